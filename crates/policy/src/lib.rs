@@ -1,0 +1,3 @@
+//! Buffer replacement policies.
+mod policy;
+pub use policy::Operation;

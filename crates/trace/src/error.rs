@@ -1,0 +1,66 @@
+//! What can be wrong with a trace: which file, where in it, what, and what to do.
+
+use std::fmt;
+use std::io;
+
+/// The result of reading or writing a trace.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Where in a file, counted in the decompressed text or bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// A line, the first being 1.
+    Line(u64),
+    /// A byte, the first being 0.
+    Byte(u64),
+}
+
+/// A trace that cannot be read or written.
+#[derive(Debug)]
+pub struct Error {
+    file: String,
+    position: Option<Position>,
+    message: String,
+    source: Option<io::Error>,
+}
+
+impl Error {
+    /// The file as a whole is at fault. `message` says what is wrong and what to do.
+    pub fn new(file: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { file: file.into(), position: None, message: message.into(), source: None }
+    }
+
+    /// The file is at fault at one place.
+    pub fn at(file: impl Into<String>, position: Position, message: impl Into<String>) -> Self {
+        Self { position: Some(position), ..Self::new(file, message) }
+    }
+
+    /// The system failed while `doing` something with the file: "opening", "reading", "writing".
+    pub fn io(file: impl Into<String>, doing: &str, source: io::Error) -> Self {
+        let message = format!("{doing} failed: {source}");
+        Self { source: Some(source), ..Self::new(file, message) }
+    }
+
+    /// Where in the file, if one place is at fault.
+    pub fn position(&self) -> Option<Position> {
+        self.position
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.file)?;
+        match self.position {
+            Some(Position::Line(line)) => write!(f, "line {line}: ")?,
+            Some(Position::Byte(byte)) => write!(f, "byte {byte}: ")?,
+            None => {}
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,62 @@
+//! Fields of text lines, parsed with messages that name the field.
+
+use crate::error::Error;
+use crate::input::Lines;
+
+/// The line read last, split at `separator` into exactly `N` trimmed fields.
+pub fn split<'a, const N: usize>(lines: &'a Lines, separator: char, names: &str) -> Result<[&'a str; N], Error> {
+    let mut fields = [""; N];
+    let mut found = 0;
+    for field in lines.line().split(separator) {
+        if let Some(slot) = fields.get_mut(found) {
+            *slot = field.trim_ascii();
+        }
+        found += 1;
+    }
+    if found == N { Ok(fields) } else { Err(lines.error(format!("expected {N} fields ({names}), found {found}"))) }
+}
+
+/// A whole number in decimal.
+pub fn number(lines: &Lines, name: &str, field: &str) -> Result<u64, Error> {
+    field.parse().map_err(|_| lines.error(format!("{name} `{}` is no whole number below 2^64", shorten(field))))
+}
+
+/// Seconds with a fraction, as nanoseconds.
+pub fn seconds(lines: &Lines, name: &str, field: &str) -> Result<u64, Error> {
+    parse_seconds(field).ok_or_else(|| lines.error(format!("{name} `{}` is no time in seconds", shorten(field))))
+}
+
+/// Seconds with a fraction, as nanoseconds, exactly: no floating point on the way.
+pub fn parse_seconds(field: &str) -> Option<u64> {
+    let (whole, fraction) = field.split_once('.').unwrap_or((field, ""));
+    if !fraction.bytes().all(|b| b.is_ascii_digit()) || (whole.is_empty() && fraction.is_empty()) {
+        return None;
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let digits = &fraction[..fraction.len().min(9)];
+    let nanoseconds =
+        if digits.is_empty() { 0 } else { digits.parse::<u64>().ok()? * 10u64.pow(9 - digits.len() as u32) };
+    whole.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
+}
+
+/// A field short enough for a message.
+pub fn shorten(field: &str) -> String {
+    const MOST: usize = 40;
+    if field.chars().count() <= MOST { field.to_owned() } else { field.chars().take(MOST).chain(['…']).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_exact_to_the_nanosecond() {
+        assert_eq!(parse_seconds("0.551706"), Some(551_706_000));
+        assert_eq!(parse_seconds("1577808000.000000046"), Some(1_577_808_000_000_000_046));
+        assert_eq!(parse_seconds("7"), Some(7_000_000_000));
+        assert_eq!(parse_seconds(".5"), Some(500_000_000));
+        for bad in ["", ".", "-1", "1.-2", "1e3", "x", "99999999999999999999"] {
+            assert_eq!(parse_seconds(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The trace formats: one file each, and one line each in [`FORMATS`].
+
+use crate::error::Result;
+use crate::input::{Head, Input};
+use crate::reader::{Options, Reader};
+
+pub mod csv;
+pub mod fields;
+mod lirs;
+mod lis;
+
+/// A trace format.
+pub struct Format {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub title: &'static str,
+    /// Where the format comes from or is described.
+    pub source: &'static str,
+    /// Whether a file's front looks like it.
+    pub recognise: fn(&Head<'_>) -> bool,
+    /// Starts to read.
+    pub open: fn(Input, &Options) -> Result<Box<dyn Reader>>,
+    /// A small well-formed trace, for tests, fuzzing and documentation.
+    pub example: &'static [u8],
+}
+
+/// Every format, the more particular before the more general: the first that recognises a file reads it.
+pub static FORMATS: &[&Format] = &[&lis::FORMAT, &lirs::FORMAT, &csv::FORMAT];
+
+/// The format of that name.
+pub fn named(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().copied().find(|format| format.name == name)
+}
+
+/// The first format that recognises the front of a file.
+pub fn recognise(head: &Head<'_>) -> Option<&'static Format> {
+    FORMATS.iter().copied().find(|format| (format.recognise)(head))
+}

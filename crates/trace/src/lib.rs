@@ -1,0 +1,19 @@
+//! References, read from and written to files.
+//!
+//! A trace file is a sequence of [`Request`]s: who (owner) touched what (object, offset, length), how and when.
+//! Each format is one file in [`formats`] with one line in its registry; [`open`] recognises the format by content
+//! and name, and undoes gzip, zstd or xz. Readers stream: nothing is kept but the line or record at hand.
+
+pub mod error;
+pub mod formats;
+pub mod input;
+pub mod names;
+pub mod reader;
+pub mod request;
+
+pub use error::{Error, Position, Result};
+pub use formats::{FORMATS, Format};
+pub use input::{Head, Input};
+pub use names::Names;
+pub use reader::{Options, Reader, open};
+pub use request::{Operation, Request, Unit};

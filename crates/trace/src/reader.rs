@@ -1,0 +1,59 @@
+//! Opening a trace, whatever its format.
+
+use crate::error::{Error, Result};
+use crate::formats::{self, Format, csv::Columns};
+use crate::input::Input;
+use crate::names::Names;
+use crate::request::{Request, Unit};
+use std::path::Path;
+
+/// A trace being read.
+pub trait Reader: Send {
+    /// What the requests' offsets and lengths count.
+    fn unit(&self) -> Unit;
+
+    /// The next request; `None` at the end. Owners and objects are numbered in `names`.
+    fn next(&mut self, names: &mut Names) -> Result<Option<Request>>;
+
+    /// Appends up to `most` requests to `batch`; `false` once the trace has ended.
+    fn fill(&mut self, names: &mut Names, most: usize, batch: &mut Vec<Request>) -> Result<bool> {
+        for _ in 0..most {
+            match self.next(names)? {
+                Some(request) => batch.push(request),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// How to read a trace whose content and name do not say it all.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The format's name, where it is not to be recognised.
+    pub format: Option<String>,
+    /// Which columns of a generic CSV mean what.
+    pub columns: Columns,
+}
+
+/// Opens a trace file (`-` is standard input) and says which format it is in.
+pub fn open(path: &Path, options: &Options) -> Result<(&'static Format, Box<dyn Reader>)> {
+    read(Input::open(path)?, options)
+}
+
+/// Reads an opened trace and says which format it is in.
+pub fn read(input: Input, options: &Options) -> Result<(&'static Format, Box<dyn Reader>)> {
+    let format = match &options.format {
+        Some(name) => formats::named(name).ok_or_else(|| {
+            let known: Vec<&str> = formats::FORMATS.iter().map(|format| format.name).collect();
+            Error::new(input.file(), format!("there is no trace format `{name}`; there are {}", known.join(", ")))
+        })?,
+        None => formats::recognise(&input.head()).ok_or_else(|| {
+            Error::new(
+                input.file(),
+                "is in no known trace format; `forebay formats` lists them, and --trace-format names one",
+            )
+        })?,
+    };
+    Ok((format, (format.open)(input, options)?))
+}
