@@ -1,4 +1,157 @@
-//! The contract.
+//! The contract between a policy and its caller.
+
+use crate::parameters::{Parameter, Settings};
+use std::fmt;
+use std::sync::Arc;
+
+/// A replacement policy: the metadata of a cache's pages, and the choice of victims.
+///
+/// A page is *resident* (it has a frame), a *ghost* (the policy remembers it, it has no frame) or *unknown*. The caller
+/// asks [`contains`](Policy::contains) and then tells of the reference by [`hit`](Policy::hit) or [`miss`](Policy::miss).
+///
+/// What every policy keeps to, and the contract tests check over the whole registry:
+///
+/// 1. `len() <= capacity()`, always; `ghosts()` never exceeds what [`Info::ghosts`] states.
+/// 2. After `miss` returns `Ok` the page is resident; after an `Err` every page that was resident still is, but for those
+///    whose eviction the caller had accepted, and the page itself is not.
+/// 3. A page leaves the resident set only by an [`evict`](Caller::evict) that the caller accepted, or by `remove`.
+/// 4. A page leaves the policy's memory only by a [`forget`](Caller::forget) that follows, or by `remove`; afterwards
+///    its number may stand for another page. A `miss` may forget the ghost of the very page that it then admits.
+/// 5. When every resident page has been refused the answer is [`AllRefused`], not an endless search.
+pub trait Policy: Sized + Send {
+    /// What is known of the policy before it is made.
+    const INFO: Info;
+
+    /// An empty cache.
+    fn new(setup: &Setup) -> Self;
+
+    /// The most pages that may be resident.
+    fn capacity(&self) -> u32;
+
+    /// How many pages are resident.
+    fn len(&self) -> u32;
+
+    /// Whether no page is resident.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many ghosts are remembered.
+    fn ghosts(&self) -> u32 {
+        0
+    }
+
+    /// Whether `page` is resident.
+    fn contains(&self, page: u32) -> bool;
+
+    /// A resident page is referenced.
+    fn hit(&mut self, reference: &Reference);
+
+    /// A page that is not resident is referenced: makes room and admits it.
+    ///
+    /// # Errors
+    /// [`AllRefused`] if there is no room and the caller refuses every victim: the page is not admitted.
+    fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused>;
+
+    /// Evicts one page: the caller wants a frame back without a reference.
+    ///
+    /// # Errors
+    /// [`AllRefused`] if the caller refuses every resident page, or none is resident.
+    fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused>;
+
+    /// The caller drops a page: resident or ghost, it becomes unknown. An unknown page is no error.
+    fn remove<C: Caller>(&mut self, page: u32, caller: &mut C);
+
+    /// Sets the capacity, which no longer is below `len()`, and lets go of ghosts that are now too many.
+    /// Called by [`resize`](Policy::resize) alone.
+    fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C);
+
+    /// Changes the capacity, evicting as many pages as no longer fit.
+    ///
+    /// # Errors
+    /// [`AllRefused`] if the caller refuses to give up enough of them: the capacity is then what is still resident.
+    ///
+    /// # Panics
+    /// If the capacity is 0.
+    fn resize<C: Caller>(&mut self, capacity: u32, caller: &mut C) -> Result<(), AllRefused> {
+        assert!(capacity > 0, "a cache holds at least one page");
+        while self.len() > capacity {
+            if let Err(refused) = self.evict(caller) {
+                self.set_capacity(self.len(), caller);
+                return Err(refused);
+            }
+        }
+        self.set_capacity(capacity, caller);
+        Ok(())
+    }
+
+    /// Page numbers below `pages` may occur from now on.
+    fn reserve(&mut self, pages: u32);
+
+    /// Shows the policy's state, each figure under its name: partition sizes, targets, queue lengths.
+    fn state(&self, _show: &mut dyn FnMut(&'static str, f64)) {}
+
+    /// The bytes of memory that the policy holds.
+    fn bytes(&self) -> usize;
+
+    /// Recounts the whole state.
+    ///
+    /// # Panics
+    /// If an invariant of the policy is broken.
+    fn check_invariants(&self);
+}
+
+/// The cache that a policy serves: it owns the frames and the page numbers.
+pub trait Caller {
+    /// Offers a resident page as victim. `true`: its frame is free, the page is evicted. `false`: it is refused (pinned,
+    /// dirty, being read), nothing has happened, and the policy offers another.
+    fn evict(&mut self, page: u32) -> bool;
+
+    /// The policy remembers nothing of `page` any more: its number may be given to another page.
+    fn forget(&mut self, page: u32);
+}
+
+/// Every victim was refused: there is no frame to be had now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllRefused;
+
+impl fmt::Display for AllRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("every resident page is pinned, dirty or being read: no frame can be freed now")
+    }
+}
+
+impl std::error::Error for AllRefused {}
+
+/// One use of a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reference {
+    /// The page's dense number.
+    pub page: u32,
+    /// Who uses it: a process or manager.
+    pub owner: u32,
+    /// Where it is.
+    pub place: Place,
+    /// How it is used.
+    pub operation: Operation,
+}
+
+impl Reference {
+    /// A read of `page` by nobody in particular, its block equal to its number.
+    pub fn of(page: u32) -> Self {
+        Self { page, place: Place { object: 0, block: u64::from(page) }, ..Self::default() }
+    }
+}
+
+/// Where a page is: a file or volume, and the page's block number in it, counted in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The file or volume.
+    pub object: u32,
+    /// The block.
+    pub block: u64,
+}
+
 /// How a page is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Operation {
@@ -9,4 +162,109 @@ pub enum Operation {
     Write,
     /// The page is fetched ahead of a use that is expected.
     Readahead,
+}
+
+/// What is known of a policy before it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Info {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Its name in full.
+    pub title: &'static str,
+    /// Authors, title, venue and year of its source.
+    pub paper: &'static str,
+    /// What can be set, with defaults.
+    pub parameters: &'static [Parameter],
+    /// Which parts of a [`Reference`] it looks at besides the page.
+    pub uses: Uses,
+    /// Whether it needs to know the references to come: a limit to compare with, not a cache to run.
+    pub off_line: bool,
+    /// The most ghosts, in multiples of the capacity.
+    pub ghosts: u32,
+    /// The most bytes of metadata for each page number.
+    pub bytes_per_page: usize,
+}
+
+/// Which parts of a [`Reference`] a policy looks at besides the page: the simulator need not fill in the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// Object and block.
+    pub place: bool,
+    /// Owner and operation.
+    pub request: bool,
+}
+
+impl Uses {
+    /// The page alone.
+    pub const PAGE: Self = Self { place: false, request: false };
+}
+
+/// What a policy is made from.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The most resident pages.
+    pub capacity: u32,
+    /// Page numbers are below this.
+    pub pages: u32,
+    /// The values of the policy's parameters.
+    pub settings: Settings,
+    /// The references to come, for off-line policies.
+    pub future: Option<Arc<Future>>,
+}
+
+impl Setup {
+    /// A cache of `capacity` pages over page numbers below `pages`.
+    ///
+    /// # Panics
+    /// If the capacity is 0.
+    pub fn new(capacity: u32, pages: u32, settings: Settings) -> Self {
+        assert!(capacity > 0, "a cache holds at least one page");
+        Self { capacity, pages, settings, future: None }
+    }
+}
+
+/// "Never again", in [`Future::next`].
+pub const NEVER: u32 = u32::MAX;
+
+/// All references of a run, known beforehand.
+#[derive(Debug)]
+pub struct Future {
+    references: Arc<Vec<u32>>,
+    next: Vec<u32>,
+}
+
+impl Future {
+    /// The future of a run over `references` to pages below `pages`.
+    ///
+    /// # Panics
+    /// If there are 2^32 - 1 references or more.
+    pub fn new(references: Arc<Vec<u32>>, pages: u32) -> Self {
+        assert!(references.len() < NEVER as usize, "fewer than 2^32 - 1 references");
+        let mut next_of = vec![NEVER; pages as usize];
+        let mut next = vec![NEVER; references.len()];
+        for (time, &page) in references.iter().enumerate().rev() {
+            next[time] = std::mem::replace(&mut next_of[page as usize], time as u32);
+        }
+        Self { references, next }
+    }
+
+    /// How many references there are.
+    pub fn len(&self) -> usize {
+        self.references.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.references.is_empty()
+    }
+
+    /// The page referenced at `time`, the first reference being at 0.
+    pub fn page(&self, time: u32) -> u32 {
+        self.references[time as usize]
+    }
+
+    /// When the page referenced at `time` is referenced next, or [`NEVER`].
+    pub fn next(&self, time: u32) -> u32 {
+        self.next[time as usize]
+    }
 }

@@ -1,0 +1,204 @@
+//! Doubly linked lists of pages, as index links in one array.
+//!
+//! ```text
+//! nodes:  [page 0 | page 1 | page 2 | …]      each: towards the front, towards the back, the policy's own value
+//! list:   front --> page 2 <--> page 0 <-- back
+//! ```
+//!
+//! A page is in one list at most; several lists share the nodes. The front is where pages enter, so the back holds the
+//! oldest. All operations take constant time and allocate nothing.
+
+use crate::policy::{AllRefused, Caller};
+
+/// No page: the end of a list.
+const NONE: u32 = u32::MAX;
+/// In a page's links: it is in no list.
+const UNLINKED: u32 = u32::MAX - 1;
+
+#[derive(Clone, Copy, Debug)]
+struct Node<T> {
+    towards_front: u32,
+    towards_back: u32,
+    value: T,
+}
+
+impl<T: Default> Default for Node<T> {
+    fn default() -> Self {
+        Self { towards_front: UNLINKED, towards_back: UNLINKED, value: T::default() }
+    }
+}
+
+/// The links of all pages, and a value of the policy's for each.
+#[derive(Debug)]
+pub(crate) struct Nodes<T>(Vec<Node<T>>);
+
+impl<T: Default + Clone> Nodes<T> {
+    pub(crate) fn new(pages: u32) -> Self {
+        let mut nodes = Self(Vec::new());
+        nodes.reserve(pages);
+        nodes
+    }
+
+    /// Page numbers below `pages` may occur.
+    pub(crate) fn reserve(&mut self, pages: u32) {
+        assert!(pages < UNLINKED, "page numbers stay below 2^32 - 2");
+        if pages as usize > self.0.len() {
+            self.0.resize_with(pages as usize, Node::default);
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<Node<T>>()
+    }
+
+    /// Whether the page is in a list.
+    pub(crate) fn is_linked(&self, page: u32) -> bool {
+        self.0[page as usize].towards_front != UNLINKED
+    }
+
+    /// The neighbour towards the front of its list.
+    pub(crate) fn towards_front(&self, page: u32) -> Option<u32> {
+        let other = self.0[page as usize].towards_front;
+        (other != NONE).then_some(other)
+    }
+
+    /// The neighbour towards the back of its list.
+    pub(crate) fn towards_back(&self, page: u32) -> Option<u32> {
+        let other = self.0[page as usize].towards_back;
+        (other != NONE).then_some(other)
+    }
+}
+
+impl<T> std::ops::Index<u32> for Nodes<T> {
+    type Output = T;
+
+    fn index(&self, page: u32) -> &T {
+        &self.0[page as usize].value
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Nodes<T> {
+    fn index_mut(&mut self, page: u32) -> &mut T {
+        &mut self.0[page as usize].value
+    }
+}
+
+/// One list of pages over shared [`Nodes`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List {
+    front: u32,
+    back: u32,
+    len: u32,
+}
+
+impl List {
+    pub(crate) fn new() -> Self {
+        Self { front: NONE, back: NONE, len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn front(&self) -> Option<u32> {
+        (self.front != NONE).then_some(self.front)
+    }
+
+    pub(crate) fn back(&self) -> Option<u32> {
+        (self.back != NONE).then_some(self.back)
+    }
+
+    pub(crate) fn push_front<T>(&mut self, nodes: &mut Nodes<T>, page: u32) {
+        let node = &mut nodes.0[page as usize];
+        debug_assert_eq!(node.towards_front, UNLINKED, "page {page} is in a list already");
+        (node.towards_front, node.towards_back) = (NONE, self.front);
+        match self.front {
+            NONE => self.back = page,
+            front => nodes.0[front as usize].towards_front = page,
+        }
+        self.front = page;
+        self.len += 1;
+    }
+
+    pub(crate) fn remove<T>(&mut self, nodes: &mut Nodes<T>, page: u32) {
+        let node = &mut nodes.0[page as usize];
+        debug_assert_ne!(node.towards_front, UNLINKED, "page {page} is in no list");
+        let (towards_front, towards_back) = (node.towards_front, node.towards_back);
+        (node.towards_front, node.towards_back) = (UNLINKED, UNLINKED);
+        match towards_front {
+            NONE => self.front = towards_back,
+            page => nodes.0[page as usize].towards_back = towards_back,
+        }
+        match towards_back {
+            NONE => self.back = towards_front,
+            page => nodes.0[page as usize].towards_front = towards_front,
+        }
+        self.len -= 1;
+    }
+
+    pub(crate) fn move_to_front<T>(&mut self, nodes: &mut Nodes<T>, page: u32) {
+        if self.front != page {
+            self.remove(nodes, page);
+            self.push_front(nodes, page);
+        }
+    }
+
+    /// The pages from the back to the front.
+    pub(crate) fn from_back<'a, T: Default + Clone>(
+        &self,
+        nodes: &'a Nodes<T>,
+    ) -> impl Iterator<Item = u32> + use<'a, T> {
+        std::iter::successors(self.back(), |&page| nodes.towards_front(page))
+    }
+
+    /// The pages from the front to the back.
+    pub(crate) fn from_front<'a, T: Default + Clone>(
+        &self,
+        nodes: &'a Nodes<T>,
+    ) -> impl Iterator<Item = u32> + use<'a, T> {
+        std::iter::successors(self.front(), |&page| nodes.towards_back(page))
+    }
+
+    /// Recounts the list.
+    pub(crate) fn check<T: Default + Clone>(&self, nodes: &Nodes<T>) {
+        assert_eq!(self.from_front(nodes).take(self.len as usize + 1).count(), self.len as usize);
+        assert_eq!(self.from_back(nodes).take(self.len as usize + 1).count(), self.len as usize);
+        assert_eq!(self.from_back(nodes).last(), self.front());
+        assert_eq!(self.from_front(nodes).last(), self.back());
+    }
+}
+
+/// Offers the pages in their order until the caller accepts one.
+pub(crate) fn offer<C: Caller>(pages: impl IntoIterator<Item = u32>, caller: &mut C) -> Result<u32, AllRefused> {
+    pages.into_iter().find(|&page| caller.evict(page)).ok_or(AllRefused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_leave_in_the_order_in_which_they_came() {
+        let mut nodes: Nodes<()> = Nodes::new(4);
+        let mut list = List::new();
+        for page in [2, 0, 3] {
+            list.push_front(&mut nodes, page);
+        }
+        list.check(&nodes);
+        assert_eq!(list.from_back(&nodes).collect::<Vec<_>>(), [2, 0, 3]);
+        list.move_to_front(&mut nodes, 2);
+        list.remove(&mut nodes, 0);
+        list.check(&nodes);
+        assert_eq!(list.from_front(&nodes).collect::<Vec<_>>(), [2, 3]);
+        assert!(!nodes.is_linked(0) && nodes.is_linked(3));
+        for page in [2, 3] {
+            list.remove(&mut nodes, page);
+        }
+        list.check(&nodes);
+        assert!(list.is_empty() && list.front().is_none() && list.back().is_none());
+    }
+}

@@ -1,0 +1,89 @@
+//! Every policy, named once. The command line, the contract tests, the fuzzers and the documentation iterate over this.
+
+use crate::parameters::Settings;
+use crate::policy::{Info, Policy};
+
+/// What is done with a policy whose type is known only by its name: the way from a name to static dispatch.
+pub trait Visitor {
+    /// What comes of it.
+    type Output;
+
+    /// Called with the policy's type.
+    fn visit<P: Policy>(self) -> Self::Output;
+}
+
+macro_rules! policies {
+    ($($file:ident::$policy:ident),+ $(,)?) => {
+        $(pub use crate::$file::$policy;)+
+
+        /// What is known of each policy, in the order in which they are listed.
+        pub static POLICIES: &[&Info] = &[$(&<$policy as Policy>::INFO),+];
+
+        /// Hands the type of the policy called `name` to `visitor`; `None` if there is none.
+        pub fn visit<V: Visitor>(name: &str, visitor: V) -> Option<V::Output> {
+            $(if name == <$policy as Policy>::INFO.name {
+                return Some(visitor.visit::<$policy>());
+            })+
+            None
+        }
+    };
+}
+
+policies! {
+    lru::Lru,
+    fifo::Fifo,
+    mru::Mru,
+    random::Random,
+    lfu::Lfu,
+    clock::Clock,
+    gclock::Gclock,
+    clock_pro::ClockPro,
+    opt::Opt,
+    worst::Worst,
+}
+
+/// The policy of that name.
+pub fn named(name: &str) -> Option<&'static Info> {
+    POLICIES.iter().copied().find(|info| info.name == name)
+}
+
+/// A policy and its settings, as a user names them: `gclock:initial=0:max=1`.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The policy.
+    pub info: &'static Info,
+    /// Its parameters' values.
+    pub settings: Settings,
+    /// What the user wrote.
+    pub label: String,
+}
+
+impl Spec {
+    /// Every policy at its defaults.
+    pub fn all() -> Vec<Self> {
+        POLICIES.iter().map(|info| Self::new(info)).collect()
+    }
+
+    /// A policy at its defaults.
+    pub fn new(info: &'static Info) -> Self {
+        Self { info, settings: Settings::defaults(info.parameters), label: info.name.to_owned() }
+    }
+
+    /// Reads `NAME[:PARAMETER=VALUE]…`.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong and what is right.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(':');
+        let name = parts.next().unwrap_or_default();
+        let info = named(name).ok_or_else(|| {
+            let known: Vec<&str> = POLICIES.iter().map(|info| info.name).collect();
+            format!("there is no policy `{name}`; there are {}", known.join(", "))
+        })?;
+        let given: Vec<(&str, &str)> = parts
+            .map(|part| part.split_once('=').ok_or_else(|| format!("{name}: `{part}` is no PARAMETER=VALUE")))
+            .collect::<Result<_, _>>()?;
+        let settings = Settings::parse(info.parameters, given).map_err(|error| format!("{name}: {error}"))?;
+        Ok(Self { info, settings, label: text.to_owned() })
+    }
+}

@@ -1,0 +1,258 @@
+//! What `Policy` promises, checked for every policy of the registry along random runs with refusals, removals and resizes.
+
+use forebay_policy::registry::{self, POLICIES};
+use forebay_policy::{AllRefused, Caller, Future, Policy, Reference, Settings, Setup, Spec, Visitor};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+const PAGES: u32 = 24;
+
+/// A caller that keeps account of what it is told, and refuses the pages that are pinned.
+#[derive(Default)]
+struct Account {
+    resident: BTreeSet<u32>,
+    known: BTreeSet<u32>,
+    pinned: BTreeSet<u32>,
+    offered: BTreeSet<u32>,
+}
+
+impl Caller for Account {
+    fn evict(&mut self, page: u32) -> bool {
+        assert!(self.resident.contains(&page), "page {page} is offered but not resident");
+        self.offered.insert(page);
+        !self.pinned.contains(&page) && self.resident.remove(&page)
+    }
+
+    fn forget(&mut self, page: u32) {
+        assert!(!self.resident.contains(&page), "page {page} is forgotten but resident");
+        assert!(self.known.remove(&page), "page {page} is forgotten twice");
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Reference(u32),
+    Pin(u32),
+    PinAll,
+    UnpinAll,
+    Remove(u32),
+    Resize(u32),
+    Evict,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let page = 0..PAGES;
+    let step = prop_oneof![
+        12 => page.clone().prop_map(Step::Reference),
+        6 => (0u32..6).prop_map(Step::Reference),
+        2 => page.clone().prop_map(Step::Pin),
+        1 => Just(Step::PinAll),
+        2 => Just(Step::UnpinAll),
+        1 => page.prop_map(Step::Remove),
+        1 => (1u32..12).prop_map(Step::Resize),
+        1 => Just(Step::Evict),
+    ];
+    prop::collection::vec(step, 1..250)
+}
+
+struct Run<'a> {
+    spec: &'a Spec,
+    capacity: u32,
+    steps: &'a [Step],
+}
+
+impl Visitor for Run<'_> {
+    type Output = ();
+
+    fn visit<P: Policy>(self) {
+        let mut policy: P = make(self.spec, self.capacity, self.steps);
+        let mut account = Account::default();
+        for step in self.steps {
+            account.offered.clear();
+            match *step {
+                Step::Reference(page) => reference(&mut policy, &mut account, page),
+                Step::Pin(page) => drop(account.pinned.insert(page)),
+                Step::PinAll => account.pinned.extend(0..PAGES),
+                Step::UnpinAll => account.pinned.clear(),
+                Step::Remove(page) => {
+                    policy.remove(page, &mut account);
+                    account.resident.remove(&page);
+                    account.known.remove(&page);
+                }
+                Step::Resize(capacity) => {
+                    let result = policy.resize(capacity, &mut account);
+                    check_refusal(&account, result);
+                    let expected = if result.is_ok() { capacity } else { policy.len().max(capacity) };
+                    assert_eq!(policy.capacity(), expected);
+                }
+                Step::Evict => {
+                    let before = account.resident.len();
+                    let result = policy.evict(&mut account);
+                    check_refusal(&account, result);
+                    assert_eq!(account.resident.len(), before - usize::from(result.is_ok()));
+                }
+            }
+            check(&policy, &account);
+        }
+    }
+}
+
+fn make<P: Policy>(spec: &Spec, capacity: u32, steps: &[Step]) -> P {
+    let mut setup = Setup::new(capacity, PAGES, spec.settings.clone());
+    if P::INFO.off_line {
+        let references = steps.iter().filter_map(|step| match step {
+            Step::Reference(page) => Some(*page),
+            _ => None,
+        });
+        setup.future = Some(Arc::new(Future::new(Arc::new(references.collect()), PAGES)));
+    }
+    P::new(&setup)
+}
+
+fn reference<P: Policy>(policy: &mut P, account: &mut Account, page: u32) {
+    let reference = Reference::of(page);
+    if policy.contains(page) {
+        return policy.hit(&reference);
+    }
+    let before = account.resident.len();
+    account.known.insert(page);
+    let result = policy.miss(&reference, account);
+    check_refusal(account, result);
+    match result {
+        Ok(()) => {
+            assert!(policy.contains(page), "page {page} is admitted but not resident");
+            assert!(account.resident.len() + 1 >= before, "one miss evicts one page at most");
+            account.resident.insert(page);
+            account.known.insert(page);
+        }
+        Err(AllRefused) => {
+            assert_eq!(account.resident.len(), before, "a refused miss evicts nothing");
+            if policy.len() + policy.ghosts() < account.known.len() as u32 {
+                account.known.remove(&page);
+            }
+        }
+    }
+}
+
+/// `AllRefused` means that every resident page was offered, and is pinned.
+fn check_refusal(account: &Account, result: Result<(), AllRefused>) {
+    if result.is_err() {
+        assert_eq!(account.offered.intersection(&account.resident).count(), account.resident.len());
+        assert!(account.resident.is_subset(&account.pinned));
+    }
+}
+
+fn check<P: Policy>(policy: &P, account: &Account) {
+    policy.check_invariants();
+    assert_eq!(policy.len() as usize, account.resident.len());
+    assert!(policy.len() <= policy.capacity());
+    for page in 0..PAGES {
+        assert_eq!(policy.contains(page), account.resident.contains(&page), "page {page}");
+    }
+    assert_eq!(account.known.len() - account.resident.len(), policy.ghosts() as usize);
+    assert!(policy.ghosts() <= P::INFO.ghosts * policy.capacity(), "too many ghosts");
+    let mut names = BTreeSet::new();
+    policy.state(&mut |name, figure| assert!(figure.is_finite() && names.insert(name)));
+}
+
+/// The policies at their defaults, and at some other settings.
+fn specs() -> Vec<Spec> {
+    let mut specs = Spec::all();
+    for text in
+        ["gclock:initial=0:max=1", "gclock:initial=255:max=255", "lfu:ageing=1", "lfu:ageing=2.5", "random:seed=7"]
+    {
+        specs.push(Spec::parse(text).unwrap());
+    }
+    specs
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 150 } else { 600 }))]
+
+    #[test]
+    fn every_policy_keeps_the_contract(capacity in prop_oneof![1u32..3, 1u32..12], steps in steps()) {
+        for spec in specs() {
+            registry::visit(spec.info.name, Run { spec: &spec, capacity, steps: &steps }).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_cache_of_one_page_holds_the_page_used_last() {
+    struct One<'a>(&'a Spec);
+    impl Visitor for One<'_> {
+        type Output = ();
+
+        fn visit<P: Policy>(self) {
+            let steps: Vec<Step> = (0..60).map(|step| Step::Reference(step * 7 % 5)).collect();
+            let mut policy: P = make(self.0, 1, &steps);
+            let mut account = Account::default();
+            for step in &steps {
+                let Step::Reference(page) = *step else { unreachable!() };
+                reference(&mut policy, &mut account, page);
+                check(&policy, &account);
+                assert!(policy.contains(page) && policy.len() == 1);
+            }
+        }
+    }
+    for spec in specs() {
+        registry::visit(spec.info.name, One(&spec)).unwrap();
+    }
+}
+
+#[test]
+fn metadata_is_bounded_as_stated() {
+    struct Bytes<'a>(&'a Spec);
+    impl Visitor for Bytes<'_> {
+        type Output = ();
+
+        fn visit<P: Policy>(self) {
+            let pages = 50_000;
+            let references: Arc<Vec<u32>> =
+                Arc::new((0..200_000u64).map(|i| (i * i % 50_021 % 50_000) as u32).collect());
+            let mut setup = Setup::new(5_000, pages, self.0.settings.clone());
+            if P::INFO.off_line {
+                setup.future = Some(Arc::new(Future::new(references.clone(), pages)));
+            }
+            let mut policy = P::new(&setup);
+            let mut account = Account::default();
+            for &page in references.iter() {
+                reference(&mut policy, &mut account, page);
+            }
+            // Off-line policies also keep a little more than a bit for each reference.
+            let of_references = if P::INFO.off_line { references.len() / 8 * 64 / 63 + 64 } else { 0 };
+            let most = P::INFO.bytes_per_page * pages as usize + of_references;
+            assert!(policy.bytes() <= most, "{}: {} bytes, stated {most}", P::INFO.name, policy.bytes());
+        }
+    }
+    for spec in specs() {
+        registry::visit(spec.info.name, Bytes(&spec)).unwrap();
+    }
+}
+
+#[test]
+fn names_and_parameters_are_well_formed() {
+    let kebab = |name: &str| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
+    let mut names = BTreeSet::new();
+    for info in POLICIES {
+        assert!(kebab(info.name) && names.insert(info.name), "{}", info.name);
+        assert!(!info.title.is_empty() && info.paper.contains(','), "{}", info.name);
+        assert_eq!(registry::named(info.name).unwrap().name, info.name);
+        Settings::defaults(info.parameters);
+        for parameter in info.parameters {
+            assert!(kebab(parameter.name) && !parameter.help.is_empty(), "{}: {}", info.name, parameter.name);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_policy_or_parameter_is_refused_with_the_right_ones() {
+    let wrong = |text| Spec::parse(text).unwrap_err();
+    assert!(wrong("lru2").starts_with("there is no policy `lru2`; there are lru, fifo, "));
+    assert_eq!(wrong("lru:k=2"), "lru: there is no parameter `k`: this policy has none");
+    assert_eq!(wrong("lfu:age"), "lfu: `age` is no PARAMETER=VALUE");
+    assert!(wrong("gclock:max=256").contains("max=1..255 (5)"));
+}
