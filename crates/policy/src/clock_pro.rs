@@ -224,7 +224,7 @@ impl Policy for ClockPro {
         self.clock.check(&self.status);
         self.cold.check(&self.cold_links);
         let (mut hot, mut ghosts) = (0, 0);
-        for page in self.clock.from_back(&self.status) {
+        for page in self.clock.back_to_front(&self.status) {
             let status = self.status[page];
             assert!(status.hot != status.in_test); // P1
             hot += u32::from(status.hot);
@@ -232,12 +232,12 @@ impl Policy for ClockPro {
         }
         assert_eq!((hot, ghosts), (self.hot, self.ghosts));
         assert!(hot == 0 || self.clock.back().is_some_and(|page| self.status[page].hot)); // P2
-        for page in self.cold.from_back(&self.cold_links) {
+        for page in self.cold.back_to_front(&self.cold_links) {
             let status = self.status[page];
             assert!(status.resident && !status.hot && status.in_test == self.status.is_linked(page)); // P1, P3
         }
         if let Some(hand) = self.hand_test {
-            let behind = self.clock.from_back(&self.status).take_while(|&page| page != hand);
+            let behind = self.clock.back_to_front(&self.status).take_while(|&page| page != hand);
             assert!(behind.into_iter().all(|page| !self.status[page].in_test)); // P4
         }
         assert!(self.len() <= self.capacity && ghosts <= self.capacity); // P5
@@ -331,7 +331,7 @@ impl ClockPro {
 
     /// The last resort when every cold page is refused.
     fn evict_hot<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let victim = offer(self.clock.from_back(&self.status).filter(|&page| self.status[page].hot), caller)?;
+        let victim = offer(self.clock.back_to_front(&self.status).filter(|&page| self.status[page].hot), caller)?;
         self.remove(victim, caller);
         caller.forget(victim);
         Ok(())

@@ -59,7 +59,7 @@ impl Policy for Fifo {
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let victim = offer(self.admitted.from_back(&self.nodes), caller)?;
+        let victim = offer(self.admitted.back_to_front(&self.nodes), caller)?;
         self.admitted.remove(&mut self.nodes, victim);
         caller.forget(victim);
         Ok(())

@@ -117,7 +117,7 @@ impl Policy for Gclock {
 
     fn check_invariants(&self) {
         self.circle.check(&self.nodes); // G1
-        assert!(self.circle.from_back(&self.nodes).all(|page| self.nodes[page] <= self.max)); // G1
+        assert!(self.circle.back_to_front(&self.nodes).all(|page| self.nodes[page] <= self.max)); // G1
         assert!(self.len() <= self.capacity);
     }
 }

@@ -121,7 +121,7 @@ impl Policy for Lfu {
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let victim = offer(self.chain().flat_map(|bucket| bucket.pages.from_back(&self.nodes)), caller)?;
+        let victim = offer(self.chain().flat_map(|bucket| bucket.pages.back_to_front(&self.nodes)), caller)?;
         self.drop_page(victim);
         caller.forget(victim);
         Ok(())
@@ -156,7 +156,7 @@ impl Policy for Lfu {
         for bucket in self.chain() {
             bucket.pages.check(&self.nodes);
             assert!(bucket.count > below && !bucket.pages.is_empty()); // F2
-            assert!(bucket.pages.from_back(&self.nodes).all(|page| self.nodes[page] == index)); // F1
+            assert!(bucket.pages.back_to_front(&self.nodes).all(|page| self.nodes[page] == index)); // F1
             (len, sum) = (len + bucket.pages.len(), sum + bucket.count * u64::from(bucket.pages.len()));
             (below, index) = (bucket.count, bucket.higher);
         }

@@ -148,7 +148,7 @@ impl List {
     }
 
     /// The pages from the back to the front.
-    pub(crate) fn from_back<'a, T: Default + Clone>(
+    pub(crate) fn back_to_front<'a, T: Default + Clone>(
         &self,
         nodes: &'a Nodes<T>,
     ) -> impl Iterator<Item = u32> + use<'a, T> {
@@ -156,7 +156,7 @@ impl List {
     }
 
     /// The pages from the front to the back.
-    pub(crate) fn from_front<'a, T: Default + Clone>(
+    pub(crate) fn front_to_back<'a, T: Default + Clone>(
         &self,
         nodes: &'a Nodes<T>,
     ) -> impl Iterator<Item = u32> + use<'a, T> {
@@ -165,10 +165,10 @@ impl List {
 
     /// Recounts the list.
     pub(crate) fn check<T: Default + Clone>(&self, nodes: &Nodes<T>) {
-        assert_eq!(self.from_front(nodes).take(self.len as usize + 1).count(), self.len as usize);
-        assert_eq!(self.from_back(nodes).take(self.len as usize + 1).count(), self.len as usize);
-        assert_eq!(self.from_back(nodes).last(), self.front());
-        assert_eq!(self.from_front(nodes).last(), self.back());
+        assert_eq!(self.front_to_back(nodes).take(self.len as usize + 1).count(), self.len as usize);
+        assert_eq!(self.back_to_front(nodes).take(self.len as usize + 1).count(), self.len as usize);
+        assert_eq!(self.back_to_front(nodes).last(), self.front());
+        assert_eq!(self.front_to_back(nodes).last(), self.back());
     }
 }
 
@@ -189,11 +189,11 @@ mod tests {
             list.push_front(&mut nodes, page);
         }
         list.check(&nodes);
-        assert_eq!(list.from_back(&nodes).collect::<Vec<_>>(), [2, 0, 3]);
+        assert_eq!(list.back_to_front(&nodes).collect::<Vec<_>>(), [2, 0, 3]);
         list.move_to_front(&mut nodes, 2);
         list.remove(&mut nodes, 0);
         list.check(&nodes);
-        assert_eq!(list.from_front(&nodes).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(list.front_to_back(&nodes).collect::<Vec<_>>(), [2, 3]);
         assert!(!nodes.is_linked(0) && nodes.is_linked(3));
         for page in [2, 3] {
             list.remove(&mut nodes, page);

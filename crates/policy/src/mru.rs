@@ -62,7 +62,7 @@ impl Policy for Mru {
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let victim = offer(self.recency.from_front(&self.nodes), caller)?;
+        let victim = offer(self.recency.front_to_back(&self.nodes), caller)?;
         self.recency.remove(&mut self.nodes, victim);
         caller.forget(victim);
         Ok(())

@@ -118,7 +118,7 @@ impl<O: Order> Policy for OffLine<O> {
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
         let by_time = |time| self.future.page(time);
-        let never = self.never.from_back(&self.nodes);
+        let never = self.never.back_to_front(&self.nodes);
         let victim = if O::FARTHEST {
             let latest = |end| self.next_uses.latest_before(end);
             let sooner = std::iter::successors(latest(self.future.len() as u32), |&time| latest(time)).map(by_time);

@@ -1,1 +1,15 @@
-//! Replay.
+//! Replay of reference traces through replacement policies.
+//!
+//! A [`Trace`] is read once: its pages are numbered densely, in the order of their first use, and all policies and sizes
+//! share that numbering. A [`Sweep`] replays policies × sizes on all cores; each run is statically dispatched, so the inner
+//! loop hashes nothing, allocates nothing and calls nothing through a pointer.
+
+pub mod replay;
+pub mod size;
+pub mod sweep;
+pub mod trace;
+
+pub use replay::{Counts, Outcome};
+pub use size::Size;
+pub use sweep::Sweep;
+pub use trace::{Keep, LoadTimes, Requests, Trace};

@@ -8,6 +8,7 @@ pub mod error;
 pub mod formats;
 pub mod input;
 pub mod names;
+pub mod pages;
 pub mod reader;
 pub mod request;
 
@@ -15,5 +16,6 @@ pub use error::{Error, Position, Result};
 pub use formats::{FORMATS, Format};
 pub use input::{Head, Input};
 pub use names::Names;
+pub use pages::{DEFAULT_PAGE_SIZE, Paging};
 pub use reader::{Options, Reader, open};
 pub use request::{Operation, Request, Unit};

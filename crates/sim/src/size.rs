@@ -1,0 +1,167 @@
+//! The size of a cache, as a user writes it.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The most pages that a cache can have: page numbers are 32 bits wide, and two of them are no pages.
+pub const MOST_PAGES: u64 = u32::MAX as u64 - 2;
+
+/// The size of a cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Size {
+    /// So many pages: `1000`.
+    Pages(u64),
+    /// So many bytes: `64MiB`.
+    Bytes(u64),
+    /// Percent of the pages that the trace refers to: `10%`.
+    Percent(f64),
+}
+
+impl Size {
+    /// The size in pages of `page_size` bytes, for a trace with a footprint of `footprint` pages.
+    ///
+    /// # Errors
+    /// A sentence that says why no cache can have this size.
+    pub fn pages(self, page_size: u64, footprint: u32) -> Result<u32, String> {
+        let pages = match self {
+            Self::Pages(pages) => pages,
+            Self::Bytes(bytes) if bytes < page_size => {
+                return Err(format!("a cache of {self} holds no page: a page has {page_size} bytes"));
+            }
+            Self::Bytes(bytes) => bytes / page_size,
+            // At least one page: a percent of a tiny footprint is still a cache.
+            Self::Percent(percent) => ((f64::from(footprint) * percent / 100.0).round() as u64).max(1),
+        };
+        match u32::try_from(pages) {
+            Ok(pages @ 1..) if u64::from(pages) <= MOST_PAGES => Ok(pages),
+            Ok(0) => Err("a cache of 0 pages holds nothing: take at least 1".to_owned()),
+            _ => Err(format!("a cache of {self} is too large: {MOST_PAGES} pages are the most")),
+        }
+    }
+}
+
+/// Reads bytes with a unit: `4096`, `64KiB`, `1.5GB`.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no number of bytes: write 65536, 64KiB, 64KB, 1.5GiB, …");
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = scale_of(unit.trim_ascii()).ok_or_else(wrong)?;
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(scale).ok_or_else(|| format!("`{text}` is more than 2^64 bytes"));
+    }
+    let bytes = number.parse::<f64>().map_err(|_| wrong())? * scale as f64;
+    if bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(format!("`{text}` is more than 2^64 bytes")) }
+}
+
+fn scale_of(unit: &str) -> Option<u64> {
+    let powers = |base: u64, letter: &str| {
+        ["k", "m", "g", "t"].iter().position(|&l| l == letter).map(|p| base.pow(p as u32 + 1))
+    };
+    let unit = unit.to_ascii_lowercase();
+    match unit.as_str() {
+        "" | "b" => Some(1),
+        unit => match unit.strip_suffix("ib") {
+            Some(letter) => powers(1024, letter),
+            None => match unit.strip_suffix('b') {
+                Some(letter) => powers(1000, letter),
+                None => powers(1024, unit),
+            },
+        },
+    }
+}
+
+/// Bytes for a person: `64 MiB`.
+pub fn show_bytes(bytes: u64) -> String {
+    let mut scaled = bytes as f64;
+    for unit in ["bytes", "KiB", "MiB", "GiB"] {
+        if scaled < 1024.0 {
+            let decimals = usize::from(unit != "bytes" && scaled < 100.0 && scaled.fract() >= 0.05);
+            return format!("{scaled:.decimals$} {unit}");
+        }
+        scaled /= 1024.0;
+    }
+    format!("{scaled:.1} TiB")
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let size = if let Some(percent) = text.strip_suffix('%') {
+            let percent =
+                percent.trim_end().parse().ok().filter(|percent: &f64| percent.is_finite() && *percent >= 0.0);
+            Self::Percent(
+                percent.ok_or_else(|| format!("`{text}` is no size: a percentage is written like 10% or 0.5%"))?,
+            )
+        } else if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+            Self::Pages(
+                text.parse().map_err(|_| format!("a cache of {text} pages is too large: {MOST_PAGES} are the most"))?,
+            )
+        } else {
+            let hint =
+                |_| format!("`{text}` is no size: write pages (1000), bytes (64MiB) or percent of the footprint (10%)");
+            Self::Bytes(parse_bytes(text).map_err(hint)?)
+        };
+        match size {
+            Self::Pages(0) | Self::Bytes(0) => Err(format!("a cache of `{text}` holds nothing: take at least 1 page")),
+            Self::Percent(0.0) => Err("a cache of 0% holds nothing: take at least 1 page".to_owned()),
+            size => Ok(size),
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Pages(pages) => write!(f, "{pages} pages"),
+            Self::Bytes(bytes) => f.write_str(&show_bytes(bytes)),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_pages_bytes_or_percent() {
+        let pages = |text: &str| text.parse::<Size>().and_then(|size| size.pages(8192, 5000));
+        assert_eq!(pages("1000"), Ok(1000));
+        assert_eq!(pages("64MiB"), Ok(8192));
+        assert_eq!(pages("64M"), Ok(8192));
+        assert_eq!(pages("1.5GiB"), Ok(196_608));
+        assert_eq!(pages("1MB"), Ok(122));
+        assert_eq!(pages("10%"), Ok(500));
+        assert_eq!(pages("0.001%"), Ok(1));
+        assert_eq!(pages("150 %"), Ok(7500));
+    }
+
+    #[test]
+    fn what_no_cache_can_have_is_refused_with_a_reason() {
+        let wrong = |text: &str| text.parse::<Size>().and_then(|size| size.pages(8192, 5000)).unwrap_err();
+        assert!(wrong("0").contains("holds nothing"));
+        assert!(wrong("0%").contains("holds nothing"));
+        assert!(wrong("0KiB").contains("holds nothing"));
+        assert!(wrong("100B").contains("holds no page"));
+        assert!(wrong("99999999999").contains("too large"));
+        assert!(wrong("99999999999999999999999").contains("too large"));
+        assert!(wrong("900TiB").contains("too large"));
+        for text in ["", "x", "-5", "5 parrots", "1e9", "NaN%", "-1%", "%", "1.2.3MiB", "MiB"] {
+            assert!(wrong(text).contains("is no size"), "{text}: {}", wrong(text));
+        }
+    }
+
+    #[test]
+    fn bytes_are_shown_with_the_unit_that_fits() {
+        assert_eq!(show_bytes(512), "512 bytes");
+        assert_eq!(show_bytes(8192), "8 KiB");
+        assert_eq!(show_bytes(1_572_864), "1.5 MiB");
+        assert_eq!(show_bytes(64 << 30), "64 GiB");
+        assert_eq!(show_bytes(3 << 40), "3.0 TiB");
+    }
+}

@@ -1,0 +1,179 @@
+//! A trace in memory, its pages numbered once for all policies and sizes.
+
+use foldhash::fast::RandomState;
+use forebay_policy::{Operation, Place};
+use forebay_trace::{Error, Names, Paging, Reader, Result};
+use hashbrown::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Requests read between two looks at the clock.
+const BATCH: usize = 4096;
+
+/// The references of a trace.
+#[derive(Debug)]
+pub struct Trace {
+    /// What the trace is called in tables.
+    pub name: String,
+    /// The page of each reference. Pages are numbered from 0 in the order of their first use, so a reference is the first to
+    /// its page if and only if its number is larger than all before it.
+    pub references: Arc<Vec<u32>>,
+    /// How many distinct pages there are: the footprint.
+    pub pages: u32,
+    /// The bytes of a page.
+    pub page_size: u64,
+    /// Where each page is, if kept.
+    pub places: Vec<Place>,
+    /// The requests that the references came from, if kept.
+    pub requests: Requests,
+    /// The names of owners and objects.
+    pub names: Names,
+    /// What reading it took.
+    pub times: LoadTimes,
+}
+
+/// The requests of a trace, in columns.
+#[derive(Debug, Default)]
+pub struct Requests {
+    /// The index of each request's first reference.
+    pub first: Vec<u32>,
+    /// Who made it.
+    pub owner: Vec<u32>,
+    /// How it used its pages.
+    pub operation: Vec<Operation>,
+}
+
+/// What is kept of a trace besides its references.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keep {
+    /// The places of pages: 16 bytes for each distinct page.
+    pub places: bool,
+    /// Owner and operation of the requests: 9 bytes for each.
+    pub requests: bool,
+}
+
+/// Where the time of loading went.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadTimes {
+    /// Decompressing and parsing.
+    pub reading: Duration,
+    /// Cutting requests into pages and numbering these.
+    pub numbering: Duration,
+}
+
+impl Trace {
+    /// Reads a whole trace. `progress` is told the number of references so far, now and then.
+    ///
+    /// # Errors
+    /// What is wrong with the trace, or that it is too large to be numbered.
+    pub fn load(
+        name: &str,
+        reader: &mut dyn Reader,
+        page_size: Option<u64>,
+        keep: Keep,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Self> {
+        let paging = Paging::new(reader.unit(), page_size).map_err(|message| Error::new(name, message))?;
+        let mut names = Names::new();
+        let mut numbers: HashMap<Place, u32, RandomState> = HashMap::default();
+        let mut references: Vec<u32> = Vec::new();
+        let mut places = Vec::new();
+        let mut requests = Requests::default();
+        let mut times = LoadTimes::default();
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut more = true;
+        while more {
+            let start = Instant::now();
+            batch.clear();
+            more = reader.fill(&mut names, BATCH, &mut batch)?;
+            let read = Instant::now();
+            times.reading += read - start;
+            for request in &batch {
+                let blocks = paging.pages(request);
+                if blocks.end - blocks.start > u64::from(u32::MAX) - references.len() as u64 {
+                    return Err(Error::new(
+                        name,
+                        "has more than 2^32 references: replay a part of it, or larger pages",
+                    ));
+                }
+                if keep.requests && !blocks.is_empty() {
+                    requests.first.push(references.len() as u32);
+                    requests.owner.push(request.owner);
+                    requests.operation.push(request.operation);
+                }
+                for block in blocks {
+                    let place = Place { object: request.object, block };
+                    // Fewer pages than references, so their number fits too.
+                    let next = numbers.len() as u32;
+                    let page = *numbers.entry(place).or_insert(next);
+                    if keep.places && page == next {
+                        places.push(place);
+                    }
+                    references.push(page);
+                }
+            }
+            times.numbering += read.elapsed();
+            progress(references.len() as u64);
+        }
+        if references.is_empty() {
+            return Err(Error::new(name, "has no references: there is nothing to replay"));
+        }
+        let pages = numbers.len() as u32;
+        let page_size = paging.page_size();
+        Ok(Self {
+            name: name.to_owned(),
+            references: Arc::new(references),
+            pages,
+            page_size,
+            places,
+            requests,
+            names,
+            times,
+        })
+    }
+
+    /// How many references there are.
+    pub fn len(&self) -> usize {
+        self.references.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.references.is_empty()
+    }
+
+    /// How many pages are used for the first time after the first `warmup` references.
+    pub fn compulsory_misses(&self, warmup: usize) -> u64 {
+        let before = self.references[..warmup].iter().max().map_or(0, |&page| page + 1);
+        u64::from(self.pages - before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_trace::{Input, Options};
+
+    fn load(text: &'static str, page_size: Option<u64>) -> Trace {
+        let input = Input::from_bytes("test", text).unwrap();
+        let (_, mut reader) = forebay_trace::reader::read(input, &Options::default()).unwrap();
+        Trace::load("test", reader.as_mut(), page_size, Keep { places: true, requests: true }, &mut |_| {}).unwrap()
+    }
+
+    #[test]
+    fn requests_become_references_that_remember_them() {
+        // Blocks 10 to 12, then 11, then 10 and 11, of 512 bytes; a request of no blocks refers to nothing.
+        let trace = load("10 3 0 0\n11 1 0 1\n5 0 0 2\n10 2 0 3\n", None);
+        assert_eq!(*trace.references, [0, 1, 2, 1, 0, 1]);
+        assert_eq!((trace.pages, trace.page_size), (3, 512));
+        assert_eq!(trace.places.iter().map(|place| place.block).collect::<Vec<_>>(), [10, 11, 12]);
+        assert_eq!(trace.requests.first, [0, 3, 4]);
+        assert_eq!([0, 1, 3, 6].map(|warmup| trace.compulsory_misses(warmup)), [3, 2, 0, 0]);
+    }
+
+    #[test]
+    fn blocks_are_joined_to_larger_pages() {
+        let trace = load("7 2 0 0\n9 1 0 1\n16 1 0 2\n", Some(4096));
+        assert_eq!(*trace.references, [0, 1, 1, 2]);
+    }
+}
