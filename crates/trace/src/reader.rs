@@ -32,7 +32,7 @@ pub trait Reader: Send {
 pub struct Options {
     /// The format's name, where it is not to be recognised.
     pub format: Option<String>,
-    /// Which columns of a generic CSV mean what.
+    /// Which columns of a generic CSV mean what. Where it says so, a trace of no other given format is a CSV.
     pub columns: Columns,
 }
 
@@ -48,6 +48,7 @@ pub fn read(input: Input, options: &Options) -> Result<(&'static Format, Box<dyn
             let known: Vec<&str> = formats::FORMATS.iter().map(|format| format.name).collect();
             Error::new(input.file(), format!("there is no trace format `{name}`; there are {}", known.join(", ")))
         })?,
+        None if !options.columns.is_empty() => &formats::csv::FORMAT,
         None => formats::recognise(&input.head()).ok_or_else(|| {
             Error::new(
                 input.file(),

@@ -4,8 +4,10 @@ use crate::error::Result;
 use crate::input::{Head, Input};
 use crate::reader::{Options, Reader};
 
+mod blkparse;
 pub mod csv;
 pub mod fields;
+mod fio;
 mod lirs;
 mod lis;
 
@@ -26,7 +28,7 @@ pub struct Format {
 }
 
 /// Every format, the more particular before the more general: the first that recognises a file reads it.
-pub static FORMATS: &[&Format] = &[&lis::FORMAT, &lirs::FORMAT, &csv::FORMAT];
+pub static FORMATS: &[&Format] = &[&fio::FORMAT, &blkparse::FORMAT, &lis::FORMAT, &lirs::FORMAT, &csv::FORMAT];
 
 /// The format of that name.
 pub fn named(name: &str) -> Option<&'static Format> {
