@@ -10,6 +10,7 @@ pub mod input;
 pub mod names;
 pub mod reader;
 pub mod request;
+pub mod synthetic;
 
 pub use error::{Error, Position, Result};
 pub use formats::{FORMATS, Format};

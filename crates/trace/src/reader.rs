@@ -5,6 +5,7 @@ use crate::formats::{self, Format, csv::Columns};
 use crate::input::Input;
 use crate::names::Names;
 use crate::request::{Request, Unit};
+use crate::synthetic;
 use std::path::Path;
 
 /// A trace being read.
@@ -36,8 +37,12 @@ pub struct Options {
     pub columns: Columns,
 }
 
-/// Opens a trace file (`-` is standard input) and says which format it is in.
+/// Opens a trace file (`-` is standard input) and says which format it is in. A name like `zipf:pages=1000` is no file
+/// but a [synthetic] trace.
 pub fn open(path: &Path, options: &Options) -> Result<(&'static Format, Box<dyn Reader>)> {
+    if let Some(spec) = path.to_str().filter(|name| synthetic::recognise(name)) {
+        return Ok((&synthetic::SYNTHETIC, synthetic::open(spec)?));
+    }
     read(Input::open(path)?, options)
 }
 
