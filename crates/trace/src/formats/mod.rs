@@ -39,3 +39,23 @@ pub fn named(name: &str) -> Option<&'static Format> {
 pub fn recognise(head: &Head<'_>) -> Option<&'static Format> {
     FORMATS.iter().copied().find(|format| (format.recognise)(head))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn every_format_has_its_fuzz_target() {
+        let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+        let manifest = std::fs::read_to_string(fuzz.join("Cargo.toml")).expect("fuzz/Cargo.toml");
+        for Format { name, .. } in FORMATS {
+            let target = std::fs::read_to_string(fuzz.join(format!("fuzz_targets/read_{name}.rs"))).unwrap_or_default();
+            let built = manifest.contains(&format!("name = \"read_{name}\"\n"));
+            assert!(
+                built && target.contains(&format!("read_as(\"{name}\"")),
+                "{name}: fuzz/README.md says how to add it"
+            );
+        }
+    }
+}

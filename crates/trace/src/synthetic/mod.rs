@@ -1,8 +1,8 @@
 //! Synthetic traces: named by a spec instead of a file name, made while they are read.
 //!
 //! A spec is a generator, a colon and its parameters, `zipf:pages=1M,references=10M,alpha=0.8,seed=1`; a parameter left
-//! out has its default, so `zipf:` is a whole spec. Nothing in it needs quoting in a shell. A file that is called like a
-//! spec is opened as `./zipf:…`.
+//! out has its default, so `zipf:` is a whole spec. Nothing in it needs quoting in a shell. A file that is called
+//! like a spec is opened as `./zipf:…`.
 //!
 //! - `zipf:` pages, references, alpha, scatter, seed. The page of rank r is referenced with probability proportional to
 //!   r^-alpha, independently of what came before. With `scatter=no` the ranks are the page numbers, so that hot pages
@@ -11,11 +11,11 @@
 //! - `scan:` references, length. Each page once, in sequence.
 //! - `loop:` pages, references, length. The pages in sequence, again and again.
 //! - `mix:` references and seed, then `+` and one generator after the other, with the share of the references that each
-//!   makes as its `weight`: `mix:references=1M,seed=7+zipf:pages=10k,weight=3+loop:pages=50k`. Without parameters of its
-//!   own it is `mix:zipf:+scan:`. The parts take turns at random, request by request.
+//!   makes as its `weight`: `mix:references=1M,seed=7+zipf:pages=10k,weight=3+loop:pages=50k`. Without parameters of
+//!   its own it is `mix:zipf:+scan:`. The parts take turns at random, request by request.
 //!
-//! `length` is how many pages a sequential request has, as a program reads a file. Each generator reads an object of its
-//! own, and is its owner; both are called by its name, the second of a kind `zipf-2` and so on. Times are 0 and all
+//! `length` is how many pages a sequential request has, as a program reads a file. Each generator reads an object of
+//! its own, and is its owner; both are called by its name, the second of a kind `zipf-2` and so on. Times are 0 and all
 //! requests are reads. Numbers may be written `100_000`, `100k`, `1M`, `1G`.
 //!
 //! The same spec gives the same references on every machine and in every release.
@@ -109,12 +109,13 @@ fn known(separator: &str) -> String {
 
 /// Starts the synthetic trace that `spec` names.
 pub fn open(spec: &str) -> Result<Box<dyn Reader>> {
-    let (name, rest) = spec.split_once(':').unwrap_or((spec, ""));
+    // Without its colon a generator's name is a file's.
+    let (name, rest) = spec.split_once(':').unwrap_or_default();
     if name == MIX {
         return Ok(Box::new(mix(spec, rest)?));
     }
     let Some(generator) = named(name) else {
-        return Err(Error::new(spec, format!("there is no generator `{name}`; there are {}, {MIX}", known(", "))));
+        return Err(Error::new(spec, format!("is no synthetic trace; these begin with {}: or {MIX}:", known(":, "))));
     };
     let mut allowed = generator.parameters.to_vec();
     allowed.push(&REFERENCES);
@@ -267,8 +268,8 @@ mod tests {
         assert_eq!(seen, [(0, 3), (3, 2), (0, 3), (3, 1)]);
     }
 
-    /// The numbers are those of a second implementation, written in Python from the papers and the generators' reference
-    /// code, with Python's logarithms.
+    /// The numbers are those of a second implementation, written in Python from the papers and the generators'
+    /// reference code, with Python's logarithms.
     #[test]
     fn a_spec_gives_the_same_pages_for_ever() {
         assert_eq!(pages("uniform:pages=1000,references=6,seed=1"), [811, 747, 100, 746, 184, 590]);
@@ -332,7 +333,8 @@ mod tests {
     #[test]
     fn errors_list_the_right_parameters_with_their_ranges() {
         for (spec, says) in [
-            ("zapf:", "there is no generator `zapf`; there are zipf, uniform, scan, loop, mix"),
+            ("zapf:", "is no synthetic trace; these begin with zipf:, uniform:, scan:, loop: or mix:"),
+            ("zipf", "is no synthetic trace"),
             (
                 "zipf:page=3",
                 "has no parameter `page`; it has pages (1 to 1099511627776, default 100000), alpha (0 to 10",

@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_generator_is_xoshiro256_plus_plus_seeded_by_split_mix() {
-        // SplitMix64 from 0 begins with e220a8397b1dcdaf (its authors' reference), which is the first word of the state.
+        // The first numbers of SplitMix64 from 0, by its authors' reference code, are the words of the state.
         let seeded = Xoshiro256PlusPlus::seed_from_u64(0);
         let words = [0xe220_a839_7b1d_cdaf_u64, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f, 0xf88b_b8a8_724c_81ec];
         let mut seed = [0; 32];
