@@ -11,6 +11,7 @@ pub mod names;
 pub mod pages;
 pub mod reader;
 pub mod request;
+pub mod synthetic;
 
 pub use error::{Error, Position, Result};
 pub use formats::{FORMATS, Format};

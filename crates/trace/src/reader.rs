@@ -5,6 +5,7 @@ use crate::formats::{self, Format, csv::Columns};
 use crate::input::Input;
 use crate::names::Names;
 use crate::request::{Request, Unit};
+use crate::synthetic;
 use std::path::Path;
 
 /// A trace being read.
@@ -32,12 +33,16 @@ pub trait Reader: Send {
 pub struct Options {
     /// The format's name, where it is not to be recognised.
     pub format: Option<String>,
-    /// Which columns of a generic CSV mean what.
+    /// Which columns of a generic CSV mean what. Where it says so, a trace of no other given format is a CSV.
     pub columns: Columns,
 }
 
-/// Opens a trace file (`-` is standard input) and says which format it is in.
+/// Opens a trace file (`-` is standard input) and says which format it is in. A name like `zipf:pages=1000` is no file
+/// but a [synthetic] trace.
 pub fn open(path: &Path, options: &Options) -> Result<(&'static Format, Box<dyn Reader>)> {
+    if let Some(spec) = path.to_str().filter(|name| synthetic::recognise(name)) {
+        return Ok((&synthetic::SYNTHETIC, synthetic::open(spec)?));
+    }
     read(Input::open(path)?, options)
 }
 
@@ -48,6 +53,7 @@ pub fn read(input: Input, options: &Options) -> Result<(&'static Format, Box<dyn
             let known: Vec<&str> = formats::FORMATS.iter().map(|format| format.name).collect();
             Error::new(input.file(), format!("there is no trace format `{name}`; there are {}", known.join(", ")))
         })?,
+        None if !options.columns.is_empty() => &formats::csv::FORMAT,
         None => formats::recognise(&input.head()).ok_or_else(|| {
             Error::new(
                 input.file(),

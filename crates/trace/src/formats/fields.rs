@@ -28,15 +28,20 @@ pub fn seconds(lines: &Lines, name: &str, field: &str) -> Result<u64, Error> {
 
 /// Seconds with a fraction, as nanoseconds, exactly: no floating point on the way.
 pub fn parse_seconds(field: &str) -> Option<u64> {
+    parse_decimal(field, 9)
+}
+
+/// A decimal number times `10^places`, exactly; digits beyond that many places are dropped. `places` is at most 19.
+pub fn parse_decimal(field: &str, places: u32) -> Option<u64> {
     let (whole, fraction) = field.split_once('.').unwrap_or((field, ""));
     if !fraction.bytes().all(|b| b.is_ascii_digit()) || (whole.is_empty() && fraction.is_empty()) {
         return None;
     }
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    let digits = &fraction[..fraction.len().min(9)];
-    let nanoseconds =
-        if digits.is_empty() { 0 } else { digits.parse::<u64>().ok()? * 10u64.pow(9 - digits.len() as u32) };
-    whole.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
+    let digits = &fraction[..fraction.len().min(places as usize)];
+    let part =
+        if digits.is_empty() { 0 } else { digits.parse::<u64>().ok()? * 10u64.pow(places - digits.len() as u32) };
+    whole.checked_mul(10u64.pow(places))?.checked_add(part)
 }
 
 /// A field short enough for a message.
@@ -58,5 +63,12 @@ mod tests {
         for bad in ["", ".", "-1", "1.-2", "1e3", "x", "99999999999999999999"] {
             assert_eq!(parse_seconds(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_decimal_keeps_as_many_places_as_its_unit_has() {
+        assert_eq!(parse_decimal("1.5", 3), Some(1500));
+        assert_eq!(parse_decimal("1.23456", 3), Some(1234));
+        assert_eq!(parse_decimal("12.9", 0), Some(12));
     }
 }

@@ -4,8 +4,10 @@ use crate::error::Result;
 use crate::input::{Head, Input};
 use crate::reader::{Options, Reader};
 
+mod blkparse;
 pub mod csv;
 pub mod fields;
+mod fio;
 mod lirs;
 mod lis;
 
@@ -26,7 +28,7 @@ pub struct Format {
 }
 
 /// Every format, the more particular before the more general: the first that recognises a file reads it.
-pub static FORMATS: &[&Format] = &[&lis::FORMAT, &lirs::FORMAT, &csv::FORMAT];
+pub static FORMATS: &[&Format] = &[&fio::FORMAT, &blkparse::FORMAT, &lis::FORMAT, &lirs::FORMAT, &csv::FORMAT];
 
 /// The format of that name.
 pub fn named(name: &str) -> Option<&'static Format> {
@@ -36,4 +38,24 @@ pub fn named(name: &str) -> Option<&'static Format> {
 /// The first format that recognises the front of a file.
 pub fn recognise(head: &Head<'_>) -> Option<&'static Format> {
     FORMATS.iter().copied().find(|format| (format.recognise)(head))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn every_format_has_its_fuzz_target() {
+        let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+        let manifest = std::fs::read_to_string(fuzz.join("Cargo.toml")).expect("fuzz/Cargo.toml");
+        for Format { name, .. } in FORMATS {
+            let target = std::fs::read_to_string(fuzz.join(format!("fuzz_targets/read_{name}.rs"))).unwrap_or_default();
+            let built = manifest.contains(&format!("name = \"read_{name}\"\n"));
+            assert!(
+                built && target.contains(&format!("read_as(\"{name}\"")),
+                "{name}: fuzz/README.md says how to add it"
+            );
+        }
+    }
 }

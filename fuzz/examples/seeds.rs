@@ -1,0 +1,36 @@
+//! Writes the seeds: each format's example as the first input of its target, all of them for `recognise`, and specs and
+//! columns that are right. Run it in `fuzz/`: `cargo run --example seeds`.
+
+use forebay_trace::FORMATS;
+use std::path::Path;
+use std::{fs, io};
+
+const SPECS: [&str; 5] = [
+    "zipf:pages=1k,references=10k,alpha=0.8,seed=1,scatter=no",
+    "uniform:pages=1_000,references=1M,seed=2",
+    "scan:references=100,length=8",
+    "loop:pages=1011,references=505500,length=3",
+    "mix:references=1M,seed=7+zipf:pages=10k,weight=3+loop:pages=50k+scan:+zipf:",
+];
+const COLUMNS: [&str; 3] = ["time=ts,offset=addr,length=n", "time_us=#1,block=#3,blocks=#4", "page=id,operation=cmd"];
+
+fn main() -> io::Result<()> {
+    for format in FORMATS {
+        write(&format!("read_{}", format.name), "example", format.example)?;
+        write("recognise", format.name, format.example)?;
+    }
+    for (number, spec) in SPECS.iter().enumerate() {
+        write("synthetic", &number.to_string(), spec.as_bytes())?;
+    }
+    for (number, columns) in COLUMNS.iter().enumerate() {
+        // The target takes the columns up to the first line end, and reads the rest as CSV.
+        write("columns", &number.to_string(), format!("{columns}\nts,addr,n,id,cmd\n1,2,3,4,r\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+fn write(target: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let folder = Path::new("corpus").join(target);
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join(name), bytes)
+}
