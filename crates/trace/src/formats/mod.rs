@@ -4,10 +4,16 @@ use crate::error::Result;
 use crate::input::{Head, Input};
 use crate::reader::{Options, Reader};
 
+mod alibaba;
 pub mod csv;
 pub mod fields;
 mod lirs;
 mod lis;
+mod msr;
+mod spc;
+mod tencent;
+#[cfg(test)]
+mod testing;
 
 /// A trace format.
 pub struct Format {
@@ -26,7 +32,15 @@ pub struct Format {
 }
 
 /// Every format, the more particular before the more general: the first that recognises a file reads it.
-pub static FORMATS: &[&Format] = &[&lis::FORMAT, &lirs::FORMAT, &csv::FORMAT];
+pub static FORMATS: &[&Format] = &[
+    &lis::FORMAT,
+    &spc::FORMAT,
+    &msr::FORMAT,
+    &alibaba::FORMAT,
+    &tencent::FORMAT,
+    &lirs::FORMAT,
+    &csv::FORMAT,
+];
 
 /// The format of that name.
 pub fn named(name: &str) -> Option<&'static Format> {
