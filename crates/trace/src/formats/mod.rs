@@ -14,6 +14,7 @@ mod spc;
 mod tencent;
 #[cfg(test)]
 mod testing;
+mod vscsi;
 
 /// A trace format.
 pub struct Format {
@@ -33,6 +34,7 @@ pub struct Format {
 
 /// Every format, the more particular before the more general: the first that recognises a file reads it.
 pub static FORMATS: &[&Format] = &[
+    &vscsi::FORMAT,
     &lis::FORMAT,
     &spc::FORMAT,
     &msr::FORMAT,
