@@ -10,6 +10,7 @@ pub mod fields;
 mod lirs;
 mod lis;
 mod msr;
+mod oracle_general;
 mod spc;
 mod tencent;
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub struct Format {
 /// Every format, the more particular before the more general: the first that recognises a file reads it.
 pub static FORMATS: &[&Format] = &[
     &vscsi::FORMAT,
+    &oracle_general::FORMAT,
     &lis::FORMAT,
     &spc::FORMAT,
     &msr::FORMAT,
