@@ -7,6 +7,7 @@ use crate::reader::{Options, Reader};
 mod alibaba;
 pub mod csv;
 pub mod fields;
+mod libcachesim_csv;
 mod lirs;
 mod lis;
 mod msr;
@@ -42,6 +43,7 @@ pub static FORMATS: &[&Format] = &[
     &msr::FORMAT,
     &alibaba::FORMAT,
     &tencent::FORMAT,
+    &libcachesim_csv::FORMAT,
     &lirs::FORMAT,
     &csv::FORMAT,
 ];
