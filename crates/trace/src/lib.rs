@@ -12,6 +12,7 @@ pub mod pages;
 pub mod reader;
 pub mod request;
 pub mod synthetic;
+pub mod write;
 
 pub use error::{Error, Position, Result};
 pub use formats::{FORMATS, Format};

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::input::Lines;
+use crate::request::Operation;
 
 /// The line read last, split at `separator` into exactly `N` trimmed fields.
 pub fn split<'a, const N: usize>(lines: &'a Lines, separator: char, names: &str) -> Result<[&'a str; N], Error> {
@@ -19,6 +20,51 @@ pub fn split<'a, const N: usize>(lines: &'a Lines, separator: char, names: &str)
 /// A whole number in decimal.
 pub fn number(lines: &Lines, name: &str, field: &str) -> Result<u64, Error> {
     field.parse().map_err(|_| lines.error(format!("{name} `{}` is no whole number below 2^64", shorten(field))))
+}
+
+/// A count of 512-byte blocks, as bytes.
+pub fn blocks(lines: &Lines, name: &str, field: &str) -> Result<u64, Error> {
+    number(lines, name, field)?
+        .checked_mul(512)
+        .ok_or_else(|| lines.error(format!("{name} `{}` is beyond 2^64 bytes in 512-byte blocks", shorten(field))))
+}
+
+/// A count of ticks of so many nanoseconds, as nanoseconds.
+pub fn ticks(lines: &Lines, name: &str, field: &str, nanoseconds: u64) -> Result<u64, Error> {
+    number(lines, name, field)?
+        .checked_mul(nanoseconds)
+        .ok_or_else(|| lines.error(format!("{name} `{}` is beyond 2^64 nanoseconds", shorten(field))))
+}
+
+/// Refuses a request that ends beyond 2^64, so that nobody who adds its length to its offset overflows.
+pub fn check_end(lines: &Lines, offset: u64, length: u64) -> Result<(), Error> {
+    match offset.checked_add(length) {
+        Some(_) => Ok(()),
+        None => Err(lines.error(format!("a request of {length} from {offset} on ends beyond 2^64"))),
+    }
+}
+
+/// `R` or `Read`, `W` or `Write`, in any case.
+pub fn parse_operation(field: &str) -> Option<Operation> {
+    let is = |word: &str| field.eq_ignore_ascii_case(word);
+    if is("r") || is("read") {
+        Some(Operation::Read)
+    } else if is("w") || is("write") {
+        Some(Operation::Write)
+    } else {
+        None
+    }
+}
+
+/// `R` or `Read`, `W` or `Write`, in any case, and nothing else.
+pub fn operation(lines: &Lines, name: &str, field: &str) -> Result<Operation, Error> {
+    parse_operation(field)
+        .ok_or_else(|| lines.error(format!("{name} `{}` is neither a read nor a write", shorten(field))))
+}
+
+/// Whether a field is a whole number below 2^64.
+pub fn is_number(field: &str) -> bool {
+    field.parse::<u64>().is_ok()
 }
 
 /// Seconds with a fraction, as nanoseconds.

@@ -4,12 +4,21 @@ use crate::error::Result;
 use crate::input::{Head, Input};
 use crate::reader::{Options, Reader};
 
+mod alibaba;
 mod blkparse;
 pub mod csv;
 pub mod fields;
 mod fio;
+mod libcachesim_csv;
 mod lirs;
 mod lis;
+mod msr;
+mod oracle_general;
+mod spc;
+mod tencent;
+#[cfg(test)]
+mod testing;
+mod vscsi;
 
 /// A trace format.
 pub struct Format {
@@ -28,7 +37,20 @@ pub struct Format {
 }
 
 /// Every format, the more particular before the more general: the first that recognises a file reads it.
-pub static FORMATS: &[&Format] = &[&fio::FORMAT, &blkparse::FORMAT, &lis::FORMAT, &lirs::FORMAT, &csv::FORMAT];
+pub static FORMATS: &[&Format] = &[
+    &vscsi::FORMAT,
+    &oracle_general::FORMAT,
+    &fio::FORMAT,
+    &blkparse::FORMAT,
+    &lis::FORMAT,
+    &spc::FORMAT,
+    &msr::FORMAT,
+    &alibaba::FORMAT,
+    &tencent::FORMAT,
+    &libcachesim_csv::FORMAT,
+    &lirs::FORMAT,
+    &csv::FORMAT,
+];
 
 /// The format of that name.
 pub fn named(name: &str) -> Option<&'static Format> {
