@@ -1,2 +1,75 @@
-//! forebay
-fn main() {}
+//! The command `forebay`: what every replacement policy would make of a trace, and the traces themselves.
+
+mod advice;
+mod compare;
+mod convert;
+mod failure;
+mod formats;
+mod info;
+mod input;
+mod output;
+mod policies;
+mod progress;
+mod table;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use std::process::ExitCode;
+
+/// Measure buffer replacement policies on your own references.
+///
+/// Without a command, compares every policy on the embedded sample: cscope, gcc and SQLite at work at once.
+#[derive(Parser)]
+#[command(name = "forebay", version, arg_required_else_help = false, after_help = EXAMPLES, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Say on standard error where the time goes.
+    #[arg(short, long, global = true)]
+    verbose: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Compare(compare::Arguments),
+    Info(info::Arguments),
+    Convert(convert::Arguments),
+    Policies(policies::Arguments),
+    Formats(formats::Arguments),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  forebay compare trace.csv.gz --sizes 1%,10%,64MiB     every policy at three sizes
+  forebay compare t.lis --policies lru,clock-pro,opt    some policies at the usual sizes
+  strace -f -y -ttt -o t.strace make; forebay compare t.strace
+                                                        what `make` would want of a cache
+  forebay compare zipf:pages=100000,references=10M      a synthetic trace
+  forebay info trace.vscsi.zst                          what a trace holds
+  forebay convert trace.spc trace.parquet               a trace for DuckDB, Polars, pandas
+
+Exit status: 0 done, 1 a trace or the system failed, 2 the command line is wrong.";
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let verbose = arguments.verbose;
+    let done = match arguments.command {
+        None => compare::run(&compare::Arguments::of_sample(), verbose),
+        Some(Command::Compare(arguments)) => compare::run(&arguments, verbose),
+        Some(Command::Info(arguments)) => info::run(&arguments),
+        Some(Command::Convert(arguments)) => convert::run(&arguments, verbose),
+        Some(Command::Policies(arguments)) => policies::run(&arguments),
+        Some(Command::Formats(arguments)) => formats::run(&arguments),
+    };
+    match done {
+        Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
+        Err(Failure::Usage(message)) => {
+            eprintln!("forebay: {message}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Failed(message)) => {
+            eprintln!("forebay: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

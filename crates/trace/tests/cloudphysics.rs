@@ -1,26 +1,15 @@
 //! The real vSCSI trace that libCacheSim ships as its sample, read whole. Its counts were taken from the file by a few
 //! lines of Python's `struct`, independently of the reader.
 
-use forebay_trace::{Names, Operation, Options, open};
-use std::collections::HashSet;
-use std::io::Write;
-use std::path::PathBuf;
+mod real_trace;
 
-/// Where the real traces lie: `FOREBAY_TRACES`, or `../shared/traces` from the project's root.
-fn traces() -> PathBuf {
-    std::env::var_os("FOREBAY_TRACES")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces")), PathBuf::from)
-}
+use forebay_trace::{Names, Operation, Options, open};
+use real_trace::real_trace;
+use std::collections::HashSet;
 
 #[test]
 fn the_cloudphysics_trace_is_read_whole() {
-    let path = traces().join("block/cloudPhysicsIO.vscsi.zst");
-    if !path.exists() {
-        // Straight to the stream: what eprintln prints in a test that passes is not shown.
-        let skipped = format!("skipped: {} is not here; set FOREBAY_TRACES to the real traces\n", path.display());
-        std::io::stderr().write_all(skipped.as_bytes()).expect("standard error can be written to");
-        return;
-    }
+    let Some(path) = real_trace("block/cloudPhysicsIO.vscsi.zst") else { return };
     let (format, mut reader) = open(&path, &Options::default()).expect("the trace opens");
     assert_eq!(format.name, "vscsi");
     let (mut reads, mut writes, mut bytes, mut times) = (0, 0, 0, Vec::new());

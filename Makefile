@@ -1,0 +1,17 @@
+# `make test` installs what the tests need and runs them all; `make lint` checks form.
+
+.PHONY: test lint tools
+
+test: tools
+	cargo test --workspace --locked
+	cargo build --release --locked
+	target/test-tools/bin/python tests/outside_readers.py target/release/forebay
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+	cargo check --manifest-path fuzz/Cargo.toml --locked
+
+tools:
+	tests/install-tools.sh

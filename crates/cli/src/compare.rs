@@ -1,0 +1,250 @@
+//! `forebay compare`: policies × sizes over traces.
+
+use crate::advice::advice;
+use crate::failure::Failure;
+use crate::input::{How, SAMPLE};
+use crate::output::Form;
+use crate::progress::Progress;
+use crate::table;
+use clap::Args;
+use forebay_policy::Spec;
+use forebay_sim::{Outcome, Size, Sweep, Trace};
+use serde_json::json;
+use std::io::{self, Write};
+
+/// Compare what replacement policies would make of a trace, at each cache size.
+///
+/// Each TRACE is a file in any format that `forebay formats` lists (compressed or not), `-` for standard input, a synthetic
+/// trace such as `zipf:pages=100000,references=10M`, or `sample`, the embedded one, which is also the default.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Traces; by default the embedded sample
+    #[arg(value_name = "TRACE", default_value = SAMPLE, hide_default_value = true)]
+    traces: Vec<String>,
+    /// Policies, each with its parameters if wanted (`gclock:max=7`), or `all`; `forebay policies` lists them
+    #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…,…", value_delimiter = ',', default_value = "all", value_parser = parse_policy)]
+    policies: Vec<Chosen>,
+    /// Cache sizes: pages (1000), bytes (64MiB) or percent of the distinct pages (10%)
+    #[arg(short, long, value_name = "SIZE,…", value_delimiter = ',', default_value = DEFAULT_SIZES, value_parser = str::parse::<Size>)]
+    sizes: Vec<Size>,
+    /// References at the start that warm the caches and are not counted: a number, or percent of the trace
+    #[arg(short, long, value_name = "REFERENCES", default_value = "0", value_parser = parse_warmup)]
+    warmup: Warmup,
+    /// Threads; 0: one for each core
+    #[arg(short, long, default_value_t = 0)]
+    threads: usize,
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    format: Form,
+    #[command(flatten)]
+    how: How,
+}
+
+const DEFAULT_SIZES: &str = "1%,2%,5%,10%,20%,50%";
+
+/// What one word of `--policies` names.
+#[derive(Clone, Debug)]
+struct Chosen(Vec<Spec>);
+
+fn parse_policy(text: &str) -> Result<Chosen, String> {
+    match text.trim() {
+        "all" => Ok(Chosen(Spec::all())),
+        text => Spec::parse(text).map(|spec| Chosen(vec![spec])),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Warmup {
+    References(u64),
+    Percent(f64),
+}
+
+fn parse_warmup(text: &str) -> Result<Warmup, String> {
+    let wrong =
+        || "write a number of references (100000) or percent of the trace (20%), less than all of it".to_owned();
+    match text.strip_suffix('%') {
+        Some(percent) => {
+            let percent = percent.parse().ok().filter(|percent| (0.0..100.0).contains(percent));
+            percent.map(Warmup::Percent).ok_or_else(wrong)
+        }
+        None => text.parse().map(Warmup::References).map_err(|_| wrong()),
+    }
+}
+
+impl Warmup {
+    fn references(self, trace: &Trace) -> Result<usize, Failure> {
+        let references = match self {
+            Self::References(references) => references,
+            Self::Percent(percent) => (trace.len() as f64 * percent / 100.0) as u64,
+        };
+        match usize::try_from(references) {
+            Ok(references) if references < trace.len() => Ok(references),
+            _ => Err(Failure::Usage(format!(
+                "a warm-up of {references} references leaves nothing to count: {} has {}",
+                trace.name,
+                trace.len()
+            ))),
+        }
+    }
+}
+
+impl Arguments {
+    /// What `forebay` does when it is told nothing: all policies on the embedded sample.
+    pub(crate) fn of_sample() -> Self {
+        Self {
+            traces: vec![SAMPLE.to_owned()],
+            policies: vec![Chosen(Spec::all())],
+            sizes: DEFAULT_SIZES.split(',').map(|size| size.parse().expect("the default sizes are sizes")).collect(),
+            warmup: Warmup::References(0),
+            threads: 0,
+            format: Form::Table,
+            how: How::default(),
+        }
+    }
+
+    /// The policies, each once.
+    fn specs(&self) -> Vec<Spec> {
+        let mut specs: Vec<Spec> = Vec::new();
+        for spec in self.policies.iter().flat_map(|chosen| &chosen.0) {
+            if specs.iter().all(|other| other.label != spec.label) {
+                specs.push(spec.clone());
+            }
+        }
+        specs
+    }
+}
+
+/// What came of one trace.
+pub(crate) struct Comparison {
+    pub(crate) trace: Trace,
+    pub(crate) warmup: usize,
+    /// The sizes in pages, in rising order, each once, with what the user wrote.
+    pub(crate) sizes: Vec<(u32, Size)>,
+    /// By policy, then by size.
+    pub(crate) outcomes: Vec<Outcome>,
+}
+
+pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
+    arguments.how.check()?;
+    let specs = arguments.specs();
+    let mut out = io::stdout().lock();
+    let mut answers = Vec::new();
+    if arguments.format == Form::Csv {
+        writeln!(out, "{CSV_HEADER}")?;
+    }
+    for name in &arguments.traces {
+        let comparison = compare(name, &specs, arguments, verbose)?;
+        match arguments.format {
+            Form::Table => table::print(&comparison, &mut out)?,
+            Form::Csv => print_csv(&comparison, &mut out)?,
+            Form::Json => answers.push(to_json(&comparison)),
+        }
+    }
+    if arguments.format == Form::Json {
+        serde_json::to_writer_pretty(&mut out, &answers)?;
+        writeln!(out)?;
+    } else if arguments.format == Form::Table && arguments.traces == [SAMPLE] {
+        writeln!(out, "\nThis is the embedded sample. Your own: `forebay compare TRACE`; more: `forebay --help`.")?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn compare(name: &str, specs: &[Spec], arguments: &Arguments, verbose: bool) -> Result<Comparison, Failure> {
+    let (format, mut reader) = arguments.how.open(name)?;
+    let reading = Progress::new(format!("reading {name}"), None);
+    let trace =
+        Trace::load(name, reader.as_mut(), arguments.how.page_size, Sweep::keep(specs), &mut |done| reading.set(done))?;
+    reading.finish();
+    let mut sizes: Vec<(u32, Size)> = Vec::new();
+    for &size in &arguments.sizes {
+        let pages = size.pages(trace.page_size, trace.pages).map_err(Failure::Usage)?;
+        if sizes.iter().all(|&(other, _)| other != pages) {
+            sizes.push((pages, size));
+        }
+    }
+    sizes.sort_by_key(|&(pages, _)| pages);
+    let warmup = arguments.warmup.references(&trace)?;
+    let sweep = Sweep {
+        specs: specs.to_vec(),
+        sizes: sizes.iter().map(|&(pages, _)| pages).collect(),
+        warmup,
+        threads: arguments.threads,
+    };
+    let replaying = Progress::new(format!("replaying {name}"), Some(sweep.work(&trace)));
+    let start = std::time::Instant::now();
+    let outcomes = sweep.run(&trace, &|more| {
+        replaying.add(more);
+        true
+    });
+    replaying.finish();
+    if verbose {
+        let replay: f64 = outcomes.iter().map(|outcome| outcome.seconds).sum();
+        eprintln!(
+            "forebay: {name} ({}): reading {:.2} s (decompress, parse), numbering {:.2} s; replay {:.2} s in {} runs, {:.2} s elapsed",
+            format.name,
+            trace.times.reading.as_secs_f64(),
+            trace.times.numbering.as_secs_f64(),
+            replay,
+            outcomes.len(),
+            start.elapsed().as_secs_f64(),
+        );
+    }
+    Ok(Comparison { trace, warmup, sizes, outcomes })
+}
+
+const CSV_HEADER: &str = "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds";
+
+fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+    let mut rows = csv::Writer::from_writer(out);
+    for outcome in &comparison.outcomes {
+        let counts = outcome.counted;
+        rows.write_record([
+            &comparison.trace.name,
+            &outcome.policy,
+            &outcome.pages.to_string(),
+            &counts.references.to_string(),
+            &counts.hits.to_string(),
+            &counts.misses.to_string(),
+            &counts.compulsory_misses.to_string(),
+            &format!("{:.6}", counts.hit_ratio()),
+            &format!("{:.6}", outcome.seconds),
+        ])?;
+    }
+    rows.flush()?;
+    Ok(())
+}
+
+fn to_json(comparison: &Comparison) -> serde_json::Value {
+    let Comparison { trace, warmup, outcomes, .. } = comparison;
+    let counts = |counts: forebay_sim::Counts| {
+        json!({
+            "references": counts.references,
+            "hits": counts.hits,
+            "misses": counts.misses,
+            "compulsory_misses": counts.compulsory_misses,
+            "hit_ratio": counts.hit_ratio(),
+        })
+    };
+    let runs = outcomes.iter().map(|outcome| {
+        json!({
+            "policy": outcome.policy,
+            "off_line": outcome.off_line,
+            "pages": outcome.pages,
+            "counted": counts(outcome.counted),
+            "total": counts(outcome.total),
+            "seconds": outcome.seconds,
+            "metadata_bytes": outcome.bytes,
+            "state": outcome.state.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
+        })
+    });
+    json!({
+        "trace": trace.name,
+        "references": trace.len(),
+        "footprint_pages": trace.pages,
+        "page_size": trace.page_size,
+        "warmup": warmup,
+        "runs": runs.collect::<Vec<_>>(),
+        "advice": advice(comparison),
+    })
+}

@@ -1,0 +1,69 @@
+//! A progress bar for what takes longer than two seconds, on a terminal.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long something may take before it is worth a bar.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Progress towards an end that is known, or from a start alone.
+pub(crate) struct Progress {
+    what: String,
+    total: Option<u64>,
+    done: AtomicU64,
+    start: Instant,
+    bar: OnceLock<ProgressBar>,
+    on_terminal: bool,
+}
+
+impl Progress {
+    pub(crate) fn new(what: impl Into<String>, total: Option<u64>) -> Self {
+        let on_terminal = std::io::stderr().is_terminal();
+        Self {
+            what: what.into(),
+            total,
+            done: AtomicU64::new(0),
+            start: Instant::now(),
+            bar: OnceLock::new(),
+            on_terminal,
+        }
+    }
+
+    /// So much more is done.
+    pub(crate) fn add(&self, more: u64) {
+        let done = self.done.fetch_add(more, Ordering::Relaxed) + more;
+        self.show(done);
+    }
+
+    /// So much is done in all.
+    pub(crate) fn set(&self, done: u64) {
+        self.done.store(done, Ordering::Relaxed);
+        self.show(done);
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = self.bar.get() {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn show(&self, done: u64) {
+        if self.on_terminal && (self.bar.get().is_some() || self.start.elapsed() > PATIENCE) {
+            self.bar.get_or_init(|| self.bar()).set_position(done);
+        }
+    }
+
+    fn bar(&self) -> ProgressBar {
+        let template = match self.total {
+            Some(_) => "{msg} [{bar:30}] {percent}% {human_pos}/{human_len} references, {per_sec}, {eta} left",
+            None => "{msg} {spinner} {human_pos} references, {per_sec}",
+        };
+        let bar = ProgressBar::with_draw_target(self.total, ProgressDrawTarget::stderr());
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+        bar.with_message(self.what.clone()).with_elapsed(self.start.elapsed())
+    }
+}

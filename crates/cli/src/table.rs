@@ -1,0 +1,91 @@
+//! The table of `forebay compare`, for a person.
+
+use crate::advice::{advice, best_on_line};
+use crate::compare::Comparison;
+use crate::failure::Failure;
+use crate::output::{grouped, percent};
+use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
+use forebay_sim::Outcome;
+use forebay_sim::size::show_bytes;
+use std::io::Write;
+
+/// Prints the comparison: policies by sizes, the best on-line policy of each size marked, the bounds below, and advice.
+pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+    let Comparison { trace, warmup, sizes, outcomes } = comparison;
+    write!(
+        out,
+        "{}: {} references to {} pages of {} ({})",
+        trace.name,
+        grouped(trace.len() as u64),
+        grouped(u64::from(trace.pages)),
+        show_bytes(trace.page_size),
+        show_bytes(u64::from(trace.pages) * trace.page_size),
+    )?;
+    match warmup {
+        0 => writeln!(out, "; hit ratios in percent")?,
+        warmup => writeln!(out, "; hit ratios in percent after {} to warm up", grouped(*warmup as u64))?,
+    }
+
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    let bytes = |pages: u32| show_bytes(u64::from(pages) * trace.page_size);
+    let share = |pages: u32| format!("{}%", significant(100.0 * f64::from(pages) / f64::from(trace.pages)));
+    table.add_row(header("of the footprint", sizes.iter().map(|&(pages, _)| right(share(pages)))));
+    table.add_row(header("pages", sizes.iter().map(|&(pages, _)| right(grouped(u64::from(pages))))));
+    table.add_row(header("bytes", sizes.iter().map(|&(pages, _)| right(bytes(pages)))));
+    let rule = vec![Cell::new("─".repeat(8)); sizes.len() + 1];
+    table.add_row(rule.clone());
+    let rows: Vec<&[Outcome]> = outcomes.chunks(sizes.len()).collect();
+    let best: Vec<Option<&Outcome>> =
+        (0..sizes.len()).map(|column| best_on_line(rows.iter().map(|row| &row[column]))).collect();
+    for row in rows.iter().filter(|row| !row[0].off_line) {
+        let cells = row.iter().zip(&best).map(|(outcome, best)| {
+            let is_best = best.is_some_and(|best| best.counted.hits == outcome.counted.hits);
+            let cell = right(format!("{}{}", percent(outcome.counted.hit_ratio()), if is_best { "*" } else { " " }));
+            if is_best { cell.add_attribute(Attribute::Bold) } else { cell }
+        });
+        table.add_row(header(&row[0].policy, cells));
+    }
+    let off_line: Vec<_> = rows.iter().filter(|row| row[0].off_line).collect();
+    if !off_line.is_empty() && off_line.len() < rows.len() {
+        table.add_row(rule);
+    }
+    for row in off_line {
+        let cells = row.iter().map(|outcome| right(format!("{} ", percent(outcome.counted.hit_ratio()))));
+        table.add_row(header(&format!("{} ({})", row[0].policy, bound(&row[0].policy)), cells));
+    }
+    writeln!(out, "{}", table.trim_fmt())?;
+    writeln!(out, "* the best of the policies that do not know the future")?;
+    writeln!(out, "\n{}", advice(comparison))?;
+    Ok(())
+}
+
+fn header(title: &str, cells: impl Iterator<Item = Cell>) -> Vec<Cell> {
+    std::iter::once(Cell::new(title)).chain(cells).collect()
+}
+
+/// What an off-line policy bounds.
+fn bound(policy: &str) -> &'static str {
+    if policy == "worst" { "worst possible" } else { "the limit" }
+}
+
+/// About two digits that matter: 0.013, 0.52, 1.0, 10, 150.
+pub(crate) fn significant(number: f64) -> String {
+    let decimals = if number >= 9.95 || number == 0.0 { 0 } else { (1.0 - number.log10().floor()).max(0.0) as usize };
+    let text = format!("{number:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::significant;
+
+    #[test]
+    fn shares_are_shown_with_the_digits_that_matter() {
+        assert_eq!(
+            [0.0134, 0.5, 1.0, 2.04, 9.96, 10.2, 150.0].map(significant),
+            ["0.013", "0.5", "1", "2", "10", "10", "150"]
+        );
+    }
+}
