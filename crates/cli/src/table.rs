@@ -5,8 +5,8 @@ use crate::compare::Comparison;
 use crate::failure::Failure;
 use crate::output::{grouped, percent};
 use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
-use forebay_sim::Outcome;
 use forebay_sim::size::show_bytes;
+use forebay_sim::{Outcome, Size};
 use std::io::Write;
 
 /// Prints the comparison: policies by sizes, the best on-line policy of each size marked, the bounds below, and advice.
@@ -31,7 +31,11 @@ pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(),
     let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
     let bytes = |pages: u32| show_bytes(u64::from(pages) * trace.page_size);
     let share = |pages: u32| format!("{}%", significant(100.0 * f64::from(pages) / f64::from(trace.pages)));
-    table.add_row(header("of the footprint", sizes.iter().map(|&(pages, _)| right(share(pages)))));
+    let asked = sizes.iter().map(|&(pages, size)| match size {
+        Size::Percent(_) => right(size.to_string()),
+        _ => right(share(pages)),
+    });
+    table.add_row(header("of the footprint", asked));
     table.add_row(header("pages", sizes.iter().map(|&(pages, _)| right(grouped(u64::from(pages))))));
     table.add_row(header("bytes", sizes.iter().map(|&(pages, _)| right(bytes(pages)))));
     let rule = vec![Cell::new("─".repeat(8)); sizes.len() + 1];

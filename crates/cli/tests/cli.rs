@@ -1,0 +1,177 @@
+//! The command as a user runs it: its answers, its messages, its exit codes.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn forebay(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().expect("forebay runs")
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).expect("the answer is text")
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).expect("messages are text")
+}
+
+/// A file of the test's own, with this content.
+fn file(name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, content).expect("the test's file is written");
+    path
+}
+
+/// The answer of a run that succeeds.
+#[track_caller]
+fn answer(arguments: &[&str]) -> String {
+    let output = forebay(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    stdout(&output).to_owned()
+}
+
+/// The message of a run that fails with `code`: text on standard error, nothing on standard output, no panic.
+#[track_caller]
+fn failure(arguments: &[&str], code: i32) -> String {
+    let output = forebay(arguments);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}{}", stdout(&output), stderr(&output));
+    assert_eq!(stdout(&output), "", "{arguments:?}");
+    assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    stderr(&output).to_owned()
+}
+
+const LOOP: &str = "0\n1\n2\n3\n0\n1\n2\n3\n0\n1\n2\n3\n";
+
+#[test]
+fn csv_has_the_columns_that_are_promised() {
+    let trace = file("columns.lirs", LOOP);
+    let text = answer(&["compare", trace.to_str().unwrap(), "-p", "lru,mru,opt", "-s", "3", "--format", "csv"]);
+    let mut rows = text.lines();
+    assert_eq!(rows.next(), Some("trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds"));
+    let rows: Vec<Vec<&str>> = rows.map(|row| row.split(',').collect()).collect();
+    assert_eq!(rows[0][1..8], ["lru", "3", "12", "0", "12", "4", "0.000000"]);
+    assert_eq!(rows[1][1..4], ["mru", "3", "12"]);
+    // OPT: 3 replaces 2, which is used last; 0 1 hit; 2 replaces 1; 3 0 hit; 1 replaces 0; 2 3 hit.
+    assert_eq!(rows[2][1..8], ["opt", "3", "12", "6", "6", "4", "0.500000"]);
+    assert!(rows.iter().all(|row| row[8].parse::<f64>().is_ok_and(|seconds| seconds >= 0.0)));
+}
+
+#[test]
+fn json_tells_counts_before_and_after_the_warm_up() {
+    let trace = file("warmup.lirs", LOOP);
+    let text =
+        answer(&["compare", trace.to_str().unwrap(), "-p", "opt", "-s", "3", "--warmup", "4", "--format", "json"]);
+    let answer: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let run = &answer[0]["runs"][0];
+    assert_eq!((&answer[0]["footprint_pages"], &answer[0]["warmup"]), (&4.into(), &4.into()));
+    assert_eq!((&run["total"]["references"], &run["total"]["compulsory_misses"]), (&12.into(), &4.into()));
+    assert_eq!((&run["counted"]["references"], &run["counted"]["hits"]), (&8.into(), &6.into()));
+    assert_eq!(run["counted"]["compulsory_misses"], 0);
+    assert!(answer[0]["advice"].as_str().unwrap().contains("know the future"));
+}
+
+#[test]
+fn the_table_marks_the_best_and_closes_with_advice() {
+    let trace = file("table.lirs", LOOP.repeat(50));
+    let text = answer(&["compare", trace.to_str().unwrap(), "--policies", "lru,mru,opt", "--sizes", "2,3,4"]);
+    let line = |start: &str| text.lines().find(|line| line.trim_start().starts_with(start)).expect(start);
+    assert_eq!(line("lru").matches('*').count(), 1, "{text}");
+    assert_eq!(line("mru").matches('*').count(), 3, "{text}");
+    assert!(line("opt").contains("the limit"), "{text}");
+    let last = text.trim_end().lines().last().unwrap();
+    assert!(last.starts_with("Take mru with 4 pages (32 KiB, 100% of the footprint): it hits 99.3 %"), "{text}");
+}
+
+#[test]
+fn sizes_are_pages_bytes_or_percent() {
+    let trace = file("sizes.lis", "0 100 0 0\n0 100 0 1\n");
+    let text = answer(&["compare", trace.to_str().unwrap(), "-p", "lru", "-s", "7,5KiB,50%", "-f", "csv"]);
+    let pages: Vec<&str> = text.lines().skip(1).map(|row| row.split(',').nth(2).unwrap()).collect();
+    assert_eq!(pages, ["7", "10", "50"]);
+}
+
+#[test]
+fn a_trace_may_be_piped_in_or_synthetic() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["compare", "-", "-p", "opt", "-s", "3", "-f", "csv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(LOOP.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(stdout(&output).contains("-,opt,3,12,6,6,4,"), "{}", stdout(&output));
+
+    let text = answer(&["compare", "loop:pages=100,references=1000", "-p", "lru", "-s", "50", "-f", "csv"]);
+    assert!(text.contains(",lru,50,1000,0,1000,100,"), "{text}");
+}
+
+#[test]
+fn policies_are_listed_with_their_papers_and_parameters() {
+    let text = answer(&["policies"]);
+    assert!(text.contains("clock-pro") && text.contains("USENIX 2005") && text.contains("max=1..255 (5)"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&answer(&["policies", "--format", "json"])).unwrap();
+    assert!(json.as_array().unwrap().iter().any(|policy| policy["name"] == "opt" && policy["off_line"] == true));
+}
+
+#[test]
+fn formats_are_listed_in_every_form() {
+    assert!(answer(&["formats"]).contains("lirs"));
+    assert!(answer(&["formats", "-f", "csv"]).starts_with("name,title,source\n"));
+    let json: serde_json::Value = serde_json::from_str(&answer(&["formats", "-f", "json"])).unwrap();
+    assert!(json.as_array().unwrap().iter().any(|format| format["name"] == "vscsi"));
+}
+
+#[test]
+fn a_wrong_command_line_is_refused_with_what_is_right() {
+    let trace = file("usage.lirs", LOOP);
+    let trace = trace.to_str().unwrap();
+    assert!(failure(&["compare", trace, "-p", "lru2"], 2).contains("there are lru, fifo, mru"));
+    let parameters = failure(&["compare", trace, "-p", "gclock:maxi=3"], 2);
+    assert!(parameters.contains("there are initial=0..255 (1), max=1..255 (5)"), "{parameters}");
+    assert!(failure(&["compare", trace, "-p", "lfu:ageing=-1"], 2).contains("ageing=0..1000000000 (0)"));
+    assert!(failure(&["compare", trace, "-s", "0"], 2).contains("take at least 1 page"));
+    assert!(failure(&["compare", trace, "-s", "100B"], 2).contains("holds no page"));
+    assert!(failure(&["compare", trace, "-s", "900TiB"], 2).contains("too large"));
+    assert!(failure(&["compare", trace, "-s", "ten"], 2).contains("pages (1000), bytes (64MiB) or percent"));
+    assert!(failure(&["compare", trace, "--page-size", "1000"], 2).contains("power of two"));
+    assert!(failure(&["compare", trace, "--warmup", "12"], 2).contains("leaves nothing to count"));
+    assert!(failure(&["compare", trace, "--trace-format", "cvs"], 2).contains("there are "));
+    assert!(failure(&["compare", trace, "--format", "xml"], 2).contains("table, csv, json"));
+    failure(&["compair"], 2);
+}
+
+#[test]
+fn a_bad_trace_gives_one_clear_sentence() {
+    let bad = |name: &str, content: &[u8]| {
+        let path = file(name, content);
+        let message = failure(&["compare", path.to_str().unwrap()], 1);
+        assert_eq!(message.trim_end().lines().count(), 1, "{message}");
+        assert!(message.starts_with("forebay: ") && message.contains(name), "{message}");
+        message
+    };
+    assert!(bad("empty", b"").contains("is empty"));
+    assert!(bad("garbage", &[0x80, 0xff, 0, 1, 2, 3, 0xfe].repeat(100)).contains("no known trace format"));
+    let columns = bad("columns.lis", &["1 2 3 4\n".repeat(30).as_bytes(), b"1 2 3\n"].concat());
+    assert!(columns.contains("line 31"), "{columns}");
+    let letters = bad("letters.lirs", &[LOOP.repeat(10).as_bytes(), b"seven\n"].concat());
+    assert!(letters.contains("line 121"), "{letters}");
+    assert!(bad("nothing.lis", b"1 0 0 0\n").contains("no references"));
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let text: String = (0..200_000).map(|i| format!("{}\n", i * 7919 % 50_021)).collect();
+    encoder.write_all(text.as_bytes()).unwrap();
+    let gzip = encoder.finish().unwrap();
+    let cut = bad("cut.lirs.gz", &gzip[..gzip.len() / 2]);
+    assert!(cut.contains("cut short"), "{cut}");
+
+    assert!(failure(&["compare", "no-such-trace"], 1).contains("No such file"));
+    assert!(failure(&["compare", env!("CARGO_TARGET_TMPDIR")], 1).contains("is a directory"));
+}
+
+#[test]
+fn a_file_of_one_line_is_a_trace() {
+    let trace = file("one.lirs", "42\n");
+    let text = answer(&["compare", trace.to_str().unwrap(), "-s", "1,100%"]);
+    assert!(text.contains("No page is used twice"), "{text}");
+}
