@@ -89,7 +89,7 @@ impl Trace {
             let read = Instant::now();
             times.reading += read - start;
             for request in &batch {
-                let blocks = paging.pages(request);
+                let blocks = paging.checked_pages(request).map_err(|message| Error::new(name, message))?;
                 if blocks.end - blocks.start > u64::from(u32::MAX) - references.len() as u64 {
                     return Err(Error::new(
                         name,

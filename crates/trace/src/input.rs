@@ -48,7 +48,8 @@ pub struct Input {
     name: String,
     head: Vec<u8>,
     bytes: Box<dyn BufRead + Send>,
-    /// Set while the bytes are a plain file that can be opened again for random access.
+    compressed: bool,
+    /// Set if the bytes are those of a plain file, which can be opened again for random access.
     path: Option<PathBuf>,
 }
 
@@ -65,7 +66,7 @@ impl Input {
         }
         let opened = File::open(path).map_err(|error| Error::io(&file, "opening", error))?;
         let mut input = Self::from_reader(&file, Box::new(opened))?;
-        if metadata.is_file() {
+        if metadata.is_file() && !input.compressed {
             input.path = Some(path.to_owned());
         }
         Ok(input)
@@ -81,6 +82,7 @@ impl Input {
         let mut raw = BufReader::with_capacity(1 << 20, raw);
         // A pipe may hand over less than the magic number at once; a file does not.
         let magic = raw.fill_buf().map_err(failed)?;
+        let mut compressed = true;
         let mut bytes: Box<dyn BufRead + Send> = match magic {
             [0x1f, 0x8b, ..] => Box::new(BufReader::with_capacity(1 << 20, flate2::bufread::MultiGzDecoder::new(raw))),
             [0x28, 0xb5, 0x2f, 0xfd, ..] => {
@@ -90,7 +92,10 @@ impl Input {
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
                 Box::new(BufReader::with_capacity(1 << 20, liblzma::bufread::XzDecoder::new_multi_decoder(raw)))
             }
-            _ => Box::new(raw),
+            _ => {
+                compressed = false;
+                Box::new(raw)
+            }
         };
         let mut head = Vec::new();
         (&mut bytes).take(HEAD as u64).read_to_end(&mut head).map_err(failed)?;
@@ -106,7 +111,7 @@ impl Input {
                 break;
             }
         }
-        Ok(Self { file: file.to_owned(), name, head, bytes, path: None })
+        Ok(Self { file: file.to_owned(), name, head, bytes, compressed, path: None })
     }
 
     /// The file's name as the user gave it, for messages.
@@ -114,7 +119,7 @@ impl Input {
         &self.file
     }
 
-    /// The path of the plain file behind this input, if there is one that can be opened again.
+    /// The path of the plain file behind this input, if it can be opened again and needs no decompression.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }

@@ -11,6 +11,7 @@ pub mod names;
 pub mod pages;
 pub mod reader;
 pub mod request;
+pub mod summary;
 pub mod synthetic;
 pub mod write;
 
@@ -21,3 +22,5 @@ pub use names::Names;
 pub use pages::{DEFAULT_PAGE_SIZE, Paging};
 pub use reader::{Options, Reader, open};
 pub use request::{Operation, Request, Unit};
+pub use summary::Summary;
+pub use write::{ConvertOptions, OUTPUTS, convert};

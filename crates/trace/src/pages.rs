@@ -6,6 +6,9 @@ use std::ops::Range;
 /// The page size for traces that count bytes, where none is given.
 pub const DEFAULT_PAGE_SIZE: u64 = 8192;
 
+/// A request of more pages than this is a damaged one.
+const MOST_PAGES_OF_A_REQUEST: u64 = 1 << 24;
+
 /// How requests are cut into pages.
 #[derive(Clone, Copy, Debug)]
 pub struct Paging {
@@ -39,7 +42,22 @@ impl Paging {
     }
 
     /// The blocks, counted in pages, that a request refers to; none if its length is 0.
-    pub fn pages(&self, request: &Request) -> Range<u64> {
+    ///
+    /// # Errors
+    /// A sentence, if they are more than any request has: the length is then a damaged figure.
+    pub fn checked_pages(&self, request: &Request) -> Result<Range<u64>, String> {
+        let blocks = self.pages(request);
+        if blocks.end - blocks.start <= MOST_PAGES_OF_A_REQUEST {
+            return Ok(blocks);
+        }
+        let Request { offset, length, .. } = *request;
+        Err(format!(
+            "a request of length {length} at {offset} covers more than {MOST_PAGES_OF_A_REQUEST} pages; \
+             the trace is damaged, or in another format"
+        ))
+    }
+
+    fn pages(&self, request: &Request) -> Range<u64> {
         let Request { offset, length, .. } = *request;
         if length == 0 {
             return 0..0;
@@ -56,6 +74,50 @@ impl Paging {
                 first..last + 1
             }
             _ => offset.min(u64::MAX - 1)..last.min(u64::MAX - 1) + 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Operation;
+
+    fn pages(unit: Unit, page_size: Option<u64>, offset: u64, length: u64) -> Range<u64> {
+        let request = Request { time: 0, owner: 0, object: 0, offset, length, operation: Operation::Read };
+        Paging::new(unit, page_size).unwrap().pages(&request)
+    }
+
+    #[test]
+    fn a_request_refers_to_every_page_that_it_touches() {
+        assert_eq!(pages(Unit::Bytes, None, 8191, 2), 0..2);
+        assert_eq!(pages(Unit::Bytes, None, 8192, 8192), 1..2);
+        assert_eq!(pages(Unit::Bytes, Some(512), 100, 1000), 0..3);
+        assert_eq!(pages(Unit::Blocks(512), None, 7, 3), 7..10);
+        assert_eq!(pages(Unit::Blocks(512), Some(4096), 7, 2), 0..2);
+        assert_eq!(pages(Unit::Blocks(4096), Some(512), 1, 1), 8..16);
+        assert_eq!(pages(Unit::Pages, Some(4096), 7, 1), 7..8);
+        assert!(pages(Unit::Bytes, None, 5, 0).is_empty());
+    }
+
+    #[test]
+    fn the_last_bytes_of_the_address_space_are_no_special_case() {
+        assert_eq!(pages(Unit::Bytes, None, u64::MAX, 1), u64::MAX / 8192..u64::MAX / 8192 + 1);
+        assert_eq!(pages(Unit::Blocks(4096), Some(512), u64::MAX, u64::MAX).end, u64::MAX);
+        assert!(pages(Unit::Pages, None, u64::MAX, u64::MAX).end > 0);
+    }
+
+    #[test]
+    fn an_impossible_length_is_an_error_and_not_an_endless_request() {
+        let request = Request { time: 0, owner: 0, object: 0, offset: 0, length: u64::MAX, operation: Operation::Read };
+        let error = Paging::new(Unit::Bytes, None).unwrap().checked_pages(&request).unwrap_err();
+        assert!(error.contains("damaged"), "{error}");
+    }
+
+    #[test]
+    fn a_page_size_is_a_power_of_two() {
+        for wrong in [0, 1, 256, 1000, 3 << 20, 1 << 31] {
+            assert!(Paging::new(Unit::Bytes, Some(wrong)).unwrap_err().contains("power of two"));
         }
     }
 }

@@ -14,6 +14,7 @@ mod lirs;
 mod lis;
 mod msr;
 mod oracle_general;
+pub(crate) mod parquet;
 mod spc;
 mod tencent;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub struct Format {
 
 /// Every format, the more particular before the more general: the first that recognises a file reads it.
 pub static FORMATS: &[&Format] = &[
+    &parquet::FORMAT,
     &vscsi::FORMAT,
     &oracle_general::FORMAT,
     &fio::FORMAT,

@@ -1,14 +1,150 @@
-//! Writing traces: one file a format.
+//! Writing traces: one file a format, and one line each in [`OUTPUTS`].
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::names::Names;
-use crate::request::Request;
+use crate::pages::Paging;
+use crate::reader::Reader;
+use crate::request::{Request, Unit};
+use sink::{Compression, Sink};
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+mod csv;
+mod lirs;
+mod numbered;
+mod oracle_general;
+mod parquet;
+mod sink;
 
 /// A trace being written.
-pub trait Writer: Send {
+trait Writer {
     /// Appends a request, its owner and object numbered in `names`.
     fn write(&mut self, request: &Request, names: &Names) -> Result<()>;
 
-    /// Completes the file: only now is it whole.
+    /// Completes the file: only now is it whole and durable.
     fn finish(self: Box<Self>) -> Result<()>;
+}
+
+/// A format that is written.
+pub struct Output {
+    /// Its name: that of the format that reads it back.
+    pub name: &'static str,
+    /// The extensions of a file name that ask for it, without the dot, in lower case.
+    pub extensions: &'static [&'static str],
+    /// Whether requests are kept as they are, and not cut into pages.
+    pub keeps_requests: bool,
+}
+
+/// Every format that is written.
+pub static OUTPUTS: &[Output] = &[
+    Output { name: "parquet", extensions: &["parquet"], keeps_requests: true },
+    Output { name: "csv", extensions: &["csv"], keeps_requests: true },
+    Output { name: "oracle-general", extensions: &["oraclegeneral", "bin"], keeps_requests: false },
+    Output { name: "lirs", extensions: &["lirs", "trace", "txt"], keeps_requests: false },
+];
+
+/// How to convert.
+#[derive(Clone, Debug, Default)]
+pub struct ConvertOptions {
+    /// The page size for formats of pages.
+    pub page_size: Option<u64>,
+    /// Whether an existing file is replaced.
+    pub force: bool,
+}
+
+/// Writes the trace of `reader` to `out`, in the format and compression that its name asks for, and returns the number of
+/// requests. `progress` is told the number so far, now and then. The file appears under its name only when it is whole.
+///
+/// # Errors
+/// What is wrong with the trace, with the output's name, or with writing it; `out` is then as it was.
+pub fn convert(
+    reader: &mut dyn Reader,
+    out: &Path,
+    options: &ConvertOptions,
+    progress: &mut dyn FnMut(u64),
+) -> Result<u64> {
+    let file = out.display().to_string();
+    let name = out.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let (compression, stem) = Compression::of(&name);
+    let output = output_of(stem).ok_or_else(|| {
+        let known: Vec<String> =
+            OUTPUTS.iter().map(|output| format!(".{} ({})", output.extensions[0], output.name)).collect();
+        Error::new(&file, format!("its name does not say the format; let it end in {}", known.join(", ")))
+    })?;
+    if output.name == "parquet" && compression != Compression::None {
+        return Err(Error::new(&file, "Parquet is compressed within; leave out the second extension"));
+    }
+    if out.exists() && !options.force {
+        return Err(Error::new(&file, "exists already; --force replaces it"));
+    }
+    let temporary = Temporary::beside(out, "tmp");
+    let spool = Temporary::beside(out, "spool");
+    let mut writer = create(output, &file, &temporary, &spool, compression, reader.unit(), options)?;
+    let mut names = Names::new();
+    let (mut batch, mut requests, mut more) = (Vec::new(), 0, true);
+    while more {
+        batch.clear();
+        more = reader.fill(&mut names, 4096, &mut batch)?;
+        batch.iter().try_for_each(|request| writer.write(request, &names))?;
+        requests += batch.len() as u64;
+        progress(requests);
+    }
+    writer.finish()?;
+    std::fs::rename(&temporary.0, out).map_err(|error| Error::io(file, "writing", error))?;
+    Ok(requests)
+}
+
+/// The format that a file name without compression asks for.
+fn output_of(name: &str) -> Option<&'static Output> {
+    let (_, extension) = name.rsplit_once('.')?;
+    OUTPUTS.iter().find(|output| output.extensions.contains(&extension))
+}
+
+fn create(
+    output: &Output,
+    file: &str,
+    temporary: &Temporary,
+    spool: &Temporary,
+    compression: Compression,
+    unit: Unit,
+    options: &ConvertOptions,
+) -> Result<Box<dyn Writer>> {
+    let out = temporary.create(file)?;
+    let numbered = || -> Result<numbered::Numbered> {
+        let paging = Paging::new(unit, options.page_size).map_err(|message| Error::new(file, message))?;
+        Ok(numbered::Numbered::new(file, paging))
+    };
+    let sink = |out: File| Sink::new(file, out, compression);
+    Ok(match output.name {
+        "parquet" => Box::new(parquet::Parquet::create(file, out, unit)?),
+        "csv" => Box::new(csv::Csv::create(file, sink(out)?, unit)?),
+        "oracle-general" => {
+            Box::new(oracle_general::OracleGeneral::new(file, spool.create(file)?, sink(out)?, numbered()?))
+        }
+        "lirs" => Box::new(lirs::Lirs::new(sink(out)?, numbered()?)),
+        other => unreachable!("output format {other} has no writer"),
+    })
+}
+
+/// A file that goes away unless it is renamed.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn beside(out: &Path, what: &str) -> Self {
+        let mut name = out.as_os_str().to_owned();
+        name.push(format!(".{}.{what}", std::process::id()));
+        Self(PathBuf::from(name))
+    }
+
+    fn create(&self, file: &str) -> Result<File> {
+        let opened = OpenOptions::new().read(true).write(true).create_new(true).open(&self.0);
+        opened.map_err(|error| Error::io(file, "writing", error))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // It may be renamed or never made: then there is nothing to remove.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }

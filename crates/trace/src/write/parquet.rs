@@ -1,0 +1,136 @@
+//! Writing our own format, Parquet: `formats/parquet.rs` describes it.
+//!
+//! Numbers are stored as differences (DELTA_BINARY_PACKED), names and operations through dictionaries, all under zstd.
+
+use super::Writer;
+use crate::error::{Error, Result};
+use crate::formats::parquet::{COLUMNS, UNIT_KEY, VERSION_KEY, unit_text};
+use crate::names::Names;
+use crate::request::{Operation, Request, Unit};
+use bytes::Bytes;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::ColumnPath;
+use std::fs::File;
+use std::sync::Arc;
+
+const SCHEMA: &str = "message trace {
+    required int64 time;
+    required binary owner (string);
+    required binary object (string);
+    required int64 offset (integer(64, false));
+    required int64 length (integer(64, false));
+    required binary operation (string);
+}";
+
+/// Requests of a row group: what is held in memory before it is written.
+const ROW_GROUP: usize = 1 << 20;
+
+pub(super) struct Parquet {
+    file: String,
+    writer: SerializedFileWriter<File>,
+    rows: Vec<Request>,
+    owners: Vec<ByteArray>,
+    objects: Vec<ByteArray>,
+}
+
+impl Parquet {
+    pub(super) fn create(file: &str, out: File, unit: Unit) -> Result<Self> {
+        let create = || {
+            let mut properties = WriterProperties::builder()
+                .set_created_by(concat!("forebay ", env!("CARGO_PKG_VERSION")).to_owned())
+                .set_compression(Compression::ZSTD(ZstdLevel::try_new(12)?))
+                .set_statistics_enabled(EnabledStatistics::Chunk)
+                .set_key_value_metadata(Some(vec![
+                    KeyValue::new(VERSION_KEY.to_owned(), "1".to_owned()),
+                    KeyValue::new(UNIT_KEY.to_owned(), unit_text(unit)),
+                ]));
+            for column in ["time", "offset", "length"].map(ColumnPath::from) {
+                properties = properties
+                    .set_column_dictionary_enabled(column.clone(), false)
+                    .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
+            }
+            SerializedFileWriter::new(out, Arc::new(parse_message_type(SCHEMA)?), Arc::new(properties.build()))
+        };
+        let writer = create().map_err(|error| failed(file, &error))?;
+        Ok(Self { file: file.to_owned(), writer, rows: Vec::new(), owners: Vec::new(), objects: Vec::new() })
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let (rows, owners, objects) = (&self.rows, &self.owners, &self.objects);
+        let numbers = |of: fn(&Request) -> u64| rows.iter().map(|row| of(row) as i64).collect::<Vec<i64>>();
+        let texts = |of: fn(&Request) -> u32, names: &[ByteArray]| -> Vec<ByteArray> {
+            rows.iter().map(|row| names[of(row) as usize].clone()).collect()
+        };
+        let words = ["read", "write", "readahead"].map(|word| ByteArray::from(Bytes::from_static(word.as_bytes())));
+        let word = |row: &Request| match row.operation {
+            Operation::Read => words[0].clone(),
+            Operation::Write => words[1].clone(),
+            Operation::Readahead => words[2].clone(),
+        };
+        let writer = &mut self.writer;
+        let mut write = || -> std::result::Result<(), ParquetError> {
+            let mut group = writer.next_row_group()?;
+            for name in COLUMNS {
+                let mut column = group.next_column()?.expect("the schema has a column for each of COLUMNS");
+                match (column.untyped(), name) {
+                    (ColumnWriter::Int64ColumnWriter(column), "time") => {
+                        column.write_batch(&numbers(|row| row.time), None, None)
+                    }
+                    (ColumnWriter::Int64ColumnWriter(column), "offset") => {
+                        column.write_batch(&numbers(|row| row.offset), None, None)
+                    }
+                    (ColumnWriter::Int64ColumnWriter(column), _) => {
+                        column.write_batch(&numbers(|row| row.length), None, None)
+                    }
+                    (ColumnWriter::ByteArrayColumnWriter(column), "owner") => {
+                        column.write_batch(&texts(|row| row.owner, owners), None, None)
+                    }
+                    (ColumnWriter::ByteArrayColumnWriter(column), "object") => {
+                        column.write_batch(&texts(|row| row.object, objects), None, None)
+                    }
+                    (ColumnWriter::ByteArrayColumnWriter(column), _) => {
+                        column.write_batch(&rows.iter().map(word).collect::<Vec<_>>(), None, None)
+                    }
+                    _ => unreachable!("the schema has numbers and texts alone"),
+                }?;
+                column.close()?;
+            }
+            group.close().map(drop)
+        };
+        write().map_err(|error| failed(&self.file, &error))?;
+        self.rows.clear();
+        Ok(())
+    }
+}
+
+impl Writer for Parquet {
+    fn write(&mut self, request: &Request, names: &Names) -> Result<()> {
+        // Names are added as they come: each is kept once, and its rows share it.
+        for (known, all) in [(&mut self.owners, names.owners()), (&mut self.objects, names.objects())] {
+            let new = all[known.len()..].iter().map(|name| ByteArray::from(Bytes::from(name.clone())));
+            known.extend(new);
+        }
+        self.rows.push(*request);
+        if self.rows.len() == ROW_GROUP { self.flush() } else { Ok(()) }
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        if !self.rows.is_empty() {
+            self.flush()?;
+        }
+        self.writer.finish().map_err(|error| failed(&self.file, &error))?;
+        let file = self.writer.inner();
+        file.sync_all().map_err(|error| Error::io(&self.file, "writing", error))
+    }
+}
+
+fn failed(file: &str, error: &ParquetError) -> Error {
+    Error::new(file, format!("writing failed: {error}"))
+}
