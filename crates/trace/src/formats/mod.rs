@@ -9,6 +9,7 @@ mod blkparse;
 pub mod csv;
 pub mod fields;
 mod fio;
+mod lackey;
 mod libcachesim_csv;
 mod lirs;
 mod lis;
@@ -16,6 +17,7 @@ mod msr;
 mod oracle_general;
 pub(crate) mod parquet;
 mod spc;
+mod strace;
 mod tencent;
 #[cfg(test)]
 mod testing;
@@ -44,6 +46,8 @@ pub static FORMATS: &[&Format] = &[
     &oracle_general::FORMAT,
     &fio::FORMAT,
     &blkparse::FORMAT,
+    &strace::FORMAT,
+    &lackey::FORMAT,
     &lis::FORMAT,
     &spc::FORMAT,
     &msr::FORMAT,
