@@ -82,7 +82,7 @@ mod tests {
         let (read, write) = (Operation::Read, Operation::Write);
         assert_eq!(
             found,
-            [(read, 0x0400_1000, 3), (write, 0x1f_fefff_de8, 8), (read, 0x0422_2cac, 4), (write, 0x0421_c7cc, 4)]
+            [(read, 0x0400_1000, 3), (write, 0x001f_feff_fde8, 8), (read, 0x0422_2cac, 4), (write, 0x0421_c7cc, 4)]
         );
     }
 

@@ -150,7 +150,7 @@ pub(super) fn descriptor(text: &str) -> Option<(i32, Option<String>)> {
         None => (text, None),
     };
     // -yy adds what a device is: `/dev/null<char 1:3>`.
-    let path = rest.map(|path| path.split('<').next().unwrap_or(path)).map(|path| unescape(path));
+    let path = rest.map(|path| path.split('<').next().unwrap_or(path)).map(unescape);
     Some((number.trim_ascii().parse().ok()?, path))
 }
 

@@ -174,7 +174,7 @@ impl Strace {
                 }
             }
             "lseek" | "_llseek" => {
-                if let Some(description) = at(0).filter(|description| !lock(&description).append) {
+                if let Some(description) = at(0).filter(|description| !lock(description).append) {
                     lock(&description).offset = value;
                 }
             }
