@@ -38,7 +38,7 @@ def check(what, ours, theirs):
 def check_parquet(folder):
     file = folder / "sample.parquet"
     run("convert", "sample", file)
-    info = json.loads(run("info", "sample", "--format", "json"))
+    info = json.loads(run("info", "sample", "--format", "json"))[0]
 
     rows, objects, owners, reads, length = duckdb.sql(
         "select count(*), count(distinct object), count(distinct owner), count(*) filter (operation = 'read'), sum(length)"
@@ -64,7 +64,7 @@ def check_parquet(folder):
     for compression in ["none", "snappy", "zstd", "gzip"]:
         again = folder / f"again-{compression}.parquet"
         pyarrow.parquet.write_table(table, again, compression=compression)
-        theirs = json.loads(run("info", again, "--format", "json"))
+        theirs = json.loads(run("info", again, "--format", "json"))[0]
         for figure in ["requests", "references", "pages", "objects", "owners", "reads", "writes"]:
             check(f"{figure} of a file written by PyArrow ({compression})", info[figure], theirs[figure])
 
