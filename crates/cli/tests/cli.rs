@@ -175,3 +175,74 @@ fn a_file_of_one_line_is_a_trace() {
     let text = answer(&["compare", trace.to_str().unwrap(), "-s", "1,100%"]);
     assert!(text.contains("No page is used twice"), "{text}");
 }
+
+const REQUESTS: &str = "time_ns,owner,object,offset,length,operation\n\
+    1000,psql,data.db,8192,4096,read\n2500,psql,log,0,512,write\n4000,cp,data.db,12288,20000,readahead\n\
+    5000,cp,data.db,8192,1,read\n";
+
+#[test]
+fn what_is_converted_there_and_back_is_the_same() {
+    let start = file("requests.csv", REQUESTS);
+    let folder = start.parent().unwrap();
+    let [parquet, csv] = ["there.parquet", "back.csv.xz"].map(|name| folder.join(name).to_str().unwrap().to_owned());
+    answer(&["convert", start.to_str().unwrap(), &parquet, "--force"]);
+    answer(&["convert", &parquet, &csv, "--force"]);
+    let info = |trace: &str| -> serde_json::Value {
+        let mut info: serde_json::Value = serde_json::from_str(&answer(&["info", trace, "-f", "json"])).unwrap();
+        let figures = info[0].as_object_mut().unwrap();
+        figures.remove("trace");
+        figures.remove("format");
+        info[0].clone()
+    };
+    let expected = serde_json::json!({
+        "requests": 4, "references": 6, "pages": 4, "page_size": 8192, "objects": 2, "owners": 2,
+        "reads": 2, "writes": 1, "readaheads": 1, "span_seconds": 4e-6,
+    });
+    assert_eq!(info(start.to_str().unwrap()), expected);
+    assert_eq!(info(&parquet), expected);
+    assert_eq!(info(&csv), expected);
+}
+
+#[test]
+fn pages_are_numbered_by_first_use_in_lirs_text_and_oracle_general() {
+    let start = file("pages.csv", REQUESTS);
+    let folder = start.parent().unwrap();
+    let [lirs, oracle] = ["pages.lirs", "pages.oracleGeneral"].map(|name| folder.join(name));
+    // Pages of data.db: 1; of log: 0; of data.db: 1 2 3; and 1 again.
+    answer(&["convert", start.to_str().unwrap(), lirs.to_str().unwrap(), "--force"]);
+    assert_eq!(std::fs::read_to_string(&lirs).unwrap(), "0\n1\n0\n2\n3\n0\n");
+    answer(&["convert", start.to_str().unwrap(), oracle.to_str().unwrap(), "--force"]);
+    let records = std::fs::read(&oracle).unwrap();
+    let field = |record: &[u8]| {
+        let object = u64::from_le_bytes(record[4..12].try_into().unwrap());
+        let size = u32::from_le_bytes(record[12..16].try_into().unwrap());
+        (object, size, i64::from_le_bytes(record[16..24].try_into().unwrap()))
+    };
+    let found: Vec<_> = records.chunks(24).map(field).collect();
+    assert_eq!(found, [(0, 8192, 2), (1, 8192, -1), (0, 8192, 5), (2, 8192, -1), (3, 8192, -1), (0, 8192, -1)]);
+}
+
+#[test]
+fn a_conversion_that_fails_leaves_nothing_behind() {
+    let start = file("broken.lirs", "1\n2\nthree\n");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("left-behind");
+    std::fs::create_dir_all(&folder).unwrap();
+    let out = folder.join("out.parquet");
+    let out = out.to_str().unwrap();
+    assert!(failure(&["convert", start.to_str().unwrap(), out, "--trace-format", "lirs"], 1).contains("line 3"));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+
+    let whole = file("whole.lirs", LOOP);
+    let kept = file("kept.lirs", "7\n");
+    let kept_name = kept.to_str().unwrap();
+    assert!(failure(&["convert", whole.to_str().unwrap(), kept_name], 1).contains("--force"));
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "7\n");
+    assert!(failure(&["convert", whole.to_str().unwrap(), "out.xml"], 1).contains(".parquet"));
+}
+
+#[test]
+fn the_embedded_sample_is_compared_without_any_argument() {
+    let text = answer(&[]);
+    assert!(text.starts_with("sample: 166,266 references to 8,935 pages of 8 KiB"), "{text}");
+    assert!(text.contains("\nTake ") && text.contains("This is the embedded sample."), "{text}");
+}
