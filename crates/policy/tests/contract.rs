@@ -1,7 +1,7 @@
 //! What `Policy` promises, checked for every policy of the registry along random runs with refusals, removals and resizes.
 
 use forebay_policy::registry::{self, POLICIES};
-use forebay_policy::{AllRefused, Caller, Future, Policy, Reference, Settings, Setup, Spec, Visitor};
+use forebay_policy::{AllRefused, Caller, Future, Place, Policy, Reference, Settings, Setup, Spec, Visitor};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -111,7 +111,9 @@ fn make<P: Policy>(spec: &Spec, capacity: u32, steps: &[Step]) -> P {
 }
 
 fn reference<P: Policy>(policy: &mut P, account: &mut Account, page: u32) {
-    let reference = Reference::of(page);
+    let place = Place { object: page / 10, block: u64::from(page % 10) };
+    let owner = (page + account.known.len() as u32) % 3;
+    let reference = Reference { page, owner, place, ..Reference::default() };
     if policy.contains(page) {
         return policy.hit(&reference);
     }
