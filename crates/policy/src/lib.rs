@@ -38,6 +38,7 @@ mod clock_pro;
 mod fifo;
 mod gclock;
 mod lfu;
+mod lirs;
 mod list;
 mod lru;
 mod mru;
@@ -51,4 +52,4 @@ pub mod worst;
 
 pub use parameters::{Kind, Parameter, Settings};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
-pub use registry::{Clock, ClockPro, Fifo, Gclock, Lfu, Lru, Mru, Opt, Random, Spec, Visitor, Worst};
+pub use registry::{Clock, ClockPro, Fifo, Gclock, Lfu, Lirs, Lru, Mru, Opt, Random, Spec, Visitor, Worst};

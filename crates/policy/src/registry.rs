@@ -37,6 +37,7 @@ policies! {
     lfu::Lfu,
     clock::Clock,
     gclock::Gclock,
+    lirs::Lirs,
     clock_pro::ClockPro,
     opt::Opt,
     worst::Worst,

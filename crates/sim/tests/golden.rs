@@ -37,7 +37,7 @@ fn check_exact_hits(name: &str) {
         assert_eq!(row["references"], trace.len().to_string());
         assert_eq!(row["distinct"], trace.pages.to_string());
         let size = row["blocks"].parse().unwrap();
-        for outcome in run(&trace, &["lru", "fifo", "clock", "mru", "opt", "gclock:initial=0:max=1"], &[size]) {
+        for outcome in run(&trace, &["lru", "fifo", "clock", "mru", "opt", "lirs", "gclock:initial=0:max=1"], &[size]) {
             let column =
                 if outcome.policy.starts_with("gclock") { "CLOCK".to_owned() } else { outcome.policy.to_uppercase() };
             assert_eq!(outcome.counted.hits.to_string(), row[&column], "{} on {name} at {size}", outcome.policy);

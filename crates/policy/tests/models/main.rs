@@ -6,6 +6,7 @@ mod drawn;
 mod foreseen;
 mod hot_and_cold;
 mod queue;
+mod recency_sets;
 
 use circle::Circle;
 use counts::Counts;
@@ -13,6 +14,7 @@ use drawn::Drawn;
 use foreseen::Foreseen;
 use hot_and_cold::HotAndCold;
 use queue::Queue;
+use recency_sets::RecencySets;
 
 use forebay_policy::registry::{self, POLICIES};
 use forebay_policy::{Caller, Future, Place, Policy, Reference, Setup, Spec, Visitor};
@@ -22,7 +24,7 @@ use std::sync::Arc;
 const PAGES: u32 = 20;
 
 /// Policies at other settings than their defaults.
-const VARIANTS: &[&str] = &["gclock:initial=3:max=4", "lfu:ageing=2.5"];
+const VARIANTS: &[&str] = &["gclock:initial=3:max=4", "lfu:ageing=2.5", "lirs:history=1"];
 
 /// A cache as a textbook tells it.
 trait Model {
@@ -55,6 +57,8 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "opt" => foreseen(true),
         "worst" => foreseen(false),
         "clock-pro" => Box::new(HotAndCold::new(capacity)),
+        "lirs" => Box::new(RecencySets::new(capacity, 2500)),
+        "lirs:history=1" => Box::new(RecencySets::new(capacity, 1)),
         other => panic!("`{other}` has no plain model: write one here"),
     }
 }
