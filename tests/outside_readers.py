@@ -1,7 +1,7 @@
 """Programs from outside must read what `forebay convert` writes, and agree with what `forebay` says of it.
 
 DuckDB, Polars, pandas and PyArrow read the embedded sample as Parquet; libCacheSim replays it as oracleGeneral and must miss as
-often as our LRU, FIFO, CLOCK and OPT do.
+often as our LRU, FIFO, CLOCK, SIEVE and OPT do.
 
 Usage: outside_readers.py PATH-OF-FOREBAY
 """
@@ -74,12 +74,13 @@ def check_oracle_general(folder):
     run("convert", "sample", file)
     sizes = [50, 500, 5000]
     rows = run(
-        "compare", "sample", "--policies", "lru,fifo,clock,opt", "--sizes", ",".join(map(str, sizes)), "--format", "csv"
+        "compare", "sample", "--policies", "lru,fifo,clock,sieve,opt", "--sizes", ",".join(map(str, sizes)), "--format", "csv"
     )
     policies = {
         "lru": libcachesim.LRU,
         "fifo": libcachesim.FIFO,
         "clock": lambda cache_size: libcachesim.Clock(cache_size=cache_size, init_freq=0, n_bit_counter=1),
+        "sieve": libcachesim.Sieve,
         "opt": libcachesim.Belady,
     }
     for row in csv.DictReader(io.StringIO(rows)):

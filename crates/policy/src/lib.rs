@@ -46,9 +46,11 @@ mod parameters;
 mod policy;
 mod random;
 pub mod registry;
+mod s3_fifo;
+mod sieve;
 mod time_set;
 pub mod worst;
 
 pub use parameters::{Kind, Parameter, Settings};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
-pub use registry::{Clock, ClockPro, Fifo, Gclock, Lfu, Lru, Mru, Opt, Random, Spec, Visitor, Worst};
+pub use registry::{Clock, ClockPro, Fifo, Gclock, Lfu, Lru, Mru, Opt, Random, S3Fifo, Sieve, Spec, Visitor, Worst};

@@ -37,6 +37,8 @@ policies! {
     lfu::Lfu,
     clock::Clock,
     gclock::Gclock,
+    sieve::Sieve,
+    s3_fifo::S3Fifo,
     clock_pro::ClockPro,
     opt::Opt,
     worst::Worst,

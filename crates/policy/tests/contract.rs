@@ -161,9 +161,16 @@ fn check<P: Policy>(policy: &P, account: &Account) {
 /// The policies at their defaults, and at some other settings.
 fn specs() -> Vec<Spec> {
     let mut specs = Spec::all();
-    for text in
-        ["gclock:initial=0:max=1", "gclock:initial=255:max=255", "lfu:ageing=1", "lfu:ageing=2.5", "random:seed=7"]
-    {
+    for text in [
+        "gclock:initial=0:max=1",
+        "gclock:initial=255:max=255",
+        "lfu:ageing=1",
+        "lfu:ageing=2.5",
+        "random:seed=7",
+        "s3-fifo:small=0.5:ghost=0.5:threshold=1",
+        "s3-fifo:small=0:ghost=0:threshold=3",
+        "s3-fifo:small=1:ghost=1",
+    ] {
         specs.push(Spec::parse(text).unwrap());
     }
     specs

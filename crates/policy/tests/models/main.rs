@@ -6,6 +6,8 @@ mod drawn;
 mod foreseen;
 mod hot_and_cold;
 mod queue;
+mod s3_fifo;
+mod sieve;
 
 use circle::Circle;
 use counts::Counts;
@@ -13,6 +15,8 @@ use drawn::Drawn;
 use foreseen::Foreseen;
 use hot_and_cold::HotAndCold;
 use queue::Queue;
+use s3_fifo::ThreeQueues;
+use sieve::Sifted;
 
 use forebay_policy::registry::{self, POLICIES};
 use forebay_policy::{Caller, Future, Place, Policy, Reference, Setup, Spec, Visitor};
@@ -22,7 +26,12 @@ use std::sync::Arc;
 const PAGES: u32 = 20;
 
 /// Policies at other settings than their defaults.
-const VARIANTS: &[&str] = &["gclock:initial=3:max=4", "lfu:ageing=2.5"];
+const VARIANTS: &[&str] = &[
+    "gclock:initial=3:max=4",
+    "lfu:ageing=2.5",
+    "s3-fifo:small=0.5:ghost=0.5:threshold=1",
+    "s3-fifo:small=0.3:ghost=0:threshold=3",
+];
 
 /// A cache as a textbook tells it.
 trait Model {
@@ -55,6 +64,10 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "opt" => foreseen(true),
         "worst" => foreseen(false),
         "clock-pro" => Box::new(HotAndCold::new(capacity)),
+        "sieve" => Box::new(Sifted { queue: Vec::new(), hand: 0, capacity }),
+        "s3-fifo" => Box::new(ThreeQueues::new(capacity, 0.1, 0.9, 2)),
+        "s3-fifo:small=0.5:ghost=0.5:threshold=1" => Box::new(ThreeQueues::new(capacity, 0.5, 0.5, 1)),
+        "s3-fifo:small=0.3:ghost=0:threshold=3" => Box::new(ThreeQueues::new(capacity, 0.3, 0.0, 3)),
         other => panic!("`{other}` has no plain model: write one here"),
     }
 }
