@@ -38,6 +38,7 @@ mod clock_pro;
 mod fifo;
 mod gclock;
 mod lfu;
+mod linux;
 mod list;
 mod lru;
 mod mru;
@@ -48,9 +49,14 @@ mod random;
 pub mod registry;
 mod s3_fifo;
 mod sieve;
+mod smq;
 mod time_set;
+mod w_tinylfu;
 pub mod worst;
 
 pub use parameters::{Kind, Parameter, Settings};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
-pub use registry::{Clock, ClockPro, Fifo, Gclock, Lfu, Lru, Mru, Opt, Random, S3Fifo, Sieve, Spec, Visitor, Worst};
+pub use registry::{
+    Clock, ClockPro, Fifo, Gclock, Lfu, Linux, Lru, Mru, Opt, Random, S3Fifo, Sieve, Smq, Spec, Visitor, WTinyLfu,
+    Worst,
+};

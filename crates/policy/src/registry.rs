@@ -39,7 +39,10 @@ policies! {
     gclock::Gclock,
     sieve::Sieve,
     s3_fifo::S3Fifo,
+    linux::Linux,
     clock_pro::ClockPro,
+    w_tinylfu::WTinyLfu,
+    smq::Smq,
     opt::Opt,
     worst::Worst,
 }

@@ -5,18 +5,24 @@ mod counts;
 mod drawn;
 mod foreseen;
 mod hot_and_cold;
+mod linux;
 mod queue;
 mod s3_fifo;
 mod sieve;
+mod smq;
+mod w_tinylfu;
 
 use circle::Circle;
 use counts::Counts;
 use drawn::Drawn;
 use foreseen::Foreseen;
 use hot_and_cold::HotAndCold;
+use linux::TwoLists;
 use queue::Queue;
 use s3_fifo::ThreeQueues;
 use sieve::Sifted;
+use smq::Levels;
+use w_tinylfu::Admitted;
 
 use forebay_policy::registry::{self, POLICIES};
 use forebay_policy::{Caller, Future, Place, Policy, Reference, Setup, Spec, Visitor};
@@ -31,6 +37,14 @@ const VARIANTS: &[&str] = &[
     "lfu:ageing=2.5",
     "s3-fifo:small=0.5:ghost=0.5:threshold=1",
     "s3-fifo:small=0.3:ghost=0:threshold=3",
+    "linux:ratio=0.5",
+    "linux:access=process",
+    "linux:ratio=5:access=process",
+    "w-tinylfu:window=0.3",
+    "w-tinylfu:window=1",
+    "w-tinylfu:adaptive=on",
+    "smq:levels=3:period=2",
+    "smq:levels=1:period=0.5",
 ];
 
 /// A cache as a textbook tells it.
@@ -68,6 +82,17 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "s3-fifo" => Box::new(ThreeQueues::new(capacity, 0.1, 0.9, 2)),
         "s3-fifo:small=0.5:ghost=0.5:threshold=1" => Box::new(ThreeQueues::new(capacity, 0.5, 0.5, 1)),
         "s3-fifo:small=0.3:ghost=0:threshold=3" => Box::new(ThreeQueues::new(capacity, 0.3, 0.0, 3)),
+        "linux" => Box::new(TwoLists::new(capacity, 2.0, true)),
+        "linux:ratio=0.5" => Box::new(TwoLists::new(capacity, 0.5, true)),
+        "linux:access=process" => Box::new(TwoLists::new(capacity, 2.0, false)),
+        "linux:ratio=5:access=process" => Box::new(TwoLists::new(capacity, 5.0, false)),
+        "w-tinylfu" => Box::new(Admitted::new(capacity, 0.01, false)),
+        "w-tinylfu:window=0.3" => Box::new(Admitted::new(capacity, 0.3, false)),
+        "w-tinylfu:window=1" => queue(true, false),
+        "w-tinylfu:adaptive=on" => Box::new(Admitted::new(capacity, 0.01, true)),
+        "smq" => Box::new(Levels::new(capacity, 64, 1.0)),
+        "smq:levels=3:period=2" => Box::new(Levels::new(capacity, 3, 2.0)),
+        "smq:levels=1:period=0.5" => Box::new(Levels::new(capacity, 1, 0.5)),
         other => panic!("`{other}` has no plain model: write one here"),
     }
 }
