@@ -3,48 +3,56 @@
 //! J. Thornber, the stochastic multi-queue policy of device mapper's cache, `drivers/md/dm-cache-policy-smq.c`, Linux 4.2, 2015.
 //!
 //! ```text
-//!   level 63   o o o o o o     most used
-//!      ...                     a page that is hit changes places with the oldest of the next level
-//!   level 1    o o o o o o
-//!   level 0    o o o o o o  <-- new pages
-//!              oldest: the victim is that of the lowest level that has a page
+//!   level 63   A a a p p p P     most used
+//!      ...                       a page that is hit changes places with the oldest of the next level
+//!   level 1    A a p p p p P     a: aged, p: protected
+//!   level 0    A a a p p p P <-- new pages
+//!              '-- oldest: the victim is the first aged page, from the lowest level up
 //! ```
 //!
-//! No page has a count or a time. A page that is hit goes to the young end of the next level, and the oldest page there comes
-//! down in exchange: so the levels sort themselves, roughly, by how often their pages are used. Within one period only a
-//! page's first hit counts. At the period's end the levels are made equally long again: from the lowest on, each takes the
-//! oldest pages of those above, or gives its youngest up to the old end of the next.
+//! No page has a count. A page that is hit goes to the young end of the next level, and the oldest page there comes down in
+//! exchange: so the levels sort themselves, roughly, by how often their pages are used. Within one period only a page's first hit
+//! counts. At the period's end the levels are made equally long again: from the lowest on, each takes the oldest pages of those
+//! above, or gives its youngest up to the old end of the next.
 //!
-//! Kept of the kernel's code: the cache's queue with its levels (`q_push`, `q_requeue`), targets and redistribution
-//! (`q_set_targets`, `q_redistribute`), the hit bits and the period. Left out or changed:
+//! Every six periods a sentinel is put at the young end of each level. A page that comes to the young end is protected until two
+//! have been put behind it; then it is aged. When there is no aged page, the oldest of the lowest level is the victim.
 //!
-//! - The hotspot queue, with larger blocks and the promotion levels. It decides which blocks are worth copying to
-//!   the fast device, and most misses are not; a buffer cache must admit every page that is missed.
-//! - The dirty queue, a second one that writeback is taken from, and from which there are no victims. Here the caller refuses
-//!   pages that are dirty.
-//! - The sentinels, which keep pages from being demoted for a minute. Where none is old enough the kernel does not admit. A
-//!   page that comes down goes to the young end, as in the hotspot queue, not before the sentinel.
-//! - A period is 10 seconds there. References have no time here, so it is counted in references.
+//! Kept of the kernel's code: the clean queue with its levels (`q_push`, `q_requeue_before`), targets and redistribution
+//! (`q_set_targets`, `q_redistribute`), the hit bits, and the sentinels with the kernel's periods of 10 and 60 seconds, one to six.
+//! Left out or changed:
+//!
+//! - The hotspot queue, with larger blocks and the promotion levels. It decides which blocks are worth copying to the fast device,
+//!   and most misses are not; a buffer cache must admit every page that is missed.
+//! - For the same reason the last resort of a protected victim: the kernel then does not admit the block.
+//! - The dirty queue, a second one, which feeds writeback and has no victims. Here the caller refuses pages that are dirty.
+//! - Sentinels are no entries of the queues: a page bears the number of the last one before it. A page that comes down is the
+//!   next victim of its level, and not the last of the aged ones.
+//! - References have no time here, so a period is counted in references.
 //! - A hit bit belongs to the frame there, and a new page inherits it. Here it starts clear.
 //!
 //! The name notwithstanding, nothing is drawn at random, there or here.
 //!
-//! Refused victims keep their place; the next older to younger, lower to higher, is offered.
+//! Refused victims keep their place, and the next is offered, the aged ones first.
 //!
 //! Reference figures: none outside; tested against a plain model. Parameters: `levels`, `period`.
-//! Memory: 16 bytes a page (two links, level, last period with a hit).
+//! Memory: 20 bytes a page (two links, level, period and sentinel).
 
 use crate::list::{List, Nodes, offer};
 use crate::parameters::{Kind, Parameter};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
 const MOST_LEVELS: usize = 64;
+/// Periods between two sentinels.
+const SENTINEL_PERIODS: u32 = 6;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Status {
     level: u8,
     /// The last period in which the page was hit: the hit bit is set if it is the present one.
     period: u32,
+    /// The number of the last sentinel when the page came to the young end of its level.
+    sentinel: u32,
 }
 
 /// The stochastic multi-queue.
@@ -52,14 +60,15 @@ struct Status {
 pub struct Smq {
     /// S1. A resident page is in the queue of its level, the oldest at the back.
     nodes: Nodes<Status>,
+    /// S2. No aged page is younger than a protected one of its level.
     levels: [List; MOST_LEVELS],
     /// The highest level in use.
     top: usize,
-    /// S2. The number of resident pages.
+    /// S3. The number of resident pages.
     len: u32,
     /// The present period.
     period: u32,
-    /// S3. References in the present period, no more than its length.
+    /// S4. References in the present period, no more than its length.
     references: u64,
     /// A period's length for each page of the cache.
     period_share: f64,
@@ -88,7 +97,7 @@ impl Policy for Smq {
         uses: Uses::PAGE,
         off_line: false,
         ghosts: 0,
-        bytes_per_page: 16,
+        bytes_per_page: 20,
     };
 
     fn new(setup: &Setup) -> Self {
@@ -118,7 +127,7 @@ impl Policy for Smq {
 
     fn hit(&mut self, reference: &Reference) {
         self.tick();
-        let Status { level, period } = self.nodes[reference.page];
+        let Status { level, period, .. } = self.nodes[reference.page];
         if period != self.period {
             self.nodes[reference.page].period = self.period;
             self.requeue(reference.page, usize::from(level));
@@ -131,13 +140,16 @@ impl Policy for Smq {
             self.evict(caller)?;
         }
         self.nodes[reference.page].period = self.period.wrapping_sub(1);
-        self.push(reference.page, 0);
+        self.push_young(reference.page, 0);
         self.len += 1;
         Ok(())
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let victim = offer(self.levels.iter().flat_map(|level| level.back_to_front(&self.nodes)), caller)?;
+        let is_aged = |page: &u32| self.is_aged(*page);
+        let aged = self.levels.iter().flat_map(|level| level.back_to_front(&self.nodes).take_while(is_aged));
+        let protected = self.levels.iter().flat_map(|level| level.back_to_front(&self.nodes).skip_while(is_aged));
+        let victim = offer(aged.chain(protected), caller)?;
         self.drop_page(victim);
         caller.forget(victim);
         Ok(())
@@ -172,9 +184,11 @@ impl Policy for Smq {
         for (level, queue) in self.levels.iter().enumerate() {
             queue.check(&self.nodes);
             assert!(queue.back_to_front(&self.nodes).all(|page| usize::from(self.nodes[page].level) == level)); // S1
+            let protected = queue.back_to_front(&self.nodes).skip_while(|&page| self.is_aged(page));
+            assert!(protected.into_iter().all(|page| !self.is_aged(page))); // S2
         }
-        assert_eq!(self.levels.iter().map(List::len).sum::<u32>(), self.len); // S2
-        assert!(self.references <= self.period_length()); // S3
+        assert_eq!(self.levels.iter().map(List::len).sum::<u32>(), self.len); // S3
+        assert!(self.references <= self.period_length()); // S4
         assert!(self.len <= self.capacity);
     }
 }
@@ -187,16 +201,32 @@ impl Smq {
     /// Counts a reference; a period that is over ends before it.
     fn tick(&mut self) {
         if self.references == self.period_length() {
-            self.redistribute();
-            self.period = self.period.wrapping_add(1);
             self.references = 0;
+            self.period = self.period.wrapping_add(1);
+            self.redistribute();
         }
         self.references += 1;
     }
 
-    fn push(&mut self, page: u32, level: usize) {
+    fn last_sentinel(&self) -> u32 {
+        self.period / SENTINEL_PERIODS
+    }
+
+    /// Whether two sentinels have been put behind the page.
+    fn is_aged(&self, page: u32) -> bool {
+        self.last_sentinel().wrapping_sub(self.nodes[page].sentinel) >= 2
+    }
+
+    fn push_young(&mut self, page: u32, level: usize) {
         self.nodes[page].level = level as u8;
+        self.nodes[page].sentinel = self.last_sentinel();
         self.levels[level].push_front(&mut self.nodes, page);
+    }
+
+    fn push_old(&mut self, page: u32, level: usize) {
+        self.nodes[page].level = level as u8;
+        self.nodes[page].sentinel = self.last_sentinel().wrapping_sub(2);
+        self.levels[level].push_back(&mut self.nodes, page);
     }
 
     fn drop_page(&mut self, page: u32) {
@@ -212,9 +242,9 @@ impl Smq {
             && let Some(oldest) = self.levels[above].back()
         {
             self.levels[above].remove(&mut self.nodes, oldest);
-            self.push(oldest, level);
+            self.push_old(oldest, level);
         }
-        self.push(page, above);
+        self.push_young(page, above);
     }
 
     fn redistribute(&mut self) {
@@ -227,7 +257,7 @@ impl Smq {
                 match self.levels[from].back() {
                     Some(page) => {
                         self.levels[from].remove(&mut self.nodes, page);
-                        self.push(page, level);
+                        self.push_young(page, level);
                     }
                     // The lower levels are as long as they should be, so there are pages further up.
                     None => from += 1,
@@ -236,8 +266,7 @@ impl Smq {
             while self.levels[level].len() > target {
                 let page = self.levels[level].front().expect("the level is too long");
                 self.levels[level].remove(&mut self.nodes, page);
-                self.nodes[page].level = level as u8 + 1;
-                self.levels[level + 1].push_back(&mut self.nodes, page);
+                self.push_old(page, level + 1);
             }
         }
     }

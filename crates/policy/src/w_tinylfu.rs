@@ -361,3 +361,30 @@ fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The window after samples with these hits, out of 1,600 references each to a cache of 160 pages.
+    fn windows(hits: &[u64]) -> Vec<u32> {
+        let mut climber = Climber::new(160, 2);
+        let mut sample = |hits| (0..1600).find_map(|i| climber.count(i < hits, 160)).expect("the sample is complete");
+        hits.iter().map(|&hits| sample(hits)).collect()
+    }
+
+    #[test]
+    fn the_climber_goes_on_while_hits_do_not_fall_and_turns_round_when_they_do() {
+        // Up by 10 pages, twice, for the first jump restarts the steps; down by 9.8 and 9.6; up by 9.4.
+        assert_eq!(windows(&[800, 801, 800, 801, 800]), [12, 22, 12, 3, 12]);
+        // Up by 10, 9.8, 9.6 and 9.4.
+        assert_eq!(windows(&[0, 0, 0, 0]), [12, 22, 31, 41]);
+    }
+
+    #[test]
+    fn the_window_stays_between_a_page_and_four_fifths_of_the_cache() {
+        let rising: Vec<u64> = (0..20).map(|i| i * 80).collect();
+        assert_eq!(windows(&rising).last(), Some(&128));
+        assert_eq!(windows(&[800, 0, 800, 800]), [12, 2, 1, 1]);
+    }
+}

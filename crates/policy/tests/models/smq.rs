@@ -3,35 +3,86 @@
 use crate::{Model, Reference, take};
 
 /// The levels from the lowest, each from its oldest page, as the kernel's list heads have it.
+#[derive(Default)]
 pub(crate) struct Levels {
-    pub(crate) levels: Vec<Vec<u32>>,
+    levels: Vec<Vec<u32>>,
     /// The pages whose hit bit is set.
-    pub(crate) bits: Vec<u32>,
-    pub(crate) capacity: usize,
-    pub(crate) period: usize,
-    pub(crate) references: usize,
+    bits: Vec<u32>,
+    /// The pages with no sentinel behind them, and with one; those with two are aged.
+    young: Vec<u32>,
+    middle: Vec<u32>,
+    capacity: usize,
+    period: usize,
+    references: usize,
+    periods: usize,
 }
 
 impl Levels {
     pub(crate) fn new(capacity: usize, levels: usize, period: f64) -> Self {
         let period = (capacity as f64 * period).ceil() as usize;
-        Self { levels: vec![Vec::new(); levels], bits: Vec::new(), capacity, period, references: 0 }
+        Self { levels: vec![Vec::new(); levels], capacity, period, ..Self::default() }
     }
 
-    fn redistribute(&mut self) {
+    fn leave(&mut self, page: u32) {
+        for pages in self.levels.iter_mut().chain([&mut self.young, &mut self.middle]) {
+            take(pages, page);
+        }
+    }
+
+    fn push_tail(&mut self, page: u32, level: usize) {
+        self.leave(page);
+        self.levels[level].push(page);
+        self.young.push(page);
+    }
+
+    fn push_head(&mut self, page: u32, level: usize) {
+        self.leave(page);
+        self.levels[level].insert(0, page);
+    }
+
+    fn end_period(&mut self) {
+        self.references = 0;
+        self.bits.clear();
+        self.periods += 1;
+        if self.periods.is_multiple_of(6) {
+            self.middle = std::mem::take(&mut self.young);
+        }
         let (len, levels) = (self.levels.concat().len(), self.levels.len());
         for level in 0..levels - 1 {
             let target = if level < len % levels { len / levels + 1 } else { len / levels };
             while self.levels[level].len() < target {
-                let above = self.levels[level + 1..].iter_mut().find(|above| !above.is_empty()).unwrap();
-                let page = above.remove(0);
-                self.levels[level].push(page);
+                let page = *self.levels[level + 1..].concat().first().unwrap();
+                self.push_tail(page, level);
             }
             while self.levels[level].len() > target {
-                let page = self.levels[level].pop().unwrap();
-                self.levels[level + 1].insert(0, page);
+                let page = *self.levels[level].last().unwrap();
+                self.push_head(page, level + 1);
             }
         }
+    }
+
+    fn hit(&mut self, page: u32, level: usize) {
+        if self.bits.contains(&page) {
+            return;
+        }
+        self.bits.push(page);
+        if level + 1 < self.levels.len() {
+            if let Some(&oldest) = self.levels[level + 1].first() {
+                self.push_head(oldest, level);
+            }
+            self.push_tail(page, level + 1);
+        } else {
+            self.push_tail(page, level);
+        }
+    }
+
+    fn evict(&mut self) -> u32 {
+        let all = self.levels.concat();
+        let aged = all.iter().find(|page| !self.young.contains(page) && !self.middle.contains(page));
+        let victim = *aged.unwrap_or(&all[0]);
+        self.leave(victim);
+        take(&mut self.bits, victim);
+        victim
     }
 }
 
@@ -39,33 +90,17 @@ impl Model for Levels {
     fn reference(&mut self, reference: &Reference, _: usize) -> Vec<u32> {
         let page = reference.page;
         if self.references == self.period {
-            self.redistribute();
-            self.bits.clear();
-            self.references = 0;
+            self.end_period();
         }
         self.references += 1;
         let mut evicted = Vec::new();
         if let Some(level) = self.levels.iter().position(|level| level.contains(&page)) {
-            if !self.bits.contains(&page) {
-                self.bits.push(page);
-                take(&mut self.levels[level], page);
-                if level + 1 == self.levels.len() {
-                    self.levels[level].push(page);
-                } else {
-                    if !self.levels[level + 1].is_empty() {
-                        let oldest = self.levels[level + 1].remove(0);
-                        self.levels[level].push(oldest);
-                    }
-                    self.levels[level + 1].push(page);
-                }
-            }
+            self.hit(page, level);
         } else {
             if self.levels.concat().len() == self.capacity {
-                let victim = self.levels.iter_mut().find(|level| !level.is_empty()).unwrap().remove(0);
-                take(&mut self.bits, victim);
-                evicted.push(victim);
+                evicted.push(self.evict());
             }
-            self.levels[0].push(page);
+            self.push_tail(page, 0);
         }
         evicted
     }
