@@ -1,35 +1,43 @@
-//! Linux: an inactive list that sifts and an active list that keeps, as in the kernels 2.4 and 2.6.
+//! Linux: an inactive list that sifts and an active list that keeps, as in the kernel 2.4.
 //!
 //! M. Gorman, "Understanding the Linux Virtual Memory Manager", Prentice Hall 2004, chapter 10; `mm/vmscan.c` and
-//! `mm/swap.c` of Linux 2.4.22. S. Jiang et al. describe it likewise in section 4.1 of the DULO paper, ACM TOS 3(2), 2007.
+//! `mm/swap.c` of the late 2.4 kernels. S. Jiang et al. describe it likewise in section 4.1 of the DULO paper, ACM TOS
+//! 3(2), 2007.
 //!
 //! ```text
-//!   new page --> inactive_list --> victim        active_list: a clock of its own (refill_inactive)
-//!                    |    ^                         ^     |
-//!                    |    '--not referenced---------+-----'
-//!                    '--used: mark_page_accessed----'
+//!                     .---- used: mark_page_accessed ----.
+//!                     |                                  v
+//!   new page --> inactive_list --> victim            active_list, a clock of its own
+//!                     ^                                  |
+//!                     '-- not used: refill_inactive -----'
 //! ```
 //!
-//! A new page enters the head of the inactive list, whose tail is the victim. How a page becomes active depends on `access`:
+//! A new page enters the head of the inactive list, whose tail is the victim. How a page becomes active depends on
+//! `access`:
 //!
-//! - `file`: pages are read and written by system calls, and the kernel sees each use. `mark_page_accessed` sets a page's
-//!   referenced bit, and makes an inactive page active whose bit is set already. On the inactive list it always is, set by the read
-//!   that brought the page in or by `refill_inactive`: so the next use makes the page active, with its bit clear.
-//! - `process`: pages are mapped, and the hardware sets the bit. Only at the tail of the inactive list is it seen: then the page
-//!   becomes active, its second chance.
+//! - `file`: pages are read and written by system calls, and the kernel sees each use. `mark_page_accessed` sets a
+//!   page's referenced bit, and makes an inactive page active whose bit is set already. On the inactive list it always
+//!   is, set by the read that brought the page in or by `refill_inactive`: so the next use makes the page active, with
+//!   its bit clear.
+//! - `process`: pages are mapped, and the hardware sets the bit. Only at the tail of the inactive list is it seen: then
+//!   the page becomes active, its second chance.
 //!
-//! For each victim `refill_inactive` takes `active / (ratio * (inactive + 1))` pages from the tail of the active list to the head of
-//! the inactive one, sparing pages whose bit is set: these return to the head with the bit clear. At the default ratio of 2 the
-//! active list tends to two thirds of the memory, the kernel's aim; the less the inactive list holds, the faster it is refilled.
+//! For each victim `refill_inactive` takes `active / (ratio * (inactive + 1))` pages from the tail of the active list
+//! to the head of the inactive one, sparing pages whose bit is set: these return to the head with the bit clear. At the
+//! default ratio of 2 the active list tends to two thirds of the memory, the kernel's aim; the less the inactive list
+//! holds, the faster it is refilled.
 //!
 //! Where this departs from the kernel:
 //!
-//! - The kernel frees 32 pages at a time and rounds the pages to refill down. Here one page is freed, and the fractions add up.
-//! - The first use of a mapped page, the fault itself, does not set its bit: otherwise every new page would get a second chance.
+//! - The kernel frees 32 pages at a time and rounds the pages to refill down. Here one page is freed, and the fractions
+//!   add up.
+//! - The first use of a mapped page, the fault itself, does not set its bit: otherwise every new page would get a
+//!   second chance.
+//! - 2.6 demotes a page with its bit clear, so that it takes two uses to become active again: not here.
 //! - One zone, no process scanning, no dirty pages: the caller refuses these.
 //!
-//! Refused victims go to the head of the inactive list, as in `shrink_cache`. When all of it is refused, the active pages are
-//! offered from the tail, and keep their places.
+//! Refused victims go to the head of the inactive list, as in `shrink_cache`. When all of it is refused, the active
+//! pages are offered from the tail, and keep their places.
 //!
 //! Reference figures: none outside; tested against a plain model. Parameters: `ratio`, `access`.
 //! Memory: 12 bytes a page (two links, list and bit).

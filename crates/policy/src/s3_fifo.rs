@@ -9,23 +9,26 @@
 //!                     '--otherwise: evicted--> g, ghosts ------' missed while there
 //! ```
 //!
-//! `freq` counts the hits of a resident page, 3 at most. A victim is sought in `s` when it holds its share of the cache or
-//! more, else in `m`. In `s`, from the tail: a page with `freq` of `threshold` or more moves to `m`, its count cleared;
-//! another one is evicted and stays as a ghost in `g`, which has room for nearly as many pages as `m`. In `m`, from the tail:
-//! a page with `freq` above 0 goes back to the head, its count less one; another one is evicted for good.
+//! `freq` counts the hits of a resident page, 3 at most. A victim is sought in `s` when it holds its share of the cache
+//! or more, else in `m`. In `s`, from the tail: a page with `freq` of `threshold` or more moves to `m`, its count
+//! cleared; another one is evicted and stays as a ghost in `g`, which has room for nearly as many pages as `m`. In `m`,
+//! from the tail: a page with `freq` above 0 goes back to the head, its count less one; another one is evicted for
+//! good.
 //!
 //! Where the paper is silent or contradicts the contract:
 //!
 //! - A share is rounded down, but is at least one page of `s`, as in the authors' simulator.
-//! - When a page that moves to `m` makes it exceed its share, the victim is taken from `m` (the algorithm's "if M is full"), and
-//!   with that there is room: the algorithm's loop would go on to evict a second page, from `s`.
-//! - Whether the missed page is a ghost is asked after the eviction, as the algorithm is written: it may drop that ghost.
+//! - When a page that moves to `m` makes it exceed its share, the victim is taken from `m` (the algorithm's "if M is
+//!   full"), and with that there is room: the algorithm's loop would go on to evict a second page, from `s`.
+//! - Whether the missed page is a ghost is asked after the eviction, as the algorithm is written: it may drop that
+//!   ghost.
 //!
-//! Refused victims: in `s` they keep their place, in `m` they go to the head like CLOCK's. When a queue has nothing else, the
-//! other is tried.
+//! Refused victims: in `s` they keep their place, in `m` they go to the head like CLOCK's. When a queue has nothing
+//! else, the other is tried.
 //!
-//! Reference figures: none outside; tested against a plain model. (libCacheSim's S3FIFO is a later variant, which also fills
-//! the main queue while the cache is not full.) Parameters: `small` and `ghost`, shares of the cache, `threshold`.
+//! Reference figures: none outside; tested against a plain model. (libCacheSim's S3FIFO is a later variant, which also
+//! fills the main queue while the cache is not full.) Parameters: `small` and `ghost`, shares of the cache,
+//! `threshold`.
 //! Memory: 12 bytes a page (two links, queue and count).
 
 use crate::list::{List, Nodes};

@@ -8,10 +8,10 @@
 //!                           <-- hand
 //! ```
 //!
-//! Pages enter at the head and never move. A hit sets the page's visited bit. The hand goes from the tail to the head and on
-//! from the tail again; it clears set bits until it meets a clear one, whose page is the victim. Unlike CLOCK's, its hand does
-//! not carry the spared pages to the head: new pages stand together there, and are sifted out quickly if they are not used.
-//! The hand passes a refused victim, which keeps its place.
+//! Pages enter at the head and never move. A hit sets the page's visited bit. The hand goes from the tail to the head
+//! and on from the tail again; it clears set bits until it meets a clear one, whose page is the victim. Unlike CLOCK's,
+//! its hand does not carry the spared pages to the head: new pages stand together there, and are sifted out quickly if
+//! they are not used. The hand passes a refused victim, which keeps its place.
 //!
 //! Reference figures: libCacheSim's Sieve, equal to the miss (`tests/outside_readers.py`).
 //! Deviations: none. Parameters: none. Memory: 12 bytes a page (two links, the bit).
@@ -22,7 +22,8 @@ use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 /// SIEVE.
 #[derive(Debug)]
 pub struct Sieve {
-    /// V1. In `queue` if and only if resident, in the order of admission, the head at the front. The value is the visited bit.
+    /// V1. In `queue` if and only if resident, in the order of admission, the head at the front. The value is the
+    /// visited bit.
     nodes: Nodes<bool>,
     queue: List,
     /// V2. Where the hand stands, a resident page. `None`: at the tail.

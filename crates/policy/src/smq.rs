@@ -1,33 +1,36 @@
 //! SMQ: the resident pages in 64 queues of equal length, from the least used to the most used.
 //!
-//! J. Thornber, the stochastic multi-queue policy of device mapper's cache, `drivers/md/dm-cache-policy-smq.c`, Linux 4.2, 2015.
+//! J. Thornber, the stochastic multi-queue policy of device mapper's cache, `drivers/md/dm-cache-policy-smq.c`, Linux
+//! 4.2, 2015.
 //!
 //! ```text
-//!   level 63   A a a p p p P     most used
+//!   level 63   a a a p p p p     most used
 //!      ...                       a page that is hit changes places with the oldest of the next level
-//!   level 1    A a p p p p P     a: aged, p: protected
-//!   level 0    A a a p p p P <-- new pages
+//!   level 1    a a p p p p p     a: aged, p: protected
+//!   level 0    a a a p p p p <-- new pages
 //!              '-- oldest: the victim is the first aged page, from the lowest level up
 //! ```
 //!
-//! No page has a count. A page that is hit goes to the young end of the next level, and the oldest page there comes down in
-//! exchange: so the levels sort themselves, roughly, by how often their pages are used. Within one period only a page's first hit
-//! counts. At the period's end the levels are made equally long again: from the lowest on, each takes the oldest pages of those
-//! above, or gives its youngest up to the old end of the next.
+//! No page has a count. A page that is hit goes to the young end of the next level, and the oldest page there comes
+//! down in exchange: so the levels sort themselves, roughly, by how often their pages are used. Within one period only
+//! a page's first hit counts. At the period's end the levels are made equally long again: from the lowest on, each
+//! takes the oldest pages of those above, or gives its youngest up to the old end of the next.
 //!
-//! Every six periods a sentinel is put at the young end of each level. A page that comes to the young end is protected until two
-//! have been put behind it; then it is aged. When there is no aged page, the oldest of the lowest level is the victim.
+//! Every six periods a sentinel is put at the young end of each level. A page that comes to the young end is protected
+//! until two have been put behind it; then it is aged. When there is no aged page, the oldest of the lowest level is
+//! the victim.
 //!
-//! Kept of the kernel's code: the clean queue with its levels (`q_push`, `q_requeue_before`), targets and redistribution
-//! (`q_set_targets`, `q_redistribute`), the hit bits, and the sentinels with the kernel's periods of 10 and 60 seconds, one to six.
-//! Left out or changed:
+//! Kept of the kernel's code: the clean queue with its levels (`q_push`, `q_requeue_before`), targets and
+//! redistribution (`q_set_targets`, `q_redistribute`), the hit bits, and the sentinels with the kernel's periods of 10
+//! and 60 seconds, one to six. Left out or changed:
 //!
-//! - The hotspot queue, with larger blocks and the promotion levels. It decides which blocks are worth copying to the fast device,
-//!   and most misses are not; a buffer cache must admit every page that is missed.
+//! - The hotspot queue, with larger blocks and the promotion levels. It decides which blocks are worth copying to the
+//!   fast device, and most misses are not; a buffer cache must admit every page that is missed.
 //! - For the same reason the last resort of a protected victim: the kernel then does not admit the block.
-//! - The dirty queue, a second one, which feeds writeback and has no victims. Here the caller refuses pages that are dirty.
-//! - Sentinels are no entries of the queues: a page bears the number of the last one before it. A page that comes down is the
-//!   next victim of its level, and not the last of the aged ones.
+//! - The dirty queue, a second one, which feeds writeback and has no victims. Here the caller refuses pages that are
+//!   dirty.
+//! - Sentinels are no entries of the queues: a page bears the number of the last one before it. A page that comes down
+//!   is the next victim of its level, and not the last of the aged ones.
 //! - References have no time here, so a period is counted in references.
 //! - A hit bit belongs to the frame there, and a new page inherits it. Here it starts clear.
 //!

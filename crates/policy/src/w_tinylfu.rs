@@ -1,8 +1,8 @@
 //! W-TinyLFU: a page enters the main cache only if it is used more often than the page that it would push out.
 //!
-//! G. Einziger, R. Friedman and B. Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM Transactions on Storage
-//! 13(4), 2017; the main cache after Caffeine, the third author's library. The window that adapts: G. Einziger, O. Eytan,
-//! R. Friedman and B. Manes, "Adaptive Software Cache Management", Middleware 2018.
+//! G. Einziger, R. Friedman and B. Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM Transactions on
+//! Storage 13(4), 2017; the main cache after Caffeine, the third author's library. The window that adapts: G. Einziger,
+//! O. Eytan, R. Friedman and B. Manes, "Adaptive Software Cache Management", Middleware 2018.
 //!
 //! ```text
 //!   new page --> window (LRU, 1 %) --candidate--> TinyLFU --> main (segmented LRU): probation <--> protected (80 %)
@@ -10,30 +10,33 @@
 //!                                                    '-- the one used less is evicted --' victim
 //! ```
 //!
-//! The least recent page of the window is the candidate, the least recent one of probation the victim. The candidate goes on
-//! to probation if its estimated frequency is higher, and is evicted otherwise. A page used in probation becomes protected,
-//! and the least recent protected one falls back if there are too many.
+//! The least recent page of the window is the candidate, the least recent one of probation the victim. The candidate
+//! goes on to probation if its estimated frequency is higher, and is evicted otherwise. A page used in probation
+//! becomes protected, and the least recent protected one falls back if there are too many.
 //!
-//! Frequencies are estimated for all pages, resident or not, by a count-min sketch: four counters of 4 bits for a page, chosen
-//! by hashes, of which the lowest is believed. After 10 references for each page of the cache all counters are halved, the
-//! paper's *reset*.
+//! Frequencies are estimated for all pages, resident or not, by a count-min sketch: four counters of 4 bits for a page,
+//! chosen by hashes, of which the lowest is believed. After 10 references for each page of the cache all counters are
+//! halved, the paper's *reset*.
 //!
-//! `adaptive=on` lets the window climb the hill of the hit ratio: after 10 references for each page of the cache it goes on in
-//! the same direction if the ratio has not fallen, and turns round if it has. Its steps start at 1/16 of the cache and shrink
-//! by 2 % each, until the ratio changes by 5 points. A new share is realised as pages come and go.
+//! `adaptive=on` lets the window climb the hill of the hit ratio: after 10 references for each page of the cache it
+//! goes on in the same direction if the ratio has not fallen, and turns round if it has. Its steps start at 1/16 of the
+//! cache and shrink by 2 % each, until the ratio changes by 5 points. A larger window fills with the pages missed next;
+//! what a smaller one has too many goes to probation.
 //!
 //! What differs from the sources:
 //!
-//! - Pages are hashed by their place, not by their number, which stands for another page once it has been forgotten. This is the one policy that hashes: its
-//!   estimate is of pages that nothing else remembers.
+//! - Pages are hashed by their place, not by their number, which stands for another page once it has been forgotten.
+//!   This is the one policy that hashes: its estimate is of pages that nothing else remembers.
 //! - As in Caffeine, no doorkeeper, and every counter of a page is raised, not the lowest alone.
 //! - Caffeine admits one candidate in 128 against its estimate, as a defence against hostile keys: not here.
 //! - Caffeine's climber begins by shrinking the window. From 1 % there is nowhere to go: here it begins by growing it.
 //!
-//! Refused victims: the other of the two is offered, then probation, the protected pages and the window, least recent first.
+//! Refused victims: the other of the two is offered, then probation, the protected pages and the window, least recent
+//! first.
 //!
 //! Reference figures: none outside; tested against a plain model. Parameters: `window`, `adaptive`.
-//! Memory: 16 bytes a page (two links, hash, segment), and the sketch: 8 bytes a page of the cache, rounded up to a power of two.
+//! Memory: 16 bytes a page (two links, hash, segment), and the sketch: 8 bytes a page of the cache, rounded up to a
+//! power of two.
 
 use crate::list::{List, Nodes, offer};
 use crate::parameters::{Kind, Parameter};
@@ -276,7 +279,8 @@ impl Climber {
         Self { hits: 0, references: 0, last_ratio: 0.0, window: f64::from(window), step: f64::from(capacity) / 16.0 }
     }
 
-    /// Counts a reference. At the end of a sample: how many pages the window may hold now, four fifths of the cache at most.
+    /// Counts a reference. At the end of a sample: how many pages the window may hold now, four fifths of the cache at
+    /// most.
     fn count(&mut self, hit: bool, capacity: u32) -> Option<u32> {
         self.hits += u64::from(hit);
         self.references += 1;

@@ -2,8 +2,7 @@
 
 use crate::{Model, Reference};
 
-/// Window, probation and protected pages as `Vec`s, least recent first, and a counter of its own for every bit of the hash
-/// that the sketch looks at.
+/// Window, probation and protected pages as `Vec`s, least recent first, and a number for each of the sketch's counters.
 pub(crate) struct Admitted {
     window: Vec<Reference>,
     probation: Vec<Reference>,
