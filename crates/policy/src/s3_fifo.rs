@@ -26,9 +26,9 @@
 //! Refused victims: in `s` they keep their place, in `m` they go to the head like CLOCK's. When a queue has nothing
 //! else, the other is tried.
 //!
-//! Reference figures: none outside; tested against a plain model. (libCacheSim's S3FIFO is a later variant, which also
-//! fills the main queue while the cache is not full.) Parameters: `small` and `ghost`, shares of the cache,
-//! `threshold`.
+//! Reference figures: libCacheSim's S3FIFO, within half a point from 50 pages on (`tests/outside_readers.py`). It is a
+//! later variant, which fills the main queue too while the cache is not full: at 20 pages of cpp it hits 16.8 %, and
+//! this one 5.4 %. Parameters: `small` and `ghost`, shares of the cache; `threshold`.
 //! Memory: 12 bytes a page (two links, queue and count).
 
 use crate::list::{List, Nodes};

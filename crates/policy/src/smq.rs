@@ -18,7 +18,8 @@
 //!
 //! Every six periods a sentinel is put at the young end of each level. A page that comes to the young end is protected
 //! until two have been put behind it; then it is aged. When there is no aged page, the oldest of the lowest level is
-//! the victim.
+//! the victim. Without sentinels (`sentinel=0`) a new page has but level 0 to be used again in, a 64th of the cache:
+//! better for loops, much worse where recency counts.
 //!
 //! Kept of the kernel's code: the clean queue with its levels (`q_push`, `q_requeue_before`), targets and
 //! redistribution (`q_set_targets`, `q_redistribute`), the hit bits, and the sentinels with the kernel's periods of 10
@@ -38,7 +39,7 @@
 //!
 //! Refused victims keep their place, and the next is offered, the aged ones first.
 //!
-//! Reference figures: none outside; tested against a plain model. Parameters: `levels`, `period`.
+//! Reference figures: none outside; tested against a plain model. Parameters: `levels`, `period`, `sentinel`.
 //! Memory: 20 bytes a page (two links, level, period and sentinel).
 
 use crate::list::{List, Nodes, offer};
@@ -46,8 +47,6 @@ use crate::parameters::{Kind, Parameter};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
 const MOST_LEVELS: usize = 64;
-/// Periods between two sentinels.
-const SENTINEL_PERIODS: u32 = 6;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Status {
@@ -75,6 +74,8 @@ pub struct Smq {
     references: u64,
     /// A period's length for each page of the cache.
     period_share: f64,
+    /// Periods between two sentinels; 0: there are none.
+    sentinel_periods: u32,
     capacity: u32,
 }
 
@@ -96,6 +97,12 @@ impl Policy for Smq {
                 kind: Kind::Real { least: 0.1, most: 1e6 },
                 default: "1",
             },
+            Parameter {
+                name: "sentinel",
+                help: "periods between two sentinels, which protect pages; 0: none",
+                kind: Kind::Integer { least: 0, most: 1_000_000 },
+                default: "6",
+            },
         ],
         uses: Uses::PAGE,
         off_line: false,
@@ -112,6 +119,7 @@ impl Policy for Smq {
             period: 0,
             references: 0,
             period_share: setup.settings.real("period"),
+            sentinel_periods: setup.settings.integer("sentinel") as u32,
             capacity: setup.capacity,
         }
     }
@@ -212,12 +220,12 @@ impl Smq {
     }
 
     fn last_sentinel(&self) -> u32 {
-        self.period / SENTINEL_PERIODS
+        self.period.checked_div(self.sentinel_periods).unwrap_or(0)
     }
 
-    /// Whether two sentinels have been put behind the page.
+    /// Whether two sentinels have been put behind the page; without sentinels every page is aged.
     fn is_aged(&self, page: u32) -> bool {
-        self.last_sentinel().wrapping_sub(self.nodes[page].sentinel) >= 2
+        self.sentinel_periods == 0 || self.last_sentinel().wrapping_sub(self.nodes[page].sentinel) >= 2
     }
 
     fn push_young(&mut self, page: u32, level: usize) {

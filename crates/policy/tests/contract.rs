@@ -177,7 +177,8 @@ fn specs() -> Vec<Spec> {
         "w-tinylfu:window=1",
         "w-tinylfu:window=0.5:adaptive=on",
         "smq:levels=1:period=0.1",
-        "smq:levels=3:period=2",
+        "smq:levels=3:period=2:sentinel=1",
+        "smq:sentinel=0",
     ] {
         specs.push(Spec::parse(text).unwrap());
     }

@@ -43,8 +43,9 @@ const VARIANTS: &[&str] = &[
     "w-tinylfu:window=0.3",
     "w-tinylfu:window=1",
     "w-tinylfu:adaptive=on",
-    "smq:levels=3:period=2",
+    "smq:levels=3:period=2:sentinel=1",
     "smq:levels=1:period=0.5",
+    "smq:levels=5:sentinel=0",
 ];
 
 /// A cache as a textbook tells it.
@@ -90,9 +91,10 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "w-tinylfu:window=0.3" => Box::new(Admitted::new(capacity, 0.3, false)),
         "w-tinylfu:window=1" => queue(true, false),
         "w-tinylfu:adaptive=on" => Box::new(Admitted::new(capacity, 0.01, true)),
-        "smq" => Box::new(Levels::new(capacity, 64, 1.0)),
-        "smq:levels=3:period=2" => Box::new(Levels::new(capacity, 3, 2.0)),
-        "smq:levels=1:period=0.5" => Box::new(Levels::new(capacity, 1, 0.5)),
+        "smq" => Box::new(Levels::new(capacity, 64, 1.0, 6)),
+        "smq:levels=3:period=2:sentinel=1" => Box::new(Levels::new(capacity, 3, 2.0, 1)),
+        "smq:levels=1:period=0.5" => Box::new(Levels::new(capacity, 1, 0.5, 6)),
+        "smq:levels=5:sentinel=0" => Box::new(Levels::new(capacity, 5, 1.0, 0)),
         other => panic!("`{other}` has no plain model: write one here"),
     }
 }

@@ -15,12 +15,14 @@ pub(crate) struct Levels {
     period: usize,
     references: usize,
     periods: usize,
+    /// Periods between two sentinels.
+    sentinel: usize,
 }
 
 impl Levels {
-    pub(crate) fn new(capacity: usize, levels: usize, period: f64) -> Self {
+    pub(crate) fn new(capacity: usize, levels: usize, period: f64, sentinel: usize) -> Self {
         let period = (capacity as f64 * period).ceil() as usize;
-        Self { levels: vec![Vec::new(); levels], capacity, period, ..Self::default() }
+        Self { levels: vec![Vec::new(); levels], capacity, period, sentinel, ..Self::default() }
     }
 
     fn leave(&mut self, page: u32) {
@@ -44,7 +46,7 @@ impl Levels {
         self.references = 0;
         self.bits.clear();
         self.periods += 1;
-        if self.periods.is_multiple_of(6) {
+        if self.sentinel > 0 && self.periods.is_multiple_of(self.sentinel) {
             self.middle = std::mem::take(&mut self.young);
         }
         let (len, levels) = (self.levels.concat().len(), self.levels.len());
@@ -78,7 +80,8 @@ impl Levels {
 
     fn evict(&mut self) -> u32 {
         let all = self.levels.concat();
-        let aged = all.iter().find(|page| !self.young.contains(page) && !self.middle.contains(page));
+        let protected = |page| self.sentinel > 0 && (self.young.contains(page) || self.middle.contains(page));
+        let aged = all.iter().find(|&page| !protected(page));
         let victim = *aged.unwrap_or(&all[0]);
         self.leave(victim);
         take(&mut self.bits, victim);
