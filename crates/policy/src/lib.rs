@@ -38,6 +38,7 @@ mod clock_pro;
 mod fifo;
 mod gclock;
 mod lfu;
+mod linux;
 mod lirs;
 mod list;
 mod lru;
@@ -47,9 +48,16 @@ mod parameters;
 mod policy;
 mod random;
 pub mod registry;
+mod s3_fifo;
+mod sieve;
+mod smq;
 mod time_set;
+mod w_tinylfu;
 pub mod worst;
 
 pub use parameters::{Kind, Parameter, Settings};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
-pub use registry::{Clock, ClockPro, Fifo, Gclock, Lfu, Lirs, Lru, Mru, Opt, Random, Spec, Visitor, Worst};
+pub use registry::{
+    Clock, ClockPro, Fifo, Gclock, Lfu, Linux, Lirs, Lru, Mru, Opt, Random, S3Fifo, Sieve, Smq, Spec, Visitor,
+    WTinyLfu, Worst,
+};

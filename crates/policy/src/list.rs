@@ -124,6 +124,18 @@ impl List {
         self.len += 1;
     }
 
+    pub(crate) fn push_back<T>(&mut self, nodes: &mut Nodes<T>, page: u32) {
+        let node = &mut nodes.0[page as usize];
+        debug_assert_eq!(node.towards_front, UNLINKED, "page {page} is in a list already");
+        (node.towards_front, node.towards_back) = (self.back, NONE);
+        match self.back {
+            NONE => self.front = page,
+            back => nodes.0[back as usize].towards_back = page,
+        }
+        self.back = page;
+        self.len += 1;
+    }
+
     pub(crate) fn remove<T>(&mut self, nodes: &mut Nodes<T>, page: u32) {
         let node = &mut nodes.0[page as usize];
         debug_assert_ne!(node.towards_front, UNLINKED, "page {page} is in no list");
@@ -191,6 +203,10 @@ mod tests {
         list.check(&nodes);
         assert_eq!(list.back_to_front(&nodes).collect::<Vec<_>>(), [2, 0, 3]);
         list.move_to_front(&mut nodes, 2);
+        list.remove(&mut nodes, 0);
+        list.push_back(&mut nodes, 0);
+        list.check(&nodes);
+        assert_eq!(list.front_to_back(&nodes).collect::<Vec<_>>(), [2, 3, 0]);
         list.remove(&mut nodes, 0);
         list.check(&nodes);
         assert_eq!(list.front_to_back(&nodes).collect::<Vec<_>>(), [2, 3]);

@@ -38,7 +38,12 @@ policies! {
     clock::Clock,
     gclock::Gclock,
     lirs::Lirs,
+    sieve::Sieve,
+    s3_fifo::S3Fifo,
+    linux::Linux,
     clock_pro::ClockPro,
+    w_tinylfu::WTinyLfu,
+    smq::Smq,
     opt::Opt,
     worst::Worst,
 }

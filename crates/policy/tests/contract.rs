@@ -169,6 +169,18 @@ fn specs() -> Vec<Spec> {
         "random:seed=7",
         "lirs:history=1",
         "lirs:hir=0.6",
+        "s3-fifo:small=0.5:ghost=0.5:threshold=1",
+        "s3-fifo:small=0:ghost=0:threshold=3",
+        "s3-fifo:small=1:ghost=1",
+        "linux:ratio=0.01",
+        "linux:ratio=1000000",
+        "linux:access=process",
+        "w-tinylfu:window=0.3",
+        "w-tinylfu:window=1",
+        "w-tinylfu:window=0.5:adaptive=on",
+        "smq:levels=1:period=0.1",
+        "smq:levels=3:period=2:sentinel=1",
+        "smq:sentinel=0",
     ] {
         specs.push(Spec::parse(text).unwrap());
     }

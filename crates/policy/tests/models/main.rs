@@ -5,16 +5,26 @@ mod counts;
 mod drawn;
 mod foreseen;
 mod hot_and_cold;
+mod linux;
 mod queue;
 mod recency_sets;
+mod s3_fifo;
+mod sieve;
+mod smq;
+mod w_tinylfu;
 
 use circle::Circle;
 use counts::Counts;
 use drawn::Drawn;
 use foreseen::Foreseen;
 use hot_and_cold::HotAndCold;
+use linux::TwoLists;
 use queue::Queue;
 use recency_sets::RecencySets;
+use s3_fifo::ThreeQueues;
+use sieve::Sifted;
+use smq::Levels;
+use w_tinylfu::Admitted;
 
 use forebay_policy::registry::{self, POLICIES};
 use forebay_policy::{Caller, Future, Place, Policy, Reference, Setup, Spec, Visitor};
@@ -24,7 +34,22 @@ use std::sync::Arc;
 const PAGES: u32 = 20;
 
 /// Policies at other settings than their defaults.
-const VARIANTS: &[&str] = &["gclock:initial=3:max=4", "lfu:ageing=2.5", "lirs:history=1"];
+const VARIANTS: &[&str] = &[
+    "gclock:initial=3:max=4",
+    "lfu:ageing=2.5",
+    "lirs:history=1",
+    "s3-fifo:small=0.5:ghost=0.5:threshold=1",
+    "s3-fifo:small=0.3:ghost=0:threshold=3",
+    "linux:ratio=0.5",
+    "linux:access=process",
+    "linux:ratio=5:access=process",
+    "w-tinylfu:window=0.3",
+    "w-tinylfu:window=1",
+    "w-tinylfu:adaptive=on",
+    "smq:levels=3:period=2:sentinel=1",
+    "smq:levels=1:period=0.5",
+    "smq:levels=5:sentinel=0",
+];
 
 /// A cache as a textbook tells it.
 trait Model {
@@ -59,6 +84,22 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "clock-pro" => Box::new(HotAndCold::new(capacity)),
         "lirs" => Box::new(RecencySets::new(capacity, 2500)),
         "lirs:history=1" => Box::new(RecencySets::new(capacity, 1)),
+        "sieve" => Box::new(Sifted { queue: Vec::new(), hand: 0, capacity }),
+        "s3-fifo" => Box::new(ThreeQueues::new(capacity, 0.1, 0.9, 2)),
+        "s3-fifo:small=0.5:ghost=0.5:threshold=1" => Box::new(ThreeQueues::new(capacity, 0.5, 0.5, 1)),
+        "s3-fifo:small=0.3:ghost=0:threshold=3" => Box::new(ThreeQueues::new(capacity, 0.3, 0.0, 3)),
+        "linux" => Box::new(TwoLists::new(capacity, 2.0, true)),
+        "linux:ratio=0.5" => Box::new(TwoLists::new(capacity, 0.5, true)),
+        "linux:access=process" => Box::new(TwoLists::new(capacity, 2.0, false)),
+        "linux:ratio=5:access=process" => Box::new(TwoLists::new(capacity, 5.0, false)),
+        "w-tinylfu" => Box::new(Admitted::new(capacity, 0.01, false)),
+        "w-tinylfu:window=0.3" => Box::new(Admitted::new(capacity, 0.3, false)),
+        "w-tinylfu:window=1" => queue(true, false),
+        "w-tinylfu:adaptive=on" => Box::new(Admitted::new(capacity, 0.01, true)),
+        "smq" => Box::new(Levels::new(capacity, 64, 1.0, 6)),
+        "smq:levels=3:period=2:sentinel=1" => Box::new(Levels::new(capacity, 3, 2.0, 1)),
+        "smq:levels=1:period=0.5" => Box::new(Levels::new(capacity, 1, 0.5, 6)),
+        "smq:levels=5:sentinel=0" => Box::new(Levels::new(capacity, 5, 1.0, 0)),
         other => panic!("`{other}` has no plain model: write one here"),
     }
 }
