@@ -35,10 +35,13 @@
 
 mod clock;
 mod clock_pro;
+mod eelru;
+mod fbr;
 mod fifo;
 mod gclock;
 mod lfu;
 mod list;
+mod lrfu;
 mod lru;
 mod mru;
 pub mod opt;
@@ -46,9 +49,12 @@ mod parameters;
 mod policy;
 mod random;
 pub mod registry;
+mod seq;
 mod time_set;
 pub mod worst;
 
 pub use parameters::{Kind, Parameter, Settings};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
-pub use registry::{Clock, ClockPro, Fifo, Gclock, Lfu, Lru, Mru, Opt, Random, Spec, Visitor, Worst};
+pub use registry::{
+    Clock, ClockPro, Eelru, Fbr, Fifo, Gclock, Lfu, Lrfu, Lru, Mru, Opt, Random, Seq, Spec, Visitor, Worst,
+};

@@ -161,9 +161,19 @@ fn check<P: Policy>(policy: &P, account: &Account) {
 /// The policies at their defaults, and at some other settings.
 fn specs() -> Vec<Spec> {
     let mut specs = Spec::all();
-    for text in
-        ["gclock:initial=0:max=1", "gclock:initial=255:max=255", "lfu:ageing=1", "lfu:ageing=2.5", "random:seed=7"]
-    {
+    for text in [
+        "gclock:initial=0:max=1",
+        "gclock:initial=255:max=255",
+        "lfu:ageing=1",
+        "lfu:ageing=2.5",
+        "random:seed=7",
+        "fbr:new=0.5:old=0:c-max=1:a-max=2",
+        "fbr:new=0:old=1:c-max=1000",
+        "lrfu:lambda=1",
+        "lrfu:lambda=0:period=3",
+        "seq:length=1:distance=1:misses=1:sequences=1",
+        "seq:length=2:distance=2:misses=3:sequences=4",
+    ] {
         specs.push(Spec::parse(text).unwrap());
     }
     specs
