@@ -142,7 +142,7 @@ impl Policy for Eelru {
         let least_recent = self.segments.iter().rposition(|segment| !segment.resident.is_empty());
         let points = self.best_points().filter(|&(_, late)| least_recent.is_some_and(|segment| segment <= late));
         let victim = match points {
-            Some((early, _)) => offer(self.from_early_point(early), caller)?,
+            Some((early, _)) => offer(self.starting_at(early), caller)?,
             None => offer(
                 self.segments.iter().rev().flat_map(|of| of.resident.back_to_front(&self.resident_nodes)),
                 caller,
@@ -282,7 +282,7 @@ impl Eelru {
     }
 
     /// The resident pages: the one at the early point, those behind it from there on, then those before it from there on.
-    fn from_early_point(&self, early: usize) -> impl Iterator<Item = u32> {
+    fn starting_at(&self, early: usize) -> impl Iterator<Item = u32> {
         let at_point = self.segments[early].pages.back().filter(|&page| self.contains(page));
         let (before, behind) = self.segments.split_at(early + 1);
         let behind = behind.iter().flat_map(|segment| segment.resident.front_to_back(&self.resident_nodes));

@@ -8,7 +8,7 @@ pub(crate) struct LongQueue {
     capacity: usize,
     early: Vec<usize>,
     late: Vec<usize>,
-    /// References to each position of the queue, counted from 1; every one loses half of its segment's at a time.
+    /// The segments by their last positions, counted from 1, with the references to them.
     references: Vec<(usize, u64)>,
     counted: usize,
 }
@@ -28,14 +28,12 @@ impl LongQueue {
     }
 
     fn count(&mut self, position: usize) {
-        let first = self.references[0].0;
-        if let Some(segment) = self.references.iter_mut().find(|segment| position <= segment.0) {
-            if position > first {
-                segment.1 += 1;
-                self.counted += 1;
-                if self.counted % self.capacity == 0 {
-                    self.references.iter_mut().for_each(|segment| segment.1 /= 2);
-                }
+        let segment = self.references.iter().position(|&(end, _)| position <= end);
+        if let Some(segment) = segment.filter(|&segment| segment > 0) {
+            self.references[segment].1 += 1;
+            self.counted += 1;
+            if self.counted.is_multiple_of(self.capacity) {
+                self.references.iter_mut().for_each(|segment| segment.1 /= 2);
             }
         }
     }
