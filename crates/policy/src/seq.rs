@@ -368,3 +368,37 @@ impl Seq {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameters::Settings;
+
+    struct Victims(Vec<u32>);
+
+    impl Caller for Victims {
+        fn evict(&mut self, page: u32) -> bool {
+            self.0.push(page);
+            true
+        }
+
+        fn forget(&mut self, _: u32) {}
+    }
+
+    /// With N = 2 and misses of a and b in the order b a a b, b a a b, …: the second to last miss is the later one in b at
+    /// the first two of these, in a at the others. Each then gives the page nearest to its head that is 2 or more away.
+    #[test]
+    fn the_sequence_with_the_latest_nth_last_miss_gives_the_victim() {
+        let given = [("length", "3"), ("distance", "2"), ("misses", "2")];
+        let mut seq = Seq::new(&Setup::new(24, 200, Settings::parse(Seq::INFO.parameters, given).unwrap()));
+        let (mut next, mut victims) = ([0, 0], Victims(Vec::new()));
+        for file in [1, 0, 0, 1].into_iter().cycle().take(32) {
+            let place = Place { object: file, block: u64::from(next[file as usize]) };
+            let page = 100 * file + next[file as usize];
+            next[file as usize] += 1;
+            seq.miss(&Reference { page, place, ..Reference::default() }, &mut victims).unwrap();
+            seq.check_invariants();
+        }
+        assert_eq!(victims.0, [110, 109, 11, 10, 112, 111, 13, 12]);
+    }
+}
