@@ -35,12 +35,15 @@
 
 mod clock;
 mod clock_pro;
+mod eelru;
+mod fbr;
 mod fifo;
 mod gclock;
 mod lfu;
 mod linux;
 mod lirs;
 mod list;
+mod lrfu;
 mod lru;
 mod mru;
 pub mod opt;
@@ -49,6 +52,7 @@ mod policy;
 mod random;
 pub mod registry;
 mod s3_fifo;
+mod seq;
 mod sieve;
 mod smq;
 mod time_set;
@@ -58,6 +62,6 @@ pub mod worst;
 pub use parameters::{Kind, Parameter, Settings};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
 pub use registry::{
-    Clock, ClockPro, Fifo, Gclock, Lfu, Linux, Lirs, Lru, Mru, Opt, Random, S3Fifo, Sieve, Smq, Spec, Visitor,
-    WTinyLfu, Worst,
+    Clock, ClockPro, Eelru, Fbr, Fifo, Gclock, Lfu, Linux, Lirs, Lrfu, Lru, Mru, Opt, Random, S3Fifo, Seq, Sieve, Smq,
+    Spec, Visitor, WTinyLfu, Worst,
 };

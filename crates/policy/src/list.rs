@@ -92,7 +92,7 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(crate) fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { front: NONE, back: NONE, len: 0 }
     }
 

@@ -181,6 +181,12 @@ fn specs() -> Vec<Spec> {
         "smq:levels=1:period=0.1",
         "smq:levels=3:period=2:sentinel=1",
         "smq:sentinel=0",
+        "fbr:new=0.5:old=0:c-max=1:a-max=2",
+        "fbr:new=0:old=1:c-max=1000",
+        "lrfu:lambda=1",
+        "lrfu:lambda=0:period=3",
+        "seq:length=1:distance=1:misses=1:sequences=1",
+        "seq:length=2:distance=2:misses=3:sequences=4",
     ] {
         specs.push(Spec::parse(text).unwrap());
     }

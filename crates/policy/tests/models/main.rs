@@ -6,12 +6,16 @@ mod drawn;
 mod foreseen;
 mod hot_and_cold;
 mod linux;
+mod long_queue;
 mod queue;
 mod recency_sets;
+mod runs;
 mod s3_fifo;
+mod sections;
 mod sieve;
 mod smq;
 mod w_tinylfu;
+mod weights;
 
 use circle::Circle;
 use counts::Counts;
@@ -19,12 +23,16 @@ use drawn::Drawn;
 use foreseen::Foreseen;
 use hot_and_cold::HotAndCold;
 use linux::TwoLists;
+use long_queue::LongQueue;
 use queue::Queue;
 use recency_sets::RecencySets;
+use runs::Runs;
 use s3_fifo::ThreeQueues;
+use sections::Sections;
 use sieve::Sifted;
 use smq::Levels;
 use w_tinylfu::Admitted;
+use weights::Weights;
 
 use forebay_policy::registry::{self, POLICIES};
 use forebay_policy::{Caller, Future, Place, Policy, Reference, Setup, Spec, Visitor};
@@ -49,6 +57,15 @@ const VARIANTS: &[&str] = &[
     "smq:levels=3:period=2:sentinel=1",
     "smq:levels=1:period=0.5",
     "smq:levels=5:sentinel=0",
+    "fbr:new=0.4:old=0.4:c-max=2:a-max=2",
+    "fbr:new=0:old=1:c-max=1000:a-max=1000000",
+    "fbr:new=1:old=0",
+    "lrfu:lambda=0",
+    "lrfu:lambda=0.05",
+    "lrfu:lambda=0.2:period=3",
+    "lrfu:lambda=1",
+    "seq:length=1:distance=1:misses=1:sequences=1",
+    "seq:length=3:distance=2:misses=2:sequences=3",
 ];
 
 /// A cache as a textbook tells it.
@@ -69,6 +86,8 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
     let circle = |initial, max| Box::new(Circle { frames: Vec::new(), hand: 0, capacity, initial, max });
     let foreseen =
         |farthest| Box::new(Foreseen { pages: Vec::new(), capacity, references: pages_of(references), farthest });
+    let sections = |new, old, c_max, a_max| Box::new(Sections { stack: Vec::new(), capacity, new, old, c_max, a_max });
+    let weights = |lambda, period| Box::new(Weights { pages: Vec::new(), capacity, lambda, period });
     match name {
         "lru" => queue(true, false),
         "fifo" => queue(false, false),
@@ -78,6 +97,19 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "gclock:initial=3:max=4" => circle(3, 4),
         "lfu" => Box::new(Counts { pages: Vec::new(), capacity, ageing: 0.0 }),
         "lfu:ageing=2.5" => Box::new(Counts { pages: Vec::new(), capacity, ageing: 2.5 }),
+        "fbr" => sections(0.25, 0.6, 10, 4.0),
+        "fbr:new=0.4:old=0.4:c-max=2:a-max=2" => sections(0.4, 0.4, 2, 2.0),
+        "fbr:new=0:old=1:c-max=1000:a-max=1000000" => Box::new(Counts { pages: Vec::new(), capacity, ageing: 0.0 }),
+        "fbr:new=1:old=0" => queue(true, false),
+        "lrfu" => weights(0.001, 0),
+        "lrfu:lambda=0" => weights(0.0, 0),
+        "lrfu:lambda=0.05" => weights(0.05, 0),
+        "lrfu:lambda=0.2:period=3" => weights(0.2, 3),
+        "lrfu:lambda=1" => weights(1.0, 0),
+        "seq" => Box::new(Runs::new(capacity, 20, 20, 5, 64)),
+        "seq:length=1:distance=1:misses=1:sequences=1" => Box::new(Runs::new(capacity, 1, 1, 1, 1)),
+        "seq:length=3:distance=2:misses=2:sequences=3" => Box::new(Runs::new(capacity, 3, 2, 2, 3)),
+        "eelru" => Box::new(LongQueue::new(capacity)),
         "random" => Box::new(Drawn { pages, capacity, state: 1 }),
         "opt" => foreseen(true),
         "worst" => foreseen(false),
