@@ -33,18 +33,23 @@
 //! # Ok::<(), AllRefused>(())
 //! ```
 
+mod arc;
+mod car;
 mod clock;
 mod clock_pro;
 mod eelru;
 mod fbr;
 mod fifo;
 mod gclock;
+mod heap;
 mod lfu;
 mod linux;
 mod lirs;
 mod list;
 mod lrfu;
 mod lru;
+mod lru_k;
+mod mq;
 mod mru;
 pub mod opt;
 mod parameters;
@@ -56,12 +61,13 @@ mod seq;
 mod sieve;
 mod smq;
 mod time_set;
+mod two_queue;
 mod w_tinylfu;
 pub mod worst;
 
 pub use parameters::{Kind, Parameter, Settings};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
 pub use registry::{
-    Clock, ClockPro, Eelru, Fbr, Fifo, Gclock, Lfu, Linux, Lirs, Lrfu, Lru, Mru, Opt, Random, S3Fifo, Seq, Sieve, Smq,
-    Spec, Visitor, WTinyLfu, Worst,
+    Arc, Car, Clock, ClockPro, Eelru, Fbr, Fifo, Gclock, Lfu, Linux, Lirs, Lrfu, Lru, LruK, Mq, Mru, Opt, Random,
+    S3Fifo, Seq, Sieve, Smq, Spec, TwoQueue, Visitor, WTinyLfu, Worst,
 };

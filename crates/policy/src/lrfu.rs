@@ -29,35 +29,21 @@
 //! published. Parameters: `lambda`, `period`. Memory: 36 bytes a page (two sums, time of last use, place in the heap;
 //! the heap's entry). A reference takes O(log n).
 
+use crate::heap::Heap;
 use crate::parameters::{Kind, Parameter};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
-/// In a page's place: it is not resident.
-const NOWHERE: u32 = u32::MAX;
-
-/// The uses of a page, as they would weigh at time 0, in logarithms to base 2.
-#[derive(Clone, Copy, Debug)]
-struct Use {
-    /// All of them.
-    sum: f64,
-    /// Those before the last.
-    earlier: f64,
-    last: u64,
-    /// In the heap.
-    place: u32,
-}
-
-const UNUSED: Use = Use { sum: 0.0, earlier: 0.0, last: 0, place: NOWHERE };
+/// How a page is ranked, the least first: the sum of its uses as it would weigh at time 0, in a logarithm to base 2; and the
+/// time of the last of them.
+type Rank = (f64, u64);
 
 /// Least recently and frequently used.
 #[derive(Debug)]
 pub struct Lrfu {
-    /// U1. A resident page's place is where `heap` holds it; any other page's is `NOWHERE`.
-    pages: Vec<Use>,
-    /// U2. No page goes before the one at half its place.
-    heap: Vec<u32>,
-    /// U3. Pages of the heap up to here are in its order; all are, but for refused victims during an eviction.
-    ordered: usize,
+    /// U1. Exactly the resident pages.
+    ranks: Heap<Rank>,
+    /// U2. By page, the sum without the last use.
+    earlier: Vec<f64>,
     now: u64,
     lambda: f64,
     period: u64,
@@ -90,17 +76,14 @@ impl Policy for Lrfu {
     };
 
     fn new(setup: &Setup) -> Self {
-        let mut lrfu = Self {
-            pages: Vec::new(),
-            heap: Vec::with_capacity(setup.capacity.min(setup.pages) as usize),
-            ordered: 0,
+        Self {
+            ranks: Heap::new(setup.pages, setup.capacity),
+            earlier: vec![f64::NEG_INFINITY; setup.pages as usize],
             now: 0,
             lambda: setup.settings.real("lambda"),
             period: setup.settings.integer("period"),
             capacity: setup.capacity,
-        };
-        lrfu.reserve(setup.pages);
-        lrfu
+        }
     }
 
     fn capacity(&self) -> u32 {
@@ -108,20 +91,20 @@ impl Policy for Lrfu {
     }
 
     fn len(&self) -> u32 {
-        self.heap.len() as u32
+        self.ranks.len()
     }
 
     fn contains(&self, page: u32) -> bool {
-        self.pages[page as usize].place != NOWHERE
+        self.ranks.contains(page)
     }
 
     fn hit(&mut self, reference: &Reference) {
         self.now += 1;
-        let Use { sum, earlier, last, place } = self.pages[reference.page as usize];
-        let earlier = if self.now - last <= self.period { earlier } else { sum };
-        self.pages[reference.page as usize] = Use { place, ..self.used_now(earlier) };
-        self.sink(place as usize);
-        self.rise(place as usize);
+        let (sum, last) = self.ranks.key(reference.page);
+        if self.now - last > self.period {
+            self.earlier[reference.page as usize] = sum;
+        }
+        self.use_now(reference.page);
     }
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
@@ -129,125 +112,51 @@ impl Policy for Lrfu {
         if self.len() == self.capacity {
             self.evict(caller)?;
         }
-        self.pages[reference.page as usize] = self.used_now(f64::NEG_INFINITY);
-        self.heap.push(reference.page);
-        self.take_in();
+        self.earlier[reference.page as usize] = f64::NEG_INFINITY;
+        self.use_now(reference.page);
         Ok(())
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let mut result = Err(AllRefused);
-        while result.is_err() && self.ordered > 0 {
-            let page = self.heap[0];
-            self.set_aside(0);
-            if caller.evict(page) {
-                self.drop_aside(self.ordered);
-                caller.forget(page);
-                result = Ok(());
-            }
-        }
-        while self.ordered < self.heap.len() {
-            self.take_in();
-        }
-        result
+        let victim = self.ranks.offer(caller)?;
+        caller.forget(victim);
+        Ok(())
     }
 
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
         if self.contains(page) {
-            self.set_aside(self.pages[page as usize].place as usize);
-            self.drop_aside(self.ordered);
+            self.ranks.remove(page);
         }
     }
 
     fn set_capacity<C: Caller>(&mut self, capacity: u32, _: &mut C) {
         self.capacity = capacity;
-        self.heap.reserve_exact((capacity as usize).min(self.pages.len()).saturating_sub(self.heap.len()));
+        self.ranks.reserve_places(capacity);
     }
 
     fn reserve(&mut self, pages: u32) {
-        if pages as usize > self.pages.len() {
-            self.pages.resize(pages as usize, UNUSED);
+        self.ranks.reserve(pages);
+        if pages as usize > self.earlier.len() {
+            self.earlier.resize(pages as usize, f64::NEG_INFINITY);
         }
     }
 
     fn bytes(&self) -> usize {
-        self.pages.capacity() * size_of::<Use>() + self.heap.capacity() * size_of::<u32>()
+        self.ranks.bytes() + self.earlier.capacity() * size_of::<f64>()
     }
 
     fn check_invariants(&self) {
-        assert!(self.heap.iter().enumerate().all(|(place, &page)| self.pages[page as usize].place == place as u32)); // U1
-        assert_eq!(self.pages.iter().filter(|page| page.place != NOWHERE).count(), self.heap.len()); // U1
-        assert!((1..self.heap.len()).all(|place| !self.before(place, (place - 1) / 2))); // U2
-        assert_eq!(self.ordered, self.heap.len()); // U3
+        self.ranks.check(); // U1
         assert!(self.len() <= self.capacity);
     }
 }
 
 impl Lrfu {
-    /// A page used now, its earlier uses weighing as given.
-    fn used_now(&self, earlier: f64) -> Use {
+    /// Adds a use now to those before.
+    fn use_now(&mut self, page: u32) {
         let weight = self.lambda * self.now as f64;
-        let sum = weight + (1.0 + (earlier - weight).exp2()).log2();
-        Use { sum, earlier, last: self.now, place: NOWHERE }
-    }
-
-    /// Whether the page at `place` is evicted before the one at `other`.
-    fn before(&self, place: usize, other: usize) -> bool {
-        let order = |place: usize| {
-            let Use { sum, last, .. } = self.pages[self.heap[place] as usize];
-            (sum, last)
-        };
-        order(place) < order(other)
-    }
-
-    fn swap(&mut self, place: usize, other: usize) {
-        self.heap.swap(place, other);
-        self.pages[self.heap[place] as usize].place = place as u32;
-        self.pages[self.heap[other] as usize].place = other as u32;
-    }
-
-    fn rise(&mut self, mut place: usize) {
-        while place > 0 && self.before(place, (place - 1) / 2) {
-            self.swap(place, (place - 1) / 2);
-            place = (place - 1) / 2;
-        }
-    }
-
-    fn sink(&mut self, mut place: usize) {
-        loop {
-            let (left, right) = (2 * place + 1, 2 * place + 2);
-            let first = if right < self.ordered && self.before(right, left) { right } else { left };
-            if first >= self.ordered || !self.before(first, place) {
-                break;
-            }
-            self.swap(first, place);
-            place = first;
-        }
-    }
-
-    /// Takes the page behind the ordered ones into the order.
-    fn take_in(&mut self) {
-        let place = self.ordered;
-        self.pages[self.heap[place] as usize].place = place as u32;
-        self.ordered += 1;
-        self.rise(place);
-    }
-
-    /// Puts a page of the order behind it.
-    fn set_aside(&mut self, place: usize) {
-        self.ordered -= 1;
-        self.swap(place, self.ordered);
-        if place < self.ordered {
-            self.sink(place);
-            self.rise(place);
-        }
-    }
-
-    /// Drops a page that is set aside.
-    fn drop_aside(&mut self, place: usize) {
-        self.swap(place, self.heap.len() - 1);
-        let page = self.heap.pop().expect("the heap is not empty");
-        self.pages[page as usize].place = NOWHERE;
+        let sum = weight + (1.0 + (self.earlier[page as usize] - weight).exp2()).log2();
+        self.ranks.set(page, (sum, self.now));
     }
 }
 

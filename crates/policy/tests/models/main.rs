@@ -1,12 +1,15 @@
 //! Every policy against a plain model: the textbook's words on a `Vec`, with no thought of speed.
 
+mod adaptive;
 mod circle;
 mod counts;
 mod drawn;
 mod foreseen;
+mod histories;
 mod hot_and_cold;
 mod linux;
 mod long_queue;
+mod multi_queue;
 mod queue;
 mod recency_sets;
 mod runs;
@@ -14,16 +17,20 @@ mod s3_fifo;
 mod sections;
 mod sieve;
 mod smq;
+mod two_queue;
 mod w_tinylfu;
 mod weights;
 
+use adaptive::Adaptive;
 use circle::Circle;
 use counts::Counts;
 use drawn::Drawn;
 use foreseen::Foreseen;
+use histories::Histories;
 use hot_and_cold::HotAndCold;
 use linux::TwoLists;
 use long_queue::LongQueue;
+use multi_queue::MultiQueue;
 use queue::Queue;
 use recency_sets::RecencySets;
 use runs::Runs;
@@ -31,6 +38,7 @@ use s3_fifo::ThreeQueues;
 use sections::Sections;
 use sieve::Sifted;
 use smq::Levels;
+use two_queue::ThreeLists;
 use w_tinylfu::Admitted;
 use weights::Weights;
 
@@ -46,6 +54,10 @@ const VARIANTS: &[&str] = &[
     "gclock:initial=3:max=4",
     "lfu:ageing=2.5",
     "lirs:history=1",
+    "lru-k:k=1",
+    "lru-k:k=3:correlated=3:history=1",
+    "2q:in=0.6:out=2",
+    "mq:queues=3:lifetime=4:out=1",
     "s3-fifo:small=0.5:ghost=0.5:threshold=1",
     "s3-fifo:small=0.3:ghost=0:threshold=3",
     "linux:ratio=0.5",
@@ -114,6 +126,15 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "opt" => foreseen(true),
         "worst" => foreseen(false),
         "clock-pro" => Box::new(HotAndCold::new(capacity)),
+        "lru-k" => Box::new(Histories::new(capacity, 2, 0, 4)),
+        "lru-k:k=1" => queue(true, false),
+        "lru-k:k=3:correlated=3:history=1" => Box::new(Histories::new(capacity, 3, 3, 1)),
+        "2q" => Box::new(ThreeLists::new(capacity, 0.25, 0.5)),
+        "2q:in=0.6:out=2" => Box::new(ThreeLists::new(capacity, 0.6, 2.0)),
+        "arc" => Box::new(Adaptive::new(false, capacity)),
+        "car" => Box::new(Adaptive::new(true, capacity)),
+        "mq" => Box::new(MultiQueue::new(capacity, 8, 2 * capacity, 4)),
+        "mq:queues=3:lifetime=4:out=1" => Box::new(MultiQueue::new(capacity, 3, 4, 1)),
         "lirs" => Box::new(RecencySets::new(capacity, 2500)),
         "lirs:history=1" => Box::new(RecencySets::new(capacity, 1)),
         "sieve" => Box::new(Sifted { queue: Vec::new(), hand: 0, capacity }),
