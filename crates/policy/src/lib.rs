@@ -47,8 +47,9 @@ mod policy;
 mod random;
 pub mod registry;
 mod time_set;
+pub mod ubm;
 pub mod worst;
 
 pub use parameters::{Kind, Parameter, Settings};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
-pub use registry::{Clock, ClockPro, Fifo, Gclock, Lfu, Lru, Mru, Opt, Random, Spec, Visitor, Worst};
+pub use registry::{Clock, ClockPro, Fifo, Gclock, Lfu, Lru, Mru, Opt, Random, Spec, Ubm, Visitor, Worst};

@@ -38,6 +38,7 @@ policies! {
     clock::Clock,
     gclock::Gclock,
     clock_pro::ClockPro,
+    ubm::Ubm,
     opt::Opt,
     worst::Worst,
 }
