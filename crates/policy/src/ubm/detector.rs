@@ -1,50 +1,61 @@
-//! Detection (section 3.1): which references are sequential, which looping, which neither.
+//! Detection (section 3.1): which references are sequential, which looping, which other.
 //!
-//! Several passes are open at once; a reference to the block after a pass's last one, or a few further on, continues it.
-//! `least` references in a row make a run. Its blocks are sequential where they were not referenced before, and looping
-//! where they were: the period is the time since then, averaged with the period that they had.
+//! A *pass* references blocks of one object in rising order. Several are open at once, so programs may take turns; a reference
+//! to a pass's last block, or to one at most `gap` further on, belongs to it. Its first `least - 1` references are other. From
+//! then on blocks that were not known before are sequential, and those that were known are looping. Where the head of a
+//! known run is referenced, the new pass needs no such proof: it goes over that run again.
+//!
+//! A pass keeps its period, and with it the run that it adds to, as long as the periods of its blocks differ from it by no
+//! more than [`FLUCTUATION`].
 
-use super::runs::{Run, Runs};
+use super::runs::{Before, Run, Runs};
 use crate::policy::Place;
+
+/// Measured periods that differ by less are one period: programs that run at once slow each other.
+pub(super) const FLUCTUATION: f32 = 1.25;
+/// A gap that differs from the period by more is not a regular interval.
+const IRREGULAR: f32 = 3.0;
 
 /// How a block is referenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// In a run of consecutive blocks that are not known to have been referenced before.
+    /// In a run of consecutive blocks, for the first time that is known of.
     Sequential,
-    /// In a run that is referenced again and again.
+    /// In a run of consecutive blocks, again after a regular interval.
     Looping,
     /// Neither.
     Other,
 }
 
-/// An open pass.
+/// What is found of a reference.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finding {
+    pub(super) class: Class,
+    /// Infinite unless looping.
+    pub(super) period: f32,
+    /// Whether it is to the block that its pass referenced last: still the same use of it.
+    pub(super) repeated: bool,
+    pub(super) before: Option<Before>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Pass {
     number: u32,
-    /// The block referenced last.
+    /// The block referenced last, and how.
     last: Place,
-    /// How many blocks it has referenced in a row.
+    class: Class,
+    /// How many blocks it has referenced, counted up to `least`.
     length: u32,
+    /// Infinite where its blocks were not known before.
     period: f32,
 }
 
-impl Pass {
-    fn class(&self, least: u32) -> Class {
-        match (self.length >= least, self.period.is_finite()) {
-            (false, _) => Class::Other,
-            (true, false) => Class::Sequential,
-            (true, true) => Class::Looping,
-        }
-    }
-}
-
-/// Sorts references into classes.
+/// Finds passes.
 #[derive(Debug)]
 pub(super) struct Detector {
-    /// D1. The open passes, the one referenced last at the end; no two have the same number.
+    /// D1. The open passes, no more than `open`, no two with one number; the one continued last at the end.
     passes: Vec<Pass>,
-    pub(super) runs: Runs,
+    runs: Runs,
     numbered: u32,
     open: usize,
     least: u32,
@@ -56,71 +67,94 @@ impl Detector {
         Self { passes: Vec::with_capacity(open), runs: Runs::new(pages), numbered: 0, open, least, gap }
     }
 
-    /// The class of a reference, and its period, infinite unless it is looping.
-    pub(super) fn refer(&mut self, place: Place, now: u32) -> (Class, f32) {
-        self.runs.make_room();
+    pub(super) fn reserve(&mut self, pages: u32) {
+        self.runs.reserve(pages);
+    }
+
+    pub(super) fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    /// The class of the last reference to a block, if its run is known.
+    pub(super) fn run_of(&self, place: Place) -> Option<&Run> {
+        self.runs.find(place)
+    }
+
+    /// A block is referenced.
+    pub(super) fn refer(&mut self, place: Place, now: u32) -> Finding {
         let continued = self.continued(place);
         if let Some(index) = continued
             && self.passes[index].last == place
         {
-            // The same block again, before the next: still the same use.
             self.passes[index..].rotate_left(1);
-            let pass = self.passes[self.passes.len() - 1];
-            return (pass.class(self.least), pass.period);
+            let Pass { class, period, .. } = self.passes[self.passes.len() - 1];
+            let period = if class == Class::Looping { period } else { f32::INFINITY };
+            return Finding { class, period, repeated: true, before: None };
         }
+        self.runs.make_room();
         let before = self.runs.take(place, now);
         let mut pass = match continued {
             Some(index) => self.passes.remove(index),
-            None => {
-                if self.passes.len() == self.open {
-                    self.passes.remove(0);
-                }
-                self.numbered = self.numbered.wrapping_add(1);
-                // Where a known run began, another pass over it begins.
-                let again = before.is_some_and(|before| before.head && before.class != Class::Other);
-                let length = if again { self.least - 1 } else { 0 };
-                Pass { number: self.numbered, last: place, length, period: f32::INFINITY }
-            }
+            None => self.begin(before),
         };
-        let measured = before.map_or(f32::INFINITY, |before| match before.period.is_finite() {
-            true => (before.period + before.gap as f32) / 2.0,
-            false => before.gap as f32,
-        });
-        pass.length = pass.length.saturating_add(1).min(self.least);
-        if !alike(pass.period, measured) {
+        pass.length = (pass.length + 1).min(self.least);
+        let measured = before.map_or(f32::INFINITY, |before| before.averaged());
+        if !alike(pass.period, measured, FLUCTUATION) {
             pass.period = measured;
         }
-        pass.last = place;
-        let class = pass.class(self.least);
-        let period = if class == Class::Looping { pass.period } else { f32::INFINITY };
-        self.runs.put(place, pass.number, continued.is_none(), class, period, now);
-        self.passes.push(pass);
-        (class, period)
-    }
-
-    /// The open pass that a reference continues: the one that is the fewest blocks behind.
-    fn continued(&self, place: Place) -> Option<usize> {
-        let behind = |pass: &Pass| {
-            let distance = place.block.checked_sub(pass.last.block)?;
-            (pass.last.object == place.object && distance <= self.gap).then_some(distance)
+        let irregular = before
+            .is_some_and(|Before { gap, period, .. }| period.is_finite() && !alike(gap as f32, period, IRREGULAR));
+        pass.class = match pass.period.is_finite() {
+            _ if pass.length < self.least => Class::Other,
+            true if irregular => Class::Other,
+            true => Class::Looping,
+            false => Class::Sequential,
         };
-        let candidates = self.passes.iter().enumerate().rev();
-        candidates
-            .filter_map(|(index, pass)| Some((behind(pass)?, index)))
-            .min_by_key(|&(distance, _)| distance)
-            .map(|(_, index)| index)
+        // An irregular run keeps its period, to be compared with the next.
+        let kept = if pass.length < self.least { f32::INFINITY } else { pass.period };
+        self.runs.put(place, pass.number, continued.is_none(), pass.class, kept, now);
+        pass.last = place;
+        self.passes.push(pass);
+        let period = if pass.class == Class::Looping { pass.period } else { f32::INFINITY };
+        Finding { class: pass.class, period, repeated: false, before }
     }
 
-    pub(super) fn find(&self, place: Place) -> Option<&Run> {
-        self.runs.find(place)
+    /// The open pass that a reference belongs to: the one that it is least far ahead of, of several the one continued last.
+    fn continued(&self, place: Place) -> Option<usize> {
+        let passes = self.passes.iter().enumerate().rev();
+        let ahead = passes.filter_map(|(index, pass)| {
+            let distance = place.block.checked_sub(pass.last.block)?;
+            (pass.last.object == place.object && distance <= self.gap).then_some((distance, index))
+        });
+        ahead.min_by_key(|&(distance, _)| distance).map(|(_, index)| index)
+    }
+
+    /// A new pass, in the place of the one continued least recently if too many are open.
+    fn begin(&mut self, before: Option<Before>) -> Pass {
+        if self.passes.len() == self.open {
+            self.passes.remove(0);
+        }
+        self.numbered = self.numbered.wrapping_add(1);
+        let again = before.is_some_and(|before| before.head && before.detected());
+        let length = if again { self.least - 1 } else { 0 };
+        Pass { number: self.numbered, last: Place::default(), class: Class::Other, length, period: f32::INFINITY }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.runs.bytes()
+        self.passes.capacity() * size_of::<Pass>() + self.runs.bytes()
+    }
+
+    pub(super) fn check(&self) {
+        self.runs.check();
+        assert!(self.passes.len() <= self.open); // D1
+        for (index, pass) in self.passes.iter().enumerate() {
+            assert!(self.passes[..index].iter().all(|other| other.number != pass.number)); // D1
+            assert!(pass.length <= self.least);
+        }
     }
 }
 
-/// Whether two periods differ by no more than fluctuation.
-fn alike(a: f32, b: f32) -> bool {
-    a == b || (a.is_finite() && b.is_finite() && a <= 1.25 * b && b <= 1.25 * a)
+/// Whether two periods differ by no more than `factor`.
+fn alike(a: f32, b: f32, factor: f32) -> bool {
+    a == b || (a.is_finite() && b.is_finite() && a <= factor * b && b <= factor * a)
 }

@@ -12,6 +12,9 @@ use crate::list::{List, Nodes};
 
 /// Preset sizes: the cache's, its half, and so on.
 const SIZES: usize = 7;
+/// Counts are halved once they cover so many references for each page of the cache, or of a cache of `SMALL` pages.
+const PERIOD: f64 = 8.0;
+const SMALL: f64 = 500.0;
 
 /// The LRU stack of the other references, with a mark at each preset size.
 #[derive(Debug)]
@@ -27,10 +30,6 @@ pub(super) struct Stack {
     hits: [f64; SIZES],
     others: f64,
     all: f64,
-    /// References until c and k are fitted again.
-    until_fit: u32,
-    c: f64,
-    k: f64,
 }
 
 impl Stack {
@@ -43,9 +42,6 @@ impl Stack {
             hits: [0.0; SIZES],
             others: 0.0,
             all: 0.0,
-            until_fit: 0,
-            c: 1.0,
-            k: 0.0,
         };
         stack.set_capacity(capacity);
         stack
@@ -66,8 +62,12 @@ impl Stack {
         self.nodes.is_linked(page)
     }
 
-    pub(super) fn oldest(&self) -> impl Iterator<Item = u32> + '_ {
-        self.pages.back_to_front(&self.nodes)
+    pub(super) fn pages(&self) -> impl Iterator<Item = u32> {
+        self.pages.front_to_back(&self.nodes)
+    }
+
+    pub(super) fn oldest(&self) -> Option<u32> {
+        self.pages.back()
     }
 
     /// Preset sizes for another capacity; what was counted at the old ones is no longer comparable.
@@ -139,7 +139,7 @@ impl Stack {
             }
         }
         let capacity = f64::from(self.sizes[self.sizes.len() - 1]);
-        if self.all > 8.0 * capacity.max(500.0) {
+        if self.all > PERIOD * capacity.max(SMALL) {
             self.hits.iter_mut().for_each(|hits| *hits /= 2.0);
             self.others /= 2.0;
             self.all /= 2.0;
@@ -147,35 +147,27 @@ impl Stack {
     }
 
     /// `MG_other(n)`: the hits per reference that the n-th buffer gives.
-    pub(super) fn marginal_gain(&mut self, n: u32) -> f64 {
+    pub(super) fn marginal_gain(&self, n: u32) -> f64 {
         if n == 0 || self.others == 0.0 {
             return 0.0;
         }
-        self.fit(n);
-        if n == 1 {
-            return (1.0 - self.c).max(0.0) * self.others / self.all;
-        }
-        let misses = |n: u32| self.c * f64::from(n).powf(-self.k);
-        (misses(n - 1) - misses(n)) * self.others / self.all
+        let (c, k) = self.fit(n);
+        // Without a buffer every reference is a miss, which the function does not say.
+        let misses = |n: u32| if n == 0 { 1.0 } else { c * f64::from(n).powf(-k) };
+        (misses(n - 1) - misses(n)).max(0.0) * self.others / self.all
     }
 
-    /// c and k from the hit ratios at the preset sizes on both sides of n.
-    fn fit(&mut self, n: u32) {
+    /// c and k from the miss ratios at the preset sizes p and q on both sides of n.
+    fn fit(&self, n: u32) -> (f64, f64) {
         let last = self.sizes.len() - 1;
-        if last == 0 {
-            (self.c, self.k) = (1.0, 0.0);
-            return;
-        }
-        let q = self.sizes.iter().position(|&size| size >= n).unwrap_or(last).max(1);
-        let ratio = |index: usize| {
-            let hits: f64 = self.hits[..=index].iter().sum();
-            // One more miss than counted: no ratio is 1.
-            1.0 - hits / (self.others + 1.0)
-        };
-        let (p, q) = (q - 1, q);
-        let (low, high) = (ratio(p), ratio(q));
-        self.k = (low / high).ln() / (f64::from(self.sizes[q]) / f64::from(self.sizes[p])).ln();
-        self.c = low * f64::from(self.sizes[p]).powf(self.k);
+        let upper = self.sizes.iter().position(|&size| size >= n).unwrap_or(last).max(1);
+        // A cache of one page has one size: the function is then flat.
+        let (lower, upper) = (upper - 1, upper.min(last));
+        let [p, q] = [lower, upper].map(|index| f64::from(self.sizes[index]));
+        // One more miss than was counted: no miss ratio is 0.
+        let misses = |index: usize| 1.0 - self.hits[..=index].iter().sum::<f64>() / (self.others + 1.0);
+        let k = if p < q { (misses(lower) / misses(upper)).ln() / (q / p).ln() } else { 0.0 };
+        (misses(lower) * p.powf(k), k)
     }
 
     pub(super) fn check(&self) {
@@ -190,5 +182,49 @@ impl Stack {
         }
         assert!(self.marks[zone..].iter().all(Option::is_none)); // G3
         assert!(self.sizes.is_sorted_by(|a, b| a < b)); // G2
+    }
+}
+
+/// What a buffer would gain if it held a sequential block: nothing, says the paper, as such a block is referenced once. Here
+/// that is measured, as its section 4.7 proposes: how many are referenced again so soon that the other partition would still hold them.
+#[derive(Debug, Default)]
+pub(super) struct Recurrence {
+    /// During the observed period: sequential references; those followed by another one within `residence`; their gaps.
+    once: f64,
+    soon: f64,
+    gaps: f64,
+    /// How long an other block stays after its last reference: an exponential average. 0: none has left yet.
+    residence: f64,
+}
+
+/// Counts are halved once they cover so many sequential references.
+const ONCE: f64 = 1000.0;
+
+impl Recurrence {
+    /// An other block leaves, so many references after its last one.
+    pub(super) fn evicted(&mut self, unused_for: u32) {
+        self.residence += (f64::from(unused_for) - self.residence) / 16.0;
+    }
+
+    /// A sequential reference.
+    pub(super) fn count(&mut self) {
+        self.once += 1.0;
+        if self.once > ONCE {
+            (self.once, self.soon, self.gaps) = (self.once / 2.0, self.soon / 2.0, self.gaps / 2.0);
+        }
+    }
+
+    /// A block whose last reference was sequential is referenced again.
+    pub(super) fn again(&mut self, gap: u32) {
+        if f64::from(gap) <= self.residence {
+            self.soon += 1.0;
+            self.gaps += f64::from(gap);
+        }
+    }
+
+    /// The hits for each reference that a buffer is occupied: a block occupies one until it is a hit, or until it leaves.
+    pub(super) fn marginal_gain(&self) -> f64 {
+        let occupied = self.gaps + (self.once - self.soon).max(0.0) * self.residence;
+        if occupied > 0.0 { self.soon / occupied } else { 0.0 }
     }
 }

@@ -4,6 +4,7 @@
 //! Measured periods fluctuate, so periods within a quarter of an octave count as one.
 
 use super::Status;
+use super::detector::FLUCTUATION;
 use crate::list::{List, Nodes};
 
 const BUCKETS: usize = 128;
@@ -71,8 +72,9 @@ impl Loops {
         buckets.flat_map(move |bucket| self.by_period[bucket as usize].front_to_back(nodes))
     }
 
-    /// Looks at the oldest page of one bucket, of each in turn. If its loop is overdue by another period, its period is
-    /// longer than was measured: at least the time that has passed.
+    /// Looks at the oldest page of one bucket, of each in turn. A page that is overdue by more than its period fluctuates has
+    /// lost its loop, or has a longer period than was measured: twice the time that it has waited, as far as can be known.
+    /// Without this the blocks of loops that have ended would keep their buffers for ever.
     pub(super) fn age(&mut self, nodes: &mut Nodes<Status>, now: u32) {
         if self.filled == 0 {
             return;
@@ -83,11 +85,15 @@ impl Loops {
             _ => self.hand + 1 + above.trailing_zeros(),
         };
         let page = self.by_period[self.hand as usize].back().expect("the bucket is filled");
-        let passed = now.wrapping_sub(nodes[page].used) as f32;
-        if u32::from(bucket(passed / 2.0)) > self.hand {
+        let waited = now.wrapping_sub(nodes[page].used) as f32;
+        if u32::from(bucket(waited / FLUCTUATION)) > self.hand {
             self.remove(nodes, page);
-            self.push(nodes, page, passed);
+            self.push(nodes, page, 2.0 * waited);
         }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.by_period.capacity() * size_of::<List>()
     }
 
     pub(super) fn check(&self, nodes: &Nodes<Status>) {

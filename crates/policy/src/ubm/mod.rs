@@ -7,20 +7,23 @@ mod other;
 mod runs;
 
 pub use detector::Class;
-use detector::Detector;
-use gain::Stack;
-use loops::Loops;
-use other::Others;
 
 use crate::list::{List, Nodes, offer};
 use crate::parameters::{Kind, Parameter};
 use crate::policy::{AllRefused, Caller, Info, Place, Policy, Reference, Setup, Uses};
+use detector::Detector;
+use gain::{Recurrence, Stack};
+use loops::Loops;
+use other::Others;
 
-/// Where a page is.
+/// What is known of a page.
 #[derive(Clone, Copy, Debug, Default)]
 struct Status {
-    class: Option<Class>,
+    /// The partition of a resident page.
+    partition: Option<Class>,
+    /// In the partition of loops: the bucket of its period.
     bucket: u8,
+    /// When it was referenced last.
     used: u32,
 }
 
@@ -28,73 +31,84 @@ struct Status {
 #[derive(Debug)]
 pub struct Ubm {
     detector: Detector,
+    /// U1. A resident page is in the list, the bucket or the heap of its partition, and in no other.
     status: Nodes<Status>,
+    /// The page used last at the front.
     sequential: List,
     loops: Loops,
     others: Others,
+    /// U2. Has the pages that were referenced last as other: resident ones of that partition, and `ghosts` others.
     stack: Stack,
+    /// U3. No more than the capacity.
+    ghosts: u32,
+    recurrence: Recurrence,
     capacity: u32,
+    /// Virtual time: references so far.
     now: u64,
+    /// References by class.
     counts: [u64; 3],
 }
 
-/// A loop that has been detected.
+/// A loop: blocks that are referenced one after another, again and again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loop {
     /// Its first block.
     pub start: Place,
     /// Its last block.
     pub end: u64,
-    /// References from one use of a block to the next.
+    /// References from one use of a block to its next.
     pub period: f32,
 }
 
 impl Policy for Ubm {
     const INFO: Info = Info {
         name: "ubm",
-        title: "UBM: sequential, looping and other references, each with its own partition",
+        title: "UBM: partitions for sequential, looping and other references, sized by marginal gain",
         paper: "J. M. Kim et al., A Low-Overhead High-Performance Unified Buffer Management Scheme that Exploits Sequential and Looping References, OSDI 2000",
         parameters: &[
             Parameter {
                 name: "other",
-                help: "which of the other references' blocks is replaced",
+                help: "the replacement of other references",
                 kind: Kind::Choice(&["lru", "lfu", "lru-2", "lrfu"]),
                 default: "lru",
             },
             Parameter {
                 name: "run",
-                help: "consecutive references that make a run",
-                kind: Kind::Integer { least: 1, most: 1 << 16 },
+                help: "how many consecutive references make a run",
+                kind: Kind::Integer { least: 1, most: 1_000_000 },
                 default: "8",
             },
             Parameter {
                 name: "gap",
-                help: "a run's next block is at most so many blocks further on",
-                kind: Kind::Integer { least: 1, most: 1 << 16 },
+                help: "how many blocks further on the next one of a run may be",
+                kind: Kind::Integer { least: 1, most: 1_000_000 },
                 default: "8",
             },
-            Parameter { name: "open", help: "open", kind: Kind::Integer { least: 1, most: 1 << 16 }, default: "32" },
+            Parameter {
+                name: "open",
+                help: "how many runs may be referenced at once",
+                kind: Kind::Integer { least: 1, most: 1024 },
+                default: "32",
+            },
         ],
         uses: Uses { place: true, request: false },
         off_line: false,
         ghosts: 1,
-        bytes_per_page: 200,
+        bytes_per_page: 128,
     };
 
     fn new(setup: &Setup) -> Self {
         let settings = &setup.settings;
+        let [open, least, gap] = ["open", "run", "gap"].map(|name| settings.integer(name));
         Self {
-            detector: Detector::new(
-                setup.pages,
-                settings.integer("open") as usize,
-                settings.integer("run") as u32,
-                settings.integer("gap"),
-            ),
+            detector: Detector::new(setup.pages, open as usize, least as u32, gap),
             status: Nodes::new(setup.pages),
             sequential: List::new(),
             loops: Loops::new(),
             others: Others::new(setup.pages, setup.capacity, settings.choice("other")),
             stack: Stack::new(setup.pages, setup.capacity),
+            ghosts: 0,
+            recurrence: Recurrence::default(),
             capacity: setup.capacity,
             now: 0,
             counts: [0; 3],
@@ -110,77 +124,71 @@ impl Policy for Ubm {
     }
 
     fn ghosts(&self) -> u32 {
-        self.stack.len() - self.others.len()
+        self.ghosts
     }
 
     fn contains(&self, page: u32) -> bool {
-        self.status[page].class.is_some()
+        self.status[page].partition.is_some()
     }
 
     fn hit(&mut self, reference: &Reference) {
-        let (class, period) = self.detect(reference);
-        self.leave(reference.page, class);
-        self.enter(reference.page, class, period);
+        let (partition, period) = self.classify(reference);
+        if self.status[reference.page].partition != Some(Class::Other) || partition != Class::Other {
+            self.leave(reference.page);
+        }
+        self.enter(reference.page, partition, period);
     }
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
-        let (class, period) = self.detect(reference);
+        let (partition, period) = self.classify(reference);
         if self.len() == self.capacity {
             self.evict(caller)?;
         }
-        if class != Class::Other && self.stack.contains(reference.page) {
-            self.stack.remove(reference.page);
-            self.others.forget(reference.page);
+        let page = reference.page;
+        if self.stack.contains(page) {
+            self.ghosts -= 1;
+            if partition != Class::Other {
+                self.stack.remove(page);
+                self.others.forget(page);
+            }
         }
-        self.enter(reference.page, class, period);
-        self.trim(caller);
+        self.enter(page, partition, period);
+        self.limit_stack(caller);
         Ok(())
     }
 
+    /// Sequential blocks leave first, then those of the partition with the smaller marginal gain (section 3.4).
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let n = self.others.len();
-        let gain_of_loops = self.loops.longest().map_or(f64::INFINITY, |period| 1.0 / f64::from(period));
-        let loops_first = gain_of_loops <= self.stack.marginal_gain(n);
-        let order = if loops_first { [0, 1, 2] } else { [0, 2, 1] };
-        for partition in order {
-            let victim = match partition {
-                0 => offer(self.sequential.front_to_back(&self.status), caller),
-                1 => offer(self.loops.victims(&self.status), caller),
-                _ => self.others.evict(caller),
-            };
-            let Ok(page) = victim else { continue };
-            match partition {
-                0 => self.sequential.remove(&mut self.status, page),
-                1 => self.loops.remove(&mut self.status, page),
-                _ => {}
-            }
-            self.status[page] = Status::default();
-            if partition < 2 {
-                caller.forget(page);
-            }
-            self.trim(caller);
+        if let Ok(victim) = offer(self.sequential.front_to_back(&self.status), caller) {
+            self.leave(victim);
+            caller.forget(victim);
             return Ok(());
         }
-        Err(AllRefused)
+        let loops_first = self.gain_of_loops() <= self.gain_of_others() || self.others.len() == 0;
+        if loops_first && self.evict_looping(caller).is_ok() {
+            return Ok(());
+        }
+        self.evict_other(caller).or_else(|refused| if loops_first { Err(refused) } else { self.evict_looping(caller) })
     }
 
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
-        self.leave(page, Class::Sequential);
-        if self.stack.contains(page) {
+        if self.contains(page) {
+            self.leave(page);
+        } else if self.stack.contains(page) {
+            self.ghosts -= 1;
             self.stack.remove(page);
+            self.others.forget(page);
         }
-        self.others.forget(page);
-        self.status[page] = Status::default();
     }
 
     fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C) {
         self.capacity = capacity;
         self.stack.set_capacity(capacity);
-        self.trim(caller);
+        self.limit_stack(caller);
     }
 
     fn reserve(&mut self, pages: u32) {
-        self.detector.runs.reserve(pages);
+        self.detector.reserve(pages);
         self.status.reserve(pages);
         self.others.reserve(pages);
         self.stack.reserve(pages);
@@ -190,54 +198,95 @@ impl Policy for Ubm {
         show("sequential", f64::from(self.sequential.len()));
         show("looping", f64::from(self.loops.len()));
         show("other", f64::from(self.others.len()));
-        show("sequential references", self.counts[0] as f64);
-        show("looping references", self.counts[1] as f64);
-        show("other references", self.counts[2] as f64);
-        show("runs", f64::from(self.detector.runs.len()));
+        show("marginal gain of loops", self.gain_of_loops());
+        show("marginal gain of others", self.gain_of_others());
+        show("sequential references", self.counts[Class::Sequential as usize] as f64);
+        show("looping references", self.counts[Class::Looping as usize] as f64);
+        show("other references", self.counts[Class::Other as usize] as f64);
+        let (loops, sum) =
+            self.loops().fold((0.0, 0.0), |(loops, sum), each| (loops + 1.0, sum + f64::from(each.period)));
+        show("loops", loops);
+        show("mean period", if loops > 0.0 { sum / loops } else { 0.0 });
+        show("runs", f64::from(self.detector.runs().len()));
+        show("ghosts", f64::from(self.ghosts));
     }
 
     fn bytes(&self) -> usize {
-        self.status.bytes() + self.others.bytes() + self.stack.bytes() + self.detector.bytes()
+        self.detector.bytes() + self.status.bytes() + self.loops.bytes() + self.others.bytes() + self.stack.bytes()
     }
 
     fn check_invariants(&self) {
-        self.detector.runs.check();
+        self.detector.check();
         self.sequential.check(&self.status);
         self.loops.check(&self.status);
         self.others.check();
         self.stack.check();
+        let partition = |page: u32| self.status[page].partition;
+        assert!(self.sequential.front_to_back(&self.status).all(|page| partition(page) == Some(Class::Sequential))); // U1
+        assert!(self.loops.victims(&self.status).all(|page| partition(page) == Some(Class::Looping))); // U1
+        assert!(self.others.pages().all(|page| partition(page) == Some(Class::Other))); // U1
+        let mut ghosts = 0;
+        for page in self.stack.pages() {
+            assert!(matches!(partition(page), None | Some(Class::Other))); // U2
+            ghosts += u32::from(partition(page).is_none());
+        }
+        assert!(ghosts == self.ghosts && ghosts <= self.capacity); // U2, U3
         assert!(self.len() <= self.capacity);
     }
 }
 
 impl Ubm {
-    fn detect(&mut self, reference: &Reference) -> (Class, f32) {
+    /// The class of the last reference to a block; `None` if its run is not known (any more).
+    pub fn class_of(&self, place: Place) -> Option<Class> {
+        self.detector.run_of(place).map(|run| run.class)
+    }
+
+    /// The loops that are known. A loop over several files, or over blocks that others lie between, is one for each
+    /// stretch of consecutive blocks.
+    pub fn loops(&self) -> impl Iterator<Item = Loop> {
+        let looping = self.detector.runs().iter().filter(|run| run.class == Class::Looping);
+        looping.map(|run| Loop { start: run.start, end: run.end(), period: run.period })
+    }
+
+    /// Detects and counts a reference, and says to which partition its page goes.
+    fn classify(&mut self, reference: &Reference) -> (Class, f32) {
         self.now += 1;
-        let (class, period) = self.detector.refer(reference.place, self.now as u32);
-        self.stack.count((class == Class::Other).then_some(reference.page));
-        self.counts[class as usize] += 1;
-        self.loops.age(&mut self.status, self.now as u32);
-        (class, period)
-    }
-
-    /// A resident page leaves its partition, unless it stays other.
-    fn leave(&mut self, page: u32, to: Class) {
-        match self.status[page].class {
-            Some(Class::Sequential) => self.sequential.remove(&mut self.status, page),
-            Some(Class::Looping) => self.loops.remove(&mut self.status, page),
-            Some(Class::Other) if to != Class::Other => {
-                self.others.remove(page);
-                self.others.forget(page);
-                self.stack.remove(page);
-            }
-            _ => {}
+        let now = self.now as u32;
+        let finding = self.detector.refer(reference.place, now);
+        self.counts[finding.class as usize] += 1;
+        if let Some(before) = finding.before
+            && before.class == Class::Sequential
+        {
+            self.recurrence.again(before.gap);
         }
+        let mut partition = finding.class;
+        if partition == Class::Sequential {
+            if !finding.repeated {
+                self.recurrence.count();
+            }
+            if self.recurrence.marginal_gain() > self.gain_of_others() {
+                partition = Class::Other;
+            }
+        }
+        self.stack.count((partition == Class::Other).then_some(reference.page));
+        self.loops.age(&mut self.status, now);
+        (partition, finding.period)
     }
 
-    fn enter(&mut self, page: u32, class: Class, period: f32) {
+    /// `MG_loop(n)`: the n-th buffer is held by the loop with the longest period.
+    fn gain_of_loops(&self) -> f64 {
+        self.loops.longest().map_or(0.0, |period| 1.0 / f64::from(period))
+    }
+
+    /// `MG_other(C - n)`.
+    fn gain_of_others(&self) -> f64 {
+        self.stack.marginal_gain(self.others.len())
+    }
+
+    fn enter(&mut self, page: u32, partition: Class, period: f32) {
         let status = &mut self.status[page];
-        (status.class, status.used) = (Some(class), self.now as u32);
-        match class {
+        (status.partition, status.used) = (Some(partition), self.now as u32);
+        match partition {
             Class::Sequential => self.sequential.push_front(&mut self.status, page),
             Class::Looping => self.loops.push(&mut self.status, page, period),
             Class::Other => {
@@ -250,25 +299,54 @@ impl Ubm {
         }
     }
 
-    /// Forgets the oldest ghosts while the stack is deeper than the cache.
-    fn trim<C: Caller>(&mut self, caller: &mut C) {
-        while self.stack.len() > self.capacity {
-            let ghost = self.stack.oldest().find(|&page| !self.others.contains(page));
-            let Some(ghost) = ghost else { break };
-            self.stack.remove(ghost);
-            self.others.forget(ghost);
-            caller.forget(ghost);
+    /// A resident page leaves its partition without a ghost.
+    fn leave(&mut self, page: u32) {
+        match self.status[page].partition.take() {
+            Some(Class::Sequential) => self.sequential.remove(&mut self.status, page),
+            Some(Class::Looping) => self.loops.remove(&mut self.status, page),
+            Some(Class::Other) => {
+                self.others.remove(page);
+                self.others.forget(page);
+                if self.stack.contains(page) {
+                    self.stack.remove(page);
+                }
+            }
+            None => {}
         }
     }
 
-    /// The class of the last reference to a block, if it is known.
-    pub fn class_of(&self, place: Place) -> Option<Class> {
-        self.detector.find(place).map(|run| run.class)
+    fn evict_looping<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
+        let victim = offer(self.loops.victims(&self.status), caller)?;
+        self.leave(victim);
+        caller.forget(victim);
+        Ok(())
     }
 
-    /// The loops that are known.
-    pub fn loops(&self) -> impl Iterator<Item = Loop> {
-        let runs = self.detector.runs.iter().filter(|run| run.class == Class::Looping);
-        runs.map(|run| Loop { start: run.start, end: run.end(), period: run.period })
+    /// The page stays in the stack, as a ghost, if it is still there.
+    fn evict_other<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
+        let victim = self.others.evict(caller)?;
+        self.recurrence.evicted((self.now as u32).wrapping_sub(self.status[victim].used));
+        self.status[victim].partition = None;
+        if self.stack.contains(victim) {
+            self.ghosts += 1;
+            self.limit_stack(caller);
+        } else {
+            self.others.forget(victim);
+            caller.forget(victim);
+        }
+        Ok(())
+    }
+
+    /// The stack is no deeper than the cache has pages (section 5.2).
+    fn limit_stack<C: Caller>(&mut self, caller: &mut C) {
+        while self.stack.len() > self.capacity {
+            let page = self.stack.oldest().expect("the stack is deeper than the cache");
+            self.stack.remove(page);
+            if !self.contains(page) {
+                self.ghosts -= 1;
+                self.others.forget(page);
+                caller.forget(page);
+            }
+        }
     }
 }

@@ -66,8 +66,8 @@ impl Others {
         self.heap.len() as u32
     }
 
-    pub(super) fn contains(&self, page: u32) -> bool {
-        self.entries[page as usize].position != ABSENT
+    pub(super) fn pages(&self) -> impl Iterator<Item = u32> {
+        self.heap.iter().copied()
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -9,6 +9,8 @@ use crate::list::{List, Nodes};
 use crate::policy::Place;
 
 const NONE: u32 = u32::MAX;
+/// One reference adds two runs at most: the rest of a run that it splits, and its own.
+const LEAST: u32 = 2;
 
 /// Consecutive blocks, referenced in their order in one pass.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +59,18 @@ pub(super) struct Before {
     pub(super) head: bool,
 }
 
+impl Before {
+    /// Whether the block was in a run long enough to be one.
+    pub(super) fn detected(&self) -> bool {
+        self.class != Class::Other || self.period.is_finite()
+    }
+
+    /// The exponential average of the periods, this one included.
+    pub(super) fn averaged(&self) -> f32 {
+        if self.period.is_finite() { (self.period + self.gap as f32) / 2.0 } else { self.gap as f32 }
+    }
+}
+
 /// The runs, at most as many as there are page numbers.
 #[derive(Debug)]
 pub(super) struct Runs {
@@ -88,10 +102,9 @@ impl Runs {
     }
 
     pub(super) fn reserve(&mut self, most: u32) {
-        // One reference adds two runs at most: the rest of a run that it splits, and its own.
-        self.most = self.most.max(most.max(4));
+        self.most = self.most.max(most.max(LEAST));
         self.links.reserve(self.most);
-        self.runs.reserve_exact(self.most as usize - self.runs.len());
+        self.runs.reserve(self.most as usize - self.runs.len());
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -146,8 +159,9 @@ impl Runs {
         if let Some(index) = place.block.checked_sub(1).and_then(|block| self.holder(Place { block, ..place })) {
             let run = &mut self.runs[index as usize];
             // What the pass referenced before it was long enough to be a run is of the run's kind too.
+            let undetected = run.class == Class::Other && run.period.is_infinite();
             let same = run.class == class && run.period == period;
-            if run.pass == pass && run.more < u32::MAX && (same || run.class == Class::Other) {
+            if run.pass == pass && run.more < u32::MAX && (same || undetected) {
                 (run.more, run.last, run.class, run.period) = (run.more + 1, now, class, period);
                 self.growth.move_to_front(&mut self.links, index);
                 return;
@@ -172,7 +186,7 @@ impl Runs {
 
     /// Makes room for the runs that one reference may add.
     pub(super) fn make_room(&mut self) {
-        while self.len() + 2 > self.most {
+        while self.len() + LEAST > self.most {
             let oldest = self.growth.back().expect("the table is full");
             self.drop_run(oldest);
         }
