@@ -132,7 +132,11 @@ impl Detector {
     /// A new pass, in the place of the one continued least recently if too many are open.
     fn begin(&mut self, before: Option<Before>) -> Pass {
         if self.passes.len() == self.open {
-            self.passes.remove(0);
+            // Half of the places are for runs, so that references all over the place do not end them.
+            let unproven = |pass: &Pass| pass.length < self.least;
+            let crowded = 2 * self.passes.iter().filter(|pass| unproven(pass)).count() > self.open;
+            let oldest = if crowded { self.passes.iter().position(unproven) } else { None };
+            self.passes.remove(oldest.unwrap_or(0));
         }
         self.numbered = self.numbered.wrapping_add(1);
         let again = before.is_some_and(|before| before.head && before.detected());
