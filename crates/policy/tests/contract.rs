@@ -161,9 +161,17 @@ fn check<P: Policy>(policy: &P, account: &Account) {
 /// The policies at their defaults, and at some other settings.
 fn specs() -> Vec<Spec> {
     let mut specs = Spec::all();
-    for text in
-        ["gclock:initial=0:max=1", "gclock:initial=255:max=255", "lfu:ageing=1", "lfu:ageing=2.5", "random:seed=7"]
-    {
+    for text in [
+        "gclock:initial=0:max=1",
+        "gclock:initial=255:max=255",
+        "lfu:ageing=1",
+        "lfu:ageing=2.5",
+        "random:seed=7",
+        "ubm:run=2:gap=2",
+        "ubm:other=lfu:run=3",
+        "ubm:other=lru-2:run=2:open=2",
+        "ubm:other=lrfu:run=1:gap=1",
+    ] {
         specs.push(Spec::parse(text).unwrap());
     }
     specs

@@ -329,11 +329,11 @@ impl Ubm {
         self.status[victim].partition = None;
         if self.stack.contains(victim) {
             self.ghosts += 1;
-            self.limit_stack(caller);
         } else {
             self.others.forget(victim);
             caller.forget(victim);
         }
+        self.limit_stack(caller);
         Ok(())
     }
 

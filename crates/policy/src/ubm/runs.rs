@@ -10,7 +10,7 @@ use crate::policy::Place;
 
 const NONE: u32 = u32::MAX;
 /// One reference adds two runs at most: the rest of a run that it splits, and its own.
-const LEAST: u32 = 2;
+const ADDED: u32 = 2;
 
 /// Consecutive blocks, referenced in their order in one pass.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ impl Before {
     }
 }
 
-/// The runs, at most as many as there are page numbers.
+/// The runs, about as many at most as there are page numbers: enough for a run of its own for each known page.
 #[derive(Debug)]
 pub(super) struct Runs {
     /// R1. A treap: starts rise from left to right, priorities fall from the root down; runs do not overlap.
@@ -87,7 +87,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    pub(super) fn new(most: u32) -> Self {
+    pub(super) fn new(pages: u32) -> Self {
         let mut runs = Self {
             runs: Vec::new(),
             root: NONE,
@@ -97,12 +97,12 @@ impl Runs {
             most: 0,
             seed: 1,
         };
-        runs.reserve(most);
+        runs.reserve(pages);
         runs
     }
 
-    pub(super) fn reserve(&mut self, most: u32) {
-        self.most = self.most.max(most.max(LEAST));
+    pub(super) fn reserve(&mut self, pages: u32) {
+        self.most = self.most.max(pages + ADDED);
         self.links.reserve(self.most);
         self.runs.reserve(self.most as usize - self.runs.len());
     }
@@ -186,7 +186,7 @@ impl Runs {
 
     /// Makes room for the runs that one reference may add.
     pub(super) fn make_room(&mut self) {
-        while self.len() + LEAST > self.most {
+        while self.len() + ADDED > self.most {
             let oldest = self.growth.back().expect("the table is full");
             self.drop_run(oldest);
         }

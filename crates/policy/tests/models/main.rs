@@ -5,6 +5,7 @@ mod counts;
 mod drawn;
 mod foreseen;
 mod hot_and_cold;
+mod partitions;
 mod queue;
 
 use circle::Circle;
@@ -12,6 +13,7 @@ use counts::Counts;
 use drawn::Drawn;
 use foreseen::Foreseen;
 use hot_and_cold::HotAndCold;
+use partitions::Partitions;
 use queue::Queue;
 
 use forebay_policy::registry::{self, POLICIES};
@@ -22,7 +24,14 @@ use std::sync::Arc;
 const PAGES: u32 = 20;
 
 /// Policies at other settings than their defaults.
-const VARIANTS: &[&str] = &["gclock:initial=3:max=4", "lfu:ageing=2.5"];
+const VARIANTS: &[&str] = &[
+    "gclock:initial=3:max=4",
+    "lfu:ageing=2.5",
+    "ubm:run=3:gap=2",
+    "ubm:other=lfu:run=2:gap=3:open=3",
+    "ubm:other=lru-2:run=3:gap=1:open=1",
+    "ubm:other=lrfu:run=1:gap=2:open=2",
+];
 
 /// A cache as a textbook tells it.
 trait Model {
@@ -55,6 +64,11 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "opt" => foreseen(true),
         "worst" => foreseen(false),
         "clock-pro" => Box::new(HotAndCold::new(capacity)),
+        "ubm" => Box::new(Partitions::new(capacity, "lru", 8, 8, 32)),
+        "ubm:run=3:gap=2" => Box::new(Partitions::new(capacity, "lru", 3, 2, 32)),
+        "ubm:other=lfu:run=2:gap=3:open=3" => Box::new(Partitions::new(capacity, "lfu", 2, 3, 3)),
+        "ubm:other=lru-2:run=3:gap=1:open=1" => Box::new(Partitions::new(capacity, "lru-2", 3, 1, 1)),
+        "ubm:other=lrfu:run=1:gap=2:open=2" => Box::new(Partitions::new(capacity, "lrfu", 1, 2, 2)),
         other => panic!("`{other}` has no plain model: write one here"),
     }
 }
