@@ -119,14 +119,15 @@ impl Detector {
         Finding { class: pass.class, period, repeated: false, before }
     }
 
-    /// The open pass that a reference belongs to: the one that it is least far ahead of, of several the one continued last.
+    /// The open pass that a reference belongs to: the one that it is least far ahead of, of several the one continued last. One
+    /// that has just been at that very block comes after them: it may have ended there, as another over the same blocks will.
     fn continued(&self, place: Place) -> Option<usize> {
         let passes = self.passes.iter().enumerate().rev();
         let ahead = passes.filter_map(|(index, pass)| {
             let distance = place.block.checked_sub(pass.last.block)?;
             (pass.last.object == place.object && distance <= self.gap).then_some((distance, index))
         });
-        ahead.min_by_key(|&(distance, _)| distance).map(|(_, index)| index)
+        ahead.min_by_key(|&(distance, _)| (distance == 0, distance)).map(|(_, index)| index)
     }
 
     /// A new pass, in the place of the one continued least recently if too many are open.
@@ -161,4 +162,72 @@ impl Detector {
 /// Whether two periods differ by no more than `factor`.
 fn alike(a: f32, b: f32, factor: f32) -> bool {
     a == b || (a.is_finite() && b.is_finite() && a <= factor * b && b <= factor * a)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(object: u32, blocks: std::ops::Range<u64>) -> impl Iterator<Item = Place> {
+        blocks.map(move |block| Place { object, block })
+    }
+
+    /// The last finding for each of the references.
+    fn refer(detector: &mut Detector, places: impl IntoIterator<Item = Place>) -> Vec<(Class, f32)> {
+        let findings = places.into_iter().enumerate().map(|(now, place)| detector.refer(place, now as u32));
+        findings.map(|finding| (finding.class, finding.period)).collect()
+    }
+
+    /// The paper's Figure 4: file 1 with period 80, file 2 with period 40, file 3 read once.
+    #[test]
+    fn loops_have_their_periods_and_a_file_read_once_has_none() {
+        let mut detector = Detector::new(1000, 4, 3, 1);
+        let round = |third: u64| {
+            let first = blocks(1, 0..20).chain(blocks(2, 0..10)).chain(blocks(3, third..third + 10));
+            first.chain(blocks(2, 0..10)).chain(blocks(3, third + 10..third + 40))
+        };
+        let places: Vec<Place> = [0, 40, 80].into_iter().flat_map(round).collect();
+        assert_eq!(places.len(), 240);
+        let found = refer(&mut detector, places.iter().copied());
+        assert!(found[160..180].iter().all(|&found| found == (Class::Looping, 80.0)), "{:?}", &found[160..180]);
+        let of_file_3 = places.iter().zip(&found).filter(|(place, _)| place.object == 3 && place.block >= 2);
+        assert!(of_file_3.into_iter().all(|(_, found)| *found == (Class::Sequential, f32::INFINITY)));
+        // File 2 returns after 20 references and after 60: 40 on average, and no more than three times that or a third.
+        let period = found[180].1;
+        assert!((30.0..50.0).contains(&period), "{period}");
+        detector.check();
+    }
+
+    #[test]
+    fn runs_that_take_turns_and_skip_blocks_are_told_apart() {
+        let mut detector = Detector::new(1000, 4, 3, 2);
+        let places = (0..20).flat_map(|step| [2 * step, 500 + step].map(|block| Place { object: 0, block }));
+        let found = refer(&mut detector, places);
+        assert!(found[..4].iter().all(|found| found.0 == Class::Other));
+        assert!(found[4..].iter().all(|found| found.0 == Class::Sequential));
+    }
+
+    #[test]
+    fn a_part_that_is_read_again_becomes_a_loop_of_its_own() {
+        let mut detector = Detector::new(1000, 4, 3, 1);
+        refer(&mut detector, blocks(0, 0..100).chain(blocks(0, 40..60)));
+        let of = |block| detector.run_of(Place { object: 0, block }).map(|run| (run.class, run.start.block, run.end()));
+        assert_eq!(of(10), Some((Class::Sequential, 0, 39)));
+        assert_eq!(of(50), Some((Class::Looping, 40, 59)));
+        assert_eq!(of(99), Some((Class::Sequential, 60, 99)));
+    }
+
+    #[test]
+    fn a_block_used_at_irregular_intervals_is_other() {
+        let mut detector = Detector::new(1000, 4, 3, 1);
+        let mut now = 0;
+        let mut pass = |wait: u32| {
+            now += wait;
+            let classes: Vec<Class> = blocks(0, 0..5).map(|place| detector.refer(place, now).class).collect();
+            classes[4]
+        };
+        let classes = [0, 100, 110, 900, 600, 450].map(&mut pass);
+        use Class::{Looping, Other, Sequential};
+        assert_eq!(classes, [Sequential, Looping, Looping, Other, Looping, Looping]);
+    }
 }

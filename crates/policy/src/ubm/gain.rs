@@ -228,3 +228,63 @@ impl Recurrence {
         if occupied > 0.0 { self.soon / occupied } else { 0.0 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stack whose references follow the lifetime function; a quarter of all references are other.
+    fn following(c: f64, k: f64) -> Stack {
+        let mut stack = Stack::new(0, 640);
+        let hit_ratio = |size: u32| 1.0 - c * f64::from(size).powf(-k);
+        (stack.others, stack.all) = (1e9, 4e9);
+        let mut below = 0.0;
+        for (index, &size) in stack.sizes.iter().enumerate() {
+            stack.hits[index] = (hit_ratio(size) - below) * stack.others;
+            below = hit_ratio(size);
+        }
+        stack
+    }
+
+    #[test]
+    fn the_lifetime_function_is_found_again() {
+        for (c, k) in [(0.9, 0.2), (0.8, 0.7), (1.0, 1.5)] {
+            let stack = following(c, k);
+            for n in [2, 11, 160, 200, 640] {
+                let fitted = stack.fit(n);
+                assert!((fitted.0 / c - 1.0).abs() < 1e-3 && (fitted.1 / k - 1.0).abs() < 1e-3, "{fitted:?} at {n}");
+                let expected = c * (f64::from(n - 1).powf(-k) - f64::from(n).powf(-k)) / 4.0;
+                assert!((stack.marginal_gain(n) / expected - 1.0).abs() < 1e-2);
+            }
+        }
+    }
+
+    #[test]
+    fn hits_are_counted_at_the_least_preset_size_that_holds_them() {
+        let mut stack = Stack::new(20, 8);
+        for page in 0..10 {
+            stack.push(page);
+        }
+        stack.check();
+        // Depths 1, 2, 3, 5, 8 and 9, at the sizes 1, 2, 4 and 8.
+        for page in [9, 8, 7, 5, 2, 1] {
+            stack.count(Some(page));
+        }
+        stack.count(None);
+        assert_eq!((stack.hits[..4].to_vec(), stack.others, stack.all), (vec![1.0, 1.0, 1.0, 2.0], 6.0, 7.0));
+    }
+
+    #[test]
+    fn sequential_blocks_earn_what_they_return_for_the_time_they_stay() {
+        let mut recurrence = Recurrence::default();
+        recurrence.residence = 100.0;
+        for _ in 0..4 {
+            recurrence.count();
+        }
+        assert_eq!(recurrence.marginal_gain(), 0.0);
+        recurrence.again(60);
+        recurrence.again(101);
+        // One hit in 60 references, and three buffers lost for 100.
+        assert_eq!(recurrence.marginal_gain(), 1.0 / 360.0);
+    }
+}

@@ -174,3 +174,50 @@ impl Others {
         assert_eq!(self.entries.iter().filter(|entry| entry.position != ABSENT).count(), self.heap.len()); // H1
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Refuses(Vec<u32>);
+
+    impl Caller for Refuses {
+        fn evict(&mut self, page: u32) -> bool {
+            !self.0.contains(&page)
+        }
+
+        fn forget(&mut self, _: u32) {}
+    }
+
+    /// The order in which the pages leave that were referenced so.
+    fn order(rule: &str, references: &[u32]) -> Vec<u32> {
+        let mut others = Others::new(10, 4, rule);
+        for (now, &page) in references.iter().enumerate() {
+            others.refer(page, now as u64 + 1);
+        }
+        others.check();
+        (0..others.len()).map(|_| others.evict(&mut Refuses(vec![])).unwrap()).collect()
+    }
+
+    #[test]
+    fn each_rule_has_its_order() {
+        let references = [3, 1, 1, 1, 2, 3, 2, 0];
+        assert_eq!(order("lru", &references), [1, 3, 2, 0]);
+        assert_eq!(order("lfu", &references), [0, 3, 2, 1]);
+        assert_eq!(order("lru-2", &references), [0, 3, 1, 2]);
+        // With little ageing as frequency, between equals as recency.
+        assert_eq!(order("lrfu", &references), [0, 3, 2, 1]);
+    }
+
+    #[test]
+    fn refused_pages_keep_their_order() {
+        let mut others = Others::new(10, 4, "lru");
+        for page in 0..4 {
+            others.refer(page, u64::from(page) + 1);
+        }
+        assert_eq!(others.evict(&mut Refuses(vec![0, 1])), Ok(2));
+        assert_eq!(others.evict(&mut Refuses(vec![0, 1, 3])), Err(AllRefused));
+        others.check();
+        assert_eq!([(); 3].map(|()| others.evict(&mut Refuses(vec![])).unwrap()), [0, 1, 3]);
+    }
+}

@@ -306,3 +306,65 @@ impl Runs {
         assert!(self.len() <= self.most);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const INFINITE: f32 = f32::INFINITY;
+
+    fn place(block: u64) -> Place {
+        Place { object: 7, block }
+    }
+
+    #[test]
+    fn a_block_taken_out_splits_its_run_and_tells_its_time() {
+        let mut runs = Runs::new(10);
+        for block in 0..10 {
+            // Two references for each block.
+            runs.put(place(100 + block), 1, block == 0, Class::Looping, 30.0, 50 + 2 * block as u32);
+        }
+        let before = runs.take(place(104), 90).unwrap();
+        assert_eq!((before.gap, before.period, before.class, before.head), (90 - 58, 30.0, Class::Looping, false));
+        assert!(runs.find(place(104)).is_none());
+        let parts = [103, 105].map(|block| runs.find(place(block)).unwrap());
+        assert_eq!(parts.map(|run| (run.start.block, run.end())), [(100, 103), (105, 109)]);
+        assert_eq!(parts.map(|run| (run.first, run.last, run.head)), [(50, 56, true), (60, 68, false)]);
+        assert!(runs.take(place(100), 90).unwrap().head);
+        runs.check();
+    }
+
+    #[test]
+    fn the_run_grown_least_recently_makes_room() {
+        let mut runs = Runs::new(2);
+        for (time, block) in [10, 20, 11, 30, 40].into_iter().enumerate() {
+            runs.make_room();
+            runs.put(place(block), block as u32 / 10, false, Class::Other, INFINITE, time as u32);
+        }
+        let known = [11, 20, 30, 40].map(|block| runs.find(place(block)).is_some());
+        assert_eq!(known, [true, false, true, true]);
+        runs.check();
+    }
+
+    proptest! {
+        #[test]
+        fn every_block_is_in_the_run_that_it_was_put_into_last(steps in prop::collection::vec((0u32..2, 0u64..120, 1u64..9), 1..120)) {
+            let mut runs = Runs::new(240);
+            let mut model = BTreeMap::new();
+            for (pass, &(object, start, length)) in steps.iter().enumerate() {
+                for block in start..start + length {
+                    let place = Place { object, block };
+                    let before = runs.take(place, 0);
+                    prop_assert_eq!(before.is_some(), model.insert(place, pass as u32).is_some());
+                    runs.put(place, pass as u32, block == start, Class::Sequential, INFINITE, 0);
+                }
+            }
+            runs.check();
+            for (place, pass) in model {
+                prop_assert_eq!(runs.find(place).unwrap().pass, pass);
+            }
+        }
+    }
+}

@@ -127,15 +127,12 @@ impl Partitions {
     /// Kind, period, whether the block is repeated, and the gap if it was sequential.
     fn detect(&mut self, place: Place, now: u32) -> (Kind, f32, bool, Option<u32>) {
         let least = self.least;
-        let mut found: Option<usize> = None;
-        for (index, pass) in self.passes.iter().enumerate() {
-            let near = pass.last.object == place.object
-                && pass.last.block <= place.block
-                && place.block - pass.last.block <= self.gap;
-            if near && found.is_none_or(|found| self.passes[found].last.block <= pass.last.block) {
-                found = Some(index);
-            }
-        }
+        // The farthest pass that is behind the block, or else one that is at it; the one continued last of several.
+        let at_or_behind = |pass: &&Pass| pass.last.object == place.object && pass.last.block <= place.block;
+        let last = |pass: &&Pass| if pass.last.block == place.block { 0 } else { 1 + pass.last.block };
+        let reached = self.passes.iter().filter(at_or_behind).filter(|pass| place.block - pass.last.block <= self.gap);
+        let number = reached.max_by_key(last).map(|pass| pass.number);
+        let found = self.passes.iter().position(|pass| Some(pass.number) == number);
         if let Some(index) = found
             && self.passes[index].last == place
         {
