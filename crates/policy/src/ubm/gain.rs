@@ -276,8 +276,7 @@ mod tests {
 
     #[test]
     fn sequential_blocks_earn_what_they_return_for_the_time_they_stay() {
-        let mut recurrence = Recurrence::default();
-        recurrence.residence = 100.0;
+        let mut recurrence = Recurrence { residence: 100.0, ..Recurrence::default() };
         for _ in 0..4 {
             recurrence.count();
         }

@@ -39,8 +39,8 @@
 //! Refused victims: each partition offers its blocks in its order, and the one with the larger gain is asked last; nobody
 //! moves. A page evicted as other stays as a ghost in the LRU stack, no deeper than the cache (section 5.2); all others are forgotten.
 //!
-//! Reference figures, in `sim/tests/ubm.rs`: on multi1 with 1,400 blocks 77.5 % (the paper 76.5); mean gains over LRU 23.4 %
-//! on multi1 and 28.1 % on multi2 (29.2 % over the paper's sizes and traces, with files told apart);
+//! Reference figures, in `sim/tests/ubm.rs`: on multi1 with 1,400 blocks 77.5 % (the paper 76.5); mean gains over LRU 23.2 %
+//! on multi1 and 27.7 % on multi2 (29.2 % over the paper's sizes and traces, with files told apart);
 //! on multi2 at time 20,000 the gains 0.000244 and 0.000245 (0.000222). Classes on the embedded sample, file by file.
 //!
 //! Parameters: `other`, `run`, `gap`, `open`. Memory: 128 bytes a page: 64 for its run, 16 for its partition, 12 for the stack, 24
