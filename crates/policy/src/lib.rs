@@ -62,6 +62,7 @@ mod sieve;
 mod smq;
 mod time_set;
 mod two_queue;
+pub mod ubm;
 mod w_tinylfu;
 pub mod worst;
 
@@ -69,5 +70,5 @@ pub use parameters::{Kind, Parameter, Settings};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
 pub use registry::{
     Arc, Car, Clock, ClockPro, Eelru, Fbr, Fifo, Gclock, Lfu, Linux, Lirs, Lrfu, Lru, LruK, Mq, Mru, Opt, Random,
-    S3Fifo, Seq, Sieve, Smq, Spec, TwoQueue, Visitor, WTinyLfu, Worst,
+    S3Fifo, Seq, Sieve, Smq, Spec, TwoQueue, Ubm, Visitor, WTinyLfu, Worst,
 };

@@ -53,6 +53,7 @@ policies! {
     s3_fifo::S3Fifo,
     w_tinylfu::WTinyLfu,
     smq::Smq,
+    ubm::Ubm,
     opt::Opt,
     worst::Worst,
 }

@@ -194,6 +194,10 @@ fn specs() -> Vec<Spec> {
         "lrfu:lambda=0:period=3",
         "seq:length=1:distance=1:misses=1:sequences=1",
         "seq:length=2:distance=2:misses=3:sequences=4",
+        "ubm:run=2:gap=2",
+        "ubm:other=lfu:run=3",
+        "ubm:other=lru-2:run=2:open=2",
+        "ubm:other=lrfu:run=1:gap=1",
     ] {
         specs.push(Spec::parse(text).unwrap());
     }

@@ -10,6 +10,7 @@ mod hot_and_cold;
 mod linux;
 mod long_queue;
 mod multi_queue;
+mod partitions;
 mod queue;
 mod recency_sets;
 mod runs;
@@ -31,6 +32,7 @@ use hot_and_cold::HotAndCold;
 use linux::TwoLists;
 use long_queue::LongQueue;
 use multi_queue::MultiQueue;
+use partitions::Partitions;
 use queue::Queue;
 use recency_sets::RecencySets;
 use runs::Runs;
@@ -78,6 +80,10 @@ const VARIANTS: &[&str] = &[
     "lrfu:lambda=1",
     "seq:length=1:distance=1:misses=1:sequences=1",
     "seq:length=3:distance=2:misses=2:sequences=3",
+    "ubm:run=3:gap=2",
+    "ubm:other=lfu:run=2:gap=3:open=3",
+    "ubm:other=lru-2:run=3:gap=1:open=1",
+    "ubm:other=lrfu:run=1:gap=2:open=2",
 ];
 
 /// A cache as a textbook tells it.
@@ -153,6 +159,11 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "smq:levels=3:period=2:sentinel=1" => Box::new(Levels::new(capacity, 3, 2.0, 1)),
         "smq:levels=1:period=0.5" => Box::new(Levels::new(capacity, 1, 0.5, 6)),
         "smq:levels=5:sentinel=0" => Box::new(Levels::new(capacity, 5, 1.0, 0)),
+        "ubm" => Box::new(Partitions::new(capacity, "lru", 8, 8, 32)),
+        "ubm:run=3:gap=2" => Box::new(Partitions::new(capacity, "lru", 3, 2, 32)),
+        "ubm:other=lfu:run=2:gap=3:open=3" => Box::new(Partitions::new(capacity, "lfu", 2, 3, 3)),
+        "ubm:other=lru-2:run=3:gap=1:open=1" => Box::new(Partitions::new(capacity, "lru-2", 3, 1, 1)),
+        "ubm:other=lrfu:run=1:gap=2:open=2" => Box::new(Partitions::new(capacity, "lrfu", 1, 2, 2)),
         other => panic!("`{other}` has no plain model: write one here"),
     }
 }

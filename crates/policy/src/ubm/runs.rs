@@ -1,0 +1,370 @@
+//! The table of runs: for each, its object, first and last block, when these were referenced, and its period.
+//!
+//! Runs never overlap: a block is in the run of its last reference. So a run whose part is read again is split, and what is
+//! left of it keeps its period. The table is a treap by (object, first block): the run that holds a block is found in O(log n) steps.
+//! The runs are also in a list by their last growth: when the table is full, the one grown least recently is dropped.
+
+use super::detector::Class;
+use crate::list::{List, Nodes};
+use crate::policy::Place;
+
+const NONE: u32 = u32::MAX;
+/// One reference adds two runs at most: the rest of a run that it splits, and its own.
+const ADDED: u32 = 2;
+
+/// Consecutive blocks, referenced in their order in one pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) start: Place,
+    /// The blocks after the first.
+    pub(super) more: u32,
+    /// The pass that referenced it.
+    pub(super) pass: u32,
+    /// When the first block was referenced, and the last.
+    pub(super) first: u32,
+    pub(super) last: u32,
+    /// Infinite for all but looping references.
+    pub(super) period: f32,
+    pub(super) class: Class,
+    /// Whether the pass began with this run.
+    pub(super) head: bool,
+    priority: u32,
+    left: u32,
+    right: u32,
+}
+
+impl Run {
+    pub(super) fn end(&self) -> u64 {
+        self.start.block + u64::from(self.more)
+    }
+
+    /// When `block` was referenced, taking the run to have been read at an even pace.
+    fn time_of(&self, block: u64) -> u32 {
+        if self.more == 0 {
+            return self.first;
+        }
+        let span = u64::from(self.last.wrapping_sub(self.first));
+        self.first.wrapping_add((span * (block - self.start.block) / u64::from(self.more)) as u32)
+    }
+}
+
+/// What the table knew of a block that is referenced again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    /// References since the last one to the block.
+    pub(super) gap: u32,
+    pub(super) period: f32,
+    pub(super) class: Class,
+    /// Whether a pass began with this block.
+    pub(super) head: bool,
+}
+
+impl Before {
+    /// Whether the block was in a run long enough to be one.
+    pub(super) fn detected(&self) -> bool {
+        self.class != Class::Other || self.period.is_finite()
+    }
+
+    /// The exponential average of the periods, this one included.
+    pub(super) fn averaged(&self) -> f32 {
+        if self.period.is_finite() { (self.period + self.gap as f32) / 2.0 } else { self.gap as f32 }
+    }
+}
+
+/// The runs, about as many at most as there are page numbers: enough for a run of its own for each known page.
+#[derive(Debug)]
+pub(super) struct Runs {
+    /// R1. A treap: starts rise from left to right, priorities fall from the root down; runs do not overlap.
+    runs: Vec<Run>,
+    root: u32,
+    /// R2. In `growth` if and only if in the treap, the run grown last at the front.
+    growth: List,
+    links: Nodes<()>,
+    /// Slots out of use, chained by `right`.
+    unused: u32,
+    most: u32,
+    seed: u32,
+}
+
+impl Runs {
+    pub(super) fn new(pages: u32) -> Self {
+        let mut runs = Self {
+            runs: Vec::new(),
+            root: NONE,
+            growth: List::new(),
+            links: Nodes::new(0),
+            unused: NONE,
+            most: 0,
+            seed: 1,
+        };
+        runs.reserve(pages);
+        runs
+    }
+
+    pub(super) fn reserve(&mut self, pages: u32) {
+        self.most = self.most.max(pages + ADDED);
+        self.links.reserve(self.most);
+        self.runs.reserve(self.most as usize - self.runs.len());
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.growth.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.runs.capacity() * size_of::<Run>() + self.links.bytes()
+    }
+
+    /// All runs, the one grown last first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Run> {
+        self.growth.front_to_back(&self.links).map(|index| &self.runs[index as usize])
+    }
+
+    /// The run that holds a place.
+    pub(super) fn find(&self, place: Place) -> Option<&Run> {
+        self.holder(place).map(|index| &self.runs[index as usize])
+    }
+
+    /// Takes a block out of the run that holds it, splitting that if need be.
+    pub(super) fn take(&mut self, place: Place, now: u32) -> Option<Before> {
+        let index = self.holder(place)?;
+        let run = self.runs[index as usize];
+        let time = run.time_of(place.block);
+        let at_start = place.block == run.start.block;
+        let before =
+            Before { gap: now.wrapping_sub(time), period: run.period, class: run.class, head: run.head && at_start };
+        let after = (run.end() - place.block) as u32;
+        if at_start && after == 0 {
+            self.drop_run(index);
+        } else if at_start {
+            // Its place in the treap is the same: no run lies between.
+            let start = Place { block: place.block + 1, ..place };
+            let first = run.time_of(start.block);
+            self.runs[index as usize] = Run { start, more: after - 1, first, head: false, ..run };
+        } else {
+            let before = (place.block - run.start.block) as u32;
+            let kept = &mut self.runs[index as usize];
+            (kept.more, kept.last) = (before - 1, run.time_of(place.block - 1));
+            if after > 0 {
+                let start = Place { block: place.block + 1, ..place };
+                let first = run.time_of(start.block);
+                self.add(Run { start, more: after - 1, first, head: false, ..run });
+            }
+        }
+        Some(before)
+    }
+
+    /// Adds a block that no run holds: to the run before it if that is of the same pass and kind, else as a run of its own.
+    pub(super) fn put(&mut self, place: Place, pass: u32, head: bool, class: Class, period: f32, now: u32) {
+        if let Some(index) = place.block.checked_sub(1).and_then(|block| self.holder(Place { block, ..place })) {
+            let run = &mut self.runs[index as usize];
+            // What the pass referenced before it was long enough to be a run is of the run's kind too.
+            let undetected = run.class == Class::Other && run.period.is_infinite();
+            let same = run.class == class && run.period == period;
+            if run.pass == pass && run.more < u32::MAX && (same || undetected) {
+                (run.more, run.last, run.class, run.period) = (run.more + 1, now, class, period);
+                self.growth.move_to_front(&mut self.links, index);
+                return;
+            }
+        }
+        let more = 0;
+        let run = Run {
+            start: place,
+            more,
+            pass,
+            first: now,
+            last: now,
+            period,
+            class,
+            head,
+            priority: 0,
+            left: NONE,
+            right: NONE,
+        };
+        self.add(run);
+    }
+
+    /// Makes room for the runs that one reference may add.
+    pub(super) fn make_room(&mut self) {
+        while self.len() + ADDED > self.most {
+            let oldest = self.growth.back().expect("the table is full");
+            self.drop_run(oldest);
+        }
+    }
+
+    fn key(&self, index: u32) -> Place {
+        self.runs[index as usize].start
+    }
+
+    fn holder(&self, place: Place) -> Option<u32> {
+        let (mut at, mut below) = (self.root, NONE);
+        while at != NONE {
+            let run = &self.runs[at as usize];
+            if run.start <= place {
+                (below, at) = (at, run.right);
+            } else {
+                at = run.left;
+            }
+        }
+        let run = self.runs.get(below as usize)?;
+        (run.start.object == place.object && place.block <= run.end()).then_some(below)
+    }
+
+    fn add(&mut self, run: Run) {
+        // Xorshift: any spread of priorities keeps the treap shallow.
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 17;
+        self.seed ^= self.seed << 5;
+        let run = Run { priority: self.seed, left: NONE, right: NONE, ..run };
+        let index = if self.unused == NONE {
+            self.runs.push(run);
+            self.runs.len() as u32 - 1
+        } else {
+            let index = self.unused;
+            self.unused = self.runs[index as usize].right;
+            self.runs[index as usize] = run;
+            index
+        };
+        self.growth.push_front(&mut self.links, index);
+        // Down to where its priority belongs; what hangs there is split around its start.
+        let mut parent = None;
+        let mut at = self.root;
+        while at != NONE && self.runs[at as usize].priority >= run.priority {
+            let right = self.key(at) < run.start;
+            parent = Some((at, right));
+            at = if right { self.runs[at as usize].right } else { self.runs[at as usize].left };
+        }
+        let (mut into_left, mut into_right) = ((index, false), (index, true));
+        self.hang(parent, index);
+        while at != NONE {
+            if self.key(at) < run.start {
+                self.hang(Some(into_left), at);
+                into_left = (at, true);
+                at = self.runs[at as usize].right;
+            } else {
+                self.hang(Some(into_right), at);
+                into_right = (at, false);
+                at = self.runs[at as usize].left;
+            }
+        }
+        self.hang(Some(into_left), NONE);
+        self.hang(Some(into_right), NONE);
+    }
+
+    fn drop_run(&mut self, index: u32) {
+        let key = self.key(index);
+        let mut parent = None;
+        let mut at = self.root;
+        while at != index {
+            let right = self.key(at) < key;
+            parent = Some((at, right));
+            at = if right { self.runs[at as usize].right } else { self.runs[at as usize].left };
+        }
+        // Its two subtrees are joined in its place.
+        let Run { mut left, mut right, .. } = self.runs[index as usize];
+        while left != NONE && right != NONE {
+            if self.runs[left as usize].priority >= self.runs[right as usize].priority {
+                self.hang(parent, left);
+                parent = Some((left, true));
+                left = self.runs[left as usize].right;
+            } else {
+                self.hang(parent, right);
+                parent = Some((right, false));
+                right = self.runs[right as usize].left;
+            }
+        }
+        self.hang(parent, if left == NONE { right } else { left });
+        self.growth.remove(&mut self.links, index);
+        self.runs[index as usize].right = self.unused;
+        self.unused = index;
+    }
+
+    /// Hangs `child` below a run, on its right side or its left; without one, as the root.
+    fn hang(&mut self, parent: Option<(u32, bool)>, child: u32) {
+        match parent {
+            None => self.root = child,
+            Some((parent, true)) => self.runs[parent as usize].right = child,
+            Some((parent, false)) => self.runs[parent as usize].left = child,
+        }
+    }
+
+    pub(super) fn check(&self) {
+        self.growth.check(&self.links);
+        let mut sorted: Vec<&Run> = self.iter().collect();
+        sorted.sort_by_key(|run| run.start);
+        for pair in sorted.windows(2) {
+            assert!(pair[0].start.object < pair[1].start.object || pair[0].end() < pair[1].start.block); // R1
+        }
+        for index in self.growth.front_to_back(&self.links) {
+            let run = &self.runs[index as usize];
+            assert_eq!(self.holder(run.start), Some(index)); // R1, R2
+            for child in [run.left, run.right].into_iter().filter(|&child| child != NONE) {
+                assert!(self.runs[child as usize].priority <= run.priority); // R1
+                assert!(self.links.is_linked(child)); // R2
+            }
+        }
+        assert!(self.len() <= self.most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const INFINITE: f32 = f32::INFINITY;
+
+    fn place(block: u64) -> Place {
+        Place { object: 7, block }
+    }
+
+    #[test]
+    fn a_block_taken_out_splits_its_run_and_tells_its_time() {
+        let mut runs = Runs::new(10);
+        for block in 0..10 {
+            // Two references for each block.
+            runs.put(place(100 + block), 1, block == 0, Class::Looping, 30.0, 50 + 2 * block as u32);
+        }
+        let before = runs.take(place(104), 90).unwrap();
+        assert_eq!((before.gap, before.period, before.class, before.head), (90 - 58, 30.0, Class::Looping, false));
+        assert!(runs.find(place(104)).is_none());
+        let parts = [103, 105].map(|block| runs.find(place(block)).unwrap());
+        assert_eq!(parts.map(|run| (run.start.block, run.end())), [(100, 103), (105, 109)]);
+        assert_eq!(parts.map(|run| (run.first, run.last, run.head)), [(50, 56, true), (60, 68, false)]);
+        assert!(runs.take(place(100), 90).unwrap().head);
+        runs.check();
+    }
+
+    #[test]
+    fn the_run_grown_least_recently_makes_room() {
+        let mut runs = Runs::new(2);
+        for (time, block) in [10, 20, 11, 30, 40].into_iter().enumerate() {
+            runs.make_room();
+            runs.put(place(block), block as u32 / 10, false, Class::Other, INFINITE, time as u32);
+        }
+        let known = [11, 20, 30, 40].map(|block| runs.find(place(block)).is_some());
+        assert_eq!(known, [true, false, true, true]);
+        runs.check();
+    }
+
+    proptest! {
+        #[test]
+        fn every_block_is_in_the_run_that_it_was_put_into_last(steps in prop::collection::vec((0u32..2, 0u64..120, 1u64..9), 1..120)) {
+            let mut runs = Runs::new(240);
+            let mut model = BTreeMap::new();
+            for (pass, &(object, start, length)) in steps.iter().enumerate() {
+                for block in start..start + length {
+                    let place = Place { object, block };
+                    let before = runs.take(place, 0);
+                    prop_assert_eq!(before.is_some(), model.insert(place, pass as u32).is_some());
+                    runs.put(place, pass as u32, block == start, Class::Sequential, INFINITE, 0);
+                }
+            }
+            runs.check();
+            for (place, pass) in model {
+                prop_assert_eq!(runs.find(place).unwrap().pass, pass);
+            }
+        }
+    }
+}

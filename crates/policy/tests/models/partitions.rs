@@ -1,0 +1,355 @@
+//! UBM.
+
+use crate::{Model, Reference, take};
+use forebay_policy::Place;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Sequential,
+    Looping,
+    Other,
+}
+
+/// Blocks in a row, the time of the first and of the last, and all of a run's marks.
+#[derive(Clone)]
+struct Run {
+    object: u32,
+    blocks: Vec<u64>,
+    first: u32,
+    last: u32,
+    pass: usize,
+    kind: Kind,
+    period: f32,
+    head: bool,
+}
+
+struct Pass {
+    number: usize,
+    last: Place,
+    kind: Kind,
+    length: usize,
+    period: f32,
+}
+
+/// A page of the other partition.
+struct Other {
+    page: u32,
+    count: u64,
+    used: usize,
+    before: Option<usize>,
+    weight: f64,
+}
+
+/// UBM on `Vec`s.
+pub(crate) struct Partitions {
+    capacity: usize,
+    rule: &'static str,
+    least: usize,
+    gap: u64,
+    open: usize,
+    passes: Vec<Pass>,
+    begun: usize,
+    /// The oldest first, in each of these.
+    runs: Vec<Run>,
+    sequential: Vec<u32>,
+    loops: Vec<(u32, usize)>,
+    others: Vec<Other>,
+    stack: Vec<u32>,
+    used: Vec<(u32, usize)>,
+    hand: usize,
+    hits: Vec<f64>,
+    other_references: f64,
+    all_references: f64,
+    once: f64,
+    soon: f64,
+    gaps: f64,
+    residence: f64,
+}
+
+fn near(a: f32, b: f32, factor: f32) -> bool {
+    (a.is_infinite() && b.is_infinite()) || (a <= b * factor && b <= a * factor && a.is_finite() && b.is_finite())
+}
+
+fn quarter_octave(period: f32) -> usize {
+    (4.0 * period.max(1.0).log2()) as usize
+}
+
+impl Partitions {
+    pub(crate) fn new(capacity: usize, rule: &'static str, least: usize, gap: u64, open: usize) -> Self {
+        let sizes = (0..7).filter(|halvings| capacity >> halvings > 0).count();
+        Self {
+            capacity,
+            rule,
+            least,
+            gap,
+            open,
+            passes: Vec::new(),
+            begun: 0,
+            runs: Vec::new(),
+            sequential: Vec::new(),
+            loops: Vec::new(),
+            others: Vec::new(),
+            stack: Vec::new(),
+            used: Vec::new(),
+            hand: 0,
+            hits: vec![0.0; sizes],
+            other_references: 0.0,
+            all_references: 0.0,
+            once: 0.0,
+            soon: 0.0,
+            gaps: 0.0,
+            residence: 0.0,
+        }
+    }
+
+    /// The run that has the block gives it up. Its gap, period, kind, and whether it was the head.
+    fn cut(&mut self, place: Place, now: u32) -> Option<(u32, f32, Kind, bool)> {
+        let at = self.runs.iter().position(|run| run.object == place.object && run.blocks.contains(&place.block))?;
+        let run = self.runs[at].clone();
+        let place_in_run = (place.block - run.blocks[0]) as usize;
+        let steps = (run.blocks.len() - 1).max(1) as u32;
+        let time = |index: usize| run.first + (run.last - run.first) * index as u32 / steps;
+        let (left, right) = (&run.blocks[..place_in_run], &run.blocks[place_in_run + 1..]);
+        let rest = Run { blocks: right.to_vec(), first: time(place_in_run + 1), head: false, ..run.clone() };
+        match (left.is_empty(), right.is_empty()) {
+            (true, true) => drop(self.runs.remove(at)),
+            (true, false) => self.runs[at] = rest,
+            (false, _) => {
+                self.runs[at] = Run { blocks: left.to_vec(), last: time(place_in_run - 1), ..run.clone() };
+                if !right.is_empty() {
+                    self.runs.push(rest);
+                }
+            }
+        }
+        Some((now - time(place_in_run), run.period, run.kind, run.head && left.is_empty()))
+    }
+
+    /// Kind, period, whether the block is repeated, and the gap if it was sequential.
+    fn detect(&mut self, place: Place, now: u32) -> (Kind, f32, bool, Option<u32>) {
+        let least = self.least;
+        // The farthest pass that is behind the block, or else one that is at it; the one continued last of several.
+        let at_or_behind = |pass: &&Pass| pass.last.object == place.object && pass.last.block <= place.block;
+        let last = |pass: &&Pass| if pass.last.block == place.block { 0 } else { 1 + pass.last.block };
+        let reached = self.passes.iter().filter(at_or_behind).filter(|pass| place.block - pass.last.block <= self.gap);
+        let number = reached.max_by_key(last).map(|pass| pass.number);
+        let found = self.passes.iter().position(|pass| Some(pass.number) == number);
+        if let Some(index) = found
+            && self.passes[index].last == place
+        {
+            let pass = self.passes.remove(index);
+            let result = (pass.kind, pass.period, true, None);
+            self.passes.push(pass);
+            return result;
+        }
+        let before = self.cut(place, now);
+        let mut pass = if let Some(index) = found {
+            self.passes.remove(index)
+        } else {
+            if self.passes.len() == self.open {
+                let short = self.passes.iter().filter(|pass| pass.length < least).count();
+                let oldest_short = self.passes.iter().position(|pass| pass.length < least);
+                self.passes.remove(if short * 2 > self.open { oldest_short.unwrap() } else { 0 });
+            }
+            self.begun += 1;
+            let again = matches!(before, Some((_, period, kind, true)) if kind != Kind::Other || period.is_finite());
+            let length = if again { least - 1 } else { 0 };
+            Pass { number: self.begun, last: place, kind: Kind::Other, length, period: f32::INFINITY }
+        };
+        pass.length += 1;
+        let period = match before {
+            None => f32::INFINITY,
+            Some((gap, old, ..)) if old.is_infinite() => gap as f32,
+            Some((gap, old, ..)) => (old + gap as f32) / 2.0,
+        };
+        if !near(pass.period, period, 1.25) {
+            pass.period = period;
+        }
+        let irregular = before.is_some_and(|(gap, old, ..)| old.is_finite() && !near(gap as f32, old, 3.0));
+        pass.kind = if pass.length < least || (irregular && pass.period.is_finite()) {
+            Kind::Other
+        } else if pass.period.is_finite() {
+            Kind::Looping
+        } else {
+            Kind::Sequential
+        };
+        pass.last = place;
+        let period = if pass.length < least { f32::INFINITY } else { pass.period };
+        let grown = self.runs.iter().position(|run| {
+            let follows = run.object == place.object && run.blocks.last().unwrap() + 1 == place.block;
+            let alike =
+                (run.kind, run.period) == (pass.kind, period) || (run.kind, run.period) == (Kind::Other, f32::INFINITY);
+            follows && run.pass == pass.number && alike
+        });
+        let mut run = match grown {
+            Some(index) => self.runs.remove(index),
+            None => Run {
+                object: place.object,
+                blocks: Vec::new(),
+                first: now,
+                last: now,
+                pass: pass.number,
+                kind: pass.kind,
+                period,
+                head: found.is_none(),
+            },
+        };
+        run.blocks.push(place.block);
+        (run.last, run.kind, run.period) = (now, pass.kind, period);
+        self.runs.push(run);
+        let result = (
+            pass.kind,
+            pass.period,
+            false,
+            before.filter(|before| before.2 == Kind::Sequential).map(|before| before.0),
+        );
+        self.passes.push(pass);
+        result
+    }
+
+    fn gain_of_others(&self) -> f64 {
+        let n = self.others.len();
+        if n == 0 || self.other_references == 0.0 {
+            return 0.0;
+        }
+        let sizes: Vec<usize> =
+            (0..7).rev().map(|halvings| self.capacity >> halvings).filter(|&size| size > 0).collect();
+        let missed = |index: usize| 1.0 - self.hits[..=index].iter().sum::<f64>() / (self.other_references + 1.0);
+        let (mut c, mut k) = (missed(0), 0.0);
+        if sizes.len() > 1 {
+            let q = sizes[1..].iter().position(|&size| size >= n).map_or(sizes.len() - 1, |index| index + 1);
+            k = (missed(q - 1) / missed(q)).ln() / (sizes[q] as f64 / sizes[q - 1] as f64).ln();
+            c = missed(q - 1) * (sizes[q - 1] as f64).powf(k);
+        }
+        let without = if n == 1 { 1.0 } else { c * ((n - 1) as f64).powf(-k) };
+        (without - c * (n as f64).powf(-k)).max(0.0) * self.other_references / self.all_references
+    }
+
+    fn count(&mut self, other: Option<u32>) {
+        self.all_references += 1.0;
+        if let Some(page) = other {
+            self.other_references += 1.0;
+            if let Some(depth) = self.stack.iter().rev().position(|&it| it == page) {
+                let sizes = self.hits.len();
+                let zone = (0..sizes).find(|zone| depth < self.capacity >> (sizes - 1 - zone));
+                if let Some(zone) = zone {
+                    self.hits[zone] += 1.0;
+                }
+            }
+        }
+        if self.all_references > 8.0 * (self.capacity as f64).max(500.0) {
+            self.hits.iter_mut().for_each(|hits| *hits /= 2.0);
+            self.other_references /= 2.0;
+            self.all_references /= 2.0;
+        }
+    }
+
+    fn used(&self, page: u32) -> usize {
+        self.used.iter().rev().find(|used| used.0 == page).unwrap().1
+    }
+
+    /// The next bucket of periods after the hand gives its oldest page a longer period if that is overdue.
+    fn age(&mut self, now: usize) {
+        let next = self.loops.iter().map(|&(_, bucket)| bucket).filter(|&bucket| bucket > self.hand).min();
+        let Some(bucket) = next.or(self.loops.iter().map(|&(_, bucket)| bucket).min()) else { return };
+        self.hand = bucket;
+        let at = self.loops.iter().position(|&(_, other)| other == bucket).unwrap();
+        let page = self.loops[at].0;
+        let waited = (now - self.used(page)) as f32;
+        if quarter_octave(waited / 1.25) > bucket {
+            self.loops.remove(at);
+            self.loops.push((page, quarter_octave(2.0 * waited)));
+        }
+    }
+
+    fn evict(&mut self, now: usize) -> u32 {
+        if let Some(page) = self.sequential.pop() {
+            return page;
+        }
+        let longest = self.loops.iter().map(|&(_, bucket)| bucket).max();
+        let gain = longest.map(|bucket| 1.0 / f64::from(2f32.powf(bucket as f32 / 4.0)));
+        if gain.is_some_and(|gain| gain <= self.gain_of_others() || self.others.is_empty()) {
+            let at = self.loops.iter().rposition(|&(_, bucket)| Some(bucket) == longest).unwrap();
+            return self.loops.remove(at).0;
+        }
+        let rule = self.rule;
+        let rank = |other: &Other| match rule {
+            "lru" => (0.0, other.used),
+            "lfu" => (other.count as f64, other.used),
+            "lru-2" => (f64::from(u8::from(other.before.is_some())), other.before.unwrap_or(other.used)),
+            _ => (other.weight, 0),
+        };
+        let lowest = (0..self.others.len()).min_by(|&a, &b| {
+            let [a, b] = [a, b].map(|index| (rank(&self.others[index]), self.others[index].page));
+            a.partial_cmp(&b).unwrap()
+        });
+        let page = self.others.remove(lowest.unwrap()).page;
+        self.residence += ((now - self.used(page)) as f64 - self.residence) / 16.0;
+        self.limit_stack();
+        page
+    }
+
+    fn limit_stack(&mut self) {
+        while self.stack.len() > self.capacity {
+            self.stack.remove(0);
+        }
+    }
+}
+
+impl Model for Partitions {
+    fn reference(&mut self, reference: &Reference, now: usize) -> Vec<u32> {
+        let (page, now) = (reference.page, now + 1);
+        let (mut kind, period, repeated, gap) = self.detect(reference.place, now as u32);
+        if let Some(gap) = gap.map(f64::from)
+            && gap <= self.residence
+        {
+            self.soon += 1.0;
+            self.gaps += gap;
+        }
+        if kind == Kind::Sequential {
+            self.once += f64::from(u8::from(!repeated));
+            if self.once > 1000.0 {
+                (self.once, self.soon, self.gaps) = (self.once / 2.0, self.soon / 2.0, self.gaps / 2.0);
+            }
+            let occupied = self.gaps + (self.once - self.soon).max(0.0) * self.residence;
+            if occupied > 0.0 && self.soon / occupied > self.gain_of_others() {
+                kind = Kind::Other;
+            }
+        }
+        self.count((kind == Kind::Other).then_some(page));
+        self.age(now);
+
+        let mut evicted = Vec::new();
+        let was_other = self.others.iter().position(|other| other.page == page);
+        let was_loop = self.loops.iter().position(|entry| entry.0 == page);
+        let was_sequential = take(&mut self.sequential, page);
+        if let Some(at) = was_loop {
+            self.loops.remove(at);
+        }
+        let known = was_other.map(|at| self.others.remove(at));
+        let resident = self.sequential.len() + self.loops.len() + self.others.len();
+        let hit = was_sequential || was_loop.is_some() || known.is_some();
+        if !hit && resident == self.capacity {
+            evicted.push(self.evict(now));
+        }
+        // The last use of a page is history for as long as it is in the stack, or resident as other.
+        let history = known.is_some() || self.stack.contains(&page);
+        let before = history.then(|| self.used(page));
+        take(&mut self.stack, page);
+        match kind {
+            Kind::Sequential => self.sequential.push(page),
+            Kind::Looping => self.loops.push((page, quarter_octave(period))),
+            Kind::Other => {
+                let lambda = 0.001 * now as f64;
+                let aged = known.as_ref().map_or(0.0, |known| (known.weight - lambda).exp2());
+                let count = known.map_or(1, |known| known.count + 1);
+                self.others.push(Other { page, count, used: now, before, weight: lambda + (1.0 + aged).log2() });
+                self.stack.push(page);
+            }
+        }
+        self.used.push((page, now));
+        if !hit {
+            self.limit_stack();
+        }
+        evicted
+    }
+}
