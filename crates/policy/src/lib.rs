@@ -35,6 +35,7 @@
 
 mod clock;
 mod clock_pro;
+mod dulo;
 mod fifo;
 mod gclock;
 mod lfu;
@@ -51,4 +52,4 @@ pub mod worst;
 
 pub use parameters::{Kind, Parameter, Settings};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
-pub use registry::{Clock, ClockPro, Fifo, Gclock, Lfu, Lru, Mru, Opt, Random, Spec, Visitor, Worst};
+pub use registry::{Clock, ClockPro, Dulo, Fifo, Gclock, Lfu, Lru, Mru, Opt, Random, Spec, Visitor, Worst};

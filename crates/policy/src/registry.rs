@@ -38,6 +38,7 @@ policies! {
     clock::Clock,
     gclock::Gclock,
     clock_pro::ClockPro,
+    dulo::Dulo,
     opt::Opt,
     worst::Worst,
 }

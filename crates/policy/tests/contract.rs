@@ -161,9 +161,15 @@ fn check<P: Policy>(policy: &P, account: &Account) {
 /// The policies at their defaults, and at some other settings.
 fn specs() -> Vec<Spec> {
     let mut specs = Spec::all();
-    for text in
-        ["gclock:initial=0:max=1", "gclock:initial=255:max=255", "lfu:ageing=1", "lfu:ageing=2.5", "random:seed=7"]
-    {
+    for text in [
+        "gclock:initial=0:max=1",
+        "gclock:initial=255:max=255",
+        "lfu:ageing=1",
+        "lfu:ageing=2.5",
+        "random:seed=7",
+        "dulo:correlation=20:bank=50:longest=3",
+        "dulo:correlation=80:bank=5:distance=1:gap=9",
+    ] {
         specs.push(Spec::parse(text).unwrap());
     }
     specs
