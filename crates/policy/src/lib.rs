@@ -50,6 +50,6 @@ pub mod registry;
 mod time_set;
 pub mod worst;
 
-pub use parameters::{Kind, Parameter, Settings};
+pub use parameters::{Kind, Parameter, Part, Settings, parse_bytes};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
 pub use registry::{Clock, ClockPro, Dulo, Fifo, Gclock, Lfu, Lru, Mru, Opt, Random, Spec, Visitor, Worst};

@@ -167,8 +167,8 @@ fn specs() -> Vec<Spec> {
         "lfu:ageing=1",
         "lfu:ageing=2.5",
         "random:seed=7",
-        "dulo:correlation=20:bank=50:longest=3",
-        "dulo:correlation=80:bank=5:distance=1:gap=9",
+        "dulo:correlation=20%:bank=50%:longest=3",
+        "dulo:correlation=80%:bank=5%:distance=1:gap=9",
     ] {
         specs.push(Spec::parse(text).unwrap());
     }

@@ -63,6 +63,7 @@ impl Sweep {
             self.specs.iter().flat_map(|spec| self.sizes.iter().map(move |&size| (spec, size))).collect();
         let one = |&(spec, size): &(&Spec, u32)| {
             let mut setup = Setup::new(size, trace.pages, spec.settings.clone());
+            setup.page_size = trace.page_size;
             setup.future = future.clone().filter(|_| spec.info.off_line);
             let run = Run { trace, spec, setup, warmup: self.warmup, device: device.clone(), progress };
             registry::visit(spec.info.name, run).expect("the policy is in the registry")

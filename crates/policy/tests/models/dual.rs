@@ -20,13 +20,13 @@ pub(crate) struct Dual {
 }
 
 impl Dual {
-    /// Sizes in percent of the capacity.
+    /// Buffer and bank in percent of the capacity, the bank at most half of it.
     pub(crate) fn new(capacity: usize, correlation: f64, bank: f64, longest: usize) -> Self {
         let part = |percent: f64| (capacity as f64 * percent / 100.0).round() as usize;
         Self {
             capacity,
             correlation_max: part(correlation),
-            bank_max: part(bank).max(1),
+            bank_max: part(bank).min(capacity / 2).max(1),
             longest,
             correlation: Vec::new(),
             bank: Vec::new(),
@@ -97,7 +97,7 @@ impl Dual {
         loop {
             if self.eviction.is_empty() {
                 if self.bank.is_empty() {
-                    self.bank = self.correlation.drain(..self.bank_max.min(self.correlation.len())).collect();
+                    self.bank.push(self.correlation.remove(0));
                 }
                 self.refill();
             }
@@ -121,7 +121,9 @@ impl Model for Dual {
         let resident = self.resident();
         let mut evicted = Vec::new();
         if resident.contains(&page) {
-            if !self.young.contains(&page) {
+            if take(&mut self.correlation, page) {
+                self.correlation.push(page);
+            } else if !self.young.contains(&page) {
                 self.young.push(page);
             }
         } else {

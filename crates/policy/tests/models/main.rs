@@ -27,8 +27,8 @@ const PAGES: u32 = 20;
 const VARIANTS: &[&str] = &[
     "gclock:initial=3:max=4",
     "lfu:ageing=2.5",
-    "dulo:correlation=20:bank=50:longest=3",
-    "dulo:correlation=0:bank=30",
+    "dulo:correlation=20%:bank=50%:longest=3",
+    "dulo:correlation=0:bank=30%",
 ];
 
 /// A cache as a textbook tells it.
@@ -61,9 +61,9 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "random" => Box::new(Drawn { pages, capacity, state: 1 }),
         "opt" => foreseen(true),
         "worst" => foreseen(false),
-        "dulo" => Box::new(Dual::new(capacity, 10.0, 0.78125, 128)),
-        "dulo:correlation=20:bank=50:longest=3" => Box::new(Dual::new(capacity, 20.0, 50.0, 3)),
-        "dulo:correlation=0:bank=30" => Box::new(Dual::new(capacity, 0.0, 30.0, 128)),
+        "dulo" => Box::new(Dual::new(capacity, 75.0, 5.0, 128)),
+        "dulo:correlation=20%:bank=50%:longest=3" => Box::new(Dual::new(capacity, 20.0, 50.0, 3)),
+        "dulo:correlation=0:bank=30%" => Box::new(Dual::new(capacity, 0.0, 30.0, 128)),
         "clock-pro" => Box::new(HotAndCold::new(capacity)),
         other => panic!("`{other}` has no plain model: write one here"),
     }
