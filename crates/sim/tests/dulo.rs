@@ -99,21 +99,21 @@ fn check(file: &str, saved: f64) {
 }
 
 #[test]
-fn device_time_on_oltp_is_never_over_that_of_lru() {
-    check("arc/OLTP.lis.zst", 0.0);
-}
-
-#[test]
-fn device_time_on_p6_is_a_tenth_below_that_of_lru() {
+fn device_time_on_p6_is_at_best_a_tenth_below_that_of_lru_and_nowhere_2_percent_over() {
     check("arc/P6.lis.zst", 10.0);
 }
 
 #[test]
-fn device_time_on_p12_is_below_that_of_lru() {
-    check("arc/P12.lis.zst", 0.0);
+fn device_time_on_p12_is_at_best_9_percent_below_that_of_lru_and_nowhere_2_percent_over() {
+    check("arc/P12.lis.zst", 9.0);
 }
 
 #[test]
-fn device_time_on_a_virtual_disk_is_never_over_that_of_lru() {
-    check("block/cloudPhysicsIO.vscsi.zst", 0.0);
+fn device_time_on_oltp_is_at_best_4_percent_below_that_of_lru_and_nowhere_2_percent_over() {
+    check("arc/OLTP.lis.zst", 4.0);
+}
+
+#[test]
+fn device_time_on_a_virtual_disk_is_at_best_4_percent_below_that_of_lru_and_nowhere_2_percent_over() {
+    check("block/cloudPhysicsIO.vscsi.zst", 4.0);
 }

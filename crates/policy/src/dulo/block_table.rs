@@ -244,7 +244,7 @@ mod tests {
     fn the_oldest_blocks_are_reclaimed_when_the_table_is_full() {
         let bytes = 1000 * BYTES_PER_NODE;
         let mut table = BlockTable::new(bytes);
-        let place = |i: u64| at(i as u32 % 3, i * 1_000_003 << 13);
+        let place = |i: u64| at(i as u32 % 3, (i * 1_000_003) << 13);
         for i in 0..20_000 {
             table.record(place(i));
             assert!(table.bytes() <= bytes, "{} bytes", table.bytes());

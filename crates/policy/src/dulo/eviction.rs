@@ -22,6 +22,8 @@ pub(super) struct Eviction {
     lists: Vec<List>,
     /// E2. The `H` at each list's back, or infinity.
     least: Vec<f64>,
+    /// E4. The size whose list holds the bottom: the least `H`, and of equals the largest size.
+    lowest: usize,
     len: u32,
     /// E3. `L`: no sequence has a smaller `H`.
     inflation: f64,
@@ -30,7 +32,13 @@ pub(super) struct Eviction {
 impl Eviction {
     pub(super) fn new(longest: u16) -> Self {
         let sizes = usize::from(longest) + 1;
-        Self { lists: vec![List::new(); sizes], least: vec![f64::INFINITY; sizes], len: 0, inflation: 0.0 }
+        Self {
+            lists: vec![List::new(); sizes],
+            least: vec![f64::INFINITY; sizes],
+            lowest: sizes - 1,
+            len: 0,
+            inflation: 0.0,
+        }
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -56,6 +64,7 @@ impl Eviction {
         let size = usize::from(size);
         if self.lists[size].is_empty() {
             self.least[size] = h;
+            self.lowest = self.lower(self.lowest, size);
         }
         self.lists[size].push_front(nodes, page);
         self.len += 1;
@@ -63,19 +72,27 @@ impl Eviction {
 
     /// The block to be evicted next.
     pub(super) fn bottom(&self) -> Option<u32> {
-        let longest_first = (0..self.lists.len()).rev();
-        let size =
-            longest_first.reduce(|least, size| if self.least[size] < self.least[least] { size } else { least })?;
-        self.lists[size].back()
+        self.lists[self.lowest].back()
     }
 
-    /// A block leaves.
+    /// A block leaves. The lists are compared only when a list's least `H` changes, which it does not from block to block of
+    /// a sequence, nor between sequences of one size that entered together.
     pub(super) fn remove(&mut self, nodes: &mut Nodes<Block>, page: u32) {
         let size = usize::from(nodes[page].size);
         nodes[page].size = 0;
         self.lists[size].remove(nodes, page);
-        self.least[size] = self.lists[size].back().map_or(f64::INFINITY, |page| nodes[page].h);
         self.len -= 1;
+        let least = self.lists[size].back().map_or(f64::INFINITY, |page| nodes[page].h);
+        if least != self.least[size] {
+            self.least[size] = least;
+            self.lowest = (0..self.lists.len()).reduce(|a, b| self.lower(a, b)).expect("there are lists");
+        }
+    }
+
+    /// Which of two sizes has the lower bottom.
+    fn lower(&self, a: usize, b: usize) -> usize {
+        let key = |size: usize| (self.least[size], std::cmp::Reverse(size));
+        if key(a) < key(b) { a } else { b }
     }
 
     /// A block of a sequence with this `H` has been evicted.
@@ -99,5 +116,6 @@ impl Eviction {
             len += list.len();
         }
         assert_eq!(len, self.len);
+        assert!((0..self.lists.len()).all(|size| self.lower(self.lowest, size) == self.lowest)); // E4
     }
 }
