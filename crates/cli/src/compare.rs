@@ -8,7 +8,7 @@ use crate::progress::Progress;
 use crate::table;
 use clap::Args;
 use forebay_policy::Spec;
-use forebay_sim::{Outcome, Size, Sweep, Trace};
+use forebay_sim::{Disk, Keep, Outcome, Size, Sweep, Trace};
 use serde_json::json;
 use std::io::{self, Write};
 
@@ -30,6 +30,9 @@ pub(crate) struct Arguments {
     /// References at the start that warm the caches and are not counted: a number, or percent of the trace
     #[arg(short, long, value_name = "REFERENCES", default_value = "0", value_parser = parse_warmup)]
     warmup: Warmup,
+    /// Also tell how long a disk takes for the misses: 9.5 ms for each that does not follow the one before on the disk
+    #[arg(long)]
+    device_time: bool,
     /// Threads; 0: one for each core
     #[arg(short, long, default_value_t = 0)]
     threads: usize,
@@ -96,6 +99,7 @@ impl Arguments {
             policies: vec![Chosen(Spec::all())],
             sizes: DEFAULT_SIZES.split(',').map(|size| size.parse().expect("the default sizes are sizes")).collect(),
             warmup: Warmup::References(0),
+            device_time: false,
             threads: 0,
             format: Form::Table,
             how: How::default(),
@@ -153,8 +157,9 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
 fn compare(name: &str, specs: &[Spec], arguments: &Arguments, verbose: bool) -> Result<Comparison, Failure> {
     let (format, mut reader) = arguments.how.open(name)?;
     let reading = Progress::new(format!("reading {name}"), None);
-    let trace =
-        Trace::load(name, reader.as_mut(), arguments.how.page_size, Sweep::keep(specs), &mut |done| reading.set(done))?;
+    let keep = Sweep::keep(specs);
+    let keep = Keep { places: keep.places || arguments.device_time, ..keep };
+    let trace = Trace::load(name, reader.as_mut(), arguments.how.page_size, keep, &mut |done| reading.set(done))?;
     reading.finish();
     let mut sizes: Vec<(u32, Size)> = Vec::new();
     for &size in &arguments.sizes {
@@ -173,10 +178,14 @@ fn compare(name: &str, specs: &[Spec], arguments: &Arguments, verbose: bool) -> 
     };
     let replaying = Progress::new(format!("replaying {name}"), Some(sweep.work(&trace)));
     let start = std::time::Instant::now();
-    let outcomes = sweep.run(&trace, &|more| {
+    let progress = |more| {
         replaying.add(more);
         true
-    });
+    };
+    let outcomes = match arguments.device_time {
+        true => sweep.run_on(&Disk::default(), &trace, &progress),
+        false => sweep.run(&trace, &progress),
+    };
     replaying.finish();
     if verbose {
         let replay: f64 = outcomes.iter().map(|outcome| outcome.seconds).sum();
@@ -193,7 +202,7 @@ fn compare(name: &str, specs: &[Spec], arguments: &Arguments, verbose: bool) -> 
     Ok(Comparison { trace, warmup, sizes, outcomes })
 }
 
-const CSV_HEADER: &str = "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds";
+const CSV_HEADER: &str = "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,device_ms";
 
 fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
     let mut rows = csv::Writer::from_writer(out);
@@ -209,6 +218,7 @@ fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failur
             &counts.compulsory_misses.to_string(),
             &format!("{:.6}", counts.hit_ratio()),
             &format!("{:.6}", outcome.seconds),
+            &outcome.device_milliseconds.map_or_else(String::new, |time| format!("{time:.1}")),
         ])?;
     }
     rows.flush()?;
@@ -234,6 +244,7 @@ fn to_json(comparison: &Comparison) -> serde_json::Value {
             "counted": counts(outcome.counted),
             "total": counts(outcome.total),
             "seconds": outcome.seconds,
+            "device_ms": outcome.device_milliseconds,
             "metadata_bytes": outcome.bytes,
             "state": outcome.state.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
         })

@@ -61,7 +61,38 @@ pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(),
     }
     writeln!(out, "{}", table.trim_fmt())?;
     writeln!(out, "* the best of the policies that do not know the future")?;
+    if outcomes.iter().any(|outcome| outcome.device_milliseconds.is_some()) {
+        print_device_times(comparison, out)?;
+    }
     writeln!(out, "\n{}", advice(comparison))?;
+    Ok(())
+}
+
+/// Prints the time that a disk takes for the misses of each policy at each size, the least of the on-line ones marked.
+fn print_device_times(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+    let Comparison { sizes, outcomes, .. } = comparison;
+    let time = |outcome: &Outcome| outcome.device_milliseconds.unwrap_or_default();
+    let least: Vec<f64> = (0..sizes.len())
+        .map(|column| {
+            let column = outcomes.iter().skip(column).step_by(sizes.len());
+            column.filter(|outcome| !outcome.off_line).map(time).fold(f64::INFINITY, f64::min)
+        })
+        .collect();
+    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.add_row(header("pages", sizes.iter().map(|&(pages, _)| right(grouped(u64::from(pages)) + " "))));
+    table.add_row(vec![Cell::new("─".repeat(8)); sizes.len() + 1]);
+    for row in outcomes.chunks(sizes.len()) {
+        let cells = row.iter().zip(&least).map(|(outcome, &least)| {
+            let is_least = !outcome.off_line && time(outcome) == least;
+            let cell = right(format!("{}{}", grouped(time(outcome).round() as u64), if is_least { "*" } else { " " }));
+            if is_least { cell.add_attribute(Attribute::Bold) } else { cell }
+        });
+        table.add_row(header(&row[0].policy, cells));
+    }
+    writeln!(out, "\ndevice time in ms, 9.5 for each miss that does not follow the one before on the disk")?;
+    writeln!(out, "{}", table.trim_fmt())?;
     Ok(())
 }
 

@@ -37,6 +37,7 @@ mod arc;
 mod car;
 mod clock;
 mod clock_pro;
+mod dulo;
 mod eelru;
 mod fbr;
 mod fifo;
@@ -66,9 +67,9 @@ pub mod ubm;
 mod w_tinylfu;
 pub mod worst;
 
-pub use parameters::{Kind, Parameter, Settings};
+pub use parameters::{Kind, Parameter, Part, Settings, parse_bytes};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
 pub use registry::{
-    Arc, Car, Clock, ClockPro, Eelru, Fbr, Fifo, Gclock, Lfu, Linux, Lirs, Lrfu, Lru, LruK, Mq, Mru, Opt, Random,
+    Arc, Car, Clock, ClockPro, Dulo, Eelru, Fbr, Fifo, Gclock, Lfu, Linux, Lirs, Lrfu, Lru, LruK, Mq, Mru, Opt, Random,
     S3Fifo, Seq, Sieve, Smq, Spec, TwoQueue, Ubm, Visitor, WTinyLfu, Worst,
 };

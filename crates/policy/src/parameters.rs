@@ -32,6 +32,41 @@ pub enum Kind {
     },
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// A part of the cache.
+    Part,
+}
+
+/// A part of the cache, as a user writes it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part {
+    /// So many pages: `64`.
+    Pages(u64),
+    /// So many bytes: `4MiB`.
+    Bytes(u64),
+    /// Percent of the cache: `5%`.
+    Percent(f64),
+}
+
+impl Part {
+    /// The part in pages of `page_size` bytes, at most the whole of a cache of `capacity` pages.
+    pub fn pages(self, capacity: u32, page_size: u64) -> u32 {
+        let pages = match self {
+            Self::Pages(pages) => pages,
+            Self::Bytes(bytes) => bytes / page_size,
+            Self::Percent(percent) => (f64::from(capacity) * percent / 100.0).round() as u64,
+        };
+        pages.min(u64::from(capacity)) as u32
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        if let Some(percent) = text.strip_suffix('%') {
+            percent.parse().ok().filter(|percent| (0.0..=100.0).contains(percent)).map(Self::Percent)
+        } else if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+            text.parse().ok().map(Self::Pages)
+        } else {
+            parse_bytes(text).ok().map(Self::Bytes)
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,6 +74,7 @@ enum Value {
     Integer(u64),
     Real(f64),
     Choice(&'static str),
+    Part(Part),
 }
 
 /// The values of a policy's parameters, each within its bounds.
@@ -103,6 +139,14 @@ impl Settings {
         }
     }
 
+    /// A part of the cache.
+    pub fn part(&self, name: &str) -> Part {
+        match self.value(name) {
+            Value::Part(value) => value,
+            other => panic!("parameter `{name}` is no part of the cache but {other:?}"),
+        }
+    }
+
     fn value(&self, name: &str) -> Value {
         let index = self.parameters.iter().position(|parameter| parameter.name == name);
         self.values[index.unwrap_or_else(|| panic!("parameter `{name}` is not declared"))]
@@ -118,6 +162,7 @@ impl Parameter {
             Kind::Real { least, most } if most.is_infinite() => format!("{least}.."),
             Kind::Real { least, most } => format!("{least}..{most}"),
             Kind::Choice(words) => words.join("|"),
+            Kind::Part => "PAGES|BYTES|PERCENT%".to_owned(),
         };
         format!("{}={values} ({})", self.name, self.default)
     }
@@ -131,8 +176,42 @@ impl Parameter {
                 text.parse().ok().filter(|value| (least..=most).contains(value)).map(Value::Real)
             }
             Kind::Choice(words) => words.iter().find(|&&word| word == text).map(|word| Value::Choice(word)),
+            Kind::Part => Part::parse(text).map(Value::Part),
         };
         value.ok_or_else(|| format!("`{}={text}` is out of bounds: {}", self.name, self.usage()))
+    }
+}
+
+/// Reads bytes with a unit: `4096`, `64KiB`, `1.5GB`.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no number of bytes: write 65536, 64KiB, 64KB, 1.5GiB, …");
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = scale_of(unit.trim_ascii()).ok_or_else(wrong)?;
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(scale).ok_or_else(|| format!("`{text}` is more than 2^64 bytes"));
+    }
+    let bytes = number.parse::<f64>().map_err(|_| wrong())? * scale as f64;
+    if bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(format!("`{text}` is more than 2^64 bytes")) }
+}
+
+fn scale_of(unit: &str) -> Option<u64> {
+    let powers = |base: u64, letter: &str| {
+        ["k", "m", "g", "t"].iter().position(|&l| l == letter).map(|p| base.pow(p as u32 + 1))
+    };
+    let unit = unit.to_ascii_lowercase();
+    match unit.as_str() {
+        "" | "b" => Some(1),
+        unit => match unit.strip_suffix("ib") {
+            Some(letter) => powers(1024, letter),
+            None => match unit.strip_suffix('b') {
+                Some(letter) => powers(1000, letter),
+                None => powers(1024, unit),
+            },
+        },
     }
 }
 
@@ -143,6 +222,7 @@ mod tests {
     static PARAMETERS: &[Parameter] = &[
         Parameter { name: "max", help: "", kind: Kind::Integer { least: 1, most: 255 }, default: "5" },
         Parameter { name: "share", help: "", kind: Kind::Real { least: 0.0, most: 1.0 }, default: "0.25" },
+        Parameter { name: "buffer", help: "", kind: Kind::Part, default: "5%" },
         Parameter { name: "ties", help: "", kind: Kind::Choice(&["lru", "fifo"]), default: "lru" },
     ];
 
@@ -157,10 +237,21 @@ mod tests {
         let wrong = |name, value| Settings::parse(PARAMETERS, [(name, value)]).unwrap_err();
         assert_eq!(
             wrong("maximum", "7"),
-            "there is no parameter `maximum`; there are max=1..255 (5), share=0..1 (0.25), ties=lru|fifo (lru)"
+            "there is no parameter `maximum`; there are max=1..255 (5), share=0..1 (0.25), buffer=PAGES|BYTES|PERCENT% (5%), ties=lru|fifo (lru)"
         );
         assert_eq!(wrong("max", "0"), "`max=0` is out of bounds: max=1..255 (5)");
         assert_eq!(wrong("share", "NaN"), "`share=NaN` is out of bounds: share=0..1 (0.25)");
         assert_eq!(wrong("ties", "mru"), "`ties=mru` is out of bounds: ties=lru|fifo (lru)");
+    }
+
+    #[test]
+    fn a_part_of_the_cache_is_pages_bytes_or_percent_and_no_more_than_the_whole() {
+        let pages =
+            |text: &str| Settings::parse(PARAMETERS, [("buffer", text)]).map(|s| s.part("buffer").pages(1000, 4096));
+        assert_eq!(["64", "4096B", "1MiB", "2.5%", "0", "0%"].map(|text| pages(text).unwrap()), [64, 1, 256, 25, 0, 0]);
+        assert_eq!(["5000", "1GiB", "100%"].map(|text| pages(text).unwrap()), [1000; 3]);
+        for text in ["", "%", "101%", "-1%", "NaN%", "4 parrots"] {
+            assert!(pages(text).unwrap_err().contains("is out of bounds: buffer=PAGES|BYTES|PERCENT% (5%)"), "{text}");
+        }
     }
 }

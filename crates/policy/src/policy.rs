@@ -206,6 +206,8 @@ pub struct Setup {
     pub capacity: u32,
     /// Page numbers are below this.
     pub pages: u32,
+    /// The bytes of a page.
+    pub page_size: u64,
     /// The values of the policy's parameters.
     pub settings: Settings,
     /// The references to come, for off-line policies.
@@ -213,13 +215,13 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// A cache of `capacity` pages over page numbers below `pages`.
+    /// A cache of `capacity` pages of 4 KiB over page numbers below `pages`.
     ///
     /// # Panics
     /// If the capacity is 0.
     pub fn new(capacity: u32, pages: u32, settings: Settings) -> Self {
         assert!(capacity > 0, "a cache holds at least one page");
-        Self { capacity, pages, settings, future: None }
+        Self { capacity, pages, page_size: 4096, settings, future: None }
     }
 }
 

@@ -54,6 +54,7 @@ policies! {
     w_tinylfu::WTinyLfu,
     smq::Smq,
     ubm::Ubm,
+    dulo::Dulo,
     opt::Opt,
     worst::Worst,
 }

@@ -198,6 +198,8 @@ fn specs() -> Vec<Spec> {
         "ubm:other=lfu:run=3",
         "ubm:other=lru-2:run=2:open=2",
         "ubm:other=lrfu:run=1:gap=1",
+        "dulo:correlation=20%:bank=50%:longest=3",
+        "dulo:correlation=80%:bank=5%:distance=1:gap=9",
     ] {
         specs.push(Spec::parse(text).unwrap());
     }

@@ -4,11 +4,13 @@
 //! share that numbering. A [`Sweep`] replays policies × sizes on all cores; each run is statically dispatched, so the inner
 //! loop hashes nothing, allocates nothing and calls nothing through a pointer.
 
+pub mod device;
 pub mod replay;
 pub mod size;
 pub mod sweep;
 pub mod trace;
 
+pub use device::{Device, Disk};
 pub use replay::{Counts, Outcome};
 pub use size::Size;
 pub use sweep::Sweep;

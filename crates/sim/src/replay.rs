@@ -1,5 +1,6 @@
 //! One run: a trace through a policy at a size.
 
+use crate::device::Device;
 use crate::trace::Trace;
 use forebay_policy::registry::Visitor;
 use forebay_policy::{Caller, Operation, Place, Policy, Reference, Setup, Spec};
@@ -41,6 +42,8 @@ pub struct Outcome {
     pub total: Counts,
     /// The references after the warm-up.
     pub counted: Counts,
+    /// The time that the misses after the warm-up cost on a device, if that was asked for.
+    pub device_milliseconds: Option<f64>,
     /// The time of the replay alone.
     pub seconds: f64,
     /// The memory of the policy.
@@ -50,26 +53,29 @@ pub struct Outcome {
 }
 
 /// A run to be made; visited with the policy's type.
-pub(crate) struct Run<'a> {
+pub(crate) struct Run<'a, D> {
     pub(crate) trace: &'a Trace,
     pub(crate) spec: &'a Spec,
     pub(crate) setup: Setup,
     /// References that are replayed but not counted.
     pub(crate) warmup: usize,
+    /// What serves the misses.
+    pub(crate) device: D,
     /// Told of each further number of references done; `false` stops the run.
     pub(crate) progress: &'a (dyn Fn(u64) -> bool + Sync),
 }
 
-impl Visitor for Run<'_> {
+impl<D: Device> Visitor for Run<'_, D> {
     type Output = Option<Outcome>;
 
     fn visit<P: Policy>(self) -> Option<Outcome> {
-        let Self { trace, spec, setup, warmup, progress } = self;
+        let Self { trace, spec, setup, warmup, mut device, progress } = self;
         let start = Instant::now();
         let mut policy = P::new(&setup);
         let mut cursor = Cursor::default();
-        let warm_hits = replay(&mut policy, trace, 0..warmup, &mut cursor, progress)?;
-        let hits = replay(&mut policy, trace, warmup..trace.len(), &mut cursor, progress)?;
+        let warm_hits = replay(&mut policy, &mut device, trace, 0..warmup, &mut cursor, progress)?;
+        let warm_milliseconds = device.milliseconds();
+        let hits = replay(&mut policy, &mut device, trace, warmup..trace.len(), &mut cursor, progress)?;
         let seconds = start.elapsed().as_secs_f64();
         let counts = |from: usize, hits: u64| {
             let references = (trace.len() - from) as u64;
@@ -83,6 +89,7 @@ impl Visitor for Run<'_> {
             pages: setup.capacity,
             total: counts(0, warm_hits + hits),
             counted: counts(warmup, hits),
+            device_milliseconds: D::WATCHES.then(|| device.milliseconds() - warm_milliseconds),
             seconds,
             bytes: policy.bytes(),
             state,
@@ -109,8 +116,9 @@ struct Cursor {
 }
 
 /// Replays some references and returns the hits; `None` if stopped.
-fn replay<P: Policy>(
+fn replay<P: Policy, D: Device>(
     policy: &mut P,
+    device: &mut D,
     trace: &Trace,
     range: std::ops::Range<usize>,
     cursor: &mut Cursor,
@@ -127,6 +135,9 @@ fn replay<P: Policy>(
                 hits += 1;
             } else {
                 policy.miss(&reference, &mut NoFrames).expect("no victim is refused");
+                if D::WATCHES {
+                    device.fetch(trace.places[page as usize]);
+                }
             }
         }
         if !progress((end - start) as u64) {

@@ -1,5 +1,6 @@
 //! The size of a cache, as a user writes it.
 
+pub use forebay_policy::parse_bytes;
 use std::fmt;
 use std::str::FromStr;
 
@@ -37,39 +38,6 @@ impl Size {
             Ok(0) => Err("a cache of 0 pages holds nothing: take at least 1".to_owned()),
             _ => Err(format!("a cache of {self} is too large: {MOST_PAGES} pages are the most")),
         }
-    }
-}
-
-/// Reads bytes with a unit: `4096`, `64KiB`, `1.5GB`.
-///
-/// # Errors
-/// A sentence that says what is wrong.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no number of bytes: write 65536, 64KiB, 64KB, 1.5GiB, …");
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = scale_of(unit.trim_ascii()).ok_or_else(wrong)?;
-    if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(scale).ok_or_else(|| format!("`{text}` is more than 2^64 bytes"));
-    }
-    let bytes = number.parse::<f64>().map_err(|_| wrong())? * scale as f64;
-    if bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(format!("`{text}` is more than 2^64 bytes")) }
-}
-
-fn scale_of(unit: &str) -> Option<u64> {
-    let powers = |base: u64, letter: &str| {
-        ["k", "m", "g", "t"].iter().position(|&l| l == letter).map(|p| base.pow(p as u32 + 1))
-    };
-    let unit = unit.to_ascii_lowercase();
-    match unit.as_str() {
-        "" | "b" => Some(1),
-        unit => match unit.strip_suffix("ib") {
-            Some(letter) => powers(1024, letter),
-            None => match unit.strip_suffix('b') {
-                Some(letter) => powers(1000, letter),
-                None => powers(1024, unit),
-            },
-        },
     }
 }
 

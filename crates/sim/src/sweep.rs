@@ -1,5 +1,6 @@
 //! Many runs over one trace: policies × sizes, on all cores.
 
+use crate::device::{Device, NoDevice};
 use crate::replay::{Outcome, Run};
 use crate::trace::{Keep, Trace};
 use forebay_policy::{Future, Setup, Spec, registry};
@@ -39,7 +40,21 @@ impl Sweep {
     /// # Panics
     /// If the warm-up is longer than the trace, or the trace lacks what [`Sweep::keep`] says.
     pub fn run(&self, trace: &Trace, progress: &(dyn Fn(u64) -> bool + Sync)) -> Vec<Outcome> {
+        self.run_on(&NoDevice, trace, progress)
+    }
+
+    /// Like [`run`](Sweep::run), and tells how long a device like this one takes for the misses of each run.
+    ///
+    /// # Panics
+    /// Also if the trace has no places.
+    pub fn run_on<D: Device>(
+        &self,
+        device: &D,
+        trace: &Trace,
+        progress: &(dyn Fn(u64) -> bool + Sync),
+    ) -> Vec<Outcome> {
         assert!(self.warmup <= trace.len(), "the warm-up is longer than the trace");
+        assert!(!D::WATCHES || !trace.places.is_empty(), "device time needs the places of pages");
         let future = self.specs.iter().any(|spec| spec.info.off_line).then(|| {
             let references = Arc::clone(&trace.references);
             Arc::new(Future::new(references, trace.pages))
@@ -48,8 +63,9 @@ impl Sweep {
             self.specs.iter().flat_map(|spec| self.sizes.iter().map(move |&size| (spec, size))).collect();
         let one = |&(spec, size): &(&Spec, u32)| {
             let mut setup = Setup::new(size, trace.pages, spec.settings.clone());
+            setup.page_size = trace.page_size;
             setup.future = future.clone().filter(|_| spec.info.off_line);
-            let run = Run { trace, spec, setup, warmup: self.warmup, progress };
+            let run = Run { trace, spec, setup, warmup: self.warmup, device: device.clone(), progress };
             registry::visit(spec.info.name, run).expect("the policy is in the registry")
         };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build().expect("threads can be started");

@@ -4,6 +4,7 @@ mod adaptive;
 mod circle;
 mod counts;
 mod drawn;
+mod dual;
 mod foreseen;
 mod histories;
 mod hot_and_cold;
@@ -26,6 +27,7 @@ use adaptive::Adaptive;
 use circle::Circle;
 use counts::Counts;
 use drawn::Drawn;
+use dual::Dual;
 use foreseen::Foreseen;
 use histories::Histories;
 use hot_and_cold::HotAndCold;
@@ -84,6 +86,8 @@ const VARIANTS: &[&str] = &[
     "ubm:other=lfu:run=2:gap=3:open=3",
     "ubm:other=lru-2:run=3:gap=1:open=1",
     "ubm:other=lrfu:run=1:gap=2:open=2",
+    "dulo:correlation=20%:bank=50%:longest=3",
+    "dulo:correlation=0:bank=30%",
 ];
 
 /// A cache as a textbook tells it.
@@ -131,6 +135,9 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "random" => Box::new(Drawn { pages, capacity, state: 1 }),
         "opt" => foreseen(true),
         "worst" => foreseen(false),
+        "dulo" => Box::new(Dual::new(capacity, 75.0, 5.0, 128)),
+        "dulo:correlation=20%:bank=50%:longest=3" => Box::new(Dual::new(capacity, 20.0, 50.0, 3)),
+        "dulo:correlation=0:bank=30%" => Box::new(Dual::new(capacity, 0.0, 30.0, 128)),
         "clock-pro" => Box::new(HotAndCold::new(capacity)),
         "lru-k" => Box::new(Histories::new(capacity, 2, 0, 4)),
         "lru-k:k=1" => queue(true, false),

@@ -1,0 +1,270 @@
+//! The block table (the paper's section 3.2): when each block of the disk was last fetched, and the time before.
+//!
+//! ```text
+//! global directory          middle directory        leaf
+//! (object, LBN >> 12)  -->  LBN >> 6 & 63      -->  LBN & 63
+//! newest timestamp          newest timestamp        newest timestamp, the one before
+//! ```
+//!
+//! A radix tree of two directory levels and leaves, like a page table, its nodes allocated when a block in them is first
+//! fetched. The global directory is sorted and searched, because objects and high block numbers are sparse. The *disk access
+//! clock* ticks with each fetch. A directory entry holds the newest timestamp below it, so what is old is found without
+//! looking into it: when the nodes are used up, every entry older than a threshold is removed with all that is below it. The
+//! threshold is the median of the leaves: what a reclamation costs is spread over the fetches that made half of them.
+
+use crate::policy::Place;
+
+const BITS: u32 = 6;
+/// Entries of a node: fewer than the paper's 512, so that blocks which lie apart waste less.
+const FAN_OUT: usize = 1 << BITS;
+/// A node, with its shares of the global directory, of the free nodes and of the timestamps that a reclamation compares.
+const BYTES_PER_NODE: usize = size_of::<Node>() + 64;
+/// Nodes that even the smallest cache may have.
+const LEAST_NODES: usize = 64;
+
+type Node = [Entry; FAN_OUT];
+
+/// An entry of a leaf (BTE) or of the middle directory; `newest` is 0 if it is empty.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    newest: u32,
+    /// In a leaf the timestamp before, or 0; in the directory the index of the leaf.
+    other: u32,
+}
+
+/// An entry of the global directory.
+#[derive(Clone, Copy, Debug)]
+struct Global {
+    object: u32,
+    /// The bits of the block number above those of the nodes.
+    high: u64,
+    newest: u32,
+    directory: u32,
+}
+
+/// When a block was fetched, 0 standing for no time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Timestamps {
+    pub(super) newest: u32,
+    pub(super) older: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct BlockTable {
+    /// T1. Sorted by object and high bits.
+    global: Vec<Global>,
+    /// T2. Each is a directory, a leaf or free; at most `limit`.
+    nodes: Vec<Node>,
+    free: Vec<u32>,
+    limit: usize,
+    /// T3. The disk access clock: no timestamp is later, and no entry has one later than the entry above it.
+    clock: u32,
+    /// The timestamps that a reclamation compares, kept lest it allocate.
+    of_leaves: Vec<u32>,
+}
+
+impl BlockTable {
+    /// A table of at most `bytes`, but that it may always have [`LEAST_NODES`].
+    pub(super) fn new(bytes: usize) -> Self {
+        let (global, nodes, free, of_leaves) = Default::default();
+        let mut table = Self { global, nodes, free, limit: 0, clock: 0, of_leaves };
+        table.limit(bytes);
+        table
+    }
+
+    /// Sets the limit, which may grow alone.
+    pub(super) fn limit(&mut self, bytes: usize) {
+        self.limit = self.limit.max(bytes / BYTES_PER_NODE).max(LEAST_NODES);
+    }
+
+    /// A block is fetched: the clock ticks, and the block and the directories above it are stamped.
+    pub(super) fn record(&mut self, place: Place) {
+        if self.clock == u32::MAX {
+            self.global.clear();
+            self.nodes.clear();
+            self.free.clear();
+            self.clock = 0;
+        }
+        // Before the walk: what is found on the way must stay. A walk takes a directory and a leaf at most.
+        if self.free.len() + self.limit - self.nodes.len() < 2 {
+            self.reclaim();
+        }
+        self.clock += 1;
+        let index = self.global_index(place).unwrap_or_else(|index| {
+            let (object, high, directory) = (place.object, high(place), self.take_node());
+            self.global.insert(index, Global { object, high, newest: self.clock, directory });
+            index
+        });
+        self.global[index].newest = self.clock;
+        let (directory, middle) = (self.global[index].directory as usize, middle(place));
+        if self.nodes[directory][middle].newest == 0 {
+            self.nodes[directory][middle].other = self.take_node();
+        }
+        self.nodes[directory][middle].newest = self.clock;
+        let leaf = self.nodes[directory][middle].other as usize;
+        let entry = &mut self.nodes[leaf][low(place)];
+        *entry = Entry { newest: self.clock, other: entry.newest };
+    }
+
+    /// When the block was fetched.
+    pub(super) fn timestamps(&self, place: Place) -> Timestamps {
+        let leaf = self.leaf(place);
+        leaf.map_or_else(Timestamps::default, |leaf| {
+            let entry = self.nodes[leaf][low(place)];
+            Timestamps { newest: entry.newest, older: entry.other }
+        })
+    }
+
+    /// The block's place on the disk is given up: what comes there next does not inherit its timestamps.
+    pub(super) fn reset(&mut self, place: Place) {
+        if let Some(leaf) = self.leaf(place) {
+            self.nodes[leaf][low(place)] = Entry::default();
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.global.capacity() * size_of::<Global>()
+            + self.nodes.capacity() * size_of::<Node>()
+            + (self.free.capacity() + self.of_leaves.capacity()) * size_of::<u32>()
+    }
+
+    pub(super) fn check(&self) {
+        let key = |global: &Global| (global.object, global.high);
+        assert!(self.global.is_sorted_by(|a, b| key(a) < key(b))); // T1
+        let mut used = 0;
+        for global in &self.global {
+            used += 1;
+            assert!(global.newest <= self.clock); // T3
+            for entry in self.nodes[global.directory as usize].iter().filter(|entry| entry.newest > 0) {
+                used += 1;
+                assert!(entry.newest <= global.newest); // T3
+                let leaf = &self.nodes[entry.other as usize];
+                assert!(leaf.iter().all(|block| block.newest <= entry.newest && block.other <= block.newest)); // T3
+            }
+        }
+        assert_eq!(used + self.free.len(), self.nodes.len()); // T2
+        assert!(self.nodes.len() <= self.limit); // T2
+    }
+
+    fn global_index(&self, place: Place) -> Result<usize, usize> {
+        self.global.binary_search_by_key(&(place.object, high(place)), |global| (global.object, global.high))
+    }
+
+    /// The index of the leaf with the block's entry.
+    fn leaf(&self, place: Place) -> Option<usize> {
+        let directory = self.global[self.global_index(place).ok()?].directory;
+        let entry = self.nodes[directory as usize][middle(place)];
+        (entry.newest > 0).then_some(entry.other as usize)
+    }
+
+    fn take_node(&mut self) -> u32 {
+        if let Some(node) = self.free.pop() {
+            self.nodes[node as usize] = [Entry::default(); FAN_OUT];
+            return node;
+        }
+        if self.nodes.len() == self.nodes.capacity() {
+            self.nodes.reserve_exact((self.nodes.len() / 2).max(LEAST_NODES).min(self.limit - self.nodes.len()));
+        }
+        self.nodes.push([Entry::default(); FAN_OUT]);
+        self.nodes.len() as u32 - 1
+    }
+
+    /// Removes the older half of the leaves.
+    fn reclaim(&mut self) {
+        self.of_leaves.clear();
+        for global in &self.global {
+            let entries = &self.nodes[global.directory as usize];
+            self.of_leaves.extend(entries.iter().map(|entry| entry.newest).filter(|&newest| newest > 0));
+        }
+        let median = self.of_leaves.len() / 2;
+        let threshold = *self.of_leaves.select_nth_unstable(median).1;
+        self.reclaim_before(threshold);
+    }
+
+    /// Removes the entries whose timestamp is smaller than the threshold, with all that is below them.
+    fn reclaim_before(&mut self, threshold: u32) {
+        let Self { global, nodes, free, .. } = self;
+        global.retain(|global| {
+            let directory = &mut nodes[global.directory as usize];
+            for entry in directory.iter_mut().filter(|entry| 0 < entry.newest && entry.newest < threshold) {
+                free.push(entry.other);
+                *entry = Entry::default();
+            }
+            if global.newest < threshold {
+                free.push(global.directory);
+            }
+            global.newest >= threshold
+        });
+    }
+}
+
+fn high(place: Place) -> u64 {
+    place.block >> (2 * BITS)
+}
+
+fn middle(place: Place) -> usize {
+    (place.block >> BITS) as usize % FAN_OUT
+}
+
+fn low(place: Place) -> usize {
+    place.block as usize % FAN_OUT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(object: u32, block: u64) -> Place {
+        Place { object, block }
+    }
+
+    #[test]
+    fn the_two_latest_fetches_of_each_block_are_known() {
+        let mut table = BlockTable::new(0);
+        // The paper's example, and blocks that share with it a leaf, the directory, or nothing.
+        let places =
+            [at(0, 2_631_710), at(0, 2_631_711), at(0, 2_631_800), at(0, 0), at(1, 2_631_710), at(9, u64::MAX)];
+        for place in [&places[..], &places, &places[..1]].concat() {
+            table.record(place);
+            table.check();
+        }
+        assert_eq!(table.timestamps(places[0]), Timestamps { newest: 13, older: 7 });
+        for (place, newest) in places.into_iter().zip(7..).skip(1) {
+            assert_eq!(table.timestamps(place), Timestamps { newest, older: newest - 6 });
+        }
+        assert_eq!(table.timestamps(at(0, 1)), Timestamps::default());
+        assert_eq!(table.timestamps(at(2, 0)), Timestamps::default());
+        table.reset(places[1]);
+        table.record(places[1]);
+        assert_eq!(table.timestamps(places[1]), Timestamps { newest: 14, older: 0 });
+        table.check();
+    }
+
+    #[test]
+    fn the_oldest_blocks_are_reclaimed_when_the_table_is_full() {
+        let bytes = 1000 * BYTES_PER_NODE;
+        let mut table = BlockTable::new(bytes);
+        let place = |i: u64| at(i as u32 % 3, (i * 1_000_003) << 13);
+        for i in 0..20_000 {
+            table.record(place(i));
+            assert!(table.bytes() <= bytes, "{} bytes", table.bytes());
+        }
+        table.check();
+        // Each block has a directory and a leaf of its own: 500 fit, and after a reclamation 250 are left.
+        assert!((19_750..20_000).all(|i| table.timestamps(place(i)).newest == i as u32 + 1));
+        assert!((0..19_500).all(|i| table.timestamps(place(i)) == Timestamps::default()));
+    }
+
+    #[test]
+    fn all_is_forgotten_when_the_clock_runs_over() {
+        let mut table = BlockTable::new(0);
+        table.record(at(0, 1));
+        table.clock = u32::MAX - 1;
+        table.record(at(0, 2));
+        assert_eq!(table.timestamps(at(0, 2)).newest, u32::MAX);
+        table.record(at(0, 2));
+        table.check();
+        assert_eq!(table.timestamps(at(0, 1)), Timestamps::default());
+        assert_eq!(table.timestamps(at(0, 2)), Timestamps { newest: 1, older: 0 });
+    }
+}

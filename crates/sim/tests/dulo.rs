@@ -1,0 +1,119 @@
+//! DULO against its paper's Table I and, in device time, against LRU on real traces.
+
+#[path = "../../trace/tests/real_trace/mod.rs"]
+mod real_trace;
+
+use forebay_policy::{AllRefused, Caller, Place, Policy, Reference, Setup, Spec, Visitor, registry};
+use forebay_sim::{Device, Disk, Keep, Outcome, Sweep, Trace};
+use real_trace::real_trace;
+
+struct AnyVictim;
+
+impl Caller for AnyVictim {
+    fn evict(&mut self, _: u32) -> bool {
+        true
+    }
+
+    fn forget(&mut self, _: u32) {}
+}
+
+/// The disk time of each reference of Table I, in a cache of eight blocks.
+struct TableOne<'a>(&'a Spec);
+
+impl Visitor for TableOne<'_> {
+    type Output = Result<Vec<f64>, AllRefused>;
+
+    fn visit<P: Policy>(self) -> Self::Output {
+        const REFERENCES: &str = "A B C D X1 X2 X3 X4 Y1 Y2 Y3 Y4 X1 X2 X3 X4 A B C D";
+        // Each letter is a track of its own, the digits are neighbours on it.
+        let place = |name: &str| {
+            let digit = name[1..].parse::<u64>().unwrap_or(0);
+            Place { object: 0, block: u64::from(name.as_bytes()[0]) * 1000 + digit }
+        };
+        let mut pages: Vec<Place> = Vec::new();
+        let mut policy = P::new(&Setup::new(8, 12, self.0.settings.clone()));
+        let mut disk = Disk::default();
+        let mut times = Vec::new();
+        for name in REFERENCES.split(' ') {
+            let place = place(name);
+            let page = pages.iter().position(|&other| other == place).unwrap_or_else(|| {
+                pages.push(place);
+                pages.len() - 1
+            });
+            let before = disk.milliseconds();
+            let reference = Reference { place, ..Reference::of(page as u32) };
+            if policy.contains(reference.page) {
+                policy.hit(&reference);
+            } else {
+                policy.miss(&reference, &mut AnyVictim)?;
+                disk.fetch(place);
+            }
+            times.push(disk.milliseconds() - before);
+        }
+        Ok(times)
+    }
+}
+
+fn table_one(policy: &str) -> Vec<f64> {
+    let spec = Spec::parse(policy).unwrap();
+    registry::visit(spec.info.name, TableOne(&spec)).unwrap().unwrap()
+}
+
+#[test]
+fn table_one_costs_what_the_paper_says_reference_by_reference() {
+    #[rustfmt::skip]
+    let traditional = [
+        9.5, 9.5, 9.5, 9.5,  9.5, 0.0, 0.0, 0.0,  9.5, 0.0, 0.0, 0.0,  0.0, 0.0, 0.0, 0.0,  9.5, 9.5, 9.5, 9.5,
+    ];
+    #[rustfmt::skip]
+    let dual = [
+        9.5, 9.5, 9.5, 9.5,  9.5, 0.0, 0.0, 0.0,  9.5, 0.0, 0.0, 0.0,  9.5, 0.0, 0.0, 0.0,  0.0, 0.0, 0.0, 0.0,
+    ];
+    assert_eq!((traditional.iter().sum::<f64>(), dual.iter().sum::<f64>()), (95.0, 66.5));
+    assert_eq!(table_one("lru"), traditional);
+    // The table has no correlation buffer, and its cache is sequenced by halves.
+    assert_eq!(table_one("dulo:correlation=0:bank=50%"), dual);
+}
+
+const SHARES: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
+
+/// How much more device time DULO takes than LRU on a trace, in percent, at caches of these shares of the distinct pages.
+fn over_lru(file: &str) -> Option<Vec<f64>> {
+    let path = real_trace(file)?;
+    let (_, mut reader) = forebay_trace::open(&path, &forebay_trace::Options::default()).expect("the trace opens");
+    let keep = Keep { places: true, ..Keep::default() };
+    let trace = Trace::load(file, reader.as_mut(), None, keep, &mut |_| {}).expect("the trace is well-formed");
+    let sizes: Vec<u32> = SHARES.iter().map(|share| (f64::from(trace.pages) * share).round() as u32).collect();
+    let specs = ["lru", "dulo"].map(|policy| Spec::parse(policy).expect("a policy")).to_vec();
+    let outcomes = Sweep { specs, sizes, warmup: 0, threads: 0 }.run_on(&Disk::default(), &trace, &|_| true);
+    let (lru, dulo) = outcomes.split_at(SHARES.len());
+    let time = |outcome: &Outcome| outcome.device_milliseconds.expect("a device was given");
+    Some(lru.iter().zip(dulo).map(|(lru, dulo)| 100.0 * (time(dulo) / time(lru) - 1.0)).collect())
+}
+
+/// No size costs over 2 % more than LRU, and the best saves at least so many percent.
+fn check(file: &str, saved: f64) {
+    let Some(over) = over_lru(file) else { return };
+    assert!(over.iter().all(|&over| over <= 2.0), "{file}: {over:.2?}");
+    assert!(over.iter().any(|&over| over <= -saved), "{file}: {over:.2?}");
+}
+
+#[test]
+fn device_time_on_p6_is_at_best_a_tenth_below_that_of_lru_and_nowhere_2_percent_over() {
+    check("arc/P6.lis.zst", 10.0);
+}
+
+#[test]
+fn device_time_on_p12_is_at_best_9_percent_below_that_of_lru_and_nowhere_2_percent_over() {
+    check("arc/P12.lis.zst", 9.0);
+}
+
+#[test]
+fn device_time_on_oltp_is_at_best_4_percent_below_that_of_lru_and_nowhere_2_percent_over() {
+    check("arc/OLTP.lis.zst", 4.0);
+}
+
+#[test]
+fn device_time_on_a_virtual_disk_is_at_best_4_percent_below_that_of_lru_and_nowhere_2_percent_over() {
+    check("block/cloudPhysicsIO.vscsi.zst", 4.0);
+}
