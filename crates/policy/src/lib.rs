@@ -40,6 +40,8 @@ mod gclock;
 mod lfu;
 mod list;
 mod lru;
+mod lru_sp;
+pub mod managers;
 mod mru;
 pub mod opt;
 mod parameters;
@@ -51,4 +53,4 @@ pub mod worst;
 
 pub use parameters::{Kind, Parameter, Settings};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
-pub use registry::{Clock, ClockPro, Fifo, Gclock, Lfu, Lru, Mru, Opt, Random, Spec, Visitor, Worst};
+pub use registry::{Clock, ClockPro, Fifo, Gclock, Lfu, Lru, LruSp, Mru, Opt, Random, Spec, Visitor, Worst};

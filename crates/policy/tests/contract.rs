@@ -1,7 +1,7 @@
 //! What `Policy` promises, checked for every policy of the registry along random runs with refusals, removals and resizes.
 
 use forebay_policy::registry::{self, POLICIES};
-use forebay_policy::{AllRefused, Caller, Future, Place, Policy, Reference, Settings, Setup, Spec, Visitor};
+use forebay_policy::{AllRefused, Caller, Future, Place, Policy, Reference, Settings, Spec, Visitor};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -99,8 +99,8 @@ impl Visitor for Run<'_> {
 }
 
 fn make<P: Policy>(spec: &Spec, capacity: u32, steps: &[Step]) -> P {
-    let mut setup = Setup::new(capacity, PAGES, spec.settings.clone());
-    if P::INFO.off_line {
+    let mut setup = spec.setup(capacity, PAGES);
+    if spec.needs_future() {
         let references = steps.iter().filter_map(|step| match step {
             Step::Reference(page) => Some(*page),
             _ => None,
@@ -161,9 +161,21 @@ fn check<P: Policy>(policy: &P, account: &Account) {
 /// The policies at their defaults, and at some other settings.
 fn specs() -> Vec<Spec> {
     let mut specs = Spec::all();
-    for text in
-        ["gclock:initial=0:max=1", "gclock:initial=255:max=255", "lfu:ageing=1", "lfu:ageing=2.5", "random:seed=7"]
-    {
+    for text in [
+        "gclock:initial=0:max=1",
+        "gclock:initial=255:max=255",
+        "lfu:ageing=1",
+        "lfu:ageing=2.5",
+        "random:seed=7",
+        "lru-sp:manager=mru",
+        "lru-sp:manager=sequential",
+        "lru-sp:manager=access-once",
+        "lru-sp:manager=lru-k",
+        "lru-sp:manager=rmin",
+        "lru-sp:manager=foolish",
+        "lru-sp:manager=foolish:swapping=off",
+        "lru-sp:manager=mru:place-holders=off",
+    ] {
         specs.push(Spec::parse(text).unwrap());
     }
     specs
@@ -213,8 +225,8 @@ fn metadata_is_bounded_as_stated() {
             let pages = 50_000;
             let references: Arc<Vec<u32>> =
                 Arc::new((0..200_000u64).map(|i| (i * i % 50_021 % 50_000) as u32).collect());
-            let mut setup = Setup::new(5_000, pages, self.0.settings.clone());
-            if P::INFO.off_line {
+            let mut setup = self.0.setup(5_000, pages);
+            if self.0.needs_future() {
                 setup.future = Some(Arc::new(Future::new(references.clone(), pages)));
             }
             let mut policy = P::new(&setup);
@@ -223,7 +235,7 @@ fn metadata_is_bounded_as_stated() {
                 reference(&mut policy, &mut account, page);
             }
             // Off-line policies also keep a little more than a bit for each reference.
-            let of_references = if P::INFO.off_line { references.len() / 8 * 64 / 63 + 64 } else { 0 };
+            let of_references = if self.0.needs_future() { references.len() / 8 * 64 / 63 + 64 } else { 0 };
             let most = P::INFO.bytes_per_page * pages as usize + of_references;
             assert!(policy.bytes() <= most, "{}: {} bytes, stated {most}", P::INFO.name, policy.bytes());
         }

@@ -79,7 +79,7 @@ impl Visitor for Run<'_> {
         policy.state(&mut |name, figure| state.push((name, figure)));
         Some(Outcome {
             policy: spec.label.clone(),
-            off_line: P::INFO.off_line,
+            off_line: spec.needs_future(),
             pages: setup.capacity,
             total: counts(0, warm_hits + hits),
             counted: counts(warmup, hits),

@@ -2,7 +2,7 @@
 
 use crate::replay::{Outcome, Run};
 use crate::trace::{Keep, Trace};
-use forebay_policy::{Future, Setup, Spec, registry};
+use forebay_policy::{Future, Spec, registry};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -40,15 +40,15 @@ impl Sweep {
     /// If the warm-up is longer than the trace, or the trace lacks what [`Sweep::keep`] says.
     pub fn run(&self, trace: &Trace, progress: &(dyn Fn(u64) -> bool + Sync)) -> Vec<Outcome> {
         assert!(self.warmup <= trace.len(), "the warm-up is longer than the trace");
-        let future = self.specs.iter().any(|spec| spec.info.off_line).then(|| {
+        let future = self.specs.iter().any(|spec| spec.needs_future()).then(|| {
             let references = Arc::clone(&trace.references);
             Arc::new(Future::new(references, trace.pages))
         });
         let runs: Vec<(&Spec, u32)> =
             self.specs.iter().flat_map(|spec| self.sizes.iter().map(move |&size| (spec, size))).collect();
         let one = |&(spec, size): &(&Spec, u32)| {
-            let mut setup = Setup::new(size, trace.pages, spec.settings.clone());
-            setup.future = future.clone().filter(|_| spec.info.off_line);
+            let mut setup = spec.setup(size, trace.pages);
+            setup.future = future.clone().filter(|_| spec.needs_future());
             let run = Run { trace, spec, setup, warmup: self.warmup, progress };
             registry::visit(spec.info.name, run).expect("the policy is in the registry")
         };

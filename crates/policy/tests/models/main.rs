@@ -5,6 +5,7 @@ mod counts;
 mod drawn;
 mod foreseen;
 mod hot_and_cold;
+mod managed;
 mod queue;
 
 use circle::Circle;
@@ -12,17 +13,26 @@ use counts::Counts;
 use drawn::Drawn;
 use foreseen::Foreseen;
 use hot_and_cold::HotAndCold;
+use managed::Managed;
 use queue::Queue;
 
 use forebay_policy::registry::{self, POLICIES};
-use forebay_policy::{Caller, Future, Place, Policy, Reference, Setup, Spec, Visitor};
+use forebay_policy::{Caller, Future, Place, Policy, Reference, Spec, Visitor};
 use proptest::prelude::*;
 use std::sync::Arc;
 
 const PAGES: u32 = 20;
 
 /// Policies at other settings than their defaults.
-const VARIANTS: &[&str] = &["gclock:initial=3:max=4", "lfu:ageing=2.5"];
+const VARIANTS: &[&str] = &[
+    "gclock:initial=3:max=4",
+    "lfu:ageing=2.5",
+    "lru-sp:manager=mru",
+    "lru-sp:manager=access-once",
+    "lru-sp:manager=lru-k",
+    "lru-sp:manager=mru:swapping=off",
+    "lru-sp:manager=mru:place-holders=off",
+];
 
 /// A cache as a textbook tells it.
 trait Model {
@@ -55,6 +65,12 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "opt" => foreseen(true),
         "worst" => foreseen(false),
         "clock-pro" => Box::new(HotAndCold::new(capacity)),
+        "lru-sp" | "lru-sp:manager=mru" | "lru-sp:manager=access-once" | "lru-sp:manager=lru-k" => {
+            Box::new(Managed::new(name, capacity))
+        }
+        "lru-sp:manager=mru:swapping=off" | "lru-sp:manager=mru:place-holders=off" => {
+            Box::new(Managed::new(name, capacity))
+        }
         other => panic!("`{other}` has no plain model: write one here"),
     }
 }
@@ -81,8 +97,8 @@ impl Visitor for Compare<'_> {
     type Output = ();
 
     fn visit<P: Policy>(self) {
-        let mut setup = Setup::new(self.capacity, PAGES, self.spec.settings.clone());
-        if P::INFO.off_line {
+        let mut setup = self.spec.setup(self.capacity, PAGES);
+        if self.spec.needs_future() {
             setup.future = Some(Arc::new(Future::new(Arc::new(pages_of(self.references)), PAGES)));
         }
         let mut policy = P::new(&setup);
@@ -104,7 +120,7 @@ impl Visitor for Compare<'_> {
             if !resident.contains(&page) {
                 resident.push(page);
             }
-            if !P::INFO.off_line {
+            if !self.spec.needs_future() {
                 // Off-line, any page that is never used again may be the victim: there, the hits alone must agree.
                 assert_eq!(victims.0, evicted, "{} at reference {now} to page {page}", self.spec.label);
             }
