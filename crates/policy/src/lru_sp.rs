@@ -28,7 +28,10 @@
 //! - A file is shared while several owners use it and pages of it are resident: traces tell nothing of open and close. If one rule
 //!   is in charge of all of them, they agree on its manager.
 //!
-//! The paper's three principles are properties in `tests/lru_sp.rs`, with what holds exactly and what does not.
+//! The paper's three principles are property tests in `tests/lru_sp.rs`. They hold, of owners that share no page, against
+//! global LRU: who never overrules hits wherever it hits; who is always foolish changes nothing for others; who is always wise has
+//! no more misses. The third does not hold against what was before: a wise owner may cost another what that one owed to a third
+//! owner's wisdom (the test has an example of ten references).
 //!
 //! Refused victims: the manager offers its further pages in its order; when all are refused, the manager of the next candidate towards
 //! the front is asked that has not been. If the frame of a place-holder is refused, a victim is sought as if there were none.
@@ -36,8 +39,8 @@
 //!
 //! Reference figures: the paper's two worked examples; equal to LRU where nobody overrules. Parameters: `swapping`,
 //! `place-holders` (off: to show what they are for), `manager` (of every owner).
-//! Memory: 28 bytes a page (two links, the place-holder's two ends, its kind), 24 of its manager's (rank, file, group) and 8 more
-//! with LRU-K; files and groups in `managers/groups.rs`.
+//! Memory: 20 bytes a page (two links, the place-holder's two ends, whether resident) and 24 of its manager's (rank, file,
+//! group), with LRU-K 8 more for each use but one; files and groups as in `managers/groups.rs`.
 
 use crate::list::{List, Nodes};
 use crate::managers::Manager;

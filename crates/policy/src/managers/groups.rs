@@ -4,7 +4,7 @@
 //! same rule is in charge of both, that rule's manager keeps the shared files in a group of their own; if not, nobody manages it
 //! any more, until no page of it is resident. A page changes its group at its next use, so that sharing costs nothing but then.
 //!
-//! Memory: 24 bytes a page, 8 more for each earlier use that an LRU-K wants; 12 bytes a file; 32 bytes a group, and for
+//! Memory: 24 bytes a page, 8 more for each earlier use that an LRU-K wants; 12 bytes a file; 24 bytes a group, and for
 //! each rule 4 bytes an owner (or file, where the rule chooses within files).
 
 use super::lru::NOBODY;
@@ -65,7 +65,8 @@ struct Page {
 }
 
 impl Groups {
-    pub(crate) const BYTES_PER_PAGE: usize = size_of::<Page>() + 16 + 8;
+    /// With LRU-2; an assignment may ask for a larger K.
+    pub(crate) const BYTES_PER_PAGE: usize = size_of::<Page>() + Ranking::BYTES_PER_PAGE + 8;
     /// The most for a page that alone makes up a file and a group, arrays having doubled just now.
     pub(crate) const BYTES_PER_FILE: usize = 2 * (size_of::<File>() + size_of::<Group>() + size_of::<u32>());
 

@@ -1,4 +1,4 @@
 //! LRU, the kernel's default: the manager never overrules, so it keeps nothing and is never asked.
 
-/// The place of this manager among an assignment's: whom nobody manages.
+/// In place of a rule: nobody manages these pages, so that they are LRU's too.
 pub(super) const NOBODY: u32 = u32::MAX;

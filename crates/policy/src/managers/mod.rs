@@ -1,7 +1,7 @@
 //! The managers of LRU-SP: who decides which of an owner's pages is given up.
 //!
 //! A manager is a rule that gives each page a rank when it is used: how soon it goes, the highest first. Each group of pages
-//! under one manager is kept in the order of ranks ([`ranking`]), so that a choice, and each further one when a victim is
+//! under one manager is kept in the order of ranks (`ranking.rs`), so that a choice, and each further one when a victim is
 //! refused, takes logarithmic time. Managers of known orders (sequential, file-specific, filter) begin at their position in
 //! the order and go down, then wrap: what was just read is needed last, what is ahead is needed first.
 //!
@@ -89,7 +89,7 @@ struct Use<'a> {
 }
 
 impl Manager {
-    /// The managers that need no further word, by the names of [`Manager::plain`].
+    /// The managers that need no further word, by name.
     pub(crate) const PLAIN: &'static [&'static str] =
         &["lru", "mru", "sequential", "same-order", "access-once", "lru-k", "rmin", "foolish"];
 

@@ -18,6 +18,8 @@ struct Node {
 pub(super) struct Ranking(Vec<Node>);
 
 impl Ranking {
+    pub(super) const BYTES_PER_PAGE: usize = size_of::<Node>();
+
     pub(super) fn new() -> Self {
         Self(Vec::new())
     }
