@@ -40,7 +40,8 @@
 //! Reference figures: the paper's two worked examples; equal to LRU where nobody overrules. Parameters: `swapping`,
 //! `place-holders` (off: to show what they are for), `manager` (of every owner).
 //! Memory: 20 bytes a page (two links, the place-holder's two ends, whether resident) and 24 of its manager's (rank, file,
-//! group), with LRU-K 8 more for each use but one; files and groups as in `managers/groups.rs`.
+//! group), with LRU-K 8 more for each use but one; files and groups as in `managers/groups.rs`, which
+//! keeps arrays by the numbers of owners and objects: these are dense, as traces number them.
 
 use crate::list::{List, Nodes};
 use crate::managers::Manager;

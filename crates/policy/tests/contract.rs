@@ -1,5 +1,6 @@
 //! What `Policy` promises, checked for every policy of the registry along random runs with refusals, removals and resizes.
 
+use forebay_policy::managers::{Assignment, FileOrder, Filter, Manager, Weights};
 use forebay_policy::registry::{self, POLICIES};
 use forebay_policy::{AllRefused, Caller, Future, Place, Policy, Reference, Settings, Spec, Visitor};
 use proptest::prelude::*;
@@ -178,7 +179,17 @@ fn specs() -> Vec<Spec> {
     ] {
         specs.push(Spec::parse(text).unwrap());
     }
+    specs.push(Spec { managers: Some(Arc::new(managers())), ..Spec::parse("lru-sp:manager=access-once").unwrap() });
     specs
+}
+
+/// Managers that need more than their name, by owner and by file.
+fn managers() -> Assignment {
+    let mut managers = Assignment::new(None);
+    managers.add(Manager::FileOrder(FileOrder::new(vec![4..9, 0..2])), None, Some(&[1]));
+    managers.add(Manager::Filter(Filter::new(&[2, 0])), Some(&[0]), None);
+    managers.add(Manager::Weights(Weights::new(&[(0, 0.5), (2, 3.0)]).unwrap()), Some(&[1]), None);
+    managers
 }
 
 proptest! {

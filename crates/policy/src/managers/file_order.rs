@@ -22,7 +22,7 @@ impl FileOrder {
         let mut before = 0u64;
         for part in &self.parts {
             if part.contains(&block) {
-                return before + (block - part.start);
+                return before.saturating_add(block - part.start);
             }
             before = before.saturating_add(part.end.saturating_sub(part.start));
         }
