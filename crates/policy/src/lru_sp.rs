@@ -37,7 +37,8 @@
 //! the front is asked that has not been. If the frame of a place-holder is refused, a victim is sought as if there were none.
 //! Place-holders whose page was hit are given back at the next miss: a hit cannot `forget`.
 //!
-//! Reference figures: the paper's two worked examples; equal to LRU where nobody overrules. Parameters: `swapping`,
+//! Reference figures: the paper's two worked examples; equal to LRU where nobody overrules, and to OPT where all pages
+//! are one owner's with `rmin`. Parameters: `swapping`,
 //! `place-holders` (off: to show what they are for), `manager` (of every owner).
 //! Memory: 20 bytes a page (two links, the place-holder's two ends, whether resident) and 24 of its manager's (rank, file,
 //! group), with LRU-K 8 more for each use but one; files and groups as in `managers/groups.rs`, which

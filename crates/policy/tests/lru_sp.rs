@@ -15,7 +15,7 @@
 //! overrulings are of both kinds: its own foolish ones cost it what they cost.
 
 use forebay_policy::managers::{Assignment, FileOrder, Filter, Manager, Weights};
-use forebay_policy::{Caller, Future, LruSp, Place, Policy, Reference, Spec};
+use forebay_policy::{Caller, Future, LruSp, Opt, Place, Policy, Reference, Spec};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -158,6 +158,20 @@ proptest! {
         let lru = run(capacity, &pages, assign([]));
         let managed = run(capacity, &pages, assignment);
         prop_assert!(misses(&pages, &managed, 0) <= misses(&pages, &lru, 0));
+    }
+
+    #[test]
+    fn rmin_over_all_pages_is_the_optimum(capacity in 1u32..12, pages in pages()) {
+        let mut cache = Cache::new("lru-sp:manager=rmin", capacity, assign([]), &pages);
+        let mut setup = Spec::parse("opt").unwrap().setup(capacity, PAGES);
+        setup.future = Some(Arc::new(Future::new(Arc::new(pages.clone()), PAGES)));
+        let (mut opt, mut hits, mut most) = (Opt::new(&setup), 0, 0);
+        for page in pages {
+            hits += u32::from(cache.hits(&Reference::of(page)));
+            most += u32::from(opt.contains(page));
+            if opt.contains(page) { opt.hit(&Reference::of(page)) } else { opt.miss(&Reference::of(page), &mut Victims::default()).unwrap() }
+        }
+        prop_assert_eq!(hits, most);
     }
 
     #[test]
