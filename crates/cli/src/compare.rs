@@ -3,14 +3,17 @@
 use crate::advice::advice;
 use crate::failure::Failure;
 use crate::input::{How, SAMPLE};
+use crate::managers::Managers;
 use crate::output::Form;
 use crate::progress::Progress;
 use crate::table;
 use clap::Args;
-use forebay_policy::Spec;
+use forebay_policy::{LruSp, Policy, Spec};
 use forebay_sim::{Disk, Keep, Outcome, Size, Sweep, Trace};
 use serde_json::json;
 use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Compare what replacement policies would make of a trace, at each cache size.
 ///
@@ -33,6 +36,9 @@ pub(crate) struct Arguments {
     /// Also tell how long a disk takes for the misses: 9.5 ms for each that does not follow the one before on the disk
     #[arg(long)]
     device_time: bool,
+    /// A TOML file that says which manager is in charge of which owners and files, for the policy lru-sp
+    #[arg(long, value_name = "FILE")]
+    managers: Option<PathBuf>,
     /// Threads; 0: one for each core
     #[arg(short, long, default_value_t = 0)]
     threads: usize,
@@ -100,6 +106,7 @@ impl Arguments {
             sizes: DEFAULT_SIZES.split(',').map(|size| size.parse().expect("the default sizes are sizes")).collect(),
             warmup: Warmup::References(0),
             device_time: false,
+            managers: None,
             threads: 0,
             format: Form::Table,
             how: How::default(),
@@ -131,13 +138,20 @@ pub(crate) struct Comparison {
 pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     arguments.how.check()?;
     let specs = arguments.specs();
+    let managers = arguments.managers.as_deref().map(Managers::read).transpose()?;
+    if managers.is_some() && !specs.iter().any(has_managers) {
+        return Err(Failure::Usage(format!(
+            "--managers is for {}, which is not among the policies asked",
+            LruSp::INFO.name
+        )));
+    }
     let mut out = io::stdout().lock();
     let mut answers = Vec::new();
     if arguments.format == Form::Csv {
         writeln!(out, "{CSV_HEADER}")?;
     }
     for name in &arguments.traces {
-        let comparison = compare(name, &specs, arguments, verbose)?;
+        let comparison = compare(name, &specs, managers.as_ref(), arguments, verbose)?;
         match arguments.format {
             Form::Table => table::print(&comparison, &mut out)?,
             Form::Csv => print_csv(&comparison, &mut out)?,
@@ -154,7 +168,17 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn compare(name: &str, specs: &[Spec], arguments: &Arguments, verbose: bool) -> Result<Comparison, Failure> {
+fn has_managers(spec: &Spec) -> bool {
+    spec.info.name == LruSp::INFO.name
+}
+
+fn compare(
+    name: &str,
+    specs: &[Spec],
+    managers: Option<&Managers>,
+    arguments: &Arguments,
+    verbose: bool,
+) -> Result<Comparison, Failure> {
     let (format, mut reader) = arguments.how.open(name)?;
     let reading = Progress::new(format!("reading {name}"), None);
     let keep = Sweep::keep(specs);
@@ -170,12 +194,15 @@ fn compare(name: &str, specs: &[Spec], arguments: &Arguments, verbose: bool) -> 
     }
     sizes.sort_by_key(|&(pages, _)| pages);
     let warmup = arguments.warmup.references(&trace)?;
-    let sweep = Sweep {
-        specs: specs.to_vec(),
-        sizes: sizes.iter().map(|&(pages, _)| pages).collect(),
-        warmup,
-        threads: arguments.threads,
-    };
+    let mut specs = specs.to_vec();
+    if let Some(managers) = managers {
+        let assignment = Arc::new(managers.assign(&trace)?);
+        for spec in specs.iter_mut().filter(|spec| has_managers(spec)) {
+            spec.managers = Some(Arc::clone(&assignment));
+        }
+    }
+    let sweep =
+        Sweep { specs, sizes: sizes.iter().map(|&(pages, _)| pages).collect(), warmup, threads: arguments.threads };
     let replaying = Progress::new(format!("replaying {name}"), Some(sweep.work(&trace)));
     let start = std::time::Instant::now();
     let progress = |more| {

@@ -7,6 +7,7 @@ mod failure;
 mod formats;
 mod info;
 mod input;
+mod managers;
 mod output;
 mod policies;
 mod progress;

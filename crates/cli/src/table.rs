@@ -100,9 +100,13 @@ fn header(title: &str, cells: impl Iterator<Item = Cell>) -> Vec<Cell> {
     std::iter::once(Cell::new(title)).chain(cells).collect()
 }
 
-/// What an off-line policy bounds.
+/// What an off-line policy is good for.
 fn bound(policy: &str) -> &'static str {
-    if policy == "worst" { "worst possible" } else { "the limit" }
+    match policy {
+        "opt" => "the limit",
+        "worst" => "worst possible",
+        _ => "knows the future",
+    }
 }
 
 /// About two digits that matter: 0.013, 0.52, 1.0, 10, 150.

@@ -33,7 +33,7 @@ enum Within {
 
 /// Adaptive replacement cache.
 #[derive(Debug)]
-pub struct Arc {
+pub struct AdaptiveReplacement {
     /// A1. A page is in the list that its value names, the one used last at the front.
     pages: Nodes<Within>,
     t1: List,
@@ -46,7 +46,7 @@ pub struct Arc {
     capacity: u32,
 }
 
-impl Policy for Arc {
+impl Policy for AdaptiveReplacement {
     const INFO: Info = Info {
         name: "arc",
         title: "ARC: adaptive replacement cache",
@@ -153,7 +153,7 @@ impl Policy for Arc {
     }
 }
 
-impl Arc {
+impl AdaptiveReplacement {
     /// Evicts the least recent page of T1 or T2, which becomes a ghost.
     fn replace<C: Caller>(&mut self, p: f64, for_b2: bool, caller: &mut C) -> Result<(), AllRefused> {
         let t1_len = f64::from(self.t1.len());

@@ -50,6 +50,8 @@ mod list;
 mod lrfu;
 mod lru;
 mod lru_k;
+mod lru_sp;
+pub mod managers;
 mod mq;
 mod mru;
 pub mod opt;
@@ -70,6 +72,6 @@ pub mod worst;
 pub use parameters::{Kind, Parameter, Part, Settings, parse_bytes};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
 pub use registry::{
-    Arc, Car, Clock, ClockPro, Dulo, Eelru, Fbr, Fifo, Gclock, Lfu, Linux, Lirs, Lrfu, Lru, LruK, Mq, Mru, Opt, Random,
-    S3Fifo, Seq, Sieve, Smq, Spec, TwoQueue, Ubm, Visitor, WTinyLfu, Worst,
+    AdaptiveReplacement, Car, Clock, ClockPro, Dulo, Eelru, Fbr, Fifo, Gclock, Lfu, Linux, Lirs, Lrfu, Lru, LruK,
+    LruSp, Mq, Mru, Opt, Random, S3Fifo, Seq, Sieve, Smq, Spec, TwoQueue, Ubm, Visitor, WTinyLfu, Worst,
 };

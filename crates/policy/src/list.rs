@@ -159,6 +159,23 @@ impl List {
         }
     }
 
+    /// Puts `page` where `other` is, which leaves the list.
+    pub(crate) fn replace<T>(&mut self, nodes: &mut Nodes<T>, other: u32, page: u32) {
+        let Node { towards_front, towards_back, .. } = nodes.0[other as usize];
+        debug_assert_ne!(towards_front, UNLINKED, "page {other} is in no list");
+        debug_assert_eq!(nodes.0[page as usize].towards_front, UNLINKED, "page {page} is in a list already");
+        (nodes.0[other as usize].towards_front, nodes.0[other as usize].towards_back) = (UNLINKED, UNLINKED);
+        (nodes.0[page as usize].towards_front, nodes.0[page as usize].towards_back) = (towards_front, towards_back);
+        match towards_front {
+            NONE => self.front = page,
+            neighbour => nodes.0[neighbour as usize].towards_back = page,
+        }
+        match towards_back {
+            NONE => self.back = page,
+            neighbour => nodes.0[neighbour as usize].towards_front = page,
+        }
+    }
+
     /// The pages from the back to the front.
     pub(crate) fn back_to_front<'a, T: Default + Clone>(
         &self,
@@ -192,6 +209,22 @@ pub(crate) fn offer<C: Caller>(pages: impl IntoIterator<Item = u32>, caller: &mu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_takes_the_place_of_another() {
+        for other in [2, 0, 3] {
+            let mut nodes: Nodes<()> = Nodes::new(5);
+            let mut list = List::new();
+            for page in [2, 0, 3] {
+                list.push_front(&mut nodes, page);
+            }
+            list.replace(&mut nodes, other, 4);
+            list.check(&nodes);
+            assert!(!nodes.is_linked(other));
+            let expected = [2, 0, 3].map(|page| if page == other { 4 } else { page });
+            assert_eq!(list.back_to_front(&nodes).collect::<Vec<_>>(), expected);
+        }
+    }
 
     #[test]
     fn pages_leave_in_the_order_in_which_they_came() {

@@ -1,5 +1,6 @@
 //! The contract between a policy and its caller.
 
+use crate::managers::Assignment;
 use crate::parameters::{Parameter, Settings};
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +22,11 @@ use std::sync::Arc;
 pub trait Policy: Sized + Send {
     /// What is known of the policy before it is made.
     const INFO: Info;
+
+    /// Whether it needs [`Setup::future`] with these settings.
+    fn needs_future(_: &Settings) -> bool {
+        Self::INFO.off_line
+    }
 
     /// An empty cache.
     fn new(setup: &Setup) -> Self;
@@ -212,6 +218,8 @@ pub struct Setup {
     pub settings: Settings,
     /// The references to come, for off-line policies.
     pub future: Option<Arc<Future>>,
+    /// Which managers are in charge, for a policy that has managers.
+    pub managers: Option<Arc<Assignment>>,
 }
 
 impl Setup {
@@ -221,7 +229,7 @@ impl Setup {
     /// If the capacity is 0.
     pub fn new(capacity: u32, pages: u32, settings: Settings) -> Self {
         assert!(capacity > 0, "a cache holds at least one page");
-        Self { capacity, pages, page_size: 4096, settings, future: None }
+        Self { capacity, pages, page_size: 4096, settings, future: None, managers: None }
     }
 }
 

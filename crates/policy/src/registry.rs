@@ -1,7 +1,9 @@
 //! Every policy, named once. The command line, the contract tests, the fuzzers and the documentation iterate over this.
 
+use crate::managers::Assignment;
 use crate::parameters::Settings;
-use crate::policy::{Info, Policy};
+use crate::policy::{Info, Policy, Setup};
+use std::sync::Arc;
 
 /// What is done with a policy whose type is known only by its name: the way from a name to static dispatch.
 pub trait Visitor {
@@ -43,18 +45,19 @@ policies! {
     lrfu::Lrfu,
     seq::Seq,
     eelru::Eelru,
-    arc::Arc,
+    arc::AdaptiveReplacement,
     car::Car,
     lirs::Lirs,
     linux::Linux,
+    ubm::Ubm,
+    dulo::Dulo,
     mq::Mq,
+    lru_sp::LruSp,
     clock_pro::ClockPro,
     sieve::Sieve,
     s3_fifo::S3Fifo,
     w_tinylfu::WTinyLfu,
     smq::Smq,
-    ubm::Ubm,
-    dulo::Dulo,
     opt::Opt,
     worst::Worst,
 }
@@ -71,6 +74,8 @@ pub struct Spec {
     pub info: &'static Info,
     /// Its parameters' values.
     pub settings: Settings,
+    /// Which managers are in charge, for a policy that has managers.
+    pub managers: Option<Arc<Assignment>>,
     /// What the user wrote.
     pub label: String,
 }
@@ -83,7 +88,7 @@ impl Spec {
 
     /// A policy at its defaults.
     pub fn new(info: &'static Info) -> Self {
-        Self { info, settings: Settings::defaults(info.parameters), label: info.name.to_owned() }
+        Self { info, settings: Settings::defaults(info.parameters), managers: None, label: info.name.to_owned() }
     }
 
     /// Reads `NAME[:PARAMETER=VALUE]…`.
@@ -101,6 +106,28 @@ impl Spec {
             .map(|part| part.split_once('=').ok_or_else(|| format!("{name}: `{part}` is no PARAMETER=VALUE")))
             .collect::<Result<_, _>>()?;
         let settings = Settings::parse(info.parameters, given).map_err(|error| format!("{name}: {error}"))?;
-        Ok(Self { info, settings, label: text.to_owned() })
+        Ok(Self { info, settings, managers: None, label: text.to_owned() })
+    }
+
+    /// Whether the policy, or a manager that it asks, needs to know the references to come.
+    pub fn needs_future(&self) -> bool {
+        struct Needs<'a>(&'a Settings);
+        impl Visitor for Needs<'_> {
+            type Output = bool;
+
+            fn visit<P: Policy>(self) -> bool {
+                P::needs_future(self.0)
+            }
+        }
+        let by_managers = self.managers.as_ref().is_some_and(|managers| managers.needs_future());
+        by_managers || visit(self.info.name, Needs(&self.settings)).expect("the policy is in the registry")
+    }
+
+    /// What the policy is made from.
+    ///
+    /// # Panics
+    /// If the capacity is 0.
+    pub fn setup(&self, capacity: u32, pages: u32) -> Setup {
+        Setup { managers: self.managers.clone(), ..Setup::new(capacity, pages, self.settings.clone()) }
     }
 }

@@ -1,7 +1,8 @@
 //! What `Policy` promises, checked for every policy of the registry along random runs with refusals, removals and resizes.
 
+use forebay_policy::managers::{Assignment, FileOrder, Filter, Manager, Weights};
 use forebay_policy::registry::{self, POLICIES};
-use forebay_policy::{AllRefused, Caller, Future, Place, Policy, Reference, Settings, Setup, Spec, Visitor};
+use forebay_policy::{AllRefused, Caller, Future, Place, Policy, Reference, Settings, Spec, Visitor};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -99,8 +100,8 @@ impl Visitor for Run<'_> {
 }
 
 fn make<P: Policy>(spec: &Spec, capacity: u32, steps: &[Step]) -> P {
-    let mut setup = Setup::new(capacity, PAGES, spec.settings.clone());
-    if P::INFO.off_line {
+    let mut setup = spec.setup(capacity, PAGES);
+    if spec.needs_future() {
         let references = steps.iter().filter_map(|step| match step {
             Step::Reference(page) => Some(*page),
             _ => None,
@@ -200,10 +201,28 @@ fn specs() -> Vec<Spec> {
         "ubm:other=lrfu:run=1:gap=1",
         "dulo:correlation=20%:bank=50%:longest=3",
         "dulo:correlation=80%:bank=5%:distance=1:gap=9",
+        "lru-sp:manager=mru",
+        "lru-sp:manager=sequential",
+        "lru-sp:manager=access-once",
+        "lru-sp:manager=lru-k",
+        "lru-sp:manager=rmin",
+        "lru-sp:manager=foolish",
+        "lru-sp:manager=foolish:swapping=off",
+        "lru-sp:manager=mru:place-holders=off",
     ] {
         specs.push(Spec::parse(text).unwrap());
     }
+    specs.push(Spec { managers: Some(Arc::new(managers())), ..Spec::parse("lru-sp:manager=access-once").unwrap() });
     specs
+}
+
+/// Managers that need more than their name, by owner and by file.
+fn managers() -> Assignment {
+    let mut managers = Assignment::new(None);
+    managers.add(Manager::FileOrder(FileOrder::new(vec![4..9, 0..2])), None, Some(&[1]));
+    managers.add(Manager::Filter(Filter::new(&[2, 0])), Some(&[0]), None);
+    managers.add(Manager::Weights(Weights::new(&[(0, 0.5), (2, 3.0)]).unwrap()), Some(&[1]), None);
+    managers
 }
 
 proptest! {
@@ -250,8 +269,8 @@ fn metadata_is_bounded_as_stated() {
             let pages = 50_000;
             let references: Arc<Vec<u32>> =
                 Arc::new((0..200_000u64).map(|i| (i * i % 50_021 % 50_000) as u32).collect());
-            let mut setup = Setup::new(5_000, pages, self.0.settings.clone());
-            if P::INFO.off_line {
+            let mut setup = self.0.setup(5_000, pages);
+            if self.0.needs_future() {
                 setup.future = Some(Arc::new(Future::new(references.clone(), pages)));
             }
             let mut policy = P::new(&setup);
@@ -260,7 +279,7 @@ fn metadata_is_bounded_as_stated() {
                 reference(&mut policy, &mut account, page);
             }
             // Off-line policies also keep a little more than a bit for each reference.
-            let of_references = if P::INFO.off_line { references.len() / 8 * 64 / 63 + 64 } else { 0 };
+            let of_references = if self.0.needs_future() { references.len() / 8 * 64 / 63 + 64 } else { 0 };
             let most = P::INFO.bytes_per_page * pages as usize + of_references;
             assert!(policy.bytes() <= most, "{}: {} bytes, stated {most}", P::INFO.name, policy.bytes());
         }

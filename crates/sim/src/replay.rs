@@ -85,7 +85,7 @@ impl<D: Device> Visitor for Run<'_, D> {
         policy.state(&mut |name, figure| state.push((name, figure)));
         Some(Outcome {
             policy: spec.label.clone(),
-            off_line: P::INFO.off_line,
+            off_line: spec.needs_future(),
             pages: setup.capacity,
             total: counts(0, warm_hits + hits),
             counted: counts(warmup, hits),

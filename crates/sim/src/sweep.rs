@@ -3,7 +3,7 @@
 use crate::device::{Device, NoDevice};
 use crate::replay::{Outcome, Run};
 use crate::trace::{Keep, Trace};
-use forebay_policy::{Future, Setup, Spec, registry};
+use forebay_policy::{Future, Spec, registry};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -55,16 +55,16 @@ impl Sweep {
     ) -> Vec<Outcome> {
         assert!(self.warmup <= trace.len(), "the warm-up is longer than the trace");
         assert!(!D::WATCHES || !trace.places.is_empty(), "device time needs the places of pages");
-        let future = self.specs.iter().any(|spec| spec.info.off_line).then(|| {
+        let future = self.specs.iter().any(|spec| spec.needs_future()).then(|| {
             let references = Arc::clone(&trace.references);
             Arc::new(Future::new(references, trace.pages))
         });
         let runs: Vec<(&Spec, u32)> =
             self.specs.iter().flat_map(|spec| self.sizes.iter().map(move |&size| (spec, size))).collect();
         let one = |&(spec, size): &(&Spec, u32)| {
-            let mut setup = Setup::new(size, trace.pages, spec.settings.clone());
+            let mut setup = spec.setup(size, trace.pages);
             setup.page_size = trace.page_size;
-            setup.future = future.clone().filter(|_| spec.info.off_line);
+            setup.future = future.clone().filter(|_| spec.needs_future());
             let run = Run { trace, spec, setup, warmup: self.warmup, device: device.clone(), progress };
             registry::visit(spec.info.name, run).expect("the policy is in the registry")
         };

@@ -10,6 +10,7 @@ mod histories;
 mod hot_and_cold;
 mod linux;
 mod long_queue;
+mod managed;
 mod multi_queue;
 mod partitions;
 mod queue;
@@ -33,6 +34,7 @@ use histories::Histories;
 use hot_and_cold::HotAndCold;
 use linux::TwoLists;
 use long_queue::LongQueue;
+use managed::Managed;
 use multi_queue::MultiQueue;
 use partitions::Partitions;
 use queue::Queue;
@@ -47,7 +49,7 @@ use w_tinylfu::Admitted;
 use weights::Weights;
 
 use forebay_policy::registry::{self, POLICIES};
-use forebay_policy::{Caller, Future, Place, Policy, Reference, Setup, Spec, Visitor};
+use forebay_policy::{Caller, Future, Place, Policy, Reference, Spec, Visitor};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -88,6 +90,11 @@ const VARIANTS: &[&str] = &[
     "ubm:other=lrfu:run=1:gap=2:open=2",
     "dulo:correlation=20%:bank=50%:longest=3",
     "dulo:correlation=0:bank=30%",
+    "lru-sp:manager=mru",
+    "lru-sp:manager=access-once",
+    "lru-sp:manager=lru-k",
+    "lru-sp:manager=mru:swapping=off",
+    "lru-sp:manager=mru:place-holders=off",
 ];
 
 /// A cache as a textbook tells it.
@@ -171,6 +178,12 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "ubm:other=lfu:run=2:gap=3:open=3" => Box::new(Partitions::new(capacity, "lfu", 2, 3, 3)),
         "ubm:other=lru-2:run=3:gap=1:open=1" => Box::new(Partitions::new(capacity, "lru-2", 3, 1, 1)),
         "ubm:other=lrfu:run=1:gap=2:open=2" => Box::new(Partitions::new(capacity, "lrfu", 1, 2, 2)),
+        "lru-sp" | "lru-sp:manager=mru" | "lru-sp:manager=access-once" | "lru-sp:manager=lru-k" => {
+            Box::new(Managed::new(name, capacity))
+        }
+        "lru-sp:manager=mru:swapping=off" | "lru-sp:manager=mru:place-holders=off" => {
+            Box::new(Managed::new(name, capacity))
+        }
         other => panic!("`{other}` has no plain model: write one here"),
     }
 }
@@ -197,8 +210,8 @@ impl Visitor for Compare<'_> {
     type Output = ();
 
     fn visit<P: Policy>(self) {
-        let mut setup = Setup::new(self.capacity, PAGES, self.spec.settings.clone());
-        if P::INFO.off_line {
+        let mut setup = self.spec.setup(self.capacity, PAGES);
+        if self.spec.needs_future() {
             setup.future = Some(Arc::new(Future::new(Arc::new(pages_of(self.references)), PAGES)));
         }
         let mut policy = P::new(&setup);
@@ -220,7 +233,7 @@ impl Visitor for Compare<'_> {
             if !resident.contains(&page) {
                 resident.push(page);
             }
-            if !P::INFO.off_line {
+            if !self.spec.needs_future() {
                 // Off-line, any page that is never used again may be the victim: there, the hits alone must agree.
                 assert_eq!(victims.0, evicted, "{} at reference {now} to page {page}", self.spec.label);
             }

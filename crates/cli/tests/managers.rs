@@ -1,0 +1,141 @@
+//! `forebay compare --managers`, as a user runs it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn forebay(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().expect("forebay runs")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("what is printed is text")
+}
+
+fn file(name: &str, content: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, content).expect("the test's file is written");
+    path
+}
+
+/// Two programs: `scan` reads the three pages of `table` again and again, `edit` uses the one page of `notes` now and then.
+fn trace() -> PathBuf {
+    let mut rows = "time_ns,owner,object,offset,length,operation\n".to_owned();
+    for round in 0..10 {
+        for page in 0..3 {
+            rows += &format!("{round},scan 7,/data/table,{},8192,read\n", page * 8192);
+        }
+        rows += &format!("{round},edit 8,/home/notes,0,8192,read\n");
+    }
+    file("managed.csv", &rows)
+}
+
+/// The hits of a cache of 3 pages, and what standard error says.
+#[track_caller]
+fn hits(name: &str, policy: &str, rules: &str) -> (u64, String) {
+    let (trace, rules) = (trace(), file(name, rules));
+    let arguments = ["compare", trace.to_str().unwrap(), "-p", policy, "-s", "3", "-f", "csv", "--managers"];
+    let output = forebay(&[&arguments[..], &[rules.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let hits = text(&output.stdout).lines().nth(1).unwrap().split(',').nth(4).unwrap();
+    (hits.parse().unwrap(), text(&output.stderr).to_owned())
+}
+
+#[test]
+fn rules_give_managers_to_owners_and_files() {
+    // LRU misses always: four pages in turn, three frames.
+    assert_eq!(hits("none.toml", "lru-sp", ""), (0, String::new()));
+    // The scan gives up its own page used last, so that its two others and the note stay, but for one each round.
+    let by_owner = hits("owner.toml", "lru-sp", "[[manager]]\nname = \"mru\"\nowners = [\"scan *\"]\n");
+    let by_file = hits("file.toml", "lru-sp", "[[manager]]\nname = \"same-order\"\nfiles = [\"*/table\"]\n");
+    assert_eq!(by_owner, by_file);
+    assert!(by_owner.0 >= 15 && by_owner.1.is_empty(), "{by_owner:?}");
+    // The first rule that fits holds.
+    let lru_first = "[[manager]]\nname = \"lru\"\nfiles = [\"*/table\"]\n\n[[manager]]\nname = \"mru\"\n";
+    assert_eq!(hits("first.toml", "lru-sp", lru_first).0, 0);
+    // The default of the file takes the place of the parameter, which holds where the file has none.
+    assert_eq!(hits("default.toml", "lru-sp", "default = \"mru\"\n").0, by_owner.0);
+    assert_eq!(hits("parameter.toml", "lru-sp:manager=mru", "").0, by_owner.0);
+    assert_eq!(hits("both.toml", "lru-sp:manager=mru", "default = \"lru\"\n").0, 0);
+}
+
+#[test]
+fn managers_that_need_more_are_told_it() {
+    let scan = |name: &str, rest: &str| {
+        hits(name, "lru-sp", &format!("[[manager]]\nname = {rest}\nowners = [\"scan *\"]\n")).0
+    };
+    // All of them know that the scan returns to what it left first.
+    let expected = scan("sequential.toml", "\"sequential\"");
+    assert!(expected >= 15);
+    assert_eq!(scan("file-order.toml", "\"file-order\"\norder = [\"0..2\", \"2..\"]"), expected);
+    assert_eq!(scan("filter.toml", "\"filter\"\norder = [\"/data/*\"]"), expected);
+    // What weighs little goes before the note of `edit` only if one owner has both: alone, it is LRU.
+    assert_eq!(scan("weights.toml", "\"weights\"\nweights = [[\"*/table\", 0.5]]"), 0);
+    assert_eq!(scan("lru-k.toml", "\"lru-k\"\nk = 1"), 0);
+    assert!(scan("rmin.toml", "\"rmin\"") >= expected);
+}
+
+#[test]
+fn a_manager_that_knows_the_future_is_no_policy_to_take() {
+    let rules = file("off-line.toml", "[[manager]]\nname = \"rmin\"\n");
+    let trace = trace();
+    let output = forebay(&[
+        "compare",
+        trace.to_str().unwrap(),
+        "-p",
+        "lru,lru-sp",
+        "-s",
+        "3",
+        "--managers",
+        rules.to_str().unwrap(),
+    ]);
+    let table = text(&output.stdout);
+    assert!(table.contains("lru-sp (knows the future)") && !table.contains("Take lru-sp"), "{table}");
+}
+
+#[test]
+fn a_pattern_that_matches_nothing_is_named() {
+    let (_, message) = hits("nothing.toml", "lru-sp", "\n[[manager]]\nname = \"mru\"\nfiles = [\n  \"*.log\",\n]\n");
+    assert!(message.contains("nothing.toml line 5: no file of ") && message.contains("is like `*.log`"), "{message}");
+}
+
+#[test]
+fn a_bad_file_gives_one_sentence_with_its_line() {
+    let trace = trace();
+    let bad = |content: &str| {
+        let rules = file("bad.toml", content);
+        let output = forebay(&["compare", trace.to_str().unwrap(), "--managers", rules.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        assert!(output.stdout.is_empty());
+        let message = text(&output.stderr).to_owned();
+        assert_eq!(message.trim_end().lines().count(), 1, "{message}");
+        assert!(message.starts_with("forebay: ") && message.contains("bad.toml line "), "{message}");
+        message
+    };
+    let is = |content: &str, expected: &str| {
+        let message = bad(content);
+        assert!(message.contains(expected), "{message}");
+    };
+    is("[[manager]]\nowners = [\"a\"]\n\nname = \"mri\"\n", "line 4: there is no manager `mri`; there are lru, mru, ");
+    is("[[manager]]\nowners = [\"a\"]\n", "missing field `name`");
+    is("\n[[manager]]\nname = \"mru\"\nowner = [\"a\"]\n", "line 4: unknown field `owner`");
+    is("[[manager]]\nname = \"mru\"\nfiles = [\"a\", \"[\"]\n", "line 3: `[` is no pattern");
+    is("[[manager]]\nname = \"mru\"\nk = 2\n", "line 3: `mru` has no `k`");
+    is("[[manager]]\nname = \"lru-k\"\nk = 9\n", "line 3: k is 1 to 8, not 9");
+    is("[[manager]]\nname = \"filter\"\n", "line 2: `filter` needs `order`");
+    is("[[manager]]\nname = \"file-order\"\norder = [\n\"0..4\",\n\"9..4\"]\n", "line 5: `9..4` is no range of blocks");
+    is("[[manager]]\nname = \"weights\"\nweights = [[\"*\", -1]]\n", "line 3: a weight is a positive number, not -1");
+    is("default = \"filter\"\n", "line 1: `filter` cannot be the default");
+    is("[[manager]\n", "line 1: ");
+    is(&"[[manager]]\nname = \"lru\"\n".repeat(65), "line 130: there are more than 64 managers");
+}
+
+#[test]
+fn managers_are_for_a_policy_that_has_them() {
+    let (trace, rules) = (trace(), file("unused.toml", ""));
+    let output = forebay(&["compare", trace.to_str().unwrap(), "-p", "lru", "--managers", rules.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--managers is for lru-sp"));
+    let output = forebay(&["compare", trace.to_str().unwrap(), "--managers", "no-such-file.toml"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no-such-file.toml: No such file"));
+}

@@ -1,0 +1,31 @@
+//! File-specific order: a file is read in a known order of its parts (the paper's example: an object file's symbol table,
+//! then its text and data). Of the candidate's file, the page needed last is the one just read, then those before it in that
+//! order.
+
+use std::ops::Range;
+
+/// The order in which the parts of a file are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileOrder {
+    parts: Vec<Range<u64>>,
+}
+
+impl FileOrder {
+    /// Parts of the file, as ranges of blocks, in the order in which they are read. Blocks in none of them are read after all
+    /// of them, in their own order.
+    pub fn new(parts: Vec<Range<u64>>) -> Self {
+        Self { parts }
+    }
+
+    /// The block's position in the order.
+    pub(super) fn rank(&self, block: u64) -> u64 {
+        let mut before = 0u64;
+        for part in &self.parts {
+            if part.contains(&block) {
+                return before.saturating_add(block - part.start);
+            }
+            before = before.saturating_add(part.end.saturating_sub(part.start));
+        }
+        before.saturating_add(block)
+    }
+}

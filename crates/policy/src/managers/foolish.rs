@@ -1,0 +1,7 @@
+//! Foolish: the page used next goes first, off-line. Every one of its overrulings is a mistake: what an errant or malicious
+//! manager can do at worst, for tests and to show what place-holders are for.
+
+/// How soon a page goes that is used next at `next`.
+pub(super) fn rank(next: u32) -> u64 {
+    u64::from(u32::MAX - next)
+}

@@ -1,0 +1,249 @@
+//! Whose pages are whose: the files' users, and the groups of pages under one manager.
+//!
+//! A file belongs to the owner that uses it. When a second owner uses it while pages of it are resident, it is shared: if the
+//! same rule is in charge of both, that rule's manager keeps the shared files in a group of their own; if not, nobody manages it
+//! any more, until no page of it is resident. A page changes its group at its next use, so that sharing costs nothing but then.
+//!
+//! Memory: 24 bytes a page, 8 more for each earlier use that an LRU-K wants; 12 bytes a file; 24 bytes a group, and for
+//! each rule 4 bytes an owner (or file, where the rule chooses within files).
+
+use super::lru::NOBODY;
+use super::ranking::{EMPTY, Ranking};
+use super::{Assignment, Manager, Scope, Use};
+use crate::policy::{Caller, Future, NEVER, Reference, Setup};
+use std::sync::Arc;
+
+const NONE: u32 = u32::MAX;
+/// In a file's owner: there are several, and one rule is in charge of all.
+const SHARED: u32 = u32::MAX;
+
+/// All managers and the pages in their charge.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    assignment: Arc<Assignment>,
+    /// The assignment's managers, and the default behind them.
+    managers: Vec<Manager>,
+    /// References so far.
+    now: u64,
+    future: Option<Arc<Future>>,
+    /// G1. By object; `resident` counts its resident pages.
+    files: Vec<File>,
+    /// By rule, then by owner (0: shared) or by object: the group.
+    of: Vec<Vec<u32>>,
+    groups: Vec<Group>,
+    /// G2. A resident page is in the ranking of the group that it names, or in none if nobody manages it.
+    pages: Vec<Page>,
+    ranking: Ranking,
+    /// For each page the times of so many uses.
+    earlier: Vec<u64>,
+    earlier_uses: usize,
+    /// Rounds of offers so far.
+    round: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct File {
+    owner: u32,
+    rule: u32,
+    resident: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    rule: u32,
+    root: u32,
+    /// The rank of the page used last.
+    last: u64,
+    /// The round in which its manager was last asked.
+    asked: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    object: u32,
+    group: u32,
+}
+
+impl Groups {
+    /// With LRU-2; an assignment may ask for a larger K.
+    pub(crate) const BYTES_PER_PAGE: usize = size_of::<Page>() + Ranking::BYTES_PER_PAGE + 8;
+    /// The most for a page that alone makes up a file and a group, arrays having doubled just now.
+    pub(crate) const BYTES_PER_FILE: usize = 2 * (size_of::<File>() + size_of::<Group>() + size_of::<u32>());
+
+    pub(crate) fn new(setup: &Setup, default: Manager) -> Self {
+        let assignment = setup.managers.clone().unwrap_or_default();
+        let mut managers = assignment.managers.clone();
+        managers.push(assignment.default.clone().unwrap_or(default));
+        let future = setup.future.clone();
+        let needs_future = managers.iter().any(Manager::needs_future);
+        assert!(future.is_some() || !needs_future, "an off-line manager is given the future");
+        let mut groups = Self {
+            now: 0,
+            future: future.filter(|_| needs_future),
+            files: Vec::new(),
+            of: vec![Vec::new(); managers.len()],
+            groups: Vec::new(),
+            pages: Vec::new(),
+            ranking: Ranking::new(),
+            earlier: Vec::new(),
+            earlier_uses: managers.iter().map(Manager::earlier_uses).max().unwrap_or(0),
+            round: 0,
+            assignment,
+            managers,
+        };
+        groups.reserve(setup.pages);
+        groups
+    }
+
+    pub(crate) fn reserve(&mut self, pages: u32) {
+        if pages as usize > self.pages.len() {
+            self.pages.resize(pages as usize, Page { object: NONE, group: NONE });
+            self.earlier.resize(pages as usize * self.earlier_uses, 0);
+            if self.managers.iter().any(|manager| *manager != Manager::Lru) {
+                self.ranking.reserve(pages);
+            }
+        }
+    }
+
+    /// A page is used, and resident now. `admitted`: it was not before.
+    pub(crate) fn used(&mut self, reference: &Reference, admitted: bool) {
+        let Reference { page, owner, place, .. } = *reference;
+        let next = self.future.as_ref().map_or(NEVER, |future| future.next(self.now as u32));
+        self.now += 1;
+        if !admitted {
+            self.leave_group(page);
+        }
+        self.count_user(owner, place.object);
+        self.files[place.object as usize].resident += u32::from(admitted);
+        self.pages[page as usize] = Page { object: place.object, group: self.group(place.object) };
+        if let Some(group) = self.groups.get_mut(self.pages[page as usize].group as usize) {
+            let from = page as usize * self.earlier_uses;
+            let earlier = &mut self.earlier[from..from + self.earlier_uses];
+            let rank = self.managers[group.rule as usize].rank(&mut Use { place, now: self.now, next, earlier });
+            self.ranking.insert(&mut group.root, page, rank);
+            group.last = rank;
+        }
+    }
+
+    /// A reference that found no frame.
+    pub(crate) fn refused(&mut self) {
+        self.now += 1;
+    }
+
+    /// A page is resident no more.
+    pub(crate) fn dropped(&mut self, page: u32) {
+        self.leave_group(page);
+        self.files[self.pages[page as usize].object as usize].resident -= 1;
+    }
+
+    /// A page is unknown from now on.
+    pub(crate) fn forgotten(&mut self, page: u32) {
+        let from = page as usize * self.earlier_uses;
+        self.earlier[from..from + self.earlier_uses].fill(0);
+    }
+
+    /// Victims are sought anew: every manager may be asked.
+    pub(crate) fn begin_round(&mut self) {
+        self.round += 1;
+    }
+
+    /// Asks the candidate's manager, who offers the pages in its charge one after the other until one is accepted. A manager
+    /// whose pages were all refused in this round is not asked again.
+    pub(crate) fn ask<C: Caller>(&mut self, candidate: u32, caller: &mut C) -> Option<u32> {
+        let Some(group) = self.groups.get_mut(self.pages[candidate as usize].group as usize) else {
+            return caller.evict(candidate).then_some(candidate);
+        };
+        if std::mem::replace(&mut group.asked, self.round) == self.round {
+            return None;
+        }
+        let (ranking, Group { root, last, .. }) = (&self.ranking, *group);
+        let manager = &self.managers[group.rule as usize];
+        if let Manager::Weights(weights) = manager {
+            return weights.order(ranking, root, self.now).find(|&page| caller.evict(page));
+        }
+        let begin = manager.begin(last);
+        let wrapped = ranking.down_from(root, u64::MAX).take_while(move |&page| ranking.rank(page) > begin);
+        let mut order = ranking.down_from(root, begin).chain(wrapped).peekable();
+        // Where no page is needed later than the candidate, the candidate goes.
+        let first = order.peek().copied().filter(|&page| ranking.rank(page) == ranking.rank(candidate));
+        let candidate = first.map(|_| candidate);
+        candidate.into_iter().chain(order.filter(|&page| Some(page) != candidate)).find(|&page| caller.evict(page))
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.files.capacity() * size_of::<File>()
+            + self.of.iter().map(|of| of.capacity() * size_of::<u32>()).sum::<usize>()
+            + self.groups.capacity() * size_of::<Group>()
+            + self.pages.capacity() * size_of::<Page>()
+            + self.ranking.bytes()
+            + self.earlier.capacity() * size_of::<u64>()
+    }
+
+    /// Recounts, given the resident pages.
+    pub(crate) fn check(&self, resident: impl Iterator<Item = u32>) {
+        let mut counted = vec![0; self.files.len()];
+        let mut members = vec![Vec::new(); self.groups.len()];
+        for page in resident {
+            let Page { object, group } = self.pages[page as usize];
+            counted[object as usize] += 1;
+            if group != NONE {
+                members[group as usize].push(page);
+            }
+        }
+        assert!(self.files.iter().map(|file| file.resident).eq(counted)); // G1
+        for (group, mut members) in self.groups.iter().zip(members) {
+            let mut ranked: Vec<u32> = self.ranking.down_from(group.root, u64::MAX).collect();
+            assert!(ranked.is_sorted_by_key(|&page| std::cmp::Reverse((self.ranking.rank(page), page))));
+            members.sort_unstable();
+            ranked.sort_unstable();
+            assert_eq!(ranked, members); // G2
+        }
+    }
+
+    /// An owner uses a file: its own, one that it shares, or one whose users disagree from now on.
+    fn count_user(&mut self, owner: u32, object: u32) {
+        if object as usize >= self.files.len() {
+            self.files.resize(object as usize + 1, File { owner: 0, rule: NOBODY, resident: 0 });
+        }
+        let file = self.files[object as usize];
+        if file.resident > 0 && file.owner == owner {
+            return;
+        }
+        let rule = self.assignment.rule(owner, object).unwrap_or(self.managers.len() as u32 - 1);
+        let file = &mut self.files[object as usize];
+        if file.resident == 0 {
+            (file.owner, file.rule) = (owner, rule);
+        } else {
+            file.owner = SHARED;
+            if file.rule != rule {
+                file.rule = NOBODY;
+            }
+        }
+    }
+
+    /// The group of a file's pages, made if there is none yet; `NONE` if nobody manages them.
+    fn group(&mut self, object: u32) -> u32 {
+        let File { owner, rule, .. } = self.files[object as usize];
+        let index = match self.managers.get(rule as usize) {
+            None | Some(Manager::Lru) => return NONE,
+            Some(manager) if manager.scope() == Scope::File => object,
+            Some(_) => owner.wrapping_add(1),
+        };
+        let of = &mut self.of[rule as usize];
+        if index as usize >= of.len() {
+            of.resize(index as usize + 1, NONE);
+        }
+        let group = &mut of[index as usize];
+        if *group == NONE {
+            *group = self.groups.len() as u32;
+            self.groups.push(Group { rule, root: EMPTY, last: 0, asked: 0 });
+        }
+        *group
+    }
+
+    fn leave_group(&mut self, page: u32) {
+        if let Some(group) = self.groups.get_mut(self.pages[page as usize].group as usize) {
+            self.ranking.remove(&mut group.root, page);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! LRU-K: the page whose K-th last use is the longest ago goes first; pages used fewer than K times go before all others, by
+//! LRU.
+//!
+//! E. J. O'Neil, P. E. O'Neil and G. Weikum, "The LRU-K Page Replacement Algorithm for Database Disk Buffering", SIGMOD 1993,
+//! without a correlated reference period: the policy `lru-k` has one. Uses are remembered as long as the page is resident or a
+//! place-holder stands for it.
+
+/// The most uses that are remembered.
+pub const MOST_USES: usize = 8;
+
+/// How soon a page goes that is used now; `earlier` holds its last K - 1 uses before, the latest first, 0 for none.
+pub(super) fn rank(now: u64, earlier: &mut [u64]) -> u64 {
+    const USED_LESS: u64 = 1 << 63;
+    let rank = match earlier.last().copied().unwrap_or(now) {
+        0 => u64::MAX - now,
+        kth_last => USED_LESS - 1 - kth_last,
+    };
+    if !earlier.is_empty() {
+        earlier.rotate_right(1);
+        earlier[0] = now;
+    }
+    rank
+}

@@ -1,0 +1,8 @@
+//! Same-order: a file or a group of files is read again and again in the same order, so that the page used last is the one
+//! needed last. The paper: "for same-order, the most recently accessed block can be replaced". This is MRU under the name
+//! of the pattern that calls for it.
+
+/// How soon a page goes that is used now.
+pub(super) fn rank(now: u64) -> u64 {
+    super::mru::rank(now)
+}
