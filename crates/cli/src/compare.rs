@@ -9,7 +9,7 @@ use crate::progress::Progress;
 use crate::table;
 use clap::Args;
 use forebay_policy::{LruSp, Policy, Spec};
-use forebay_sim::{Disk, Keep, Outcome, Size, Sweep, Trace};
+use forebay_sim::{ByDistance, Disk, Keep, Outcome, Size, Sweep, Trace, Watch};
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -36,6 +36,13 @@ pub(crate) struct Arguments {
     /// Also tell how long a disk takes for the misses: 9.5 ms for each that does not follow the one before on the disk
     #[arg(long)]
     device_time: bool,
+    /// Also split hits and misses by temporal distance, below the number of pages in the cache and from there on
+    #[arg(long)]
+    by_distance: bool,
+    /// Replay what misses in a first-level cache of this policy and size instead of the trace, as in lru@1000 or lru@64MiB;
+    /// the sizes in percent are then of the pages that miss
+    #[arg(short, long, value_name = "POLICY@SIZE", value_parser = parse_first_level)]
+    behind: Option<FirstLevel>,
     /// A TOML file that says which manager is in charge of which owners and files, for the policy lru-sp
     #[arg(long, value_name = "FILE")]
     managers: Option<PathBuf>,
@@ -60,6 +67,22 @@ fn parse_policy(text: &str) -> Result<Chosen, String> {
         "all" => Ok(Chosen(Spec::all())),
         text => Spec::parse(text).map(|spec| Chosen(vec![spec])),
     }
+}
+
+/// A cache in front of those that are compared.
+#[derive(Clone, Debug)]
+struct FirstLevel {
+    spec: Spec,
+    size: Size,
+}
+
+fn parse_first_level(text: &str) -> Result<FirstLevel, String> {
+    let (policy, size) = text.split_once('@').ok_or("write POLICY@SIZE, as in lru@1000 or lru@64MiB")?;
+    let spec = Spec::parse(policy)?;
+    if spec.needs_future() {
+        return Err(format!("{policy} knows the future: it is no first-level cache"));
+    }
+    Ok(FirstLevel { spec, size: size.parse()? })
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +129,8 @@ impl Arguments {
             sizes: DEFAULT_SIZES.split(',').map(|size| size.parse().expect("the default sizes are sizes")).collect(),
             warmup: Warmup::References(0),
             device_time: false,
+            by_distance: false,
+            behind: None,
             managers: None,
             threads: 0,
             format: Form::Table,
@@ -181,10 +206,20 @@ fn compare(
 ) -> Result<Comparison, Failure> {
     let (format, mut reader) = arguments.how.open(name)?;
     let reading = Progress::new(format!("reading {name}"), None);
-    let keep = Sweep::keep(specs);
+    let first_level = arguments.behind.iter().map(|first_level| &first_level.spec);
+    let keep = Sweep::keep(&specs.iter().chain(first_level).cloned().collect::<Vec<_>>());
     let keep = Keep { places: keep.places || arguments.device_time, ..keep };
     let trace = Trace::load(name, reader.as_mut(), arguments.how.page_size, keep, &mut |done| reading.set(done))?;
     reading.finish();
+    let trace = match &arguments.behind {
+        None => trace,
+        Some(FirstLevel { spec, size }) => {
+            let pages = size.pages(trace.page_size, trace.pages).map_err(Failure::Usage)?;
+            trace.behind(spec, pages).ok_or_else(|| {
+                Failure::Usage(format!("nothing of {name} misses in a first-level cache of {pages} pages"))
+            })?
+        }
+    };
     let mut sizes: Vec<(u32, Size)> = Vec::new();
     for &size in &arguments.sizes {
         let pages = size.pages(trace.page_size, trace.pages).map_err(Failure::Usage)?;
@@ -209,10 +244,8 @@ fn compare(
         replaying.add(more);
         true
     };
-    let outcomes = match arguments.device_time {
-        true => sweep.run_on(&Disk::default(), &trace, &progress),
-        false => sweep.run(&trace, &progress),
-    };
+    let watch = Watch { disk: arguments.device_time.then(Disk::default), distances: arguments.by_distance };
+    let outcomes = sweep.run_watching(&watch, &trace, &progress);
     replaying.finish();
     if verbose {
         let replay: f64 = outcomes.iter().map(|outcome| outcome.seconds).sum();
@@ -229,12 +262,15 @@ fn compare(
     Ok(Comparison { trace, warmup, sizes, outcomes })
 }
 
-const CSV_HEADER: &str = "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,device_ms";
+const CSV_HEADER: &str = "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,device_ms,near_hits,near_misses,far_hits,far_misses";
 
 fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
     let mut rows = csv::Writer::from_writer(out);
     for outcome in &comparison.outcomes {
         let counts = outcome.counted;
+        let distance = |count: fn(&ByDistance) -> u64| {
+            outcome.by_distance.as_ref().map_or_else(String::new, |counts| count(counts).to_string())
+        };
         rows.write_record([
             &comparison.trace.name,
             &outcome.policy,
@@ -246,6 +282,10 @@ fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failur
             &format!("{:.6}", counts.hit_ratio()),
             &format!("{:.6}", outcome.seconds),
             &outcome.device_milliseconds.map_or_else(String::new, |time| format!("{time:.1}")),
+            &distance(|counts| counts.near_hits),
+            &distance(|counts| counts.near_misses),
+            &distance(|counts| counts.far_hits),
+            &distance(|counts| counts.far_misses),
         ])?;
     }
     rows.flush()?;
@@ -272,6 +312,12 @@ fn to_json(comparison: &Comparison) -> serde_json::Value {
             "total": counts(outcome.total),
             "seconds": outcome.seconds,
             "device_ms": outcome.device_milliseconds,
+            "by_distance": outcome.by_distance.map(|counts| json!({
+                "near_hits": counts.near_hits,
+                "near_misses": counts.near_misses,
+                "far_hits": counts.far_hits,
+                "far_misses": counts.far_misses,
+            })),
             "metadata_bytes": outcome.bytes,
             "state": outcome.state.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
         })

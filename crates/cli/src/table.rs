@@ -64,7 +64,35 @@ pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(),
     if outcomes.iter().any(|outcome| outcome.device_milliseconds.is_some()) {
         print_device_times(comparison, out)?;
     }
+    if outcomes.iter().any(|outcome| outcome.by_distance.is_some()) {
+        print_distances(comparison, out)?;
+    }
     writeln!(out, "\n{}", advice(comparison))?;
+    Ok(())
+}
+
+/// Prints hits and misses by temporal distance, for each size.
+fn print_distances(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+    let Comparison { sizes, outcomes, .. } = comparison;
+    let right = |text: &str| Cell::new(text).set_alignment(CellAlignment::Right);
+    for (column, &(pages, _)) in sizes.iter().enumerate() {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        let titles = ["nearer: hits", "misses", "farther: hits", "misses"].into_iter();
+        table.add_row(header("policy", titles.map(right)));
+        table.add_row(vec![Cell::new("─".repeat(8)); 5]);
+        for outcome in outcomes.iter().skip(column).step_by(sizes.len()) {
+            let counts = outcome.by_distance.unwrap_or_default();
+            let cells = [counts.near_hits, counts.near_misses, counts.far_hits, counts.far_misses].into_iter();
+            table.add_row(header(&outcome.policy, cells.map(|count| right(&grouped(count)))));
+        }
+        let pages = grouped(u64::from(pages));
+        writeln!(
+            out,
+            "\nhits and misses nearer or farther than {pages} references from the page's last use, {pages} pages"
+        )?;
+        writeln!(out, "{}", table.trim_fmt())?;
+    }
     Ok(())
 }
 

@@ -50,7 +50,9 @@ fn csv_has_the_columns_that_are_promised() {
     let mut rows = text.lines();
     assert_eq!(
         rows.next(),
-        Some("trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,device_ms")
+        Some(
+            "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,device_ms,near_hits,near_misses,far_hits,far_misses"
+        )
     );
     let rows: Vec<Vec<&str>> = rows.map(|row| row.split(',').collect()).collect();
     assert_eq!(rows[0][1..8], ["lru", "3", "12", "0", "12", "4", "0.000000"]);
@@ -62,6 +64,27 @@ fn csv_has_the_columns_that_are_promised() {
 }
 
 #[test]
+fn a_first_level_cache_and_distances_are_told_in_every_form() {
+    let trace = file("behind.lirs", LOOP);
+    let ask = |more: &[&str], form| {
+        let command = ["compare", trace.to_str().unwrap(), "-p", "lru", "-s", "3", "--by-distance", "--format", form];
+        answer(&[&command[..], more].concat())
+    };
+    let json: serde_json::Value = serde_json::from_str(&ask(&["--behind", "lru@1"], "json")).unwrap();
+    let name = json[0]["trace"].as_str().unwrap();
+    assert!(name.ends_with("behind lru of 1 pages"), "{name}");
+    let counts = &json[0]["runs"][0]["by_distance"];
+    // LRU hits at every distance below its size and, where pages repeat without others between them, at some above.
+    assert_eq!(counts["near_misses"], 0);
+    let sum: u64 = ["near_hits", "far_hits"].iter().map(|count| counts[count].as_u64().unwrap()).sum();
+    assert_eq!(json[0]["runs"][0]["total"]["hits"], sum);
+    assert!(ask(&[], "table").contains("farther: hits"));
+    let refused = forebay(&["compare", "sample", "-p", "lru", "--behind", "opt@10"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("opt knows the future: it is no first-level cache"));
+}
+
+#[test]
 fn device_time_is_told_in_every_form() {
     // Each run of blocks that are missed in a row costs 9.5 ms: LRU misses all, in three runs; OPT misses 0 to 3, 1 and 2.
     let trace = file("device.lirs", LOOP);
@@ -69,7 +92,7 @@ fn device_time_is_told_in_every_form() {
         answer(&["compare", trace.to_str().unwrap(), "-p", "lru,opt", "-s", "3", "--device-time", "--format", form])
     };
     let csv = run("csv");
-    let times: Vec<&str> = csv.lines().skip(1).map(|row| row.rsplit(',').next().unwrap()).collect();
+    let times: Vec<&str> = csv.lines().skip(1).map(|row| row.split(',').nth(9).unwrap()).collect();
     assert_eq!(times, ["28.5", "28.5"]);
     let json: serde_json::Value = serde_json::from_str(&run("json")).unwrap();
     assert_eq!(json[0]["runs"][0]["device_ms"], 28.5);

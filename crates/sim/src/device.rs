@@ -2,32 +2,6 @@
 
 use forebay_policy::Place;
 
-/// Watches the misses of a run, in their order.
-pub trait Device: Clone + Send + Sync {
-    /// Whether it watches at all: if not, the run does not look up where pages are.
-    const WATCHES: bool = true;
-
-    /// A page that is not resident is fetched.
-    fn fetch(&mut self, place: Place);
-
-    /// The time that the fetches so far have taken.
-    fn milliseconds(&self) -> f64;
-}
-
-/// Nobody asks for device time.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoDevice;
-
-impl Device for NoDevice {
-    const WATCHES: bool = false;
-
-    fn fetch(&mut self, _: Place) {}
-
-    fn milliseconds(&self) -> f64 {
-        0.0
-    }
-}
-
 /// The disk of DULO's Table I: each request costs an average seek and an average rotation, and transfer nothing.
 ///
 /// A fetch that does not follow the one before it on the disk is a new request; one that does belongs to the same request, as
@@ -58,15 +32,20 @@ impl Disk {
     pub fn requests(&self) -> u64 {
         self.requests
     }
-}
 
-impl Device for Disk {
-    fn fetch(&mut self, place: Place) {
+    /// A page that is not resident is fetched.
+    pub fn fetch(&mut self, place: Place) {
         self.requests += u64::from(self.head != Some(place));
         self.head = place.block.checked_add(1).map(|block| Place { block, ..place });
     }
 
-    fn milliseconds(&self) -> f64 {
+    /// The requests so far are not counted.
+    pub fn start_counting(&mut self) {
+        self.requests = 0;
+    }
+
+    /// The time that the fetches so far have taken.
+    pub fn milliseconds(&self) -> f64 {
         self.requests as f64 * (self.seek + self.rotation)
     }
 }

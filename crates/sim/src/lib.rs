@@ -9,9 +9,11 @@ pub mod replay;
 pub mod size;
 pub mod sweep;
 pub mod trace;
+pub mod watch;
 
-pub use device::{Device, Disk};
+pub use device::Disk;
 pub use replay::{Counts, Outcome};
 pub use size::Size;
 pub use sweep::Sweep;
 pub use trace::{Keep, LoadTimes, Requests, Trace};
+pub use watch::{ByDistance, Watch};

@@ -1,8 +1,8 @@
 //! One run: a trace through a policy at a size.
 
-use crate::device::Device;
 use crate::trace::Trace;
-use forebay_policy::registry::Visitor;
+use crate::watch::{ByDistance, Watch, Watcher};
+use forebay_policy::registry::{self, Visitor};
 use forebay_policy::{Caller, Operation, Place, Policy, Reference, Setup, Spec};
 use std::time::Instant;
 
@@ -44,6 +44,8 @@ pub struct Outcome {
     pub counted: Counts,
     /// The time that the misses after the warm-up cost on a device, if that was asked for.
     pub device_milliseconds: Option<f64>,
+    /// The references after the warm-up by temporal distance, if that was asked for.
+    pub by_distance: Option<ByDistance>,
     /// The time of the replay alone.
     pub seconds: f64,
     /// The memory of the policy.
@@ -53,29 +55,31 @@ pub struct Outcome {
 }
 
 /// A run to be made; visited with the policy's type.
-pub(crate) struct Run<'a, D> {
+pub(crate) struct Run<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) spec: &'a Spec,
     pub(crate) setup: Setup,
     /// References that are replayed but not counted.
     pub(crate) warmup: usize,
-    /// What serves the misses.
-    pub(crate) device: D,
+    /// What is asked besides hits and misses.
+    pub(crate) watch: &'a Watch,
     /// Told of each further number of references done; `false` stops the run.
     pub(crate) progress: &'a (dyn Fn(u64) -> bool + Sync),
 }
 
-impl<D: Device> Visitor for Run<'_, D> {
+impl Visitor for Run<'_> {
     type Output = Option<Outcome>;
 
     fn visit<P: Policy>(self) -> Option<Outcome> {
-        let Self { trace, spec, setup, warmup, mut device, progress } = self;
+        let Self { trace, spec, setup, warmup, watch, progress } = self;
         let start = Instant::now();
         let mut policy = P::new(&setup);
         let mut cursor = Cursor::default();
-        let warm_hits = replay(&mut policy, &mut device, trace, 0..warmup, &mut cursor, progress)?;
-        let warm_milliseconds = device.milliseconds();
-        let hits = replay(&mut policy, &mut device, trace, warmup..trace.len(), &mut cursor, progress)?;
+        let mut watcher = Watcher::new(watch, trace, setup.capacity);
+        let replay = if watch.anything() { replay::<P, true> } else { replay::<P, false> };
+        let warm_hits = replay(&mut policy, &mut watcher, trace, 0..warmup, &mut cursor, progress)?;
+        watcher.start_counting();
+        let hits = replay(&mut policy, &mut watcher, trace, warmup..trace.len(), &mut cursor, progress)?;
         let seconds = start.elapsed().as_secs_f64();
         let counts = |from: usize, hits: u64| {
             let references = (trace.len() - from) as u64;
@@ -89,12 +93,40 @@ impl<D: Device> Visitor for Run<'_, D> {
             pages: setup.capacity,
             total: counts(0, warm_hits + hits),
             counted: counts(warmup, hits),
-            device_milliseconds: D::WATCHES.then(|| device.milliseconds() - warm_milliseconds),
+            device_milliseconds: watcher.disk.map(|disk| disk.milliseconds()),
+            by_distance: watcher.by_distance,
             seconds,
             bytes: policy.bytes(),
             state,
         })
     }
+}
+
+/// The times of the references that miss.
+pub(crate) fn misses(trace: &Trace, spec: &Spec, pages: u32) -> Vec<u32> {
+    struct Misses<'a>(&'a Trace, Setup);
+    impl Visitor for Misses<'_> {
+        type Output = Vec<u32>;
+
+        fn visit<P: Policy>(self) -> Vec<u32> {
+            let Self(trace, setup) = self;
+            let mut policy = P::new(&setup);
+            let mut cursor = Cursor::default();
+            let mut missed = Vec::new();
+            for (time, &page) in trace.references.iter().enumerate() {
+                let reference = cursor.parts::<P>(trace, time, page);
+                if policy.contains(page) {
+                    policy.hit(&reference);
+                } else {
+                    policy.miss(&reference, &mut NoFrames).expect("no victim is refused");
+                    missed.push(time as u32);
+                }
+            }
+            missed
+        }
+    }
+    let setup = Setup { page_size: trace.page_size, ..spec.setup(pages, trace.pages) };
+    registry::visit(spec.info.name, Misses(trace, setup)).expect("the policy is in the registry")
 }
 
 /// A simulated cache has no data: every victim may go.
@@ -116,9 +148,9 @@ struct Cursor {
 }
 
 /// Replays some references and returns the hits; `None` if stopped.
-fn replay<P: Policy, D: Device>(
+fn replay<P: Policy, const WATCHED: bool>(
     policy: &mut P,
-    device: &mut D,
+    watcher: &mut Watcher,
     trace: &Trace,
     range: std::ops::Range<usize>,
     cursor: &mut Cursor,
@@ -130,14 +162,15 @@ fn replay<P: Policy, D: Device>(
         let end = range.end.min(start + STRIDE);
         for (offset, &page) in trace.references[start..end].iter().enumerate() {
             let reference = Reference { page, ..cursor.parts::<P>(trace, start + offset, page) };
-            if policy.contains(page) {
+            let hit = policy.contains(page);
+            if hit {
                 policy.hit(&reference);
                 hits += 1;
             } else {
                 policy.miss(&reference, &mut NoFrames).expect("no victim is refused");
-                if D::WATCHES {
-                    device.fetch(trace.places[page as usize]);
-                }
+            }
+            if WATCHED {
+                watcher.reference(start + offset, page, hit);
             }
         }
         if !progress((end - start) as u64) {

@@ -1,8 +1,8 @@
 //! Many runs over one trace: policies × sizes, on all cores.
 
-use crate::device::{Device, NoDevice};
 use crate::replay::{Outcome, Run};
 use crate::trace::{Keep, Trace};
+use crate::watch::Watch;
 use forebay_policy::{Future, Spec, registry};
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -40,21 +40,16 @@ impl Sweep {
     /// # Panics
     /// If the warm-up is longer than the trace, or the trace lacks what [`Sweep::keep`] says.
     pub fn run(&self, trace: &Trace, progress: &(dyn Fn(u64) -> bool + Sync)) -> Vec<Outcome> {
-        self.run_on(&NoDevice, trace, progress)
+        self.run_watching(&Watch::default(), trace, progress)
     }
 
-    /// Like [`run`](Sweep::run), and tells how long a device like this one takes for the misses of each run.
+    /// Like [`run`](Sweep::run), and answers what is asked besides.
     ///
     /// # Panics
-    /// Also if the trace has no places.
-    pub fn run_on<D: Device>(
-        &self,
-        device: &D,
-        trace: &Trace,
-        progress: &(dyn Fn(u64) -> bool + Sync),
-    ) -> Vec<Outcome> {
+    /// Also if there is a disk and the trace has no places.
+    pub fn run_watching(&self, watch: &Watch, trace: &Trace, progress: &(dyn Fn(u64) -> bool + Sync)) -> Vec<Outcome> {
         assert!(self.warmup <= trace.len(), "the warm-up is longer than the trace");
-        assert!(!D::WATCHES || !trace.places.is_empty(), "device time needs the places of pages");
+        assert!(watch.disk.is_none() || !trace.places.is_empty(), "device time needs the places of pages");
         let future = self.specs.iter().any(|spec| spec.needs_future()).then(|| {
             let references = Arc::clone(&trace.references);
             Arc::new(Future::new(references, trace.pages))
@@ -65,7 +60,7 @@ impl Sweep {
             let mut setup = spec.setup(size, trace.pages);
             setup.page_size = trace.page_size;
             setup.future = future.clone().filter(|_| spec.needs_future());
-            let run = Run { trace, spec, setup, warmup: self.warmup, device: device.clone(), progress };
+            let run = Run { trace, spec, setup, warmup: self.warmup, watch, progress };
             registry::visit(spec.info.name, run).expect("the policy is in the registry")
         };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build().expect("threads can be started");

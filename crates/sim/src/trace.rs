@@ -1,7 +1,8 @@
 //! A trace in memory, its pages numbered once for all policies and sizes.
 
+use crate::replay::misses;
 use foldhash::fast::RandomState;
-use forebay_policy::{Operation, Place};
+use forebay_policy::{Operation, Place, Spec};
 use forebay_trace::{Error, Names, Paging, Reader, Result};
 use hashbrown::HashMap;
 use std::sync::Arc;
@@ -132,6 +133,52 @@ impl Trace {
         })
     }
 
+    /// The trace of a second-level cache: the references that miss in a first-level cache of that policy and size, pages
+    /// numbered anew. `None` if nothing misses.
+    ///
+    /// # Panics
+    /// If the trace lacks what the policy looks at, or the policy needs to know the future.
+    pub fn behind(&self, spec: &Spec, pages: u32) -> Option<Self> {
+        assert!(!spec.needs_future(), "{} needs to know the future", spec.label);
+        let missed = misses(self, spec, pages);
+        let mut numbers = vec![u32::MAX; self.pages as usize];
+        let mut below = Self {
+            name: format!("{} behind {} of {pages} pages", self.name, spec.label),
+            references: Arc::default(),
+            pages: 0,
+            page_size: self.page_size,
+            places: Vec::new(),
+            requests: Requests::default(),
+            names: self.names.clone(),
+            times: self.times,
+        };
+        let mut references = Vec::with_capacity(missed.len());
+        let mut last_request = None;
+        for time in missed {
+            let page = self.references[time as usize];
+            if !self.requests.first.is_empty() {
+                // A request that misses in several pages stays one.
+                let request = self.requests.first.partition_point(|&first| first <= time) - 1;
+                if last_request.replace(request) != Some(request) {
+                    below.requests.first.push(references.len() as u32);
+                    below.requests.owner.push(self.requests.owner[request]);
+                    below.requests.operation.push(self.requests.operation[request]);
+                }
+            }
+            let number = &mut numbers[page as usize];
+            if *number == u32::MAX {
+                *number = below.pages;
+                below.pages += 1;
+                if let Some(&place) = self.places.get(page as usize) {
+                    below.places.push(place);
+                }
+            }
+            references.push(*number);
+        }
+        below.references = Arc::new(references);
+        (!below.is_empty()).then_some(below)
+    }
+
     /// How many references there are.
     pub fn len(&self) -> usize {
         self.references.len()
@@ -169,6 +216,17 @@ mod tests {
         assert_eq!(trace.places.iter().map(|place| place.block).collect::<Vec<_>>(), [10, 11, 12]);
         assert_eq!(trace.requests.first, [0, 3, 4]);
         assert_eq!([0, 1, 3, 6].map(|warmup| trace.compulsory_misses(warmup)), [3, 2, 0, 0]);
+    }
+
+    #[test]
+    fn behind_a_first_level_cache_only_its_misses_are_left() {
+        // Blocks 10 to 12, then 11, 13 and 10: two pages of LRU hit only the use of 11.
+        let trace = load("10 3 0 0\n11 1 0 1\n13 1 0 2\n10 1 0 3\n", None);
+        let below = trace.behind(&Spec::parse("lru").unwrap(), 2).unwrap();
+        assert_eq!((&*below.references, below.pages), (&[0, 1, 2, 3, 0][..].to_vec(), 4));
+        assert_eq!(below.places.iter().map(|place| place.block).collect::<Vec<_>>(), [10, 11, 12, 13]);
+        assert_eq!(below.requests.first, [0, 3, 4]);
+        assert_eq!(below.name, "test behind lru of 2 pages");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 mod real_trace;
 
 use forebay_policy::{AllRefused, Caller, Place, Policy, Reference, Setup, Spec, Visitor, registry};
-use forebay_sim::{Device, Disk, Keep, Outcome, Sweep, Trace};
+use forebay_sim::{Disk, Keep, Outcome, Sweep, Trace, Watch};
 use real_trace::real_trace;
 
 struct AnyVictim;
@@ -85,7 +85,8 @@ fn over_lru(file: &str) -> Option<Vec<f64>> {
     let trace = Trace::load(file, reader.as_mut(), None, keep, &mut |_| {}).expect("the trace is well-formed");
     let sizes: Vec<u32> = SHARES.iter().map(|share| (f64::from(trace.pages) * share).round() as u32).collect();
     let specs = ["lru", "dulo"].map(|policy| Spec::parse(policy).expect("a policy")).to_vec();
-    let outcomes = Sweep { specs, sizes, warmup: 0, threads: 0 }.run_on(&Disk::default(), &trace, &|_| true);
+    let watch = Watch { disk: Some(Disk::default()), ..Watch::default() };
+    let outcomes = Sweep { specs, sizes, warmup: 0, threads: 0 }.run_watching(&watch, &trace, &|_| true);
     let (lru, dulo) = outcomes.split_at(SHARES.len());
     let time = |outcome: &Outcome| outcome.device_milliseconds.expect("a device was given");
     Some(lru.iter().zip(dulo).map(|(lru, dulo)| 100.0 * (time(dulo) / time(lru) - 1.0)).collect())

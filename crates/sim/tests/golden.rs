@@ -115,6 +115,89 @@ fn clock_pro_on_sprite_is_within_the_band_of_its_paper_and_program_and_near_cloc
     check_clock_pro("sprite");
 }
 
+/// How far a policy's hit ratios lie above those that a paper prints, in points, at the sizes from `least` on.
+fn above_table(paper: &str, policy: &str, file: &str, trace_name: &str, least: u32) -> Vec<f64> {
+    let Some(trace) = load(file) else { return Vec::new() };
+    let rows = rows(PAPER_TABLES, "paper", paper).into_iter();
+    let rows = rows.filter(|row| row["trace"] == trace_name && row["policy"].to_lowercase() == policy);
+    let cells: Vec<(u32, f64)> =
+        rows.map(|row| (row["blocks"].parse().unwrap(), row["hit_percent"].parse().unwrap())).collect();
+    let cells: Vec<(u32, f64)> = cells.into_iter().filter(|&(size, _)| size >= least).collect();
+    assert!(cells.len() >= 5, "{paper} has figures of {policy} at several sizes");
+    let sizes: Vec<u32> = cells.iter().map(|&(size, _)| size).collect();
+    let outcomes = run(&trace, &[policy], &sizes);
+    outcomes.iter().zip(cells).map(|(outcome, (_, table))| 100.0 * outcome.counted.hit_ratio() - table).collect()
+}
+
+#[test]
+fn arc_gives_its_paper_s_oltp_table() {
+    let above = above_table("arc", "arc", "arc/OLTP.lis.zst", "OLTP", 0);
+    assert!(above.iter().all(|points| points.abs() <= 0.05), "{above:?}");
+}
+
+#[test]
+fn mq_is_no_more_than_a_point_below_the_oltp_table_of_the_arc_paper() {
+    let above = above_table("arc", "mq", "arc/OLTP.lis.zst", "OLTP", 0);
+    assert!(above.iter().all(|&points| points >= -1.0), "{above:?}");
+}
+
+#[test]
+fn car_gives_the_tables_of_the_clock_pro_paper() {
+    for name in ["cpp", "sprite"] {
+        let above = above_table("clock-pro", "car", &format!("lirs/{name}.trace.gz"), name, 50);
+        assert!(above.iter().all(|points| points.abs() <= 1.0), "{name}: {above:?}");
+    }
+}
+
+/// MQ's paper, Table 2: behind an LRU cache MQ is ahead of the others at most sizes. Returns at how many of them it is.
+fn mq_leads_behind_lru(file: &str, first_level: u32, sizes: &[u32]) -> Option<usize> {
+    let trace = load(file)?.behind(&Spec::parse("lru").unwrap(), first_level).expect("something misses");
+    let rivals = ["lru", "lfu", "fbr", "lrfu", "lru-k"];
+    let outcomes = run(&trace, &[&["mq"], &rivals[..]].concat(), sizes);
+    let leads = |&column: &usize| {
+        let mut hits = outcomes.iter().skip(column).step_by(sizes.len()).map(|outcome| outcome.counted.hits);
+        let mq = hits.next().unwrap();
+        hits.all(|hits| hits < mq)
+    };
+    Some((0..sizes.len()).filter(leads).count())
+}
+
+#[test]
+fn mq_leads_behind_an_lru_cache_at_most_sizes() {
+    let oltp = mq_leads_behind_lru("arc/OLTP.lis.zst", 1_000, &[500, 1_000, 2_000, 4_000, 8_000, 16_000]);
+    assert!(oltp.is_none_or(|sizes| sizes == 6), "{oltp:?}");
+    let sprite = mq_leads_behind_lru("lirs/sprite.trace.gz", 100, &[50, 100, 200, 400, 800, 1_600]);
+    assert!(sprite.is_none_or(|sizes| sizes == 4), "{sprite:?}");
+    let p6 = mq_leads_behind_lru("arc/P6.lis.zst", 8_000, &[4_000, 8_000, 16_000, 32_000, 64_000, 128_000]);
+    assert!(p6.is_none_or(|sizes| sizes >= 4), "{p6:?}");
+}
+
+/// The points of the hit ratio that MQ's adaptive lifeTime loses against the best of some fixed ones.
+fn adaptation_costs(file: &str, size: u32) -> Option<f64> {
+    let trace = load(file)?;
+    let fixed = [0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0].map(|times| (times * f64::from(size)) as u32);
+    let fixed: Vec<String> = fixed.iter().map(|life_time| format!("mq:lifetime={life_time}")).collect();
+    let policies: Vec<&str> = std::iter::once("mq").chain(fixed.iter().map(String::as_str)).collect();
+    let ratios: Vec<f64> = run(&trace, &policies, &[size]).iter().map(|run| 100.0 * run.counted.hit_ratio()).collect();
+    Some(ratios[1..].iter().copied().fold(0.0, f64::max) - ratios[0])
+}
+
+#[test]
+fn mq_s_adaptive_life_time_is_near_the_best_fixed_one() {
+    for (file, size) in [
+        ("arc/OLTP.lis.zst", 1_000),
+        ("arc/OLTP.lis.zst", 5_000),
+        ("arc/OLTP.lis.zst", 15_000),
+        ("arc/P6.lis.zst", 8_000),
+        ("arc/P6.lis.zst", 160_000),
+        ("arc/P12.lis.zst", 600_000),
+        ("block/cloudPhysicsIO.vscsi.zst", 5_000),
+    ] {
+        let Some(points) = adaptation_costs(file, size) else { continue };
+        assert!(points <= 1.0, "{file} at {size}: {points:.2}");
+    }
+}
+
 #[test]
 fn page_counts_of_the_large_traces_are_those_of_their_papers() {
     for (file, references, pages) in

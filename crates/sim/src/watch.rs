@@ -1,0 +1,82 @@
+//! What a run is asked besides its hits and misses.
+
+use crate::device::Disk;
+use crate::trace::Trace;
+
+/// What to look at in a run; nothing by default, which costs nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    /// Tell how long this disk takes for the misses.
+    pub disk: Option<Disk>,
+    /// Split hits and misses by temporal distance.
+    pub distances: bool,
+}
+
+impl Watch {
+    pub(crate) fn anything(&self) -> bool {
+        self.disk.is_some() || self.distances
+    }
+}
+
+/// Hits and misses by the temporal distance of their reference: the number of references since the page was used last. First uses
+/// of a page are in neither. An LRU cache of C pages hits whenever the distance is below C (MQ's paper, section 5.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ByDistance {
+    /// Hits at distances below the number of pages in the cache.
+    pub near_hits: u64,
+    /// Misses there.
+    pub near_misses: u64,
+    /// Hits at that distance and more.
+    pub far_hits: u64,
+    /// Misses there.
+    pub far_misses: u64,
+}
+
+/// "Not yet", in `Watcher::last`.
+const NEVER: u32 = u32::MAX;
+
+/// A run's answers so far.
+pub(crate) struct Watcher<'a> {
+    trace: &'a Trace,
+    pub(crate) disk: Option<Disk>,
+    pub(crate) by_distance: Option<ByDistance>,
+    /// When each page was used last, if distances are asked for.
+    last: Vec<u32>,
+    capacity: u32,
+}
+
+impl<'a> Watcher<'a> {
+    pub(crate) fn new(watch: &Watch, trace: &'a Trace, capacity: u32) -> Self {
+        let last = if watch.distances { vec![NEVER; trace.pages as usize] } else { Vec::new() };
+        let by_distance = watch.distances.then(ByDistance::default);
+        Self { trace, disk: watch.disk.clone(), by_distance, last, capacity }
+    }
+
+    /// The warm-up is over: counts start at 0, but what the disk and the distances know of the past stays.
+    pub(crate) fn start_counting(&mut self) {
+        if let Some(disk) = &mut self.disk {
+            disk.start_counting();
+        }
+        if let Some(by_distance) = &mut self.by_distance {
+            *by_distance = ByDistance::default();
+        }
+    }
+
+    pub(crate) fn reference(&mut self, time: usize, page: u32, hit: bool) {
+        if let Some(disk) = self.disk.as_mut().filter(|_| !hit) {
+            disk.fetch(self.trace.places[page as usize]);
+        }
+        if let Some(counts) = &mut self.by_distance {
+            let last = std::mem::replace(&mut self.last[page as usize], time as u32);
+            if last != NEVER {
+                let near = time as u32 - last < self.capacity;
+                *match (near, hit) {
+                    (true, true) => &mut counts.near_hits,
+                    (true, false) => &mut counts.near_misses,
+                    (false, true) => &mut counts.far_hits,
+                    (false, false) => &mut counts.far_misses,
+                } += 1;
+            }
+        }
+    }
+}
