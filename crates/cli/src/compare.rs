@@ -11,6 +11,7 @@ use clap::Args;
 use forebay_policy::{LruSp, Policy, Spec};
 use forebay_sim::{ByDistance, Disk, Keep, Outcome, Size, Sweep, Trace, Watch};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,6 +40,9 @@ pub(crate) struct Arguments {
     /// Also split hits and misses by temporal distance, below the number of pages in the cache and from there on
     #[arg(long)]
     by_distance: bool,
+    /// Also take each policy's state so many times along the trace (partition sizes, targets, queues), for JSON
+    #[arg(long, value_name = "TIMES", default_value_t = 0, hide_default_value = true)]
+    states: u32,
     /// Replay what misses in a first-level cache of this policy and size instead of the trace, as in lru@1000 or lru@64MiB;
     /// the sizes in percent are then of the pages that miss
     #[arg(short, long, value_name = "POLICY@SIZE", value_parser = parse_first_level)]
@@ -130,6 +134,7 @@ impl Arguments {
             warmup: Warmup::References(0),
             device_time: false,
             by_distance: false,
+            states: 0,
             behind: None,
             managers: None,
             threads: 0,
@@ -169,6 +174,9 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
             "--managers is for {}, which is not among the policies asked",
             LruSp::INFO.name
         )));
+    }
+    if arguments.states > 0 && arguments.format != Form::Json {
+        return Err(Failure::Usage("--states is told in JSON alone: add --format json".to_owned()));
     }
     let mut out = io::stdout().lock();
     let mut answers = Vec::new();
@@ -244,7 +252,11 @@ fn compare(
         replaying.add(more);
         true
     };
-    let watch = Watch { disk: arguments.device_time.then(Disk::default), distances: arguments.by_distance };
+    let watch = Watch {
+        disk: arguments.device_time.then(Disk::default),
+        distances: arguments.by_distance,
+        states: arguments.states,
+    };
     let outcomes = sweep.run_watching(&watch, &trace, &progress);
     replaying.finish();
     if verbose {
@@ -303,6 +315,7 @@ fn to_json(comparison: &Comparison) -> serde_json::Value {
             "hit_ratio": counts.hit_ratio(),
         })
     };
+    let figures = |state: &[(&'static str, f64)]| state.iter().copied().collect::<BTreeMap<_, _>>();
     let runs = outcomes.iter().map(|outcome| {
         json!({
             "policy": outcome.policy,
@@ -319,7 +332,11 @@ fn to_json(comparison: &Comparison) -> serde_json::Value {
                 "far_misses": counts.far_misses,
             })),
             "metadata_bytes": outcome.bytes,
-            "state": outcome.state.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
+            "state": figures(&outcome.state),
+            "states": outcome.states.iter().map(|state| json!({
+                "references": state.references,
+                "state": figures(&state.figures),
+            })).collect::<Vec<_>>(),
         })
     });
     json!({

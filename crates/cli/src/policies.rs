@@ -1,8 +1,7 @@
 //! `forebay policies`: every policy with its paper and parameters.
 
 use crate::failure::Failure;
-use crate::output::Form;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use forebay_policy::registry::POLICIES;
 use forebay_policy::{Info, Parameter};
 use serde_json::json;
@@ -14,6 +13,20 @@ pub(crate) struct Arguments {
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t)]
     format: Form,
+}
+
+/// The form of the list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For a person
+    #[default]
+    Table,
+    /// For a spreadsheet or a script
+    Csv,
+    /// For a program
+    Json,
+    /// The page docs/policies.md
+    Markdown,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -45,12 +58,52 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
             rows.flush()?;
         }
+        Form::Markdown => print_markdown(&mut out)?,
         Form::Json => {
             serde_json::to_writer_pretty(&mut out, &POLICIES.iter().map(|info| to_json(info)).collect::<Vec<_>>())?;
             writeln!(out)?;
         }
     }
     out.flush()?;
+    Ok(())
+}
+
+const MARKDOWN_HEAD: &str = "\
+# Policies
+
+This page is made from the registry, `crates/policy/src/registry.rs`, by `forebay policies --format markdown`.
+
+*Bytes* are the most that the policy keeps for each page number that may occur, stated in its file and held by a test. *Ghosts* are the
+most pages that it remembers without having them, in multiples of its capacity at the largest setting. *Sees* is what it looks at besides
+the page: its place (file or volume, block), or who uses it and how. What the file says of deviations and reference figures stands in
+its header.
+";
+
+fn print_markdown(out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{MARKDOWN_HEAD}")?;
+    writeln!(out, "| name | policy | sees | ghosts | bytes | source |")?;
+    writeln!(out, "| --- | --- | --- | ---: | ---: | --- |")?;
+    for info in POLICIES {
+        let sees: Vec<&str> =
+            [(info.uses.place, "place"), (info.uses.request, "owner, operation"), (info.off_line, "the future")]
+                .into_iter()
+                .filter_map(|(sees, what)| sees.then_some(what))
+                .collect();
+        let Info { name, title, ghosts, bytes_per_page, paper, .. } = info;
+        let sees = sees.join(", ");
+        writeln!(out, "| `{name}` | {title} | {sees} | {ghosts} | {bytes_per_page} | {paper} |")?;
+    }
+    writeln!(
+        out,
+        "\n## Parameters\n\nSet by name, as in `--policies gclock:initial=0:max=3`; the default stands in brackets.\n"
+    )?;
+    writeln!(out, "| policy | parameter | what it does |\n| --- | --- | --- |")?;
+    for info in POLICIES {
+        for parameter in info.parameters {
+            let usage = parameter.usage().replace('|', "\\|");
+            writeln!(out, "| `{}` | `{usage}` | {} |", info.name, parameter.help)?;
+        }
+    }
     Ok(())
 }
 

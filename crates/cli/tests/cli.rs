@@ -85,6 +85,31 @@ fn a_first_level_cache_and_distances_are_told_in_every_form() {
 }
 
 #[test]
+fn states_are_taken_along_the_trace() {
+    let trace = file("states.lirs", LOOP);
+    let trace = trace.to_str().unwrap();
+    let command = ["compare", trace, "-p", "clock-pro,lru", "-s", "3", "--states", "4", "--format", "json"];
+    let json: serde_json::Value = serde_json::from_str(&answer(&command)).unwrap();
+    let states = json[0]["runs"][0]["states"].as_array().unwrap();
+    let references: Vec<u64> = states.iter().map(|state| state["references"].as_u64().unwrap()).collect();
+    assert_eq!(references, [3, 6, 9, 12]);
+    assert!(states.iter().all(|state| state["state"]["cold target"].as_f64().is_some_and(|target| target >= 2.0)));
+    assert_eq!(states[3]["state"], json[0]["runs"][0]["state"]);
+    assert_eq!(forebay(&command[..8]).status.code(), Some(2));
+}
+
+#[test]
+fn the_page_of_policies_is_what_the_registry_says() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policies.md");
+    let page = std::fs::read_to_string(page).expect("docs/policies.md is there");
+    assert_eq!(
+        page,
+        answer(&["policies", "--format", "markdown"]),
+        "make it again: forebay policies --format markdown"
+    );
+}
+
+#[test]
 fn device_time_is_told_in_every_form() {
     // Each run of blocks that are missed in a row costs 9.5 ms: LRU misses all, in three runs; OPT misses 0 to 3, 1 and 2.
     let trace = file("device.lirs", LOOP);

@@ -16,4 +16,4 @@ pub use replay::{Counts, Outcome};
 pub use size::Size;
 pub use sweep::Sweep;
 pub use trace::{Keep, LoadTimes, Requests, Trace};
-pub use watch::{ByDistance, Watch};
+pub use watch::{ByDistance, State, Watch};

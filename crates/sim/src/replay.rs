@@ -1,7 +1,7 @@
 //! One run: a trace through a policy at a size.
 
 use crate::trace::Trace;
-use crate::watch::{ByDistance, Watch, Watcher};
+use crate::watch::{ByDistance, State, Watch, Watcher, state};
 use forebay_policy::registry::{self, Visitor};
 use forebay_policy::{Caller, Operation, Place, Policy, Reference, Setup, Spec};
 use std::time::Instant;
@@ -52,6 +52,8 @@ pub struct Outcome {
     pub bytes: usize,
     /// The policy's state at the end, each figure under its name.
     pub state: Vec<(&'static str, f64)>,
+    /// The policy's state along the way, if that was asked for.
+    pub states: Vec<State>,
 }
 
 /// A run to be made; visited with the policy's type.
@@ -85,8 +87,6 @@ impl Visitor for Run<'_> {
             let references = (trace.len() - from) as u64;
             Counts { references, hits, misses: references - hits, compulsory_misses: trace.compulsory_misses(from) }
         };
-        let mut state = Vec::new();
-        policy.state(&mut |name, figure| state.push((name, figure)));
         Some(Outcome {
             policy: spec.label.clone(),
             off_line: spec.needs_future(),
@@ -97,7 +97,8 @@ impl Visitor for Run<'_> {
             by_distance: watcher.by_distance,
             seconds,
             bytes: policy.bytes(),
-            state,
+            state: state(&policy),
+            states: watcher.states,
         })
     }
 }
@@ -159,7 +160,7 @@ fn replay<P: Policy, const WATCHED: bool>(
     let mut hits = 0;
     let mut start = range.start;
     while start < range.end {
-        let end = range.end.min(start + STRIDE);
+        let end = watcher.stop_before(start, range.end.min(start + STRIDE));
         for (offset, &page) in trace.references[start..end].iter().enumerate() {
             let reference = Reference { page, ..cursor.parts::<P>(trace, start + offset, page) };
             let hit = policy.contains(page);
@@ -172,6 +173,9 @@ fn replay<P: Policy, const WATCHED: bool>(
             if WATCHED {
                 watcher.reference(start + offset, page, hit);
             }
+        }
+        if WATCHED {
+            watcher.look(policy, end);
         }
         if !progress((end - start) as u64) {
             return None;

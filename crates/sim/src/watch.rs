@@ -2,6 +2,7 @@
 
 use crate::device::Disk;
 use crate::trace::Trace;
+use forebay_policy::Policy;
 
 /// What to look at in a run; nothing by default, which costs nothing.
 #[derive(Clone, Debug, Default)]
@@ -10,11 +11,22 @@ pub struct Watch {
     pub disk: Option<Disk>,
     /// Split hits and misses by temporal distance.
     pub distances: bool,
+    /// Take the policy's state so many times, at equal numbers of references apart; 0: only at the end.
+    pub states: u32,
+}
+
+/// A policy's state after some references, each figure under its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    /// How many references there were.
+    pub references: u64,
+    /// The figures.
+    pub figures: Vec<(&'static str, f64)>,
 }
 
 impl Watch {
     pub(crate) fn anything(&self) -> bool {
-        self.disk.is_some() || self.distances
+        self.disk.is_some() || self.distances || self.states > 0
     }
 }
 
@@ -32,6 +44,13 @@ pub struct ByDistance {
     pub far_misses: u64,
 }
 
+/// A policy's state.
+pub(crate) fn state<P: Policy>(policy: &P) -> Vec<(&'static str, f64)> {
+    let mut figures = Vec::new();
+    policy.state(&mut |name, figure| figures.push((name, figure)));
+    figures
+}
+
 /// "Not yet", in `Watcher::last`.
 const NEVER: u32 = u32::MAX;
 
@@ -43,13 +62,20 @@ pub(crate) struct Watcher<'a> {
     /// When each page was used last, if distances are asked for.
     last: Vec<u32>,
     capacity: u32,
+    /// References between two states.
+    interval: usize,
+    pub(crate) states: Vec<State>,
 }
 
 impl<'a> Watcher<'a> {
     pub(crate) fn new(watch: &Watch, trace: &'a Trace, capacity: u32) -> Self {
         let last = if watch.distances { vec![NEVER; trace.pages as usize] } else { Vec::new() };
         let by_distance = watch.distances.then(ByDistance::default);
-        Self { trace, disk: watch.disk.clone(), by_distance, last, capacity }
+        let interval = match watch.states {
+            0 => usize::MAX,
+            states => trace.len().div_ceil(states as usize),
+        };
+        Self { trace, disk: watch.disk.clone(), by_distance, last, capacity, interval, states: Vec::new() }
     }
 
     /// The warm-up is over: counts start at 0, but what the disk and the distances know of the past stays.
@@ -59,6 +85,21 @@ impl<'a> Watcher<'a> {
         }
         if let Some(by_distance) = &mut self.by_distance {
             *by_distance = ByDistance::default();
+        }
+    }
+
+    /// Where a stretch of references that starts here has to end, if it would end there.
+    pub(crate) fn stop_before(&self, start: usize, end: usize) -> usize {
+        match self.interval {
+            usize::MAX => end,
+            interval => end.min((start / interval + 1) * interval),
+        }
+    }
+
+    /// After the first `references` references.
+    pub(crate) fn look<P: Policy>(&mut self, policy: &P, references: usize) {
+        if self.interval != usize::MAX && (references.is_multiple_of(self.interval) || references == self.trace.len()) {
+            self.states.push(State { references: references as u64, figures: state(policy) });
         }
     }
 
