@@ -14,7 +14,7 @@
 //! dropped, which drops the same one. While removals leave frames free, ghosts stay at most c.
 //!
 //! Refused victims keep their places and the next is offered; when one list is through, the other's pages are.
-//! Reference figures: the paper's OLTP table, within 0.01 points; libCacheSim's ARC. Parameters: none.
+//! Reference figures: the paper's OLTP table, within 0.02 points. Parameters: none.
 //! Memory: 12 bytes a page.
 
 use crate::list::{List, Nodes, offer};

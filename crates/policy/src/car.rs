@@ -14,7 +14,7 @@
 //! Deviations: none when no victim is refused and no page removed. While removals leave frames free, ghosts stay at most c.
 //!
 //! The hands pass refused victims. After two rounds without success all pages are offered, whatever their bits.
-//! Reference figures: CLOCK-Pro's Tables 1 and 2, column CAR, within 1 point from 50 blocks on. Parameters: none.
+//! Reference figures: CLOCK-Pro's Tables 1 and 2, column CAR, within 0.4 points from 50 blocks on. Parameters: none.
 //! Memory: 12 bytes a page.
 
 use crate::list::{List, Nodes, offer};

@@ -75,7 +75,7 @@ impl<'a> Watcher<'a> {
             0 => usize::MAX,
             states => trace.len().div_ceil(states as usize),
         };
-        Self { trace, disk: watch.disk.clone(), by_distance, last, capacity, interval, states: Vec::new() }
+        Self { trace, disk: watch.disk, by_distance, last, capacity, interval, states: Vec::new() }
     }
 
     /// The warm-up is over: counts start at 0, but what the disk and the distances know of the past stays.
