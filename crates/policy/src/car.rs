@@ -2,54 +2,23 @@
 //!
 //! S. Bansal and D. S. Modha, "CAR: Clock with Adaptive Replacement", FAST 2004, Figure 2.
 //!
-//! ```text
-//!   T1  used once,  resident, clock      B1  ghosts of T1, LRU      T1 + B1 <= c
-//!   T2  used often, resident, clock      B2  ghosts of T2, LRU      all four <= 2c
-//! ```
+//! `four_lists.rs` has the lists and the border `p`; here T1 and T2 are clocks, their hands at the backs. A page of T1 whose bit is
+//! set moves to T2; one of T2 goes around again. The hand of T1 runs while T1 has at least max(1, p) pages, else that of T2.
 //!
-//! The hand of each clock stands at the back of its list. A page of T1 whose bit is set moves to T2; one of T2 goes around again.
-//! `p` is the target size of T1. A use of a ghost in B1 raises it, by |B2| / |B1| or 1 if that is more; a use of one in B2
-//! lowers it likewise. The hand of T1 runs while T1 has at least max(1, p) pages, else that of T2.
-//!
-//! Deviations: none when no victim is refused and no page removed. While removals leave frames free, ghosts stay at most c.
+//! Deviations: none when no victim is refused and no page removed.
 //!
 //! The hands pass refused victims. After two rounds without success all pages are offered, whatever their bits.
 //! Reference figures: CLOCK-Pro's Tables 1 and 2, column CAR, within 0.4 points from 50 blocks on. Parameters: none.
 //! Memory: 12 bytes a page.
 
-use crate::list::{List, Nodes, offer};
+use crate::four_lists::{FourLists, Within};
+use crate::list::offer;
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
-
-/// The list that holds a page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Within {
-    #[default]
-    None,
-    T1,
-    T2,
-    B1,
-    B2,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Status {
-    within: Within,
-    referenced: bool,
-}
 
 /// Clock with adaptive replacement.
 #[derive(Debug)]
 pub struct Car {
-    /// A1. A page is in the list that its value names, a hand at the back of T1 and of T2.
-    pages: Nodes<Status>,
-    t1: List,
-    t2: List,
-    b1: List,
-    b2: List,
-    /// A2. The target size of T1, from 0 to the capacity.
-    p: f64,
-    /// A3. T1 and B1 hold at most `capacity` pages, B1 and B2 too.
-    capacity: u32,
+    lists: FourLists,
 }
 
 impl Policy for Car {
@@ -65,88 +34,66 @@ impl Policy for Car {
     };
 
     fn new(setup: &Setup) -> Self {
-        let [t1, t2, b1, b2] = [List::new(); 4];
-        Self { pages: Nodes::new(setup.pages), t1, t2, b1, b2, p: 0.0, capacity: setup.capacity }
+        Self { lists: FourLists::new(setup.pages, setup.capacity) }
     }
 
     fn capacity(&self) -> u32 {
-        self.capacity
+        self.lists.capacity
     }
 
     fn len(&self) -> u32 {
-        self.t1.len() + self.t2.len()
+        self.lists.len()
     }
 
     fn ghosts(&self) -> u32 {
-        self.b1.len() + self.b2.len()
+        self.lists.ghosts()
     }
 
     fn contains(&self, page: u32) -> bool {
-        matches!(self.pages[page].within, Within::T1 | Within::T2)
+        self.lists.is_resident(page)
     }
 
     fn hit(&mut self, reference: &Reference) {
-        self.pages[reference.page].referenced = true;
+        self.lists.pages[reference.page].referenced = true;
     }
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
-        let page = reference.page;
-        if self.len() == self.capacity {
+        if self.len() == self.capacity() {
             self.replace(caller)?;
         }
-        let was = self.pages[page].within;
-        let (b1, b2) = (f64::from(self.b1.len()), f64::from(self.b2.len()));
-        match was {
-            Within::B1 => self.p = (self.p + (b2 / b1).max(1.0)).min(f64::from(self.capacity)),
-            Within::B2 => self.p = (self.p - (b1 / b2).max(1.0)).max(0.0),
-            _ => self.make_room_in_history(caller),
-        }
-        self.leave(page);
-        self.enter(page, if was == Within::None { Within::T1 } else { Within::T2 });
+        self.lists.p = self.lists.adapted(self.lists.within(reference.page));
+        self.lists.admit(reference.page, caller);
         Ok(())
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
         self.replace(caller)?;
-        self.limit_ghosts(caller);
+        self.lists.limit_ghosts(caller);
         Ok(())
     }
 
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
-        self.leave(page);
+        self.lists.leave(page);
     }
 
     fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C) {
-        self.capacity = capacity;
-        self.p = self.p.min(f64::from(capacity));
-        self.limit_ghosts(caller);
+        self.lists.set_capacity(capacity, caller);
     }
 
     fn reserve(&mut self, pages: u32) {
-        self.pages.reserve(pages);
+        self.lists.pages.reserve(pages);
     }
 
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
-        show("p", self.p);
-        show("T1", f64::from(self.t1.len()));
-        show("T2", f64::from(self.t2.len()));
-        show("B1", f64::from(self.b1.len()));
-        show("B2", f64::from(self.b2.len()));
+        self.lists.show(show);
     }
 
     fn bytes(&self) -> usize {
-        self.pages.bytes()
+        self.lists.pages.bytes()
     }
 
     fn check_invariants(&self) {
-        let lists = [(&self.t1, Within::T1), (&self.t2, Within::T2), (&self.b1, Within::B1), (&self.b2, Within::B2)];
-        for (list, within) in lists {
-            list.check(&self.pages);
-            assert!(list.back_to_front(&self.pages).all(|page| self.pages[page].within == within)); // A1
-        }
-        assert!((0.0..=f64::from(self.capacity)).contains(&self.p)); // A2
-        assert!(self.len() <= self.capacity && self.ghosts() <= self.capacity); // A3
-        assert!(self.t1.len() + self.b1.len() <= self.capacity); // A3
+        self.lists.check();
     }
 }
 
@@ -154,76 +101,22 @@ impl Car {
     /// Turns the hands until a page is evicted, which becomes a ghost.
     fn replace<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
         for _ in 0..2 * self.len() {
-            let of_t1 = !self.t1.is_empty() && f64::from(self.t1.len()) >= self.p.max(1.0) || self.t2.is_empty();
-            let clock = if of_t1 { &mut self.t1 } else { &mut self.t2 };
+            let FourLists { pages, t1, t2, p, .. } = &mut self.lists;
+            let of_t1 = !t1.is_empty() && f64::from(t1.len()) >= p.max(1.0) || t2.is_empty();
+            let clock = if of_t1 { t1 } else { t2 };
             let page = clock.back().expect("the clock is not empty");
-            if self.pages[page].referenced {
-                self.leave(page);
-                self.enter(page, Within::T2);
+            if pages[page].referenced {
+                self.lists.move_to(page, Within::T2);
             } else if caller.evict(page) {
-                self.turn_ghost(page);
+                self.lists.turn_ghost(page);
                 return Ok(());
             } else {
-                clock.move_to_front(&mut self.pages, page);
+                clock.move_to_front(pages, page);
             }
         }
-        let page = offer(self.t1.back_to_front(&self.pages).chain(self.t2.back_to_front(&self.pages)), caller)?;
-        self.turn_ghost(page);
+        let FourLists { pages, t1, t2, .. } = &self.lists;
+        let victim = offer(t1.back_to_front(pages).chain(t2.back_to_front(pages)), caller)?;
+        self.lists.turn_ghost(victim);
         Ok(())
-    }
-
-    fn turn_ghost(&mut self, page: u32) {
-        let ghost = if self.pages[page].within == Within::T1 { Within::B1 } else { Within::B2 };
-        self.leave(page);
-        self.enter(page, ghost);
-    }
-
-    /// Drops a ghost if the history is full, before a page that was no ghost enters T1.
-    fn make_room_in_history<C: Caller>(&mut self, caller: &mut C) {
-        if self.t1.len() + self.b1.len() == self.capacity {
-            self.drop_ghost(self.b1.back(), caller);
-        } else if self.len() + self.ghosts() == 2 * self.capacity {
-            self.drop_ghost(self.b2.back(), caller);
-        }
-        self.limit_ghosts(caller);
-    }
-
-    /// Only a resize or a removal lets ghosts become too many.
-    fn limit_ghosts<C: Caller>(&mut self, caller: &mut C) {
-        while self.t1.len() + self.b1.len() > self.capacity {
-            self.drop_ghost(self.b1.back(), caller);
-        }
-        while self.ghosts() > self.capacity {
-            self.drop_ghost(self.b2.back().or(self.b1.back()), caller);
-        }
-    }
-
-    fn drop_ghost<C: Caller>(&mut self, page: Option<u32>, caller: &mut C) {
-        let page = page.expect("there is a ghost");
-        self.leave(page);
-        caller.forget(page);
-    }
-
-    fn leave(&mut self, page: u32) {
-        match self.pages[page].within {
-            Within::None => return,
-            Within::T1 => self.t1.remove(&mut self.pages, page),
-            Within::T2 => self.t2.remove(&mut self.pages, page),
-            Within::B1 => self.b1.remove(&mut self.pages, page),
-            Within::B2 => self.b2.remove(&mut self.pages, page),
-        }
-        self.pages[page].within = Within::None;
-    }
-
-    fn enter(&mut self, page: u32, within: Within) {
-        let list = match within {
-            Within::T1 => &mut self.t1,
-            Within::T2 => &mut self.t2,
-            Within::B1 => &mut self.b1,
-            Within::B2 => &mut self.b2,
-            Within::None => unreachable!("a page enters a list"),
-        };
-        list.push_front(&mut self.pages, page);
-        self.pages[page] = Status { within, referenced: false };
     }
 }

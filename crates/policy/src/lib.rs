@@ -41,6 +41,7 @@ mod dulo;
 mod eelru;
 mod fbr;
 mod fifo;
+mod four_lists;
 mod gclock;
 mod heap;
 mod lfu;
