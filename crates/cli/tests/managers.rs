@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 fn forebay(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().expect("forebay runs")
@@ -18,7 +19,8 @@ fn file(name: &str, content: &str) -> PathBuf {
 }
 
 /// Two programs: `scan` reads the three pages of `table` again and again, `edit` uses the one page of `notes` now and then.
-fn trace() -> PathBuf {
+/// Written once, since the tests run side by side.
+static TRACE: LazyLock<PathBuf> = LazyLock::new(|| {
     let mut rows = "time_ns,owner,object,offset,length,operation\n".to_owned();
     for round in 0..10 {
         for page in 0..3 {
@@ -27,12 +29,12 @@ fn trace() -> PathBuf {
         rows += &format!("{round},edit 8,/home/notes,0,8192,read\n");
     }
     file("managed.csv", &rows)
-}
+});
 
 /// The hits of a cache of 3 pages, and what standard error says.
 #[track_caller]
 fn hits(name: &str, policy: &str, rules: &str) -> (u64, String) {
-    let (trace, rules) = (trace(), file(name, rules));
+    let (trace, rules) = (&*TRACE, file(name, rules));
     let arguments = ["compare", trace.to_str().unwrap(), "-p", policy, "-s", "3", "-f", "csv", "--managers"];
     let output = forebay(&[&arguments[..], &[rules.to_str().unwrap()]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -77,7 +79,7 @@ fn managers_that_need_more_are_told_it() {
 #[test]
 fn a_manager_that_knows_the_future_is_no_policy_to_take() {
     let rules = file("off-line.toml", "[[manager]]\nname = \"rmin\"\n");
-    let trace = trace();
+    let trace = &*TRACE;
     let output = forebay(&[
         "compare",
         trace.to_str().unwrap(),
@@ -100,7 +102,7 @@ fn a_pattern_that_matches_nothing_is_named() {
 
 #[test]
 fn a_bad_file_gives_one_sentence_with_its_line() {
-    let trace = trace();
+    let trace = &*TRACE;
     let bad = |content: &str| {
         let rules = file("bad.toml", content);
         let output = forebay(&["compare", trace.to_str().unwrap(), "--managers", rules.to_str().unwrap()]);
@@ -131,7 +133,7 @@ fn a_bad_file_gives_one_sentence_with_its_line() {
 
 #[test]
 fn managers_are_for_a_policy_that_has_them() {
-    let (trace, rules) = (trace(), file("unused.toml", ""));
+    let (trace, rules) = (&*TRACE, file("unused.toml", ""));
     let output = forebay(&["compare", trace.to_str().unwrap(), "-p", "lru", "--managers", rules.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("--managers is for lru-sp"));
