@@ -54,6 +54,12 @@ impl Policy for AdaptiveReplacement {
         self.lists.is_resident(page)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.lists.pages.prefetch_value(page);
+        self.lists.pages.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         self.lists.move_to(reference.page, Within::T2);
     }

@@ -53,6 +53,12 @@ impl Policy for Car {
         self.lists.is_resident(page)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.lists.pages.prefetch_value(page);
+        self.lists.pages.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         self.lists.pages[reference.page].referenced = true;
     }

@@ -49,6 +49,12 @@ impl Policy for Clock {
         self.nodes.is_linked(page)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.nodes.prefetch_value(page);
+        self.nodes.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         self.nodes[reference.page] = true;
     }

@@ -113,6 +113,13 @@ impl Policy for ClockPro {
         self.status[page].resident
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.status.prefetch_value(page);
+        self.status.prefetch_links(page);
+        self.cold_links.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         self.status[reference.page].referenced = true;
     }

@@ -48,6 +48,11 @@ impl Policy for Fifo {
         self.nodes.is_linked(page)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.nodes.prefetch_links(page);
+    }
+
     fn hit(&mut self, _: &Reference) {}
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {

@@ -68,6 +68,12 @@ impl Policy for Gclock {
         self.nodes.is_linked(page)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.nodes.prefetch_value(page);
+        self.nodes.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         let counter = &mut self.nodes[reference.page];
         *counter = (counter.saturating_add(1)).min(self.max);

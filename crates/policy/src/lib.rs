@@ -58,6 +58,7 @@ mod mru;
 pub mod opt;
 mod parameters;
 mod policy;
+mod prefetch;
 mod random;
 pub mod registry;
 mod s3_fifo;

@@ -116,6 +116,12 @@ impl Policy for Linux {
         self.nodes.is_linked(page)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.nodes.prefetch_value(page);
+        self.nodes.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         let page = reference.page;
         if self.by_calls && !self.nodes[page].active {

@@ -116,6 +116,13 @@ impl Policy for Lirs {
         matches!(self.status[page], Status::Lir | Status::Hir)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.status.prefetch_value(page);
+        self.status.prefetch_links(page);
+        self.links.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         let page = reference.page;
         if self.last.replace(page) == Some(page) {

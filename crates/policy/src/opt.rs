@@ -100,6 +100,11 @@ impl<O: Order> Policy for OffLine<O> {
         self.nodes[page] != NextUse(NEVER) || self.nodes.is_linked(page)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.nodes.prefetch_value(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         self.next_uses.remove(self.nodes[reference.page].0);
         self.use_now(reference.page);

@@ -50,6 +50,10 @@ pub trait Policy: Sized + Send {
     /// Whether `page` is resident.
     fn contains(&self, page: u32) -> bool;
 
+    /// `page` is going to be referenced soon: a chance to fetch what the policy knows of it from memory. Changes nothing.
+    #[inline]
+    fn prefetch(&self, _page: u32) {}
+
     /// A resident page is referenced.
     fn hit(&mut self, reference: &Reference);
 

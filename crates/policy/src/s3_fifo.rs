@@ -128,6 +128,12 @@ impl Policy for S3Fifo {
         matches!(self.nodes[page].queue, Queue::Small | Queue::Main)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.nodes.prefetch_value(page);
+        self.nodes.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         let freq = &mut self.nodes[reference.page].freq;
         *freq = (*freq + 1).min(MOST);

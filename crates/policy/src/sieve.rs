@@ -59,6 +59,12 @@ impl Policy for Sieve {
         self.nodes.is_linked(page)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.nodes.prefetch_value(page);
+        self.nodes.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         self.nodes[reference.page] = true;
     }

@@ -136,6 +136,12 @@ impl Policy for Smq {
         self.nodes.is_linked(page)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.nodes.prefetch_value(page);
+        self.nodes.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         self.tick();
         let Status { level, period, .. } = self.nodes[reference.page];

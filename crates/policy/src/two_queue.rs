@@ -97,6 +97,12 @@ impl Policy for TwoQueue {
         matches!(self.places[page], Place::A1in | Place::Am)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.places.prefetch_value(page);
+        self.places.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         if self.places[reference.page] == Place::Am {
             self.a_m.move_to_front(&mut self.places, reference.page);

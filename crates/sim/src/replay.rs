@@ -9,6 +9,9 @@ use std::time::Instant;
 /// References between two reports of progress.
 const STRIDE: usize = 1 << 20;
 
+/// How many references ahead a policy is told of: about as many as pass while memory answers.
+const AHEAD: usize = 24;
+
 /// What became of some references.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -163,6 +166,9 @@ fn replay<P: Policy, const WATCHED: bool>(
         let end = watcher.stop_before(start, range.end.min(start + STRIDE));
         for (offset, &page) in trace.references[start..end].iter().enumerate() {
             let reference = Reference { page, ..cursor.parts::<P>(trace, start + offset, page) };
+            if let Some(&soon) = trace.references.get(start + offset + AHEAD) {
+                policy.prefetch(soon);
+            }
             let hit = policy.contains(page);
             if hit {
                 policy.hit(&reference);
