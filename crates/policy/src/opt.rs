@@ -4,15 +4,16 @@
 //! R. L. Mattson et al., IBM Systems Journal 9(2), 1970, for the proof.
 //!
 //! The next uses of the resident pages are a set of points in time, no two alike, whose latest is found in a few steps. A page
-//! that is never used again goes before all others. A miss always admits its page, as a buffer cache must.
-//! A refused victim keeps its place, and the one used next before it is offered.
+//! that is never used again goes before all others: to each such page belongs a point of its own after the end of the run.
+//! A miss always admits its page, as a buffer cache must. A refused victim keeps its place, and the one used next before it is
+//! offered.
 //!
 //! Reference figures: `golden/exact-hits.csv`, column OPT, equal to the hit; the OPT columns of CLOCK-Pro's Tables 1 and 2 and
 //! of ARC's OLTP table. Deviations: none. Parameters: none.
-//! Memory: 12 bytes a page (two links, the next use), and about 1 bit a reference.
+//! Memory: 8 bytes a page (the next use; which page it is that is never used again), and about 1 bit a reference.
 
-use crate::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Future, Info, NEVER, Policy, Reference, Setup, Uses};
+use crate::prefetch::prefetch;
 use crate::time_set::TimeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -41,10 +42,13 @@ impl Order for Farthest {
         uses: Uses::PAGE,
         off_line: true,
         ghosts: 0,
-        bytes_per_page: 12,
+        bytes_per_page: 9,
     };
     const FARTHEST: bool = true;
 }
+
+/// How many references ahead the set of next uses is told of what will be inserted.
+const AHEAD: u32 = 16;
 
 /// A policy that knows the references to come and chooses its victims by their next use.
 #[derive(Debug)]
@@ -52,23 +56,17 @@ pub struct OffLine<O> {
     future: Arc<Future>,
     /// References so far.
     now: u32,
-    /// O1. A resident page is in `never` if it is not used again; otherwise its value, the next use, is in `next_uses`.
-    nodes: Nodes<NextUse>,
-    never: List,
-    next_uses: TimeSet,
+    /// O1. A page that was referenced has its next use here, or a point of its own from the end of the run on if it is not used
+    /// again; any other page has `NEVER`. It is resident if and only if that point is in `resident`.
+    next_uses: Vec<u32>,
+    resident: TimeSet,
+    /// O2. No point in `resident` is later.
+    latest: u32,
+    /// The pages that are not used again, by their last use.
+    finished: Vec<u32>,
     len: u32,
     capacity: u32,
     order: PhantomData<O>,
-}
-
-/// When a page is used next; `NEVER` also for a page that is not resident.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct NextUse(u32);
-
-impl Default for NextUse {
-    fn default() -> Self {
-        Self(NEVER)
-    }
 }
 
 impl<O: Order> Policy for OffLine<O> {
@@ -78,9 +76,10 @@ impl<O: Order> Policy for OffLine<O> {
         let future = setup.future.clone().expect("an off-line policy is given the future");
         Self {
             now: 0,
-            nodes: Nodes::new(setup.pages),
-            never: List::new(),
-            next_uses: TimeSet::new(future.len()),
+            next_uses: vec![NEVER; setup.pages as usize],
+            resident: TimeSet::new(future.len() + future.pages() as usize),
+            latest: 0,
+            finished: Vec::with_capacity(future.pages() as usize),
             len: 0,
             capacity: setup.capacity,
             order: PhantomData,
@@ -96,20 +95,23 @@ impl<O: Order> Policy for OffLine<O> {
         self.len
     }
 
+    #[inline]
     fn contains(&self, page: u32) -> bool {
-        self.nodes[page] != NextUse(NEVER) || self.nodes.is_linked(page)
+        self.resident.contains(self.next_uses[page as usize])
     }
 
     #[inline]
     fn prefetch(&self, page: u32) {
-        self.nodes.prefetch_value(page);
+        prefetch(&self.next_uses, page as usize);
     }
 
+    #[inline]
     fn hit(&mut self, reference: &Reference) {
-        self.next_uses.remove(self.nodes[reference.page].0);
+        self.resident.remove(self.next_uses[reference.page as usize]);
         self.use_now(reference.page);
     }
 
+    #[inline]
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
         let room = if self.len == self.capacity { self.evict(caller) } else { Ok(()) };
         if room.is_err() {
@@ -121,26 +123,29 @@ impl<O: Order> Policy for OffLine<O> {
         Ok(())
     }
 
+    #[inline]
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let by_time = |time| self.future.page(time);
-        let never = self.never.back_to_front(&self.nodes);
-        let victim = if O::FARTHEST {
-            let latest = |end| self.next_uses.latest_before(end);
-            let sooner = std::iter::successors(latest(self.future.len() as u32), |&time| latest(time)).map(by_time);
-            offer(never.chain(sooner), caller)?
+        let offered = |time: &u32| caller.evict(self.page(*time));
+        let time = if O::FARTHEST {
+            let latest = self.resident.latest_before(self.latest + 1);
+            let time = std::iter::successors(latest, |&time| self.resident.latest_before(time)).find(offered);
+            self.latest = latest.unwrap_or(0);
+            time
         } else {
-            let earliest = |start| self.next_uses.earliest_from(start);
-            let later = std::iter::successors(earliest(0), |&time| earliest(time + 1)).map(by_time);
-            offer(later.chain(never), caller)?
+            let soonest = self.resident.earliest_from(self.now);
+            std::iter::successors(soonest, |&time| self.resident.earliest_from(time + 1)).find(offered)
         };
-        self.drop_page(victim);
-        caller.forget(victim);
+        let time = time.ok_or(AllRefused)?;
+        self.resident.remove(time);
+        self.len -= 1;
+        caller.forget(self.page(time));
         Ok(())
     }
 
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
         if self.contains(page) {
-            self.drop_page(page);
+            self.resident.remove(self.next_uses[page as usize]);
+            self.len -= 1;
         }
     }
 
@@ -149,48 +154,55 @@ impl<O: Order> Policy for OffLine<O> {
     }
 
     fn reserve(&mut self, pages: u32) {
-        self.nodes.reserve(pages);
+        if pages as usize > self.next_uses.len() {
+            self.next_uses.resize(pages as usize, NEVER);
+        }
     }
 
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
-        show("never again", f64::from(self.never.len()));
+        show("never again", f64::from(self.resident.count_from(self.future.len() as u32)));
     }
 
     fn bytes(&self) -> usize {
-        self.nodes.bytes() + self.next_uses.bytes()
+        (self.next_uses.capacity() + self.finished.capacity()) * size_of::<u32>() + self.resident.bytes()
     }
 
     fn check_invariants(&self) {
         assert!(self.len <= self.capacity);
-        self.never.check(&self.nodes);
-        let mut resident = self.never.len();
-        let mut time = self.next_uses.earliest_from(0);
-        while let Some(next) = time {
-            assert_eq!(self.nodes[self.future.page(next)], NextUse(next)); // O1
-            resident += 1;
-            time = self.next_uses.earliest_from(next + 1);
+        assert_eq!(self.resident.count_from(0), self.len);
+        let mut next = self.resident.earliest_from(0);
+        while let Some(time) = next {
+            assert_eq!(self.next_uses[self.page(time) as usize], time); // O1
+            assert!(time <= self.latest); // O2
+            next = self.resident.earliest_from(time + 1);
         }
-        assert_eq!(resident, self.len); // O1
     }
 }
 
 impl<O: Order> OffLine<O> {
-    fn use_now(&mut self, page: u32) {
-        debug_assert_eq!(self.future.page(self.now), page, "the run departs from the future that was told");
-        let next = self.future.next(self.now);
-        self.now += 1;
-        self.nodes[page] = NextUse(next);
-        match next {
-            NEVER => self.never.push_front(&mut self.nodes, page),
-            next => self.next_uses.insert(next),
-        }
+    /// The page whose next use that is.
+    #[inline]
+    fn page(&self, time: u32) -> u32 {
+        let end = self.future.len() as u32;
+        if time < end { self.future.page(time) } else { self.finished[(time - end) as usize] }
     }
 
-    fn drop_page(&mut self, page: u32) {
-        match std::mem::take(&mut self.nodes[page]).0 {
-            NEVER => self.never.remove(&mut self.nodes, page),
-            next => self.next_uses.remove(next),
+    #[inline]
+    fn use_now(&mut self, page: u32) {
+        debug_assert_eq!(self.future.page(self.now), page, "the run departs from the future that was told");
+        let next = match self.future.next(self.now) {
+            NEVER => {
+                self.finished.push(page);
+                (self.future.len() + self.finished.len() - 1) as u32
+            }
+            next => next,
+        };
+        self.now += 1;
+        self.next_uses[page as usize] = next;
+        self.resident.insert(next);
+        self.latest = self.latest.max(next);
+        if self.now + AHEAD < self.future.len() as u32 {
+            self.resident.prefetch(self.future.next(self.now + AHEAD));
         }
-        self.len -= 1;
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::managers::Assignment;
 use crate::parameters::{Parameter, Settings};
+use crate::prefetch::prefetch;
 use std::fmt;
 use std::sync::Arc;
 
@@ -240,26 +241,39 @@ impl Setup {
 /// "Never again", in [`Future::next`].
 pub const NEVER: u32 = u32::MAX;
 
+/// How many references ahead the next use of a page is asked for.
+const AHEAD: usize = 24;
+
 /// All references of a run, known beforehand.
 #[derive(Debug)]
 pub struct Future {
     references: Arc<Vec<u32>>,
     next: Vec<u32>,
+    pages: u32,
 }
 
 impl Future {
     /// The future of a run over `references` to pages below `pages`.
     ///
     /// # Panics
-    /// If there are 2^32 - 1 references or more.
+    /// If references and pages are 2^32 - 1 or more together.
     pub fn new(references: Arc<Vec<u32>>, pages: u32) -> Self {
-        assert!(references.len() < NEVER as usize, "fewer than 2^32 - 1 references");
+        assert!(references.len() + (pages as usize) < NEVER as usize, "fewer than 2^32 - 1 references and pages");
         let mut next_of = vec![NEVER; pages as usize];
         let mut next = vec![NEVER; references.len()];
         for (time, &page) in references.iter().enumerate().rev() {
+            if time >= AHEAD {
+                prefetch(&next_of, references[time - AHEAD] as usize);
+            }
             next[time] = std::mem::replace(&mut next_of[page as usize], time as u32);
         }
-        Self { references, next }
+        let pages = next_of.iter().filter(|&&first| first != NEVER).count() as u32;
+        Self { references, next, pages }
+    }
+
+    /// How many distinct pages are referenced.
+    pub fn pages(&self) -> u32 {
+        self.pages
     }
 
     /// How many references there are.

@@ -3,6 +3,8 @@
 //! A bit for each point in time, over it a bit for each word that is not empty, and so on: four or five levels of
 //! 64-fold branching cover 2^30 references, with 1/63 more memory than the bits themselves.
 
+use crate::prefetch::prefetch;
+
 #[derive(Debug)]
 pub(crate) struct TimeSet {
     /// `levels[0]` has a bit for each time, `levels[k + 1]` one for each word of `levels[k]`; the last is one word.
@@ -21,6 +23,18 @@ impl TimeSet {
             }
             words = words.div_ceil(64);
         }
+    }
+
+    #[inline]
+    pub(crate) fn contains(&self, time: u32) -> bool {
+        let word = self.levels[0].get(time as usize / 64);
+        word.is_some_and(|word| word & 1 << (time % 64) != 0)
+    }
+
+    /// Something at that time will be looked at soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, time: u32) {
+        prefetch(&self.levels[0], time as usize / 64);
     }
 
     pub(crate) fn insert(&mut self, time: u32) {
@@ -75,6 +89,14 @@ impl TimeSet {
         None
     }
 
+    /// How many times there are from `start` on.
+    pub(crate) fn count_from(&self, start: u32) -> u32 {
+        let index = start as usize;
+        let words = self.levels[0].get(index / 64..).unwrap_or_default();
+        let before = words.first().map_or(0, |word| (word & !(u64::MAX << (index % 64))).count_ones());
+        words.iter().map(|word| word.count_ones()).sum::<u32>() - before
+    }
+
     fn descend(&self, height: usize, word_index: usize, word: u64, pick: impl Fn(u64) -> u32) -> u32 {
         let mut index = word_index * 64 + pick(word) as usize;
         for level in self.levels[..height].iter().rev() {
@@ -111,6 +133,8 @@ mod tests {
                 for bound in [0, time, time + 1, end] {
                     prop_assert_eq!(set.latest_before(bound), model.range(..bound).next_back().copied());
                     prop_assert_eq!(set.earliest_from(bound), model.range(bound..).next().copied());
+                    prop_assert_eq!(set.count_from(bound) as usize, model.range(bound..).count());
+                    prop_assert_eq!(set.contains(bound), model.contains(&bound));
                 }
             }
         }

@@ -26,7 +26,7 @@ impl Order for Soonest {
         uses: Uses::PAGE,
         off_line: true,
         ghosts: 0,
-        bytes_per_page: 12,
+        bytes_per_page: 9,
     };
     const FARTHEST: bool = false;
 }
