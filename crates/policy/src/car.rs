@@ -9,7 +9,7 @@
 //!
 //! The hands pass refused victims. After two rounds without success all pages are offered, whatever their bits.
 //! Reference figures: CLOCK-Pro's Tables 1 and 2, column CAR, within 0.4 points from 50 blocks on. Parameters: none.
-//! Memory: 12 bytes a page.
+//! Memory: 10 bytes a page.
 
 use crate::four_lists::{FourLists, Within};
 use crate::list::offer;
@@ -30,7 +30,7 @@ impl Policy for Car {
         uses: Uses::PAGE,
         off_line: false,
         ghosts: 1,
-        bytes_per_page: 12,
+        bytes_per_page: 10,
     };
 
     fn new(setup: &Setup) -> Self {

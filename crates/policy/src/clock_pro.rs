@@ -37,6 +37,7 @@
 //! on no more than 2.5 points below the tables nor 4 above, and within 1 point of CLOCK on sprite. At 20 blocks of cpp 15.5 %:
 //! the program gives 17.5, the table 23.9. Parameters: none. Memory: 20 bytes a page.
 
+use crate::circle::Circle;
 use crate::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
@@ -51,14 +52,14 @@ struct Status {
 /// CLOCK-Pro.
 #[derive(Debug)]
 pub struct ClockPro {
-    /// P1. In `clock` if and only if hot or in test; a page is never both. The list head is the front.
-    /// P2. The back of `clock`, HAND_hot, is hot whenever there is a hot page.
-    clock: List,
+    /// P1. In `clock` if and only if hot or in test; a page is never both. The list head is behind the hand, HAND_hot.
+    /// P2. The page at HAND_hot is hot whenever there is a hot page.
+    clock: Circle,
     status: Nodes<Status>,
     /// P3. In `cold` if and only if resident and not hot. HAND_cold is the back.
     cold: List,
     cold_links: Nodes<()>,
-    /// P4. No page in test stands between HAND_test and the back of `clock`. `None`: HAND_test is at the back.
+    /// P4. No page in test stands from HAND_hot to before HAND_test. `None`: HAND_test is at HAND_hot.
     hand_test: Option<u32>,
     /// P5. `hot + cold.len() <= capacity`, `ghosts <= capacity`.
     hot: u32,
@@ -84,7 +85,7 @@ impl Policy for ClockPro {
 
     fn new(setup: &Setup) -> Self {
         Self {
-            clock: List::new(),
+            clock: Circle::new(),
             status: Nodes::new(setup.pages),
             cold: List::new(),
             cold_links: Nodes::new(setup.pages),
@@ -117,7 +118,6 @@ impl Policy for ClockPro {
     fn prefetch(&self, page: u32) {
         self.status.prefetch_value(page);
         self.status.prefetch_links(page);
-        self.cold_links.prefetch_links(page);
     }
 
     fn hit(&mut self, reference: &Reference) {
@@ -140,7 +140,7 @@ impl Policy for ClockPro {
         } else {
             self.warming_up = false;
             self.status[page] = Status { resident: true, in_test: true, ..Status::default() };
-            self.clock.push_front(&mut self.status, page);
+            self.clock.push(&mut self.status, page);
             self.cold.push_front(&mut self.cold_links, page);
         }
         self.run_hand_hot(caller);
@@ -170,7 +170,7 @@ impl Policy for ClockPro {
                 } else {
                     self.cold.move_to_front(&mut self.cold_links, page);
                     self.status[page].in_test = true;
-                    self.clock.push_front(&mut self.status, page);
+                    self.clock.push(&mut self.status, page);
                 }
             } else if caller.evict(page) {
                 self.cold.remove(&mut self.cold_links, page);
@@ -231,20 +231,20 @@ impl Policy for ClockPro {
         self.clock.check(&self.status);
         self.cold.check(&self.cold_links);
         let (mut hot, mut ghosts) = (0, 0);
-        for page in self.clock.back_to_front(&self.status) {
+        for page in self.clock.pages(&self.status) {
             let status = self.status[page];
             assert!(status.hot != status.in_test); // P1
             hot += u32::from(status.hot);
             ghosts += u32::from(!status.resident);
         }
         assert_eq!((hot, ghosts), (self.hot, self.ghosts));
-        assert!(hot == 0 || self.clock.back().is_some_and(|page| self.status[page].hot)); // P2
+        assert!(hot == 0 || self.clock.hand().is_some_and(|page| self.status[page].hot)); // P2
         for page in self.cold.back_to_front(&self.cold_links) {
             let status = self.status[page];
             assert!(status.resident && !status.hot && status.in_test == self.status.is_linked(page)); // P1, P3
         }
         if let Some(hand) = self.hand_test {
-            let behind = self.clock.back_to_front(&self.status).take_while(|&page| page != hand);
+            let behind = self.clock.pages(&self.status).take_while(|&page| page != hand);
             assert!(behind.into_iter().all(|page| !self.status[page].in_test)); // P4
         }
         assert!(self.len() <= self.capacity && ghosts <= self.capacity); // P5
@@ -265,13 +265,13 @@ impl ClockPro {
 
     fn admit_hot(&mut self, page: u32) {
         self.status[page] = Status { resident: true, hot: true, ..Status::default() };
-        self.clock.push_front(&mut self.status, page);
+        self.clock.push(&mut self.status, page);
         self.hot += 1;
     }
 
     fn leave_clock(&mut self, page: u32) {
         if self.hand_test == Some(page) {
-            self.hand_test = self.status.towards_front(page);
+            self.hand_test = Some(self.status.after(page)).filter(|&next| next != page);
         }
         self.clock.remove(&mut self.status, page);
     }
@@ -287,16 +287,19 @@ impl ClockPro {
     /// HAND_hot: turns the hot page with the largest recency cold, sparing those used since it last passed.
     fn demote<C: Caller>(&mut self, caller: &mut C) {
         loop {
-            let page = self.clock.back().expect("there is a hot page, and it is at the back");
-            self.leave_clock(page);
+            let page = self.clock.hand().expect("there is a hot page, and it is at the hand");
             if !self.status[page].referenced {
+                self.leave_clock(page);
                 self.status[page].hot = false;
                 self.hot -= 1;
                 self.cold.push_front(&mut self.cold_links, page);
                 return self.stop_at_hot(caller);
             }
             self.status[page].referenced = false;
-            self.clock.push_front(&mut self.status, page);
+            if self.hand_test == Some(page) {
+                self.hand_test = Some(self.status.after(page));
+            }
+            self.clock.turn(&self.status);
             self.stop_at_hot(caller);
         }
     }
@@ -304,7 +307,7 @@ impl ClockPro {
     /// Moves HAND_hot on to a hot page, ending the tests of the cold pages that it passes.
     fn stop_at_hot<C: Caller>(&mut self, caller: &mut C) {
         while self.hot > 0 {
-            let page = self.clock.back().expect("there is a hot page");
+            let page = self.clock.hand().expect("there is a hot page");
             if self.status[page].hot {
                 break;
             }
@@ -326,19 +329,19 @@ impl ClockPro {
     /// HAND_test: ends the oldest tests while there are more ghosts than the memory has pages.
     fn limit_ghosts<C: Caller>(&mut self, caller: &mut C) {
         while self.ghosts > self.capacity {
-            let page = self.hand_test.or(self.clock.back()).expect("there are ghosts");
+            let page = self.hand_test.or(self.clock.hand()).expect("there are ghosts");
             if self.status[page].in_test {
                 self.hand_test = Some(page);
                 self.end_test(page, caller);
             } else {
-                self.hand_test = self.status.towards_front(page);
+                self.hand_test = Some(self.status.after(page));
             }
         }
     }
 
     /// The last resort when every cold page is refused.
     fn evict_hot<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let victim = offer(self.clock.back_to_front(&self.status).filter(|&page| self.status[page].hot), caller)?;
+        let victim = offer(self.clock.pages(&self.status).filter(|&page| self.status[page].hot), caller)?;
         self.remove(victim, caller);
         caller.forget(victim);
         Ok(())

@@ -77,6 +77,18 @@ impl FourLists {
         }
     }
 
+    /// A resident page goes to the front of T2.
+    #[inline]
+    pub(crate) fn use_again(&mut self, page: u32) {
+        if self.within(page) == Within::T2 {
+            self.t2.move_to_front(&mut self.pages, page);
+        } else {
+            self.t1.remove(&mut self.pages, page);
+            self.t2.push_front(&mut self.pages, page);
+            self.pages[page].within = Within::T2;
+        }
+    }
+
     /// Admits a page for which there is room: to T2 if it is a ghost; else to T1, and a ghost is dropped if the history is full.
     pub(crate) fn admit<C: Caller>(&mut self, page: u32, caller: &mut C) {
         if self.within(page) != Within::None {

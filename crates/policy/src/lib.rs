@@ -35,6 +35,7 @@
 
 mod arc;
 mod car;
+mod circle;
 mod clock;
 mod clock_pro;
 mod dulo;
@@ -42,6 +43,7 @@ mod eelru;
 mod fbr;
 mod fifo;
 mod four_lists;
+mod frames;
 mod gclock;
 mod heap;
 mod lfu;

@@ -40,7 +40,7 @@
 //! pages are offered from the tail, and keep their places.
 //!
 //! Reference figures: none outside; tested against a plain model. Parameters: `ratio`, `access`.
-//! Memory: 12 bytes a page (two links, list and bit).
+//! Memory: 10 bytes a page (two links, list and bit).
 
 use crate::list::{List, Nodes, offer};
 use crate::parameters::{Kind, Parameter};
@@ -89,7 +89,7 @@ impl Policy for Linux {
         uses: Uses::PAGE,
         off_line: false,
         ghosts: 0,
-        bytes_per_page: 12,
+        bytes_per_page: 10,
     };
 
     fn new(setup: &Setup) -> Self {

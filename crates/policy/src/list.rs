@@ -13,7 +13,7 @@ use crate::policy::{AllRefused, Caller};
 use crate::prefetch::prefetch;
 
 /// No page: the end of a list.
-const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 /// In a page's links: it is in no list.
 const UNLINKED: u32 = u32::MAX - 1;
 
@@ -75,10 +75,42 @@ impl<T: Default + Clone> Nodes<T> {
 }
 
 impl<T> Nodes<T> {
+    /// The values of all pages.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.values.iter()
+    }
+
     /// The page's value will be looked at soon.
     #[inline]
     pub(crate) fn prefetch_value(&self, page: u32) {
-        prefetch(&self.values, page as usize);
+        if size_of::<T>() > 0 {
+            prefetch(&self.values, page as usize);
+        }
+    }
+
+    /// In a circle, the page that follows.
+    #[inline]
+    pub(crate) fn after(&self, page: u32) -> u32 {
+        self.links[page as usize].towards_front
+    }
+
+    /// In a circle, the page that goes before.
+    #[inline]
+    pub(crate) fn before(&self, page: u32) -> u32 {
+        self.links[page as usize].towards_back
+    }
+
+    /// In a circle, lets one page follow another.
+    #[inline]
+    pub(crate) fn link(&mut self, before: u32, after: u32) {
+        self.links[before as usize].towards_front = after;
+        self.links[after as usize].towards_back = before;
+    }
+
+    /// The page is in no list or circle any more.
+    #[inline]
+    pub(crate) fn unlink(&mut self, page: u32) {
+        self.links[page as usize] = IN_NO_LIST;
     }
 
     /// The page's links will be looked at soon.
@@ -131,6 +163,7 @@ impl List {
         (self.back != NONE).then_some(self.back)
     }
 
+    #[inline]
     pub(crate) fn push_front<T>(&mut self, nodes: &mut Nodes<T>, page: u32) {
         let links = &mut nodes.links[page as usize];
         debug_assert_eq!(links.towards_front, UNLINKED, "page {page} is in a list already");
@@ -143,6 +176,7 @@ impl List {
         self.len += 1;
     }
 
+    #[inline]
     pub(crate) fn push_back<T>(&mut self, nodes: &mut Nodes<T>, page: u32) {
         let links = &mut nodes.links[page as usize];
         debug_assert_eq!(links.towards_front, UNLINKED, "page {page} is in a list already");
@@ -155,6 +189,7 @@ impl List {
         self.len += 1;
     }
 
+    #[inline]
     pub(crate) fn remove<T>(&mut self, nodes: &mut Nodes<T>, page: u32) {
         let Links { towards_front, towards_back } = std::mem::replace(&mut nodes.links[page as usize], IN_NO_LIST);
         debug_assert_ne!(towards_front, UNLINKED, "page {page} is in no list");
@@ -163,12 +198,17 @@ impl List {
             page => nodes.links[page as usize].towards_back = towards_back,
         }
         match towards_back {
-            NONE => self.back = towards_front,
+            NONE => {
+                self.back = towards_front;
+                // The oldest page is the next that is looked at.
+                nodes.prefetch_value(towards_front);
+            }
             page => nodes.links[page as usize].towards_front = towards_front,
         }
         self.len -= 1;
     }
 
+    #[inline]
     pub(crate) fn move_to_front<T>(&mut self, nodes: &mut Nodes<T>, page: u32) {
         if self.front != page {
             self.remove(nodes, page);
@@ -177,6 +217,7 @@ impl List {
     }
 
     /// Puts `page` where `other` is, which leaves the list.
+    #[inline]
     pub(crate) fn replace<T>(&mut self, nodes: &mut Nodes<T>, other: u32, page: u32) {
         let Links { towards_front, towards_back } = nodes.links[other as usize];
         debug_assert_ne!(towards_front, UNLINKED, "page {other} is in no list");

@@ -29,7 +29,7 @@
 //! Reference figures: libCacheSim's S3FIFO, within half a point from 50 pages on (`tests/outside_readers.py`). It is a
 //! later variant, which fills the main queue too while the cache is not full: at 20 pages of cpp it hits 16.8 %, and
 //! this one 5.4 %. Parameters: `small` and `ghost`, shares of the cache; `threshold`.
-//! Memory: 12 bytes a page (two links, queue and count).
+//! Memory: 10 bytes a page (two links, queue and count).
 
 use crate::list::{List, Nodes};
 use crate::parameters::{Kind, Parameter};
@@ -96,7 +96,7 @@ impl Policy for S3Fifo {
         uses: Uses::PAGE,
         off_line: false,
         ghosts: 1,
-        bytes_per_page: 12,
+        bytes_per_page: 10,
     };
 
     fn new(setup: &Setup) -> Self {

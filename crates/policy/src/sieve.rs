@@ -14,7 +14,7 @@
 //! they are not used. The hand passes a refused victim, which keeps its place.
 //!
 //! Reference figures: libCacheSim's Sieve, equal to the miss (`tests/outside_readers.py`).
-//! Deviations: none. Parameters: none. Memory: 12 bytes a page (two links, the bit).
+//! Deviations: none. Parameters: none. Memory: 9 bytes a page (two links, the bit).
 
 use crate::list::{List, Nodes};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
@@ -22,9 +22,9 @@ use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 /// SIEVE.
 #[derive(Debug)]
 pub struct Sieve {
-    /// V1. In `queue` if and only if resident, in the order of admission, the head at the front. The value is the
-    /// visited bit.
-    nodes: Nodes<bool>,
+    /// V1. A page in the queue, which is in the order of admission with the head at the front, has its visited bit as value; any
+    /// other has none.
+    nodes: Nodes<Option<bool>>,
     queue: List,
     /// V2. Where the hand stands, a resident page. `None`: at the tail.
     hand: Option<u32>,
@@ -40,7 +40,7 @@ impl Policy for Sieve {
         uses: Uses::PAGE,
         off_line: false,
         ghosts: 0,
-        bytes_per_page: 12,
+        bytes_per_page: 9,
     };
 
     fn new(setup: &Setup) -> Self {
@@ -56,17 +56,16 @@ impl Policy for Sieve {
     }
 
     fn contains(&self, page: u32) -> bool {
-        self.nodes.is_linked(page)
+        self.nodes[page].is_some()
     }
 
     #[inline]
     fn prefetch(&self, page: u32) {
         self.nodes.prefetch_value(page);
-        self.nodes.prefetch_links(page);
     }
 
     fn hit(&mut self, reference: &Reference) {
-        self.nodes[reference.page] = true;
+        self.nodes[reference.page] = Some(true);
     }
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
@@ -74,7 +73,7 @@ impl Policy for Sieve {
             self.evict(caller)?;
         }
         self.queue.push_front(&mut self.nodes, reference.page);
-        self.nodes[reference.page] = false;
+        self.nodes[reference.page] = Some(false);
         Ok(())
     }
 
@@ -82,9 +81,14 @@ impl Policy for Sieve {
         // Twice around: bits are cleared in the first round, so in the second every page is offered.
         for _ in 0..2 * self.queue.len() {
             let page = self.hand.or(self.queue.back()).expect("the queue is not empty");
-            let spared = std::mem::take(&mut self.nodes[page]);
+            let spared = self.nodes[page].replace(false) == Some(true);
             self.hand = self.nodes.towards_front(page);
+            if let Some(next) = self.hand {
+                self.nodes.prefetch_value(next);
+                self.nodes.prefetch_links(next);
+            }
             if !spared && caller.evict(page) {
+                self.nodes[page] = None;
                 self.queue.remove(&mut self.nodes, page);
                 caller.forget(page);
                 return Ok(());
@@ -94,7 +98,7 @@ impl Policy for Sieve {
     }
 
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
-        if self.nodes.is_linked(page) {
+        if self.nodes[page].take().is_some() {
             if self.hand == Some(page) {
                 self.hand = self.nodes.towards_front(page);
             }
@@ -115,8 +119,10 @@ impl Policy for Sieve {
     }
 
     fn check_invariants(&self) {
-        self.queue.check(&self.nodes); // V1
-        assert!(self.hand.is_none_or(|page| self.nodes.is_linked(page))); // V2
+        self.queue.check(&self.nodes);
+        assert!(self.queue.back_to_front(&self.nodes).all(|page| self.nodes[page].is_some())); // V1
+        assert_eq!(self.nodes.values().filter(|bit| bit.is_some()).count(), self.len() as usize); // V1
+        assert!(self.hand.is_none_or(|page| self.nodes[page].is_some())); // V2
         assert!(self.len() <= self.capacity);
     }
 }
