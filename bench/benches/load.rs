@@ -1,0 +1,61 @@
+//! What comes before replay: reading each trace format, and numbering pages.
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use forebay_bench::Workload;
+use forebay_trace::{ConvertOptions, FORMATS, Format, Input, Names, OUTPUTS, Options, convert, reader};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The bytes of formats that we do not write: their examples, again and again.
+const REPEATED: usize = 8 << 20;
+
+fn bytes(format: &Format, workload: &Workload) -> Arc<[u8]> {
+    let Some(output) = OUTPUTS.iter().find(|output| output.name == format.name) else {
+        return format.example.repeat(REPEATED / format.example.len()).into();
+    };
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("zipf.{}", output.extensions[0]));
+    let options = ConvertOptions { force: true, ..ConvertOptions::default() };
+    convert(workload.open().as_mut(), &file, &options, &mut |_| {}).expect("a synthetic trace converts");
+    std::fs::read(file).expect("what was written can be read").into()
+}
+
+/// Reads a whole trace, and returns its requests.
+fn read(format: &Format, bytes: &Arc<[u8]>) -> u64 {
+    let input = Input::from_bytes(format.name, Arc::clone(bytes)).expect("bytes in memory can be read");
+    let options = Options { format: Some(format.name.to_owned()), ..Options::default() };
+    let (_, mut reader) = reader::read(input, &options).expect("the format opens its own trace");
+    let (mut names, mut batch, mut requests, mut more) = (Names::new(), Vec::new(), 0, true);
+    while more {
+        batch.clear();
+        more = reader.fill(&mut names, 4096, &mut batch).expect("the trace is well formed");
+        requests += batch.len() as u64;
+    }
+    requests
+}
+
+fn reading(criterion: &mut Criterion) {
+    let workload = Workload::chosen();
+    let mut group = criterion.benchmark_group("reading");
+    group.sample_size(10);
+    for format in FORMATS {
+        let bytes = bytes(format, &workload);
+        group.throughput(Throughput::Elements(read(format, &bytes)));
+        group.bench_with_input(BenchmarkId::from_parameter(format.name), &bytes, |bencher, bytes| {
+            bencher.iter(|| read(format, bytes));
+        });
+    }
+    group.finish();
+}
+
+fn numbering(criterion: &mut Criterion) {
+    let workload = Workload::chosen();
+    let mut group = criterion.benchmark_group("numbering");
+    group.sample_size(10).throughput(Throughput::Elements(workload.references));
+    group.bench_function("zipf", |bencher| {
+        bencher.iter_custom(|times| (0..times).map(|_| workload.load().times.numbering).sum());
+    });
+    group.finish();
+}
+
+criterion_group!(benches, reading, numbering);
+criterion_main!(benches);
