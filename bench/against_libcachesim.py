@@ -253,7 +253,7 @@ def main():
     if unknown:
         sys.exit(f"no such part or policy: {', '.join(unknown)}; --help lists them")
     ours = Ours(pathlib.Path(given.forebay).resolve())
-    figures = {"machine": machine(), "options": vars(given), "parts": {}}
+    figures = {"machine": machine(), "parts": {}}
     file = zipf(ours.forebay, given.pages, given.references)
     if "single" in parts:
         figures["parts"]["single"] = single(given, ours, file)
@@ -263,7 +263,7 @@ def main():
         figures["parts"]["grid"] = grid(given, ours)
     if "curves" in parts:
         figures["parts"]["curves"] = curves(given, ours, file)
-    keep(given.out, "against-libcachesim", figures)
+    keep("against-libcachesim", given, figures)
     if unequal:
         sys.exit("\n".join(["The same policies do not miss equally often:", *unequal]))
 

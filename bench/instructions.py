@@ -58,7 +58,7 @@ def main():
         policies = given.policies.split(",")
     else:
         policies = [policy["name"] for policy in json.loads(run([given.forebay, "policies", "--format", "json"])[0])]
-    figures = {"machine": machine(), "options": vars(given), "runs": []}
+    figures = {"machine": machine(), "runs": []}
     for policy in policies:
         print(policy, file=sys.stderr)
         figures["runs"].append(count(given, policy))
@@ -67,7 +67,7 @@ def main():
         for run in figures["runs"]
     ]
     table(["policy", "instructions a reference", "miss ratio"], rows)
-    keep(given.out, "instructions", figures)
+    keep("instructions", given, figures)
 
 
 if __name__ == "__main__":

@@ -59,11 +59,14 @@ def machine():
     }
 
 
-def keep(file, name, figures):
-    """Writes raw figures, by default into `runs/` under today's date."""
+def keep(name, given, figures):
+    """Writes raw figures and the options that they were made with, by default into `runs/` under today's date. Options that name files say
+    nothing to others."""
+    file = given.out
+    options = {key: value for key, value in vars(given).items() if key not in ("forebay", "grid", "out")}
     file = pathlib.Path(file) if file else RUNS / f"{datetime.date.today()}-{name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(figures, indent=1) + "\n")
+    file.write_text(json.dumps({"options": options} | figures, indent=1) + "\n")
     print(f"\nRaw figures: {file}")
 
 

@@ -2,16 +2,16 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use forebay_bench::Workload;
-use forebay_trace::{ConvertOptions, FORMATS, Format, Input, Names, OUTPUTS, Options, convert, reader};
+use forebay_trace::{ConvertOptions, FORMATS, Format, Input, Names, OUTPUTS, Options, Result, convert, reader};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The bytes of formats that we do not write: their examples, again and again.
-const REPEATED: usize = 8 << 20;
+/// The least bytes of a trace that we cannot write.
+const LEAST: usize = 8 << 20;
 
 fn bytes(format: &Format, workload: &Workload) -> Arc<[u8]> {
     let Some(output) = OUTPUTS.iter().find(|output| output.name == format.name) else {
-        return format.example.repeat(REPEATED / format.example.len()).into();
+        return repeated(format);
     };
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("zipf.{}", output.extensions[0]));
     let options = ConvertOptions { force: true, ..ConvertOptions::default() };
@@ -19,18 +19,33 @@ fn bytes(format: &Format, workload: &Workload) -> Arc<[u8]> {
     std::fs::read(file).expect("what was written can be read").into()
 }
 
+/// The format's example again and again, but for the lines at its front that stand once in a trace.
+fn repeated(format: &Format) -> Arc<[u8]> {
+    let lines: Vec<&[u8]> = format.example.split_inclusive(|&byte| byte == b'\n').collect();
+    let with_front = |front: usize| -> Arc<[u8]> {
+        let (once, again) = lines.split_at(front);
+        let mut bytes = once.concat();
+        while bytes.len() < LEAST {
+            again.iter().for_each(|line| bytes.extend_from_slice(line));
+        }
+        bytes.into()
+    };
+    let mut candidates = (0..lines.len().min(4)).map(with_front);
+    candidates.find(|bytes| read(format, bytes).is_ok()).expect("an example can be repeated")
+}
+
 /// Reads a whole trace, and returns its requests.
-fn read(format: &Format, bytes: &Arc<[u8]>) -> u64 {
-    let input = Input::from_bytes(format.name, Arc::clone(bytes)).expect("bytes in memory can be read");
+fn read(format: &Format, bytes: &Arc<[u8]>) -> Result<u64> {
+    let input = Input::from_bytes(format.name, Arc::clone(bytes))?;
     let options = Options { format: Some(format.name.to_owned()), ..Options::default() };
-    let (_, mut reader) = reader::read(input, &options).expect("the format opens its own trace");
+    let (_, mut reader) = reader::read(input, &options)?;
     let (mut names, mut batch, mut requests, mut more) = (Names::new(), Vec::new(), 0, true);
     while more {
         batch.clear();
-        more = reader.fill(&mut names, 4096, &mut batch).expect("the trace is well formed");
+        more = reader.fill(&mut names, 4096, &mut batch)?;
         requests += batch.len() as u64;
     }
-    requests
+    Ok(requests)
 }
 
 fn reading(criterion: &mut Criterion) {
@@ -39,9 +54,9 @@ fn reading(criterion: &mut Criterion) {
     group.sample_size(10);
     for format in FORMATS {
         let bytes = bytes(format, &workload);
-        group.throughput(Throughput::Elements(read(format, &bytes)));
+        group.throughput(Throughput::Elements(read(format, &bytes).expect("the trace is well formed")));
         group.bench_with_input(BenchmarkId::from_parameter(format.name), &bytes, |bencher, bytes| {
-            bencher.iter(|| read(format, bytes));
+            bencher.iter(|| read(format, bytes).expect("the trace is well formed"));
         });
     }
     group.finish();
