@@ -18,7 +18,7 @@ TRACES = pathlib.Path(os.environ.get("FOREBAY_TRACES", ROOT.parent / "shared" / 
 
 
 def run(command):
-    """Runs a program to its end: its output, and the seconds and the most bytes of memory that it took.
+    """Runs a program to its end: its output, and the seconds, processor seconds and most bytes of memory that it took.
 
     The memory is what the kernel counts as the child's maximum resident set. Linux carries over there what the parent had when it
     started the child, so this script itself stays small: it imports nothing large."""
@@ -31,7 +31,7 @@ def run(command):
         if child.returncode:
             sys.exit(f"`{' '.join(map(str, command))}` failed with exit code {child.returncode}: see above")
         output.seek(0)
-        return output.read(), {"seconds": seconds, "user": usage.ru_utime, "system": usage.ru_stime, "peak": usage.ru_maxrss * 1024}
+        return output.read(), {"seconds": seconds, "cpu": usage.ru_utime + usage.ru_stime, "peak": usage.ru_maxrss * 1024}
 
 
 def zipf(forebay, pages, references):

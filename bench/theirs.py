@@ -66,7 +66,7 @@ def run(job):
 
 def main(file, policies, sizes, workers="1", reading=""):
     imported = time.perf_counter()
-    answer = {"import": imported - started}
+    answer = {"import": imported - started, "import_cpu": time.process_time()}
     jobs = [(file, policy, int(pages)) for policy in policies.split(",") for pages in sizes.split(",")]
     if int(workers) == 1:
         answer["runs"] = [run(job) for job in jobs]
