@@ -14,7 +14,7 @@ import pathlib
 import statistics
 import sys
 
-from measure import ROOT, TRACES, keep, machine, run, spread, table, zipf
+from measure import ROOT, TRACES, keep, machine, program, run, spread, table, zipf
 
 # Held to equal misses; the others are near relations: README.md says where they differ.
 EQUAL = {"lru", "fifo", "clock", "sieve", "opt", "mq:lifetime=10000"}
@@ -36,7 +36,7 @@ unequal = []
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("forebay", help="the program, built with --release")
+    parser.add_argument("forebay", type=program, help="the program, built with --release")
     parser.add_argument("--parts", default="single,sizes,grid,curves", help="which to run, of single, sizes, grid, curves")
     parser.add_argument("--runs", type=int, default=5, help="how often each is run (5)")
     parser.add_argument("--policies", default=",".join(REPLAY_BARS), help="of the part `single`")
@@ -45,7 +45,12 @@ def options():
     parser.add_argument("--size", type=int, default=100_000, help="pages of the cache in single runs")
     parser.add_argument("--grid", nargs="*", metavar="TRACE", help="traces of the part `grid` (P6 and P12 of FOREBAY_TRACES)")
     parser.add_argument("--out", help="the file for the raw figures")
-    return parser.parse_args()
+    given = parser.parse_args()
+    unknown = [part for part in given.parts.split(",") if part not in ("single", "sizes", "grid", "curves")]
+    unknown += [policy for policy in given.policies.split(",") if policy not in REPLAY_BARS]
+    if unknown:
+        parser.error(f"no such part or policy: {', '.join(unknown)}; --help lists the parts, and policies are {', '.join(REPLAY_BARS)}")
+    return given
 
 
 class Ours:
@@ -255,11 +260,7 @@ def curves(given, ours, file):
 def main():
     given = options()
     parts = given.parts.split(",")
-    unknown = [part for part in parts if part not in ("single", "sizes", "grid", "curves")]
-    unknown += [policy for policy in given.policies.split(",") if policy not in REPLAY_BARS]
-    if unknown:
-        sys.exit(f"no such part or policy: {', '.join(unknown)}; --help lists them")
-    ours = Ours(pathlib.Path(given.forebay).resolve())
+    ours = Ours(given.forebay)
     figures = {"machine": machine(), "parts": {}}
     file = zipf(ours.forebay, given.pages, given.references)
     if "single" in parts:

@@ -17,14 +17,14 @@ import subprocess
 import sys
 import tempfile
 
-from measure import keep, machine, run, table, zipf
+from measure import keep, machine, program, run, table, zipf
 
 INNER_LOOP = "*forebay_sim::replay::replay*"
 
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("forebay", help="the program, built with --release")
+    parser.add_argument("forebay", type=program, help="the program, built with --release")
     parser.add_argument("--policies", help="which; by default all")
     parser.add_argument("--pages", type=int, default=100_000, help="distinct pages of the Zipf trace")
     parser.add_argument("--references", type=int, default=2_000_000, help="its references")
@@ -51,7 +51,6 @@ def count(given, policy):
 
 def main():
     given = options()
-    given.forebay = str(pathlib.Path(given.forebay).resolve())
     if not shutil.which("valgrind"):
         sys.exit("valgrind is missing (Debian: apt-get install valgrind)")
     if given.policies:

@@ -1,6 +1,7 @@
 """What the scripts here share: running a program and taking its time and memory, and keeping raw figures with the machine they are
 from."""
 
+import argparse
 import datetime
 import json
 import os
@@ -15,6 +16,14 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUNS = ROOT / "bench" / "runs"
 TRACES = pathlib.Path(os.environ.get("FOREBAY_TRACES", ROOT.parent / "shared" / "traces"))
+
+
+def program(path):
+    """Forebay's program, given on a command line."""
+    file = pathlib.Path(path).resolve()
+    if not os.access(file, os.X_OK) or file.is_dir():
+        raise argparse.ArgumentTypeError(f"{path} is no program: build one with cargo build --release, and name target/release/forebay")
+    return file
 
 
 def run(command):
