@@ -6,6 +6,7 @@ test: tools
 	cargo test --workspace --locked
 	cargo build --release --locked
 	target/test-tools/bin/python tests/outside_readers.py target/release/forebay
+	bench/check.sh target/release/forebay
 
 lint:
 	cargo fmt --all --check
