@@ -4,7 +4,11 @@
 //! share that numbering. A [`Sweep`] replays policies × sizes on all cores; each run is statically dispatched, so the inner
 //! loop hashes nothing, allocates nothing and calls nothing through a pointer.
 
+mod ahead;
 pub mod device;
+mod ingest;
+pub mod numbering;
+pub mod places;
 pub mod replay;
 pub mod size;
 pub mod sweep;
@@ -12,6 +16,8 @@ pub mod trace;
 pub mod watch;
 
 pub use device::Disk;
+pub use numbering::Numbering;
+pub use places::Places;
 pub use replay::{Counts, Outcome};
 pub use size::Size;
 pub use sweep::Sweep;

@@ -189,7 +189,7 @@ impl Cursor {
     /// The parts of a reference that the policy looks at; the others cost nothing.
     #[inline(always)]
     fn parts<P: Policy>(&mut self, trace: &Trace, index: usize, page: u32) -> Reference {
-        let place = if P::INFO.uses.place { trace.places[page as usize] } else { Place::default() };
+        let place = if P::INFO.uses.place { trace.places.of(page) } else { Place::default() };
         let (owner, operation) = if P::INFO.uses.request {
             let requests = &trace.requests;
             while requests.first.get(self.next).is_some_and(|&first| first as usize <= index) {

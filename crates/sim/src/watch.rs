@@ -105,7 +105,7 @@ impl<'a> Watcher<'a> {
 
     pub(crate) fn reference(&mut self, time: usize, page: u32, hit: bool) {
         if let Some(disk) = self.disk.as_mut().filter(|_| !hit) {
-            disk.fetch(self.trace.places[page as usize]);
+            disk.fetch(self.trace.places.of(page));
         }
         if let Some(counts) = &mut self.by_distance {
             let last = std::mem::replace(&mut self.last[page as usize], time as u32);
