@@ -11,17 +11,21 @@ const WAITING: usize = 4;
 
 /// The requests of a trace, in the order in which they are read.
 pub(crate) struct Batches {
-    full: Receiver<Result<Vec<Request>>>,
+    full: Receiver<Result<(Vec<Request>, Option<f64>)>>,
     /// Batches done with, to be filled again.
     empty: Sender<Vec<Request>>,
+    /// The share of the trace that is read, where that is known.
+    pub(crate) share: Option<f64>,
 }
 
 impl Batches {
     /// Puts the next requests in place of those in `batch`; `false` once the trace has ended.
     pub(crate) fn next(&mut self, batch: &mut Vec<Request>) -> Result<bool> {
         let Ok(next) = self.full.recv() else { return Ok(false) };
+        let (next, share) = next?;
+        self.share = share;
         // If the reader has ended it needs no more batches.
-        let _ = self.empty.send(std::mem::replace(batch, next?));
+        let _ = self.empty.send(std::mem::replace(batch, next));
         Ok(true)
     }
 }
@@ -49,7 +53,7 @@ pub(crate) fn read_ahead<T>(reader: &mut dyn Reader, consume: impl FnOnce(Batche
                 read.time += start.elapsed();
                 more = matches!(filled, Ok(true));
                 // What was read before an error still counts: the error comes after it.
-                let sent = to_consumer.send(Ok(batch)).is_ok();
+                let sent = to_consumer.send(Ok((batch, reader.share()))).is_ok();
                 if let (true, Err(error)) = (sent, filled) {
                     // Nobody is left to be told if the consumer has ended.
                     let _ = to_consumer.send(Err(error));
@@ -58,7 +62,7 @@ pub(crate) fn read_ahead<T>(reader: &mut dyn Reader, consume: impl FnOnce(Batche
             }
             read
         });
-        let consumed = consume(Batches { full, empty });
+        let consumed = consume(Batches { full, empty, share: None });
         (consumed, reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }

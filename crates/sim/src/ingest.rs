@@ -66,6 +66,11 @@ pub(crate) fn ingest<T>(
 }
 
 impl Ingest<'_> {
+    /// The share of the trace that is read, where that is known.
+    pub(crate) fn share(&self) -> Option<f64> {
+        self.batches.share
+    }
+
     pub(crate) fn page_size(&self) -> u64 {
         self.paging.page_size()
     }

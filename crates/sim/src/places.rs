@@ -35,7 +35,12 @@ impl Places {
 
     /// All places by page number.
     pub fn iter(&self) -> impl Iterator<Item = Place> {
-        (0..self.len()).map(|page| self.of(page as u32))
+        self.iter_from(0)
+    }
+
+    /// The places of the pages from number `first` on.
+    pub(crate) fn iter_from(&self, first: usize) -> impl Iterator<Item = Place> {
+        (first..self.len()).map(|page| self.of(page as u32))
     }
 
     /// The next page number is that of a page at `place`.

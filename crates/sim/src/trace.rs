@@ -2,7 +2,7 @@
 
 use crate::ingest::{Chunk, ingest};
 use crate::places::Places;
-use crate::replay::misses;
+use crate::replay::{Stretch, misses};
 use forebay_policy::{Operation, Spec};
 use forebay_trace::{Error, Names, Reader, Result};
 use std::sync::Arc;
@@ -34,6 +34,19 @@ pub struct Trace {
     pub names: Names,
     /// What reading it took.
     pub times: LoadTimes,
+}
+
+/// How much there is of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// What the trace is called in tables.
+    pub name: String,
+    /// How many references there are.
+    pub references: u64,
+    /// How many distinct pages there are: the footprint.
+    pub pages: u32,
+    /// The bytes of a page.
+    pub page_size: u64,
 }
 
 /// The requests of a trace, in columns.
@@ -160,6 +173,18 @@ impl Trace {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.references.is_empty()
+    }
+
+    /// The whole trace as one stretch.
+    pub(crate) fn stretch(&self) -> Stretch<'_> {
+        let Self { references, requests, places, pages, .. } = self;
+        Stretch { start: 0, references, requests, places, pages: *pages }
+    }
+
+    /// What there is of it.
+    pub fn extent(&self) -> Extent {
+        let Self { pages, page_size, .. } = *self;
+        Extent { name: self.name.clone(), references: self.len() as u64, pages, page_size }
     }
 
     /// How many pages are used for the first time after the first `warmup` references.

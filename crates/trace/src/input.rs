@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How much of a file's front is looked at to recognise its format.
 const HEAD: usize = 64 << 10;
@@ -54,6 +56,36 @@ pub struct Input {
     compressed: bool,
     /// Set if the bytes are those of a plain file, which can be opened again for random access.
     path: Option<PathBuf>,
+    consumed: Consumed,
+}
+
+/// How much of a file has been read, before decompression.
+#[derive(Clone, Default)]
+pub(crate) struct Consumed {
+    bytes: Arc<AtomicU64>,
+    /// The file's length, if it has one.
+    length: Option<u64>,
+}
+
+impl Consumed {
+    pub(crate) fn share(&self) -> Option<f64> {
+        let length = self.length.filter(|&length| length > 0)?;
+        Some((self.bytes.load(Ordering::Relaxed) as f64 / length as f64).min(1.0))
+    }
+}
+
+/// A file whose bytes are counted as they are read.
+struct Counted<R> {
+    raw: R,
+    bytes: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.raw.read(buffer)?;
+        self.bytes.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
 }
 
 impl Input {
@@ -69,8 +101,9 @@ impl Input {
         }
         let opened = File::open(path).map_err(|error| Error::io(&file, "opening", error))?;
         let mut input = Self::from_reader(&file, Box::new(opened))?;
-        if metadata.is_file() && !input.compressed {
-            input.path = Some(path.to_owned());
+        if metadata.is_file() {
+            input.consumed.length = Some(metadata.len());
+            input.path = (!input.compressed).then(|| path.to_owned());
         }
         Ok(input)
     }
@@ -82,7 +115,8 @@ impl Input {
 
     fn from_reader(file: &str, raw: Box<dyn Read + Send>) -> Result<Self> {
         let failed = |error| Error::io(file, "reading", error);
-        let mut raw = BufReader::with_capacity(BUFFER, raw);
+        let consumed = Consumed::default();
+        let mut raw = BufReader::with_capacity(BUFFER, Counted { raw, bytes: Arc::clone(&consumed.bytes) });
         // A pipe may hand over less than the magic number at once; a file does not.
         let magic = raw.fill_buf().map_err(failed)?;
         let mut compressed = true;
@@ -114,7 +148,7 @@ impl Input {
                 break;
             }
         }
-        Ok(Self { file: file.to_owned(), name, head, bytes, compressed, path: None })
+        Ok(Self { file: file.to_owned(), name, head, bytes, compressed, path: None, consumed })
     }
 
     /// The file's name as the user gave it, for messages.
@@ -125,6 +159,11 @@ impl Input {
     /// The path of the plain file behind this input, if it can be opened again and needs no decompression.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
+    }
+
+    /// How much of it has been read, now and later.
+    pub(crate) fn consumed(&self) -> Consumed {
+        self.consumed.clone()
     }
 
     /// The front of the trace.
