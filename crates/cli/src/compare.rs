@@ -177,11 +177,7 @@ impl Arguments {
     }
 
     fn watch(&self) -> Watch {
-        Watch {
-            disk: self.device_time.then(Disk::default),
-            distances: self.by_distance,
-            states: self.states,
-        }
+        Watch { disk: self.device_time.then(Disk::default), distances: self.by_distance, states: self.states }
     }
 }
 

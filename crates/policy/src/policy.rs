@@ -28,6 +28,10 @@ pub trait Policy: Sized + Send + 'static {
         Self::INFO.off_line
     }
 
+    /// Whether its choices depend on [`Setup::pages`]: it has to be told all page numbers at the start to decide as it
+    /// would over the whole trace.
+    const NEEDS_FOOTPRINT: bool = false;
+
     /// An empty cache.
     fn new(setup: &Setup) -> Self;
 

@@ -109,7 +109,8 @@ impl Trace {
             while ingest.fill(chunk.references.len() + STRIDE, &mut chunk)? {
                 progress(chunk.references.len() as u64);
             }
-            let places = if keep.places { std::mem::take(&mut ingest.numbering).into_places() } else { Places::default() };
+            let places =
+                if keep.places { std::mem::take(&mut ingest.numbering).into_places() } else { Places::default() };
             Ok((chunk, places, ingest.page_size()))
         })?;
         let Chunk { references, requests, pages } = chunk;

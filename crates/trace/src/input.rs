@@ -195,7 +195,13 @@ pub struct Bytes {
 
 impl Bytes {
     fn new(input: Input) -> Self {
-        Self { file: input.file, bytes: Cursor::new(input.head).chain(input.bytes), position: 0, records: Vec::new(), failure: None }
+        Self {
+            file: input.file,
+            bytes: Cursor::new(input.head).chain(input.bytes),
+            position: 0,
+            records: Vec::new(),
+            failure: None,
+        }
     }
 
     /// The next `N` bytes as one record; `None` at the end of the file, an error if the file ends inside the record.
@@ -328,7 +334,8 @@ impl Lines {
             let valid = error.utf8_error().valid_up_to();
             let mut block = error.into_bytes();
             let start = block[..valid].iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-            let length = block[start..].iter().position(|&byte| byte == b'\n').map_or(block.len() - start, |end| end + 1);
+            let length =
+                block[start..].iter().position(|&byte| byte == b'\n').map_or(block.len() - start, |end| end + 1);
             let column = valid - start + 1;
             self.not_text = Some(if length > LONGEST_LINE {
                 TOO_LONG.to_owned()
@@ -382,7 +389,8 @@ mod tests {
             }
         }
         let mut lines = Input::from_reader("test", Box::new(Drops(bytes.to_vec(), 0))).unwrap().lines();
-        lines.bytes.bytes = Cursor::new(Vec::new()).chain(Box::new(BufReader::with_capacity(5, Drops(bytes.to_vec(), 0))));
+        lines.bytes.bytes =
+            Cursor::new(Vec::new()).chain(Box::new(BufReader::with_capacity(5, Drops(bytes.to_vec(), 0))));
         let mut seen = Vec::new();
         loop {
             match lines.next_line() {
