@@ -3,13 +3,15 @@
 use crate::advice::advice;
 use crate::failure::Failure;
 use crate::input::{How, SAMPLE};
+use crate::interrupt;
 use crate::managers::Managers;
-use crate::output::Form;
+use crate::output::{Form, grouped};
 use crate::progress::Progress;
 use crate::table;
 use clap::Args;
 use forebay_policy::{LruSp, Policy, Spec};
-use forebay_sim::{ByDistance, Disk, Keep, Outcome, Size, Sweep, Trace, Watch};
+use forebay_sim::{ByDistance, Disk, Extent, Keep, Outcome, Size, Streamed, Sweep, Trace, Watch};
+use forebay_trace::{Format, Paging, Reader};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -108,19 +110,18 @@ fn parse_warmup(text: &str) -> Result<Warmup, String> {
 }
 
 impl Warmup {
-    fn references(self, trace: &Trace) -> Result<usize, Failure> {
+    fn references(self, trace: &Extent) -> Result<u64, Failure> {
         let references = match self {
             Self::References(references) => references,
-            Self::Percent(percent) => (trace.len() as f64 * percent / 100.0) as u64,
+            Self::Percent(percent) => (trace.references as f64 * percent / 100.0) as u64,
         };
-        match usize::try_from(references) {
-            Ok(references) if references < trace.len() => Ok(references),
-            _ => Err(Failure::Usage(format!(
-                "a warm-up of {references} references leaves nothing to count: {} has {}",
-                trace.name,
-                trace.len()
-            ))),
+        if references < trace.references {
+            return Ok(references);
         }
+        Err(Failure::Usage(format!(
+            "a warm-up of {references} references leaves nothing to count: {} has {}",
+            trace.name, trace.references
+        )))
     }
 }
 
@@ -153,16 +154,43 @@ impl Arguments {
         }
         specs
     }
+
+    /// The warm-up, if the trace need not be held to answer: nothing that is asked depends on references to come.
+    fn streams(&self, specs: &[Spec]) -> Option<u64> {
+        let Warmup::References(warmup) = self.warmup else { return None };
+        let known = self.sizes.iter().all(|size| !matches!(size, Size::Percent(_)));
+        let alone = self.behind.is_none() && self.managers.is_none() && self.states == 0;
+        (known && alone && Sweep::can_stream(specs)).then_some(warmup)
+    }
+
+    /// The sizes in pages, in rising order, each once, with what the user wrote.
+    fn sizes(&self, page_size: u64, footprint: u32) -> Result<Vec<(u32, Size)>, Failure> {
+        let mut sizes: Vec<(u32, Size)> = Vec::new();
+        for &size in &self.sizes {
+            let pages = size.pages(page_size, footprint).map_err(Failure::Usage)?;
+            if sizes.iter().all(|&(other, _)| other != pages) {
+                sizes.push((pages, size));
+            }
+        }
+        sizes.sort_by_key(|&(pages, _)| pages);
+        Ok(sizes)
+    }
+
+    fn watch(&self) -> Watch {
+        Watch { disk: self.device_time.then(Disk::default), distances: self.by_distance, states: self.states }
+    }
 }
 
 /// What came of one trace.
 pub(crate) struct Comparison {
-    pub(crate) trace: Trace,
-    pub(crate) warmup: usize,
+    pub(crate) trace: Extent,
+    pub(crate) warmup: u64,
     /// The sizes in pages, in rising order, each once, with what the user wrote.
     pub(crate) sizes: Vec<(u32, Size)>,
     /// By policy, then by size.
     pub(crate) outcomes: Vec<Outcome>,
+    /// What is not done, if it was stopped.
+    stopped: Option<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
@@ -180,6 +208,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     }
     let mut out = io::stdout().lock();
     let mut answers = Vec::new();
+    let mut stopped = None;
     if arguments.format == Form::Csv {
         writeln!(out, "{CSV_HEADER}")?;
     }
@@ -190,6 +219,10 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
             Form::Csv => print_csv(&comparison, &mut out)?,
             Form::Json => answers.push(to_json(&comparison)),
         }
+        stopped = comparison.stopped;
+        if stopped.is_some() {
+            break;
+        }
     }
     if arguments.format == Form::Json {
         serde_json::to_writer_pretty(&mut out, &answers)?;
@@ -198,7 +231,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
         writeln!(out, "\nThis is the embedded sample. Your own: `forebay compare TRACE`; more: `forebay --help`.")?;
     }
     out.flush()?;
-    Ok(())
+    stopped.map_or(Ok(()), |message| Err(Failure::Stopped(message)))
 }
 
 fn has_managers(spec: &Spec) -> bool {
@@ -213,6 +246,9 @@ fn compare(
     verbose: bool,
 ) -> Result<Comparison, Failure> {
     let (format, mut reader) = arguments.how.open(name)?;
+    if let Some(warmup) = arguments.streams(specs) {
+        return stream(name, format, reader.as_mut(), specs, warmup, arguments, verbose);
+    }
     let reading = Progress::new(format!("reading {name}"), None);
     let first_level = arguments.behind.iter().map(|first_level| &first_level.spec);
     let keep = Sweep::keep(&specs.iter().chain(first_level).cloned().collect::<Vec<_>>());
@@ -228,15 +264,9 @@ fn compare(
             })?
         }
     };
-    let mut sizes: Vec<(u32, Size)> = Vec::new();
-    for &size in &arguments.sizes {
-        let pages = size.pages(trace.page_size, trace.pages).map_err(Failure::Usage)?;
-        if sizes.iter().all(|&(other, _)| other != pages) {
-            sizes.push((pages, size));
-        }
-    }
-    sizes.sort_by_key(|&(pages, _)| pages);
-    let warmup = arguments.warmup.references(&trace)?;
+    let extent = trace.extent();
+    let sizes = arguments.sizes(trace.page_size, trace.pages)?;
+    let warmup = arguments.warmup.references(&extent)?;
     let mut specs = specs.to_vec();
     if let Some(managers) = managers {
         let assignment = Arc::new(managers.assign(&trace)?);
@@ -244,21 +274,33 @@ fn compare(
             spec.managers = Some(Arc::clone(&assignment));
         }
     }
-    let sweep =
-        Sweep { specs, sizes: sizes.iter().map(|&(pages, _)| pages).collect(), warmup, threads: arguments.threads };
+    let sizes_in_pages = sizes.iter().map(|&(pages, _)| pages).collect();
+    let sweep = Sweep { specs, sizes: sizes_in_pages, warmup: warmup as usize, threads: arguments.threads };
     let replaying = Progress::new(format!("replaying {name}"), Some(sweep.work(&trace)));
     let start = std::time::Instant::now();
+    interrupt::listen();
     let progress = |more| {
         replaying.add(more);
-        true
+        !interrupt::asked()
     };
-    let watch = Watch {
-        disk: arguments.device_time.then(Disk::default),
-        distances: arguments.by_distance,
-        states: arguments.states,
-    };
-    let outcomes = sweep.run_watching(&watch, &trace, &progress);
+    let watch = arguments.watch();
+    let mut outcomes = sweep.run_watching(&watch, &trace, &progress);
+    interrupt::ignore();
     replaying.finish();
+    let (done, asked) = (outcomes.len(), sweep.specs.len() * sizes.len());
+    let stopped = (done < asked).then(|| {
+        // The answers stand by policy and size: of a policy that is done at some sizes nothing can be told.
+        outcomes = outcomes
+            .chunk_by(|one, other| one.policy == other.policy)
+            .filter(|of_policy| of_policy.len() == sizes.len())
+            .flatten()
+            .cloned()
+            .collect();
+        format!("stopped after {done} of {asked} runs over {name}; shown are the policies done at all sizes")
+    });
+    if let (true, Some(message)) = (outcomes.is_empty(), &stopped) {
+        return Err(Failure::Stopped(message.clone()));
+    }
     if verbose {
         let replay: f64 = outcomes.iter().map(|outcome| outcome.seconds).sum();
         eprintln!(
@@ -271,7 +313,57 @@ fn compare(
             start.elapsed().as_secs_f64(),
         );
     }
-    Ok(Comparison { trace, warmup, sizes, outcomes })
+    Ok(Comparison { trace: extent, warmup, sizes, outcomes, stopped })
+}
+
+/// Compares while the trace is read, without holding it.
+fn stream(
+    name: &str,
+    format: &Format,
+    reader: &mut dyn Reader,
+    specs: &[Spec],
+    warmup: u64,
+    arguments: &Arguments,
+    verbose: bool,
+) -> Result<Comparison, Failure> {
+    let page_size = arguments.how.page_size;
+    let paging = Paging::new(reader.unit(), page_size).map_err(Failure::Usage)?;
+    // No size is a share of the footprint, which is not known yet.
+    let sizes = arguments.sizes(paging.page_size(), 0)?;
+    let sizes_in_pages = sizes.iter().map(|&(pages, _)| pages).collect();
+    let warmup_references = usize::try_from(warmup).unwrap_or(usize::MAX);
+    let sweep =
+        Sweep { specs: specs.to_vec(), sizes: sizes_in_pages, warmup: warmup_references, threads: arguments.threads };
+    let replaying = Progress::new(format!("replaying {name}"), None);
+    let start = std::time::Instant::now();
+    interrupt::listen();
+    let mut share_done = None;
+    let streamed = sweep.stream(&arguments.watch(), name, reader, page_size, &mut |done, share| {
+        replaying.set_of(done, share);
+        share_done = share;
+        !interrupt::asked()
+    })?;
+    interrupt::ignore();
+    replaying.finish();
+    let Streamed { trace, outcomes, times, stopped } = streamed;
+    let stopped = stopped.then(|| {
+        let share = share_done.map_or_else(String::new, |share| format!(" (about {:.0} % of it)", 100.0 * share));
+        format!("stopped after {} references of {name}{share}; shown is what they gave", grouped(trace.references))
+    });
+    if let Err(failure) = arguments.warmup.references(&trace) {
+        return Err(stopped.map_or(failure, Failure::Stopped));
+    }
+    if verbose {
+        eprintln!(
+            "forebay: {name} ({}): {:.2} s elapsed for reading {:.2} s (decompress, parse), numbering {:.2} s and {} runs at once",
+            format.name,
+            start.elapsed().as_secs_f64(),
+            times.reading.as_secs_f64(),
+            times.numbering.as_secs_f64(),
+            outcomes.len(),
+        );
+    }
+    Ok(Comparison { trace, warmup, sizes, outcomes, stopped })
 }
 
 const CSV_HEADER: &str = "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,device_ms,near_hits,near_misses,far_hits,far_misses";
@@ -341,7 +433,7 @@ fn to_json(comparison: &Comparison) -> serde_json::Value {
     });
     json!({
         "trace": trace.name,
-        "references": trace.len(),
+        "references": trace.references,
         "footprint_pages": trace.pages,
         "page_size": trace.page_size,
         "warmup": warmup,

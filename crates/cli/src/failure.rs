@@ -9,6 +9,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// A trace or the system failed: exit code 1.
     Failed(String),
+    /// The user stopped it, and was told what was done: exit code 130.
+    Stopped(String),
     /// Whoever reads standard output has gone (`forebay … | head`): no failure of ours.
     ReaderGone,
 }

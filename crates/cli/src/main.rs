@@ -7,6 +7,7 @@ mod failure;
 mod formats;
 mod info;
 mod input;
+mod interrupt;
 mod managers;
 mod output;
 mod policies;
@@ -49,7 +50,8 @@ Examples:
   forebay info trace.vscsi.zst                          what a trace holds
   forebay convert trace.spc trace.parquet               a trace for DuckDB, Polars, pandas
 
-Exit status: 0 done, 1 a trace or the system failed, 2 the command line is wrong.";
+Exit status: 0 done, 1 a trace or the system failed, 2 the command line is wrong,
+130 stopped by Ctrl-C: what was done by then is shown.";
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -67,6 +69,10 @@ fn main() -> ExitCode {
         Err(Failure::Usage(message)) => {
             eprintln!("forebay: {message}");
             ExitCode::from(2)
+        }
+        Err(Failure::Stopped(message)) => {
+            eprintln!("forebay: {message}");
+            ExitCode::from(interrupt::EXIT_CODE)
         }
         Err(Failure::Failed(message)) => {
             eprintln!("forebay: {message}");

@@ -44,6 +44,16 @@ impl Progress {
         self.show(done);
     }
 
+    /// So much is done in all, which is that share of the whole.
+    pub(crate) fn set_of(&self, done: u64, share: Option<f64>) {
+        self.set(done);
+        // The share is measured in the file's bytes: the length in references is an estimate that becomes exact.
+        if let (Some(bar), Some(share)) = (self.bar.get(), share.filter(|&share| share > 0.0)) {
+            bar.set_length((done as f64 / share) as u64);
+            bar.set_style(style(WITH_END));
+        }
+    }
+
     /// Takes the bar away.
     pub(crate) fn finish(&self) {
         if let Some(bar) = self.bar.get() {
@@ -58,12 +68,16 @@ impl Progress {
     }
 
     fn bar(&self) -> ProgressBar {
-        let template = match self.total {
-            Some(_) => "{msg} [{bar:30}] {percent}% {human_pos}/{human_len} references, {per_sec}, {eta} left",
-            None => "{msg} {spinner} {human_pos} references, {per_sec}",
-        };
+        let template = if self.total.is_some() { WITH_END } else { WITHOUT_END };
         let bar = ProgressBar::with_draw_target(self.total, ProgressDrawTarget::stderr());
-        bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+        bar.set_style(style(template));
         bar.with_message(self.what.clone()).with_elapsed(self.start.elapsed())
     }
+}
+
+const WITH_END: &str = "{msg} [{bar:30}] {percent}% {human_pos}/{human_len} references, {per_sec}, {eta} left";
+const WITHOUT_END: &str = "{msg} {spinner} {human_pos} references, {per_sec}";
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the template is well formed")
 }

@@ -11,19 +11,19 @@ use std::io::Write;
 
 /// Prints the comparison: policies by sizes, the best on-line policy of each size marked, the bounds below, and advice.
 pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
-    let Comparison { trace, warmup, sizes, outcomes } = comparison;
+    let Comparison { trace, warmup, sizes, outcomes, .. } = comparison;
     write!(
         out,
         "{}: {} references to {} pages of {} ({})",
         trace.name,
-        grouped(trace.len() as u64),
+        grouped(trace.references),
         grouped(u64::from(trace.pages)),
         show_bytes(trace.page_size),
         show_bytes(u64::from(trace.pages) * trace.page_size),
     )?;
     match warmup {
         0 => writeln!(out, "; hit ratios in percent")?,
-        warmup => writeln!(out, "; hit ratios in percent after {} to warm up", grouped(*warmup as u64))?,
+        warmup => writeln!(out, "; hit ratios in percent after {} to warm up", grouped(*warmup))?,
     }
 
     let mut table = Table::new();

@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub type Opt = OffLine<Farthest>;
 
 /// Which next use makes a page the victim.
-pub trait Order: Send {
+pub trait Order: Send + 'static {
     /// What is known of the policy.
     const INFO: Info;
     /// Whether the victim is the page used latest, and not the one used soonest.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// 4. A page leaves the policy's memory only by a [`forget`](Caller::forget) that follows, or by `remove`; afterwards
 ///    its number may stand for another page. A `miss` may forget the ghost of the very page that it then admits.
 /// 5. When every resident page has been refused the answer is [`AllRefused`], not an endless search.
-pub trait Policy: Sized + Send {
+pub trait Policy: Sized + Send + 'static {
     /// What is known of the policy before it is made.
     const INFO: Info;
 
@@ -28,6 +28,10 @@ pub trait Policy: Sized + Send {
     fn needs_future(_: &Settings) -> bool {
         Self::INFO.off_line
     }
+
+    /// Whether its choices depend on [`Setup::pages`]: it has to be told all page numbers at the start to decide as it
+    /// would over the whole trace.
+    const NEEDS_FOOTPRINT: bool = false;
 
     /// An empty cache.
     fn new(setup: &Setup) -> Self;

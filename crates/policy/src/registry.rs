@@ -123,6 +123,19 @@ impl Spec {
         by_managers || visit(self.info.name, Needs(&self.settings)).expect("the policy is in the registry")
     }
 
+    /// Whether the policy's choices depend on how many pages there will be.
+    pub fn needs_footprint(&self) -> bool {
+        struct Needs;
+        impl Visitor for Needs {
+            type Output = bool;
+
+            fn visit<P: Policy>(self) -> bool {
+                P::NEEDS_FOOTPRINT
+            }
+        }
+        visit(self.info.name, Needs).expect("the policy is in the registry")
+    }
+
     /// What the policy is made from.
     ///
     /// # Panics

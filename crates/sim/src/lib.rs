@@ -4,16 +4,24 @@
 //! share that numbering. A [`Sweep`] replays policies × sizes on all cores; each run is statically dispatched, so the inner
 //! loop hashes nothing, allocates nothing and calls nothing through a pointer.
 
+mod ahead;
 pub mod device;
+mod ingest;
+pub mod numbering;
+pub mod places;
 pub mod replay;
 pub mod size;
+pub mod stream;
 pub mod sweep;
 pub mod trace;
 pub mod watch;
 
 pub use device::Disk;
+pub use numbering::Numbering;
+pub use places::Places;
 pub use replay::{Counts, Outcome};
 pub use size::Size;
+pub use stream::Streamed;
 pub use sweep::Sweep;
-pub use trace::{Keep, LoadTimes, Requests, Trace};
+pub use trace::{Extent, Keep, LoadTimes, Requests, Trace};
 pub use watch::{ByDistance, State, Watch};

@@ -1,6 +1,8 @@
 //! One run: a trace through a policy at a size.
 
-use crate::trace::Trace;
+use crate::places::Places;
+use crate::size::MOST_PAGES;
+use crate::trace::{Requests, Trace};
 use crate::watch::{ByDistance, State, Watch, Watcher, state};
 use forebay_policy::registry::{self, Visitor};
 use forebay_policy::{Caller, Operation, Place, Policy, Reference, Setup, Spec};
@@ -59,51 +61,133 @@ pub struct Outcome {
     pub states: Vec<State>,
 }
 
-/// A run to be made; visited with the policy's type.
-pub(crate) struct Run<'a> {
-    pub(crate) trace: &'a Trace,
+/// Consecutive references: a chunk of a trace, or all of it.
+pub(crate) struct Stretch<'a> {
+    /// How many references came before.
+    pub(crate) start: u64,
+    pub(crate) references: &'a [u32],
+    /// The requests that these references came from, counted from the stretch's start; or none.
+    pub(crate) requests: &'a Requests,
+    /// The places of all pages; or none.
+    pub(crate) places: &'a Places,
+    /// Page numbers are below this.
+    pub(crate) pages: u32,
+}
+
+/// A run to be started; visited with the policy's type.
+pub(crate) struct Start<'a> {
     pub(crate) spec: &'a Spec,
     pub(crate) setup: Setup,
     /// References that are replayed but not counted.
-    pub(crate) warmup: usize,
+    pub(crate) warmup: u64,
     /// What is asked besides hits and misses.
     pub(crate) watch: &'a Watch,
-    /// Told of each further number of references done; `false` stops the run.
-    pub(crate) progress: &'a (dyn Fn(u64) -> bool + Sync),
+    /// How many references there will be, where states are to be taken along the way.
+    pub(crate) references: u64,
 }
 
-impl Visitor for Run<'_> {
-    type Output = Option<Outcome>;
+/// A run under way, whatever its policy: a call through a pointer for each stretch.
+pub(crate) trait Run: Send {
+    /// Replays the references that follow. `progress` is told of each further number of references done; `false` stops the
+    /// run, and is answered.
+    fn replay(&mut self, stretch: &Stretch<'_>, progress: &dyn Fn(u64) -> bool) -> bool;
 
-    fn visit<P: Policy>(self) -> Option<Outcome> {
-        let Self { trace, spec, setup, warmup, watch, progress } = self;
+    /// What the run gave. `compulsory_misses` are those in all and those after the warm-up.
+    fn outcome(self: Box<Self>, compulsory_misses: (u64, u64)) -> Outcome;
+}
+
+struct Running<'a, P> {
+    spec: &'a Spec,
+    policy: P,
+    watcher: Watcher,
+    watched: bool,
+    /// The policy is made for page numbers below this.
+    room: u32,
+    warmup: u64,
+    references: u64,
+    warm_hits: u64,
+    hits: u64,
+    seconds: f64,
+}
+
+impl<'a> Visitor for Start<'a> {
+    type Output = Box<dyn Run + 'a>;
+
+    fn visit<P: Policy>(self) -> Box<dyn Run + 'a> {
+        let Self { spec, setup, warmup, watch, references } = self;
         let start = Instant::now();
-        let mut policy = P::new(&setup);
-        let mut cursor = Cursor::default();
-        let mut watcher = Watcher::new(watch, trace, setup.capacity);
-        let replay = if watch.anything() { replay::<P, true> } else { replay::<P, false> };
-        let warm_hits = replay(&mut policy, &mut watcher, trace, 0..warmup, &mut cursor, progress)?;
-        watcher.start_counting();
-        let hits = replay(&mut policy, &mut watcher, trace, warmup..trace.len(), &mut cursor, progress)?;
-        let seconds = start.elapsed().as_secs_f64();
-        let counts = |from: usize, hits: u64| {
-            let references = (trace.len() - from) as u64;
-            Counts { references, hits, misses: references - hits, compulsory_misses: trace.compulsory_misses(from) }
+        let policy = P::new(&setup);
+        let watcher = Watcher::new(watch, references, setup.pages, setup.capacity);
+        let mut running = Running {
+            spec,
+            policy,
+            watcher,
+            watched: watch.anything(),
+            room: setup.pages,
+            warmup,
+            references: 0,
+            warm_hits: 0,
+            hits: 0,
+            seconds: 0.0,
         };
-        Some(Outcome {
-            policy: spec.label.clone(),
-            off_line: spec.needs_future(),
-            pages: setup.capacity,
-            total: counts(0, warm_hits + hits),
-            counted: counts(warmup, hits),
-            device_milliseconds: watcher.disk.map(|disk| disk.milliseconds()),
-            by_distance: watcher.by_distance,
-            seconds,
-            bytes: policy.bytes(),
-            state: state(&policy),
-            states: watcher.states,
-        })
+        running.seconds = start.elapsed().as_secs_f64();
+        Box::new(running)
     }
+}
+
+impl<P: Policy> Run for Running<'_, P> {
+    fn replay(&mut self, stretch: &Stretch<'_>, progress: &dyn Fn(u64) -> bool) -> bool {
+        let start = Instant::now();
+        if stretch.pages > self.room {
+            // By an eighth, so that growing is rare and memory stays near what is used.
+            self.room = room_for(stretch.pages);
+            self.policy.reserve(self.room);
+            self.watcher.reserve(self.room);
+        }
+        let Self { policy, watcher, .. } = self;
+        let replay = if self.watched { replay::<P, true> } else { replay::<P, false> };
+        let length = stretch.references.len();
+        let warm = self.warmup.saturating_sub(stretch.start).min(length as u64) as usize;
+        let mut cursor = Cursor::default();
+        let Some(hits) = replay(policy, watcher, stretch, 0..warm, &mut cursor, progress) else { return false };
+        self.warm_hits += hits;
+        if (stretch.start..stretch.start + length as u64).contains(&self.warmup) {
+            watcher.start_counting();
+        }
+        let Some(hits) = replay(policy, watcher, stretch, warm..length, &mut cursor, progress) else { return false };
+        self.hits += hits;
+        self.references += length as u64;
+        self.seconds += start.elapsed().as_secs_f64();
+        true
+    }
+
+    fn outcome(self: Box<Self>, compulsory_misses: (u64, u64)) -> Outcome {
+        let counts = |references: u64, hits: u64, compulsory_misses: u64| Counts {
+            references,
+            hits,
+            misses: references - hits,
+            compulsory_misses,
+        };
+        let after = self.references.saturating_sub(self.warmup);
+        Outcome {
+            policy: self.spec.label.clone(),
+            off_line: self.spec.needs_future(),
+            pages: self.policy.capacity(),
+            total: counts(self.references, self.warm_hits + self.hits, compulsory_misses.0),
+            counted: counts(after, self.hits, compulsory_misses.1),
+            device_milliseconds: self.watcher.disk.map(|disk| disk.milliseconds()),
+            by_distance: self.watcher.by_distance,
+            seconds: self.seconds,
+            bytes: self.policy.bytes(),
+            state: state(&self.policy),
+            states: self.watcher.states,
+        }
+    }
+}
+
+/// The page numbers to make room for when there are `pages`, and more to come.
+pub(crate) fn room_for(pages: u32) -> u32 {
+    pages.saturating_add(pages / 8).min(MOST_PAGES as u32)
 }
 
 /// The times of the references that miss.
@@ -117,8 +201,9 @@ pub(crate) fn misses(trace: &Trace, spec: &Spec, pages: u32) -> Vec<u32> {
             let mut policy = P::new(&setup);
             let mut cursor = Cursor::default();
             let mut missed = Vec::new();
+            let stretch = trace.stretch();
             for (time, &page) in trace.references.iter().enumerate() {
-                let reference = cursor.parts::<P>(trace, time, page);
+                let reference = cursor.parts::<P>(&stretch, time, page);
                 if policy.contains(page) {
                     policy.hit(&reference);
                 } else {
@@ -155,7 +240,7 @@ struct Cursor {
 fn replay<P: Policy, const WATCHED: bool>(
     policy: &mut P,
     watcher: &mut Watcher,
-    trace: &Trace,
+    trace: &Stretch<'_>,
     range: std::ops::Range<usize>,
     cursor: &mut Cursor,
     progress: &dyn Fn(u64) -> bool,
@@ -163,7 +248,8 @@ fn replay<P: Policy, const WATCHED: bool>(
     let mut hits = 0;
     let mut start = range.start;
     while start < range.end {
-        let end = watcher.stop_before(start, range.end.min(start + STRIDE));
+        let most = range.end.min(start + STRIDE) - start;
+        let end = start + watcher.stop_within(trace.start + start as u64, most);
         for (offset, &page) in trace.references[start..end].iter().enumerate() {
             let reference = Reference { page, ..cursor.parts::<P>(trace, start + offset, page) };
             if let Some(&soon) = trace.references.get(start + offset + AHEAD) {
@@ -177,11 +263,11 @@ fn replay<P: Policy, const WATCHED: bool>(
                 policy.miss(&reference, &mut NoFrames).expect("no victim is refused");
             }
             if WATCHED {
-                watcher.reference(start + offset, page, hit);
+                watcher.reference(trace, start + offset, page, hit);
             }
         }
         if WATCHED {
-            watcher.look(policy, end);
+            watcher.look(policy, trace.start + end as u64);
         }
         if !progress((end - start) as u64) {
             return None;
@@ -194,10 +280,10 @@ fn replay<P: Policy, const WATCHED: bool>(
 impl Cursor {
     /// The parts of a reference that the policy looks at; the others cost nothing.
     #[inline(always)]
-    fn parts<P: Policy>(&mut self, trace: &Trace, index: usize, page: u32) -> Reference {
-        let place = if P::INFO.uses.place { trace.places[page as usize] } else { Place::default() };
+    fn parts<P: Policy>(&mut self, trace: &Stretch<'_>, index: usize, page: u32) -> Reference {
+        let place = if P::INFO.uses.place { trace.places.of(page) } else { Place::default() };
         let (owner, operation) = if P::INFO.uses.request {
-            let requests = &trace.requests;
+            let requests = trace.requests;
             while requests.first.get(self.next).is_some_and(|&first| first as usize <= index) {
                 self.next += 1;
             }

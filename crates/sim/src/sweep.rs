@@ -1,6 +1,6 @@
 //! Many runs over one trace: policies × sizes, on all cores.
 
-use crate::replay::{Outcome, Run};
+use crate::replay::{Outcome, Run, Start};
 use crate::trace::{Keep, Trace};
 use crate::watch::Watch;
 use forebay_policy::{Future, Spec, registry};
@@ -54,16 +54,28 @@ impl Sweep {
             let references = Arc::clone(&trace.references);
             Arc::new(Future::new(references, trace.pages))
         });
-        let runs: Vec<(&Spec, u32)> =
-            self.specs.iter().flat_map(|spec| self.sizes.iter().map(move |&size| (spec, size))).collect();
+        let references = trace.len() as u64;
+        let compulsory_misses = (u64::from(trace.pages), trace.compulsory_misses(self.warmup));
         let one = |&(spec, size): &(&Spec, u32)| {
             let mut setup = spec.setup(size, trace.pages);
             setup.page_size = trace.page_size;
             setup.future = future.clone().filter(|_| spec.needs_future());
-            let run = Run { trace, spec, setup, warmup: self.warmup, watch, progress };
-            registry::visit(spec.info.name, run).expect("the policy is in the registry")
+            let mut run = start(Start { spec, setup, warmup: self.warmup as u64, watch, references });
+            run.replay(&trace.stretch(), progress).then(|| run.outcome(compulsory_misses))
         };
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build().expect("threads can be started");
-        pool.install(|| runs.par_iter().with_max_len(1).filter_map(one).collect())
+        self.pool().install(|| self.runs().par_iter().with_max_len(1).filter_map(one).collect())
     }
+
+    /// Policies and sizes, in the order of the outcomes.
+    pub(crate) fn runs(&self) -> Vec<(&Spec, u32)> {
+        self.specs.iter().flat_map(|spec| self.sizes.iter().map(move |&size| (spec, size))).collect()
+    }
+
+    pub(crate) fn pool(&self) -> rayon::ThreadPool {
+        rayon::ThreadPoolBuilder::new().num_threads(self.threads).build().expect("threads can be started")
+    }
+}
+
+pub(crate) fn start<'a>(start: Start<'a>) -> Box<dyn Run + 'a> {
+    registry::visit(start.spec.info.name, start).expect("the policy is in the registry")
 }

@@ -1,15 +1,18 @@
 //! A trace in memory, its pages numbered once for all policies and sizes.
 
-use crate::replay::misses;
-use foldhash::fast::RandomState;
-use forebay_policy::{Operation, Place, Spec};
-use forebay_trace::{Error, Names, Paging, Reader, Result};
-use hashbrown::HashMap;
+use crate::ingest::{Chunk, ingest};
+use crate::places::Places;
+use crate::replay::{Stretch, misses};
+use forebay_policy::{Operation, Spec};
+use forebay_trace::{Error, Names, Reader, Result};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Requests read between two looks at the clock.
-const BATCH: usize = 4096;
+/// References read between two reports of progress.
+const STRIDE: usize = 1 << 16;
+
+/// What is wrong with a trace of no references.
+pub(crate) const NO_REFERENCES: &str = "has no references: there is nothing to replay";
 
 /// The references of a trace.
 #[derive(Debug)]
@@ -24,13 +27,26 @@ pub struct Trace {
     /// The bytes of a page.
     pub page_size: u64,
     /// Where each page is, if kept.
-    pub places: Vec<Place>,
+    pub places: Places,
     /// The requests that the references came from, if kept.
     pub requests: Requests,
     /// The names of owners and objects.
     pub names: Names,
     /// What reading it took.
     pub times: LoadTimes,
+}
+
+/// How much there is of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// What the trace is called in tables.
+    pub name: String,
+    /// How many references there are.
+    pub references: u64,
+    /// How many distinct pages there are: the footprint.
+    pub pages: u32,
+    /// The bytes of a page.
+    pub page_size: u64,
 }
 
 /// The requests of a trace, in columns.
@@ -44,10 +60,24 @@ pub struct Requests {
     pub operation: Vec<Operation>,
 }
 
+impl Requests {
+    pub(crate) fn push(&mut self, first: u32, owner: u32, operation: Operation) {
+        self.first.push(first);
+        self.owner.push(owner);
+        self.operation.push(operation);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.first.clear();
+        self.owner.clear();
+        self.operation.clear();
+    }
+}
+
 /// What is kept of a trace besides its references.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keep {
-    /// The places of pages: 16 bytes for each distinct page.
+    /// The places of pages: at most 13.5 bytes for each distinct page.
     pub places: bool,
     /// Owner and operation of the requests: 9 bytes for each.
     pub requests: bool,
@@ -56,9 +86,9 @@ pub struct Keep {
 /// Where the time of loading went.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoadTimes {
-    /// Decompressing and parsing.
+    /// Decompressing and parsing, on a thread of its own.
     pub reading: Duration,
-    /// Cutting requests into pages and numbering these.
+    /// Cutting requests into pages and numbering these, at the same time.
     pub numbering: Duration,
 }
 
@@ -74,63 +104,21 @@ impl Trace {
         keep: Keep,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self> {
-        let paging = Paging::new(reader.unit(), page_size).map_err(|message| Error::new(name, message))?;
-        let mut names = Names::new();
-        let mut numbers: HashMap<Place, u32, RandomState> = HashMap::default();
-        let mut references: Vec<u32> = Vec::new();
-        let mut places = Vec::new();
-        let mut requests = Requests::default();
-        let mut times = LoadTimes::default();
-        let mut batch = Vec::with_capacity(BATCH);
-        let mut more = true;
-        while more {
-            let start = Instant::now();
-            batch.clear();
-            more = reader.fill(&mut names, BATCH, &mut batch)?;
-            let read = Instant::now();
-            times.reading += read - start;
-            for request in &batch {
-                let blocks = paging.checked_pages(request).map_err(|message| Error::new(name, message))?;
-                if blocks.end - blocks.start > u64::from(u32::MAX) - references.len() as u64 {
-                    return Err(Error::new(
-                        name,
-                        "has more than 2^32 references: replay a part of it, or larger pages",
-                    ));
-                }
-                if keep.requests && !blocks.is_empty() {
-                    requests.first.push(references.len() as u32);
-                    requests.owner.push(request.owner);
-                    requests.operation.push(request.operation);
-                }
-                for block in blocks {
-                    let place = Place { object: request.object, block };
-                    // Fewer pages than references, so their number fits too.
-                    let next = numbers.len() as u32;
-                    let page = *numbers.entry(place).or_insert(next);
-                    if keep.places && page == next {
-                        places.push(place);
-                    }
-                    references.push(page);
-                }
+        let ((chunk, places, page_size), names, times) = ingest(name, reader, page_size, keep, |ingest| {
+            let mut chunk = Chunk::default();
+            while ingest.fill(chunk.references.len() + STRIDE, &mut chunk)? {
+                progress(chunk.references.len() as u64);
             }
-            times.numbering += read.elapsed();
-            progress(references.len() as u64);
-        }
+            let places =
+                if keep.places { std::mem::take(&mut ingest.numbering).into_places() } else { Places::default() };
+            Ok((chunk, places, ingest.page_size()))
+        })?;
+        let Chunk { references, requests, pages } = chunk;
         if references.is_empty() {
-            return Err(Error::new(name, "has no references: there is nothing to replay"));
+            return Err(Error::new(name, NO_REFERENCES));
         }
-        let pages = numbers.len() as u32;
-        let page_size = paging.page_size();
-        Ok(Self {
-            name: name.to_owned(),
-            references: Arc::new(references),
-            pages,
-            page_size,
-            places,
-            requests,
-            names,
-            times,
-        })
+        let name = name.to_owned();
+        Ok(Self { name, references: Arc::new(references), pages, page_size, places, requests, names, times })
     }
 
     /// The trace of a second-level cache: the references that miss in a first-level cache of that policy and size, pages
@@ -147,7 +135,7 @@ impl Trace {
             references: Arc::default(),
             pages: 0,
             page_size: self.page_size,
-            places: Vec::new(),
+            places: Places::default(),
             requests: Requests::default(),
             names: self.names.clone(),
             times: self.times,
@@ -160,17 +148,16 @@ impl Trace {
                 // A request that misses in several pages stays one.
                 let request = self.requests.first.partition_point(|&first| first <= time) - 1;
                 if last_request.replace(request) != Some(request) {
-                    below.requests.first.push(references.len() as u32);
-                    below.requests.owner.push(self.requests.owner[request]);
-                    below.requests.operation.push(self.requests.operation[request]);
+                    let (owner, operation) = (self.requests.owner[request], self.requests.operation[request]);
+                    below.requests.push(references.len() as u32, owner, operation);
                 }
             }
             let number = &mut numbers[page as usize];
             if *number == u32::MAX {
                 *number = below.pages;
                 below.pages += 1;
-                if let Some(&place) = self.places.get(page as usize) {
-                    below.places.push(place);
+                if !self.places.is_empty() {
+                    below.places.push(self.places.of(page));
                 }
             }
             references.push(*number);
@@ -187,6 +174,18 @@ impl Trace {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.references.is_empty()
+    }
+
+    /// The whole trace as one stretch.
+    pub(crate) fn stretch(&self) -> Stretch<'_> {
+        let Self { references, requests, places, pages, .. } = self;
+        Stretch { start: 0, references, requests, places, pages: *pages }
+    }
+
+    /// What there is of it.
+    pub fn extent(&self) -> Extent {
+        let Self { pages, page_size, .. } = *self;
+        Extent { name: self.name.clone(), references: self.len() as u64, pages, page_size }
     }
 
     /// How many pages are used for the first time after the first `warmup` references.

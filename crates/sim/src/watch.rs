@@ -1,7 +1,7 @@
 //! What a run is asked besides its hits and misses.
 
 use crate::device::Disk;
-use crate::trace::Trace;
+use crate::replay::Stretch;
 use forebay_policy::Policy;
 
 /// What to look at in a run; nothing by default, which costs nothing.
@@ -52,30 +52,40 @@ pub(crate) fn state<P: Policy>(policy: &P) -> Vec<(&'static str, f64)> {
 }
 
 /// "Not yet", in `Watcher::last`.
-const NEVER: u32 = u32::MAX;
+const NEVER: u64 = u64::MAX;
 
 /// A run's answers so far.
-pub(crate) struct Watcher<'a> {
-    trace: &'a Trace,
+pub(crate) struct Watcher {
     pub(crate) disk: Option<Disk>,
     pub(crate) by_distance: Option<ByDistance>,
     /// When each page was used last, if distances are asked for.
-    last: Vec<u32>,
+    last: Vec<u64>,
     capacity: u32,
     /// References between two states.
-    interval: usize,
+    interval: u64,
+    references: u64,
     pub(crate) states: Vec<State>,
 }
 
-impl<'a> Watcher<'a> {
-    pub(crate) fn new(watch: &Watch, trace: &'a Trace, capacity: u32) -> Self {
-        let last = if watch.distances { vec![NEVER; trace.pages as usize] } else { Vec::new() };
+impl Watcher {
+    /// `references` are all that there will be, where states are to be taken.
+    pub(crate) fn new(watch: &Watch, references: u64, pages: u32, capacity: u32) -> Self {
         let by_distance = watch.distances.then(ByDistance::default);
         let interval = match watch.states {
-            0 => usize::MAX,
-            states => trace.len().div_ceil(states as usize),
+            0 => u64::MAX,
+            states => references.div_ceil(u64::from(states)),
         };
-        Self { trace, disk: watch.disk, by_distance, last, capacity, interval, states: Vec::new() }
+        let (last, states) = (Vec::new(), Vec::new());
+        let mut watcher = Self { disk: watch.disk, by_distance, last, capacity, interval, references, states };
+        watcher.reserve(pages);
+        watcher
+    }
+
+    /// Page numbers below `pages` may occur.
+    pub(crate) fn reserve(&mut self, pages: u32) {
+        if self.by_distance.is_some() && pages as usize > self.last.len() {
+            self.last.resize(pages as usize, NEVER);
+        }
     }
 
     /// The warm-up is over: counts start at 0, but what the disk and the distances know of the past stays.
@@ -88,29 +98,30 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Where a stretch of references that starts here has to end, if it would end there.
-    pub(crate) fn stop_before(&self, start: usize, end: usize) -> usize {
+    /// How many references may follow the first `start` before a state is to be taken, at most `most`.
+    pub(crate) fn stop_within(&self, start: u64, most: usize) -> usize {
         match self.interval {
-            usize::MAX => end,
-            interval => end.min((start / interval + 1) * interval),
+            u64::MAX => most,
+            interval => (interval - start % interval).min(most as u64) as usize,
         }
     }
 
     /// After the first `references` references.
-    pub(crate) fn look<P: Policy>(&mut self, policy: &P, references: usize) {
-        if self.interval != usize::MAX && (references.is_multiple_of(self.interval) || references == self.trace.len()) {
-            self.states.push(State { references: references as u64, figures: state(policy) });
+    pub(crate) fn look<P: Policy>(&mut self, policy: &P, references: u64) {
+        if self.interval != u64::MAX && (references.is_multiple_of(self.interval) || references == self.references) {
+            self.states.push(State { references, figures: state(policy) });
         }
     }
 
-    pub(crate) fn reference(&mut self, time: usize, page: u32, hit: bool) {
+    pub(crate) fn reference(&mut self, stretch: &Stretch<'_>, index: usize, page: u32, hit: bool) {
         if let Some(disk) = self.disk.as_mut().filter(|_| !hit) {
-            disk.fetch(self.trace.places[page as usize]);
+            disk.fetch(stretch.places.of(page));
         }
         if let Some(counts) = &mut self.by_distance {
-            let last = std::mem::replace(&mut self.last[page as usize], time as u32);
+            let time = stretch.start + index as u64;
+            let last = std::mem::replace(&mut self.last[page as usize], time);
             if last != NEVER {
-                let near = time as u32 - last < self.capacity;
+                let near = time - last < u64::from(self.capacity);
                 *match (near, hit) {
                     (true, true) => &mut counts.near_hits,
                     (true, false) => &mut counts.near_misses,

@@ -117,7 +117,7 @@ impl Caller for NoFrames {
 fn replay(trace: &Trace, capacity: u32, mut each: impl FnMut(&Ubm, &Reference)) {
     let mut ubm = Ubm::new(&Setup::new(capacity, trace.pages, Settings::defaults(Ubm::INFO.parameters)));
     for &page in trace.references.iter() {
-        let reference = Reference { page, place: trace.places[page as usize], ..Reference::default() };
+        let reference = Reference { page, place: trace.places.of(page), ..Reference::default() };
         if ubm.contains(page) {
             ubm.hit(&reference);
         } else {

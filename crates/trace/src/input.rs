@@ -3,12 +3,17 @@
 use crate::error::{Error, Position, Result};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How much of a file's front is looked at to recognise its format.
 const HEAD: usize = 64 << 10;
 /// A longer line is no line of a trace but a binary file.
 const LONGEST_LINE: usize = 1 << 20;
+/// Bytes asked of the system or the decompressor at once: they stay in the second-level cache until they are parsed.
+const BUFFER: usize = 1 << 18;
 
 /// The front of a trace, from which its format is recognised.
 pub struct Head<'a> {
@@ -51,6 +56,36 @@ pub struct Input {
     compressed: bool,
     /// Set if the bytes are those of a plain file, which can be opened again for random access.
     path: Option<PathBuf>,
+    consumed: Consumed,
+}
+
+/// How much of a file has been read, before decompression.
+#[derive(Clone, Default)]
+pub(crate) struct Consumed {
+    bytes: Arc<AtomicU64>,
+    /// The file's length, if it has one.
+    length: Option<u64>,
+}
+
+impl Consumed {
+    pub(crate) fn share(&self) -> Option<f64> {
+        let length = self.length.filter(|&length| length > 0)?;
+        Some((self.bytes.load(Ordering::Relaxed) as f64 / length as f64).min(1.0))
+    }
+}
+
+/// A file whose bytes are counted as they are read.
+struct Counted<R> {
+    raw: R,
+    bytes: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.raw.read(buffer)?;
+        self.bytes.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
 }
 
 impl Input {
@@ -66,8 +101,9 @@ impl Input {
         }
         let opened = File::open(path).map_err(|error| Error::io(&file, "opening", error))?;
         let mut input = Self::from_reader(&file, Box::new(opened))?;
-        if metadata.is_file() && !input.compressed {
-            input.path = Some(path.to_owned());
+        if metadata.is_file() {
+            input.consumed.length = Some(metadata.len());
+            input.path = (!input.compressed).then(|| path.to_owned());
         }
         Ok(input)
     }
@@ -79,18 +115,19 @@ impl Input {
 
     fn from_reader(file: &str, raw: Box<dyn Read + Send>) -> Result<Self> {
         let failed = |error| Error::io(file, "reading", error);
-        let mut raw = BufReader::with_capacity(1 << 20, raw);
+        let consumed = Consumed::default();
+        let mut raw = BufReader::with_capacity(BUFFER, Counted { raw, bytes: Arc::clone(&consumed.bytes) });
         // A pipe may hand over less than the magic number at once; a file does not.
         let magic = raw.fill_buf().map_err(failed)?;
         let mut compressed = true;
         let mut bytes: Box<dyn BufRead + Send> = match magic {
-            [0x1f, 0x8b, ..] => Box::new(BufReader::with_capacity(1 << 20, flate2::bufread::MultiGzDecoder::new(raw))),
+            [0x1f, 0x8b, ..] => Box::new(BufReader::with_capacity(BUFFER, flate2::bufread::MultiGzDecoder::new(raw))),
             [0x28, 0xb5, 0x2f, 0xfd, ..] => {
                 let decoder = zstd::Decoder::with_buffer(raw).map_err(failed)?;
-                Box::new(BufReader::with_capacity(1 << 20, decoder))
+                Box::new(BufReader::with_capacity(BUFFER, decoder))
             }
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
-                Box::new(BufReader::with_capacity(1 << 20, liblzma::bufread::XzDecoder::new_multi_decoder(raw)))
+                Box::new(BufReader::with_capacity(BUFFER, liblzma::bufread::XzDecoder::new_multi_decoder(raw)))
             }
             _ => {
                 compressed = false;
@@ -111,7 +148,7 @@ impl Input {
                 break;
             }
         }
-        Ok(Self { file: file.to_owned(), name, head, bytes, compressed, path: None })
+        Ok(Self { file: file.to_owned(), name, head, bytes, compressed, path: None, consumed })
     }
 
     /// The file's name as the user gave it, for messages.
@@ -124,6 +161,11 @@ impl Input {
         self.path.as_deref()
     }
 
+    /// How much of it has been read, now and later.
+    pub(crate) fn consumed(&self) -> Consumed {
+        self.consumed.clone()
+    }
+
     /// The front of the trace.
     pub fn head(&self) -> Head<'_> {
         Head { name: &self.name, bytes: &self.head }
@@ -131,7 +173,7 @@ impl Input {
 
     /// The trace cut into lines.
     pub fn lines(self) -> Lines {
-        Lines { bytes: Bytes::new(self), line: Vec::new(), number: 0 }
+        Lines::new(Bytes::new(self))
     }
 
     /// The trace as a stream of bytes from its start.
@@ -145,33 +187,58 @@ pub struct Bytes {
     file: String,
     bytes: io::Chain<Cursor<Vec<u8>>, Box<dyn BufRead + Send>>,
     position: u64,
+    /// The records read last by `records`.
+    records: Vec<u8>,
+    /// What comes after them.
+    failure: Option<Error>,
 }
 
 impl Bytes {
     fn new(input: Input) -> Self {
-        Self { file: input.file, bytes: Cursor::new(input.head).chain(input.bytes), position: 0 }
+        Self {
+            file: input.file,
+            bytes: Cursor::new(input.head).chain(input.bytes),
+            position: 0,
+            records: Vec::new(),
+            failure: None,
+        }
     }
 
     /// The next `N` bytes as one record; `None` at the end of the file, an error if the file ends inside the record.
     pub fn record<const N: usize>(&mut self) -> Result<Option<[u8; N]>> {
-        let mut record = [0; N];
+        Ok(self.records::<N>(1)?.first().copied())
+    }
+
+    /// The next records of `N` bytes, at most `most`; none at the end of the file, an error if the file ends inside one.
+    pub fn records<const N: usize>(&mut self, most: usize) -> Result<&[[u8; N]]> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        self.records.resize(most * N, 0);
         let mut filled = 0;
-        while filled < N {
-            match self.bytes.read(&mut record[filled..]) {
-                Ok(0) if filled == 0 => return Ok(None),
+        let failure = loop {
+            match self.bytes.read(&mut self.records[filled..]) {
+                Ok(0) if filled % N == 0 => break None,
                 Ok(0) => {
                     let message = format!(
-                        "the file ends after {filled} of the {N} bytes of a record; it is cut short, copy it again"
+                        "the file ends after {} of the {N} bytes of a record; it is cut short, copy it again",
+                        filled % N
                     );
-                    return Err(Error::at(&self.file, Position::Byte(self.position), message));
+                    let record = self.position + (filled - filled % N) as u64;
+                    break Some(Error::at(&self.file, Position::Byte(record), message));
                 }
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.failed(error)),
+                Err(error) => break Some(self.failed(self.position + (filled - filled % N) as u64, &error)),
             }
+        };
+        let (records, _) = self.records[..filled].as_chunks();
+        match failure {
+            Some(failure) if records.is_empty() => return Err(failure),
+            failure => self.failure = failure,
         }
-        self.position += N as u64;
-        Ok(Some(record))
+        self.position += (records.len() * N) as u64;
+        Ok(records)
     }
 
     /// All that is left.
@@ -187,50 +254,98 @@ impl Bytes {
         Error::at(&self.file, Position::Byte(self.position.saturating_sub(length)), message)
     }
 
-    fn failed(&self, error: io::Error) -> Error {
+    fn failed(&self, position: u64, error: &io::Error) -> Error {
         let message = format!("reading or decompressing failed: {error}; the file may be cut short or damaged");
-        Error::at(&self.file, Position::Byte(self.position), message)
+        Error::at(&self.file, Position::Byte(position), message)
     }
 }
 
 /// The lines of a trace, counted.
 pub struct Lines {
     bytes: Bytes,
-    line: Vec<u8>,
+    /// Whole lines: text is checked, and memory moved, by the block and not by the line.
+    block: String,
+    /// Where the next line starts in the block.
+    next: usize,
+    /// The line read last, without its end.
+    line: Range<usize>,
     number: u64,
+    /// The start of the line after the block.
+    rest: Vec<u8>,
+    /// Why the line after the block is none, if so.
+    not_text: Option<String>,
 }
 
 impl Lines {
+    fn new(bytes: Bytes) -> Self {
+        Self { bytes, block: String::new(), next: 0, line: 0..0, number: 0, rest: Vec::new(), not_text: None }
+    }
+
     /// The next line without its end; `None` at the end of the file. Named `next_line`, not `next`: it lends the line.
     pub fn next_line(&mut self) -> Result<Option<&str>> {
-        self.line.clear();
-        let limit = LONGEST_LINE as u64 + 1;
-        if let Err(error) = (&mut self.bytes.bytes).take(limit).read_until(b'\n', &mut self.line) {
-            return Err(self.bytes.failed(error));
+        if self.next == self.block.len() {
+            self.next_block()?;
         }
         self.number += 1;
-        self.bytes.position += self.line.len() as u64;
-        if self.line.is_empty() {
-            return Ok(None);
+        let start = self.next;
+        let length = self.block[start..].find('\n').map_or(self.block.len() - start, |end| end + 1);
+        if length == 0 {
+            self.line = 0..0;
+            return match self.not_text.take() {
+                Some(message) => Err(self.error(message)),
+                None => Ok(None),
+            };
         }
-        if self.line.len() > LONGEST_LINE {
-            return Err(self.error("is longer than 1 MiB; this is no text file"));
+        self.bytes.position += length as u64;
+        self.next += length;
+        if length > LONGEST_LINE {
+            return Err(self.error(TOO_LONG));
         }
-        while let [rest @ .., b'\n' | b'\r'] = self.line.as_slice() {
-            let length = rest.len();
-            self.line.truncate(length);
+        let line = self.block[start..self.next].trim_end_matches(['\n', '\r']);
+        self.line = start..start + line.len();
+        Ok(Some(self.line()))
+    }
+
+    /// Reads the next whole lines; the last line of a file need not end.
+    fn next_block(&mut self) -> Result<()> {
+        self.next = 0;
+        let mut block = std::mem::take(&mut self.block).into_bytes();
+        block.clear();
+        if self.not_text.is_some() {
+            return Ok(());
         }
-        match std::str::from_utf8(&self.line) {
-            Ok(_) => {}
-            Err(error) => {
-                let message = format!(
-                    "is no UTF-8 text from its byte {} on; is this a binary file, or another format?",
-                    error.valid_up_to() + 1
-                );
-                return Err(self.error(message));
+        block.append(&mut self.rest);
+        while block.len() <= LONGEST_LINE {
+            let bytes = match self.bytes.bytes.fill_buf() {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(self.bytes.failed(self.bytes.position, &error)),
+            };
+            let (length, end) = (bytes.len(), bytes.iter().rposition(|&byte| byte == b'\n'));
+            let (lines, rest) = bytes.split_at(end.map_or(length, |end| end + 1));
+            block.extend_from_slice(lines);
+            self.rest.extend_from_slice(rest);
+            self.bytes.bytes.consume(length);
+            if length == 0 || end.is_some() {
+                break;
             }
         }
-        Ok(Some(std::str::from_utf8(&self.line).expect("checked above")))
+        self.block = String::from_utf8(block).unwrap_or_else(|error| {
+            let valid = error.utf8_error().valid_up_to();
+            let mut block = error.into_bytes();
+            let start = block[..valid].iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+            let length =
+                block[start..].iter().position(|&byte| byte == b'\n').map_or(block.len() - start, |end| end + 1);
+            let column = valid - start + 1;
+            self.not_text = Some(if length > LONGEST_LINE {
+                TOO_LONG.to_owned()
+            } else {
+                format!("is no UTF-8 text from its byte {column} on; is this a binary file, or another format?")
+            });
+            block.truncate(start);
+            String::from_utf8(block).expect("the lines before are text")
+        });
+        Ok(())
     }
 
     /// The next line that is neither empty nor a `#` comment.
@@ -247,11 +362,66 @@ impl Lines {
 
     /// The line read last.
     pub fn line(&self) -> &str {
-        std::str::from_utf8(&self.line).expect("checked when it was read")
+        &self.block[self.line.clone()]
     }
 
     /// An error in the line read last.
     pub fn error(&self, message: impl Into<String>) -> Error {
         Error::at(&self.bytes.file, Position::Line(self.number), message)
+    }
+}
+
+const TOO_LONG: &str = "is longer than 1 MiB; this is no text file";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads lines through buffers of a few bytes, so that every line is cut somewhere.
+    fn lines(bytes: &[u8]) -> (Vec<String>, Option<String>) {
+        struct Drops(Vec<u8>, usize);
+        impl Read for Drops {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                let length = (self.0.len() - self.1).min(buffer.len()).min(3);
+                buffer[..length].copy_from_slice(&self.0[self.1..self.1 + length]);
+                self.1 += length;
+                Ok(length)
+            }
+        }
+        let mut lines = Input::from_reader("test", Box::new(Drops(bytes.to_vec(), 0))).unwrap().lines();
+        lines.bytes.bytes =
+            Cursor::new(Vec::new()).chain(Box::new(BufReader::with_capacity(5, Drops(bytes.to_vec(), 0))));
+        let mut seen = Vec::new();
+        loop {
+            match lines.next_line() {
+                Ok(Some(line)) => seen.push(line.to_owned()),
+                Ok(None) => return (seen, None),
+                Err(error) => return (seen, Some(error.to_string())),
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_whole_wherever_the_buffers_end() {
+        let text = "one\n\r\nthree à la crème\r\n\nfive";
+        assert_eq!(lines(text.as_bytes()).0, ["one", "", "three à la crème", "", "five"]);
+        assert_eq!(lines("one\n".as_bytes()), (vec!["one".to_owned()], None));
+    }
+
+    #[test]
+    fn what_is_no_text_is_told_by_line_and_byte_after_the_lines_before_it() {
+        let (seen, error) = lines(b"one\ntwo\nth\xffree\nfour\n");
+        assert_eq!(seen, ["one", "two"]);
+        assert!(error.unwrap().starts_with("test: line 3: is no UTF-8 text from its byte 3 on"));
+    }
+
+    #[test]
+    fn a_line_is_at_most_a_mebibyte_long() {
+        let mut bytes = b"one\n".to_vec();
+        bytes.extend(vec![b'x'; LONGEST_LINE - 1]);
+        bytes.extend(b"\n");
+        assert_eq!((lines(&bytes).0.len(), lines(&bytes).1), (2, None));
+        bytes.insert(10, b'x');
+        assert_eq!(lines(&bytes).1.unwrap(), format!("test: line 2: {TOO_LONG}"));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, csv::Columns};
-use crate::input::Input;
+use crate::input::{Consumed, Input};
 use crate::names::Names;
 use crate::request::{Request, Unit};
 use crate::synthetic;
@@ -12,6 +12,11 @@ use std::path::Path;
 pub trait Reader: Send {
     /// What the requests' offsets and lengths count.
     fn unit(&self) -> Unit;
+
+    /// The share of the trace that is read so far, from 0 to 1, where its length is known.
+    fn share(&self) -> Option<f64> {
+        None
+    }
 
     /// The next request; `None` at the end. Owners and objects are numbered in `names`.
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>>;
@@ -61,5 +66,31 @@ pub fn read(input: Input, options: &Options) -> Result<(&'static Format, Box<dyn
             )
         })?,
     };
-    Ok((format, (format.open)(input, options)?))
+    let consumed = input.consumed();
+    let reader = (format.open)(input, options)?;
+    Ok((format, Box::new(Measured { reader, consumed })))
+}
+
+/// A reader of a file, which tells how much of it is read.
+struct Measured {
+    reader: Box<dyn Reader>,
+    consumed: Consumed,
+}
+
+impl Reader for Measured {
+    fn unit(&self) -> Unit {
+        self.reader.unit()
+    }
+
+    fn share(&self) -> Option<f64> {
+        self.reader.share().or_else(|| self.consumed.share())
+    }
+
+    fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
+        self.reader.next(names)
+    }
+
+    fn fill(&mut self, names: &mut Names, most: usize, batch: &mut Vec<Request>) -> Result<bool> {
+        self.reader.fill(names, most, batch)
+    }
 }

@@ -127,6 +127,9 @@ impl Policy for Dulo {
         bytes_per_page: 96,
     };
 
+    /// The block table's size follows the number of pages.
+    const NEEDS_FOOTPRINT: bool = true;
+
     fn new(setup: &Setup) -> Self {
         let rules = Rules {
             distance: setup.settings.integer("distance"),

@@ -42,7 +42,7 @@ pub(super) const FORMAT: Format = Format {
 /// called so too.
 fn is_named(head: &Head<'_>) -> bool {
     head.name.contains("oraclegeneral")
-        && head.bytes.chunks_exact(RECORD).next().is_some_and(|record| {
+        && head.bytes.first_chunk().is_some_and(|record| {
             let next = Record::of(record).next;
             next == i64::MAX || (-2..MOST_REQUESTS).contains(&next)
         })
@@ -52,7 +52,7 @@ fn is_named(head: &Head<'_>) -> bool {
 fn is_plausible(bytes: &[u8]) -> bool {
     let mut time = 0;
     bytes.len() >= RECORD
-        && bytes.chunks_exact(RECORD).map(Record::of).zip(0..).all(|(record, index)| {
+        && bytes.as_chunks().0.iter().map(Record::of).zip(0..).all(|(record, index)| {
             let in_order = record.time >= time;
             time = record.time;
             let next = matches!(record.next, -1 | i64::MAX) || (index + 1..MOST_REQUESTS).contains(&record.next);
@@ -68,20 +68,49 @@ struct Record {
 }
 
 impl Record {
-    /// The record in the first 24 bytes.
-    fn of(bytes: &[u8]) -> Self {
-        let number = |range: std::ops::Range<usize>| bytes[range].iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
-        Self {
-            time: number(0..4) as u32,
-            object: number(4..12),
-            size: number(12..16) as u32,
-            next: number(16..24).cast_signed(),
-        }
+    #[inline]
+    fn of(bytes: &[u8; RECORD]) -> Self {
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+        Self { time: word(0) as u32, object: word(4), size: word(12) as u32, next: word(16).cast_signed() }
     }
 }
 
 struct OracleGeneral {
     bytes: Bytes,
+}
+
+/// Records parsed at once, in the first-level cache.
+const RECORDS: usize = 512;
+
+/// The request of a record, if it has one.
+fn request(record: &[u8; RECORD]) -> Option<Request> {
+    let Record { time, object: offset, size, .. } = Record::of(record);
+    let time = u64::from(time) * 1_000_000_000;
+    (size > 0).then_some(Request { time, owner: 0, object: 0, offset, length: 1, operation: Operation::Read })
+}
+
+impl OracleGeneral {
+    /// The next records, at most `most`; none at the end.
+    fn records(&mut self, most: usize, take: &mut impl FnMut(Request)) -> Result<usize> {
+        let records = self.bytes.records::<RECORD>(most)?;
+        let length = records.len();
+        let mut refused = None;
+        for (index, record) in records.iter().enumerate() {
+            let next = Record::of(record).next;
+            if next < -2 {
+                refused = Some((index, next));
+                break;
+            }
+            if let Some(request) = request(record) {
+                take(request);
+            }
+        }
+        if let Some((index, next)) = refused {
+            let message = format!("next_access_vtime {next} is negative; this is no oracleGeneral record");
+            return Err(self.bytes.error(((length - index) * RECORD) as u64, message));
+        }
+        Ok(length)
+    }
 }
 
 impl Reader for OracleGeneral {
@@ -90,18 +119,19 @@ impl Reader for OracleGeneral {
     }
 
     fn next(&mut self, _: &mut Names) -> Result<Option<Request>> {
-        while let Some(record) = self.bytes.record::<RECORD>()? {
-            let Record { time, object: offset, size, next } = Record::of(&record);
-            if next < -2 {
-                let message = format!("next_access_vtime {next} is negative; this is no oracleGeneral record");
-                return Err(self.bytes.error(RECORD as u64, message));
-            }
-            if size > 0 {
-                let time = u64::from(time) * 1_000_000_000;
-                return Ok(Some(Request { time, owner: 0, object: 0, offset, length: 1, operation: Operation::Read }));
+        let mut next = None;
+        while next.is_none() && self.records(1, &mut |request| next = Some(request))? > 0 {}
+        Ok(next)
+    }
+
+    fn fill(&mut self, _: &mut Names, most: usize, batch: &mut Vec<Request>) -> Result<bool> {
+        let most = batch.len() + most;
+        while batch.len() < most {
+            if self.records(RECORDS.min(most - batch.len()), &mut |request| batch.push(request))? == 0 {
+                return Ok(false);
             }
         }
-        Ok(None)
+        Ok(true)
     }
 }
 

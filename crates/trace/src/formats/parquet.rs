@@ -358,6 +358,11 @@ impl<R: ChunkReader + 'static> Reader for Parquet<R> {
         self.unit
     }
 
+    fn share(&self) -> Option<f64> {
+        let rows = self.reader.metadata().file_metadata().num_rows();
+        Some(((self.rows + self.batch.len() as u64) as f64 / rows.max(1) as f64).min(1.0))
+    }
+
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
         if self.next == self.batch.len() && !self.refill(names)? {
             return Ok(None);

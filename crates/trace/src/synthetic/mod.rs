@@ -126,7 +126,8 @@ pub fn open(spec: &str) -> Result<Box<dyn Reader>> {
     let mut random = Random::new(given.count(&SEED)?);
     let pattern = (generator.start)(&given, &mut random)?;
     let part = Part { name: name.to_owned(), below: 1.0, pattern, random: random.split() };
-    Ok(Box::new(Synthetic { parts: vec![part], random, left: given.count(&REFERENCES)? }))
+    let left = given.count(&REFERENCES)?;
+    Ok(Box::new(Synthetic { parts: vec![part], random, references: left, left }))
 }
 
 fn mix(spec: &str, text: &str) -> Result<Synthetic> {
@@ -160,7 +161,8 @@ fn mix(spec: &str, text: &str) -> Result<Synthetic> {
     for part in &mut parts {
         part.below /= weights;
     }
-    Ok(Synthetic { parts, random, left: given.count(&REFERENCES)? })
+    let left = given.count(&REFERENCES)?;
+    Ok(Synthetic { parts, random, references: left, left })
 }
 
 /// What the next page depends on.
@@ -210,6 +212,7 @@ struct Synthetic {
     parts: Vec<Part>,
     /// Draws the turns.
     random: Random,
+    references: u64,
     /// The references still to be made.
     left: u64,
 }
@@ -217,6 +220,10 @@ struct Synthetic {
 impl Reader for Synthetic {
     fn unit(&self) -> Unit {
         Unit::Pages
+    }
+
+    fn share(&self) -> Option<f64> {
+        Some(1.0 - self.left as f64 / self.references as f64)
     }
 
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {

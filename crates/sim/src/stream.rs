@@ -1,0 +1,183 @@
+//! Streaming: policies × sizes over a trace that is not held.
+//!
+//! While all runs replay one chunk of the trace, the next one is numbered and the one after that is read. Memory is bounded by
+//! the distinct pages: their numbering, each run's metadata, and two chunks.
+
+use crate::ingest::{Chunk, Ingest, ingest};
+use crate::places::Places;
+use crate::replay::{Outcome, Run, Start, Stretch, room_for};
+use crate::sweep::{Sweep, start};
+use crate::trace::{Extent, LoadTimes, NO_REFERENCES};
+use crate::watch::Watch;
+use forebay_policy::Spec;
+use forebay_trace::{Error, Reader, Result};
+use rayon::prelude::*;
+
+/// References of a chunk: 1 MiB, which stays in the caches while one run after the other replays it.
+const CHUNK: usize = 1 << 18;
+/// A run has room for its whole cache from the start, up to this many pages, since policies size their tables by it.
+const ROOM: u32 = 1 << 22;
+
+/// What came of a streamed trace.
+#[derive(Debug)]
+pub struct Streamed {
+    /// What there was of the trace, or of the part that was replayed.
+    pub trace: Extent,
+    /// As those of [`Sweep::run`].
+    pub outcomes: Vec<Outcome>,
+    /// What reading took.
+    pub times: LoadTimes,
+    /// Whether it was stopped before the trace ended.
+    pub stopped: bool,
+}
+
+impl Sweep {
+    /// Whether these policies can replay a trace that is not held.
+    pub fn can_stream(specs: &[Spec]) -> bool {
+        !specs.iter().any(|spec| spec.needs_future() || spec.needs_footprint())
+    }
+
+    /// Like [`run_watching`](Sweep::run_watching), over a trace that is read meanwhile and not held. `progress` is told how many
+    /// references of the trace are done, and the share of the trace that is read, where that is known; `false` stops after
+    /// them, and the outcomes are those of the references so far.
+    ///
+    /// # Errors
+    /// What is wrong with the trace.
+    ///
+    /// # Panics
+    /// If a policy cannot, or states are asked along a trace whose length is not known.
+    pub fn stream(
+        &self,
+        watch: &Watch,
+        name: &str,
+        reader: &mut dyn Reader,
+        page_size: Option<u64>,
+        progress: &mut dyn FnMut(u64, Option<f64>) -> bool,
+    ) -> Result<Streamed> {
+        self.stream_by(CHUNK, watch, name, reader, page_size, progress)
+    }
+
+    fn stream_by(
+        &self,
+        chunk: usize,
+        watch: &Watch,
+        name: &str,
+        reader: &mut dyn Reader,
+        page_size: Option<u64>,
+        progress: &mut dyn FnMut(u64, Option<f64>) -> bool,
+    ) -> Result<Streamed> {
+        assert!(Self::can_stream(&self.specs), "one of the policies needs the trace held");
+        assert_eq!(watch.states, 0, "states along the way need the length of the trace");
+        let mut keep = Self::keep(&self.specs);
+        keep.places |= watch.disk.is_some();
+        let pool = self.pool();
+        let ((mut streamed, runs, warm_pages), _, times) = ingest(name, reader, page_size, keep, |ingest| {
+            let (mut chunk_now, mut chunk_next) = (Chunk::default(), Chunk::default());
+            let mut more = ingest.fill(chunk, &mut chunk_next)?;
+            let mut runs = self.start(watch, ingest, more);
+            let mut places = Places::default();
+            let (mut references, mut pages, mut warm_pages, mut stopped) = (0, 0, 0, false);
+            while !chunk_next.references.is_empty() && !stopped {
+                std::mem::swap(&mut chunk_now, &mut chunk_next);
+                chunk_next.clear();
+                if keep.places {
+                    // The numbering's own places grow while these are read.
+                    places.extend(ingest.numbering.places().iter_from(places.len()));
+                }
+                let Chunk { references: now, requests, pages: pages_now } = &chunk_now;
+                let stretch =
+                    Stretch { start: references, references: now, requests, places: &places, pages: *pages_now };
+                let replay = |run: &mut Box<dyn Run + '_>| {
+                    run.replay(&stretch, &|_| true);
+                };
+                let (filled, ()) = pool.install(|| {
+                    rayon::join(
+                        || if more { ingest.fill(chunk, &mut chunk_next) } else { Ok(false) },
+                        || runs.par_iter_mut().with_max_len(1).for_each(replay),
+                    )
+                });
+                let warm = (self.warmup as u64).saturating_sub(references).min(now.len() as u64) as usize;
+                if warm > 0 {
+                    let used = now[..warm].iter().max().map_or(0, |&page| page + 1);
+                    warm_pages = used.max(warm_pages);
+                }
+                references += now.len() as u64;
+                pages = *pages_now;
+                more = filled?;
+                let left = more || !chunk_next.references.is_empty();
+                stopped = !progress(references, ingest.share()) && left;
+            }
+            if references == 0 {
+                return Err(Error::new(name, NO_REFERENCES));
+            }
+            let trace = Extent { name: name.to_owned(), references, pages, page_size: ingest.page_size() };
+            let streamed = Streamed { trace, outcomes: Vec::new(), times: LoadTimes::default(), stopped };
+            Ok((streamed, runs, warm_pages))
+        })?;
+        let pages = streamed.trace.pages;
+        let compulsory_misses = (u64::from(pages), u64::from(pages - warm_pages));
+        streamed.outcomes = runs.into_iter().map(|run| run.outcome(compulsory_misses)).collect();
+        streamed.times = times;
+        Ok(streamed)
+    }
+
+    /// Starts all runs once the first chunk is numbered.
+    fn start<'a>(&'a self, watch: &'a Watch, ingest: &Ingest<'_>, more: bool) -> Vec<Box<dyn Run + 'a>> {
+        let pages = ingest.numbering.pages();
+        let one = |&(spec, capacity): &(&'a Spec, u32)| {
+            let room = if more { room_for(pages).max(capacity.min(ROOM)) } else { pages };
+            let mut setup = spec.setup(capacity, room);
+            setup.page_size = ingest.page_size();
+            start(Start { spec, setup, warmup: self.warmup as u64, watch, references: 0 })
+        };
+        self.runs().iter().map(one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Disk;
+    use crate::trace::Trace;
+    use forebay_trace::{Input, Options};
+
+    fn sample() -> Box<dyn Reader> {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/sample.parquet");
+        forebay_trace::reader::read(Input::open(file.as_ref()).unwrap(), &Options::default()).unwrap().1
+    }
+
+    #[test]
+    fn streaming_gives_what_loading_gives_for_every_policy_that_can_stream() {
+        let mut specs = Spec::all();
+        specs.retain(|spec| Sweep::can_stream(std::slice::from_ref(spec)));
+        assert!(specs.len() >= 25, "{} policies can stream", specs.len());
+        let watch = Watch { disk: Some(Disk::default()), distances: true, states: 0 };
+        let sweep = Sweep { specs, sizes: vec![89, 1787], warmup: 20_000, threads: 0 };
+        let keep = crate::trace::Keep { places: true, requests: true };
+        let trace = Trace::load("sample", sample().as_mut(), None, keep, &mut |_| {}).unwrap();
+        let loaded = sweep.run_watching(&watch, &trace, &|_| true);
+        for chunk in [7_001, CHUNK] {
+            let streamed = sweep.stream_by(chunk, &watch, "sample", sample().as_mut(), None, &mut |_, _| true).unwrap();
+            assert_eq!((&streamed.trace, streamed.stopped), (&trace.extent(), false));
+            assert_eq!(streamed.outcomes.len(), loaded.len());
+            for (streamed, loaded) in streamed.outcomes.iter().zip(&loaded) {
+                let label = format!("{} of {} pages by {chunk}", loaded.policy, loaded.pages);
+                assert_eq!((streamed.total, streamed.counted), (loaded.total, loaded.counted), "{label}");
+                assert_eq!(streamed.by_distance, loaded.by_distance, "{label}");
+                assert_eq!(streamed.device_milliseconds, loaded.device_milliseconds, "{label}");
+                assert_eq!((&streamed.policy, streamed.pages), (&loaded.policy, loaded.pages));
+            }
+        }
+    }
+
+    #[test]
+    fn a_stopped_stream_tells_of_the_references_so_far() {
+        let sweep = Sweep { specs: vec![Spec::parse("lru").unwrap()], sizes: vec![2], warmup: 0, threads: 1 };
+        let mut reader = forebay_trace::open("loop:pages=3,references=1G".as_ref(), &Options::default()).unwrap().1;
+        let stop = &mut |done, _| done < 3000;
+        let streamed = sweep.stream_by(1000, &Watch::default(), "loop", reader.as_mut(), None, stop).unwrap();
+        assert!(streamed.stopped);
+        assert_eq!((streamed.trace.references, streamed.trace.pages), (3000, 3));
+        assert_eq!((streamed.outcomes[0].total.misses, streamed.outcomes[0].counted.references), (3000, 3000));
+    }
+}
