@@ -53,14 +53,18 @@ impl Entered {
     }
 }
 
-/// Where a distance stands among the buckets.
+/// Where a distance stands among the buckets: its logarithm, linear between the powers of 2.
 fn position(distance: f64) -> f64 {
-    (distance.max(1.0).log2() * f64::from(STEPS)).min((BUCKETS - 1) as f64)
+    // The exponent and mantissa of a number from 1 up, read as a fixed-point number, are that logarithm.
+    let bits = distance.max(1.0).to_bits() - 1.0f64.to_bits();
+    (bits as f64 * (f64::from(STEPS) / (1u64 << 52) as f64)).min((BUCKETS - 1) as f64)
 }
 
 /// A distance in the middle of a bucket.
 fn middle(bucket: usize) -> f64 {
-    ((bucket as f64 + 0.5) / f64::from(STEPS)).exp2()
+    let steps = STEPS as usize;
+    let octave = (1u64 << (bucket / steps)) as f64;
+    octave * (1.0 + ((bucket % steps) as f64 + 0.5) / steps as f64)
 }
 
 /// Temporal distances by queue. What is older counts less.
@@ -79,15 +83,21 @@ impl Distances {
         Self { queues: vec![entered; queues], references: 0.0 }
     }
 
-    /// A block entered a queue.
-    pub(super) fn entered(&mut self, queue: usize) {
-        self.queues[queue].all += 1.0;
+    /// `QueueNum(f)`.
+    fn queue_of(&mut self, uses: u32) -> &mut Entered {
+        let last = self.queues.len() - 1;
+        &mut self.queues[(uses.ilog2() as usize).min(last)]
+    }
+
+    /// A block that was used so often, now once more, entered its queue.
+    pub(super) fn entered(&mut self, uses: u32) {
+        self.queue_of(uses).all += 1.0;
         self.references += 1.0;
     }
 
-    /// A block that had entered a queue was used again, at a temporal distance.
-    pub(super) fn used_again(&mut self, queue: usize, distance: u64) {
-        self.queues[queue].used[position(distance as f64) as usize] += 1.0;
+    /// A block that had been used so often was used again, at a temporal distance.
+    pub(super) fn used_again(&mut self, uses: u32, distance: u32) {
+        self.queue_of(uses).used[position(f64::from(distance)) as usize] += 1.0;
     }
 
     /// The `lifeTime` with the most hits in a memory of `capacity` pages; `None` before anything was seen. `now` is the number
@@ -160,13 +170,13 @@ mod tests {
     use super::*;
 
     /// Blocks that are used a second time for sure, then again at a temporal distance.
-    fn best(capacity: u32, distance: u64) -> u64 {
+    fn best(capacity: u32, distance: u32) -> u64 {
         let mut distances = Distances::new(8);
         for _ in 0..10_000 {
             // One reference in ten is to such a block; the others' blocks are never used again.
-            (0..9).for_each(|_| distances.entered(0));
-            distances.entered(1);
-            distances.used_again(1, distance);
+            (0..9).for_each(|_| distances.entered(1));
+            distances.entered(2);
+            distances.used_again(2, distance);
         }
         distances.best(capacity, 1 << 40, 4096).expect("something was seen")
     }
@@ -177,7 +187,7 @@ mod tests {
         // 0.9 in a reference, leave queue 0 after 1,112 references at most.
         for distance in [2_000, 5_000] {
             let life_time = best(1_000, distance);
-            assert!((distance - 1_112..2 * distance).contains(&life_time), "{life_time} for {distance}");
+            assert!((distance - 1_112..2 * distance).contains(&(life_time as u32)), "{life_time} for {distance}");
         }
     }
 
@@ -190,10 +200,10 @@ mod tests {
     fn the_frames_in_use_and_the_hits_follow_from_the_distances() {
         let mut distances = Distances::new(2);
         for _ in 0..100 {
-            distances.entered(0);
+            distances.entered(1);
         }
         for _ in 0..50 {
-            distances.used_again(0, 16);
+            distances.used_again(1, 16);
         }
         distances.queues[0].sum_up(|_| 1.0);
         // Half of the blocks are used again within 20 references, the others stay for all 20.
