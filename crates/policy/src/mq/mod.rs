@@ -12,22 +12,23 @@
 //!   Qout  tail  g g g g g  head   ghosts with their counts, FIFO, 4 times the cache
 //! ```
 //!
-//! **The adaptive lifeTime** (the paper leaves it to a thesis). The temporal distances of a sample of the pages, one of 2 to 16,
-//! are counted by queue; `life_time.rs` says what follows from them. To see distances beyond Qout, sampled ghosts that leave
+//! **The adaptive lifeTime** (the paper leaves it to a thesis). The temporal distances of a sample of the pages, one of up to 16,
+//! are counted by queue (`sample.rs`); `life_time.rs` says what follows from them. To see distances beyond Qout, sampled ghosts that leave
 //! it are remembered for longer, up to as many as there are frames: they reach as far as 2 to 16 times the cache would. They do
 //! not count as known for the algorithm: their use starts again at Q0. lifeTime is 2 times the cache for the first 8 times the
 //! cache references, and then adjusted once in as many references as there are frames (at least 4,096).
 //!
 //! What it costs against the best fixed lifeTime, in points of the hit ratio: OLTP at 1,000 to 15,000 pages at most 0.5 (or
-//! ahead by up to 0.4), P6 at 8,000 to 160,000 at most 0.5, P12 at 30,000 1.3, at 150,000 0.8, at 600,000 0.1; on the vSCSI trace at
-//! 1,000 and 5,000 0.2, but at 20,000 4.9 (25.5 against 30.4 %, LRU 20.5): there the best is 8 times the cache, a loop
+//! ahead by up to 0.4), P6 at 8,000 0.9, at 40,000 and 160,000 at most 0.4, P12 at 30,000 1.3, at 150,000 0.7; on the vSCSI
+//! trace at 1,000 and 5,000 0.1, but at 20,000 5.1 (25.3 against 30.4 %, LRU 20.5): there the best is 8 times the cache, a loop
 //! that the sample sees too late.
 //!
 //! Deviations: none with a fixed `lifetime`.
 //!
 //! Refused victims keep their places and the next is offered, queue by queue.
 //! Reference figures: the MQ column of ARC's OLTP table, within 1 point or above. Parameters: `queues`, `lifetime`, `out`.
-//! Memory: 40 bytes a page, and 30 KiB for the distances.
+//! Memory: 16 bytes a page (two links, expiry, count and place), 8 for each sampled page, one of 16 from 1,024 frames on and
+//! every one below 128, and 38 KiB for the distances.
 
 mod life_time;
 mod sample;
@@ -272,6 +273,7 @@ impl Mq {
     }
 
     /// A reference to a page for which there is room.
+    #[inline]
     fn use_now(&mut self, page: u32) {
         let block = self.blocks[page];
         let place = block.place();
@@ -285,6 +287,7 @@ impl Mq {
         self.adjust();
     }
 
+    #[inline]
     fn enter(&mut self, page: u32, k: usize) {
         let block = &mut self.blocks[page];
         block.set_place(Place::Queue(k));
@@ -297,6 +300,7 @@ impl Mq {
         self.len += 1;
     }
 
+    #[inline]
     fn leave(&mut self, page: u32) {
         match self.blocks[page].place() {
             Place::Unknown => return,
@@ -326,6 +330,7 @@ impl Mq {
         }
     }
 
+    #[inline(never)]
     fn demote(&mut self) {
         for k in 1..self.queues.len() {
             if let Some(page) = self.queues[k].back()
