@@ -12,52 +12,86 @@
 //!   Qout  tail  g g g g g  head   ghosts with their counts, FIFO, 4 times the cache
 //! ```
 //!
-//! **The adaptive lifeTime** (the paper leaves it to a thesis). The temporal distances of a sample of the pages, one of 2 to 16,
-//! are counted by queue; `life_time.rs` says what follows from them. To see distances beyond Qout, sampled ghosts that leave
+//! **The adaptive lifeTime** (the paper leaves it to a thesis). The temporal distances of a sample of the pages, one of up to 16,
+//! are counted by queue (`sample.rs`); `life_time.rs` says what follows from them. To see distances beyond Qout, sampled ghosts that leave
 //! it are remembered for longer, up to as many as there are frames: they reach as far as 2 to 16 times the cache would. They do
 //! not count as known for the algorithm: their use starts again at Q0. lifeTime is 2 times the cache for the first 8 times the
 //! cache references, and then adjusted once in as many references as there are frames (at least 4,096).
 //!
 //! What it costs against the best fixed lifeTime, in points of the hit ratio: OLTP at 1,000 to 15,000 pages at most 0.5 (or
-//! ahead by up to 0.4), P6 at 8,000 to 160,000 at most 0.5, P12 at 30,000 1.3, at 150,000 0.8, at 600,000 0.1; on the vSCSI trace at
-//! 1,000 and 5,000 0.2, but at 20,000 4.9 (25.5 against 30.4 %, LRU 20.5): there the best is 8 times the cache, a loop
+//! ahead by up to 0.4), P6 at 8,000 0.9, at 40,000 and 160,000 at most 0.4, P12 at 30,000 1.3, at 150,000 0.7; on the vSCSI
+//! trace at 1,000 and 5,000 0.1, but at 20,000 5.1 (25.3 against 30.4 %, LRU 20.5): there the best is 8 times the cache, a loop
 //! that the sample sees too late.
 //!
 //! Deviations: none with a fixed `lifetime`.
 //!
 //! Refused victims keep their places and the next is offered, queue by queue.
 //! Reference figures: the MQ column of ARC's OLTP table, within 1 point or above. Parameters: `queues`, `lifetime`, `out`.
-//! Memory: 40 bytes a page, and 30 KiB for the distances.
+//! Memory: 16 bytes a page (two links, expiry, count and place), 8 for each sampled page, one of 16 from 1,024 frames on and
+//! every one below 128, and 38 KiB for the distances.
 
 mod life_time;
+mod sample;
 
 use crate::list::{List, Nodes, offer};
 use crate::parameters::{Kind, Parameter};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
-use life_time::Distances;
+use sample::Sample;
 
 /// Where the metadata of a page is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    #[default]
     Unknown,
-    /// In the queue of that number.
-    Queue(u8),
     Out,
     /// A sampled ghost that has left Qout.
     Far,
+    /// In the queue of that number.
+    Queue(usize),
 }
+
+/// Times are kept in 32 bits and compared by their difference, so no lifeTime is longer than this.
+const LONGEST_LIFE: u32 = 1 << 30;
+/// The place takes the low bits of a block's second word, its count the others.
+const PLACE_BITS: u32 = 6;
+const MOST_USES: u32 = u32::MAX >> PLACE_BITS;
+/// A page used `MOST_USES` times is in the last of so many queues.
+const MOST_QUEUES: u64 = (u32::BITS - PLACE_BITS) as u64;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
-    place: Place,
-    /// How often it was used, as far as the queues and Qout remember.
-    reference: u32,
-    expire_time: u64,
-    /// How often it was used, as far as it is known at all.
-    seen: u32,
-    /// When it was used last.
-    last: u64,
+    expire_time: u32,
+    /// Where it is, and how often it was used as far as the queues and Qout remember.
+    place_and_reference: u32,
+}
+
+impl Block {
+    fn place(self) -> Place {
+        match self.place_and_reference & ((1 << PLACE_BITS) - 1) {
+            0 => Place::Unknown,
+            1 => Place::Out,
+            2 => Place::Far,
+            k => Place::Queue(k as usize - 3),
+        }
+    }
+
+    fn set_place(&mut self, place: Place) {
+        let place = match place {
+            Place::Unknown => 0,
+            Place::Out => 1,
+            Place::Far => 2,
+            Place::Queue(k) => k as u32 + 3,
+        };
+        self.place_and_reference = self.reference() << PLACE_BITS | place;
+    }
+
+    fn reference(self) -> u32 {
+        self.place_and_reference >> PLACE_BITS
+    }
+
+    fn set_reference(&mut self, reference: u32) {
+        let place = self.place_and_reference & ((1 << PLACE_BITS) - 1);
+        self.place_and_reference = reference.min(MOST_USES) << PLACE_BITS | place;
+    }
 }
 
 /// Multi-Queue.
@@ -73,11 +107,11 @@ pub struct Mq {
     /// M4. The pages in `queues`.
     len: u32,
     now: u64,
-    life_time: u64,
+    life_time: u32,
+    /// M5. Before this time no queue's head but Q0's is expired.
+    next_expiry: u64,
     /// What `life_time` is drawn from, if it is adaptive.
-    distances: Option<Distances>,
-    /// A page is sampled if this many bits of its mixed number are 0.
-    sampled_bits: u32,
+    sample: Option<Sample>,
     next_adjustment: u64,
     capacity: u32,
     out: u32,
@@ -92,13 +126,13 @@ impl Policy for Mq {
             Parameter {
                 name: "queues",
                 help: "m, the number of LRU queues",
-                kind: Kind::Integer { least: 1, most: 32 },
+                kind: Kind::Integer { least: 1, most: MOST_QUEUES },
                 default: "8",
             },
             Parameter {
                 name: "lifetime",
                 help: "references without use after which a page is demoted; 0: adapted to the references",
-                kind: Kind::Integer { least: 0, most: u64::MAX },
+                kind: Kind::Integer { least: 0, most: LONGEST_LIFE as u64 },
                 default: "0",
             },
             Parameter {
@@ -111,12 +145,12 @@ impl Policy for Mq {
         uses: Uses::PAGE,
         off_line: false,
         ghosts: 101,
-        bytes_per_page: 41,
+        bytes_per_page: 24,
     };
 
     fn new(setup: &Setup) -> Self {
         let queues = setup.settings.integer("queues") as usize;
-        let life_time = setup.settings.integer("lifetime");
+        let life_time = setup.settings.integer("lifetime") as u32;
         let mut mq = Self {
             blocks: Nodes::new(setup.pages),
             queues: vec![List::new(); queues],
@@ -125,13 +159,13 @@ impl Policy for Mq {
             len: 0,
             now: 0,
             life_time,
-            distances: (life_time == 0).then(|| Distances::new(queues)),
-            sampled_bits: 0,
+            next_expiry: u64::MAX,
+            sample: (life_time == 0).then(|| Sample::new(setup.pages, setup.capacity, queues)),
             next_adjustment: u64::MAX,
             capacity: setup.capacity,
             out: setup.settings.integer("out") as u32,
         };
-        mq.suit_capacity();
+        mq.start_adaptation();
         mq
     }
 
@@ -148,7 +182,7 @@ impl Policy for Mq {
     }
 
     fn contains(&self, page: u32) -> bool {
-        matches!(self.blocks[page].place, Place::Queue(_))
+        matches!(self.blocks[page].place(), Place::Queue(_))
     }
 
     fn hit(&mut self, reference: &Reference) {
@@ -176,12 +210,23 @@ impl Policy for Mq {
 
     fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C) {
         self.capacity = capacity;
-        self.suit_capacity();
+        if let Some(sample) = &mut self.sample
+            && sample.set_capacity(capacity)
+        {
+            while let Some(page) = self.far.back() {
+                self.leave(page);
+                caller.forget(page);
+            }
+        }
+        self.start_adaptation();
         self.limit_ghosts(caller);
     }
 
     fn reserve(&mut self, pages: u32) {
         self.blocks.reserve(pages);
+        if let Some(sample) = &mut self.sample {
+            sample.reserve(pages);
+        }
     }
 
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
@@ -190,26 +235,30 @@ impl Policy for Mq {
             show(name, f64::from(queue.len()));
         }
         show("Qout", f64::from(self.q_out.len()));
-        show("lifeTime", self.life_time as f64);
+        show("lifeTime", f64::from(self.life_time));
     }
 
     fn bytes(&self) -> usize {
-        self.blocks.bytes()
-            + self.queues.capacity() * size_of::<List>()
-            + self.distances.as_ref().map_or(0, Distances::bytes)
+        self.blocks.bytes() + self.queues.capacity() * size_of::<List>() + self.sample.as_ref().map_or(0, Sample::bytes)
     }
 
     fn check_invariants(&self) {
         let mut len = 0;
         for (k, queue) in self.queues.iter().enumerate() {
             queue.check(&self.blocks);
-            assert!(queue.back_to_front(&self.blocks).all(|page| self.blocks[page].place == Place::Queue(k as u8))); // M1
+            assert!(queue.back_to_front(&self.blocks).all(|page| self.blocks[page].place() == Place::Queue(k))); // M1
             len += queue.len();
+            if let Some(page) = queue.back()
+                && k > 0
+                && self.now < self.next_expiry
+            {
+                assert!(!self.is_expired(page)); // M5
+            }
         }
         assert_eq!(len, self.len); // M4
         for (list, place) in [(&self.q_out, Place::Out), (&self.far, Place::Far)] {
             list.check(&self.blocks);
-            assert!(list.back_to_front(&self.blocks).all(|page| self.blocks[page].place == place)); // M1
+            assert!(list.back_to_front(&self.blocks).all(|page| self.blocks[page].place() == place)); // M1
         }
         assert!(u64::from(self.q_out.len()) <= u64::from(self.out) * u64::from(self.capacity)); // M2
         assert!(self.far.back_to_front(&self.blocks).all(|page| self.is_sampled(page))); // M3
@@ -224,60 +273,85 @@ impl Mq {
     }
 
     /// A reference to a page for which there is room.
+    #[inline]
     fn use_now(&mut self, page: u32) {
-        let Block { place, reference, seen, last, .. } = self.blocks[page];
-        let reference = if matches!(place, Place::Queue(_) | Place::Out) { reference.saturating_add(1) } else { 1 };
-        let seen_now = if place == Place::Unknown { 1 } else { seen.saturating_add(1) };
-        let [k, seen_in, seen_before] = [reference, seen_now, seen].map(|uses| self.queue_num(uses));
-        if self.is_sampled(page)
-            && let Some(distances) = &mut self.distances
-        {
-            if place != Place::Unknown {
-                distances.used_again(seen_before, self.now - last);
-            }
-            distances.entered(seen_in);
+        let block = self.blocks[page];
+        let place = block.place();
+        let reference = if matches!(place, Place::Queue(_) | Place::Out) { block.reference() + 1 } else { 1 };
+        if let Some(sample) = &mut self.sample {
+            sample.refer(page, place != Place::Unknown, self.now);
         }
         self.leave(page);
-        self.blocks[page] = Block { reference, seen: seen_now, last: self.now, ..Block::default() };
-        self.enter(page, k);
+        self.blocks[page].set_reference(reference);
+        self.enter(page, self.queue_num(reference));
         self.adjust();
     }
 
+    #[inline]
     fn enter(&mut self, page: u32, k: usize) {
         let block = &mut self.blocks[page];
-        block.place = Place::Queue(k as u8);
-        block.expire_time = self.now.saturating_add(self.life_time);
-        self.queues[k].push_front(&mut self.blocks, page);
+        block.set_place(Place::Queue(k));
+        block.expire_time = (self.now as u32).wrapping_add(self.life_time);
+        let queue = &mut self.queues[k];
+        if queue.is_empty() && k > 0 {
+            self.next_expiry = self.next_expiry.min(self.now + u64::from(self.life_time)); // M5
+        }
+        queue.push_front(&mut self.blocks, page);
         self.len += 1;
     }
 
+    #[inline]
     fn leave(&mut self, page: u32) {
-        match self.blocks[page].place {
+        match self.blocks[page].place() {
             Place::Unknown => return,
             Place::Queue(k) => {
-                self.queues[k as usize].remove(&mut self.blocks, page);
+                let queue = &mut self.queues[k];
+                if queue.back() == Some(page) {
+                    // M5. The next one may have entered with a shorter lifeTime.
+                    self.next_expiry = self.next_expiry.min(self.now);
+                }
+                queue.remove(&mut self.blocks, page);
                 self.len -= 1;
             }
             Place::Out => self.q_out.remove(&mut self.blocks, page),
             Place::Far => self.far.remove(&mut self.blocks, page),
         }
-        self.blocks[page].place = Place::Unknown;
+        self.blocks[page].set_place(Place::Unknown);
     }
 
     /// `Adjust()`: demotes the pages whose time in their queue is over.
     fn adjust(&mut self) {
         self.now += 1;
+        if self.now > self.next_expiry {
+            self.demote();
+        }
+        if self.now == self.next_adjustment {
+            self.adapt_life_time();
+        }
+    }
+
+    #[inline(never)]
+    fn demote(&mut self) {
         for k in 1..self.queues.len() {
             if let Some(page) = self.queues[k].back()
-                && self.blocks[page].expire_time < self.now
+                && self.is_expired(page)
             {
                 self.leave(page);
                 self.enter(page, k - 1);
             }
         }
-        if self.now == self.next_adjustment {
-            self.adapt_life_time();
-        }
+        let heads = self.queues[1..].iter().filter_map(List::back);
+        let lives = heads.map(|page| self.life_left(page));
+        self.next_expiry = lives.min().map_or(u64::MAX, |life| self.now + u64::from(life.max(0).unsigned_abs())); // M5
+    }
+
+    /// References until a page in a queue is expired.
+    fn life_left(&self, page: u32) -> i32 {
+        self.blocks[page].expire_time.wrapping_sub(self.now as u32) as i32
+    }
+
+    fn is_expired(&self, page: u32) -> bool {
+        self.life_left(page) < 0
     }
 
     /// `EvictBlock()`.
@@ -285,7 +359,7 @@ impl Mq {
         let victim = offer(self.queues.iter().flat_map(|queue| queue.back_to_front(&self.blocks)), caller)?;
         self.leave(victim);
         self.q_out.push_front(&mut self.blocks, victim);
-        self.blocks[victim].place = Place::Out;
+        self.blocks[victim].set_place(Place::Out);
         Ok(())
     }
 
@@ -293,9 +367,9 @@ impl Mq {
         while u64::from(self.q_out.len()) > u64::from(self.out) * u64::from(self.capacity) {
             let page = self.q_out.back().expect("there are ghosts");
             self.leave(page);
-            if self.distances.is_some() && self.is_sampled(page) {
+            if self.is_sampled(page) {
                 self.far.push_front(&mut self.blocks, page);
-                self.blocks[page].place = Place::Far;
+                self.blocks[page].set_place(Place::Far);
             } else {
                 caller.forget(page);
             }
@@ -308,23 +382,23 @@ impl Mq {
     }
 
     fn is_sampled(&self, page: u32) -> bool {
-        // Fibonacci hashing: the high bits of the product depend on all bits of the number.
-        self.sampled_bits == 0 || page.wrapping_mul(0x9e37_79b9) >> (32 - self.sampled_bits) == 0
+        self.sample.as_ref().is_some_and(|sample| sample.has(page))
     }
 
     /// Starts the adaptation of `lifeTime` anew, for the capacity that is set.
-    fn suit_capacity(&mut self) {
-        self.sampled_bits = (self.capacity / 64).max(1).ilog2().min(4);
-        if self.distances.is_some() {
-            self.life_time = 2 * u64::from(self.capacity);
+    fn start_adaptation(&mut self) {
+        if self.sample.is_some() {
+            self.life_time = self.capacity.saturating_mul(2).min(LONGEST_LIFE);
             self.next_adjustment = self.now + 8 * u64::from(self.capacity).max(512);
         }
     }
 
     fn adapt_life_time(&mut self) {
         let period = u64::from(self.capacity).max(4096);
-        if let Some(distances) = &mut self.distances {
-            self.life_time = distances.best(self.capacity, self.now, period).unwrap_or(self.life_time);
+        if let Some(sample) = &mut self.sample {
+            if let Some(life_time) = sample.distances.best(self.capacity, self.now, period) {
+                self.life_time = life_time.min(u64::from(LONGEST_LIFE)) as u32;
+            }
             self.next_adjustment = self.now + period;
         }
     }
