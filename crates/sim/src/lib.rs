@@ -4,6 +4,7 @@
 //! share that numbering. A [`Sweep`] replays policies × sizes on all cores; each run is statically dispatched, so the inner
 //! loop hashes nothing, allocates nothing and calls nothing through a pointer.
 
+pub mod curve;
 pub mod device;
 pub mod replay;
 pub mod size;
@@ -11,6 +12,7 @@ pub mod sweep;
 pub mod trace;
 pub mod watch;
 
+pub use curve::Curve;
 pub use device::Disk;
 pub use replay::{Counts, Outcome};
 pub use size::Size;
