@@ -7,6 +7,7 @@
 pub mod curve;
 pub mod device;
 pub mod replay;
+pub mod sample;
 pub mod size;
 pub mod sweep;
 pub mod trace;
@@ -15,6 +16,7 @@ pub mod watch;
 pub use curve::Curve;
 pub use device::Disk;
 pub use replay::{Counts, Outcome};
+pub use sample::{Sample, SampledReader};
 pub use size::Size;
 pub use sweep::Sweep;
 pub use trace::{Keep, LoadTimes, Requests, Trace};

@@ -65,14 +65,6 @@ impl Stack for Lru {
 }
 
 impl Lru {
-    /// Forgets a page.
-    pub(super) fn remove(&mut self, page: u32) {
-        let slot = std::mem::replace(&mut self.slots[page as usize], NO_SLOT);
-        if slot != NO_SLOT {
-            self.free(slot);
-        }
-    }
-
     fn used_below(&self, slot: u32) -> u32 {
         let word = slot as usize / 64;
         let group = word / GROUP;

@@ -21,7 +21,8 @@ impl Line {
     /// The last place before `end` with a number below `limit`.
     #[inline(always)]
     fn last_below(&self, end: usize, limit: u32) -> Option<usize> {
-        let below = self.0.iter().enumerate().fold(0, |mask, (place, &number)| mask | (u32::from(number < limit) << place));
+        let below =
+            self.0.iter().enumerate().fold(0, |mask, (place, &number)| mask | (u32::from(number < limit) << place));
         let below = below & !(u32::MAX << end);
         (below != 0).then(|| 31 - below.leading_zeros() as usize)
     }

@@ -8,20 +8,22 @@ mod lru;
 mod min_tree;
 mod opt;
 mod ranks;
+mod sampled;
 
 pub use lru::Lru;
 pub use opt::Opt;
+pub use sampled::{Sampling, lru_spread, miniature, shards};
 
 /// A policy's stack, which tells the stack distance of each reference.
 pub trait Stack {
     /// An empty stack for page numbers below `pages`.
     fn new(pages: u32) -> Self;
 
-    /// A page is referenced: the smallest cache, in pages, that hits; 0 for a first use, which none hits.
+    /// A page is referenced: the smallest cache, in pages, that hits; 0 if none does, as for a first use.
     fn reference(&mut self, page: u32) -> u32;
 }
 
-/// How many references have each stack distance. At 0: the first uses.
+/// How many references have each stack distance. At 0: those that no size hits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distances(Vec<u32>);
 

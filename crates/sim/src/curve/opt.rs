@@ -18,10 +18,13 @@
 //!
 //! The list is kept by time, not by place: slots in the order of the ends, each with its place in the list. Then the same
 //! walk goes from the start of the interval back in time, carrying a place and swapping it for each smaller one, found
-//! in a [`MinTree`]. New ends come last, so slots are taken one after another, and move together when all are taken.
+//! in a `MinTree`. New ends come last, so slots are taken one after another, and move together when all are taken.
 //!
-//! Memory: 4 bytes a page for its bound, 8.5 for the slots and the tree, 3/8 while slots move.
-//! Time: O(log V) for each swap. On real traces there are few a reference; a trace can be made to have many.
+//! Places between two sizes that are asked need not be told apart: each place is kept as the index of the smallest size asked
+//! that reaches it. A reference then makes at most as many swaps as there are sizes, each in O(log V), and the
+//! hits at these sizes are still exact. Where all sizes are asked, long chains of swaps are the rule.
+//!
+//! Memory: 4 bytes a page for its bound, 8.5 for the slots and the tree, 8 while slots move; 4 bytes a size.
 
 use super::Stack;
 use super::min_tree::{MinTree, NONE};
@@ -36,42 +39,37 @@ pub struct Opt {
     /// For each page but the one used last: the ends in the slots below this are not later than the start of an interval that
     /// begins at the page's last use.
     bounds: Vec<u32>,
-    /// By slot: the place in the list of machines of that end, if it is still in the list.
+    /// By slot: the place in the list of machines of that end, if it is still in the list, as an index into `sizes`.
     places: MinTree,
     slots: u32,
+    /// The sizes asked, rising.
+    sizes: Vec<u32>,
     /// The slots from here on have not been taken.
     next: u32,
-    /// The length of the list.
+    /// The length of the list, and the first size that reaches behind its end.
     machines: u32,
+    beyond: usize,
     /// The page used last.
     previous: u32,
 }
 
 impl Stack for Opt {
     fn new(pages: u32) -> Self {
-        // Fewer entries than pages are in the list; with twice the slots, moving them costs O(1) a reference.
-        let slots = (pages as usize * 2).next_multiple_of(64).min(UNUSED as usize - 1);
-        Self {
-            bounds: vec![UNUSED; pages as usize],
-            places: MinTree::new(slots),
-            slots: slots as u32,
-            next: 0,
-            machines: 0,
-            previous: UNUSED,
-        }
+        Self::at(pages, (1..=pages).collect())
     }
 
     #[inline]
     fn reference(&mut self, page: u32) -> u32 {
         if page == self.previous {
-            return 1;
+            return self.sizes.first().copied().unwrap_or(0);
         }
         let mut distance = 0;
         if self.bounds[page as usize] != UNUSED {
             if self.next == self.slots {
                 self.move_together();
             }
-            distance = self.place_interval(self.bounds[page as usize]) + 2;
+            let first = self.place_interval(self.bounds[page as usize]);
+            distance = self.sizes.get(first as usize).copied().unwrap_or(0);
         }
         if let Some(bound) = self.bounds.get_mut(self.previous as usize) {
             *bound = self.next;
@@ -82,8 +80,25 @@ impl Stack for Opt {
 }
 
 impl Opt {
+    /// An empty stack for page numbers below `pages`, which tells of each reference the smallest of these sizes, which rise,
+    /// that hits; 0 if none does.
+    pub fn at(pages: u32, sizes: Vec<u32>) -> Self {
+        // Fewer entries than pages are in the list; with twice the slots, moving them costs O(1) a reference.
+        let slots = (pages as usize * 2).next_multiple_of(64).min(UNUSED as usize - 1);
+        Self {
+            bounds: vec![UNUSED; pages as usize],
+            places: MinTree::new(slots),
+            slots: slots as u32,
+            next: 0,
+            sizes,
+            machines: 0,
+            beyond: 0,
+            previous: UNUSED,
+        }
+    }
+
     /// Places an interval that ends now, and that may follow the ends in the slots below `bound`. Returns the place in the
-    /// list of the first machine that takes it.
+    /// list of the first machine that takes it, as an index into `sizes`; `NONE` if it is beyond all of them.
     fn place_interval(&mut self, bound: u32) -> u32 {
         let mut carried = NONE;
         let mut end = bound as usize;
@@ -92,7 +107,15 @@ impl Opt {
             end = slot;
         }
         if carried == NONE {
-            carried = self.machines;
+            // A machine at place P is one of the P + 1 that a cache of P + 2 pages has.
+            let reaches = |size: &u32| *size >= self.machines.saturating_add(2);
+            while self.sizes.get(self.beyond).is_some_and(|size| !reaches(size)) {
+                self.beyond += 1;
+            }
+            if self.beyond == self.sizes.len() {
+                return NONE;
+            }
+            carried = self.beyond as u32;
             self.machines += 1;
         }
         self.places.put(self.next as usize, carried);
