@@ -5,21 +5,25 @@
 //! loop hashes nothing, allocates nothing and calls nothing through a pointer.
 
 mod ahead;
+pub mod curve;
 pub mod device;
 mod ingest;
 pub mod numbering;
 pub mod places;
 pub mod replay;
+pub mod sample;
 pub mod size;
 pub mod stream;
 pub mod sweep;
 pub mod trace;
 pub mod watch;
 
+pub use curve::Curve;
 pub use device::Disk;
 pub use numbering::Numbering;
 pub use places::Places;
 pub use replay::{Counts, Outcome};
+pub use sample::{Sample, SampledReader};
 pub use size::Size;
 pub use stream::Streamed;
 pub use sweep::Sweep;

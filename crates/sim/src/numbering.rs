@@ -206,15 +206,16 @@ mod tests {
     #[test]
     fn pages_of_every_kind_are_found_near_their_home_in_bounded_memory() {
         let random = |n: u64| n.wrapping_mul(0x2545_f491_4f6c_dd1d).rotate_left(29).wrapping_mul(0x9e6c_63d0_876a_46b1);
-        let kinds: [(&str, fn(u64) -> u64); 6] = [
+        type Block = fn(u64) -> u64;
+        let kinds: [(&str, Block); 6] = [
             ("dense", |n| n),
             ("every 8th", |n| n * 8),
             ("every 16th", |n| n * 16),
             ("every 4096th", |n| n << 12),
             ("far apart", |n| n << 40),
-            ("runs of 16", |n| (n / 16) << 30 | n % 16),
+            ("runs of 16", |n| ((n / 16) << 30) | (n % 16)),
         ];
-        let places = |block: fn(u64) -> u64| (0..300_000).map(move |n| Place { object: 0, block: block(n) });
+        let places = |block: Block| (0..300_000).map(move |n| Place { object: 0, block: block(n) });
         for (kind, block) in kinds {
             let (lines, bytes) = lines_looked_at(places(block));
             // At two thirds linear probing looks at 2 slots for a page that it finds.

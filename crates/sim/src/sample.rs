@@ -1,0 +1,150 @@
+//! Spatial sampling: of a trace's pages, some, with all references to these.
+//!
+//! C. A. Waldspurger, N. Park, A. Garthwaite and I. Ahmad, "Efficient MRC Construction with SHARDS", FAST 2015. Whether a page is
+//! taken depends on a hash of its place alone, so every reference to it is taken or none. The filter stands between
+//! the reader and the trace: pages that are not taken cost no memory.
+
+use forebay_policy::Place;
+use forebay_trace::{Error, Names, Paging, Reader, Request, Result, Unit};
+use std::str::FromStr;
+
+/// Which share of the pages is taken, and which of the many such samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// The share of the pages: more than 0, at most 1.
+    pub rate: f64,
+    /// Another seed, another sample.
+    pub seed: u64,
+}
+
+impl Sample {
+    /// Whether the page at this place is taken.
+    pub fn takes(&self, place: Place) -> bool {
+        let hash = mix(mix(place.block ^ self.seed) ^ u64::from(place.object));
+        (hash as f64) < self.rate * 2f64.powi(64)
+    }
+}
+
+/// The finaliser of SplitMix64 (G. L. Steele, D. Lea and C. H. Flood, OOPSLA 2014): every bit of the input moves every bit of the
+/// hash, also for block numbers that run on.
+pub(crate) fn mix(number: u64) -> u64 {
+    let mut hash = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
+
+impl FromStr for Sample {
+    type Err = String;
+
+    /// Reads a rate: `0.01` or `1%`.
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |percent| (percent, 100.0));
+        let rate = number.trim().parse().ok().map(|number: f64| number / unit);
+        match rate.filter(|&rate| rate > 0.0 && rate <= 1.0) {
+            Some(rate) => Ok(Self { rate, seed: 0 }),
+            None => Err(format!("`{text}` is no sampling rate: write 1% or 0.01, more than 0 and at most 1")),
+        }
+    }
+}
+
+/// A reader of the sampled pages alone.
+pub struct SampledReader<'a> {
+    reader: &'a mut dyn Reader,
+    file: String,
+    paging: Paging,
+    sample: Sample,
+    /// The request at hand: its blocks from `offset` on, `length` of them, are still to be looked at.
+    request: Option<Request>,
+    whole: u64,
+    taken: u64,
+}
+
+impl<'a> SampledReader<'a> {
+    /// The sample of what `reader` reads from the trace called `name`, in pages of this size.
+    ///
+    /// # Errors
+    /// That this is no page size.
+    pub fn new(name: &str, reader: &'a mut dyn Reader, page_size: Option<u64>, sample: Sample) -> Result<Self> {
+        let paging = Paging::new(reader.unit(), page_size).map_err(|message| Error::new(name, message))?;
+        Ok(Self { reader, file: name.to_owned(), paging, sample, request: None, whole: 0, taken: 0 })
+    }
+
+    /// How many references there were, taken or not.
+    pub fn whole(&self) -> u64 {
+        self.whole
+    }
+
+    /// How many were taken.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+}
+
+impl Reader for SampledReader<'_> {
+    /// Blocks that each are a page.
+    fn unit(&self) -> Unit {
+        Unit::Blocks(self.paging.page_size() as u32)
+    }
+
+    fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
+        loop {
+            let Some(request) = &mut self.request else {
+                let Some(request) = self.reader.next(names)? else { return Ok(None) };
+                let blocks = self.paging.checked_pages(&request).map_err(|message| Error::new(&self.file, message))?;
+                self.whole += blocks.end - blocks.start;
+                self.request = Some(Request { offset: blocks.start, length: blocks.end - blocks.start, ..request });
+                continue;
+            };
+            // What is not taken at the front goes, then what is taken stays one request.
+            let (object, offset) = (request.object, request.offset);
+            let takes = |block: u64| self.sample.takes(Place { object, block });
+            let start = (offset..offset + request.length).find(|&block| takes(block));
+            let Some(start) = start else {
+                self.request = None;
+                continue;
+            };
+            let end = (start..offset + request.length).find(|&block| !takes(block)).unwrap_or(offset + request.length);
+            let part = Request { offset: start, length: end - start, ..*request };
+            (request.offset, request.length) = (end, offset + request.length - end);
+            self.taken += part.length;
+            return Ok(Some(part));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Keep, Trace};
+    use forebay_trace::{Input, Options};
+
+    #[test]
+    fn a_rate_is_a_share_or_percent() {
+        assert_eq!("1%".parse(), Ok(Sample { rate: 0.01, seed: 0 }));
+        assert_eq!("0.25".parse(), Ok(Sample { rate: 0.25, seed: 0 }));
+        for wrong in ["0", "-1%", "101%", "1.5", "x", "", "NaN"] {
+            assert!(wrong.parse::<Sample>().unwrap_err().contains("no sampling rate"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_sample_is_the_trace_without_the_pages_that_are_not_taken() {
+        let text: String =
+            (0..4_000u64).map(|time| format!("{} {} 0 {time}\n", mix(time) % 500, mix(time) % 7)).collect();
+        let input = || Input::from_bytes("test", text.clone()).unwrap();
+        let read = || forebay_trace::reader::read(input(), &Options::default()).unwrap().1;
+        let keep = Keep { places: true, requests: true };
+        let whole = Trace::load("test", read().as_mut(), None, keep, &mut |_| {}).unwrap();
+        let sample = Sample { rate: 0.3, seed: 5 };
+        let mut reader = read();
+        let mut sampled = SampledReader::new("test", reader.as_mut(), None, sample).unwrap();
+        let part = Trace::load("test", &mut sampled, None, keep, &mut |_| {}).unwrap();
+        assert_eq!((sampled.whole(), sampled.taken()), (whole.len() as u64, part.len() as u64));
+        assert_eq!(part.page_size, whole.page_size);
+        let places = |trace: &Trace| -> Vec<_> { trace.references.iter().map(|&page| trace.places.of(page)).collect() };
+        let expected: Vec<_> = places(&whole).into_iter().filter(|&place| sample.takes(place)).collect();
+        assert_eq!(places(&part), expected);
+        assert!((100..200).contains(&part.pages), "about 0.3 of 506: {}", part.pages);
+    }
+}
