@@ -1,6 +1,7 @@
 //! `forebay compare`: policies × sizes over traces.
 
 use crate::advice::advice;
+use crate::device::{self, Device};
 use crate::failure::Failure;
 use crate::input::{How, SAMPLE};
 use crate::interrupt;
@@ -10,7 +11,7 @@ use crate::progress::Progress;
 use crate::table;
 use clap::Args;
 use forebay_policy::{LruSp, Policy, Spec};
-use forebay_sim::{ByDistance, Disk, Extent, Keep, Outcome, Size, Streamed, Sweep, Trace, Watch};
+use forebay_sim::{ByDistance, Cost, Extent, Keep, Outcome, Size, Streamed, Sweep, Trace, Watch};
 use forebay_trace::{Format, Paging, Reader};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -36,9 +37,9 @@ pub(crate) struct Arguments {
     /// References at the start that warm the caches and are not counted: a number, or percent of the trace
     #[arg(short, long, value_name = "REFERENCES", default_value = "0", value_parser = parse_warmup)]
     warmup: Warmup,
-    /// Also tell how long a disk takes for the misses: 9.5 ms for each that does not follow the one before on the disk
-    #[arg(long)]
-    device_time: bool,
+    /// Also tell what the misses cost on a device: time, waits, requests, money; `forebay devices` lists those known by name
+    #[arg(short, long, value_name = "NAME|FILE.toml", value_parser = device::parse)]
+    device: Option<Device>,
     /// Also split hits and misses by temporal distance, below the number of pages in the cache and from there on
     #[arg(long)]
     by_distance: bool,
@@ -133,7 +134,7 @@ impl Arguments {
             policies: vec![Chosen(Spec::all())],
             sizes: DEFAULT_SIZES.split(',').map(|size| size.parse().expect("the default sizes are sizes")).collect(),
             warmup: Warmup::References(0),
-            device_time: false,
+            device: None,
             by_distance: false,
             states: 0,
             behind: None,
@@ -177,7 +178,8 @@ impl Arguments {
     }
 
     fn watch(&self) -> Watch {
-        Watch { disk: self.device_time.then(Disk::default), distances: self.by_distance, states: self.states }
+        let device = self.device.as_ref().map(|device| device.model.clone());
+        Watch { device, distances: self.by_distance, states: self.states }
     }
 }
 
@@ -187,6 +189,8 @@ pub(crate) struct Comparison {
     pub(crate) warmup: u64,
     /// The sizes in pages, in rising order, each once, with what the user wrote.
     pub(crate) sizes: Vec<(u32, Size)>,
+    /// The device whose costs are told, as the user named it.
+    pub(crate) device: Option<Device>,
     /// By policy, then by size.
     pub(crate) outcomes: Vec<Outcome>,
     /// What is not done, if it was stopped.
@@ -252,7 +256,8 @@ fn compare(
     let reading = Progress::new(format!("reading {name}"), None);
     let first_level = arguments.behind.iter().map(|first_level| &first_level.spec);
     let keep = Sweep::keep(&specs.iter().chain(first_level).cloned().collect::<Vec<_>>());
-    let keep = Keep { places: keep.places || arguments.device_time, ..keep };
+    let costs = arguments.device.is_some();
+    let keep = Keep { places: keep.places || costs, requests: keep.requests || costs };
     let trace = Trace::load(name, reader.as_mut(), arguments.how.page_size, keep, &mut |done| reading.set(done))?;
     reading.finish();
     let trace = match &arguments.behind {
@@ -313,7 +318,8 @@ fn compare(
             start.elapsed().as_secs_f64(),
         );
     }
-    Ok(Comparison { trace: extent, warmup, sizes, outcomes, stopped })
+    let device = arguments.device.clone();
+    Ok(Comparison { trace: extent, warmup, sizes, device, outcomes, stopped })
 }
 
 /// Compares while the trace is read, without holding it.
@@ -363,10 +369,13 @@ fn stream(
             outcomes.len(),
         );
     }
-    Ok(Comparison { trace, warmup, sizes, outcomes, stopped })
+    let device = arguments.device.clone();
+    Ok(Comparison { trace, warmup, sizes, device, outcomes, stopped })
 }
 
-const CSV_HEADER: &str = "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,device_ms,near_hits,near_misses,far_hits,far_misses";
+const CSV_HEADER: &str = "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,\
+    device_ms,wait_mean_ms,wait_p99_ms,requests,mean_request_pages,bytes,price,\
+    near_hits,near_misses,far_hits,far_misses";
 
 fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
     let mut rows = csv::Writer::from_writer(out);
@@ -375,6 +384,7 @@ fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failur
         let distance = |count: fn(&ByDistance) -> u64| {
             outcome.by_distance.as_ref().map_or_else(String::new, |counts| count(counts).to_string())
         };
+        let cost = |figure: fn(&Cost) -> Option<String>| outcome.device.as_ref().and_then(figure).unwrap_or_default();
         rows.write_record([
             &comparison.trace.name,
             &outcome.policy,
@@ -385,7 +395,13 @@ fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failur
             &counts.compulsory_misses.to_string(),
             &format!("{:.6}", counts.hit_ratio()),
             &format!("{:.6}", outcome.seconds),
-            &outcome.device_milliseconds.map_or_else(String::new, |time| format!("{time:.1}")),
+            &cost(|cost| Some(format!("{:.1}", cost.device_ms))),
+            &cost(|cost| Some(format!("{:.6}", cost.wait_mean_ms))),
+            &cost(|cost| Some(format!("{:.3}", cost.wait_p99_ms))),
+            &cost(|cost| Some(cost.requests.to_string())),
+            &cost(|cost| Some(format!("{:.3}", cost.mean_request_pages))),
+            &cost(|cost| Some(cost.bytes.to_string())),
+            &cost(|cost| cost.price.map(|price| format!("{price:.6}"))),
             &distance(|counts| counts.near_hits),
             &distance(|counts| counts.near_misses),
             &distance(|counts| counts.far_hits),
@@ -397,7 +413,7 @@ fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failur
 }
 
 fn to_json(comparison: &Comparison) -> serde_json::Value {
-    let Comparison { trace, warmup, outcomes, .. } = comparison;
+    let Comparison { trace, warmup, device, outcomes, .. } = comparison;
     let counts = |counts: forebay_sim::Counts| {
         json!({
             "references": counts.references,
@@ -416,7 +432,15 @@ fn to_json(comparison: &Comparison) -> serde_json::Value {
             "counted": counts(outcome.counted),
             "total": counts(outcome.total),
             "seconds": outcome.seconds,
-            "device_ms": outcome.device_milliseconds,
+            "device": outcome.device.map(|cost| json!({
+                "device_ms": cost.device_ms,
+                "wait_mean_ms": cost.wait_mean_ms,
+                "wait_p99_ms": cost.wait_p99_ms,
+                "requests": cost.requests,
+                "mean_request_pages": cost.mean_request_pages,
+                "bytes": cost.bytes,
+                "price": cost.price,
+            })),
             "by_distance": outcome.by_distance.map(|counts| json!({
                 "near_hits": counts.near_hits,
                 "near_misses": counts.near_misses,
@@ -433,6 +457,7 @@ fn to_json(comparison: &Comparison) -> serde_json::Value {
     });
     json!({
         "trace": trace.name,
+        "device": device.as_ref().map(|device| &device.name),
         "references": trace.references,
         "footprint_pages": trace.pages,
         "page_size": trace.page_size,

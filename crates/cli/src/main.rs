@@ -3,6 +3,8 @@
 mod advice;
 mod compare;
 mod convert;
+mod device;
+mod devices;
 mod failure;
 mod formats;
 mod info;
@@ -38,6 +40,7 @@ enum Command {
     Convert(convert::Arguments),
     Policies(policies::Arguments),
     Formats(formats::Arguments),
+    Devices(devices::Arguments),
 }
 
 const EXAMPLES: &str = "\
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Some(Command::Convert(arguments)) => convert::run(&arguments, verbose),
         Some(Command::Policies(arguments)) => policies::run(&arguments),
         Some(Command::Formats(arguments)) => formats::run(&arguments),
+        Some(Command::Devices(arguments)) => devices::run(&arguments),
     };
     match done {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,

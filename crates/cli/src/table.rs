@@ -2,6 +2,7 @@
 
 use crate::advice::{advice, best_on_line};
 use crate::compare::Comparison;
+use crate::device::Device;
 use crate::failure::Failure;
 use crate::output::{grouped, percent};
 use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
@@ -61,8 +62,9 @@ pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(),
     }
     writeln!(out, "{}", table.trim_fmt())?;
     writeln!(out, "* the best of the policies that do not know the future")?;
-    if outcomes.iter().any(|outcome| outcome.device_milliseconds.is_some()) {
-        print_device_times(comparison, out)?;
+    if let Some(device) = &comparison.device {
+        print_device_times(comparison, device, out)?;
+        print_costs(comparison, out)?;
     }
     if outcomes.iter().any(|outcome| outcome.by_distance.is_some()) {
         print_distances(comparison, out)?;
@@ -96,10 +98,10 @@ fn print_distances(comparison: &Comparison, out: &mut impl Write) -> Result<(), 
     Ok(())
 }
 
-/// Prints the time that a disk takes for the misses of each policy at each size, the least of the on-line ones marked.
-fn print_device_times(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+/// Prints the time that the device takes for the misses of each policy at each size, the least of the on-line ones marked.
+fn print_device_times(comparison: &Comparison, device: &Device, out: &mut impl Write) -> Result<(), Failure> {
     let Comparison { sizes, outcomes, .. } = comparison;
-    let time = |outcome: &Outcome| outcome.device_milliseconds.unwrap_or_default();
+    let time = |outcome: &Outcome| outcome.device.map_or(0.0, |cost| cost.device_ms);
     let least: Vec<f64> = (0..sizes.len())
         .map(|column| {
             let column = outcomes.iter().skip(column).step_by(sizes.len());
@@ -119,8 +121,37 @@ fn print_device_times(comparison: &Comparison, out: &mut impl Write) -> Result<(
         });
         table.add_row(header(&row[0].policy, cells));
     }
-    writeln!(out, "\ndevice time in ms, 9.5 for each miss that does not follow the one before on the disk")?;
+    writeln!(out, "\ndevice time in ms on {}: {}", device.name, device.model.title)?;
     writeln!(out, "{}", table.trim_fmt())?;
+    Ok(())
+}
+
+/// Prints what the misses cost besides, for each size.
+fn print_costs(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+    let Comparison { sizes, outcomes, .. } = comparison;
+    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    for (column, &(pages, _)) in sizes.iter().enumerate() {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        let mut titles = vec!["wait, mean ms", "99 % wait at most", "requests", "pages each"];
+        let priced = outcomes.iter().any(|outcome| outcome.device.is_some_and(|cost| cost.price.is_some()));
+        titles.extend(priced.then_some("price"));
+        table.add_row(header("policy", titles.iter().map(|&title| right(title.to_owned()))));
+        table.add_row(vec![Cell::new("─".repeat(8)); titles.len() + 1]);
+        for outcome in outcomes.iter().skip(column).step_by(sizes.len()) {
+            let Some(cost) = outcome.device else { continue };
+            let mut cells = vec![
+                significant(cost.wait_mean_ms),
+                significant(cost.wait_p99_ms),
+                grouped(cost.requests),
+                significant(cost.mean_request_pages),
+            ];
+            cells.extend(cost.price.map(|price| format!("{price:.4}")));
+            table.add_row(header(&outcome.policy, cells.into_iter().map(right)));
+        }
+        writeln!(out, "\nwhat references wait, and requests, with {} pages", grouped(u64::from(pages)))?;
+        writeln!(out, "{}", table.trim_fmt())?;
+    }
     Ok(())
 }
 

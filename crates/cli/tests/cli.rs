@@ -114,7 +114,18 @@ fn device_time_is_told_in_every_form() {
     // Each run of blocks that are missed in a row costs 9.5 ms: LRU misses all, in three runs; OPT misses 0 to 3, 1 and 2.
     let trace = file("device.lirs", LOOP);
     let run = |form| {
-        answer(&["compare", trace.to_str().unwrap(), "-p", "lru,opt", "-s", "3", "--device-time", "--format", form])
+        answer(&[
+            "compare",
+            trace.to_str().unwrap(),
+            "-p",
+            "lru,opt",
+            "-s",
+            "3",
+            "--device",
+            "table-1",
+            "--format",
+            form,
+        ])
     };
     let csv = run("csv");
     let times: Vec<&str> = csv.lines().skip(1).map(|row| row.split(',').nth(9).unwrap()).collect();

@@ -19,7 +19,7 @@ pub mod trace;
 pub mod watch;
 
 pub use curve::Curve;
-pub use device::Disk;
+pub use device::{Cost, Device, Model};
 pub use numbering::Numbering;
 pub use places::Places;
 pub use replay::{Counts, Outcome};

@@ -1,5 +1,6 @@
 //! One run: a trace through a policy at a size.
 
+use crate::device::Cost;
 use crate::places::Places;
 use crate::size::MOST_PAGES;
 use crate::trace::{Requests, Trace};
@@ -47,8 +48,8 @@ pub struct Outcome {
     pub total: Counts,
     /// The references after the warm-up.
     pub counted: Counts,
-    /// The time that the misses after the warm-up cost on a device, if that was asked for.
-    pub device_milliseconds: Option<f64>,
+    /// What the misses after the warm-up cost on a device, if that was asked for.
+    pub device: Option<Cost>,
     /// The references after the warm-up by temporal distance, if that was asked for.
     pub by_distance: Option<ByDistance>,
     /// The time of the replay alone.
@@ -117,7 +118,7 @@ impl<'a> Visitor for Start<'a> {
         let Self { spec, setup, warmup, watch, references } = self;
         let start = Instant::now();
         let policy = P::new(&setup);
-        let watcher = Watcher::new(watch, references, setup.pages, setup.capacity);
+        let watcher = Watcher::new(watch, references, &setup);
         let mut running = Running {
             spec,
             policy,
@@ -145,6 +146,7 @@ impl<P: Policy> Run for Running<'_, P> {
             self.watcher.reserve(self.room);
         }
         let Self { policy, watcher, .. } = self;
+        watcher.start_stretch();
         let replay = if self.watched { replay::<P, true> } else { replay::<P, false> };
         let length = stretch.references.len();
         let warm = self.warmup.saturating_sub(stretch.start).min(length as u64) as usize;
@@ -161,7 +163,7 @@ impl<P: Policy> Run for Running<'_, P> {
         true
     }
 
-    fn outcome(self: Box<Self>, compulsory_misses: (u64, u64)) -> Outcome {
+    fn outcome(mut self: Box<Self>, compulsory_misses: (u64, u64)) -> Outcome {
         let counts = |references: u64, hits: u64, compulsory_misses: u64| Counts {
             references,
             hits,
@@ -175,7 +177,7 @@ impl<P: Policy> Run for Running<'_, P> {
             pages: self.policy.capacity(),
             total: counts(self.references, self.warm_hits + self.hits, compulsory_misses.0),
             counted: counts(after, self.hits, compulsory_misses.1),
-            device_milliseconds: self.watcher.disk.map(|disk| disk.milliseconds()),
+            device: self.watcher.device.as_mut().map(|device| device.cost(after)),
             by_distance: self.watcher.by_distance,
             seconds: self.seconds,
             bytes: self.policy.bytes(),

@@ -69,7 +69,8 @@ impl Sweep {
         assert!(Self::can_stream(&self.specs), "one of the policies needs the trace held");
         assert_eq!(watch.states, 0, "states along the way need the length of the trace");
         let mut keep = Self::keep(&self.specs);
-        keep.places |= watch.disk.is_some();
+        keep.places |= watch.device.is_some();
+        keep.requests |= watch.device.is_some();
         let pool = self.pool();
         let ((mut streamed, runs, warm_pages), _, times) = ingest(name, reader, page_size, keep, |ingest| {
             let (mut chunk_now, mut chunk_next) = (Chunk::default(), Chunk::default());
@@ -137,7 +138,7 @@ impl Sweep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Disk;
+    use crate::device::presets;
     use crate::trace::Trace;
     use forebay_trace::{Input, Options};
 
@@ -151,7 +152,7 @@ mod tests {
         let mut specs = Spec::all();
         specs.retain(|spec| Sweep::can_stream(std::slice::from_ref(spec)));
         assert!(specs.len() >= 25, "{} policies can stream", specs.len());
-        let watch = Watch { disk: Some(Disk::default()), distances: true, states: 0 };
+        let watch = Watch { device: Some(presets::named("desktop-7200").unwrap().model()), distances: true, states: 0 };
         let sweep = Sweep { specs, sizes: vec![89, 1787], warmup: 20_000, threads: 0 };
         let keep = crate::trace::Keep { places: true, requests: true };
         let trace = Trace::load("sample", sample().as_mut(), None, keep, &mut |_| {}).unwrap();
@@ -164,7 +165,7 @@ mod tests {
                 let label = format!("{} of {} pages by {chunk}", loaded.policy, loaded.pages);
                 assert_eq!((streamed.total, streamed.counted), (loaded.total, loaded.counted), "{label}");
                 assert_eq!(streamed.by_distance, loaded.by_distance, "{label}");
-                assert_eq!(streamed.device_milliseconds, loaded.device_milliseconds, "{label}");
+                assert_eq!(streamed.device, loaded.device, "{label}");
                 assert_eq!((&streamed.policy, streamed.pages), (&loaded.policy, loaded.pages));
             }
         }

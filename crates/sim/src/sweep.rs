@@ -46,10 +46,10 @@ impl Sweep {
     /// Like [`run`](Sweep::run), and answers what is asked besides.
     ///
     /// # Panics
-    /// Also if there is a disk and the trace has no places.
+    /// Also if there is a device and the trace has no places.
     pub fn run_watching(&self, watch: &Watch, trace: &Trace, progress: &(dyn Fn(u64) -> bool + Sync)) -> Vec<Outcome> {
         assert!(self.warmup <= trace.len(), "the warm-up is longer than the trace");
-        assert!(watch.disk.is_none() || !trace.places.is_empty(), "device time needs the places of pages");
+        assert!(watch.device.is_none() || !trace.places.is_empty(), "device time needs the places of pages");
         let future = self.specs.iter().any(|spec| spec.needs_future()).then(|| {
             let references = Arc::clone(&trace.references);
             Arc::new(Future::new(references, trace.pages))

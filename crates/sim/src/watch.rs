@@ -1,14 +1,14 @@
 //! What a run is asked besides its hits and misses.
 
-use crate::device::Disk;
+use crate::device::{Device, Model};
 use crate::replay::Stretch;
-use forebay_policy::Policy;
+use forebay_policy::{Operation, Policy, Setup};
 
 /// What to look at in a run; nothing by default, which costs nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
-    /// Tell how long this disk takes for the misses.
-    pub disk: Option<Disk>,
+    /// Tell what the misses cost on this device.
+    pub device: Option<Model>,
     /// Split hits and misses by temporal distance.
     pub distances: bool,
     /// Take the policy's state so many times, at equal numbers of references apart; 0: only at the end.
@@ -26,7 +26,7 @@ pub struct State {
 
 impl Watch {
     pub(crate) fn anything(&self) -> bool {
-        self.disk.is_some() || self.distances || self.states > 0
+        self.device.is_some() || self.distances || self.states > 0
     }
 }
 
@@ -56,7 +56,9 @@ const NEVER: u64 = u64::MAX;
 
 /// A run's answers so far.
 pub(crate) struct Watcher {
-    pub(crate) disk: Option<Disk>,
+    pub(crate) device: Option<Device>,
+    /// The first request of the stretch that starts behind the last miss.
+    next_request: usize,
     pub(crate) by_distance: Option<ByDistance>,
     /// When each page was used last, if distances are asked for.
     last: Vec<u64>,
@@ -69,15 +71,23 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     /// `references` are all that there will be, where states are to be taken.
-    pub(crate) fn new(watch: &Watch, references: u64, pages: u32, capacity: u32) -> Self {
+    pub(crate) fn new(watch: &Watch, references: u64, setup: &Setup) -> Self {
         let by_distance = watch.distances.then(ByDistance::default);
         let interval = match watch.states {
             0 => u64::MAX,
             states => references.div_ceil(u64::from(states)),
         };
-        let (last, states) = (Vec::new(), Vec::new());
-        let mut watcher = Self { disk: watch.disk, by_distance, last, capacity, interval, references, states };
-        watcher.reserve(pages);
+        let mut watcher = Self {
+            device: watch.device.as_ref().map(|model| Device::new(model, setup.page_size)),
+            next_request: 0,
+            by_distance,
+            last: Vec::new(),
+            capacity: setup.capacity,
+            interval,
+            references,
+            states: Vec::new(),
+        };
+        watcher.reserve(setup.pages);
         watcher
     }
 
@@ -88,10 +98,10 @@ impl Watcher {
         }
     }
 
-    /// The warm-up is over: counts start at 0, but what the disk and the distances know of the past stays.
+    /// The warm-up is over: counts start at 0, but what the device and the distances know of the past stays.
     pub(crate) fn start_counting(&mut self) {
-        if let Some(disk) = &mut self.disk {
-            disk.start_counting();
+        if let Some(device) = &mut self.device {
+            device.start_counting();
         }
         if let Some(by_distance) = &mut self.by_distance {
             *by_distance = ByDistance::default();
@@ -113,9 +123,27 @@ impl Watcher {
         }
     }
 
+    /// Tells the device of a miss. Where requests are not kept each reference is one.
+    fn miss(&mut self, stretch: &Stretch<'_>, index: usize, page: u32) {
+        let Some(device) = &mut self.device else { return };
+        let requests = stretch.requests;
+        let before = self.next_request;
+        while requests.first.get(self.next_request).is_some_and(|&first| first as usize <= index) {
+            self.next_request += 1;
+        }
+        let first = self.next_request != before || requests.first.is_empty();
+        let write = self.next_request > 0 && requests.operation[self.next_request - 1] == Operation::Write;
+        device.miss(stretch.places.of(page), first, write);
+    }
+
+    /// References follow whose requests are counted from 0.
+    pub(crate) fn start_stretch(&mut self) {
+        self.next_request = 0;
+    }
+
     pub(crate) fn reference(&mut self, stretch: &Stretch<'_>, index: usize, page: u32, hit: bool) {
-        if let Some(disk) = self.disk.as_mut().filter(|_| !hit) {
-            disk.fetch(stretch.places.of(page));
+        if !hit && self.device.is_some() {
+            self.miss(stretch, index, page);
         }
         if let Some(counts) = &mut self.by_distance {
             let time = stretch.start + index as u64;

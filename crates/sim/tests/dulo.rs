@@ -4,7 +4,8 @@
 mod real_trace;
 
 use forebay_policy::{AllRefused, Caller, Place, Policy, Reference, Setup, Spec, Visitor, registry};
-use forebay_sim::{Disk, Keep, Outcome, Sweep, Trace, Watch};
+use forebay_sim::device::presets;
+use forebay_sim::{Device, Keep, Model, Outcome, Sweep, Trace, Watch};
 use real_trace::real_trace;
 
 struct AnyVictim;
@@ -15,6 +16,10 @@ impl Caller for AnyVictim {
     }
 
     fn forget(&mut self, _: u32) {}
+}
+
+fn table_one_disk() -> Model {
+    presets::named("table-1").expect("it is a preset").model()
 }
 
 /// The disk time of each reference of Table I, in a cache of eight blocks.
@@ -32,7 +37,7 @@ impl Visitor for TableOne<'_> {
         };
         let mut pages: Vec<Place> = Vec::new();
         let mut policy = P::new(&Setup::new(8, 12, self.0.settings.clone()));
-        let mut disk = Disk::default();
+        let mut device = Device::new(&table_one_disk(), 4096);
         let mut times = Vec::new();
         for name in REFERENCES.split(' ') {
             let place = place(name);
@@ -40,15 +45,15 @@ impl Visitor for TableOne<'_> {
                 pages.push(place);
                 pages.len() - 1
             });
-            let before = disk.milliseconds();
+            let before = device.cost(1).device_ms;
             let reference = Reference { place, ..Reference::of(page as u32) };
             if policy.contains(reference.page) {
                 policy.hit(&reference);
             } else {
                 policy.miss(&reference, &mut AnyVictim)?;
-                disk.fetch(place);
+                device.miss(place, true, false);
             }
-            times.push(disk.milliseconds() - before);
+            times.push(device.cost(1).device_ms - before);
         }
         Ok(times)
     }
@@ -81,14 +86,14 @@ const SHARES: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
 fn over_lru(file: &str) -> Option<Vec<f64>> {
     let path = real_trace(file)?;
     let (_, mut reader) = forebay_trace::open(&path, &forebay_trace::Options::default()).expect("the trace opens");
-    let keep = Keep { places: true, ..Keep::default() };
+    let keep = Keep { places: true, requests: true };
     let trace = Trace::load(file, reader.as_mut(), None, keep, &mut |_| {}).expect("the trace is well-formed");
     let sizes: Vec<u32> = SHARES.iter().map(|share| (f64::from(trace.pages) * share).round() as u32).collect();
     let specs = ["lru", "dulo"].map(|policy| Spec::parse(policy).expect("a policy")).to_vec();
-    let watch = Watch { disk: Some(Disk::default()), ..Watch::default() };
+    let watch = Watch { device: Some(table_one_disk()), ..Watch::default() };
     let outcomes = Sweep { specs, sizes, warmup: 0, threads: 0 }.run_watching(&watch, &trace, &|_| true);
     let (lru, dulo) = outcomes.split_at(SHARES.len());
-    let time = |outcome: &Outcome| outcome.device_milliseconds.expect("a device was given");
+    let time = |outcome: &Outcome| outcome.device.expect("a device was given").device_ms;
     Some(lru.iter().zip(dulo).map(|(lru, dulo)| 100.0 * (time(dulo) / time(lru) - 1.0)).collect())
 }
 

@@ -1,0 +1,195 @@
+//! What the misses of a run cost on a device: time, waits, requests and money.
+//!
+//! A [`Model`] says what the device is, as a few named parameters; `docs/devices.md` explains them. A [`Device`] is one at work.
+//! It is told of each miss. Adjacent misses of one user's request become one request; the requests of one user's request
+//! are made at once, and its references wait for them. Nothing else passes time: a program is as fast as its device.
+
+mod disk;
+mod model;
+mod parallel;
+pub mod presets;
+mod queue;
+mod request;
+mod seek;
+mod units;
+mod waits;
+
+pub use disk::{Cache, Disk, Rotation, Zones};
+pub use model::{Kind, Model, WrongModel};
+pub use parallel::{Flash, Network, Object};
+pub use queue::Scheduler;
+pub use seek::{Curve, Points, Rated, Seek};
+pub use units::{Amount, Count, Positive};
+
+use disk::Drive;
+use forebay_policy::Place;
+use parallel::{Lanes, Parallel};
+use queue::Queue;
+use request::{Address, Request};
+use waits::Waits;
+
+/// What misses cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// The time in which the device was at work for the requests, in milliseconds; where requests overlap it counts for each.
+    pub device_ms: f64,
+    /// What a reference waits, on average over hits and misses, in milliseconds.
+    pub wait_mean_ms: f64,
+    /// What 99 of 100 references do not exceed.
+    pub wait_p99_ms: f64,
+    /// How many requests were made.
+    pub requests: u64,
+    /// How many pages a request has on average.
+    pub mean_request_pages: f64,
+    /// How many bytes were transferred.
+    pub bytes: u64,
+    /// What the requests cost in money, where requests do.
+    pub price: Option<f64>,
+}
+
+/// A device at work.
+#[derive(Clone, Debug)]
+pub struct Device {
+    server: Server,
+    page_size: u64,
+    /// What time it is, in milliseconds.
+    now: f64,
+    /// The request to which the next miss may belong.
+    open: Option<Request>,
+    /// Requests of this user's request that are under way, and when they are done; not a number until that is known.
+    under_way: Vec<(u64, f64)>,
+    /// Requests made so far.
+    made: u64,
+    device_ms: f64,
+    wait_ms: f64,
+    waits: Waits,
+    requests: u64,
+    bytes: u64,
+    price: f64,
+}
+
+#[derive(Clone, Debug)]
+enum Server {
+    Queue(Queue),
+    Parallel(Parallel),
+}
+
+impl Device {
+    /// A device for pages of so many bytes.
+    pub fn new(model: &Model, page_size: u64) -> Self {
+        let server = match &model.kind {
+            Kind::Disk(disk) => Server::Queue(Queue::new(Drive::new(disk.clone()), model.scheduler, model.deadline_ms)),
+            Kind::Flash(flash) => {
+                Server::Parallel(Parallel::Flash { flash: *flash, lanes: Lanes::new(flash.channels), bus: 0.0 })
+            }
+            Kind::Network(network) => Server::Parallel(Parallel::Network { network: *network, next: 0.0, bus: 0.0 }),
+            Kind::Object(object) => {
+                Server::Parallel(Parallel::Object { object: *object, lanes: Lanes::new(object.connections) })
+            }
+        };
+        Self {
+            server,
+            page_size,
+            now: 0.0,
+            open: None,
+            under_way: Vec::new(),
+            made: 0,
+            device_ms: 0.0,
+            wait_ms: 0.0,
+            waits: Waits::new(),
+            requests: 0,
+            bytes: 0,
+            price: 0.0,
+        }
+    }
+
+    /// A page misses. `first` says that it is the first miss of a user's request; `write`, that the request writes.
+    pub fn miss(&mut self, place: Place, first: bool, write: bool) {
+        let start = Address { object: place.object, byte: place.block.saturating_mul(self.page_size) };
+        if first {
+            self.finish();
+        }
+        match &mut self.open {
+            Some(open) if open.end() == start => open.bytes += self.page_size,
+            _ => {
+                self.make();
+                self.open = Some(Request { start, bytes: self.page_size, write, at: self.now });
+            }
+        }
+    }
+
+    /// The user's request has no more misses: its references wait for what is under way.
+    pub fn finish(&mut self) {
+        self.make();
+        for index in 0..self.under_way.len() {
+            while self.under_way[index].1.is_nan() {
+                self.serve(f64::INFINITY);
+            }
+            // A reference waits for what it adds to the time that those before it have waited.
+            let wait = self.under_way[index].1 - self.now;
+            if wait > 0.0 {
+                self.now += wait;
+                self.wait_ms += wait;
+                self.waits.record(wait);
+            }
+        }
+        self.under_way.clear();
+    }
+
+    /// The costs so far are not counted; what the device knows of the past stays.
+    pub fn start_counting(&mut self) {
+        self.finish();
+        (self.device_ms, self.wait_ms, self.price) = (0.0, 0.0, 0.0);
+        (self.requests, self.bytes) = (0, 0);
+        self.waits = Waits::new();
+    }
+
+    /// What the misses of so many references cost.
+    pub fn cost(&mut self, references: u64) -> Cost {
+        self.finish();
+        let priced = matches!(self.server, Server::Parallel(Parallel::Object { .. }));
+        let mean = |sum: f64, count: u64| if count == 0 { 0.0 } else { sum / count as f64 };
+        Cost {
+            device_ms: self.device_ms,
+            wait_mean_ms: mean(self.wait_ms, references),
+            wait_p99_ms: self.waits.quantile(0.99, references),
+            requests: self.requests,
+            mean_request_pages: mean((self.bytes / self.page_size) as f64, self.requests),
+            bytes: self.bytes,
+            price: priced.then_some(self.price),
+        }
+    }
+
+    /// Makes the open request.
+    fn make(&mut self) {
+        let Some(request) = self.open.take() else { return };
+        self.requests += 1;
+        self.bytes += request.bytes;
+        let number = self.made;
+        self.made += 1;
+        match &mut self.server {
+            Server::Queue(queue) => {
+                queue.push(request, number);
+                self.under_way.push((number, f64::NAN));
+            }
+            Server::Parallel(parallel) => {
+                if let Parallel::Object { object, .. } = parallel {
+                    self.price += object.price(&request);
+                }
+                let done = parallel.serve(&request);
+                self.device_ms += done - request.at;
+                self.under_way.push((number, done));
+            }
+        }
+    }
+
+    /// Serves the next request of the queue that can begin before `until`.
+    fn serve(&mut self, until: f64) {
+        let Server::Queue(queue) = &mut self.server else { return };
+        let Some(served) = queue.serve(until) else { return };
+        self.device_ms += served.took;
+        if let Some(request) = self.under_way.iter_mut().find(|(number, _)| *number == served.number) {
+            request.1 = served.at;
+        }
+    }
+}

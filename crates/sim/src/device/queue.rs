@@ -1,0 +1,82 @@
+//! The requests that wait for a disk, and which of them is served next.
+
+use super::disk::Drive;
+use super::request::Request;
+use serde::Deserialize;
+
+/// Which request is next.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheduler {
+    /// The one made first.
+    #[default]
+    Fifo,
+    /// The next one inwards from the head; after the innermost, the outermost.
+    CScan,
+    /// As C-SCAN, but first the oldest if it has waited for longer than the deadline.
+    Deadline,
+}
+
+/// A disk and its queue.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    drive: Drive,
+    scheduler: Scheduler,
+    /// In milliseconds.
+    deadline: f64,
+    /// In the order in which they were made.
+    waiting: Vec<(Request, u64)>,
+    /// When the drive is free.
+    free: f64,
+}
+
+/// A request that is done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Served {
+    /// The number that it was made under.
+    pub(super) number: u64,
+    /// When it was done.
+    pub(super) at: f64,
+    /// How long the device took.
+    pub(super) took: f64,
+}
+
+impl Queue {
+    pub(super) fn new(drive: Drive, scheduler: Scheduler, deadline: f64) -> Self {
+        Self { drive, scheduler, deadline, waiting: Vec::new(), free: 0.0 }
+    }
+
+    /// Adds a request.
+    pub(super) fn push(&mut self, request: Request, number: u64) {
+        self.waiting.push((request, number));
+    }
+
+    /// Serves the next request that can begin before `until`.
+    pub(super) fn serve(&mut self, until: f64) -> Option<Served> {
+        let (oldest, _) = self.waiting.first()?;
+        let now = self.free.max(oldest.at);
+        if now >= until {
+            return None;
+        }
+        let (request, number) = self.waiting.remove(self.next(now));
+        let took = self.drive.serve(&request, now);
+        self.free = now + took;
+        Some(Served { number, at: self.free, took })
+    }
+
+    /// The index of the next request.
+    fn next(&self, now: f64) -> usize {
+        let late = now - self.waiting[0].0.at > self.deadline;
+        if self.waiting.len() == 1 || self.scheduler == Scheduler::Fifo || self.scheduler == Scheduler::Deadline && late
+        {
+            return 0;
+        }
+        let head = self.drive.head();
+        let made = self.waiting.iter().enumerate().filter(|(_, (request, _))| request.at <= now);
+        let next = made.min_by_key(|(index, (request, _))| {
+            let position = self.drive.position(request.start);
+            (position < head, position, *index)
+        });
+        next.map_or(0, |(index, _)| index)
+    }
+}
