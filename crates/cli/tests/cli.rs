@@ -51,7 +51,7 @@ fn csv_has_the_columns_that_are_promised() {
     assert_eq!(
         rows.next(),
         Some(
-            "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,device_ms,near_hits,near_misses,far_hits,far_misses"
+            "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,device_ms,wait_mean_ms,wait_p99_ms,requests,mean_request_pages,bytes,price,near_hits,near_misses,far_hits,far_misses"
         )
     );
     let rows: Vec<Vec<&str>> = rows.map(|row| row.split(',').collect()).collect();
@@ -131,10 +131,37 @@ fn device_time_is_told_in_every_form() {
     let times: Vec<&str> = csv.lines().skip(1).map(|row| row.split(',').nth(9).unwrap()).collect();
     assert_eq!(times, ["28.5", "28.5"]);
     let json: serde_json::Value = serde_json::from_str(&run("json")).unwrap();
-    assert_eq!(json[0]["runs"][0]["device_ms"], 28.5);
+    assert_eq!(json[0]["runs"][0]["device"]["device_ms"], 28.5);
     let table = run("table");
     let times = table.split_once("device time in ms").expect("a table of its own").1;
     assert!(times.lines().any(|line| line.trim_start().starts_with("lru") && line.contains("29*")), "{table}");
+}
+
+#[test]
+fn the_page_of_devices_has_the_table_that_the_presets_make() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/devices.md");
+    let page = std::fs::read_to_string(page).expect("docs/devices.md is there");
+    assert!(page.contains(&answer(&["devices", "--format", "markdown"])), "take forebay devices --format markdown");
+}
+
+#[test]
+fn a_device_printed_as_toml_is_the_device_and_a_wrong_one_is_named_by_line_and_key() {
+    let trace = file("own.lirs", LOOP);
+    let run = |device: &str| {
+        answer(&["compare", trace.to_str().unwrap(), "-p", "lru", "-s", "3", "--device", device, "--format", "csv"])
+    };
+    let costs = |text: &str| text.lines().nth(1).unwrap().splitn(10, ',').last().unwrap().to_owned();
+    let toml = answer(&["devices", "object-storage", "--format", "toml"]);
+    let own = file("own.toml", &toml);
+    assert_eq!(costs(&run(own.to_str().unwrap())), costs(&run("object-storage")));
+
+    let wrong = file("wrong.toml", &toml.replace("connections = 16", "connections = 0"));
+    for (device, message) in
+        [(wrong.to_str().unwrap(), "`connections = 0`: write a whole number"), ("floppy", "table-1")]
+    {
+        let said = failure(&["compare", trace.to_str().unwrap(), "--device", device], 2);
+        assert!(said.contains(device) && said.contains(message), "{said}");
+    }
 }
 
 #[test]

@@ -157,6 +157,21 @@ fn waits_are_told_over_all_references_and_the_warm_up_is_not_counted() {
 }
 
 #[test]
+fn what_is_read_ahead_is_waited_for_only_if_it_is_late() {
+    let at = |block| Place { object: 0, block };
+    let mut device = device(DISK);
+    // Two pages from 250 on take 0.5 + 2 + 5 + 2 ms; nobody waits. A miss behind them has to: 1.5 ms more.
+    let early = device.read_ahead(at(250), 2);
+    miss(&mut device, &[252]);
+    assert_eq!(device.cost(1).wait_mean_ms, 11.0);
+    assert!(!device.need(early));
+    let late = device.read_ahead(at(253), 3);
+    assert!(device.need(late) && !device.need(late));
+    let cost = device.cost(1);
+    assert_eq!((cost.wait_mean_ms, cost.device_ms, cost.requests), (14.5, 14.5, 3));
+}
+
+#[test]
 fn what_is_wrong_with_a_model_is_named_by_line_and_key() {
     let wrong = |text: &str| text.parse::<Model>().expect_err(text).to_string();
     let cases = [

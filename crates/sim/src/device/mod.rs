@@ -56,8 +56,10 @@ pub struct Device {
     now: f64,
     /// The request to which the next miss may belong.
     open: Option<Request>,
-    /// Requests of this user's request that are under way, and when they are done; not a number until that is known.
-    under_way: Vec<(u64, f64)>,
+    /// The requests of this user's request.
+    waited_for: Vec<UnderWay>,
+    /// Those that nobody waits for, as long as they are not known to be done.
+    ahead: Vec<UnderWay>,
     /// Requests made so far.
     made: u64,
     device_ms: f64,
@@ -66,6 +68,14 @@ pub struct Device {
     requests: u64,
     bytes: u64,
     price: f64,
+}
+
+/// A request that has been made.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    number: u64,
+    /// When it is done; not known while it waits in a queue.
+    done: Option<f64>,
 }
 
 #[derive(Clone, Debug)]
@@ -92,7 +102,8 @@ impl Device {
             page_size,
             now: 0.0,
             open: None,
-            under_way: Vec::new(),
+            waited_for: Vec::new(),
+            ahead: Vec::new(),
             made: 0,
             device_ms: 0.0,
             wait_ms: 0.0,
@@ -105,7 +116,7 @@ impl Device {
 
     /// A page misses. `first` says that it is the first miss of a user's request; `write`, that the request writes.
     pub fn miss(&mut self, place: Place, first: bool, write: bool) {
-        let start = Address { object: place.object, byte: place.block.saturating_mul(self.page_size) };
+        let start = self.address(place);
         if first {
             self.finish();
         }
@@ -121,19 +132,41 @@ impl Device {
     /// The user's request has no more misses: its references wait for what is under way.
     pub fn finish(&mut self) {
         self.make();
-        for index in 0..self.under_way.len() {
-            while self.under_way[index].1.is_nan() {
-                self.serve(f64::INFINITY);
-            }
-            // A reference waits for what it adds to the time that those before it have waited.
-            let wait = self.under_way[index].1 - self.now;
-            if wait > 0.0 {
-                self.now += wait;
-                self.wait_ms += wait;
-                self.waits.record(wait);
-            }
+        for index in 0..self.waited_for.len() {
+            let done = loop {
+                match self.waited_for[index].done {
+                    Some(done) => break done,
+                    None => self.serve(f64::INFINITY),
+                };
+            };
+            self.wait(done);
         }
-        self.under_way.clear();
+        self.waited_for.clear();
+    }
+
+    /// Reads `pages` pages from a place on without anyone waiting; the answer is the request's number.
+    pub fn read_ahead(&mut self, place: Place, pages: u64) -> u64 {
+        self.make();
+        let now = self.now;
+        self.ahead.retain(|request| request.done.is_none_or(|done| done > now));
+        let bytes = pages * self.page_size;
+        let request = self.submit(Request { start: self.address(place), bytes, write: false, at: now });
+        self.ahead.push(request);
+        request.number
+    }
+
+    /// A reference needs a page that was read ahead under that number: it waits for it if it is late, which is the answer.
+    pub fn need(&mut self, number: u64) -> bool {
+        self.finish();
+        while self.serve(self.now) {}
+        let done = loop {
+            match self.ahead.iter().find(|request| request.number == number) {
+                None => return false,
+                Some(UnderWay { done: Some(done), .. }) => break *done,
+                Some(_) => self.serve(f64::INFINITY),
+            };
+        };
+        self.wait(done)
     }
 
     /// The costs so far are not counted; what the device knows of the past stays.
@@ -160,17 +193,40 @@ impl Device {
         }
     }
 
+    fn address(&self, place: Place) -> Address {
+        Address { object: place.object, byte: place.block.saturating_mul(self.page_size) }
+    }
+
+    /// A reference waits until `done`, for as much as those before it have not; whether it does.
+    fn wait(&mut self, done: f64) -> bool {
+        let wait = done - self.now;
+        if wait > 0.0 {
+            self.now = done;
+            self.wait_ms += wait;
+            self.waits.record(wait);
+        }
+        wait > 0.0
+    }
+
     /// Makes the open request.
     fn make(&mut self) {
-        let Some(request) = self.open.take() else { return };
+        if let Some(request) = self.open.take() {
+            let request = self.submit(request);
+            self.waited_for.push(request);
+        }
+    }
+
+    fn submit(&mut self, request: Request) -> UnderWay {
+        // What the device has begun by now is not held back by what comes.
+        while self.serve(request.at) {}
         self.requests += 1;
         self.bytes += request.bytes;
         let number = self.made;
         self.made += 1;
-        match &mut self.server {
+        let done = match &mut self.server {
             Server::Queue(queue) => {
                 queue.push(request, number);
-                self.under_way.push((number, f64::NAN));
+                None
             }
             Server::Parallel(parallel) => {
                 if let Parallel::Object { object, .. } = parallel {
@@ -178,18 +234,21 @@ impl Device {
                 }
                 let done = parallel.serve(&request);
                 self.device_ms += done - request.at;
-                self.under_way.push((number, done));
+                Some(done)
             }
-        }
+        };
+        UnderWay { number, done }
     }
 
-    /// Serves the next request of the queue that can begin before `until`.
-    fn serve(&mut self, until: f64) {
-        let Server::Queue(queue) = &mut self.server else { return };
-        let Some(served) = queue.serve(until) else { return };
+    /// Serves the next request of the queue if it can begin before `until`.
+    fn serve(&mut self, until: f64) -> bool {
+        let Server::Queue(queue) = &mut self.server else { return false };
+        let Some(served) = queue.serve(until) else { return false };
         self.device_ms += served.took;
-        if let Some(request) = self.under_way.iter_mut().find(|(number, _)| *number == served.number) {
-            request.1 = served.at;
+        let mut requests = self.waited_for.iter_mut().chain(&mut self.ahead);
+        if let Some(request) = requests.find(|request| request.number == served.number) {
+            request.done = Some(served.at);
         }
+        true
     }
 }
