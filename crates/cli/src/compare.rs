@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use crate::table;
 use clap::Args;
 use forebay_policy::{LruSp, Policy, Spec};
-use forebay_sim::{ByDistance, Cost, Extent, Keep, Outcome, Size, Streamed, Sweep, Trace, Watch};
+use forebay_sim::{ByDistance, Cost, Extent, Keep, Model, Outcome, Size, Streamed, Sweep, Trace, Watch};
 use forebay_trace::{Format, Paging, Reader};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -178,7 +178,7 @@ impl Arguments {
     }
 
     fn watch(&self) -> Watch {
-        let device = self.device.as_ref().map(|device| device.model.clone());
+        let device = self.device.as_ref().map(|device| Model::clone(&device.model));
         Watch { device, distances: self.by_distance, states: self.states }
     }
 }

@@ -155,7 +155,7 @@ fn a_device_printed_as_toml_is_the_device_and_a_wrong_one_is_named_by_line_and_k
     let own = file("own.toml", &toml);
     assert_eq!(costs(&run(own.to_str().unwrap())), costs(&run("object-storage")));
 
-    let wrong = file("wrong.toml", &toml.replace("connections = 16", "connections = 0"));
+    let wrong = file("wrong.toml", toml.replace("connections = 16", "connections = 0"));
     for (device, message) in
         [(wrong.to_str().unwrap(), "`connections = 0`: write a whole number"), ("floppy", "table-1")]
     {

@@ -75,6 +75,7 @@ pub mod worst;
 
 pub use parameters::{Kind, Parameter, Part, Settings, parse_bytes};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
+pub use prefetch::prefetch;
 pub use registry::{
     AdaptiveReplacement, Car, Clock, ClockPro, Dulo, Eelru, Fbr, Fifo, Gclock, Lfu, Linux, Lirs, Lrfu, Lru, LruK,
     LruSp, Mq, Mru, Opt, Random, S3Fifo, Seq, Sieve, Smq, Spec, TwoQueue, Ubm, Visitor, WTinyLfu, Worst,

@@ -256,6 +256,9 @@ fn replay<P: Policy, const WATCHED: bool>(
             let reference = Reference { page, ..cursor.parts::<P>(trace, start + offset, page) };
             if let Some(&soon) = trace.references.get(start + offset + AHEAD) {
                 policy.prefetch(soon);
+                if WATCHED {
+                    watcher.prefetch(trace, soon);
+                }
             }
             let hit = policy.contains(page);
             if hit {

@@ -136,6 +136,13 @@ impl Watcher {
         device.miss(stretch.places.of(page), first, write);
     }
 
+    /// The page is going to be referenced soon: where it is will be asked if it misses.
+    pub(crate) fn prefetch(&self, stretch: &Stretch<'_>, page: u32) {
+        if self.device.is_some() {
+            stretch.places.prefetch(page);
+        }
+    }
+
     /// References follow whose requests are counted from 0.
     pub(crate) fn start_stretch(&mut self) {
         self.next_request = 0;

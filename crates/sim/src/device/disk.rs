@@ -117,7 +117,8 @@ impl Drive {
     pub(super) fn position(&self, address: Address) -> u64 {
         let turn = u64::from(address.object).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let start = ((u128::from(turn) * u128::from(self.capacity)) >> 64) as u64;
-        (start + address.byte % self.capacity) % self.capacity
+        let position = start + address.byte % self.capacity;
+        if position < self.capacity { position } else { position - self.capacity }
     }
 
     /// Where the head is.
@@ -140,7 +141,8 @@ impl Drive {
         // What the cache holds of it need not be read from the platter.
         let from = segment.map_or(start, |segment| Address { byte: segment.end, ..start });
         let reads_on = self.head == Some(from) && (segment.is_some() || self.disk.rotation == Rotation::Average);
-        let reached = if reads_on { 0.0 } else { self.reach(from, now + overhead) };
+        let position = self.position(from);
+        let reached = if reads_on { 0.0 } else { self.reach(position, now + overhead) };
         if request.write {
             let apart = |segment: &Segment| {
                 segment.object != start.object || segment.end <= start.byte || segment.start >= end.byte
@@ -150,7 +152,7 @@ impl Drive {
             self.keep(segment.map_or(start.byte, |segment| segment.start), end, end.byte);
         }
         self.head = Some(end);
-        let ms = overhead + reached + self.transfer(from, end.byte - from.byte);
+        let ms = overhead + reached + self.transfer(position, end.byte - from.byte);
         self.idle_since = now + ms;
         ms
     }
@@ -162,7 +164,7 @@ impl Drive {
         let idle = now - self.idle_since;
         if idle > 0.0 && self.head == Some(at) && segment.end < segment.limit {
             let most = segment.limit - segment.end;
-            let read = self.rate(at).map_or(most, |rate| ((idle * rate * 1e3) as u64).min(most));
+            let read = self.rate(self.position(at)).map_or(most, |rate| ((idle * rate * 1e3) as u64).min(most));
             self.head = Some(Address { byte: at.byte + read, ..at });
             self.segments.last_mut().expect("there is a segment").end += read;
         }
@@ -186,31 +188,28 @@ impl Drive {
         self.segments.push(Segment { object: end.object, start, end: end.byte, limit });
     }
 
-    /// Seek and rotation to an address, beginning at `now`.
-    fn reach(&self, address: Address, now: f64) -> f64 {
-        let position = self.position(address);
+    /// Seek and rotation to a position, beginning at `now`.
+    fn reach(&self, position: u64, now: f64) -> f64 {
         let distance = self.head().abs_diff(position) as f64 / self.capacity as f64;
         let seek = self.disk.seek.ms(distance);
         let revolution = 60_000.0 / self.disk.rpm.get();
-        let rotation = match (self.disk.rotation, self.rate(address)) {
-            (Rotation::Tracked, Some(rate)) => {
-                let turns = position as f64 / (rate * 1e3 * revolution) - (now + seek) / revolution;
-                turns.rem_euclid(1.0) * revolution
-            }
-            _ => revolution / 2.0,
-        };
+        let tracked = if self.disk.rotation == Rotation::Tracked { self.rate(position) } else { None };
+        let rotation = tracked.map_or(revolution / 2.0, |rate| {
+            let turns = position as f64 / (rate * 1e3 * revolution) - (now + seek) / revolution;
+            turns.rem_euclid(1.0) * revolution
+        });
         seek + rotation
     }
 
-    fn transfer(&self, from: Address, bytes: u64) -> f64 {
-        self.rate(from).map_or(0.0, |rate| transfer_ms(bytes, rate))
+    fn transfer(&self, position: u64, bytes: u64) -> f64 {
+        self.rate(position).map_or(0.0, |rate| transfer_ms(bytes, rate))
     }
 
-    /// Megabytes a second at an address.
-    fn rate(&self, address: Address) -> Option<f64> {
+    /// Megabytes a second at a position.
+    fn rate(&self, position: u64) -> Option<f64> {
         let zones = &self.disk.zones.0;
         let last = zones.last()?;
-        let share = self.position(address) as f64 / self.capacity as f64;
+        let share = position as f64 / self.capacity as f64;
         let zone = zones.iter().find(|zone| share < zone.until.get()).unwrap_or(last);
         Some(zone.mb_s.get())
     }
