@@ -167,7 +167,7 @@ fn mq_leads_behind_an_lru_cache_at_most_sizes() {
     let oltp = mq_leads_behind_lru("arc/OLTP.lis.zst", 1_000, &[500, 1_000, 2_000, 4_000, 8_000, 16_000]);
     assert!(oltp.is_none_or(|sizes| sizes == 6), "{oltp:?}");
     let sprite = mq_leads_behind_lru("lirs/sprite.trace.gz", 100, &[50, 100, 200, 400, 800, 1_600]);
-    assert!(sprite.is_none_or(|sizes| sizes == 4), "{sprite:?}");
+    assert!(sprite.is_none_or(|sizes| sizes >= 4), "{sprite:?}");
     let p6 = mq_leads_behind_lru("arc/P6.lis.zst", 8_000, &[4_000, 8_000, 16_000, 32_000, 64_000, 128_000]);
     assert!(p6.is_none_or(|sizes| sizes >= 4), "{p6:?}");
 }

@@ -12,7 +12,7 @@
 //!   Qout  tail  g g g g g  head   ghosts with their counts, FIFO, 4 times the cache
 //! ```
 //!
-//! **The adaptive lifeTime** (the paper leaves it to a thesis). The temporal distances of a sample of the pages, one of up to 16,
+//! **The adaptive lifeTime** (the paper leaves it to a thesis). The temporal distances of a sample of the pages, one of up to 8,
 //! are counted by queue (`sample.rs`); `life_time.rs` says what follows from them. To see distances beyond Qout, sampled ghosts that leave
 //! it are remembered for longer, up to as many as there are frames: they reach as far as 2 to 16 times the cache would. They do
 //! not count as known for the algorithm: their use starts again at Q0. lifeTime is 2 times the cache for the first 8 times the
@@ -27,7 +27,7 @@
 //!
 //! Refused victims keep their places and the next is offered, queue by queue.
 //! Reference figures: the MQ column of ARC's OLTP table, within 1 point or above. Parameters: `queues`, `lifetime`, `out`.
-//! Memory: 16 bytes a page (two links, expiry, count and place), 8 for each sampled page, one of 16 from 1,024 frames on and
+//! Memory: 16 bytes a page (two links, expiry, count and place), 8 for each sampled page, one of 8 from 512 frames on and
 //! every one below 128, and 38 KiB for the distances.
 
 mod life_time;
