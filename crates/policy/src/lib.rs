@@ -60,7 +60,8 @@ mod mru;
 pub mod opt;
 mod parameters;
 mod policy;
-mod prefetch;
+#[doc(hidden)]
+pub mod prefetch;
 mod random;
 pub mod registry;
 mod s3_fifo;

@@ -3,7 +3,7 @@
 
 /// Asks for the cache line of an element, which may be one that does not exist.
 #[inline(always)]
-pub(crate) fn prefetch<T>(elements: &[T], index: usize) {
+pub fn prefetch<T>(elements: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
