@@ -185,6 +185,12 @@ impl Policy for Mq {
         matches!(self.blocks[page].place(), Place::Queue(_))
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.blocks.prefetch_value(page);
+        self.blocks.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         self.use_now(reference.page);
     }
