@@ -117,6 +117,13 @@ impl Policy for Eelru {
         self.resident_nodes.is_linked(page)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.nodes.prefetch_value(page);
+        self.nodes.prefetch_links(page);
+        self.resident_nodes.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         let page = reference.page;
         self.count(page);

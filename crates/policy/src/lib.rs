@@ -67,6 +67,7 @@ pub mod registry;
 mod s3_fifo;
 mod seq;
 mod sieve;
+mod slots;
 mod smq;
 mod time_set;
 mod two_queue;
