@@ -1,6 +1,7 @@
 //! Where each page of a trace is, in columns by page number.
 
 use forebay_policy::Place;
+use forebay_policy::prefetch::prefetch;
 
 /// The places of pages: 8 bytes a page, and 4 more where there is more than one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,15 @@ impl Places {
     pub fn of(&self, page: u32) -> Place {
         let object = if self.objects.is_empty() { self.object } else { self.objects[page as usize] };
         Place { object, block: self.blocks[page as usize] }
+    }
+
+    /// The page's place will be asked for soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, page: u32) {
+        prefetch(&self.blocks, page as usize);
+        if !self.objects.is_empty() {
+            prefetch(&self.objects, page as usize);
+        }
     }
 
     /// All places by page number.
