@@ -126,7 +126,7 @@ impl<K: Copy + PartialOrd> Heap<K> {
         loop {
             let (left, right) = (2 * place + 1, 2 * place + 2);
             let first = if right < self.ordered && self.before(right, left) { right } else { left };
-            if first >= self.ordered || !(self.heap[first].0 < moved.0) {
+            if first >= self.ordered || moved.0 <= self.heap[first].0 {
                 break;
             }
             self.put(place, self.heap[first]);

@@ -36,6 +36,8 @@ pub(super) struct Finding {
     /// Whether it is to the block that its pass referenced last: still the same use of it.
     pub(super) repeated: bool,
     pub(super) before: Option<Before>,
+    /// The run that it is in now; `None` if that is the same as before.
+    pub(super) run: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -83,8 +85,8 @@ impl Detector {
         self.runs.find(place)
     }
 
-    /// A block is referenced.
-    pub(super) fn refer(&mut self, place: Place, now: u64) -> Finding {
+    /// A block is referenced; `guess` is the run that it was put into before, if the caller remembers.
+    pub(super) fn refer(&mut self, place: Place, guess: Option<u32>, now: u64) -> Finding {
         let continued = self.continued(place);
         if let Some(index) = continued
             && self.passes[index].last == place
@@ -92,10 +94,11 @@ impl Detector {
             self.passes[index..].rotate_left(1);
             let Pass { class, period, .. } = self.passes[self.passes.len() - 1];
             let period = if class == Class::Looping { period } else { f32::INFINITY };
-            return Finding { class, period, repeated: true, before: None };
+            return Finding { class, period, repeated: true, before: None, run: None };
         }
         self.runs.make_room();
-        let holder = self.runs.holder_by(continued.and_then(|index| self.passes[index].holder), place);
+        let of_pass = continued.and_then(|index| self.passes[index].holder);
+        let holder = self.runs.holder_by([guess, of_pass], place);
         let before = holder.map(|holder| self.runs.before(holder, place, now));
         let mut pass = match continued {
             Some(index) => self.passes.remove(index),
@@ -118,7 +121,7 @@ impl Detector {
         let kept = if pass.length < self.least { f32::INFINITY } else { pass.period };
         // A pass goes upwards: of its blocks only the last one can lie right before this one.
         let growing = if continued.is_some() && pass.last.block + 1 == place.block {
-            let index = self.runs.holder_by(pass.run, pass.last);
+            let index = self.runs.holder_by([pass.run], pass.last);
             index.filter(|&index| self.runs.is_of(index, pass.number))
         } else {
             None
@@ -129,7 +132,7 @@ impl Detector {
         pass.last = place;
         self.passes.push(pass);
         let period = if pass.class == Class::Looping { pass.period } else { f32::INFINITY };
-        Finding { class: pass.class, period, repeated: false, before }
+        Finding { class: pass.class, period, repeated: false, before, run: pass.run }
     }
 
     /// The open pass that a reference belongs to: the one that it is least far ahead of, of several the one continued last. One
@@ -195,7 +198,7 @@ mod tests {
 
     /// The last finding for each of the references.
     fn refer(detector: &mut Detector, places: impl IntoIterator<Item = Place>) -> Vec<(Class, f32)> {
-        let findings = places.into_iter().enumerate().map(|(now, place)| detector.refer(place, now as u64));
+        let findings = places.into_iter().enumerate().map(|(now, place)| detector.refer(place, None, now as u64));
         findings.map(|finding| (finding.class, finding.period)).collect()
     }
 
@@ -244,7 +247,7 @@ mod tests {
         let mut now = 0;
         let mut pass = |wait: u64| {
             now += wait;
-            let classes: Vec<Class> = blocks(0, 0..5).map(|place| detector.refer(place, now).class).collect();
+            let classes: Vec<Class> = blocks(0, 0..5).map(|place| detector.refer(place, None, now).class).collect();
             classes[4]
         };
         let classes = [0, 100, 110, 900, 600, 450].map(&mut pass);

@@ -43,7 +43,7 @@
 //! on multi1 and 27.7 % on multi2 (29.2 % over the paper's sizes and traces, with files told apart);
 //! on multi2 at time 20,000 the gains 0.000244 and 0.000245 (0.000222). Classes on the embedded sample, file by file.
 //!
-//! Parameters: `other`, `run`, `gap`, `open`. Memory: 4 bytes a page (its slot); for each resident page and ghost 61
+//! Parameters: `other`, `run`, `gap`, `open`. Memory: 8 bytes a page (its slot, its run); for each resident page and ghost 61
 //! (page, partition, stack, rank as other); 8 a frame for that heap; 72 a run, of which there are no more than pages.
 
 mod detector;
@@ -57,6 +57,7 @@ pub use detector::Class;
 use crate::list::{List, Nodes, offer};
 use crate::parameters::{Kind, Parameter};
 use crate::policy::{AllRefused, Caller, Info, Place, Policy, Reference, Setup, Uses};
+use crate::prefetch::prefetch;
 use crate::slots::Slots;
 use detector::Detector;
 use gain::{Recurrence, Stack};
@@ -78,6 +79,8 @@ struct Status {
 #[derive(Debug)]
 pub struct Ubm {
     detector: Detector,
+    /// By page, the run that its block was put into last: where to look for it first.
+    runs_of: Vec<u32>,
     /// Of the resident pages and the ghosts: their numbers in all that follows.
     slots: Slots,
     /// U1. A resident page is in the list, the bucket or the heap of its partition, and in no other.
@@ -157,6 +160,7 @@ impl Policy for Ubm {
         let slots = Slots::new(setup.pages, most_known(setup.capacity));
         Self {
             detector: Detector::new(setup.pages, open as usize, least as u32, gap),
+            runs_of: vec![0; setup.pages as usize],
             status: Nodes::new(slots.end()),
             sequential: List::new(),
             loops: Loops::new(),
@@ -190,6 +194,7 @@ impl Policy for Ubm {
     #[inline]
     fn prefetch(&self, page: u32) {
         self.slots.prefetch(page);
+        prefetch(&self.runs_of, page as usize);
     }
 
     fn hit(&mut self, reference: &Reference) {
@@ -258,6 +263,9 @@ impl Policy for Ubm {
 
     fn reserve(&mut self, pages: u32) {
         self.detector.reserve(pages);
+        if pages as usize > self.runs_of.len() {
+            self.runs_of.resize(pages as usize, 0);
+        }
         self.slots.reserve(pages, most_known(self.capacity));
         let slots = self.slots.end();
         self.status.reserve(slots);
@@ -284,7 +292,7 @@ impl Policy for Ubm {
 
     fn bytes(&self) -> usize {
         let partitions = self.status.bytes() + self.loops.bytes() + self.others.bytes() + self.stack.bytes();
-        self.detector.bytes() + self.slots.bytes() + partitions
+        self.detector.bytes() + self.runs_of.capacity() * size_of::<u32>() + self.slots.bytes() + partitions
     }
 
     fn check_invariants(&self) {
@@ -325,7 +333,9 @@ impl Ubm {
     fn classify(&mut self, reference: &Reference) -> (Class, f32) {
         self.now += 1;
         let now = self.now;
-        let finding = self.detector.refer(reference.place, now);
+        let run_of = &mut self.runs_of[reference.page as usize];
+        let finding = self.detector.refer(reference.place, Some(*run_of), now);
+        *run_of = finding.run.unwrap_or(*run_of);
         self.counts[finding.class as usize] += 1;
         if let Some(before) = finding.before
             && before.class == Class::Sequential

@@ -141,11 +141,13 @@ impl Runs {
         self.holder(place).map(|index| &self.runs[index as usize])
     }
 
-    /// The number of the run that holds a place; `guess` is looked at first.
+    /// The number of the run that holds a place; the `guesses` are looked at first.
     #[inline]
-    pub(super) fn holder_by(&self, guess: Option<u32>, place: Place) -> Option<u32> {
-        let right = |&index: &u32| self.links.is_linked(index) && self.runs[index as usize].holds(place);
-        guess.filter(right).or_else(|| self.holder(place))
+    pub(super) fn holder_by<const N: usize>(&self, guesses: [Option<u32>; N], place: Place) -> Option<u32> {
+        let right = |&index: &u32| {
+            self.runs.get(index as usize).is_some_and(|run| run.holds(place)) && self.links.is_linked(index)
+        };
+        guesses.into_iter().flatten().find(right).or_else(|| self.holder(place))
     }
 
     /// Whether a pass put the blocks of a run there.
@@ -429,7 +431,7 @@ mod tests {
             for (place, pass) in model {
                 prop_assert_eq!(runs.find(place).unwrap().pass, pass);
                 let all = 0..runs.len();
-                prop_assert!(all.clone().all(|guess| runs.holder_by(Some(guess), place) == runs.holder(place)));
+                prop_assert!(all.clone().all(|guess| runs.holder_by([Some(guess)], place) == runs.holder(place)));
             }
         }
     }
