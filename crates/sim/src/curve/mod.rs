@@ -4,12 +4,14 @@
 //! Journal 9(2), 1970). So every reference has a *stack distance*, the smallest size that hits, and one pass that counts
 //! these distances gives the hits at all sizes: [`Lru`], [`Opt`]. The other policies are replayed at the sizes asked.
 
+mod fixed_size;
 mod lru;
 mod min_tree;
 mod opt;
 mod ranks;
 mod sampled;
 
+pub use fixed_size::FixedSize;
 pub use lru::Lru;
 pub use opt::Opt;
 pub use sampled::{Sampling, lru_spread, miniature, shards};
