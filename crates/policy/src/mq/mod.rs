@@ -18,9 +18,9 @@
 //! not count as known for the algorithm: their use starts again at Q0. lifeTime is 2 times the cache for the first 8 times the
 //! cache references, and then adjusted once in as many references as there are frames (at least 4,096).
 //!
-//! What it costs against the best fixed lifeTime, in points of the hit ratio: OLTP at 1,000 to 15,000 pages at most 0.5 (or
-//! ahead by up to 0.4), P6 at 8,000 0.9, at 40,000 and 160,000 at most 0.4, P12 at 30,000 1.3, at 150,000 0.7; on the vSCSI
-//! trace at 1,000 and 5,000 0.1, but at 20,000 5.1 (25.3 against 30.4 %, LRU 20.5): there the best is 8 times the cache, a loop
+//! What it costs against the best fixed lifeTime, in points of the hit ratio: OLTP at 1,000 to 15,000 pages at most 0.1 (or
+//! ahead by up to 0.4), P6 at 8,000 0.6, at 40,000 and 160,000 at most 0.4, P12 at 30,000 1.3, at 150,000 0.7; on the vSCSI
+//! trace at 1,000 and 5,000 0.2, but at 20,000 4.9 (25.5 against 30.4 %, LRU 20.5): there the best is 8 times the cache, a loop
 //! that the sample sees too late.
 //!
 //! Deviations: none with a fixed `lifetime`.
