@@ -4,7 +4,8 @@
 mod real_trace;
 
 use forebay_policy::Spec;
-use forebay_sim::{Keep, Outcome, Sweep, Trace};
+use forebay_sim::curve::{Distances, Lru, Sampling, Spacing, Stack, shards};
+use forebay_sim::{Curve, Keep, Outcome, Sample, SampledReader, Sweep, Trace};
 use real_trace::real_trace;
 use std::collections::BTreeMap;
 
@@ -206,4 +207,20 @@ fn page_counts_of_the_large_traces_are_those_of_their_papers() {
         let Some(trace) = load(file) else { return };
         assert_eq!((trace.len(), trace.pages), (references, pages), "{file}");
     }
+}
+
+#[test]
+fn the_curve_of_lru_from_one_percent_of_p12_is_within_one_percent() {
+    let Some(whole) = load("arc/P12.lis.zst") else { return };
+    let path = real_trace("arc/P12.lis.zst").expect("it was there");
+    let (_, mut reader) = forebay_trace::open(&path, &forebay_trace::Options::default()).expect("the trace opens");
+    let sample = Sample { rate: 0.01, seed: 0 };
+    let mut reader = SampledReader::new("P12", reader.as_mut(), None, sample).expect("blocks are pages");
+    let part = Trace::load("P12", &mut reader, None, Keep::default(), &mut |_| {}).expect("the trace is well-formed");
+    let sampling = Sampling { rate: sample.rate, whole: reader.whole() };
+    let estimate = shards(&part, sampling, &|_| true).expect("nothing stops it");
+    let exact = Distances::count(&mut Lru::new(whole.pages), &whole.references, whole.pages, &|_| true);
+    let exact = Curve::exact(&exact.expect("nothing stops it"));
+    let error = exact.mean_absolute_error(&estimate, &Spacing::Even.sizes(20, whole.pages));
+    assert!(error < 0.01, "{error}");
 }
