@@ -117,7 +117,7 @@ impl<S: Stack + Send> Run for OnePass<'_, S> {
             // All sizes together took the time of the pass.
             seconds: self.seconds / self.sizes.len() as f64,
             // What the policy would take.
-            bytes: self.spec.info.bytes_per_page as usize * self.pages as usize,
+            bytes: self.spec.info.bytes_per_page * self.pages as usize,
             state: self.state(pages),
             states: Vec::new(),
         };
