@@ -35,7 +35,6 @@
 
 mod arc;
 mod car;
-mod circle;
 mod clock;
 mod clock_pro;
 mod dulo;
