@@ -281,14 +281,14 @@ fn compare(
     }
     let sizes_in_pages = sizes.iter().map(|&(pages, _)| pages).collect();
     let sweep = Sweep { specs, sizes: sizes_in_pages, warmup: warmup as usize, threads: arguments.threads };
-    let replaying = Progress::new(format!("replaying {name}"), Some(sweep.work(&trace)));
+    let watch = arguments.watch();
+    let replaying = Progress::new(format!("replaying {name}"), Some(sweep.work(&watch, &trace)));
     let start = std::time::Instant::now();
     interrupt::listen();
     let progress = |more| {
         replaying.add(more);
         !interrupt::asked()
     };
-    let watch = arguments.watch();
     let mut outcomes = sweep.run_watching(&watch, &trace, &progress);
     interrupt::ignore();
     replaying.finish();

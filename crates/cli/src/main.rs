@@ -3,6 +3,7 @@
 mod advice;
 mod compare;
 mod convert;
+mod curve;
 mod device;
 mod devices;
 mod failure;
@@ -12,8 +13,10 @@ mod input;
 mod interrupt;
 mod managers;
 mod output;
+mod plot;
 mod policies;
 mod progress;
+mod sampling;
 mod table;
 
 use clap::{Parser, Subcommand};
@@ -36,6 +39,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Compare(compare::Arguments),
+    Curve(curve::Arguments),
     Info(info::Arguments),
     Convert(convert::Arguments),
     Policies(policies::Arguments),
@@ -50,6 +54,7 @@ Examples:
   strace -f -y -ttt -o t.strace make; forebay compare t.strace
                                                         what `make` would want of a cache
   forebay compare zipf:pages=100000,references=10M      a synthetic trace
+  forebay curve trace.lis --sample 1% --policies lru,arc  miss-ratio curves, estimated
   forebay info trace.vscsi.zst                          what a trace holds
   forebay convert trace.spc trace.parquet               a trace for DuckDB, Polars, pandas
 
@@ -62,6 +67,7 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         None => compare::run(&compare::Arguments::of_sample(), verbose),
         Some(Command::Compare(arguments)) => compare::run(&arguments, verbose),
+        Some(Command::Curve(arguments)) => curve::run(&arguments),
         Some(Command::Info(arguments)) => info::run(&arguments),
         Some(Command::Convert(arguments)) => convert::run(&arguments, verbose),
         Some(Command::Policies(arguments)) => policies::run(&arguments),

@@ -9,15 +9,16 @@
 //!
 //! ```text
 //!                list head                                     list tail
-//!   clock        H   h   c   H   c'  g   H   c   g   H   <---  HAND_hot     hot pages and pages in test
-//!                                    HAND_test (last page in test)
-//!   cold         c   c   r   c'  c   r   c             <---  HAND_cold    resident cold pages
+//!   hot          H           H           H           H   <---  HAND_hot
+//!   tests            c   g       c   g       c   g       <---  HAND_test   the oldest test
+//!   cold         c   c   r   c   c   r   c               <---  HAND_cold   resident cold pages
 //! ```
 //!
-//! The one clock is kept, as in the authors' kernel (section 5.2.1), as a list for each group that a hand looks for: `clock`
-//! holds the hot pages and those in test, HAND_hot at its back; `cold` the resident cold pages, HAND_cold at its back. A cold
-//! page whose test is over is in `cold` alone: only HAND_cold still asks for it. So no hand walks over pages that are not its
-//! own, and "moves to the list head" is a move to the front.
+//! The one clock is kept, as in the authors' kernel (section 5.2.1), as a list for each group that a hand looks for: `hot` the hot
+//! pages, HAND_hot at its back; `tests` the pages in test, HAND_test at its back; `cold` the resident cold pages, HAND_cold at its
+//! back. So no hand walks over pages that are not its own, and "moves to the list head" is a move to the front. Where pages of
+//! `hot` and `tests` stand to each other is told by when they entered the list head. A cold page whose test is over is in `cold`
+//! alone: only HAND_cold still asks for it.
 //!
 //! What the paper leaves open, decided by what fits its Tables 1 and 2 and its authors' program best (figures
 //! below):
@@ -35,9 +36,8 @@
 //!
 //! Reference figures: the paper's Tables 1 and 2, and the authors' later C program, both in `golden/README.md`; from 50 blocks
 //! on no more than 2.5 points below the tables nor 4 above, and within 1 point of CLOCK on sprite. At 20 blocks of cpp 15.5 %:
-//! the program gives 17.5, the table 23.9. Parameters: none. Memory: 20 bytes a page.
+//! the program gives 17.5, the table 23.9. Parameters: none. Memory: 24 bytes a page.
 
-use crate::circle::Circle;
 use crate::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
@@ -52,18 +52,20 @@ struct Status {
 /// CLOCK-Pro.
 #[derive(Debug)]
 pub struct ClockPro {
-    /// P1. In `clock` if and only if hot or in test; a page is never both. The list head is behind the hand, HAND_hot.
-    /// P2. The page at HAND_hot is hot whenever there is a hot page.
-    clock: Circle,
+    /// P1. In `hot` if and only if hot, in `tests` if and only if in test; a page is never both.
+    hot: List,
+    tests: List,
     status: Nodes<Status>,
+    /// P2. Both lists are in the order of when their pages entered; none in test entered before the hot page at HAND_hot.
+    entered: Vec<u32>,
+    /// When the next page enters.
+    now: u32,
     /// P3. In `cold` if and only if resident and not hot. HAND_cold is the back.
     cold: List,
     cold_links: Nodes<()>,
-    /// P4. No page in test stands from HAND_hot to before HAND_test. `None`: HAND_test is at HAND_hot.
-    hand_test: Option<u32>,
-    /// P5. `hot + cold.len() <= capacity`, `ghosts <= capacity`.
-    hot: u32,
+    /// P4. How many pages in test are not resident.
     ghosts: u32,
+    /// P5. `hot` and `cold` hold at most `capacity` pages, and so many are ghosts at most.
     /// P6. `m_c`, the allocation of resident cold pages, between `least_cold` and the capacity.
     cold_target: u32,
     /// Whether hot pages have not filled their share yet.
@@ -80,17 +82,18 @@ impl Policy for ClockPro {
         uses: Uses::PAGE,
         off_line: false,
         ghosts: 1,
-        bytes_per_page: 20,
+        bytes_per_page: 24,
     };
 
     fn new(setup: &Setup) -> Self {
         Self {
-            clock: Circle::new(),
+            hot: List::new(),
+            tests: List::new(),
             status: Nodes::new(setup.pages),
+            entered: vec![0; setup.pages as usize],
+            now: 0,
             cold: List::new(),
             cold_links: Nodes::new(setup.pages),
-            hand_test: None,
-            hot: 0,
             ghosts: 0,
             cold_target: (setup.capacity / 100).max(least_cold(setup.capacity)),
             warming_up: true,
@@ -103,7 +106,7 @@ impl Policy for ClockPro {
     }
 
     fn len(&self) -> u32 {
-        self.hot + self.cold.len()
+        self.hot.len() + self.cold.len()
     }
 
     fn ghosts(&self) -> u32 {
@@ -132,15 +135,15 @@ impl Policy for ClockPro {
         if self.status[page].in_test {
             // Still a ghost after the hands have moved: its test succeeds.
             self.ghosts -= 1;
-            self.leave_clock(page);
+            self.tests.remove(&mut self.status, page);
             self.cold_target = (self.cold_target + 1).min(self.capacity);
             self.admit_hot(page);
-        } else if self.warming_up && self.hot < self.hot_target() {
+        } else if self.warming_up && self.hot.len() < self.hot_target() {
             self.admit_hot(page);
         } else {
             self.warming_up = false;
-            self.status[page] = Status { resident: true, in_test: true, ..Status::default() };
-            self.clock.push(&mut self.status, page);
+            self.status[page] = Status { resident: true, ..Status::default() };
+            self.start_test(page);
             self.cold.push_front(&mut self.cold_links, page);
         }
         self.run_hand_hot(caller);
@@ -150,7 +153,7 @@ impl Policy for ClockPro {
     /// HAND_cold (section 4.3).
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
         self.warming_up = false;
-        if self.cold.is_empty() && self.hot > 0 {
+        if self.cold.is_empty() && !self.hot.is_empty() {
             self.demote(caller);
         }
         // Refusals since a page last changed its place otherwise: once that is a whole round, all cold pages are refused.
@@ -163,14 +166,13 @@ impl Policy for ClockPro {
                 self.status[page].referenced = false;
                 if in_test {
                     self.cold.remove(&mut self.cold_links, page);
-                    self.leave_clock(page);
+                    self.tests.remove(&mut self.status, page);
                     self.cold_target = (self.cold_target + 1).min(self.capacity);
                     self.admit_hot(page);
                     self.run_hand_hot(caller);
                 } else {
                     self.cold.move_to_front(&mut self.cold_links, page);
-                    self.status[page].in_test = true;
-                    self.clock.push(&mut self.status, page);
+                    self.start_test(page);
                 }
             } else if caller.evict(page) {
                 self.cold.remove(&mut self.cold_links, page);
@@ -193,13 +195,13 @@ impl Policy for ClockPro {
     fn remove<C: Caller>(&mut self, page: u32, caller: &mut C) {
         let Status { resident, hot, in_test, .. } = self.status[page];
         match (resident, hot) {
-            (true, true) => self.hot -= 1,
+            (true, true) => self.hot.remove(&mut self.status, page),
             (true, false) => self.cold.remove(&mut self.cold_links, page),
             (false, _) if in_test => self.ghosts -= 1,
             (false, _) => {}
         }
-        if hot || in_test {
-            self.leave_clock(page);
+        if in_test {
+            self.tests.remove(&mut self.status, page);
         }
         self.status[page] = Status::default();
         self.stop_at_hot(caller);
@@ -214,40 +216,40 @@ impl Policy for ClockPro {
     fn reserve(&mut self, pages: u32) {
         self.status.reserve(pages);
         self.cold_links.reserve(pages);
+        self.entered.resize(self.entered.len().max(pages as usize), 0);
     }
 
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
-        show("hot", f64::from(self.hot));
+        show("hot", f64::from(self.hot.len()));
         show("cold", f64::from(self.cold.len()));
         show("cold target", f64::from(self.cold_target));
         show("ghosts", f64::from(self.ghosts));
     }
 
     fn bytes(&self) -> usize {
-        self.status.bytes() + self.cold_links.bytes()
+        self.status.bytes() + self.cold_links.bytes() + self.entered.capacity() * size_of::<u32>()
     }
 
     fn check_invariants(&self) {
-        self.clock.check(&self.status);
+        self.hot.check(&self.status);
+        self.tests.check(&self.status);
         self.cold.check(&self.cold_links);
-        let (mut hot, mut ghosts) = (0, 0);
-        for page in self.clock.pages(&self.status) {
-            let status = self.status[page];
-            assert!(status.hot != status.in_test); // P1
-            hot += u32::from(status.hot);
-            ghosts += u32::from(!status.resident);
+        assert!(self.hot.back_to_front(&self.status).all(|page| self.status[page].hot)); // P1
+        assert!(self.tests.back_to_front(&self.status).all(|page| self.status[page].in_test)); // P1
+        assert!(self.status.values().all(|status| !(status.hot && status.in_test))); // P1
+        let entered = |page: u32| self.entered[page as usize];
+        for list in [&self.hot, &self.tests] {
+            assert!(list.back_to_front(&self.status).map(entered).is_sorted()); // P2
         }
-        assert_eq!((hot, ghosts), (self.hot, self.ghosts));
-        assert!(hot == 0 || self.clock.hand().is_some_and(|page| self.status[page].hot)); // P2
+        let oldest = |list: &List| list.back().map(entered);
+        assert!(self.hot.is_empty() || oldest(&self.tests).is_none_or(|test| oldest(&self.hot) < Some(test))); // P2
+        let ghosts = self.tests.back_to_front(&self.status).filter(|&page| !self.status[page].resident).count();
+        assert_eq!(ghosts, self.ghosts as usize); // P4
         for page in self.cold.back_to_front(&self.cold_links) {
             let status = self.status[page];
             assert!(status.resident && !status.hot && status.in_test == self.status.is_linked(page)); // P1, P3
         }
-        if let Some(hand) = self.hand_test {
-            let behind = self.clock.pages(&self.status).take_while(|&page| page != hand);
-            assert!(behind.into_iter().all(|page| !self.status[page].in_test)); // P4
-        }
-        assert!(self.len() <= self.capacity && ghosts <= self.capacity); // P5
+        assert!(self.len() <= self.capacity && self.ghosts <= self.capacity); // P5
         assert!((least_cold(self.capacity)..=self.capacity).contains(&self.cold_target)); // P6
     }
 }
@@ -265,50 +267,66 @@ impl ClockPro {
 
     fn admit_hot(&mut self, page: u32) {
         self.status[page] = Status { resident: true, hot: true, ..Status::default() };
-        self.clock.push(&mut self.status, page);
-        self.hot += 1;
+        self.enter(page);
+        self.hot.push_front(&mut self.status, page);
     }
 
-    fn leave_clock(&mut self, page: u32) {
-        if self.hand_test == Some(page) {
-            self.hand_test = Some(self.status.after(page)).filter(|&next| next != page);
+    fn start_test(&mut self, page: u32) {
+        self.status[page].in_test = true;
+        self.enter(page);
+        self.tests.push_front(&mut self.status, page);
+    }
+
+    /// The page is at the list head now.
+    fn enter(&mut self, page: u32) {
+        if self.now == u32::MAX {
+            self.enter_anew();
         }
-        self.clock.remove(&mut self.status, page);
+        self.entered[page as usize] = self.now;
+        self.now += 1;
+    }
+
+    /// Counts from 0 again, with all pages in the order in which they entered.
+    fn enter_anew(&mut self) {
+        let pages = self.hot.back_to_front(&self.status).chain(self.tests.back_to_front(&self.status));
+        let mut pages: Vec<u32> = pages.collect();
+        pages.sort_unstable_by_key(|&page| self.entered[page as usize]);
+        self.now = 0;
+        for page in pages {
+            self.entered[page as usize] = self.now;
+            self.now += 1;
+        }
     }
 
     /// Runs HAND_hot for one page if there are more hot pages than their allocation.
     fn run_hand_hot<C: Caller>(&mut self, caller: &mut C) {
         self.stop_at_hot(caller);
-        if self.hot > self.hot_target() {
+        if self.hot.len() > self.hot_target() {
             self.demote(caller);
         }
     }
 
     /// HAND_hot: turns the hot page with the largest recency cold, sparing those used since it last passed.
     fn demote<C: Caller>(&mut self, caller: &mut C) {
-        loop {
-            let page = self.clock.hand().expect("there is a hot page, and it is at the hand");
+        while let Some(page) = self.hot.back() {
             if !self.status[page].referenced {
-                self.leave_clock(page);
+                self.hot.remove(&mut self.status, page);
                 self.status[page].hot = false;
-                self.hot -= 1;
                 self.cold.push_front(&mut self.cold_links, page);
                 return self.stop_at_hot(caller);
             }
             self.status[page].referenced = false;
-            if self.hand_test == Some(page) {
-                self.hand_test = Some(self.status.after(page));
-            }
-            self.clock.turn(&self.status);
+            self.hot.move_to_front(&mut self.status, page);
+            self.enter(page);
             self.stop_at_hot(caller);
         }
     }
 
-    /// Moves HAND_hot on to a hot page, ending the tests of the cold pages that it passes.
+    /// HAND_hot has moved on to a hot page: ends the tests of the cold pages that it passed.
     fn stop_at_hot<C: Caller>(&mut self, caller: &mut C) {
-        while self.hot > 0 {
-            let page = self.clock.hand().expect("there is a hot page");
-            if self.status[page].hot {
+        let Some(hot) = self.hot.back() else { return };
+        while let Some(page) = self.tests.back() {
+            if self.entered[page as usize] > self.entered[hot as usize] {
                 break;
             }
             self.end_test(page, caller);
@@ -317,7 +335,7 @@ impl ClockPro {
 
     /// A cold page passes its test period without being used again.
     fn end_test<C: Caller>(&mut self, page: u32, caller: &mut C) {
-        self.leave_clock(page);
+        self.tests.remove(&mut self.status, page);
         self.status[page].in_test = false;
         self.cold_target = (self.cold_target - 1).max(least_cold(self.capacity));
         if !self.status[page].resident {
@@ -329,21 +347,54 @@ impl ClockPro {
     /// HAND_test: ends the oldest tests while there are more ghosts than the memory has pages.
     fn limit_ghosts<C: Caller>(&mut self, caller: &mut C) {
         while self.ghosts > self.capacity {
-            let page = self.hand_test.or(self.clock.hand()).expect("there are ghosts");
-            if self.status[page].in_test {
-                self.hand_test = Some(page);
-                self.end_test(page, caller);
-            } else {
-                self.hand_test = Some(self.status.after(page));
-            }
+            let page = self.tests.back().expect("a ghost is in test");
+            self.end_test(page, caller);
         }
     }
 
     /// The last resort when every cold page is refused.
     fn evict_hot<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let victim = offer(self.clock.pages(&self.status).filter(|&page| self.status[page].hot), caller)?;
+        let victim = offer(self.hot.back_to_front(&self.status), caller)?;
         self.remove(victim, caller);
         caller.forget(victim);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::Spec;
+
+    #[test]
+    fn counting_anew_changes_nothing() {
+        struct AnyVictim;
+        impl Caller for AnyVictim {
+            fn evict(&mut self, _: u32) -> bool {
+                true
+            }
+            fn forget(&mut self, _: u32) {}
+        }
+        let hits = |now: u32| {
+            let mut policy = ClockPro::new(&Spec::new(&ClockPro::INFO).setup(8, 40));
+            policy.now = now;
+            let pages = (0..2_000u32).map(|time| if time % 3 == 0 { time % 40 } else { time * time % 11 });
+            let hit = |page| {
+                let hit = policy.contains(page);
+                let reference = Reference::of(page);
+                if hit {
+                    policy.hit(&reference)
+                } else {
+                    policy.miss(&reference, &mut AnyVictim).unwrap()
+                }
+                policy.check_invariants();
+                hit
+            };
+            pages.map(hit).collect::<Vec<_>>()
+        };
+        let expected = hits(0);
+        assert!(expected.contains(&true) && expected.contains(&false));
+        assert_eq!(hits(u32::MAX - 5), expected);
+        assert_eq!(hits(u32::MAX - 300), expected);
     }
 }

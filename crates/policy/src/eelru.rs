@@ -117,6 +117,13 @@ impl Policy for Eelru {
         self.resident_nodes.is_linked(page)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.nodes.prefetch_value(page);
+        self.nodes.prefetch_links(page);
+        self.resident_nodes.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         let page = reference.page;
         self.count(page);
@@ -130,7 +137,7 @@ impl Policy for Eelru {
             self.count(page);
         }
         if self.len == self.capacity {
-            self.evict(caller)?;
+            self.make_room(caller)?;
         }
         if self.nodes.is_linked(page) {
             self.leave(page);
@@ -141,24 +148,8 @@ impl Policy for Eelru {
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let least_recent = self.segments.iter().rposition(|segment| !segment.resident.is_empty());
-        let points = self.best_points().filter(|&(_, late)| least_recent.is_some_and(|segment| segment <= late));
-        let victim = match points {
-            Some((early, _)) => offer(self.starting_at(early), caller)?,
-            None => offer(
-                self.segments.iter().rev().flat_map(|of| of.resident.back_to_front(&self.resident_nodes)),
-                caller,
-            )?,
-        };
-        let segment = self.nodes[victim] as usize;
-        if segment == self.beyond {
-            self.leave(victim);
-            caller.forget(victim);
-        } else {
-            self.segments[segment].resident.remove(&mut self.resident_nodes, victim);
-            self.len -= 1;
-            self.ghosts += 1;
-        }
+        self.make_room(caller)?;
+        self.forget_pushed_out(caller);
         Ok(())
     }
 
@@ -225,6 +216,30 @@ impl Policy for Eelru {
 }
 
 impl Eelru {
+    /// Evicts by the better of LRU and early eviction. What waits to be forgotten still waits: a miss of such a page
+    /// takes it back first.
+    fn make_room<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
+        let least_recent = self.segments.iter().rposition(|segment| !segment.resident.is_empty());
+        let points = self.best_points().filter(|&(_, late)| least_recent.is_some_and(|segment| segment <= late));
+        let victim = match points {
+            Some((early, _)) => offer(self.starting_at(early), caller)?,
+            None => offer(
+                self.segments.iter().rev().flat_map(|of| of.resident.back_to_front(&self.resident_nodes)),
+                caller,
+            )?,
+        };
+        let segment = self.nodes[victim] as usize;
+        if segment == self.beyond {
+            self.leave(victim);
+            caller.forget(victim);
+        } else {
+            self.segments[segment].resident.remove(&mut self.resident_nodes, victim);
+            self.len -= 1;
+            self.ghosts += 1;
+        }
+        Ok(())
+    }
+
     /// Cuts an empty queue into segments. A small memory has fewer: points that fall together are one.
     fn divide(&mut self) {
         self.segments.clear();

@@ -133,6 +133,14 @@ impl Policy for Fbr {
         self.stack.is_linked(page)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.stack.prefetch_value(page);
+        self.stack.prefetch_links(page);
+        self.counts.prefetch_value(page);
+        self.counts.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         let page = reference.page;
         let section = self.stack[page];

@@ -5,27 +5,21 @@ use crate::policy::{AllRefused, Caller};
 /// In a page's place: it is not in the heap.
 const NOWHERE: u32 = u32::MAX;
 
-#[derive(Clone, Copy, Debug)]
-struct Entry<K> {
-    key: K,
-    place: u32,
-}
-
 /// Pages ordered by a key.
 #[derive(Debug)]
 pub(crate) struct Heap<K> {
     /// By page. H1. The place of a page in `heap` is where `heap` holds it; that of any other is `NOWHERE`.
-    entries: Vec<Entry<K>>,
+    places: Vec<u32>,
     /// H2. No page goes before the one at half its place.
-    heap: Vec<u32>,
+    heap: Vec<(K, u32)>,
     /// H3. Pages of the heap up to here are in its order; all are, but for refused victims during an eviction.
     ordered: usize,
 }
 
-impl<K: Copy + Default + PartialOrd> Heap<K> {
+impl<K: Copy + PartialOrd> Heap<K> {
     /// Empty; page numbers are below `pages`, and no more than `most` of them are in it at once.
     pub(crate) fn new(pages: u32, most: u32) -> Self {
-        let mut heap = Self { entries: Vec::new(), heap: Vec::new(), ordered: 0 };
+        let mut heap = Self { places: Vec::new(), heap: Vec::new(), ordered: 0 };
         heap.reserve(pages);
         heap.reserve_places(most);
         heap
@@ -33,14 +27,14 @@ impl<K: Copy + Default + PartialOrd> Heap<K> {
 
     /// Page numbers below `pages` may occur.
     pub(crate) fn reserve(&mut self, pages: u32) {
-        if pages as usize > self.entries.len() {
-            self.entries.resize(pages as usize, Entry { key: K::default(), place: NOWHERE });
-        }
+        let more = (pages as usize).saturating_sub(self.places.len());
+        self.places.reserve_exact(more);
+        self.places.resize(self.places.len() + more, NOWHERE);
     }
 
     /// Up to `most` pages may be in the heap at once.
     pub(crate) fn reserve_places(&mut self, most: u32) {
-        let most = (most as usize).min(self.entries.len());
+        let most = (most as usize).min(self.places.len());
         self.heap.reserve_exact(most.saturating_sub(self.heap.len()));
     }
 
@@ -49,34 +43,36 @@ impl<K: Copy + Default + PartialOrd> Heap<K> {
     }
 
     pub(crate) fn contains(&self, page: u32) -> bool {
-        self.entries[page as usize].place != NOWHERE
+        self.places[page as usize] != NOWHERE
     }
 
     /// The key of a page that is in the heap.
     pub(crate) fn key(&self, page: u32) -> K {
-        self.entries[page as usize].key
+        self.heap[self.places[page as usize] as usize].0
     }
 
-    /// The page with the least key.
-    pub(crate) fn first(&self) -> Option<u32> {
+    /// The page with the least key, and that key.
+    pub(crate) fn first(&self) -> Option<(K, u32)> {
         self.heap.first().copied()
     }
 
     /// Puts a page in, or gives it another key.
     pub(crate) fn set(&mut self, page: u32, key: K) {
-        self.entries[page as usize].key = key;
-        match self.entries[page as usize].place {
+        match self.places[page as usize] {
             NOWHERE => {
-                self.heap.push(page);
+                self.heap.push((key, page));
                 self.take_in();
             }
-            place => self.settle(place as usize),
+            place => {
+                self.heap[place as usize].0 = key;
+                self.settle(place as usize);
+            }
         }
     }
 
     pub(crate) fn remove(&mut self, page: u32) {
         debug_assert!(self.contains(page), "page {page} is not in the heap");
-        self.set_aside(self.entries[page as usize].place as usize);
+        self.set_aside(self.places[page as usize] as usize);
         self.drop_aside();
     }
 
@@ -84,7 +80,7 @@ impl<K: Copy + Default + PartialOrd> Heap<K> {
     pub(crate) fn offer<C: Caller>(&mut self, caller: &mut C) -> Result<u32, AllRefused> {
         let mut result = Err(AllRefused);
         while result.is_err() && self.ordered > 0 {
-            let page = self.heap[0];
+            let (_, page) = self.heap[0];
             self.set_aside(0);
             if caller.evict(page) {
                 self.drop_aside();
@@ -98,50 +94,55 @@ impl<K: Copy + Default + PartialOrd> Heap<K> {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry<K>>() + self.heap.capacity() * size_of::<u32>()
+        self.places.capacity() * size_of::<u32>() + self.heap.capacity() * size_of::<(K, u32)>()
     }
 
     /// Recounts the heap.
     pub(crate) fn check(&self) {
         let places = self.heap.iter().enumerate();
-        assert!(places.into_iter().all(|(place, &page)| self.entries[page as usize].place == place as u32)); // H1
-        assert_eq!(self.entries.iter().filter(|entry| entry.place != NOWHERE).count(), self.heap.len()); // H1
+        assert!(places.into_iter().all(|(place, &(_, page))| self.places[page as usize] == place as u32)); // H1
+        assert_eq!(self.places.iter().filter(|&&place| place != NOWHERE).count(), self.heap.len()); // H1
         assert!((1..self.heap.len()).all(|place| !self.before(place, (place - 1) / 2))); // H2
         assert_eq!(self.ordered, self.heap.len()); // H3
     }
 
     fn before(&self, place: usize, other: usize) -> bool {
-        let key = |place: usize| self.entries[self.heap[place] as usize].key;
-        key(place) < key(other)
+        self.heap[place].0 < self.heap[other].0
     }
 
     fn swap(&mut self, place: usize, other: usize) {
         self.heap.swap(place, other);
-        self.entries[self.heap[place] as usize].place = place as u32;
-        self.entries[self.heap[other] as usize].place = other as u32;
+        self.places[self.heap[place].1 as usize] = place as u32;
+        self.places[self.heap[other].1 as usize] = other as u32;
     }
 
-    /// Moves the page at `place` to where its key belongs.
+    /// Moves the page at `place` to where its key belongs: the others make way, and it is written once.
     fn settle(&mut self, mut place: usize) {
-        while place > 0 && self.before(place, (place - 1) / 2) {
-            self.swap(place, (place - 1) / 2);
+        let moved = self.heap[place];
+        while place > 0 && moved.0 < self.heap[(place - 1) / 2].0 {
+            self.put(place, self.heap[(place - 1) / 2]);
             place = (place - 1) / 2;
         }
         loop {
             let (left, right) = (2 * place + 1, 2 * place + 2);
             let first = if right < self.ordered && self.before(right, left) { right } else { left };
-            if first >= self.ordered || !self.before(first, place) {
+            if first >= self.ordered || moved.0 <= self.heap[first].0 {
                 break;
             }
-            self.swap(first, place);
+            self.put(place, self.heap[first]);
             place = first;
         }
+        self.put(place, moved);
+    }
+
+    fn put(&mut self, place: usize, entry: (K, u32)) {
+        self.heap[place] = entry;
+        self.places[entry.1 as usize] = place as u32;
     }
 
     /// Takes the page behind the ordered ones into the order.
     fn take_in(&mut self) {
         let place = self.ordered;
-        self.entries[self.heap[place] as usize].place = place as u32;
         self.ordered += 1;
         self.settle(place);
     }
@@ -158,7 +159,7 @@ impl<K: Copy + Default + PartialOrd> Heap<K> {
     /// Drops the page that was set aside last.
     fn drop_aside(&mut self) {
         self.swap(self.ordered, self.heap.len() - 1);
-        let page = self.heap.pop().expect("the heap is not empty");
-        self.entries[page as usize].place = NOWHERE;
+        let (_, page) = self.heap.pop().expect("the heap is not empty");
+        self.places[page as usize] = NOWHERE;
     }
 }

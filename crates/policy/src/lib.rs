@@ -35,7 +35,6 @@
 
 mod arc;
 mod car;
-mod circle;
 mod clock;
 mod clock_pro;
 mod dulo;
@@ -60,12 +59,14 @@ mod mru;
 pub mod opt;
 mod parameters;
 mod policy;
-mod prefetch;
+#[doc(hidden)]
+pub mod prefetch;
 mod random;
 pub mod registry;
 mod s3_fifo;
 mod seq;
 mod sieve;
+mod slots;
 mod smq;
 mod time_set;
 mod two_queue;
@@ -75,7 +76,6 @@ pub mod worst;
 
 pub use parameters::{Kind, Parameter, Part, Settings, parse_bytes};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
-pub use prefetch::prefetch;
 pub use registry::{
     AdaptiveReplacement, Car, Clock, ClockPro, Dulo, Eelru, Fbr, Fifo, Gclock, Lfu, Linux, Lirs, Lrfu, Lru, LruK,
     LruSp, Mq, Mru, Opt, Random, S3Fifo, Seq, Sieve, Smq, Spec, TwoQueue, Ubm, Visitor, WTinyLfu, Worst,

@@ -13,7 +13,7 @@ use crate::policy::{AllRefused, Caller};
 use crate::prefetch::prefetch;
 
 /// No page: the end of a list.
-pub(crate) const NONE: u32 = u32::MAX;
+const NONE: u32 = u32::MAX;
 /// In a page's links: it is in no list.
 const UNLINKED: u32 = u32::MAX - 1;
 
@@ -86,31 +86,6 @@ impl<T> Nodes<T> {
         if size_of::<T>() > 0 {
             prefetch(&self.values, page as usize);
         }
-    }
-
-    /// In a circle, the page that follows.
-    #[inline]
-    pub(crate) fn after(&self, page: u32) -> u32 {
-        self.links[page as usize].towards_front
-    }
-
-    /// In a circle, the page that goes before.
-    #[inline]
-    pub(crate) fn before(&self, page: u32) -> u32 {
-        self.links[page as usize].towards_back
-    }
-
-    /// In a circle, lets one page follow another.
-    #[inline]
-    pub(crate) fn link(&mut self, before: u32, after: u32) {
-        self.links[before as usize].towards_front = after;
-        self.links[after as usize].towards_back = before;
-    }
-
-    /// The page is in no list or circle any more.
-    #[inline]
-    pub(crate) fn unlink(&mut self, page: u32) {
-        self.links[page as usize] = IN_NO_LIST;
     }
 
     /// The page's links will be looked at soon.

@@ -26,12 +26,13 @@
 //! the default) and 0.0001 from 2,000 on.
 //!
 //! Reference figures: `lfu` at λ = 0 and `lru` at λ = 1, victim by victim; none of the paper's, whose traces are not
-//! published. Parameters: `lambda`, `period`. Memory: 36 bytes a page (two sums, time of last use, place in the heap;
-//! the heap's entry). A reference takes O(log n).
+//! published. Parameters: `lambda`, `period`. Memory: 4 bytes a page (its slot), and 40 a frame (page, two
+//! sums, time of last use, the heap's links). A reference takes O(log n).
 
 use crate::heap::Heap;
 use crate::parameters::{Kind, Parameter};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
+use crate::slots::Slots;
 
 /// How a page is ranked, the least first: the sum of its uses as it would weigh at time 0, in a logarithm to base 2; and the
 /// time of the last of them.
@@ -40,9 +41,11 @@ type Rank = (f64, u64);
 /// Least recently and frequently used.
 #[derive(Debug)]
 pub struct Lrfu {
-    /// U1. Exactly the resident pages.
+    /// U1. Exactly the resident pages have one.
+    slots: Slots,
+    /// U2. By slot, exactly those in use.
     ranks: Heap<Rank>,
-    /// U2. By page, the sum without the last use.
+    /// U3. By slot, the sum without the last use.
     earlier: Vec<f64>,
     now: u64,
     lambda: f64,
@@ -72,13 +75,15 @@ impl Policy for Lrfu {
         uses: Uses::PAGE,
         off_line: false,
         ghosts: 0,
-        bytes_per_page: 36,
+        bytes_per_page: 44,
     };
 
     fn new(setup: &Setup) -> Self {
+        let slots = Slots::new(setup.pages, u64::from(setup.capacity));
         Self {
-            ranks: Heap::new(setup.pages, setup.capacity),
-            earlier: vec![f64::NEG_INFINITY; setup.pages as usize],
+            ranks: Heap::new(slots.end(), setup.capacity),
+            earlier: vec![f64::NEG_INFINITY; slots.end() as usize],
+            slots,
             now: 0,
             lambda: setup.settings.real("lambda"),
             period: setup.settings.integer("period"),
@@ -95,16 +100,22 @@ impl Policy for Lrfu {
     }
 
     fn contains(&self, page: u32) -> bool {
-        self.ranks.contains(page)
+        self.slots.of(page).is_some()
+    }
+
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.slots.prefetch(page);
     }
 
     fn hit(&mut self, reference: &Reference) {
         self.now += 1;
-        let (sum, last) = self.ranks.key(reference.page);
+        let slot = self.slots.of(reference.page).expect("a hit is of a resident page");
+        let (sum, last) = self.ranks.key(slot);
         if self.now - last > self.period {
-            self.earlier[reference.page as usize] = sum;
+            self.earlier[slot as usize] = sum;
         }
-        self.use_now(reference.page);
+        self.use_now(slot);
     }
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
@@ -112,51 +123,54 @@ impl Policy for Lrfu {
         if self.len() == self.capacity {
             self.evict(caller)?;
         }
-        self.earlier[reference.page as usize] = f64::NEG_INFINITY;
-        self.use_now(reference.page);
+        let slot = self.slots.give(reference.page);
+        self.earlier[slot as usize] = f64::NEG_INFINITY;
+        self.use_now(slot);
         Ok(())
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let victim = self.ranks.offer(caller)?;
-        caller.forget(victim);
+        let victim = self.ranks.offer(&mut self.slots.offered(caller))?;
+        caller.forget(self.slots.take_back(victim));
         Ok(())
     }
 
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
-        if self.contains(page) {
-            self.ranks.remove(page);
+        if let Some(slot) = self.slots.of(page) {
+            self.ranks.remove(slot);
+            self.slots.take_back(slot);
         }
     }
 
     fn set_capacity<C: Caller>(&mut self, capacity: u32, _: &mut C) {
         self.capacity = capacity;
-        self.ranks.reserve_places(capacity);
+        self.reserve(self.slots.pages());
     }
 
     fn reserve(&mut self, pages: u32) {
-        self.ranks.reserve(pages);
-        if pages as usize > self.earlier.len() {
-            self.earlier.resize(pages as usize, f64::NEG_INFINITY);
-        }
+        self.slots.reserve(pages, u64::from(self.capacity));
+        self.ranks.reserve(self.slots.end());
+        self.ranks.reserve_places(self.capacity);
+        self.earlier.resize(self.slots.end() as usize, f64::NEG_INFINITY);
     }
 
     fn bytes(&self) -> usize {
-        self.ranks.bytes() + self.earlier.capacity() * size_of::<f64>()
+        self.slots.bytes() + self.ranks.bytes() + self.earlier.capacity() * size_of::<f64>()
     }
 
     fn check_invariants(&self) {
-        self.ranks.check(); // U1
+        self.slots.check(self.len()); // U1
+        self.ranks.check(); // U2
         assert!(self.len() <= self.capacity);
     }
 }
 
 impl Lrfu {
     /// Adds a use now to those before.
-    fn use_now(&mut self, page: u32) {
+    fn use_now(&mut self, slot: u32) {
         let weight = self.lambda * self.now as f64;
-        let sum = weight + (1.0 + (self.earlier[page as usize] - weight).exp2()).log2();
-        self.ranks.set(page, (sum, self.now));
+        let sum = weight + (1.0 + (self.earlier[slot as usize] - weight).exp2()).log2();
+        self.ranks.set(slot, (sum, self.now));
     }
 }
 

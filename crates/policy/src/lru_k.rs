@@ -17,18 +17,19 @@
 //!
 //! Refused victims keep their places and the next is offered, at last those in their burst.
 //! Reference figures: none outside; K = 1 equals LRU, and a plain model. Parameters: `k`, `correlated`, `history`.
-//! Memory: 80 bytes a page (K times up to 4, LAST, links, heap). A reference takes O(log n).
+//! Memory: 4 bytes a page (its slot), 25 and 8 K for each resident page and ghost (page, K times, LAST, links, place in the heap),
+//! 24 a frame for the heap: with K = 2 and a tenth of the pages resident 27 bytes a page. A reference takes O(log n).
 
 use crate::heap::Heap;
 use crate::list::{List, Nodes, offer};
 use crate::parameters::{Kind, Parameter};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
+use crate::slots::Slots;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Status {
-    #[default]
-    Unknown,
     /// Resident, in its burst or not looked at since.
+    #[default]
     Recent,
     /// Resident, in the heap.
     Ripe,
@@ -38,9 +39,11 @@ enum Status {
 /// LRU-K.
 #[derive(Debug)]
 pub struct LruK {
-    /// K1. By page, HIST(p, 1..K); 0 stands for never.
+    /// Of the resident pages and the ghosts; all that follows is by slot.
+    slots: Slots,
+    /// K1. HIST(p, 1..K); 0 stands for never.
     hist: Vec<u64>,
-    /// K2. By page, LAST(p), no earlier than HIST(p, 1).
+    /// K2. LAST(p), no earlier than HIST(p, 1).
     last: Vec<u64>,
     status: Nodes<Status>,
     /// K3. In the order of LAST, the latest at the front.
@@ -84,24 +87,26 @@ impl Policy for LruK {
         uses: Uses::PAGE,
         off_line: false,
         ghosts: 100,
-        bytes_per_page: 80,
+        bytes_per_page: 85,
     };
 
     fn new(setup: &Setup) -> Self {
-        let k = setup.settings.integer("k") as usize;
-        Self {
-            hist: vec![0; setup.pages as usize * k],
-            last: vec![0; setup.pages as usize],
-            status: Nodes::new(setup.pages),
+        let mut lru_k = Self {
+            slots: Slots::new(0, 0),
+            hist: Vec::new(),
+            last: Vec::new(),
+            status: Nodes::new(0),
             recent: List::new(),
-            ripe: Heap::new(setup.pages, setup.capacity),
+            ripe: Heap::new(0, 0),
             ghosts: List::new(),
             now: 0,
-            k,
+            k: setup.settings.integer("k") as usize,
             correlated: setup.settings.integer("correlated"),
             history: setup.settings.integer("history") as u32,
             capacity: setup.capacity,
-        }
+        };
+        lru_k.reserve(setup.pages);
+        lru_k
     }
 
     fn capacity(&self) -> u32 {
@@ -117,34 +122,49 @@ impl Policy for LruK {
     }
 
     fn contains(&self, page: u32) -> bool {
-        matches!(self.status[page], Status::Recent | Status::Ripe)
+        self.slots.of(page).is_some_and(|slot| self.status[slot] != Status::Ghost)
+    }
+
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.slots.prefetch(page);
     }
 
     fn hit(&mut self, reference: &Reference) {
-        let page = reference.page;
         self.now += 1;
-        let last = self.last[page as usize];
+        let slot = self.slots.of(reference.page).expect("a hit is of a resident page");
+        let last = self.last[slot as usize];
         if self.now - last > self.correlated {
-            let burst = last - self.times(page)[0];
-            self.use_now(page, burst);
+            let burst = last - self.times(slot)[0];
+            self.use_now(slot, burst);
         }
-        self.leave(page);
-        self.enter_recent(page);
+        if self.status[slot] == Status::Recent {
+            self.last[slot as usize] = self.now;
+            self.recent.move_to_front(&mut self.status, slot);
+        } else {
+            self.leave(slot);
+            self.enter_recent(slot);
+        }
     }
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
-        let page = reference.page;
         self.now += 1;
-        let known = self.status[page] == Status::Ghost;
         if self.len() == self.capacity {
             self.free_a_frame(caller)?;
         }
-        if !known {
-            self.times(page).fill(0);
-        }
-        self.use_now(page, 0);
-        self.leave(page);
-        self.enter_recent(page);
+        let slot = match self.slots.of(reference.page) {
+            Some(ghost) => {
+                self.leave(ghost);
+                ghost
+            }
+            None => {
+                let slot = self.slots.give(reference.page);
+                self.times(slot).fill(0);
+                slot
+            }
+        };
+        self.use_now(slot, 0);
+        self.enter_recent(slot);
         self.limit_ghosts(caller);
         Ok(())
     }
@@ -156,102 +176,111 @@ impl Policy for LruK {
     }
 
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
-        self.leave(page);
+        if let Some(slot) = self.slots.of(page) {
+            self.leave(slot);
+            self.slots.take_back(slot);
+        }
     }
 
     fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C) {
         self.capacity = capacity;
-        self.ripe.reserve_places(capacity);
         self.limit_ghosts(caller);
+        self.reserve(self.slots.pages());
     }
 
     fn reserve(&mut self, pages: u32) {
-        if pages as usize > self.last.len() {
-            self.hist.resize(pages as usize * self.k, 0);
-            self.last.resize(pages as usize, 0);
-            self.status.reserve(pages);
-            self.ripe.reserve(pages);
-        }
+        // A miss makes a ghost and admits its page before a ghost is forgotten.
+        self.slots.reserve(pages, u64::from(self.capacity) + self.most_ghosts() + 1);
+        let slots = self.slots.end();
+        self.hist.resize(slots as usize * self.k, 0);
+        self.last.resize(slots as usize, 0);
+        self.status.reserve(slots);
+        self.ripe.reserve(slots);
+        self.ripe.reserve_places(self.capacity);
     }
 
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
         show("ghosts", f64::from(self.ghosts.len()));
-        let (kth, _) = self.ripe.first().map_or((0, 0), |page| self.ripe.key(page));
+        let kth = self.ripe.first().map_or(0, |((kth, _), _)| kth);
         show("largest backward distance", if kth == 0 { 0.0 } else { (self.now - kth) as f64 });
     }
 
     fn bytes(&self) -> usize {
         let times = (self.hist.capacity() + self.last.capacity()) * size_of::<u64>();
-        times + self.status.bytes() + self.ripe.bytes()
+        self.slots.bytes() + times + self.status.bytes() + self.ripe.bytes()
     }
 
     fn check_invariants(&self) {
         self.recent.check(&self.status);
         self.ghosts.check(&self.status);
         self.ripe.check();
+        self.slots.check(self.len() + self.ghosts.len());
         let mut latest = 0;
-        for page in self.recent.back_to_front(&self.status) {
-            assert_eq!(self.status[page], Status::Recent);
-            assert!(self.last[page as usize] > latest); // K3
-            latest = self.last[page as usize];
+        for slot in self.recent.back_to_front(&self.status) {
+            assert_eq!(self.status[slot], Status::Recent);
+            assert!(self.last[slot as usize] > latest); // K3
+            latest = self.last[slot as usize];
         }
-        for page in 0..self.last.len() as u32 {
-            assert_eq!(self.status[page] == Status::Ripe, self.ripe.contains(page)); // K4
-            let times = &self.hist[page as usize * self.k..][..self.k];
+        for slot in (0..self.slots.pages()).filter_map(|page| self.slots.of(page)) {
+            assert_eq!(self.status[slot] == Status::Ripe, self.ripe.contains(slot)); // K4
+            let times = &self.hist[slot as usize * self.k..][..self.k];
             assert!(times.is_sorted_by(|newer, older| newer >= older)); // K1
-            if self.contains(page) {
-                assert!(times[0] <= self.last[page as usize] && self.last[page as usize] <= self.now); // K2
+            if self.status[slot] != Status::Ghost {
+                assert!(times[0] <= self.last[slot as usize] && self.last[slot as usize] <= self.now); // K2
             }
         }
-        assert!(self.ghosts.back_to_front(&self.status).all(|page| self.status[page] == Status::Ghost)); // K5
-        assert!(u64::from(self.ghosts.len()) <= u64::from(self.history) * u64::from(self.capacity)); // K5
+        assert!(self.ghosts.back_to_front(&self.status).all(|slot| self.status[slot] == Status::Ghost)); // K5
+        assert!(u64::from(self.ghosts.len()) <= self.most_ghosts()); // K5
         assert!(self.len() <= self.capacity);
     }
 }
 
 impl LruK {
-    fn times(&mut self, page: u32) -> &mut [u64] {
-        &mut self.hist[page as usize * self.k..][..self.k]
+    fn most_ghosts(&self) -> u64 {
+        u64::from(self.history) * u64::from(self.capacity)
+    }
+
+    fn times(&mut self, slot: u32) -> &mut [u64] {
+        &mut self.hist[slot as usize * self.k..][..self.k]
     }
 
     /// A new uncorrelated use, after a burst of the given length.
-    fn use_now(&mut self, page: u32, burst: u64) {
+    fn use_now(&mut self, slot: u32, burst: u64) {
         let now = self.now;
-        let times = self.times(page);
-        times.rotate_right(1);
-        for time in &mut times[1..] {
-            *time += if *time == 0 { 0 } else { burst };
+        let times = self.times(slot);
+        for newer in (1..times.len()).rev() {
+            let time = times[newer - 1];
+            times[newer] = time + if time == 0 { 0 } else { burst };
         }
         times[0] = now;
     }
 
-    fn enter_recent(&mut self, page: u32) {
-        self.last[page as usize] = self.now;
-        self.recent.push_front(&mut self.status, page);
-        self.status[page] = Status::Recent;
+    fn enter_recent(&mut self, slot: u32) {
+        self.last[slot as usize] = self.now;
+        self.recent.push_front(&mut self.status, slot);
+        self.status[slot] = Status::Recent;
     }
 
-    fn leave(&mut self, page: u32) {
-        match self.status[page] {
-            Status::Unknown => return,
-            Status::Recent => self.recent.remove(&mut self.status, page),
-            Status::Ripe => self.ripe.remove(page),
-            Status::Ghost => self.ghosts.remove(&mut self.status, page),
+    fn leave(&mut self, slot: u32) {
+        match self.status[slot] {
+            Status::Recent => self.recent.remove(&mut self.status, slot),
+            Status::Ripe => self.ripe.remove(slot),
+            Status::Ghost => self.ghosts.remove(&mut self.status, slot),
         }
-        self.status[page] = Status::Unknown;
     }
 
     /// Evicts a page, which becomes a ghost.
     fn free_a_frame<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        while let Some(page) = self.recent.back() {
-            if self.now - self.last[page as usize] <= self.correlated {
+        while let Some(slot) = self.recent.back() {
+            let last = self.last[slot as usize];
+            if self.now - last <= self.correlated {
                 break;
             }
-            self.leave(page);
-            let kth = self.hist[page as usize * self.k + self.k - 1];
-            self.ripe.set(page, (kth, self.last[page as usize]));
-            self.status[page] = Status::Ripe;
+            self.recent.remove(&mut self.status, slot);
+            self.ripe.set(slot, (self.hist[slot as usize * self.k + self.k - 1], last));
+            self.status[slot] = Status::Ripe;
         }
+        let caller = &mut self.slots.offered(caller);
         let victim = match self.ripe.offer(caller) {
             Ok(victim) => victim,
             Err(AllRefused) => {
@@ -266,10 +295,10 @@ impl LruK {
     }
 
     fn limit_ghosts<C: Caller>(&mut self, caller: &mut C) {
-        while u64::from(self.ghosts.len()) > u64::from(self.history) * u64::from(self.capacity) {
-            let page = self.ghosts.back().expect("there are ghosts");
-            self.leave(page);
-            caller.forget(page);
+        while u64::from(self.ghosts.len()) > self.most_ghosts() {
+            let ghost = self.ghosts.back().expect("there are ghosts");
+            self.leave(ghost);
+            caller.forget(self.slots.take_back(ghost));
         }
     }
 }

@@ -156,6 +156,13 @@ impl Policy for LruSp {
         self.pages[page].resident
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.pages.prefetch_value(page);
+        self.pages.prefetch_links(page);
+        self.managers.prefetch(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         let page = reference.page;
         self.global.move_to_front(&mut self.pages, page);

@@ -180,6 +180,12 @@ impl Policy for Seq {
         self.nodes.is_linked(page)
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.nodes.prefetch_links(page);
+        self.spots.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         self.recency.move_to_front(&mut self.nodes, reference.page);
     }

@@ -236,6 +236,17 @@ proptest! {
     }
 }
 
+/// A pinned page sinks below EELRU's queue, its hit pushes a ghost out, and the evictions make more.
+#[test]
+fn evictions_after_a_hit_on_a_page_long_pinned_leave_no_ghost_too_many() {
+    let mut steps = vec![Step::Reference(0), Step::Pin(0)];
+    steps.extend((1..=8).map(Step::Reference));
+    steps.extend([Step::Reference(0), Step::UnpinAll, Step::Evict, Step::Evict, Step::Evict]);
+    for spec in specs() {
+        registry::visit(spec.info.name, Run { spec: &spec, capacity: 3, steps: &steps }).unwrap();
+    }
+}
+
 #[test]
 fn a_cache_of_one_page_holds_the_page_used_last() {
     struct One<'a>(&'a Spec);

@@ -9,6 +9,7 @@ pub mod curve;
 pub mod device;
 mod ingest;
 pub mod numbering;
+mod one_pass;
 pub mod places;
 pub mod replay;
 pub mod sample;

@@ -9,8 +9,8 @@
 //! hash of object and group, so sequential blocks share cache lines; a slot that is taken sends the block to the same slot of
 //! the next line. The slot within the line is permuted by the hash: blocks that are all multiples of 16 spread as well.
 //!
-//! Places are looked up in batches, step by step: all slots, then all keys. The memory accesses of a step do not depend on each
-//! other, so the processor overlaps their cache misses.
+//! Places are looked up in batches, step by step: all slots, then all keys, each fetched while the step before goes on, so that
+//! their cache misses overlap.
 //!
 //! Memory: at most two thirds of the slots are taken and they grow by a half, so 6 to 9 bytes a page; with the places, which
 //! grow by an eighth, at most 22.5 bytes a page, 18 where all pages are of one object. The slots are made anew from the places
@@ -19,6 +19,7 @@
 use crate::places::Places;
 use crate::size::MOST_PAGES;
 use forebay_policy::Place;
+use forebay_policy::prefetch::prefetch;
 
 /// The numbers in a cache line of 64 bytes.
 const LINE: usize = 16;
@@ -85,18 +86,21 @@ impl Numbering {
             }
             return Ok(());
         };
-        let mut found = [0u32; BATCH];
-        for (number, &place) in found.iter_mut().zip(batch) {
+        let mut homes = [0; BATCH];
+        for (home, &place) in homes.iter_mut().zip(batch) {
             let (line, slot) = self.home(place);
+            *home = line * LINE + slot;
+            prefetch(&self.slots, *home);
+        }
+        let mut found = [0; BATCH];
+        for (number, &home) in found.iter_mut().zip(&homes[..batch.len()]) {
             // An empty slot stands for some page: whatever is found is compared below.
-            *number = self.slots[line * LINE + slot].min(last);
+            *number = self.slots[home].min(last);
+            self.places.prefetch(*number);
         }
-        let mut keys = [Place::default(); BATCH];
-        for (key, &number) in keys.iter_mut().zip(&found[..batch.len()]) {
-            *key = self.places.of(number);
-        }
-        for ((&place, key), number) in batch.iter().zip(keys).zip(found) {
-            numbers.push(if key == place { number } else { self.find_or_insert(place)? });
+        for (&place, number) in batch.iter().zip(found) {
+            let known = self.places.of(number) == place;
+            numbers.push(if known { number } else { self.find_or_insert(place)? });
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Where each page of a trace is, in columns by page number.
 
-use forebay_policy::{Place, prefetch};
+use forebay_policy::Place;
+use forebay_policy::prefetch::prefetch;
 
 /// The places of pages: 8 bytes a page, and 4 more where there is more than one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl Places {
         Place { object, block: self.blocks[page as usize] }
     }
 
-    /// Where that page is will be asked soon.
+    /// The page's place will be asked for soon.
     #[inline]
     pub(crate) fn prefetch(&self, page: u32) {
         prefetch(&self.blocks, page as usize);

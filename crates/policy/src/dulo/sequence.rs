@@ -6,7 +6,7 @@ use crate::policy::Place;
 /// A block of a full sequencing bank.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
-    pub(super) page: u32,
+    pub(super) slot: u32,
     pub(super) place: Place,
     pub(super) timestamps: Timestamps,
     /// The block's place in the stack, counted from the bottom; then that of the lowest block of its sequence.
@@ -70,9 +70,9 @@ mod tests {
     fn sizes(rules: Rules, blocks: &[(u64, u32, u32)]) -> Vec<u16> {
         let mut bank: Vec<Member> = Vec::new();
         for (depth, &(block, newest, older)) in blocks.iter().enumerate() {
-            let (page, depth) = (depth as u32, depth as u32);
+            let (slot, depth) = (depth as u32, depth as u32);
             let timestamps = Timestamps { newest, older };
-            bank.push(Member { page, place: Place { object: 0, block }, timestamps, depth, size: 0 });
+            bank.push(Member { slot, place: Place { object: 0, block }, timestamps, depth, size: 0 });
         }
         rules.form(&mut bank);
         let mut sizes = Vec::new();

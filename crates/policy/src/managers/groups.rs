@@ -11,6 +11,7 @@ use super::lru::NOBODY;
 use super::ranking::{EMPTY, Ranking};
 use super::{Assignment, Manager, Scope, Use};
 use crate::policy::{Caller, Future, NEVER, Reference, Setup};
+use crate::prefetch::prefetch;
 use std::sync::Arc;
 
 const NONE: u32 = u32::MAX;
@@ -103,6 +104,12 @@ impl Groups {
                 self.ranking.reserve(pages);
             }
         }
+    }
+
+    /// What is known of the page will be looked at soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, page: u32) {
+        prefetch(&self.pages, page as usize);
     }
 
     /// A page is used, and resident now. `admitted`: it was not before.

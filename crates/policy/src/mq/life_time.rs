@@ -77,9 +77,9 @@ pub(super) struct Distances {
 /// What is left of the weight of a reference from one adjustment to the next.
 const AGEING: f64 = 0.99;
 
-/// The next longer life than the best is taken if it has so nearly as many hits: the estimate is too low for long lives, as it
-/// takes a page that Qout has lost for one that still ranks as before.
-const NEARLY: f64 = 0.999;
+/// The next longer life than the best is taken if it has so nearly as many hits: on a trace whose frequencies stay as they are
+/// (Zipf), fixed lives go on gaining where the estimate has reached its peak.
+const NEARLY: f64 = 0.9995;
 
 impl Distances {
     pub(super) fn new(queues: usize) -> Self {

@@ -12,22 +12,22 @@
 //!   Qout  tail  g g g g g  head   ghosts with their counts, FIFO, 4 times the cache
 //! ```
 //!
-//! **The adaptive lifeTime** (the paper leaves it to a thesis). The temporal distances of a sample of the pages, one of up to 16,
+//! **The adaptive lifeTime** (the paper leaves it to a thesis). The temporal distances of a sample of the pages, one of up to 8,
 //! are counted by queue (`sample.rs`); `life_time.rs` says what follows from them. To see distances beyond Qout, sampled ghosts that leave
 //! it are remembered for longer, up to as many as there are frames: they reach as far as 2 to 16 times the cache would. They do
 //! not count as known for the algorithm: their use starts again at Q0. lifeTime is 2 times the cache for the first 8 times the
 //! cache references, and then adjusted once in as many references as there are frames (at least 4,096).
 //!
-//! What it costs against the best fixed lifeTime, in points of the hit ratio: OLTP at 1,000 to 15,000 pages at most 0.5 (or
-//! ahead by up to 0.4), P6 at 8,000 0.9, at 40,000 and 160,000 at most 0.4, P12 at 30,000 1.3, at 150,000 0.7; on the vSCSI
-//! trace at 1,000 and 5,000 0.1, but at 20,000 5.1 (25.3 against 30.4 %, LRU 20.5): there the best is 8 times the cache, a loop
+//! What it costs against the best fixed lifeTime, in points of the hit ratio: OLTP at 1,000 to 15,000 pages at most 0.1 (or
+//! ahead by up to 0.4), P6 at 8,000 0.6, at 40,000 and 160,000 at most 0.4, P12 at 30,000 1.3, at 150,000 0.7; on the vSCSI
+//! trace at 1,000 and 5,000 0.2, but at 20,000 4.9 (25.5 against 30.4 %, LRU 20.5): there the best is 8 times the cache, a loop
 //! that the sample sees too late.
 //!
 //! Deviations: none with a fixed `lifetime`.
 //!
 //! Refused victims keep their places and the next is offered, queue by queue.
 //! Reference figures: the MQ column of ARC's OLTP table, within 1 point or above. Parameters: `queues`, `lifetime`, `out`.
-//! Memory: 16 bytes a page (two links, expiry, count and place), 8 for each sampled page, one of 16 from 1,024 frames on and
+//! Memory: 16 bytes a page (two links, expiry, count and place), 8 for each sampled page, one of 8 from 512 frames on and
 //! every one below 128, and 38 KiB for the distances.
 
 mod life_time;
@@ -185,6 +185,12 @@ impl Policy for Mq {
         matches!(self.blocks[page].place(), Place::Queue(_))
     }
 
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.blocks.prefetch_value(page);
+        self.blocks.prefetch_links(page);
+    }
+
     fn hit(&mut self, reference: &Reference) {
         self.use_now(reference.page);
     }
@@ -281,17 +287,31 @@ impl Mq {
         if let Some(sample) = &mut self.sample {
             sample.refer(page, place != Place::Unknown, self.now);
         }
-        self.leave(page);
+        let k = self.queue_num(reference);
         self.blocks[page].set_reference(reference);
-        self.enter(page, self.queue_num(reference));
+        if place == Place::Queue(k) && self.queues[k].back() != Some(page) {
+            // Most hits: neither the queue nor its head changes, so M5 stays.
+            self.blocks[page].expire_time = self.expiry();
+            self.queues[k].move_to_front(&mut self.blocks, page);
+        } else {
+            self.leave(page);
+            self.enter(page, k);
+        }
         self.adjust();
+    }
+
+    /// When what enters a queue now expires.
+    #[inline]
+    fn expiry(&self) -> u32 {
+        (self.now as u32).wrapping_add(self.life_time)
     }
 
     #[inline]
     fn enter(&mut self, page: u32, k: usize) {
+        let expire_time = self.expiry();
         let block = &mut self.blocks[page];
         block.set_place(Place::Queue(k));
-        block.expire_time = (self.now as u32).wrapping_add(self.life_time);
+        block.expire_time = expire_time;
         let queue = &mut self.queues[k];
         if queue.is_empty() && k > 0 {
             self.next_expiry = self.next_expiry.min(self.now + u64::from(self.life_time)); // M5
@@ -338,11 +358,20 @@ impl Mq {
             {
                 self.leave(page);
                 self.enter(page, k - 1);
+                self.prefetch_head(k);
             }
         }
         let heads = self.queues[1..].iter().filter_map(List::back);
         let lives = heads.map(|page| self.life_left(page));
         self.next_expiry = lives.min().map_or(u64::MAX, |life| self.now + u64::from(life.max(0).unsigned_abs())); // M5
+    }
+
+    /// The pages that leave a queue next will be looked at soon.
+    #[inline]
+    fn prefetch_head(&self, k: usize) {
+        if let Some(next) = self.queues[k].back().and_then(|page| self.blocks.towards_front(page)) {
+            self.prefetch(next);
+        }
     }
 
     /// References until a page in a queue is expired.
@@ -357,7 +386,10 @@ impl Mq {
     /// `EvictBlock()`.
     fn free_a_frame<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
         let victim = offer(self.queues.iter().flat_map(|queue| queue.back_to_front(&self.blocks)), caller)?;
-        self.leave(victim);
+        if let Place::Queue(k) = self.blocks[victim].place() {
+            self.leave(victim);
+            self.prefetch_head(k);
+        }
         self.q_out.push_front(&mut self.blocks, victim);
         self.blocks[victim].set_place(Place::Out);
         Ok(())
@@ -367,6 +399,9 @@ impl Mq {
         while u64::from(self.q_out.len()) > u64::from(self.out) * u64::from(self.capacity) {
             let page = self.q_out.back().expect("there are ghosts");
             self.leave(page);
+            if let Some(next) = self.q_out.back().and_then(|page| self.blocks.towards_front(page)) {
+                self.prefetch(next);
+            }
             if self.is_sampled(page) {
                 self.far.push_front(&mut self.blocks, page);
                 self.blocks[page].set_place(Place::Far);

@@ -80,7 +80,7 @@ impl Sample {
     }
 }
 
-/// Of 2 to 16 pages one is sampled where there are frames enough, so that 64 of them at least hold sampled pages.
+/// Of 2 to 8 pages one is sampled where there are frames enough, so that 64 of them at least hold sampled pages.
 fn bits(capacity: u32) -> u32 {
-    (capacity / 64).max(1).ilog2().min(4)
+    (capacity / 64).max(1).ilog2().min(3)
 }

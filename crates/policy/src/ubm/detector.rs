@@ -8,7 +8,7 @@
 //! A pass keeps its period, and with it the run that it adds to, as long as the periods of its blocks differ from it by no
 //! more than [`FLUCTUATION`].
 
-use super::runs::{Before, Run, Runs};
+use super::runs::{Before, Block, Run, Runs};
 use crate::policy::Place;
 
 /// Measured periods that differ by less are one period: programs that run at once slow each other.
@@ -36,6 +36,8 @@ pub(super) struct Finding {
     /// Whether it is to the block that its pass referenced last: still the same use of it.
     pub(super) repeated: bool,
     pub(super) before: Option<Before>,
+    /// The run that it is in now; `None` if that is the same as before.
+    pub(super) run: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,9 @@ struct Pass {
     length: u32,
     /// Infinite where its blocks were not known before.
     period: f32,
+    /// The run that it added to last, and the one that held that block before: the next block is likely to be found there.
+    run: Option<u32>,
+    holder: Option<u32>,
 }
 
 /// Finds passes.
@@ -80,8 +85,8 @@ impl Detector {
         self.runs.find(place)
     }
 
-    /// A block is referenced.
-    pub(super) fn refer(&mut self, place: Place, now: u32) -> Finding {
+    /// A block is referenced; `guess` is the run that it was put into before, if the caller remembers.
+    pub(super) fn refer(&mut self, place: Place, guess: Option<u32>, now: u64) -> Finding {
         let continued = self.continued(place);
         if let Some(index) = continued
             && self.passes[index].last == place
@@ -89,10 +94,12 @@ impl Detector {
             self.passes[index..].rotate_left(1);
             let Pass { class, period, .. } = self.passes[self.passes.len() - 1];
             let period = if class == Class::Looping { period } else { f32::INFINITY };
-            return Finding { class, period, repeated: true, before: None };
+            return Finding { class, period, repeated: true, before: None, run: None };
         }
         self.runs.make_room();
-        let before = self.runs.take(place, now);
+        let of_pass = continued.and_then(|index| self.passes[index].holder);
+        let holder = self.runs.holder_by([guess, of_pass], place);
+        let before = holder.map(|holder| self.runs.before(holder, place, now));
         let mut pass = match continued {
             Some(index) => self.passes.remove(index),
             None => self.begin(before),
@@ -112,11 +119,20 @@ impl Detector {
         };
         // An irregular run keeps its period, to be compared with the next.
         let kept = if pass.length < self.least { f32::INFINITY } else { pass.period };
-        self.runs.put(place, pass.number, continued.is_none(), pass.class, kept, now);
+        // A pass goes upwards: of its blocks only the last one can lie right before this one.
+        let growing = if continued.is_some() && pass.last.block + 1 == place.block {
+            let index = self.runs.holder_by([pass.run], pass.last);
+            index.filter(|&index| self.runs.is_of(index, pass.number))
+        } else {
+            None
+        };
+        let head = continued.is_none();
+        let block = Block { place, pass: pass.number, head, class: pass.class, period: kept, now };
+        (pass.run, pass.holder) = (Some(self.runs.put(holder, growing, block)), holder);
         pass.last = place;
         self.passes.push(pass);
         let period = if pass.class == Class::Looping { pass.period } else { f32::INFINITY };
-        Finding { class: pass.class, period, repeated: false, before }
+        Finding { class: pass.class, period, repeated: false, before, run: pass.run }
     }
 
     /// The open pass that a reference belongs to: the one that it is least far ahead of, of several the one continued last. One
@@ -142,7 +158,15 @@ impl Detector {
         self.numbered = self.numbered.wrapping_add(1);
         let again = before.is_some_and(|before| before.head && before.detected());
         let length = if again { self.least - 1 } else { 0 };
-        Pass { number: self.numbered, last: Place::default(), class: Class::Other, length, period: f32::INFINITY }
+        Pass {
+            number: self.numbered,
+            last: Place::default(),
+            class: Class::Other,
+            length,
+            period: f32::INFINITY,
+            run: None,
+            holder: None,
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -174,7 +198,7 @@ mod tests {
 
     /// The last finding for each of the references.
     fn refer(detector: &mut Detector, places: impl IntoIterator<Item = Place>) -> Vec<(Class, f32)> {
-        let findings = places.into_iter().enumerate().map(|(now, place)| detector.refer(place, now as u32));
+        let findings = places.into_iter().enumerate().map(|(now, place)| detector.refer(place, None, now as u64));
         findings.map(|finding| (finding.class, finding.period)).collect()
     }
 
@@ -221,9 +245,9 @@ mod tests {
     fn a_block_used_at_irregular_intervals_is_other() {
         let mut detector = Detector::new(1000, 4, 3, 1);
         let mut now = 0;
-        let mut pass = |wait: u32| {
+        let mut pass = |wait: u64| {
             now += wait;
-            let classes: Vec<Class> = blocks(0, 0..5).map(|place| detector.refer(place, now).class).collect();
+            let classes: Vec<Class> = blocks(0, 0..5).map(|place| detector.refer(place, None, now).class).collect();
             classes[4]
         };
         let classes = [0, 100, 110, 900, 600, 450].map(&mut pass);

@@ -127,12 +127,13 @@ impl Stack {
         }
     }
 
-    /// Counts one reference, by the page if it is other.
-    pub(super) fn count(&mut self, other: Option<u32>) {
+    /// Counts one reference; if it is other, its page counts too, if that is known.
+    pub(super) fn count(&mut self, other: Option<Option<u32>>) {
         self.all += 1.0;
         if let Some(page) = other {
             self.others += 1.0;
-            if self.contains(page)
+            if let Some(page) = page
+                && self.contains(page)
                 && let Some(hits) = self.hits[..self.sizes.len()].get_mut(usize::from(self.nodes[page]))
             {
                 *hits += 1.0;
@@ -202,8 +203,8 @@ const ONCE: f64 = 1000.0;
 
 impl Recurrence {
     /// An other block leaves, so many references after its last one.
-    pub(super) fn evicted(&mut self, unused_for: u32) {
-        self.residence += (f64::from(unused_for) - self.residence) / 16.0;
+    pub(super) fn evicted(&mut self, unused_for: u64) {
+        self.residence += (unused_for as f64 - self.residence) / 16.0;
     }
 
     /// A sequential reference.
@@ -215,10 +216,10 @@ impl Recurrence {
     }
 
     /// A block whose last reference was sequential is referenced again.
-    pub(super) fn again(&mut self, gap: u32) {
-        if f64::from(gap) <= self.residence {
+    pub(super) fn again(&mut self, gap: u64) {
+        if gap as f64 <= self.residence {
             self.soon += 1.0;
-            self.gaps += f64::from(gap);
+            self.gaps += gap as f64;
         }
     }
 
@@ -268,7 +269,7 @@ mod tests {
         stack.check();
         // Depths 1, 2, 3, 5, 8 and 9, at the sizes 1, 2, 4 and 8.
         for page in [9, 8, 7, 5, 2, 1] {
-            stack.count(Some(page));
+            stack.count(Some(Some(page)));
         }
         stack.count(None);
         assert_eq!((stack.hits[..4].to_vec(), stack.others, stack.all), (vec![1.0, 1.0, 1.0, 2.0], 6.0, 7.0));

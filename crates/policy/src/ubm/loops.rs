@@ -75,7 +75,7 @@ impl Loops {
     /// Looks at the oldest page of one bucket, of each in turn. A page that is overdue by more than its period fluctuates has
     /// lost its loop, or has a longer period than was measured: twice the time that it has waited, as far as can be known.
     /// Without this the blocks of loops that have ended would keep their buffers for ever.
-    pub(super) fn age(&mut self, nodes: &mut Nodes<Status>, now: u32) {
+    pub(super) fn age(&mut self, nodes: &mut Nodes<Status>, now: u64) {
         if self.filled == 0 {
             return;
         }
@@ -85,7 +85,7 @@ impl Loops {
             _ => self.hand + 1 + above.trailing_zeros(),
         };
         let page = self.by_period[self.hand as usize].back().expect("the bucket is filled");
-        let waited = now.wrapping_sub(nodes[page].used) as f32;
+        let waited = (now - nodes[page].used) as f32;
         if u32::from(bucket(waited / FLUCTUATION)) > self.hand {
             self.remove(nodes, page);
             self.push(nodes, page, 2.0 * waited);

@@ -43,8 +43,8 @@
 //! on multi1 and 27.7 % on multi2 (29.2 % over the paper's sizes and traces, with files told apart);
 //! on multi2 at time 20,000 the gains 0.000244 and 0.000245 (0.000222). Classes on the embedded sample, file by file.
 //!
-//! Parameters: `other`, `run`, `gap`, `open`. Memory: 128 bytes a page: 64 for its run, 16 for its partition, 12 for the stack, 24
-//! for its rank as other and up to 12 for its place in that heap.
+//! Parameters: `other`, `run`, `gap`, `open`. Memory: 8 bytes a page (its slot, its run); for each resident page and ghost 61
+//! (page, partition, stack, rank as other); 8 a frame for that heap; 72 a run, of which there are no more than pages.
 
 mod detector;
 mod gain;
@@ -57,6 +57,8 @@ pub use detector::Class;
 use crate::list::{List, Nodes, offer};
 use crate::parameters::{Kind, Parameter};
 use crate::policy::{AllRefused, Caller, Info, Place, Policy, Reference, Setup, Uses};
+use crate::prefetch::prefetch;
+use crate::slots::Slots;
 use detector::Detector;
 use gain::{Recurrence, Stack};
 use loops::Loops;
@@ -70,13 +72,17 @@ struct Status {
     /// In the partition of loops: the bucket of its period.
     bucket: u8,
     /// When it was referenced last.
-    used: u32,
+    used: u64,
 }
 
 /// Unified buffer management.
 #[derive(Debug)]
 pub struct Ubm {
     detector: Detector,
+    /// By page, the run that its block was put into last: where to look for it first.
+    runs_of: Vec<u32>,
+    /// Of the resident pages and the ghosts: their numbers in all that follows.
+    slots: Slots,
     /// U1. A resident page is in the list, the bucket or the heap of its partition, and in no other.
     status: Nodes<Status>,
     /// The page used last at the front.
@@ -93,6 +99,11 @@ pub struct Ubm {
     now: u64,
     /// References by class.
     counts: [u64; 3],
+}
+
+/// The resident pages and the ghosts: a miss makes a ghost and admits its page before the stack is cut.
+fn most_known(capacity: u32) -> u64 {
+    2 * u64::from(capacity) + 1
 }
 
 /// A loop: blocks that are referenced one after another, again and again.
@@ -140,19 +151,22 @@ impl Policy for Ubm {
         uses: Uses { place: true, request: false },
         off_line: false,
         ghosts: 1,
-        bytes_per_page: 128,
+        bytes_per_page: 160,
     };
 
     fn new(setup: &Setup) -> Self {
         let settings = &setup.settings;
         let [open, least, gap] = ["open", "run", "gap"].map(|name| settings.integer(name));
+        let slots = Slots::new(setup.pages, most_known(setup.capacity));
         Self {
             detector: Detector::new(setup.pages, open as usize, least as u32, gap),
-            status: Nodes::new(setup.pages),
+            runs_of: vec![0; setup.pages as usize],
+            status: Nodes::new(slots.end()),
             sequential: List::new(),
             loops: Loops::new(),
-            others: Others::new(setup.pages, setup.capacity, settings.choice("other")),
-            stack: Stack::new(setup.pages, setup.capacity),
+            others: Others::new(slots.end(), setup.capacity, settings.choice("other")),
+            stack: Stack::new(slots.end(), setup.capacity),
+            slots,
             ghosts: 0,
             recurrence: Recurrence::default(),
             capacity: setup.capacity,
@@ -174,15 +188,22 @@ impl Policy for Ubm {
     }
 
     fn contains(&self, page: u32) -> bool {
-        self.status[page].partition.is_some()
+        self.slots.of(page).is_some_and(|slot| self.is_resident(slot))
+    }
+
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.slots.prefetch(page);
+        prefetch(&self.runs_of, page as usize);
     }
 
     fn hit(&mut self, reference: &Reference) {
+        let slot = self.slots.of(reference.page).expect("a hit is of a resident page");
         let (partition, period) = self.classify(reference);
-        if self.status[reference.page].partition != Some(Class::Other) || partition != Class::Other {
-            self.leave(reference.page);
+        if self.status[slot].partition != Some(Class::Other) || partition != Class::Other {
+            self.leave(slot);
         }
-        self.enter(reference.page, partition, period);
+        self.enter(slot, partition, period);
     }
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
@@ -190,24 +211,28 @@ impl Policy for Ubm {
         if self.len() == self.capacity {
             self.evict(caller)?;
         }
-        let page = reference.page;
-        if self.stack.contains(page) {
-            self.ghosts -= 1;
-            if partition != Class::Other {
-                self.stack.remove(page);
-                self.others.forget(page);
+        let slot = match self.slots.of(reference.page) {
+            Some(ghost) => {
+                self.ghosts -= 1;
+                if partition != Class::Other {
+                    self.stack.remove(ghost);
+                    self.others.forget(ghost);
+                }
+                ghost
             }
-        }
-        self.enter(page, partition, period);
+            None => self.slots.give(reference.page),
+        };
+        self.enter(slot, partition, period);
         self.limit_stack(caller);
         Ok(())
     }
 
     /// Sequential blocks leave first, then those of the partition with the smaller marginal gain (section 3.4).
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        if let Ok(victim) = offer(self.sequential.front_to_back(&self.status), caller) {
+        let sequential = self.sequential.front_to_back(&self.status);
+        if let Ok(victim) = offer(sequential, &mut self.slots.offered(caller)) {
             self.leave(victim);
-            caller.forget(victim);
+            caller.forget(self.slots.take_back(victim));
             return Ok(());
         }
         let loops_first = self.gain_of_loops() <= self.gain_of_others() || self.others.len() == 0;
@@ -218,26 +243,34 @@ impl Policy for Ubm {
     }
 
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
-        if self.contains(page) {
-            self.leave(page);
-        } else if self.stack.contains(page) {
+        let Some(slot) = self.slots.of(page) else { return };
+        if self.is_resident(slot) {
+            self.leave(slot);
+        } else {
             self.ghosts -= 1;
-            self.stack.remove(page);
-            self.others.forget(page);
+            self.stack.remove(slot);
+            self.others.forget(slot);
         }
+        self.slots.take_back(slot);
     }
 
     fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C) {
         self.capacity = capacity;
+        self.reserve(self.slots.pages());
         self.stack.set_capacity(capacity);
         self.limit_stack(caller);
     }
 
     fn reserve(&mut self, pages: u32) {
         self.detector.reserve(pages);
-        self.status.reserve(pages);
-        self.others.reserve(pages);
-        self.stack.reserve(pages);
+        if pages as usize > self.runs_of.len() {
+            self.runs_of.resize(pages as usize, 0);
+        }
+        self.slots.reserve(pages, most_known(self.capacity));
+        let slots = self.slots.end();
+        self.status.reserve(slots);
+        self.others.reserve(slots);
+        self.stack.reserve(slots);
     }
 
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
@@ -258,7 +291,8 @@ impl Policy for Ubm {
     }
 
     fn bytes(&self) -> usize {
-        self.detector.bytes() + self.status.bytes() + self.loops.bytes() + self.others.bytes() + self.stack.bytes()
+        let partitions = self.status.bytes() + self.loops.bytes() + self.others.bytes() + self.stack.bytes();
+        self.detector.bytes() + self.runs_of.capacity() * size_of::<u32>() + self.slots.bytes() + partitions
     }
 
     fn check_invariants(&self) {
@@ -267,7 +301,8 @@ impl Policy for Ubm {
         self.loops.check(&self.status);
         self.others.check();
         self.stack.check();
-        let partition = |page: u32| self.status[page].partition;
+        self.slots.check(self.len() + self.ghosts);
+        let partition = |slot: u32| self.status[slot].partition;
         assert!(self.sequential.front_to_back(&self.status).all(|page| partition(page) == Some(Class::Sequential))); // U1
         assert!(self.loops.victims(&self.status).all(|page| partition(page) == Some(Class::Looping))); // U1
         assert!(self.others.pages().all(|page| partition(page) == Some(Class::Other))); // U1
@@ -297,8 +332,10 @@ impl Ubm {
     /// Detects and counts a reference, and says to which partition its page goes.
     fn classify(&mut self, reference: &Reference) -> (Class, f32) {
         self.now += 1;
-        let now = self.now as u32;
-        let finding = self.detector.refer(reference.place, now);
+        let now = self.now;
+        let run_of = &mut self.runs_of[reference.page as usize];
+        let finding = self.detector.refer(reference.place, Some(*run_of), now);
+        *run_of = finding.run.unwrap_or(*run_of);
         self.counts[finding.class as usize] += 1;
         if let Some(before) = finding.before
             && before.class == Class::Sequential
@@ -314,7 +351,7 @@ impl Ubm {
                 partition = Class::Other;
             }
         }
-        self.stack.count((partition == Class::Other).then_some(reference.page));
+        self.stack.count((partition == Class::Other).then(|| self.slots.of(reference.page)));
         self.loops.age(&mut self.status, now);
         (partition, finding.period)
     }
@@ -329,32 +366,36 @@ impl Ubm {
         self.stack.marginal_gain(self.others.len())
     }
 
-    fn enter(&mut self, page: u32, partition: Class, period: f32) {
-        let status = &mut self.status[page];
-        (status.partition, status.used) = (Some(partition), self.now as u32);
+    fn is_resident(&self, slot: u32) -> bool {
+        self.status[slot].partition.is_some()
+    }
+
+    fn enter(&mut self, slot: u32, partition: Class, period: f32) {
+        let status = &mut self.status[slot];
+        (status.partition, status.used) = (Some(partition), self.now);
         match partition {
-            Class::Sequential => self.sequential.push_front(&mut self.status, page),
-            Class::Looping => self.loops.push(&mut self.status, page, period),
+            Class::Sequential => self.sequential.push_front(&mut self.status, slot),
+            Class::Looping => self.loops.push(&mut self.status, slot, period),
             Class::Other => {
-                self.others.refer(page, self.now);
-                if self.stack.contains(page) {
-                    self.stack.remove(page);
+                self.others.refer(slot, self.now);
+                if self.stack.contains(slot) {
+                    self.stack.remove(slot);
                 }
-                self.stack.push(page);
+                self.stack.push(slot);
             }
         }
     }
 
     /// A resident page leaves its partition without a ghost.
-    fn leave(&mut self, page: u32) {
-        match self.status[page].partition.take() {
-            Some(Class::Sequential) => self.sequential.remove(&mut self.status, page),
-            Some(Class::Looping) => self.loops.remove(&mut self.status, page),
+    fn leave(&mut self, slot: u32) {
+        match self.status[slot].partition.take() {
+            Some(Class::Sequential) => self.sequential.remove(&mut self.status, slot),
+            Some(Class::Looping) => self.loops.remove(&mut self.status, slot),
             Some(Class::Other) => {
-                self.others.remove(page);
-                self.others.forget(page);
-                if self.stack.contains(page) {
-                    self.stack.remove(page);
+                self.others.remove(slot);
+                self.others.forget(slot);
+                if self.stack.contains(slot) {
+                    self.stack.remove(slot);
                 }
             }
             None => {}
@@ -362,22 +403,22 @@ impl Ubm {
     }
 
     fn evict_looping<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let victim = offer(self.loops.victims(&self.status), caller)?;
+        let victim = offer(self.loops.victims(&self.status), &mut self.slots.offered(caller))?;
         self.leave(victim);
-        caller.forget(victim);
+        caller.forget(self.slots.take_back(victim));
         Ok(())
     }
 
     /// The page stays in the stack, as a ghost, if it is still there.
     fn evict_other<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let victim = self.others.evict(caller)?;
-        self.recurrence.evicted((self.now as u32).wrapping_sub(self.status[victim].used));
+        let victim = self.others.evict(&mut self.slots.offered(caller))?;
+        self.recurrence.evicted(self.now - self.status[victim].used);
         self.status[victim].partition = None;
         if self.stack.contains(victim) {
             self.ghosts += 1;
         } else {
             self.others.forget(victim);
-            caller.forget(victim);
+            caller.forget(self.slots.take_back(victim));
         }
         self.limit_stack(caller);
         Ok(())
@@ -386,12 +427,12 @@ impl Ubm {
     /// The stack is no deeper than the cache has pages (section 5.2).
     fn limit_stack<C: Caller>(&mut self, caller: &mut C) {
         while self.stack.len() > self.capacity {
-            let page = self.stack.oldest().expect("the stack is deeper than the cache");
-            self.stack.remove(page);
-            if !self.contains(page) {
+            let slot = self.stack.oldest().expect("the stack is deeper than the cache");
+            self.stack.remove(slot);
+            if !self.is_resident(slot) {
                 self.ghosts -= 1;
-                self.others.forget(page);
-                caller.forget(page);
+                self.others.forget(slot);
+                caller.forget(self.slots.take_back(slot));
             }
         }
     }

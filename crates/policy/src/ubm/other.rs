@@ -58,6 +58,7 @@ impl Others {
 
     pub(super) fn reserve(&mut self, pages: u32) {
         if pages as usize > self.entries.len() {
+            self.entries.reserve_exact(pages as usize - self.entries.len());
             self.entries.resize(pages as usize, Entry { rank: 0, used: 0, position: ABSENT });
         }
     }

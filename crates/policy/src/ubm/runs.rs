@@ -21,8 +21,8 @@ pub(super) struct Run {
     /// The pass that referenced it.
     pub(super) pass: u32,
     /// When the first block was referenced, and the last.
-    pub(super) first: u32,
-    pub(super) last: u32,
+    pub(super) first: u64,
+    pub(super) last: u64,
     /// Infinite for all but looping references.
     pub(super) period: f32,
     pub(super) class: Class,
@@ -39,20 +39,36 @@ impl Run {
     }
 
     /// When `block` was referenced, taking the run to have been read at an even pace.
-    fn time_of(&self, block: u64) -> u32 {
+    fn time_of(&self, block: u64) -> u64 {
         if self.more == 0 {
             return self.first;
         }
-        let span = u64::from(self.last.wrapping_sub(self.first));
-        self.first.wrapping_add((span * (block - self.start.block) / u64::from(self.more)) as u32)
+        let span = u128::from(self.last - self.first);
+        self.first + (span * u128::from(block - self.start.block) / u128::from(self.more)) as u64
     }
+
+    fn holds(&self, place: Place) -> bool {
+        self.start.object == place.object && self.start.block <= place.block && place.block <= self.end()
+    }
+}
+
+/// A block that is referenced now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) place: Place,
+    pub(super) pass: u32,
+    /// Whether the pass begins with it.
+    pub(super) head: bool,
+    pub(super) class: Class,
+    pub(super) period: f32,
+    pub(super) now: u64,
 }
 
 /// What the table knew of a block that is referenced again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     /// References since the last one to the block.
-    pub(super) gap: u32,
+    pub(super) gap: u64,
     pub(super) period: f32,
     pub(super) class: Class,
     /// Whether a pass began with this block.
@@ -125,63 +141,94 @@ impl Runs {
         self.holder(place).map(|index| &self.runs[index as usize])
     }
 
-    /// Takes a block out of the run that holds it, splitting that if need be.
-    pub(super) fn take(&mut self, place: Place, now: u32) -> Option<Before> {
-        let index = self.holder(place)?;
-        let run = self.runs[index as usize];
-        let time = run.time_of(place.block);
-        let at_start = place.block == run.start.block;
-        let before =
-            Before { gap: now.wrapping_sub(time), period: run.period, class: run.class, head: run.head && at_start };
-        let after = (run.end() - place.block) as u32;
-        if at_start && after == 0 {
-            self.drop_run(index);
-        } else if at_start {
-            // Its place in the treap is the same: no run lies between.
-            let start = Place { block: place.block + 1, ..place };
-            let first = run.time_of(start.block);
-            self.runs[index as usize] = Run { start, more: after - 1, first, head: false, ..run };
-        } else {
-            let before = (place.block - run.start.block) as u32;
-            let kept = &mut self.runs[index as usize];
-            (kept.more, kept.last) = (before - 1, run.time_of(place.block - 1));
-            if after > 0 {
-                let start = Place { block: place.block + 1, ..place };
-                let first = run.time_of(start.block);
-                self.add(Run { start, more: after - 1, first, head: false, ..run });
-            }
-        }
-        Some(before)
+    /// The number of the run that holds a place; the `guesses` are looked at first.
+    #[inline]
+    pub(super) fn holder_by<const N: usize>(&self, guesses: [Option<u32>; N], place: Place) -> Option<u32> {
+        let right = |&index: &u32| {
+            self.runs.get(index as usize).is_some_and(|run| run.holds(place)) && self.links.is_linked(index)
+        };
+        guesses.into_iter().flatten().find(right).or_else(|| self.holder(place))
     }
 
-    /// Adds a block that no run holds: to the run before it if that is of the same pass and kind, else as a run of its own.
-    pub(super) fn put(&mut self, place: Place, pass: u32, head: bool, class: Class, period: f32, now: u32) {
-        if let Some(index) = place.block.checked_sub(1).and_then(|block| self.holder(Place { block, ..place })) {
+    /// Whether a pass put the blocks of a run there.
+    pub(super) fn is_of(&self, index: u32, pass: u32) -> bool {
+        self.runs[index as usize].pass == pass
+    }
+
+    /// What is known of a block in a run.
+    pub(super) fn before(&self, holder: u32, place: Place, now: u64) -> Before {
+        let run = &self.runs[holder as usize];
+        let head = run.head && place.block == run.start.block;
+        Before { gap: now - run.time_of(place.block), period: run.period, class: run.class, head }
+    }
+
+    /// A block is referenced: it leaves the run that holds it, if any does, and is added to the run before it, if that is of
+    /// the same pass and kind. Else it is a run of its own. Says in which run it is.
+    pub(super) fn put(&mut self, holder: Option<u32>, growing: Option<u32>, block: Block) -> u32 {
+        let Block { place, pass, class, period, now, .. } = block;
+        if let Some(index) = growing {
             let run = &mut self.runs[index as usize];
+            debug_assert!(run.pass == pass && run.start.object == place.object && run.end() + 1 == place.block);
             // What the pass referenced before it was long enough to be a run is of the run's kind too.
             let undetected = run.class == Class::Other && run.period.is_infinite();
-            let same = run.class == class && run.period == period;
-            if run.pass == pass && run.more < u32::MAX && (same || undetected) {
+            if run.more < u32::MAX && (undetected || run.class == class && run.period == period) {
                 (run.more, run.last, run.class, run.period) = (run.more + 1, now, class, period);
+                if let Some(holder) = holder {
+                    self.shrink(holder, place);
+                }
                 self.growth.move_to_front(&mut self.links, index);
-                return;
+                return index;
             }
         }
-        let more = 0;
         let run = Run {
             start: place,
-            more,
+            more: 0,
             pass,
             first: now,
             last: now,
             period,
             class,
-            head,
+            head: block.head,
             priority: 0,
             left: NONE,
             right: NONE,
         };
-        self.add(run);
+        match holder {
+            Some(index) if self.runs[index as usize].more == 0 => {
+                // The same block again: its place in the treap stays.
+                let Run { priority, left, right, .. } = self.runs[index as usize];
+                self.runs[index as usize] = Run { priority, left, right, ..run };
+                self.growth.move_to_front(&mut self.links, index);
+                index
+            }
+            _ => {
+                if let Some(holder) = holder {
+                    self.shrink(holder, place);
+                }
+                self.add(run)
+            }
+        }
+    }
+
+    /// Takes a block out of the run that holds it, splitting that if need be.
+    fn shrink(&mut self, index: u32, place: Place) {
+        let run = self.runs[index as usize];
+        let after = (run.end() - place.block) as u32;
+        let next = Place { block: place.block.saturating_add(1), ..place };
+        if run.more == 0 {
+            self.drop_run(index);
+        } else if place.block == run.start.block {
+            // Its place in the treap is the same: no run lies between.
+            self.runs[index as usize] =
+                Run { start: next, more: after - 1, first: run.time_of(next.block), head: false, ..run };
+        } else {
+            let before = (place.block - run.start.block) as u32;
+            let kept = &mut self.runs[index as usize];
+            (kept.more, kept.last) = (before - 1, run.time_of(place.block - 1));
+            if after > 0 {
+                self.add(Run { start: next, more: after - 1, first: run.time_of(next.block), head: false, ..run });
+            }
+        }
     }
 
     /// Makes room for the runs that one reference may add.
@@ -207,10 +254,10 @@ impl Runs {
             }
         }
         let run = self.runs.get(below as usize)?;
-        (run.start.object == place.object && place.block <= run.end()).then_some(below)
+        run.holds(place).then_some(below)
     }
 
-    fn add(&mut self, run: Run) {
+    fn add(&mut self, run: Run) -> u32 {
         // Xorshift: any spread of priorities keeps the treap shallow.
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 17;
@@ -249,6 +296,7 @@ impl Runs {
         }
         self.hang(Some(into_left), NONE);
         self.hang(Some(into_right), NONE);
+        index
     }
 
     fn drop_run(&mut self, index: u32) {
@@ -319,29 +367,45 @@ mod tests {
         Place { object: 7, block }
     }
 
+    /// A reference to a block as the next of a pass, and what was known of it.
+    fn refer(runs: &mut Runs, last: Option<u32>, block: Block) -> (u32, Option<Before>) {
+        runs.make_room();
+        let holder = runs.holder(block.place);
+        let before = holder.map(|holder| runs.before(holder, block.place, block.now));
+        (runs.put(holder, last, block), before)
+    }
+
+    fn block(block: u64, pass: u32, class: Class, now: u64) -> Block {
+        Block { place: place(block), pass, head: false, class, period: INFINITE, now }
+    }
+
     #[test]
     fn a_block_taken_out_splits_its_run_and_tells_its_time() {
         let mut runs = Runs::new(10);
-        for block in 0..10 {
-            // Two references for each block.
-            runs.put(place(100 + block), 1, block == 0, Class::Looping, 30.0, 50 + 2 * block as u32);
+        let mut last = None;
+        for number in 0..10 {
+            // Two references for each block, beyond what 32 bits hold.
+            let of = block(100 + number, 1, Class::Looping, (1 << 32) + 50 + 2 * number);
+            last = Some(refer(&mut runs, last, Block { head: number == 0, period: 30.0, ..of }).0);
         }
-        let before = runs.take(place(104), 90).unwrap();
+        let now = (1 << 32) + 90;
+        let before = refer(&mut runs, None, block(104, 2, Class::Other, now)).1.unwrap();
         assert_eq!((before.gap, before.period, before.class, before.head), (90 - 58, 30.0, Class::Looping, false));
-        assert!(runs.find(place(104)).is_none());
-        let parts = [103, 105].map(|block| runs.find(place(block)).unwrap());
-        assert_eq!(parts.map(|run| (run.start.block, run.end())), [(100, 103), (105, 109)]);
-        assert_eq!(parts.map(|run| (run.first, run.last, run.head)), [(50, 56, true), (60, 68, false)]);
-        assert!(runs.take(place(100), 90).unwrap().head);
+        let parts = [103, 104, 105].map(|block| runs.find(place(block)).unwrap());
+        assert_eq!(parts.map(|run| (run.start.block, run.end())), [(100, 103), (104, 104), (105, 109)]);
+        let times = parts.map(|run| (run.first - (1 << 32), run.last - (1 << 32), run.head));
+        assert_eq!(times, [(50, 56, true), (90, 90, false), (60, 68, false)]);
+        assert!(refer(&mut runs, None, block(100, 3, Class::Other, now)).1.unwrap().head);
         runs.check();
     }
 
     #[test]
     fn the_run_grown_least_recently_makes_room() {
         let mut runs = Runs::new(2);
-        for (time, block) in [10, 20, 11, 30, 40].into_iter().enumerate() {
-            runs.make_room();
-            runs.put(place(block), block as u32 / 10, false, Class::Other, INFINITE, time as u32);
+        let mut last = [None; 5];
+        for (time, number) in [10, 20, 11, 30, 40].into_iter().enumerate() {
+            let last = &mut last[number as usize / 10];
+            *last = Some(refer(&mut runs, *last, block(number, number as u32 / 10, Class::Other, time as u64)).0);
         }
         let known = [11, 20, 30, 40].map(|block| runs.find(place(block)).is_some());
         assert_eq!(known, [true, false, true, true]);
@@ -354,16 +418,20 @@ mod tests {
             let mut runs = Runs::new(240);
             let mut model = BTreeMap::new();
             for (pass, &(object, start, length)) in steps.iter().enumerate() {
-                for block in start..start + length {
-                    let place = Place { object, block };
-                    let before = runs.take(place, 0);
+                let mut last = None;
+                for number in start..start + length {
+                    let place = Place { object, block: number };
+                    let of = Block { place, ..block(number, pass as u32, Class::Sequential, 0) };
+                    let (index, before) = refer(&mut runs, last, of);
+                    last = Some(index);
                     prop_assert_eq!(before.is_some(), model.insert(place, pass as u32).is_some());
-                    runs.put(place, pass as u32, block == start, Class::Sequential, INFINITE, 0);
                 }
             }
             runs.check();
             for (place, pass) in model {
                 prop_assert_eq!(runs.find(place).unwrap().pass, pass);
+                let all = 0..runs.len();
+                prop_assert!(all.clone().all(|guess| runs.holder_by([Some(guess)], place) == runs.holder(place)));
             }
         }
     }

@@ -11,6 +11,7 @@
 
 use super::Stack;
 use super::ranks::Ranks;
+use forebay_policy::prefetch::prefetch;
 
 /// The page has no slot.
 const NO_SLOT: u32 = u32::MAX;
@@ -34,7 +35,7 @@ pub struct Lru {
 
 impl Stack for Lru {
     fn new(pages: u32) -> Self {
-        let groups = (pages as usize * 2).div_ceil(64 * GROUP).max(1);
+        let groups = groups_for(pages);
         Self {
             slots: vec![NO_SLOT; pages as usize],
             bits: vec![0; groups * GROUP],
@@ -56,15 +57,42 @@ impl Stack for Lru {
             self.free(slot);
         }
         if self.next as usize == self.bits.len() * 64 {
-            self.move_together(page);
+            self.slots[page as usize] = NO_SLOT;
+            self.move_together(self.tree.len());
         }
         self.slots[page as usize] = self.next;
         self.take_next();
         distance
     }
+
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        prefetch(&self.slots, page as usize);
+    }
+
+    fn reserve(&mut self, pages: u32) {
+        if pages as usize > self.slots.len() {
+            self.slots.resize(pages as usize, NO_SLOT);
+            let groups = groups_for(pages);
+            self.move_together(groups);
+        }
+    }
+}
+
+/// Twice as many slots as pages.
+fn groups_for(pages: u32) -> usize {
+    (pages as usize * 2).div_ceil(64 * GROUP).max(1)
 }
 
 impl Lru {
+    /// Takes a page out of the stack, as if it had never been used.
+    pub fn remove(&mut self, page: u32) {
+        let slot = std::mem::replace(&mut self.slots[page as usize], NO_SLOT);
+        if slot != NO_SLOT {
+            self.free(slot);
+        }
+    }
+
     fn used_below(&self, slot: u32) -> u32 {
         let word = slot as usize / 64;
         let group = word / GROUP;
@@ -100,15 +128,16 @@ impl Lru {
         }
     }
 
-    /// Moves the slots in use to the start, in their order. `without` has just lost its slot.
-    fn move_together(&mut self, without: u32) {
-        self.slots[without as usize] = NO_SLOT;
+    /// Moves the slots in use to the start, in their order, in so many groups.
+    fn move_together(&mut self, groups: usize) {
         let ranks = Ranks::new(self.bits.iter().copied());
         for slot in self.slots.iter_mut().filter(|slot| **slot != NO_SLOT) {
             *slot = ranks.below(*slot);
         }
-        self.bits.fill(0);
-        self.tree.fill(0);
+        self.bits.clear();
+        self.bits.resize(groups * GROUP, 0);
+        self.tree.clear();
+        self.tree.resize(groups, 0);
         let used = std::mem::take(&mut self.used);
         self.next = 0;
         for _ in 0..used {

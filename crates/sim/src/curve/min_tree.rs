@@ -100,7 +100,12 @@ impl MinTree {
         place
     }
 
-    pub(super) fn clear(&mut self) {
-        self.levels.iter_mut().for_each(|level| level.fill(Line::EMPTY));
+    /// Takes all numbers out, and makes room for `len`.
+    pub(super) fn clear_for(&mut self, len: usize) {
+        if len.div_ceil(WIDTH).max(1) == self.levels[0].len() {
+            self.levels.iter_mut().for_each(|level| level.fill(Line::EMPTY));
+        } else {
+            *self = Self::new(len);
+        }
     }
 }

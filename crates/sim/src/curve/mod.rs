@@ -4,12 +4,14 @@
 //! Journal 9(2), 1970). So every reference has a *stack distance*, the smallest size that hits, and one pass that counts
 //! these distances gives the hits at all sizes: [`Lru`], [`Opt`]. The other policies are replayed at the sizes asked.
 
+mod fixed_size;
 mod lru;
 mod min_tree;
 mod opt;
 mod ranks;
 mod sampled;
 
+pub use fixed_size::FixedSize;
 pub use lru::Lru;
 pub use opt::Opt;
 pub use sampled::{Sampling, lru_spread, miniature, shards};
@@ -21,11 +23,20 @@ pub trait Stack {
 
     /// A page is referenced: the smallest cache, in pages, that hits; 0 if none does, as for a first use.
     fn reference(&mut self, page: u32) -> u32;
+
+    /// A page will be referenced soon: what that will read may be fetched.
+    fn prefetch(&self, page: u32);
+
+    /// Page numbers below `pages` may occur.
+    fn reserve(&mut self, pages: u32);
 }
+
+/// How many references ahead a stack is told of: about as many as pass while memory answers.
+const AHEAD: usize = 24;
 
 /// How many references have each stack distance. At 0: those that no size hits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Distances(Vec<u32>);
+pub struct Distances(Vec<u64>);
 
 impl Distances {
     /// Those of some references. `progress` is told of each further number of references done; `false` stops the count.
@@ -35,29 +46,47 @@ impl Distances {
         pages: u32,
         progress: &dyn Fn(u64) -> bool,
     ) -> Option<Self> {
-        let mut counts = vec![0; pages as usize + 1];
-        for chunk in references.chunks(1 << 18) {
-            for &page in chunk {
-                counts[stack.reference(page) as usize] += 1;
-            }
-            if !progress(chunk.len() as u64) {
-                return None;
-            }
-        }
-        Some(Self(counts))
+        let mut distances = Self::new(pages);
+        distances.add(stack, references, progress).then_some(distances)
     }
 
-    /// The hits of a cache of each of these sizes, which rise.
+    /// None, for distances up to `pages`.
+    pub(crate) fn new(pages: u32) -> Self {
+        Self(vec![0; pages as usize + 1])
+    }
+
+    /// Distances up to `pages` may occur.
+    pub(crate) fn reserve(&mut self, pages: u32) {
+        self.0.resize(self.0.len().max(pages as usize + 1), 0);
+    }
+
+    /// Adds those of some references; whether that was not stopped.
+    pub(crate) fn add<S: Stack>(&mut self, stack: &mut S, references: &[u32], progress: &dyn Fn(u64) -> bool) -> bool {
+        let mut ahead = references.iter().skip(AHEAD);
+        references.chunks(1 << 18).all(|chunk| {
+            for &page in chunk {
+                if let Some(&soon) = ahead.next() {
+                    stack.prefetch(soon);
+                }
+                self.0[stack.reference(page) as usize] += 1;
+            }
+            progress(chunk.len() as u64)
+        })
+    }
+
+    /// The hits of a cache of each of these sizes.
     pub fn hits(&self, sizes: &[u32]) -> Vec<u64> {
-        let mut hits = 0;
-        let mut from = 1;
-        let at = |&size: &u32| {
-            let to = (size as usize + 1).clamp(from, self.0.len().max(from));
-            hits += self.0.get(from..to).into_iter().flatten().map(|&count| u64::from(count)).sum::<u64>();
+        let mut rising: Vec<usize> = (0..sizes.len()).collect();
+        rising.sort_by_key(|&index| sizes[index]);
+        let mut hits = vec![0; sizes.len()];
+        let (mut sum, mut from) = (0, 1);
+        for index in rising {
+            let to = (sizes[index] as usize + 1).clamp(from, self.0.len().max(from));
+            sum += self.0.get(from..to).into_iter().flatten().sum::<u64>();
             from = to;
-            hits
-        };
-        sizes.iter().map(at).collect()
+            hits[index] = sum;
+        }
+        hits
     }
 }
 
@@ -73,7 +102,7 @@ pub struct Curve {
 impl Curve {
     /// The exact curve of a stack algorithm over a whole trace.
     pub fn exact(distances: &Distances) -> Self {
-        Self::scaled(distances, 1.0, distances.0.iter().map(|&count| f64::from(count)).sum(), 0.0)
+        Self::scaled(distances, 1.0, distances.0.iter().map(|&count| count as f64).sum(), 0.0)
     }
 
     /// The curve whose distances are `scale` times those counted, with so many references and so many hits added at size 1.
@@ -81,7 +110,7 @@ impl Curve {
         let mut hits = added;
         let counts = distances.0.iter().enumerate().skip(1).filter(|&(_, &count)| count > 0);
         let steps = counts.map(|(distance, &count)| {
-            hits += f64::from(count);
+            hits += count as f64;
             ((distance as f64 * scale).round().clamp(1.0, f64::from(u32::MAX)) as u32, hits)
         });
         Self { references, steps: steps.collect() }

@@ -29,6 +29,7 @@
 use super::Stack;
 use super::min_tree::{MinTree, NONE};
 use super::ranks::Ranks;
+use forebay_policy::prefetch::prefetch;
 
 /// "Not used yet", in `Opt::bounds`; no page, in `Opt::previous`.
 const UNUSED: u32 = u32::MAX;
@@ -66,7 +67,7 @@ impl Stack for Opt {
         let mut distance = 0;
         if self.bounds[page as usize] != UNUSED {
             if self.next == self.slots {
-                self.move_together();
+                self.move_together(self.slots);
             }
             let first = self.place_interval(self.bounds[page as usize]);
             distance = self.sizes.get(first as usize).copied().unwrap_or(0);
@@ -77,18 +78,34 @@ impl Stack for Opt {
         self.previous = page;
         distance
     }
+
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        prefetch(&self.bounds, page as usize);
+    }
+
+    fn reserve(&mut self, pages: u32) {
+        if pages as usize > self.bounds.len() {
+            self.bounds.resize(pages as usize, UNUSED);
+            self.move_together(slots_for(pages));
+        }
+    }
+}
+
+/// Fewer entries than pages are in the list; with twice the slots, moving them costs O(1) a reference.
+fn slots_for(pages: u32) -> u32 {
+    (pages as usize * 2).next_multiple_of(64).min(UNUSED as usize - 1) as u32
 }
 
 impl Opt {
     /// An empty stack for page numbers below `pages`, which tells of each reference the smallest of these sizes, which rise,
     /// that hits; 0 if none does.
     pub fn at(pages: u32, sizes: Vec<u32>) -> Self {
-        // Fewer entries than pages are in the list; with twice the slots, moving them costs O(1) a reference.
-        let slots = (pages as usize * 2).next_multiple_of(64).min(UNUSED as usize - 1);
+        let slots = slots_for(pages);
         Self {
             bounds: vec![UNUSED; pages as usize],
-            places: MinTree::new(slots),
-            slots: slots as u32,
+            places: MinTree::new(slots as usize),
+            slots,
             next: 0,
             sizes,
             machines: 0,
@@ -123,15 +140,16 @@ impl Opt {
         carried
     }
 
-    /// Moves the ends that are still in the list to the first slots, in their order.
-    fn move_together(&mut self) {
+    /// Moves the ends that are still in the list to the first of so many slots, in their order.
+    fn move_together(&mut self, slots: u32) {
         let places: Vec<u32> = (0..self.slots as usize).map(|slot| self.places.get(slot)).collect();
         let bits = |slots: &[u32]| slots.iter().rev().fold(0, |word, &place| word << 1 | u64::from(place != NONE));
         let ranks = Ranks::new(places.chunks(64).map(bits));
         for bound in self.bounds.iter_mut().filter(|bound| **bound != UNUSED) {
             *bound = ranks.below(*bound);
         }
-        self.places.clear();
+        self.places.clear_for(slots as usize);
+        self.slots = slots;
         self.next = 0;
         for place in places.into_iter().filter(|&place| place != NONE) {
             self.places.put(self.next as usize, place);

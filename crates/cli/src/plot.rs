@@ -1,0 +1,60 @@
+//! Curves on a terminal: a row for each size, with the miss ratios as figures and as marks on a scale from 0 to 100 %.
+
+use crate::curve::Curves;
+use crate::failure::Failure;
+use crate::output::{grouped, percent};
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use forebay_sim::size::show_bytes;
+use std::io::Write;
+
+/// The width of the scale.
+const WIDTH: usize = 50;
+/// The marks of the policies, in their order and then over again.
+const MARKS: [char; 6] = ['●', '○', '◆', '◇', '■', '□'];
+
+/// Prints the curves, and what is known of their errors.
+pub(crate) fn print(curves: &Curves, out: &mut impl Write) -> Result<(), Failure> {
+    let Curves { trace, sizes, sample, lines } = curves;
+    let about = if sample.is_some() { "about " } else { "" };
+    writeln!(
+        out,
+        "{}: {} references to {about}{} pages of {}; miss ratios in percent",
+        trace.name,
+        grouped(trace.references),
+        grouped(u64::from(trace.pages)),
+        show_bytes(trace.page_size),
+    )?;
+    if let Some((rate, pages)) = sample {
+        writeln!(out, "estimated from {} sampled pages, {:.3} % of all", grouped(u64::from(*pages)), 100.0 * rate)?;
+    }
+    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    let marks = || MARKS.iter().copied().cycle();
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let mut head = vec![right("pages".to_owned()), right("bytes".to_owned())];
+    head.extend(lines.iter().zip(marks()).map(|(line, mark)| right(format!("{} {mark}", line.policy))));
+    head.push(Cell::new(format!("0{:>width$}", "100", width = WIDTH)));
+    table.add_row(head);
+    for &size in sizes {
+        let ratios: Vec<f64> = lines.iter().map(|line| line.curve.miss_ratio(size)).collect();
+        let mut scale = vec![' '; WIDTH + 1];
+        // Where two meet, the first is seen.
+        for (ratio, mark) in ratios.iter().zip(marks()).collect::<Vec<_>>().into_iter().rev() {
+            scale[(ratio * WIDTH as f64).round() as usize] = mark;
+        }
+        let mut row = vec![right(grouped(u64::from(size))), right(show_bytes(u64::from(size) * trace.page_size))];
+        row.extend(ratios.iter().map(|&ratio| right(percent(ratio))));
+        row.push(Cell::new(scale.into_iter().collect::<String>()));
+        table.add_row(row);
+    }
+    writeln!(out, "{}", table.trim_fmt())?;
+    for line in lines {
+        if let Some(spread) = line.spread {
+            writeln!(out, "{}: standard error {:.4}, as slices of the sample tell", line.policy, spread)?;
+        }
+        if let Some(error) = line.error {
+            writeln!(out, "{}: mean absolute error {error:.4} over these sizes, against the exact curve", line.policy)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! `forebay curve` as a user runs it.
+
+use std::process::{Command, Output};
+
+fn forebay(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().expect("forebay runs")
+}
+
+#[track_caller]
+fn answer(arguments: &[&str]) -> String {
+    let output = forebay(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("the answer is text")
+}
+
+/// The message of a command line that is wrong.
+#[track_caller]
+fn usage(arguments: &[&str]) -> String {
+    let output = forebay(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    String::from_utf8(output.stderr).expect("the message is text")
+}
+
+fn json(arguments: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&answer(&[arguments, &["-f", "json"]].concat())).expect("the answer is JSON")
+}
+
+#[test]
+fn exact_curves_give_the_hits_that_compare_gives() {
+    let sizes = "20,89,500,1000,1787,3000,4000,5000,6000,7000,7500,8000,8100,8200,8300,8400,9000";
+    let curve = answer(&["curve", "-p", "lru,opt,arc", "--sizes", sizes, "-f", "csv"]);
+    let mut rows = csv::Reader::from_reader(curve.as_bytes());
+    assert_eq!(
+        rows.headers().unwrap().iter().collect::<Vec<_>>(),
+        ["trace", "policy", "pages", "references", "hits", "misses", "hit_ratio", "miss_ratio"]
+    );
+    let rows: Vec<_> = rows.records().map(|row| row.unwrap()).collect();
+    // Distances make `compare` replay each size.
+    let compared = answer(&["compare", "-p", "lru,opt,arc", "-s", sizes, "--by-distance", "-f", "csv"]);
+    let compared: Vec<_> =
+        csv::Reader::from_reader(compared.as_bytes()).into_records().map(|row| row.unwrap()).collect();
+    assert_eq!(rows.len(), 3 * 17);
+    assert_eq!(rows.len(), compared.len());
+    for (row, compared) in rows.iter().zip(&compared) {
+        assert!((0..6).all(|column| row[column] == compared[column]), "{row:?} {compared:?}");
+    }
+}
+
+#[test]
+fn a_sampled_curve_tells_its_error_and_is_near_the_exact_one() {
+    let trace = "zipf:pages=50000,references=1M,alpha=0.8";
+    let curves = json(&[
+        "curve",
+        trace,
+        "-p",
+        "lru,clock",
+        "--sample",
+        "20%",
+        "--errors",
+        "--points",
+        "10",
+        "--spacing",
+        "even",
+    ]);
+    assert_eq!((&curves[0]["estimate"], &curves[0]["sample"]["rate"]), (&true.into(), &0.2.into()));
+    for curve in curves[0]["curves"].as_array().unwrap() {
+        let error = curve["mean_absolute_error"].as_f64().unwrap();
+        assert!(error > 0.0 && error < 0.02, "{curve}");
+        assert_eq!(curve["points"].as_array().unwrap().len(), 10);
+    }
+    assert!(curves[0]["curves"][0]["spread"].as_f64().unwrap() > 0.0);
+    let table = answer(&["curve", trace, "--sample", "20%", "-p", "lru", "--points", "5"]);
+    assert!(table.contains("estimated from") && table.contains("standard error"), "{table}");
+}
+
+#[test]
+fn a_sample_of_a_fixed_size_is_as_large_as_asked() {
+    let trace = "zipf:pages=50000,references=1M,alpha=0.8";
+    let curves = json(&[
+        "curve",
+        trace,
+        "-p",
+        "lru",
+        "--sample-pages",
+        "8000",
+        "--errors",
+        "--points",
+        "10",
+        "--spacing",
+        "even",
+    ]);
+    assert_eq!(curves[0]["sample"]["pages"], 8000);
+    assert!(curves[0]["curves"][0]["mean_absolute_error"].as_f64().unwrap() < 0.02, "{curves}");
+}
+
+#[test]
+fn what_cannot_be_answered_is_refused_with_a_reason() {
+    assert!(usage(&["curve", "--sample", "0.0001%"]).contains("takes no page of sample: take a higher one"));
+    assert!(
+        usage(&["curve", "--sample", "10%", "--sizes", "2"]).contains("not one page is left of a cache of 2 pages")
+    );
+    assert!(usage(&["curve", "--errors"]).contains("add --sample RATE"));
+    assert!(usage(&["curve", "-", "--errors", "--sample", "1%"]).contains("reads the trace twice"));
+    assert!(usage(&["curve", "--sample-pages", "10"]).contains("add --policies lru"));
+    assert!(usage(&["curve", "--sample", "150%"]).contains("no sampling rate"));
+    assert!(usage(&["curve", "--sample", "1%", "--sample-pages", "10"]).contains("cannot be used with"));
+    assert!(usage(&["curve", "--points", "0"]).contains("--points"));
+    assert!(usage(&["curve", "--sizes", "10", "--points", "5"]).contains("cannot be used with"));
+}
