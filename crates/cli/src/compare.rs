@@ -8,10 +8,11 @@ use crate::interrupt;
 use crate::managers::Managers;
 use crate::output::{Form, grouped};
 use crate::progress::Progress;
+use crate::sampling::Sampled;
 use crate::table;
 use clap::Args;
 use forebay_policy::{LruSp, Policy, Spec};
-use forebay_sim::{ByDistance, Cost, Extent, Keep, Model, Outcome, Size, Streamed, Sweep, Trace, Watch};
+use forebay_sim::{ByDistance, Cost, Extent, Keep, Model, Outcome, Sample, Size, Streamed, Sweep, Trace, Watch};
 use forebay_trace::{Format, Paging, Reader};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -50,6 +51,9 @@ pub(crate) struct Arguments {
     /// the sizes in percent are then of the pages that miss
     #[arg(short, long, value_name = "POLICY@SIZE", value_parser = parse_first_level)]
     behind: Option<FirstLevel>,
+    /// Estimate the hits from this share of the pages (1% or 0.01), by miniature simulation
+    #[arg(long, value_name = "RATE", conflicts_with_all = ["device", "by_distance", "states", "behind", "managers"])]
+    sample: Option<Sample>,
     /// A TOML file that says which manager is in charge of which owners and files, for the policy lru-sp
     #[arg(long, value_name = "FILE")]
     managers: Option<PathBuf>,
@@ -138,6 +142,7 @@ impl Arguments {
             by_distance: false,
             states: 0,
             behind: None,
+            sample: None,
             managers: None,
             threads: 0,
             format: Form::Table,
@@ -165,7 +170,7 @@ impl Arguments {
     }
 
     /// The sizes in pages, in rising order, each once, with what the user wrote.
-    fn sizes(&self, page_size: u64, footprint: u32) -> Result<Vec<(u32, Size)>, Failure> {
+    pub(crate) fn sizes(&self, page_size: u64, footprint: u32) -> Result<Vec<(u32, Size)>, Failure> {
         let mut sizes: Vec<(u32, Size)> = Vec::new();
         for &size in &self.sizes {
             let pages = size.pages(page_size, footprint).map_err(Failure::Usage)?;
@@ -191,6 +196,8 @@ pub(crate) struct Comparison {
     pub(crate) sizes: Vec<(u32, Size)>,
     /// The device whose costs are told, as the user named it.
     pub(crate) device: Option<Device>,
+    /// The share of the pages from which it is estimated, and how many they were, if it is.
+    pub(crate) sample: Option<(f64, u32)>,
     /// By policy, then by size.
     pub(crate) outcomes: Vec<Outcome>,
     /// What is not done, if it was stopped.
@@ -250,6 +257,9 @@ fn compare(
     verbose: bool,
 ) -> Result<Comparison, Failure> {
     let (format, mut reader) = arguments.how.open(name)?;
+    if let Some(sample) = arguments.sample {
+        return estimate(name, reader.as_mut(), specs, sample, arguments);
+    }
     if let Some(warmup) = arguments.streams(specs) {
         return stream(name, format, reader.as_mut(), specs, warmup, arguments, verbose);
     }
@@ -281,31 +291,8 @@ fn compare(
     }
     let sizes_in_pages = sizes.iter().map(|&(pages, _)| pages).collect();
     let sweep = Sweep { specs, sizes: sizes_in_pages, warmup: warmup as usize, threads: arguments.threads };
-    let watch = arguments.watch();
-    let replaying = Progress::new(format!("replaying {name}"), Some(sweep.work(&watch, &trace)));
     let start = std::time::Instant::now();
-    interrupt::listen();
-    let progress = |more| {
-        replaying.add(more);
-        !interrupt::asked()
-    };
-    let mut outcomes = sweep.run_watching(&watch, &trace, &progress);
-    interrupt::ignore();
-    replaying.finish();
-    let (done, asked) = (outcomes.len(), sweep.specs.len() * sizes.len());
-    let stopped = (done < asked).then(|| {
-        // The answers stand by policy and size: of a policy that is done at some sizes nothing can be told.
-        outcomes = outcomes
-            .chunk_by(|one, other| one.policy == other.policy)
-            .filter(|of_policy| of_policy.len() == sizes.len())
-            .flatten()
-            .cloned()
-            .collect();
-        format!("stopped after {done} of {asked} runs over {name}; shown are the policies done at all sizes")
-    });
-    if let (true, Some(message)) = (outcomes.is_empty(), &stopped) {
-        return Err(Failure::Stopped(message.clone()));
-    }
+    let (outcomes, stopped) = replay(&sweep, &arguments.watch(), &trace)?;
     if verbose {
         let replay: f64 = outcomes.iter().map(|outcome| outcome.seconds).sum();
         eprintln!(
@@ -319,7 +306,55 @@ fn compare(
         );
     }
     let device = arguments.device.clone();
-    Ok(Comparison { trace: extent, warmup, sizes, device, outcomes, stopped })
+    Ok(Comparison { trace: extent, warmup, sizes, device, sample: None, outcomes, stopped })
+}
+
+/// The outcomes of the policies that are done at all sizes, and what is not done, if it was stopped.
+fn replay(sweep: &Sweep, watch: &Watch, trace: &Trace) -> Result<(Vec<Outcome>, Option<String>), Failure> {
+    let name = &trace.name;
+    let replaying = Progress::new(format!("replaying {name}"), Some(sweep.work(watch, trace)));
+    interrupt::listen();
+    let mut outcomes = sweep.run_watching(watch, trace, &|more| {
+        replaying.add(more);
+        !interrupt::asked()
+    });
+    interrupt::ignore();
+    replaying.finish();
+    let (done, asked) = (outcomes.len(), sweep.specs.len() * sweep.sizes.len());
+    if done == asked {
+        return Ok((outcomes, None));
+    }
+    // The answers stand by policy and size: of a policy that is done at some sizes nothing can be told.
+    outcomes = outcomes
+        .chunk_by(|one, other| one.policy == other.policy)
+        .filter(|of_policy| of_policy.len() == sweep.sizes.len())
+        .flatten()
+        .cloned()
+        .collect();
+    let message = format!("stopped after {done} of {asked} runs over {name}; shown are the policies done at all sizes");
+    if outcomes.is_empty() { Err(Failure::Stopped(message)) } else { Ok((outcomes, Some(message))) }
+}
+
+/// Compares miniatures of the caches on a share of the pages.
+fn estimate(
+    name: &str,
+    reader: &mut dyn Reader,
+    specs: &[Spec],
+    sample: Sample,
+    arguments: &Arguments,
+) -> Result<Comparison, Failure> {
+    if !matches!(arguments.warmup, Warmup::References(0)) {
+        return Err(Failure::Usage("a sample has no warm-up of its own: leave out --warmup or --sample".to_owned()));
+    }
+    let sampled = Sampled::load(name, reader, &arguments.how, Sweep::keep(specs), sample)?;
+    let sizes = arguments.sizes(sampled.whole.page_size, sampled.whole.pages)?;
+    let miniatures = sizes.iter().map(|&(pages, _)| sampled.miniature(pages)).collect::<Result<_, _>>()?;
+    let sweep = Sweep { specs: specs.to_vec(), sizes: miniatures, warmup: 0, threads: arguments.threads };
+    let (outcomes, stopped) = replay(&sweep, &Watch::default(), &sampled.trace)?;
+    let pages = sizes.iter().map(|&(pages, _)| pages).cycle();
+    let outcomes = outcomes.into_iter().zip(pages).map(|(outcome, pages)| sampled.estimate(outcome, pages)).collect();
+    let sample = Some((sample.rate, sampled.trace.pages));
+    Ok(Comparison { trace: sampled.whole, warmup: 0, sizes, device: None, sample, outcomes, stopped })
 }
 
 /// Compares while the trace is read, without holding it.
@@ -370,7 +405,7 @@ fn stream(
         );
     }
     let device = arguments.device.clone();
-    Ok(Comparison { trace, warmup, sizes, device, outcomes, stopped })
+    Ok(Comparison { trace, warmup, sizes, device, sample: None, outcomes, stopped })
 }
 
 const CSV_HEADER: &str = "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,\
@@ -413,7 +448,7 @@ fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failur
 }
 
 fn to_json(comparison: &Comparison) -> serde_json::Value {
-    let Comparison { trace, warmup, device, outcomes, .. } = comparison;
+    let Comparison { trace, warmup, device, sample, outcomes, .. } = comparison;
     let counts = |counts: forebay_sim::Counts| {
         json!({
             "references": counts.references,
@@ -462,6 +497,8 @@ fn to_json(comparison: &Comparison) -> serde_json::Value {
         "footprint_pages": trace.pages,
         "page_size": trace.page_size,
         "warmup": warmup,
+        "estimate": sample.is_some(),
+        "sample": sample.map(|(rate, pages)| json!({ "rate": rate, "pages": pages })),
         "runs": runs.collect::<Vec<_>>(),
         "advice": advice(comparison),
     })

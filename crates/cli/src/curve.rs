@@ -147,7 +147,7 @@ impl Arguments {
         reading.finish();
         let sizes = match sizes {
             Some(sizes) => sizes.to_vec(),
-            None => self.sizes(&trace.extent(), |_| true)?,
+            None => self.sizes(&trace.extent(), |_| Ok(()))?,
         };
         let outcomes = self.replay(&trace, self.policies.clone(), sizes.clone())?;
         let line = |outcomes: &[Outcome]| Line {
@@ -166,10 +166,10 @@ impl Arguments {
     /// The curves estimated from a share of the pages.
     fn sampled(&self, name: &str, sample: Sample) -> Result<Curves, Failure> {
         let (_, mut reader) = self.how.open(name)?;
-        let Sampled { trace: part, sampling, whole } =
-            Sampled::load(name, reader.as_mut(), &self.how, Sweep::keep(&self.policies), sample)?;
-        let sizes = self.sizes(&whole, |size| sampling.miniature(size).is_some())?;
-        let miniatures = sizes.iter().map(|&size| sampling.miniature(size).unwrap_or(1)).collect();
+        let sampled = Sampled::load(name, reader.as_mut(), &self.how, Sweep::keep(&self.policies), sample)?;
+        let sizes = self.sizes(&sampled.whole, |size| sampled.miniature(size).map(drop))?;
+        let miniatures = sizes.iter().map(|&size| sampled.miniature(size)).collect::<Result<_, _>>()?;
+        let Sampled { trace: part, sampling, whole } = sampled;
         let replayed = self.policies.iter().filter(|spec| !is_lru(spec)).cloned().collect();
         let outcomes = self.replay(&part, replayed, miniatures)?;
         let mut replayed = outcomes.chunks(sizes.len());
@@ -204,20 +204,18 @@ impl Arguments {
         }
         let (references, page_size) = (sample.whole(), paging.page_size());
         let trace = Extent { name: name.to_owned(), references, pages: sample.pages().max(1), page_size };
-        let sizes = self.sizes(&trace, |_| true)?;
+        let sizes = self.sizes(&trace, |_| Ok(()))?;
         let line = |spec: &Spec| Line { policy: spec.label.clone(), curve: sample.curve(), spread: None, error: None };
         let lines = self.policies.iter().map(line).collect();
         Ok(Curves { trace, sizes, sample: Some((sample.rate(), sample.sampled_pages())), lines })
     }
 
     /// The sizes in pages, rising, each once: those asked, or points of those for which there is an answer.
-    fn sizes(&self, trace: &Extent, answers: impl Fn(u32) -> bool) -> Result<Vec<u32>, Failure> {
+    fn sizes(&self, trace: &Extent, answers: impl Fn(u32) -> Result<(), Failure>) -> Result<Vec<u32>, Failure> {
         let mut sizes = Vec::new();
         for size in &self.sizes {
             let pages = size.pages(trace.page_size, trace.pages).map_err(Failure::Usage)?;
-            if !answers(pages) {
-                return Err(Failure::Usage(crate::sampling::too_small(pages)));
-            }
+            answers(pages)?;
             sizes.push(pages);
         }
         if self.sizes.is_empty() {
@@ -226,7 +224,7 @@ impl Arguments {
                 Spaced::Log => Spacing::Log,
             };
             sizes = spacing.sizes(self.points, trace.pages);
-            sizes.retain(|&size| answers(size));
+            sizes.retain(|&size| answers(size).is_ok());
         }
         sizes.sort_unstable();
         sizes.dedup();

@@ -3,6 +3,7 @@
 use crate::curve::Curves;
 use crate::failure::Failure;
 use crate::output::{grouped, percent};
+use crate::sampling;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use forebay_sim::size::show_bytes;
 use std::io::Write;
@@ -25,7 +26,7 @@ pub(crate) fn print(curves: &Curves, out: &mut impl Write) -> Result<(), Failure
         show_bytes(trace.page_size),
     )?;
     if let Some((rate, pages)) = sample {
-        writeln!(out, "estimated from {} sampled pages, {:.3} % of all", grouped(u64::from(*pages)), 100.0 * rate)?;
+        sampling::print(*rate, *pages, out)?;
     }
     let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
     let marks = || MARKS.iter().copied().cycle();

@@ -2,10 +2,12 @@
 
 use crate::failure::Failure;
 use crate::input::How;
+use crate::output::grouped;
 use crate::progress::Progress;
-use forebay_sim::curve::Sampling;
-use forebay_sim::{Extent, Keep, Sample, SampledReader, Trace};
+use forebay_sim::curve::{self, Sampling};
+use forebay_sim::{Counts, Extent, Keep, Outcome, Sample, SampledReader, Trace};
 use forebay_trace::Reader;
+use std::io::{self, Write};
 
 /// The sample of a trace.
 pub(crate) struct Sampled {
@@ -39,10 +41,30 @@ impl Sampled {
         let whole = Extent { name: name.to_owned(), references, pages, page_size: trace.page_size };
         Ok(Self { trace, sampling: Sampling { rate, whole: references }, whole })
     }
+
+    /// The pages of a miniature of a cache of so many.
+    pub(crate) fn miniature(&self, pages: u32) -> Result<u32, Failure> {
+        self.sampling.miniature(pages).ok_or_else(|| Failure::Usage(too_small(pages)))
+    }
+
+    /// What a cache of so many pages would make of the whole trace, if its miniature gave this.
+    pub(crate) fn estimate(&self, miniature: Outcome, pages: u32) -> Outcome {
+        let Extent { references, pages: footprint, .. } = self.whole;
+        let curve = curve::miniature(&self.trace, self.sampling, &[(pages, miniature.total.hits)]);
+        let misses = (curve.miss_ratio(pages) * references as f64).round() as u64;
+        let compulsory_misses = u64::from(footprint).min(misses);
+        let counts = Counts { references, hits: references - misses, misses, compulsory_misses };
+        Outcome { pages, total: counts, counted: counts, ..miniature }
+    }
+}
+
+/// Says from how many pages, and what share of all, figures are estimated.
+pub(crate) fn print(rate: f64, pages: u32, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "estimated from {} sampled pages, {:.3} % of all", grouped(u64::from(pages)), 100.0 * rate)
 }
 
 /// Why a cache cannot be simulated in miniature.
-pub(crate) fn too_small(pages: u32) -> String {
+fn too_small(pages: u32) -> String {
     format!(
         "at this sampling rate not one page is left of a cache of {pages} pages: take a higher rate or a larger cache"
     )

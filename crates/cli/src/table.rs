@@ -5,6 +5,7 @@ use crate::compare::Comparison;
 use crate::device::Device;
 use crate::failure::Failure;
 use crate::output::{grouped, percent};
+use crate::sampling;
 use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
 use forebay_sim::size::show_bytes;
 use forebay_sim::{Outcome, Size};
@@ -12,10 +13,11 @@ use std::io::Write;
 
 /// Prints the comparison: policies by sizes, the best on-line policy of each size marked, the bounds below, and advice.
 pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
-    let Comparison { trace, warmup, sizes, outcomes, .. } = comparison;
+    let Comparison { trace, warmup, sizes, sample, outcomes, .. } = comparison;
+    let about = if sample.is_some() { "about " } else { "" };
     write!(
         out,
-        "{}: {} references to {} pages of {} ({})",
+        "{}: {} references to {about}{} pages of {} ({})",
         trace.name,
         grouped(trace.references),
         grouped(u64::from(trace.pages)),
@@ -25,6 +27,9 @@ pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(),
     match warmup {
         0 => writeln!(out, "; hit ratios in percent")?,
         warmup => writeln!(out, "; hit ratios in percent after {} to warm up", grouped(*warmup))?,
+    }
+    if let Some((rate, pages)) = *sample {
+        sampling::print(rate, pages, out)?;
     }
 
     let mut table = Table::new();

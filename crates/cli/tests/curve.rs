@@ -95,11 +95,38 @@ fn a_sample_of_a_fixed_size_is_as_large_as_asked() {
 }
 
 #[test]
+fn a_comparison_of_a_sample_is_near_that_of_the_whole_trace() {
+    let trace = "zipf:pages=50000,references=1M,alpha=0.8";
+    let asked = ["compare", trace, "-p", "lru,arc,opt", "-s", "2500,5000,10000,20000"];
+    let whole = &json(&asked)[0];
+    let estimate = &json(&[&asked[..], &["--sample", "20%"]].concat())[0];
+    assert_eq!((&estimate["estimate"], &estimate["sample"]["rate"]), (&true.into(), &0.2.into()));
+    assert_eq!((&whole["estimate"], &whole["sample"]), (&false.into(), &serde_json::Value::Null));
+    assert_eq!(estimate["references"], whole["references"]);
+    let pages = |answer: &serde_json::Value| answer["footprint_pages"].as_f64().unwrap();
+    assert!((pages(estimate) / pages(whole) - 1.0).abs() < 0.03);
+    let runs = |answer: &serde_json::Value| answer["runs"].as_array().unwrap().clone();
+    assert_eq!(runs(estimate).len(), 12);
+    let mut errors = 0.0;
+    for (estimate, whole) in runs(estimate).iter().zip(runs(whole)) {
+        assert_eq!((&estimate["policy"], &estimate["pages"]), (&whole["policy"], &whole["pages"]));
+        let [estimated, exact] = [estimate, &whole].map(|run| run["counted"]["hit_ratio"].as_f64().unwrap());
+        errors += (estimated - exact).abs();
+    }
+    assert!(errors / 12.0 < 0.02, "{estimate} {whole}");
+    let table = answer(&[&asked[..], &["--sample", "20%"]].concat());
+    assert!(table.contains("to about ") && table.contains("estimated from"), "{table}");
+}
+
+#[test]
 fn what_cannot_be_answered_is_refused_with_a_reason() {
     assert!(usage(&["curve", "--sample", "0.0001%"]).contains("takes no page of sample: take a higher one"));
     assert!(
         usage(&["curve", "--sample", "10%", "--sizes", "2"]).contains("not one page is left of a cache of 2 pages")
     );
+    assert!(usage(&["compare", "--sample", "10%", "-s", "2"]).contains("not one page is left of a cache of 2 pages"));
+    assert!(usage(&["compare", "--sample", "10%", "--warmup", "5"]).contains("leave out --warmup or --sample"));
+    assert!(usage(&["compare", "--sample", "10%", "--device", "nvme"]).contains("cannot be used with"));
     assert!(usage(&["curve", "--errors"]).contains("add --sample RATE"));
     assert!(usage(&["curve", "-", "--errors", "--sample", "1%"]).contains("reads the trace twice"));
     assert!(usage(&["curve", "--sample-pages", "10"]).contains("add --policies lru"));
