@@ -6,6 +6,7 @@ mod convert;
 mod curve;
 mod device;
 mod devices;
+mod experiment;
 mod failure;
 mod formats;
 mod info;
@@ -45,6 +46,7 @@ enum Command {
     Policies(policies::Arguments),
     Formats(formats::Arguments),
     Devices(devices::Arguments),
+    Experiment(experiment::Arguments),
 }
 
 const EXAMPLES: &str = "\
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Some(Command::Policies(arguments)) => policies::run(&arguments),
         Some(Command::Formats(arguments)) => formats::run(&arguments),
         Some(Command::Devices(arguments)) => devices::run(&arguments),
+        Some(Command::Experiment(arguments)) => experiment::run(&arguments),
     };
     match done {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,

@@ -1,0 +1,169 @@
+//! `forebay experiment`: figures of commands in tables, printed ones beside them.
+
+mod grid;
+mod plan;
+
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use grid::Grid;
+use plan::{Plan, Table};
+use serde_json::Value;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Run an experiment: commands over traces, their figures as tables, beside printed ones where there are some.
+///
+/// The TOML file names for each table a command, a trace, and any options of the command (docs/experiments.md). The papers' tables and
+/// figures are such files, in papers/.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Experiments
+    #[arg(value_name = "FILE.toml", required = true)]
+    files: Vec<PathBuf>,
+    /// The folder that the traces' names start from; by default that of the experiment
+    #[arg(long, value_name = "FOLDER", env = "FOREBAY_TRACES")]
+    traces: Option<PathBuf>,
+    /// Print the commands, and run nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    format: Form,
+}
+
+/// The form of the tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For a person
+    #[default]
+    Table,
+    /// For a spreadsheet or a script
+    Csv,
+    /// For a program
+    Json,
+    /// For a page
+    Markdown,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let plans =
+        arguments.files.iter().map(|file| Ok((file, Plan::read(file)?))).collect::<Result<Vec<_>, Failure>>()?;
+    let mut out = io::stdout().lock();
+    let mut answers = Vec::new();
+    if arguments.format == Form::Csv && !arguments.dry_run {
+        writeln!(out, "{}", grid::CSV_HEADER)?;
+    }
+    for (file, plan) in &plans {
+        let mut grids = Vec::new();
+        if matches!(arguments.format, Form::Table | Form::Markdown) && !arguments.dry_run {
+            print_head(plan, arguments.format, &mut out)?;
+        }
+        for table in &plan.tables {
+            if arguments.dry_run {
+                for seed in seeds(plan) {
+                    writeln!(
+                        out,
+                        "forebay {}",
+                        shown(&words(table, seed, file, |trace| plan::find(trace, arguments.traces.as_deref(), file)))
+                    )?;
+                }
+                continue;
+            }
+            let grid = fill(plan, table, arguments.traces.as_deref(), file)?;
+            match arguments.format {
+                Form::Table => grid.print(&mut out)?,
+                Form::Markdown => grid.print_markdown(&mut out)?,
+                Form::Csv => grid.print_csv(&plan.title, &mut out)?,
+                Form::Json => {}
+            }
+            out.flush()?;
+            grids.push(grid);
+        }
+        if let (Some(finding), Form::Table | Form::Markdown, false) =
+            (&plan.finding, arguments.format, arguments.dry_run)
+        {
+            writeln!(out, "\n{finding}")?;
+        }
+        answers.push(serde_json::json!({
+            "file": file.display().to_string(),
+            "title": plan.title,
+            "source": plan.source,
+            "finding": plan.finding,
+            "tables": grids.iter().map(Grid::to_json).collect::<Vec<_>>(),
+        }));
+    }
+    if arguments.format == Form::Json && !arguments.dry_run {
+        serde_json::to_writer_pretty(&mut out, &answers)?;
+        writeln!(out)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn print_head(plan: &Plan, form: Form, out: &mut impl Write) -> Result<(), Failure> {
+    let mark = if form == Form::Markdown { "## " } else { "" };
+    writeln!(out, "{mark}{}", plan.title)?;
+    if let Some(source) = &plan.source {
+        writeln!(out, "{source}")?;
+    }
+    Ok(())
+}
+
+/// The seeds, or one run without.
+fn seeds(plan: &Plan) -> Vec<Option<u64>> {
+    if plan.seeds.is_empty() { vec![None] } else { plan.seeds.iter().copied().map(Some).collect() }
+}
+
+/// The words of a table's command line.
+fn words(table: &Table, seed: Option<u64>, file: &Path, find: impl Fn(&str) -> PathBuf) -> Vec<String> {
+    let trace = find(&plan::with_seed(&table.trace, seed));
+    let mut words = vec![table.command.clone(), trace.display().to_string()];
+    words.extend(table.arguments(seed, file));
+    words
+}
+
+/// The words as one would type them.
+fn shown(words: &[String]) -> String {
+    let plain = |word: &str| word.chars().all(|c| c.is_alphanumeric() || "-_./:=,%@+".contains(c));
+    let quoted = |word: &String| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs a table's command with each seed.
+fn fill(plan: &Plan, table: &Table, traces: Option<&Path>, file: &Path) -> Result<Grid, Failure> {
+    let mut grid = Grid::new(table, shown(&words(table, None, Path::new(""), |trace| trace.into())));
+    for seed in seeds(plan) {
+        let words = words(table, seed, file, |trace| plan::find(trace, traces, file));
+        let trace = &words[1];
+        if trace.contains('/') && !trace.contains('=') && !Path::new(trace).exists() {
+            return Err(Failure::Failed(format!(
+                "{}: there is no trace {trace}; name the folder of the traces with --traces",
+                file.display()
+            )));
+        }
+        let answer = answer(&words)?;
+        grid.add(table, seed, &answer)
+            .map_err(|what| Failure::Failed(format!("`forebay {}`: {what}", shown(&words))))?;
+    }
+    Ok(grid)
+}
+
+/// What this program answers to a command line. Each command is a process of its own, as if a person had typed it.
+fn answer(words: &[String]) -> Result<Value, Failure> {
+    let failed = |what: String| Failure::Failed(format!("`forebay {}` {what}", shown(words)));
+    let program = std::env::current_exe().map_err(|error| failed(format!("cannot be started: {error}")))?;
+    let output = Command::new(program)
+        .args(words)
+        .args(["--format", "json"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| failed(format!("cannot be started: {error}")))?;
+    match output.status.code() {
+        Some(0) => serde_json::from_slice(&output.stdout).map_err(|error| failed(format!("answers no JSON: {error}"))),
+        Some(code) if code == i32::from(crate::interrupt::EXIT_CODE) => {
+            Err(Failure::Stopped("the experiment is stopped; shown are the tables that are whole".to_owned()))
+        }
+        _ => Err(failed(format!("failed ({}): see above", output.status))),
+    }
+}

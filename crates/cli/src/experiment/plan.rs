@@ -1,0 +1,217 @@
+//! The file of an experiment: which commands to run, and which of their figures to show beside which printed ones.
+
+use crate::failure::Failure;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use toml::Value;
+
+/// The letters that stand for the seed in an experiment's names.
+pub(super) const SEED: &str = "{seed}";
+
+/// An experiment.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Plan {
+    /// What it shows.
+    pub(super) title: String,
+    /// Where the printed figures stand.
+    pub(super) source: Option<String>,
+    /// What agrees with them and what does not, in a sentence.
+    pub(super) finding: Option<String>,
+    /// Each is run this often, `{seed}` replaced; the means are shown.
+    #[serde(default)]
+    pub(super) seeds: Vec<u64>,
+    #[serde(rename = "table", default)]
+    pub(super) tables: Vec<Table>,
+}
+
+/// One command, and a table of its figures.
+#[derive(Debug, Deserialize)]
+pub(super) struct Table {
+    pub(super) title: Option<String>,
+    /// A command that answers in JSON.
+    #[serde(default = "compare")]
+    pub(super) command: String,
+    pub(super) trace: String,
+    /// Where in the answer the list of figures stands.
+    #[serde(default = "runs")]
+    pub(super) list: String,
+    /// Where in an element of the list its row's name stands.
+    #[serde(default = "policy")]
+    pub(super) rows: String,
+    /// Where its column's name stands, if there is one figure in an element; of several each is a column.
+    #[serde(default = "pages")]
+    pub(super) columns: String,
+    /// Where the figure stands, or a list of figures.
+    #[serde(default = "hit_ratio")]
+    pub(super) values: OneOrMore,
+    /// Figures of ours are multiplied by this: 100 for percent.
+    #[serde(default = "percent")]
+    pub(super) scale: f64,
+    #[serde(default = "one")]
+    pub(super) decimals: usize,
+    /// The printed figures by row, in the order of the columns; "-" where there is none.
+    #[serde(default)]
+    pub(super) theirs: BTreeMap<String, Vec<Printed>>,
+    /// All other keys are options of the command.
+    #[serde(flatten)]
+    options: BTreeMap<String, Value>,
+}
+
+/// One name, or several.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+/// A printed figure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Printed {
+    Figure(f64),
+    Whole(i64),
+    None(String),
+}
+
+fn compare() -> String {
+    "compare".to_owned()
+}
+
+fn runs() -> String {
+    "runs".to_owned()
+}
+
+fn policy() -> String {
+    "policy".to_owned()
+}
+
+fn pages() -> String {
+    "pages".to_owned()
+}
+
+fn hit_ratio() -> OneOrMore {
+    OneOrMore::One("counted.hit_ratio".to_owned())
+}
+
+fn percent() -> f64 {
+    100.0
+}
+
+fn one() -> usize {
+    1
+}
+
+impl Plan {
+    /// Reads the file.
+    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+        let name = path.display();
+        let text = std::fs::read_to_string(path).map_err(|error| Failure::Failed(format!("{name}: {error}")))?;
+        let plan: Self = toml::from_str(&text).map_err(|error| {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            Failure::Failed(format!("{name}, line {line}: {}", error.message()))
+        })?;
+        if plan.tables.is_empty() {
+            return Err(Failure::Failed(format!("{name}: has no [[table]]: there is nothing to run")));
+        }
+        for (index, table) in plan.tables.iter().enumerate() {
+            let wrong = |what: String| Err(Failure::Failed(format!("{name}, table {}: {what}", index + 1)));
+            if let Err(what) = table.check() {
+                return wrong(what);
+            }
+        }
+        Ok(plan)
+    }
+}
+
+impl Table {
+    /// Checks what the command would not name clearly.
+    fn check(&self) -> Result<(), String> {
+        if !COMMANDS.contains(&self.command.as_str()) {
+            return Err(format!(
+                "there is no command `{}` to experiment with; there are {}",
+                self.command,
+                COMMANDS.join(", ")
+            ));
+        }
+        if let Some(key) =
+            self.options.keys().find(|key| ["format", "report", "plot", "help", "verbose"].contains(&key.as_str()))
+        {
+            return Err(format!("`{key}` is not an experiment's to set: it is given to `forebay experiment`"));
+        }
+        for (key, value) in &self.options {
+            words(key, value)?;
+        }
+        for (row, figures) in &self.theirs {
+            if let Some(Printed::None(text)) =
+                figures.iter().find(|figure| matches!(figure, Printed::None(text) if text != "-"))
+            {
+                return Err(format!("theirs.{row}: `{text}` is no figure; write \"-\" where none is printed"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The command line but for the trace, with this seed. Files are named from the experiment's folder on.
+    pub(super) fn arguments(&self, seed: Option<u64>, experiment: &Path) -> Vec<String> {
+        let options = self.options.iter().flat_map(|(key, value)| words(key, value).unwrap_or_default());
+        let word = |word: String| match with_seed(&word, seed) {
+            file if file.ends_with(".toml") => find(&file, None, experiment).display().to_string(),
+            word => word,
+        };
+        options.map(word).collect()
+    }
+
+    /// Where the figures of an element stand.
+    pub(super) fn values(&self) -> &[String] {
+        match &self.values {
+            OneOrMore::One(value) => std::slice::from_ref(value),
+            OneOrMore::More(values) => values,
+        }
+    }
+}
+
+/// The commands whose answers can be put into tables.
+const COMMANDS: [&str; 4] = ["compare", "curve", "levels", "analyze"];
+
+/// A name with the seed in its place.
+pub(super) fn with_seed(text: &str, seed: Option<u64>) -> String {
+    seed.map_or_else(|| text.to_owned(), |seed| text.replace(SEED, &seed.to_string()))
+}
+
+/// The options that take a list; others are given several times.
+const LISTS: [&str; 2] = ["policies", "sizes"];
+
+/// An option as words of a command line; `true` is one without a value.
+fn words(key: &str, value: &Value) -> Result<Vec<String>, String> {
+    let option = || format!("--{key}");
+    let plain = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Integer(number) => Some(number.to_string()),
+        Value::Float(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let words = match value {
+        Value::Boolean(true) => Some(vec![option()]),
+        Value::Boolean(false) => Some(Vec::new()),
+        Value::Array(values) if LISTS.contains(&key) => {
+            let texts: Option<Vec<_>> = values.iter().map(plain).collect();
+            texts.map(|texts| vec![option(), texts.join(",")])
+        }
+        Value::Array(values) => {
+            let words: Option<Vec<_>> = values.iter().map(|value| Some([option(), plain(value)?])).collect();
+            words.map(|words| words.into_iter().flatten().collect())
+        }
+        value => plain(value).map(|text| vec![option(), text]),
+    };
+    words.ok_or_else(|| format!("`{key}` is neither text, number, true nor false, nor a list of them"))
+}
+
+/// Where a trace is: as named, in the folder of traces, or beside the experiment.
+pub(super) fn find(trace: &str, traces: Option<&Path>, beside: &Path) -> PathBuf {
+    let folders = traces.into_iter().chain(beside.parent());
+    let found = folders.map(|folder| folder.join(trace)).find(|path| path.exists());
+    found.filter(|_| !Path::new(trace).exists()).unwrap_or_else(|| trace.into())
+}
