@@ -1,10 +1,12 @@
 //! Naming a trace on the command line, and opening it.
 
 use crate::failure::Failure;
+use crate::only::Only;
 use clap::Args;
 use forebay_sim::size::parse_bytes;
 use forebay_trace::formats::csv::Columns;
 use forebay_trace::{Format, Input, Options, Reader};
+use glob::Pattern;
 use std::path::Path;
 
 /// What the embedded sample is called.
@@ -23,6 +25,12 @@ pub(crate) struct How {
     /// Page size; by default 8 KiB for traces in bytes and their own block for traces in blocks
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) page_size: Option<u64>,
+    /// Only the requests of these owners, as the trace names them; `*` and `?` stand for any text and character
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) owners: Vec<Pattern>,
+    /// Only the requests to these files or volumes
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) files: Vec<Pattern>,
 }
 
 impl How {
@@ -38,8 +46,16 @@ impl How {
         Ok(())
     }
 
-    /// Opens the trace called `name`: a file, `-`, a synthetic trace, or the embedded sample.
+    /// Opens the trace called `name`: a file, `-`, a synthetic trace, or the embedded sample; or the part of it that is asked.
     pub(crate) fn open(&self, name: &str) -> Result<(&'static Format, Box<dyn Reader>), Failure> {
+        let (format, reader) = self.open_whole(name)?;
+        if self.owners.is_empty() && self.files.is_empty() {
+            return Ok((format, reader));
+        }
+        Ok((format, Box::new(Only::new(name, reader, &self.owners, &self.files))))
+    }
+
+    fn open_whole(&self, name: &str) -> Result<(&'static Format, Box<dyn Reader>), Failure> {
         let options = Options { format: self.trace_format.clone(), columns: self.columns.clone().unwrap_or_default() };
         if name == SAMPLE && !Path::new(name).exists() {
             let input = Input::from_bytes(SAMPLE, SAMPLE_FILE)?;

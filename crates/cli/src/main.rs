@@ -13,6 +13,7 @@ mod info;
 mod input;
 mod interrupt;
 mod managers;
+mod only;
 mod output;
 mod plot;
 mod policies;

@@ -277,6 +277,22 @@ fn a_bad_trace_gives_one_clear_sentence() {
 }
 
 #[test]
+fn a_part_of_a_trace_is_that_of_some_owners_or_files() {
+    let path = file("part.csv", "pid,file,block,op\nmake,a,1,r\nmake,b,2,r\ncc 7,a,1,r\ncc 7,a,3,r\n");
+    let path = path.to_str().unwrap();
+    let misses = |part: &[&str]| {
+        let rows = answer(&[&["compare", path, "-p", "lru", "-s", "9", "-f", "csv"], part].concat());
+        rows.lines().nth(1).unwrap().split(',').skip(3).take(3).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(misses(&[]), "4 1 3");
+    assert_eq!(misses(&["--owners", "cc *"]), "2 0 2");
+    assert_eq!(misses(&["--files", "a"]), "3 1 2");
+    assert_eq!(misses(&["--owners", "make", "--owners", "cc *", "--files", "b"]), "1 0 1");
+    let message = failure(&["compare", path, "--owners", "ld"], 1);
+    assert!(message.contains("no request matches --owners and --files; its owners are make, cc 7"), "{message}");
+}
+
+#[test]
 fn a_file_of_one_line_is_a_trace() {
     let trace = file("one.lirs", "42\n");
     let text = answer(&["compare", trace.to_str().unwrap(), "-s", "1,100%"]);
