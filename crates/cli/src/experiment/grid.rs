@@ -1,6 +1,6 @@
 //! A table of figures, printed ones beside ours.
 
-use super::plan::{OneOrMore, Printed, SEED, Table, with_seed};
+use super::plan::{Printed, SEED, Table, with_seed};
 use crate::failure::Failure;
 use comfy_table::{Cell, CellAlignment, presets};
 use serde_json::{Value, json};
@@ -46,11 +46,8 @@ impl Grid {
                     .ok_or_else(|| format!("no `{path}` in `{}`; there are {}", table.list, keys(element)))
             };
             let row = without_seed(table, name(&table.rows)?, seed);
-            for value in table.values() {
-                let column = match &table.values {
-                    OneOrMore::One(_) => name(&table.columns)?,
-                    OneOrMore::More(_) => last_key(value).to_owned(),
-                };
+            for (column, value) in table.values() {
+                let column = column.map_or_else(|| name(&table.columns), |column| Ok(column.to_owned()))?;
                 let figure = at(element, value);
                 let figure =
                     figure.ok_or_else(|| format!("no `{value}` in `{}`; there are {}", table.list, keys(element)))?;
@@ -212,11 +209,6 @@ fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
         Value::Array(values) => values.get(key.parse::<usize>().ok()?),
         value => value.get(key),
     })
-}
-
-/// What a figure is called: the end of its path.
-fn last_key(path: &str) -> &str {
-    path.rsplit_once('.').map_or(path, |(_, key)| key)
 }
 
 /// The keys that an answer has.

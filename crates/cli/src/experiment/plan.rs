@@ -43,9 +43,9 @@ pub(super) struct Table {
     /// Where its column's name stands, if there is one figure in an element; of several each is a column.
     #[serde(default = "pages")]
     pub(super) columns: String,
-    /// Where the figure stands, or a list of figures.
+    /// Where the figure stands; or a list of figures, or a table of their columns' names.
     #[serde(default = "hit_ratio")]
-    pub(super) values: OneOrMore,
+    values: Values,
     /// Figures of ours are multiplied by this: 100 for percent.
     #[serde(default = "percent")]
     pub(super) scale: f64,
@@ -59,12 +59,13 @@ pub(super) struct Table {
     options: BTreeMap<String, Value>,
 }
 
-/// One name, or several.
+/// Where figures stand.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-pub(super) enum OneOrMore {
+enum Values {
     One(String),
     More(Vec<String>),
+    Named(toml::Table),
 }
 
 /// A printed figure.
@@ -92,8 +93,8 @@ fn pages() -> String {
     "pages".to_owned()
 }
 
-fn hit_ratio() -> OneOrMore {
-    OneOrMore::One("counted.hit_ratio".to_owned())
+fn hit_ratio() -> Values {
+    Values::One("counted.hit_ratio".to_owned())
 }
 
 fn percent() -> f64 {
@@ -144,6 +145,11 @@ impl Table {
         for (key, value) in &self.options {
             words(key, value)?;
         }
+        if let Values::Named(paths) = &self.values
+            && let Some((name, _)) = paths.iter().find(|(_, path)| !path.is_str())
+        {
+            return Err(format!("values.{name} does not say where a figure stands, as text"));
+        }
         for (row, figures) in &self.theirs {
             if let Some(Printed::None(text)) =
                 figures.iter().find(|figure| matches!(figure, Printed::None(text) if text != "-"))
@@ -164,13 +170,21 @@ impl Table {
         options.map(word).collect()
     }
 
-    /// Where the figures of an element stand.
-    pub(super) fn values(&self) -> &[String] {
+    /// Where the figures of an element stand, and the name of its column unless that stands in the element.
+    pub(super) fn values(&self) -> Vec<(Option<&str>, &str)> {
         match &self.values {
-            OneOrMore::One(value) => std::slice::from_ref(value),
-            OneOrMore::More(values) => values,
+            Values::One(path) => vec![(None, path)],
+            Values::More(paths) => paths.iter().map(|path| (Some(last_key(path)), path.as_str())).collect(),
+            Values::Named(paths) => {
+                paths.iter().map(|(name, path)| (Some(name.as_str()), path.as_str().unwrap_or_default())).collect()
+            }
         }
     }
+}
+
+/// What a figure is called: the end of its path.
+fn last_key(path: &str) -> &str {
+    path.rsplit_once('.').map_or(path, |(_, key)| key)
 }
 
 /// The commands whose answers can be put into tables.
