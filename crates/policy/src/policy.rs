@@ -74,6 +74,10 @@ pub trait Policy: Sized + Send + 'static {
     /// [`AllRefused`] if the caller refuses every resident page, or none is resident.
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused>;
 
+    /// A cache above this one has evicted `page`, with which it had `uses` hits: a hint for a policy that goes by frequency, which counts
+    /// them with its own. No page becomes resident, unknown or another's ghost by it; others need do nothing.
+    fn used_above(&mut self, _page: u32, _uses: u32) {}
+
     /// The caller drops a page: resident or ghost, it becomes unknown. An unknown page is no error.
     fn remove<C: Caller>(&mut self, page: u32, caller: &mut C);
 

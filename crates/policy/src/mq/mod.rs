@@ -210,6 +210,20 @@ impl Policy for Mq {
         Ok(())
     }
 
+    /// The page's queue is that of its uses in both caches, and its life begins anew; a ghost's count is remembered.
+    fn used_above(&mut self, page: u32, uses: u32) {
+        let block = &mut self.blocks[page];
+        let place = block.place();
+        if matches!(place, Place::Queue(_) | Place::Out) {
+            block.set_reference(block.reference().saturating_add(uses));
+        }
+        if let Place::Queue(_) = place {
+            let k = self.queue_num(self.blocks[page].reference());
+            self.leave(page);
+            self.enter(page, k);
+        }
+    }
+
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
         self.leave(page);
     }
