@@ -13,6 +13,7 @@ use forebay_sim::levels::{Level, Mode, Outcome, Write as Writes};
 use forebay_sim::{Extent, Hierarchy, Keep, Model, Size, Trace};
 use rayon::prelude::*;
 use serde_json::json;
+use std::collections::HashSet;
 use std::io::{self, Write};
 
 /// Replay a trace through a hierarchy of caches: first-level caches by owner, one cache at each level below.
@@ -127,6 +128,8 @@ fn parse_write(text: &str) -> Result<Writes, String> {
 pub(crate) struct Levels {
     pub(crate) trace: Extent,
     pub(crate) device: Option<Device>,
+    /// How many owners made the references.
+    pub(crate) owners: usize,
     /// Those that were replayed to the end, with what came of them.
     pub(crate) runs: Vec<(Hierarchy, Outcome)>,
     /// What is not done, if it was stopped.
@@ -226,7 +229,8 @@ fn replay(name: &str, arguments: &Arguments) -> Result<Levels, Failure> {
     interrupt::ignore();
     replaying.finish();
     let stopped = (runs.len() < asked).then(|| format!("stopped after {} of {asked} runs over {name}", runs.len()));
-    Ok(Levels { trace: trace.extent(), device: arguments.device.clone(), runs, stopped })
+    let owners = trace.requests.owner.iter().collect::<HashSet<_>>().len();
+    Ok(Levels { trace: trace.extent(), device: arguments.device.clone(), owners, runs, stopped })
 }
 
 /// What a mode is called.

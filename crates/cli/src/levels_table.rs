@@ -26,6 +26,11 @@ pub(crate) fn print(levels: &Levels, out: &mut impl Write) -> Result<(), Failure
         mode(first.mode),
         writes.join(", "),
     )?;
+    let caches = runs.iter().map(|(hierarchy, _)| hierarchy.levels[0].caches).max().unwrap_or(0);
+    if caches as usize > levels.owners {
+        let owners = if levels.owners == 1 { "owner" } else { "owners" };
+        writeln!(out, "The trace has {} {owners}: some of {caches} first-level caches are not used.", levels.owners)?;
+    }
     let mut titles =
         vec!["references", "hits", "hit ratio %", "of reads %", "writes received", "writes sent", "demotions received"];
     let hints = runs.iter().any(|(_, outcome)| outcome.levels.iter().any(|passed| passed.hints_received > 0));

@@ -10,7 +10,7 @@ trait AnyPolicy: Send {
     fn refer(&mut self, reference: &Reference, evicted: &mut Vec<u32>) -> bool;
     fn contains(&self, page: u32) -> bool;
     fn remove(&mut self, page: u32);
-    fn used_above(&mut self, page: u32, uses: u32);
+    fn evicted_above(&mut self, reference: &Reference, hits: u32);
     #[cfg(test)]
     fn check(&self);
 }
@@ -47,8 +47,8 @@ impl<P: Policy> AnyPolicy for P {
         debug_assert!(evicted.is_empty(), "a removal makes room, it needs none");
     }
 
-    fn used_above(&mut self, page: u32, uses: u32) {
-        Policy::used_above(self, page, uses);
+    fn evicted_above(&mut self, reference: &Reference, hits: u32) {
+        Policy::evicted_above(self, reference, hits);
     }
 
     #[cfg(test)]
@@ -133,12 +133,9 @@ impl Cache {
         (resident, self.clean(page))
     }
 
-    /// A cache above has evicted the page after so many hits there. `refer`: it has not come down with it.
-    pub(super) fn hint(&mut self, reference: &Reference, hits: u32, refer: bool) {
-        if refer && self.policy.contains(reference.page) {
-            self.policy.refer(reference, &mut Vec::new());
-        }
-        self.policy.used_above(reference.page, hits);
+    /// A cache above has evicted a page after so many hits there.
+    pub(super) fn hint(&mut self, reference: &Reference, hits: u32) {
+        self.policy.evicted_above(reference, hits);
     }
 
     /// The page, which is resident, has content that is not below.

@@ -112,7 +112,8 @@ impl<'a, S: Storage> Run<'a, S> {
         if self.trace.places.is_empty() { Place::default() } else { self.trace.places.of(page) }
     }
 
-    /// A cache is referred to, and has the page afterwards. `waits`: the trace's reference waits for what it causes.
+    /// A cache is referred to, and has the page afterwards. What makes room for it goes down last, so that the frame that a page leaves
+    /// below when it comes up is free for it. `waits`: the trace's reference waits for what it causes.
     fn refer(&mut self, level: usize, cache: usize, reference: &Reference, waits: bool) {
         let write = reference.operation == Operation::Write;
         let mut evicted = std::mem::take(&mut self.levels[level].evicted);
@@ -202,7 +203,7 @@ impl<'a, S: Storage> Run<'a, S> {
             }
             if self.mode == Mode::Hints && has_below {
                 let Level { caches, passed, .. } = &mut self.levels[level + 1];
-                caches[0].hint(&reference, hits, !dirty);
+                caches[0].hint(&reference, hits);
                 passed.hints_received += 1;
             }
         }

@@ -22,14 +22,14 @@ pub(super) struct Disk {
     device: Option<Device>,
     /// The next miss is the first of a user's request.
     first: bool,
-    /// Adjacent pages to be written for which nobody waits: where they begin, and how many they are.
-    writebacks: Option<(Place, u64)>,
+    /// Pages to be written for which nobody waits.
+    writebacks: Vec<Place>,
 }
 
 impl Disk {
     pub(super) fn new(model: Option<&Model>, page_size: u64) -> Self {
         let device = model.map(|model| Device::new(model, page_size));
-        Self { reads: 0, writes: 0, device, first: true, writebacks: None }
+        Self { reads: 0, writes: 0, device, first: true, writebacks: Vec::new() }
     }
 
     /// What it all cost, spread over so many references.
@@ -44,11 +44,16 @@ impl Disk {
         }
     }
 
-    /// Makes the request of the writebacks.
+    /// Makes requests of the writebacks, of adjacent pages one, after what was waited for.
     fn write_back(&mut self) {
-        if let (Some(device), Some((place, pages))) = (&mut self.device, self.writebacks.take()) {
-            device.write_back(place, pages);
+        let (Some(device), false) = (&mut self.device, self.writebacks.is_empty()) else { return };
+        device.finish();
+        self.writebacks.sort_unstable();
+        let adjacent = |a: &Place, b: &Place| a.object == b.object && a.block.checked_add(1) == Some(b.block);
+        for pages in self.writebacks.chunk_by(adjacent) {
+            device.write_back(pages[0], pages.len() as u64);
         }
+        self.writebacks.clear();
     }
 }
 
@@ -66,22 +71,46 @@ impl Storage for Disk {
     fn write(&mut self, reference: &Reference, waits: bool) {
         self.writes += 1;
         if waits {
-            return self.miss(reference.place, true);
-        }
-        if self.device.is_none() {
-            return;
-        }
-        match &mut self.writebacks {
-            Some((first, pages)) if *first == before(reference.place, *pages) => *pages += 1,
-            _ => {
-                self.write_back();
-                self.writebacks = Some((reference.place, 1));
-            }
+            self.miss(reference.place, true);
+        } else if self.device.is_some() {
+            self.writebacks.push(reference.place);
         }
     }
 }
 
-/// The place so many pages before another.
-fn before(place: Place, pages: u64) -> Place {
-    Place { block: place.block.wrapping_sub(pages), ..place }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::presets;
+    use forebay_policy::Operation;
+
+    fn at(block: u64) -> Reference {
+        let place = Place { object: 0, block };
+        Reference { page: block as u32, owner: 0, place, operation: Operation::Write }
+    }
+
+    #[test]
+    fn writebacks_are_made_by_address_after_the_reads_and_nobody_waits_for_them() {
+        let model = presets::named("nvme").unwrap().model();
+        let cost = |writebacks: &[u64]| {
+            let mut disk = Disk::new(Some(&model), 4096);
+            disk.start_request();
+            disk.read(&at(100));
+            writebacks.iter().for_each(|&block| disk.write(&at(block), false));
+            disk.cost(1).unwrap()
+        };
+        let (read, written) = (cost(&[]), cost(&[8, 3, 7, 9]));
+        assert_eq!((read.requests, written.requests), (1, 3));
+        assert_eq!((read.bytes, written.bytes), (4096, 5 * 4096));
+        assert_eq!(read.wait_mean_ms, written.wait_mean_ms);
+        assert!(written.device_ms > read.device_ms);
+    }
+
+    #[test]
+    fn a_write_sent_through_is_waited_for() {
+        let mut disk = Disk::new(Some(&presets::named("nvme").unwrap().model()), 4096);
+        disk.start_request();
+        disk.write(&at(1), true);
+        assert!(disk.cost(1).unwrap().wait_mean_ms > 0.0);
+    }
 }
