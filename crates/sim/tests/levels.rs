@@ -6,7 +6,7 @@ mod real_trace;
 use forebay_policy::{Operation, Spec};
 use forebay_sim::device::presets;
 use forebay_sim::levels::{Level, Mode, Outcome, Write};
-use forebay_sim::{Hierarchy, Keep, Sweep, Trace, Watch};
+use forebay_sim::{Hierarchy, Keep, Model, Sweep, Trace, Watch};
 use real_trace::real_trace;
 use std::path::Path;
 
@@ -35,10 +35,17 @@ fn on_line() -> Vec<Spec> {
     specs
 }
 
+fn disk() -> Option<Model> {
+    Some(presets::named("desktop-7200").unwrap().model())
+}
+
 fn replay(trace: &Trace, levels: &[(&Spec, u32)], mode: Mode) -> Outcome {
+    replay_over(None, trace, levels, mode)
+}
+
+fn replay_over(device: Option<Model>, trace: &Trace, levels: &[(&Spec, u32)], mode: Mode) -> Outcome {
     let write = Write::Back { flush: None };
     let level = |&(spec, pages): &(&Spec, u32)| Level { spec: spec.clone(), pages, caches: 1, write };
-    let device = Some(presets::named("desktop-7200").unwrap().model());
     let levels = levels.iter().map(level).collect();
     let hierarchy = Hierarchy { levels, mode, device, analyse: false };
     hierarchy.run(trace, &|_| true).expect("nothing stops it")
@@ -47,7 +54,7 @@ fn replay(trace: &Trace, levels: &[(&Spec, u32)], mode: Mode) -> Outcome {
 #[test]
 fn one_level_is_a_cache() {
     let trace = sample();
-    let watch = Watch { device: Some(presets::named("desktop-7200").unwrap().model()), ..Watch::default() };
+    let watch = Watch { device: disk(), ..Watch::default() };
     let reads = sample_of_reads();
     let sweep = Sweep { specs: on_line(), sizes: vec![447], warmup: 0, threads: 0 };
     let alone = sweep.run(&trace, &|_| true);
@@ -57,7 +64,7 @@ fn one_level_is_a_cache() {
             let level = &replay(&trace, &[(spec, 447)], mode).levels[0];
             assert_eq!((level.references, level.hits), (alone.total.references, alone.total.hits), "{}", spec.label);
         }
-        let level = replay(&reads, &[(spec, 447)], Mode::Inclusive);
+        let level = replay_over(disk(), &reads, &[(spec, 447)], Mode::Inclusive);
         assert_eq!((level.storage_reads, level.storage_writes), (reads_alone.total.misses, 0), "{}", spec.label);
         assert_eq!(level.device, reads_alone.device, "{}", spec.label);
     }
@@ -93,8 +100,8 @@ fn demotion_makes_of_two_lru_caches_one_of_both_sizes() {
     // Wong and Wilkes, section 2: one client's cache and an LRU cache below it, to which it demotes, hit as one.
     let trace = sample_of_reads();
     let lru = Spec::parse("lru").unwrap();
-    let whole = replay(&trace, &[(&lru, 179 + 894)], Mode::Inclusive);
-    let parts = replay(&trace, &[(&lru, 179), (&lru, 894)], Mode::Exclusive);
+    let whole = replay_over(disk(), &trace, &[(&lru, 179 + 894)], Mode::Inclusive);
+    let parts = replay_over(disk(), &trace, &[(&lru, 179), (&lru, 894)], Mode::Exclusive);
     assert_eq!(parts.levels.iter().map(|level| level.hits).sum::<u64>(), whole.levels[0].hits);
     assert_eq!(parts.device, whole.device);
 }
