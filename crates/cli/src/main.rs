@@ -12,6 +12,8 @@ mod formats;
 mod info;
 mod input;
 mod interrupt;
+mod levels;
+mod levels_table;
 mod managers;
 mod only;
 mod output;
@@ -42,6 +44,7 @@ struct Arguments {
 enum Command {
     Compare(compare::Arguments),
     Curve(curve::Arguments),
+    Levels(levels::Arguments),
     Info(info::Arguments),
     Convert(convert::Arguments),
     Policies(policies::Arguments),
@@ -58,6 +61,8 @@ Examples:
                                                         what `make` would want of a cache
   forebay compare zipf:pages=100000,references=10M      a synthetic trace
   forebay curve trace.lis --sample 1% --policies lru,arc  miss-ratio curves, estimated
+  forebay levels t.csv -l 'lru:8MiB*12' -l lru:1GiB,mq:1GiB
+                                                        twelve caches over one, of either policy
   forebay info trace.vscsi.zst                          what a trace holds
   forebay convert trace.spc trace.parquet               a trace for DuckDB, Polars, pandas
 
@@ -71,6 +76,7 @@ fn main() -> ExitCode {
         None => compare::run(&compare::Arguments::of_sample(), verbose),
         Some(Command::Compare(arguments)) => compare::run(&arguments, verbose),
         Some(Command::Curve(arguments)) => curve::run(&arguments),
+        Some(Command::Levels(arguments)) => levels::run(&arguments),
         Some(Command::Info(arguments)) => info::run(&arguments),
         Some(Command::Convert(arguments)) => convert::run(&arguments, verbose),
         Some(Command::Policies(arguments)) => policies::run(&arguments),

@@ -74,6 +74,17 @@ pub trait Policy: Sized + Send + 'static {
     /// [`AllRefused`] if the caller refuses every resident page, or none is resident.
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused>;
 
+    /// A hint, for a policy that does not know the future: a cache above this one has evicted a page, which had so many hits there since
+    /// it came to it. `reference` reads if the page was clean; if it was dirty it writes, and its writeback has just been told as a
+    /// reference of its own. By default a clean page that is resident is used now: the cache above no longer takes its uses.
+    ///
+    /// No page becomes resident, a ghost or unknown by a hint.
+    fn evicted_above(&mut self, reference: &Reference, _hits: u32) {
+        if reference.operation != Operation::Write && self.contains(reference.page) {
+            self.hit(reference);
+        }
+    }
+
     /// The caller drops a page: resident or ghost, it becomes unknown. An unknown page is no error.
     fn remove<C: Caller>(&mut self, page: u32, caller: &mut C);
 

@@ -40,6 +40,7 @@ enum Step {
     Remove(u32),
     Resize(u32),
     Evict,
+    Hint(u32, u32),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -53,6 +54,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => page.prop_map(Step::Remove),
         1 => (1u32..12).prop_map(Step::Resize),
         1 => Just(Step::Evict),
+        1 => (0..PAGES, 0u32..100).prop_map(|(page, hits)| Step::Hint(page, hits)),
     ];
     prop::collection::vec(step, 1..250)
 }
@@ -93,6 +95,11 @@ impl Visitor for Run<'_> {
                     check_refusal(&account, result);
                     assert_eq!(account.resident.len(), before - usize::from(result.is_ok()));
                 }
+                // To know the future and be told of another cache's evictions is not asked of a policy.
+                Step::Hint(..) if self.spec.needs_future() => {}
+                Step::Hint(page, hits) => {
+                    policy.evicted_above(&Reference { page, place: place(page), ..Reference::default() }, hits);
+                }
             }
             check(&policy, &account);
         }
@@ -111,8 +118,12 @@ fn make<P: Policy>(spec: &Spec, capacity: u32, steps: &[Step]) -> P {
     P::new(&setup)
 }
 
+fn place(page: u32) -> Place {
+    Place { object: page / 10, block: u64::from(page % 10) }
+}
+
 fn reference<P: Policy>(policy: &mut P, account: &mut Account, page: u32) {
-    let place = Place { object: page / 10, block: u64::from(page % 10) };
+    let place = place(page);
     let owner = (page + account.known.len() as u32) % 3;
     let reference = Reference { page, owner, place, ..Reference::default() };
     if policy.contains(page) {

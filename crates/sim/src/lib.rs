@@ -8,6 +8,7 @@ mod ahead;
 pub mod curve;
 pub mod device;
 mod ingest;
+pub mod levels;
 pub mod numbering;
 mod one_pass;
 pub mod places;
@@ -21,6 +22,7 @@ pub mod watch;
 
 pub use curve::Curve;
 pub use device::{Cost, Device, Model};
+pub use levels::Hierarchy;
 pub use numbering::Numbering;
 pub use places::Places;
 pub use replay::{Counts, Outcome};

@@ -210,6 +210,22 @@ impl Policy for Mq {
         Ok(())
     }
 
+    /// The page goes to the queue of its uses in both caches, where its life begins anew: now its next use can come to this one. Of a
+    /// ghost the count is remembered. It is no reference: no time passes, and the sample sees nothing.
+    fn evicted_above(&mut self, reference: &Reference, hits: u32) {
+        let page = reference.page;
+        let block = &mut self.blocks[page];
+        let place = block.place();
+        if matches!(place, Place::Queue(_) | Place::Out) {
+            block.set_reference(block.reference().saturating_add(hits));
+        }
+        if matches!(place, Place::Queue(_)) {
+            let k = self.queue_num(self.blocks[page].reference());
+            self.leave(page);
+            self.enter(page, k);
+        }
+    }
+
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
         self.leave(page);
     }

@@ -155,6 +155,12 @@ impl Device {
         request.number
     }
 
+    /// Writes `pages` pages from a place on without anyone waiting.
+    pub fn write_back(&mut self, place: Place, pages: u64) {
+        let bytes = pages * self.page_size;
+        self.submit(Request { start: self.address(place), bytes, write: true, at: self.now });
+    }
+
     /// A reference needs a page that was read ahead under that number: it waits for it if it is late, which is the answer.
     pub fn need(&mut self, number: u64) -> bool {
         self.finish();
@@ -180,6 +186,7 @@ impl Device {
     /// What the misses of so many references cost.
     pub fn cost(&mut self, references: u64) -> Cost {
         self.finish();
+        while self.serve(f64::INFINITY) {}
         let priced = matches!(self.server, Server::Parallel(Parallel::Object { .. }));
         let mean = |sum: f64, count: u64| if count == 0 { 0.0 } else { sum / count as f64 };
         Cost {

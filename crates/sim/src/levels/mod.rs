@@ -1,0 +1,159 @@
+//! Hierarchies: caches in a row, each of which sees what the one above lets through.
+//!
+//! ```text
+//!   references   owner 0      owner 1  …  owner N-1
+//!                   |            |            |
+//!   level 1      [cache 0]    [cache 1] … [cache N-1]     owner number modulo N says which
+//!                   \____________|____________/
+//!   level 2               [ one cache ]                   read misses and writes of all above
+//!                                |
+//!   level 3 …             [ one cache ]
+//!                                |
+//!   storage                 (a device)
+//! ```
+//!
+//! What goes down is a read (the page is wanted), a write (its new content, by write-through or as a writeback of a dirty page),
+//! or, in an exclusive hierarchy, a demotion (the page itself, clean or dirty). A write is of a whole page, so a write that misses reads
+//! nothing from below. `docs/levels.md` says what each [`Mode`] does, and what it is good for.
+
+mod analysis;
+mod cache;
+mod run;
+mod storage;
+#[cfg(test)]
+mod tests;
+
+pub use analysis::{Analysis, Histogram};
+
+use crate::device::{Cost, Model};
+use crate::trace::{Keep, Trace};
+use forebay_policy::Spec;
+use run::Run;
+use storage::Disk;
+
+/// The caches of one level: all of one policy and one size.
+#[derive(Clone, Debug)]
+pub struct Level {
+    /// Their policy; it must not need to know the future.
+    pub spec: Spec,
+    /// The size of each in pages, at least 1.
+    pub pages: u32,
+    /// How many there are: more than one only at the first level, where owners are spread over them.
+    pub caches: u32,
+    /// What becomes of writes.
+    pub write: Write,
+}
+
+/// What a cache does with a page that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// It keeps the page and sends the write down.
+    Through,
+    /// It keeps the page dirty, and sends it down when it evicts it, or before.
+    Back {
+        /// All dirty pages are sent down each time that so many references of the trace have passed.
+        flush: Option<u64>,
+    },
+}
+
+/// Who keeps a page that passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Every level that a page passes caches it, and evicts it without regard to the others.
+    #[default]
+    Inclusive,
+    /// A page that is sent up leaves the cache below; one that is evicted is demoted to it (T. M. Wong and J. Wilkes, "My Cache
+    /// or Yours? Making Storage More Exclusive", USENIX 2002).
+    Exclusive,
+    /// As inclusive; and of each page that it evicts, a cache tells the one below, and how often it has hit. The question that MQ's paper
+    /// leaves open in its section 8.
+    Hints,
+}
+
+/// Levels of caches, from the first one down.
+#[derive(Clone, Debug)]
+pub struct Hierarchy {
+    /// At least one.
+    pub levels: Vec<Level>,
+    /// Who keeps a page that passes.
+    pub mode: Mode,
+    /// What the last level's misses and writes go to, if its cost is asked for.
+    pub device: Option<Model>,
+    /// Whether to analyse the references that each level gets.
+    pub analyse: bool,
+}
+
+/// What came of a hierarchy.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// By level.
+    pub levels: Vec<Passed>,
+    /// Pages read from storage.
+    pub storage_reads: u64,
+    /// Pages written to storage.
+    pub storage_writes: u64,
+    /// What these cost on the device, if there is one.
+    pub device: Option<Cost>,
+    /// The time of the replay.
+    pub seconds: f64,
+}
+
+/// What came to the caches of a level, and what they sent on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Passed {
+    /// Reads and writes.
+    pub references: u64,
+    /// Those that found their page resident.
+    pub hits: u64,
+    /// The reads alone.
+    pub reads: u64,
+    /// The reads that found their page resident.
+    pub read_hits: u64,
+    /// Pages with new content that came: writes, and dirty pages among the demoted.
+    pub writes_received: u64,
+    /// Pages with new content that were sent down: writes sent through, writebacks, and dirty pages among the demoted.
+    pub writes_sent: u64,
+    /// Pages that were demoted to this level, clean or dirty; they are no references.
+    pub demotions_received: u64,
+    /// Evictions above that this level was told of.
+    pub hints_received: u64,
+    /// The references by temporal distance and by frequency, if asked for.
+    pub analysis: Option<Analysis>,
+}
+
+impl Passed {
+    /// Hits by references.
+    pub fn hit_ratio(&self) -> f64 {
+        if self.references == 0 { 0.0 } else { self.hits as f64 / self.references as f64 }
+    }
+
+    /// Hits of reads by reads.
+    pub fn read_hit_ratio(&self) -> f64 {
+        if self.reads == 0 { 0.0 } else { self.read_hits as f64 / self.reads as f64 }
+    }
+}
+
+impl Hierarchy {
+    /// What a trace must keep to be replayed here.
+    pub fn keep(&self) -> Keep {
+        let places = self.device.is_some() || self.levels.iter().any(|level| level.spec.info.uses.place);
+        Keep { places, requests: true }
+    }
+
+    /// Replays a trace. `progress` is told of each further number of references done; `false` stops it, and there is no outcome.
+    ///
+    /// # Panics
+    /// If there is no level, a level below the first has several caches, a policy needs to know the future, or the trace lacks what
+    /// [`keep`](Hierarchy::keep) says.
+    pub fn run(&self, trace: &Trace, progress: &dyn Fn(u64) -> bool) -> Option<Outcome> {
+        let start = std::time::Instant::now();
+        let mut run = Run::new(self, trace, Disk::new(self.device.as_ref(), trace.page_size));
+        if !run.replay(progress) {
+            return None;
+        }
+        let (levels, disk) = run.outcome();
+        let (storage_reads, storage_writes) = (disk.reads, disk.writes);
+        let device = disk.cost(trace.len() as u64);
+        Some(Outcome { levels, storage_reads, storage_writes, device, seconds: start.elapsed().as_secs_f64() })
+    }
+}
