@@ -1,6 +1,8 @@
 //! The command `forebay`: what every replacement policy would make of a trace, and the traces themselves.
 
 mod advice;
+mod analysis_table;
+mod analyze;
 mod compare;
 mod convert;
 mod curve;
@@ -12,6 +14,7 @@ mod info;
 mod input;
 mod interrupt;
 mod managers;
+mod mix;
 mod output;
 mod plot;
 mod policies;
@@ -40,8 +43,10 @@ struct Arguments {
 enum Command {
     Compare(compare::Arguments),
     Curve(curve::Arguments),
+    Analyze(analyze::Arguments),
     Info(info::Arguments),
     Convert(convert::Arguments),
+    Mix(mix::Arguments),
     Policies(policies::Arguments),
     Formats(formats::Arguments),
     Devices(devices::Arguments),
@@ -55,8 +60,11 @@ Examples:
                                                         what `make` would want of a cache
   forebay compare zipf:pages=100000,references=10M      a synthetic trace
   forebay curve trace.lis --sample 1% --policies lru,arc  miss-ratio curves, estimated
+  forebay analyze trace.lis                             distances, classes, space and time
   forebay info trace.vscsi.zst                          what a trace holds
   forebay convert trace.spc trace.parquet               a trace for DuckDB, Polars, pandas
+  forebay mix gzip.parquet web.spc -o both.parquet --scale
+                                                        two traces in one memory
 
 Exit status: 0 done, 1 a trace or the system failed, 2 the command line is wrong,
 130 stopped by Ctrl-C: what was done by then is shown.";
@@ -68,8 +76,10 @@ fn main() -> ExitCode {
         None => compare::run(&compare::Arguments::of_sample(), verbose),
         Some(Command::Compare(arguments)) => compare::run(&arguments, verbose),
         Some(Command::Curve(arguments)) => curve::run(&arguments),
+        Some(Command::Analyze(arguments)) => analyze::run(&arguments),
         Some(Command::Info(arguments)) => info::run(&arguments),
         Some(Command::Convert(arguments)) => convert::run(&arguments, verbose),
+        Some(Command::Mix(arguments)) => mix::run(&arguments),
         Some(Command::Policies(arguments)) => policies::run(&arguments),
         Some(Command::Formats(arguments)) => formats::run(&arguments),
         Some(Command::Devices(arguments)) => devices::run(&arguments),
