@@ -2,14 +2,15 @@
 # Records which pages of memory real programs reference, with valgrind's lackey, as traces for
 # `forebay compare` and for `forebay mix`, which puts them into one memory with others.
 #
-#   samples/record_memory.sh [--install] [--forebay PROGRAM] [DIRECTORY]
+#   samples/record_memory.sh [--install] [--only NAME]... [--forebay PROGRAM] [DIRECTORY]
 #
+#   --only NAME          record only the programs named: gzip, gnuplot, matvec, sort
 #   --install            install the missing Debian packages first (needs root)
 #   --forebay PROGRAM    the forebay to write the traces with: default `cargo run --release`
 #   DIRECTORY            where the traces go: default memory-traces in the working directory
 #
 # gzip.parquet     compresses a file
-# gnuplot.parquet  plots two curves and a surface as SVG
+# gnuplot.parquet  plots two curves and a surface as SVG (some minutes: it links many libraries)
 # matvec.parquet   multiplies a sparse matrix by a vector, again and again (C, compiled here)
 # sort.parquet     sorts lines
 #
@@ -23,18 +24,26 @@ fail() {
 }
 
 install=no
+only=
 forebay=
 out=
 while [ $# -gt 0 ]; do
     case $1 in
         --install) install=yes ;;
+        --only)
+            case ${2-} in
+                gzip | gnuplot | matvec | sort) only="$only $2" ;;
+                *) fail "--only needs one of gzip, gnuplot, matvec, sort" ;;
+            esac
+            shift
+            ;;
         --forebay)
             [ $# -gt 1 ] || fail "--forebay needs a program"
             forebay=$2
             shift
             ;;
         -h | --help)
-            sed -n '2,17s/^# \{0,1\}//p' "$0"
+            sed -n '2,18s/^# \{0,1\}//p' "$0"
             exit 0
             ;;
         -*) fail "unknown option $1; --help lists the right ones" ;;
@@ -47,6 +56,7 @@ while [ $# -gt 0 ]; do
 done
 root=$(cd "$(dirname "$0")/.." && pwd)
 out=${out:-memory-traces}
+only=${only:-gzip gnuplot matvec sort}
 
 if [ $install = yes ]; then
     [ "$(id -u)" = 0 ] || fail "--install needs root; run it with sudo or leave the flag out"
@@ -54,7 +64,8 @@ if [ $install = yes ]; then
     apt-get install -qy --no-install-recommends gcc gnuplot-nox gzip libc6-dev valgrind
 fi
 missing=
-for program in awk gcc gnuplot gzip sort valgrind; do
+for program in awk gcc gzip sort valgrind $only; do
+    [ $program != matvec ] || continue # compiled here
     command -v "$program" >/dev/null || missing="$missing $program"
 done
 [ -z "$missing" ] || fail "missing:$missing; --install gets them"
@@ -71,14 +82,14 @@ cd "$work"
 # ---- Data -------------------------------------------------------------------
 
 # Lines in no order, without a random number: the same everywhere.
-awk 'BEGIN { for (x = i = 1; i <= 8000; i++) { x = x * 16807 % 2147483647; print x, "line", i } }' >lines
-head -n 3000 lines >fewer-lines
+awk 'BEGIN { for (x = i = 1; i <= 5000; i++) { x = x * 16807 % 2147483647; print x, "line", i } }' >lines
+head -n 2000 lines >fewer-lines
 
 cat >matvec.c <<'END'
-/* y = A x, five times, for a sparse matrix of 20,000 rows with 8 elements each, in compressed rows. */
+/* y = A x, five times, for a sparse matrix of 10,000 rows with 8 elements each, in compressed rows. */
 #include <stdlib.h>
 
-enum { ROWS = 20000, PER_ROW = 8, ROUNDS = 5 };
+enum { ROWS = 10000, PER_ROW = 8, ROUNDS = 5 };
 
 int main(void) {
     double *value = malloc(sizeof *value * ROWS * PER_ROW);
@@ -109,8 +120,8 @@ gcc -O2 -o matvec matvec.c
 cat >plot.gnuplot <<'END'
 set terminal svg
 set output "plot.svg"
-plot sin(x), cos(3*x) with points
-set isosamples 30
+plot sin(x), cos(3*x)
+set isosamples 20
 splot sin(x) * cos(y)
 END
 
@@ -149,7 +160,11 @@ record() {
     ls -l "$out/$name.parquet"
 }
 
-record gzip gzip -c fewer-lines
-record gnuplot gnuplot plot.gnuplot
-record matvec ./matvec
-record sort sort lines
+for name in $only; do
+    case $name in
+        gzip) record gzip gzip -c fewer-lines ;;
+        gnuplot) record gnuplot gnuplot plot.gnuplot ;;
+        matvec) record matvec ./matvec ;;
+        sort) record sort sort lines ;;
+    esac
+done

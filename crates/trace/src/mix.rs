@@ -1,7 +1,7 @@
 //! Mixing: several traces as one, in the order of their times, as if all had happened at once on one machine.
 //!
 //! This is what CLOCK-Pro's paper does to see programs and files compete for one memory (S. Jiang, F. Chen and X. Zhang, USENIX
-//! 2005, section 4.4): the file trace is scaled to the time of the program, and both are put in the order of their times.
+//! 2005, section 5.1.3): the file trace is scaled to the time of the program, and both are put in the order of their times.
 //! Owners and objects are kept apart under the names of their sources.
 
 use crate::error::{Error, Result};

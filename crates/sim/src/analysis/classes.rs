@@ -9,6 +9,8 @@ use serde::Serialize;
 
 /// How many runs are named.
 const NAMED: usize = 64;
+/// How many references ahead a page's place is asked for: about as many as pass while memory answers.
+const AHEAD: usize = 24;
 /// References between two reports of progress.
 const STRIDE: usize = 1 << 18;
 
@@ -63,7 +65,7 @@ impl Classes {
         let mut rows = grid.as_ref().map(|grid| grid.rows_of(trace));
         for (chunk, references) in trace.references.chunks(STRIDE).enumerate() {
             for (offset, &page) in references.iter().enumerate() {
-                if let Some(&soon) = references.get(offset + 24) {
+                if let Some(&soon) = references.get(offset + AHEAD) {
                     trace.places.prefetch(soon);
                 }
                 let found = classifier.refer(page, trace.places.of(page));

@@ -29,12 +29,11 @@ impl<T: Clone + Default> Histogram<T> {
     pub(super) fn iter(&self, filled: impl Fn(&T) -> bool) -> impl Iterator<Item = (u64, &T)> {
         let end = self.buckets.iter().rposition(filled).map_or(0, |last| last + 1);
         // In the first octaves there are fewer numbers than steps.
-        let bounded = self.buckets[..end].iter().enumerate().filter_map(|(index, bucket)| {
+        self.buckets[..end].iter().enumerate().filter_map(|(index, bucket)| {
             let (octave, step) = (index as u64 / self.steps, index as u64 % self.steps);
             let above = step << octave;
             above.is_multiple_of(self.steps).then(|| ((1 << octave) + above / self.steps, bucket))
-        });
-        bounded
+        })
     }
 }
 

@@ -182,19 +182,25 @@ impl Analysis {
     /// If the trace lacks what [`Asked::keep`] says.
     pub fn of(trace: &Trace, asked: &Asked, progress: &(dyn Fn(u64) + Sync)) -> Self {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(asked.threads).build().expect("threads can be started");
-        let (mut analysis, replays) = pool.install(|| {
-            rayon::join(|| Self::of_references(trace, asked, progress), || Self::replays(trace, asked, progress))
-        });
+        pool.install(|| {
+            let (mut analysis, replays) =
+                rayon::join(|| Self::of_references(trace, asked, progress), || Self::replays(trace, asked, progress));
+            analysis.add(trace, asked, &replays);
+            analysis
+        })
+    }
+
+    /// Adds what the replays tell.
+    fn add(&mut self, trace: &Trace, asked: &Asked, replays: &[Replay]) {
         let wants = |section| asked.wants(section);
-        let hits_by_distance = || replays.iter().map(|replay| HitsByDistance::of(trace, replay)).collect();
-        analysis.hits_by_distance = wants(Section::HitsByDistance).then(hits_by_distance);
+        let hits_by_distance = || replays.par_iter().map(|replay| HitsByDistance::of(trace, replay)).collect();
+        self.hits_by_distance = wants(Section::HitsByDistance).then(hits_by_distance);
         let lengths = || {
-            let after = replays.iter().map(|replay| Lengths::after(trace, replay));
+            let after: Vec<Lengths> = replays.par_iter().map(|replay| Lengths::after(trace, replay)).collect();
             std::iter::once(Lengths::before(trace)).chain(after).collect()
         };
-        analysis.request_length = wants(Section::RequestLength).then(lengths);
-        analysis.owners = wants(Section::Owners).then(|| Owners::of(trace, &replays));
-        analysis
+        self.request_length = wants(Section::RequestLength).then(lengths);
+        self.owners = wants(Section::Owners).then(|| Owners::of(trace, replays));
     }
 
     /// The parts that no policy has to do with.
