@@ -115,7 +115,7 @@ fn the_table_has_the_sections_that_were_asked() {
          \n\
          loops at the end: 1 of 100 pages together\n \
          pages  first block  last block  period  object\n   \
-         100            0          99     100\n"
+         100            0          99     100  loop\n"
     );
 }
 
