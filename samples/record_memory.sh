@@ -39,7 +39,11 @@ while [ $# -gt 0 ]; do
             ;;
         --forebay)
             [ $# -gt 1 ] || fail "--forebay needs a program"
-            forebay=$2
+            case $2 in
+                /*) forebay=$2 ;;
+                *) forebay=$PWD/$2 ;;
+            esac
+            [ -x "$forebay" ] || fail "--forebay $2: there is no such program"
             shift
             ;;
         -h | --help)
@@ -148,7 +152,7 @@ record() {
     mkfifo accesses
     page_changes <accesses >"$name.lackey" &
     valgrind --tool=lackey --trace-mem=yes --basic-counts=no --log-file=accesses "$@" >/dev/null 2>"$name.messages" ||
-        { cat "$name.messages" >&2; fail "$name failed under valgrind"; }
+        { kill $! 2>/dev/null || :; cat "$name.messages" >&2; fail "$name failed under valgrind"; }
     wait
     rm -f "$out/$name.parquet"
     if [ -n "$forebay" ]; then

@@ -272,9 +272,11 @@ fn no_longer(points: &[LengthPoint], bound: u64) -> String {
 fn owners(what: &str, all: &[OwnerHits], out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out, "\nmiss ratios in percent by {what}")?;
     let runs = all.first().map_or(&[][..], |first| &first.runs);
-    let titles = runs.iter().map(|run| format!("{}, {} pages", run.policy, grouped(run.pages.into())));
-    let titles: Vec<String> = [what, "references"].map(str::to_owned).into_iter().chain(titles).collect();
-    let mut rows = Columns::new(&titles.iter().map(String::as_str).collect::<Vec<_>>(), &[0]);
+    let policies = runs.iter().map(|run| run.policy.as_str());
+    let titles: Vec<&str> = [what, "references"].into_iter().chain(policies).collect();
+    let mut rows = Columns::new(&titles, &[0]);
+    let sizes = runs.iter().map(|run| grouped(run.pages.into()));
+    rows.row(["", "pages"].map(str::to_owned).into_iter().chain(sizes));
     for hits in all.iter().take(ROWS) {
         let name = if hits.owner.is_empty() { "(unnamed)".to_owned() } else { hits.owner.clone() };
         rows.row(

@@ -60,10 +60,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if times == Times::Recorded {
         warn_of_gaps(&sources);
     }
-    let references = sources.iter().map(|source| source.span.references).sum();
     let mut mix = Mix::new(sources, times, how.page_size)?;
     let options = ConvertOptions { page_size: how.page_size, force: arguments.force };
-    let progress = Progress::new(format!("mixing {}", inputs.join(", ")), Some(references));
+    let progress = Progress::new(format!("mixing {}", inputs.join(", ")), None);
     forebay_trace::convert(&mut mix, output, &options, &mut |done| progress.set(done))?;
     progress.finish();
     Ok(())

@@ -150,6 +150,27 @@ fn a_mix_tells_faults_by_source() {
 }
 
 #[test]
+fn traces_of_different_times_are_mixed_one_after_the_other_unless_from_their_starts() {
+    let (early, late, both) = (path("early.csv"), path("late.csv"), path("both.csv"));
+    std::fs::write(&early, "time_ns,page\n10,1\n30,2\n").unwrap();
+    std::fs::write(&late, "time_ns,page\n1000,1\n1010,2\n").unwrap();
+    let [early, late, both] = [&early, &late, &both].map(|path| path.to_str().unwrap());
+    let mix = |more: &[&str]| {
+        let output = forebay(&[&["mix", late, early, "-o", both, "--force"], more].concat());
+        assert!(output.status.success());
+        (std::fs::read_to_string(both).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (rows, message) = mix(&[]);
+    let expected = "10,early,early,1,read\n30,early,early,2,read\n1000,late,late,1,read\n1010,late,late,2,read\n";
+    assert!(rows.ends_with(expected), "{rows}");
+    assert!(message.contains("early ends before late begins"), "{message}");
+    let (rows, message) = mix(&["--from-start"]);
+    let expected = "0,late,late,1,read\n0,early,early,1,read\n10,late,late,2,read\n20,early,early,2,read\n";
+    assert!(rows.ends_with(expected), "{rows}");
+    assert_eq!(message, "");
+}
+
+#[test]
 fn mix_says_what_it_cannot_do() {
     let out = path("never.csv");
     let out = out.to_str().unwrap();
