@@ -1,6 +1,8 @@
 //! The command `forebay`: what every replacement policy would make of a trace, and the traces themselves.
 
 mod advice;
+mod analysis_table;
+mod analyze;
 mod compare;
 mod convert;
 mod curve;
@@ -15,6 +17,7 @@ mod interrupt;
 mod levels;
 mod levels_table;
 mod managers;
+mod mix;
 mod only;
 mod output;
 mod plot;
@@ -45,8 +48,10 @@ enum Command {
     Compare(compare::Arguments),
     Curve(curve::Arguments),
     Levels(levels::Arguments),
+    Analyze(analyze::Arguments),
     Info(info::Arguments),
     Convert(convert::Arguments),
+    Mix(mix::Arguments),
     Policies(policies::Arguments),
     Formats(formats::Arguments),
     Devices(devices::Arguments),
@@ -63,8 +68,11 @@ Examples:
   forebay curve trace.lis --sample 1% --policies lru,arc  miss-ratio curves, estimated
   forebay levels t.csv -l 'lru:8MiB*12' -l lru:1GiB,mq:1GiB
                                                         twelve caches over one, of either policy
+  forebay analyze trace.lis                             distances, classes, space and time
   forebay info trace.vscsi.zst                          what a trace holds
   forebay convert trace.spc trace.parquet               a trace for DuckDB, Polars, pandas
+  forebay mix gzip.parquet web.spc -o both.parquet --scale
+                                                        two traces in one memory
 
 Exit status: 0 done, 1 a trace or the system failed, 2 the command line is wrong,
 130 stopped by Ctrl-C: what was done by then is shown.";
@@ -77,8 +85,10 @@ fn main() -> ExitCode {
         Some(Command::Compare(arguments)) => compare::run(&arguments, verbose),
         Some(Command::Curve(arguments)) => curve::run(&arguments),
         Some(Command::Levels(arguments)) => levels::run(&arguments),
+        Some(Command::Analyze(arguments)) => analyze::run(&arguments),
         Some(Command::Info(arguments)) => info::run(&arguments),
         Some(Command::Convert(arguments)) => convert::run(&arguments, verbose),
+        Some(Command::Mix(arguments)) => mix::run(&arguments),
         Some(Command::Policies(arguments)) => policies::run(&arguments),
         Some(Command::Formats(arguments)) => formats::run(&arguments),
         Some(Command::Devices(arguments)) => devices::run(&arguments),

@@ -5,6 +5,7 @@
 //! loop hashes nothing, allocates nothing and calls nothing through a pointer.
 
 mod ahead;
+pub mod analysis;
 pub mod curve;
 pub mod device;
 mod ingest;
@@ -20,6 +21,7 @@ pub mod sweep;
 pub mod trace;
 pub mod watch;
 
+pub use analysis::Analysis;
 pub use curve::Curve;
 pub use device::{Cost, Device, Model};
 pub use levels::Hierarchy;

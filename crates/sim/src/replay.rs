@@ -6,7 +6,8 @@ use crate::size::MOST_PAGES;
 use crate::trace::{Requests, Trace};
 use crate::watch::{ByDistance, State, Watch, Watcher, state};
 use forebay_policy::registry::{self, Visitor};
-use forebay_policy::{Caller, Operation, Place, Policy, Reference, Setup, Spec};
+use forebay_policy::{Caller, Future, Operation, Place, Policy, Reference, Setup, Spec};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// References between two reports of progress.
@@ -190,32 +191,46 @@ pub(crate) fn room_for(pages: u32) -> u32 {
     pages.saturating_add(pages / 8).min(MOST_PAGES as u32)
 }
 
-/// The times of the references that miss.
-pub(crate) fn misses(trace: &Trace, spec: &Spec, pages: u32) -> Vec<u32> {
-    struct Misses<'a>(&'a Trace, Setup);
+/// The times of the references that miss. `future` is for a policy that needs it; `progress` is told of each further number of
+/// references done.
+pub(crate) fn misses(
+    trace: &Trace,
+    spec: &Spec,
+    pages: u32,
+    future: Option<Arc<Future>>,
+    progress: &dyn Fn(u64),
+) -> Vec<u32> {
+    struct Misses<'a>(&'a Trace, Setup, &'a dyn Fn(u64));
     impl Visitor for Misses<'_> {
         type Output = Vec<u32>;
 
         fn visit<P: Policy>(self) -> Vec<u32> {
-            let Self(trace, setup) = self;
+            let Self(trace, setup, progress) = self;
             let mut policy = P::new(&setup);
             let mut cursor = Cursor::default();
             let mut missed = Vec::new();
             let stretch = trace.stretch();
-            for (time, &page) in trace.references.iter().enumerate() {
-                let reference = cursor.parts::<P>(&stretch, time, page);
-                if policy.contains(page) {
-                    policy.hit(&reference);
-                } else {
-                    policy.miss(&reference, &mut NoFrames).expect("no victim is refused");
-                    missed.push(time as u32);
+            for (chunk, references) in trace.references.chunks(STRIDE).enumerate() {
+                for (offset, &page) in references.iter().enumerate() {
+                    let time = chunk * STRIDE + offset;
+                    let reference = cursor.parts::<P>(&stretch, time, page);
+                    if let Some(&soon) = references.get(offset + AHEAD) {
+                        policy.prefetch(soon);
+                    }
+                    if policy.contains(page) {
+                        policy.hit(&reference);
+                    } else {
+                        policy.miss(&reference, &mut NoFrames).expect("no victim is refused");
+                        missed.push(time as u32);
+                    }
                 }
+                progress(references.len() as u64);
             }
             missed
         }
     }
-    let setup = Setup { page_size: trace.page_size, ..spec.setup(pages, trace.pages) };
-    registry::visit(spec.info.name, Misses(trace, setup)).expect("the policy is in the registry")
+    let setup = Setup { page_size: trace.page_size, future, ..spec.setup(pages, trace.pages) };
+    registry::visit(spec.info.name, Misses(trace, setup, progress)).expect("the policy is in the registry")
 }
 
 /// A simulated cache has no data: every victim may go.

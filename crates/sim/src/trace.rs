@@ -128,7 +128,7 @@ impl Trace {
     /// If the trace lacks what the policy looks at, or the policy needs to know the future.
     pub fn behind(&self, spec: &Spec, pages: u32) -> Option<Self> {
         assert!(!spec.needs_future(), "{} needs to know the future", spec.label);
-        let missed = misses(self, spec, pages);
+        let missed = misses(self, spec, pages, None, &|_| {});
         let mut numbers = vec![u32::MAX; self.pages as usize];
         let mut below = Self {
             name: format!("{} behind {} of {pages} pages", self.name, spec.label),

@@ -44,6 +44,18 @@ pub struct ByDistance {
     pub far_misses: u64,
 }
 
+impl ByDistance {
+    #[inline]
+    pub(crate) fn count(&mut self, near: bool, hit: bool) {
+        *match (near, hit) {
+            (true, true) => &mut self.near_hits,
+            (true, false) => &mut self.near_misses,
+            (false, true) => &mut self.far_hits,
+            (false, false) => &mut self.far_misses,
+        } += 1;
+    }
+}
+
 /// A policy's state.
 pub(crate) fn state<P: Policy>(policy: &P) -> Vec<(&'static str, f64)> {
     let mut figures = Vec::new();
@@ -156,13 +168,7 @@ impl Watcher {
             let time = stretch.start + index as u64;
             let last = std::mem::replace(&mut self.last[page as usize], time);
             if last != NEVER {
-                let near = time - last < u64::from(self.capacity);
-                *match (near, hit) {
-                    (true, true) => &mut counts.near_hits,
-                    (true, false) => &mut counts.near_misses,
-                    (false, true) => &mut counts.far_hits,
-                    (false, false) => &mut counts.far_misses,
-                } += 1;
+                counts.count(time - last < u64::from(self.capacity), hit);
             }
         }
     }

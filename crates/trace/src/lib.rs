@@ -7,6 +7,7 @@
 pub mod error;
 pub mod formats;
 pub mod input;
+pub mod mix;
 pub mod names;
 pub mod pages;
 pub mod reader;
@@ -18,6 +19,7 @@ pub mod write;
 pub use error::{Error, Position, Result};
 pub use formats::{FORMATS, Format};
 pub use input::{Head, Input};
+pub use mix::Mix;
 pub use names::Names;
 pub use pages::{DEFAULT_PAGE_SIZE, Paging};
 pub use reader::{Options, Reader, open};

@@ -9,6 +9,7 @@
 //! more than [`FLUCTUATION`].
 
 use super::runs::{Before, Block, Run, Runs};
+use crate::parameters::Settings;
 use crate::policy::Place;
 
 /// Measured periods that differ by less are one period: programs that run at once slow each other.
@@ -70,6 +71,12 @@ pub(super) struct Detector {
 impl Detector {
     pub(super) fn new(pages: u32, open: usize, least: u32, gap: u64) -> Self {
         Self { passes: Vec::with_capacity(open), runs: Runs::new(pages), numbered: 0, open, least, gap }
+    }
+
+    /// With UBM's parameters `open`, `run` and `gap`.
+    pub(super) fn of(settings: &Settings, pages: u32) -> Self {
+        let [open, least, gap] = ["open", "run", "gap"].map(|name| settings.integer(name));
+        Self::new(pages, open as usize, least as u32, gap)
     }
 
     pub(super) fn reserve(&mut self, pages: u32) {

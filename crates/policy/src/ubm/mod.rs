@@ -10,6 +10,7 @@
 //! ```
 //!
 //! - `detector.rs` finds passes over consecutive blocks; `runs.rs` is the table of (file, start, end, period), section 3.1.
+//!   `classifier.rs` is those two without a cache, to look at a trace.
 //! - `loops.rs` and `other.rs` are the partitions of section 3.2; the sequential one is a list.
 //! - `gain.rs` fits Belady's lifetime function 1 - c n^-k to hits counted in ghost buffers, section 3.3.
 //! - Here is section 3.4: at a miss the sequential blocks leave first, else a block of the partition with the smaller gain.
@@ -46,12 +47,14 @@
 //! Parameters: `other`, `run`, `gap`, `open`. Memory: 8 bytes a page (its slot, its run); for each resident page and ghost 61
 //! (page, partition, stack, rank as other); 8 a frame for that heap; 72 a run, of which there are no more than pages.
 
+mod classifier;
 mod detector;
 mod gain;
 mod loops;
 mod other;
 mod runs;
 
+pub use classifier::{Classified, Classifier, KnownRun};
 pub use detector::Class;
 
 use crate::list::{List, Nodes, offer};
@@ -156,10 +159,9 @@ impl Policy for Ubm {
 
     fn new(setup: &Setup) -> Self {
         let settings = &setup.settings;
-        let [open, least, gap] = ["open", "run", "gap"].map(|name| settings.integer(name));
         let slots = Slots::new(setup.pages, most_known(setup.capacity));
         Self {
-            detector: Detector::new(setup.pages, open as usize, least as u32, gap),
+            detector: Detector::of(settings, setup.pages),
             runs_of: vec![0; setup.pages as usize],
             status: Nodes::new(slots.end()),
             sequential: List::new(),

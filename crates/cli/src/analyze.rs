@@ -1,0 +1,146 @@
+//! `forebay analyze`: what a trace is like, and what policies make of it.
+
+use crate::analysis_table;
+use crate::failure::Failure;
+use crate::input::{How, SAMPLE};
+use crate::progress::Progress;
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
+use forebay_policy::Spec;
+use forebay_sim::analysis::{Asked, Section};
+use forebay_sim::{Analysis, Size, Trace};
+use std::io::{self, Write};
+
+/// Say what a trace is like: footprint and working set, space and time, temporal distances, frequencies, reference classes, and
+/// what policies hit of it by distance, by request and by owner.
+///
+/// The figures are those that the papers draw; docs/analysis.md explains each, and the JSON that holds them all.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Traces; by default the embedded sample
+    #[arg(value_name = "TRACE", default_value = SAMPLE, hide_default_value = true)]
+    traces: Vec<String>,
+    /// Only these sections; by default all
+    #[arg(long, value_name = "SECTION,…", value_delimiter = ',')]
+    only: Vec<Chosen>,
+    /// The policies whose hits and misses are told
+    #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…,…", value_delimiter = ',', default_value = "lru,ubm,opt", value_parser = Spec::parse)]
+    policies: Vec<Spec>,
+    /// Their cache sizes: pages (1000), bytes (64MiB) or percent of the distinct pages (10%)
+    #[arg(short, long, value_name = "SIZE,…", value_delimiter = ',', default_value = "10%", value_parser = str::parse::<Size>)]
+    sizes: Vec<Size>,
+    /// How many columns (times) and rows (positions) the space–time graph has
+    #[arg(long, value_name = "COLUMNSxROWS", default_value = "512x256", value_parser = parse_grid)]
+    grid: (u32, u32),
+    /// Threads; 0: one for each core
+    #[arg(short, long, default_value_t = 0)]
+    threads: usize,
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    format: Form,
+    #[command(flatten)]
+    how: How,
+}
+
+/// The form of the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For a person
+    #[default]
+    Table,
+    /// For a program: all points of all sections
+    Json,
+}
+
+/// A section, as the user names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Chosen(Section);
+
+impl ValueEnum for Chosen {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [Chosen; Section::ALL.len()] = {
+            let mut all = [Chosen(Section::ALL[0]); Section::ALL.len()];
+            let mut index = 0;
+            while index < all.len() {
+                all[index] = Chosen(Section::ALL[index]);
+                index += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()))
+    }
+}
+
+/// The most cells in a direction: a picture has no more dots.
+const MOST_CELLS: u32 = 4096;
+
+fn parse_grid(text: &str) -> Result<(u32, u32), String> {
+    let number = |text: &str| text.parse().ok().filter(|number| (1..=MOST_CELLS).contains(number));
+    text.split_once('x')
+        .and_then(|(columns, rows)| Some((number(columns)?, number(rows)?)))
+        .ok_or_else(|| format!("write COLUMNSxROWS, as in 512x256, each from 1 to {MOST_CELLS}"))
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.how.check()?;
+    let mut out = io::stdout().lock();
+    let mut analyses = Vec::new();
+    for name in &arguments.traces {
+        let analysis = analyze(name, arguments)?;
+        match arguments.format {
+            Form::Table => analysis_table::print(&analysis, &mut out)?,
+            Form::Json => analyses.push(analysis),
+        }
+    }
+    if arguments.format == Form::Json {
+        // On one line: a graph has a hundred thousand cells.
+        serde_json::to_writer(&mut out, &analyses)?;
+        writeln!(out)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn analyze(name: &str, arguments: &Arguments) -> Result<Analysis, Failure> {
+    let mut asked = arguments.asked();
+    let (_, mut reader) = arguments.how.open(name)?;
+    let reading = Progress::new(format!("reading {name}"), None);
+    let page_size = arguments.how.page_size;
+    let trace = Trace::load(name, reader.as_mut(), page_size, asked.keep(), &mut |done| reading.set(done))?;
+    reading.finish();
+    asked.sizes = arguments.sizes(&trace)?;
+    let analyzing = Progress::new(format!("analyzing {name}"), Some(asked.work(&trace)));
+    let analysis = Analysis::of(&trace, &asked, &|more| analyzing.add(more));
+    analyzing.finish();
+    Ok(analysis)
+}
+
+impl Arguments {
+    /// What is asked of every trace, without the sizes, which depend on it.
+    fn asked(&self) -> Asked {
+        let sections = if self.only.is_empty() {
+            Section::ALL.to_vec()
+        } else {
+            self.only.iter().map(|chosen| chosen.0).collect()
+        };
+        let mut specs: Vec<Spec> = Vec::new();
+        for spec in &self.policies {
+            if specs.iter().all(|other| other.label != spec.label) {
+                specs.push(spec.clone());
+            }
+        }
+        Asked { sections, specs, sizes: Vec::new(), grid: self.grid, threads: self.threads }
+    }
+
+    /// The sizes in pages, rising, each once.
+    fn sizes(&self, trace: &Trace) -> Result<Vec<u32>, Failure> {
+        let sizes = self.sizes.iter().map(|size| size.pages(trace.page_size, trace.pages).map_err(Failure::Usage));
+        let mut sizes = sizes.collect::<Result<Vec<u32>, Failure>>()?;
+        sizes.sort_unstable();
+        sizes.dedup();
+        Ok(sizes)
+    }
+}

@@ -1,0 +1,137 @@
+//! How long requests are, before and after a policy: the distributions of DULO's figures 4 and 5 (TOS 2007).
+//!
+//! Before, a request is the trace's own. After a policy its misses are left, and those of one request that are adjacent are one
+//! request of the device, as `device` has it. DULO's *sequences* are what a disk sees of these: references to adjacent pages
+//! that follow each other, whichever request they are of.
+
+use super::replays::Replay;
+use crate::trace::Trace;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Lengths of requests and sequences.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Lengths {
+    /// The policy, as the user named it; none for the trace itself.
+    pub policy: Option<String>,
+    /// The cache's size; none for the trace itself.
+    pub pages: Option<u32>,
+    /// Requests by length.
+    pub requests: Vec<LengthPoint>,
+    /// Sequences by length.
+    pub sequences: Vec<LengthPoint>,
+}
+
+/// Those of one length.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LengthPoint {
+    /// So many pages long
+    pub length: u64,
+    /// are so many,
+    pub count: u64,
+    /// and this percentage is no longer.
+    pub percent: f64,
+}
+
+impl Lengths {
+    /// Those of the trace.
+    pub(super) fn before(trace: &Trace) -> Self {
+        Self::of(trace, None, 0..trace.len())
+    }
+
+    /// Those of a policy's misses.
+    pub(super) fn after(trace: &Trace, replay: &Replay) -> Self {
+        Self::of(trace, Some(replay), replay.missed.iter().map(|&time| time as usize))
+    }
+
+    fn of(trace: &Trace, replay: Option<&Replay>, times: impl Iterator<Item = usize>) -> Self {
+        let (mut requests, mut sequences) = (Open::default(), Open::default());
+        let first_of = &trace.requests.first;
+        let mut next_request = 0;
+        let mut before = None;
+        for time in times {
+            let of_request = next_request;
+            while first_of.get(next_request).is_some_and(|&first| first as usize <= time) {
+                next_request += 1;
+            }
+            let place = trace.places.of(trace.references[time]);
+            let adjacent = before.is_some_and(|(object, block)| (object, block) == (place.object, place.block));
+            before = place.block.checked_add(1).map(|next| (place.object, next));
+            sequences.add(adjacent);
+            requests.add(adjacent && next_request == of_request);
+        }
+        Self {
+            policy: replay.map(|replay| replay.policy.clone()),
+            pages: replay.map(|replay| replay.pages),
+            requests: requests.points(),
+            sequences: sequences.points(),
+        }
+    }
+}
+
+/// Counts by length, and the one that may grow.
+#[derive(Default)]
+struct Open {
+    length: u64,
+    counts: BTreeMap<u64, u64>,
+}
+
+impl Open {
+    fn add(&mut self, continued: bool) {
+        if !continued {
+            self.close();
+        }
+        self.length += 1;
+    }
+
+    fn close(&mut self) {
+        let length = std::mem::take(&mut self.length);
+        if length > 0 {
+            *self.counts.entry(length).or_default() += 1;
+        }
+    }
+
+    fn points(mut self) -> Vec<LengthPoint> {
+        self.close();
+        let all: u64 = self.counts.values().sum();
+        let mut up_to = 0;
+        let point = |(length, count)| {
+            up_to += count;
+            LengthPoint { length, count, percent: 100.0 * up_to as f64 / all as f64 }
+        };
+        self.counts.into_iter().map(point).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::trace;
+    use forebay_policy::Spec;
+
+    fn counts(points: &[LengthPoint]) -> Vec<(u64, u64)> {
+        points.iter().map(|point| (point.length, point.count)).collect()
+    }
+
+    #[test]
+    fn hits_cut_requests_and_adjacent_requests_make_sequences() {
+        // Blocks 10 to 12, then 13 and 14, then 12 to 15, of which 12 to 14 hit with three pages, then 10 to 12.
+        let trace = trace("10 3 0 0\n13 2 0 1\n12 4 0 2\n10 3 0 3\n");
+        let before = Lengths::before(&trace);
+        assert_eq!(counts(&before.requests), [(2, 1), (3, 2), (4, 1)]);
+        assert_eq!(counts(&before.sequences), [(3, 1), (4, 1), (5, 1)]);
+        assert_eq!(before.requests.iter().map(|point| point.percent).collect::<Vec<_>>(), [25.0, 75.0, 100.0]);
+        let after = Lengths::after(&trace, &Replay::run(&trace, &Spec::parse("lru").unwrap(), 3, None, &|_| {}));
+        assert_eq!((after.policy.as_deref(), after.pages), (Some("lru"), Some(3)));
+        assert_eq!(counts(&after.requests), [(1, 1), (2, 1), (3, 2)]);
+        // What is left of the third request, block 15, follows block 14 of the second.
+        assert_eq!(counts(&after.sequences), [(3, 1), (6, 1)]);
+    }
+
+    #[test]
+    fn a_request_that_is_hit_in_its_middle_is_two() {
+        let trace = trace("11 1 0 0\n10 3 0 1\n");
+        let after = Lengths::after(&trace, &Replay::run(&trace, &Spec::parse("lru").unwrap(), 3, None, &|_| {}));
+        assert_eq!(counts(&after.requests), [(1, 3)]);
+    }
+}

@@ -1,0 +1,128 @@
+//! Hits and misses by owner: who gains from a cache that several share, and who loses.
+
+use super::replays::Replay;
+use crate::trace::Trace;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// Hits and misses by owner, and by source.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Owners {
+    /// By owner, in falling order of their references.
+    pub owners: Vec<OwnerHits>,
+    /// By source, which is what an owner's name says before the first `/`: of a mixed trace, the trace that it came from. Empty
+    /// where each owner would be a source of its own.
+    pub sources: Vec<OwnerHits>,
+}
+
+/// Hits and misses of an owner, or of a source.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OwnerHits {
+    /// Its name; empty for the unnamed one.
+    pub owner: String,
+    /// How many references it makes.
+    pub references: u64,
+    /// What became of them with each policy at each size.
+    pub runs: Vec<OwnerRun>,
+}
+
+/// What became of an owner's references.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OwnerRun {
+    /// The policy, as the user named it.
+    pub policy: String,
+    /// The size of the cache that all owners share.
+    pub pages: u32,
+    /// This owner's hits.
+    pub hits: u64,
+    /// This owner's misses.
+    pub misses: u64,
+    /// Misses by references.
+    pub miss_ratio: f64,
+}
+
+impl Owners {
+    pub(super) fn of(trace: &Trace, replays: &[Replay]) -> Self {
+        let names = trace.names.owners();
+        let mut references = vec![0u64; names.len()];
+        let mut owner = owners_of(trace);
+        (0..trace.len()).for_each(|time| references[owner(time)] += 1);
+        let misses = |replay: &Replay| {
+            let mut misses = vec![0u64; names.len()];
+            let mut owner = owners_of(trace);
+            replay.missed.iter().for_each(|&time| misses[owner(time as usize)] += 1);
+            misses
+        };
+        let misses: Vec<Vec<u64>> = replays.iter().map(misses).collect();
+        // Each group is a name and the owners in it.
+        let hits = |groups: Vec<(&str, Vec<usize>)>| {
+            let group = |(name, owners): (&str, Vec<usize>)| {
+                let sum = |counts: &[u64]| owners.iter().map(|&owner| counts[owner]).sum::<u64>();
+                let references = sum(&references);
+                let run = |(replay, misses): (&Replay, &Vec<u64>)| {
+                    let misses = sum(misses);
+                    let (policy, miss_ratio) = (replay.policy.clone(), misses as f64 / references as f64);
+                    OwnerRun { policy, pages: replay.pages, hits: references - misses, misses, miss_ratio }
+                };
+                let runs = replays.iter().zip(&misses).map(run).collect();
+                OwnerHits { owner: name.to_owned(), references, runs }
+            };
+            let mut all: Vec<OwnerHits> = groups.into_iter().map(group).collect();
+            all.sort_by(|one, other| other.references.cmp(&one.references).then_with(|| one.owner.cmp(&other.owner)));
+            all
+        };
+        let known: Vec<usize> = (0..names.len()).filter(|&owner| references[owner] > 0).collect();
+        let mut sources: HashMap<&str, Vec<usize>> = HashMap::new();
+        for &owner in &known {
+            let source = names[owner].split('/').next().unwrap_or_default();
+            sources.entry(source).or_default().push(owner);
+        }
+        let sources = if sources.len() < known.len() { hits(sources.into_iter().collect()) } else { Vec::new() };
+        Self { owners: hits(known.into_iter().map(|owner| (names[owner].as_str(), vec![owner])).collect()), sources }
+    }
+}
+
+/// The owner of the reference at each time asked; times rise.
+fn owners_of(trace: &Trace) -> impl FnMut(usize) -> usize {
+    let requests = &trace.requests;
+    let mut next = 0;
+    move |time| {
+        while requests.first.get(next).is_some_and(|&first| first as usize <= time) {
+            next += 1;
+        }
+        requests.owner[next - 1] as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::trace;
+    use forebay_policy::Spec;
+
+    fn owners(text: &str) -> Owners {
+        let trace = trace(text);
+        Owners::of(&trace, &[Replay::run(&trace, &Spec::parse("lru").unwrap(), 2, None, &|_| {})])
+    }
+
+    fn figures(all: &[OwnerHits]) -> Vec<(&str, u64, u64)> {
+        all.iter().map(|hits| (hits.owner.as_str(), hits.references, hits.runs[0].misses)).collect()
+    }
+
+    #[test]
+    fn each_owner_has_its_own_hits_and_sources_add_them_up() {
+        let Owners { owners, sources } = owners(
+            "time,owner,object,page\n0,db/a,f,1\n1,db/b,f,2\n2,db/a,f,1\n3,scan,f,7\n4,scan,f,8\n5,db/b,f,2\n6,db/a,f,1\n",
+        );
+        assert_eq!(figures(&owners), [("db/a", 3, 2), ("db/b", 2, 2), ("scan", 2, 2)]);
+        assert_eq!(figures(&sources), [("db", 5, 4), ("scan", 2, 2)]);
+        assert_eq!((owners[0].runs[0].hits, owners[0].runs[0].miss_ratio), (1, 2.0 / 3.0));
+    }
+
+    #[test]
+    fn without_common_sources_there_are_owners_alone() {
+        let Owners { owners, sources } = owners("1\n2\n1\n");
+        assert_eq!(figures(&owners), [("", 3, 2)]);
+        assert!(sources.is_empty());
+    }
+}

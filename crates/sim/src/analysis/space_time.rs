@@ -1,0 +1,104 @@
+//! The space–time graph, as in UBM's figures 1 and 7: references by time and position, with their classes.
+//!
+//! A trace has more references than a picture has dots, so a cell counts those of many times and positions. A position is the rank of
+//! a page by object, in the order of the objects' first use, and by block within it: pages that are neighbours are drawn so.
+
+use crate::trace::Trace;
+use forebay_policy::Place;
+use forebay_policy::ubm::Class;
+use serde::Serialize;
+
+/// References by time and position, and within a cell by class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SpaceTime {
+    /// How many times there are, from the first reference to the last.
+    pub columns: u32,
+    /// How many positions there are, from the first object's first block on.
+    pub rows: u32,
+    /// Sequential references in each cell, row after row.
+    pub sequential: Vec<u32>,
+    /// Looping references in each cell, row after row.
+    pub looping: Vec<u32>,
+    /// Other references in each cell, row after row.
+    pub other: Vec<u32>,
+    #[serde(skip)]
+    references: u64,
+}
+
+impl SpaceTime {
+    /// An empty graph, of no more columns than there are references and no more rows than there are pages.
+    pub(super) fn new(trace: &Trace, (columns, rows): (u32, u32)) -> Self {
+        let references = trace.len() as u64;
+        let columns = u64::from(columns).clamp(1, references.max(1)) as u32;
+        let rows = rows.clamp(1, trace.pages.max(1));
+        let empty = || vec![0; columns as usize * rows as usize];
+        Self { columns, rows, sequential: empty(), looping: empty(), other: empty(), references }
+    }
+
+    /// The row of each page.
+    pub(super) fn rows_of(&self, trace: &Trace) -> Vec<u32> {
+        let mut order_of_objects = vec![u32::MAX; trace.names.objects().len()];
+        let mut objects = 0;
+        // Pages are numbered by their first use, and so their objects come in the order of theirs.
+        let mut key = |Place { object, block }: Place| {
+            let order = &mut order_of_objects[object as usize];
+            if *order == u32::MAX {
+                (*order, objects) = (objects, objects + 1);
+            }
+            (*order, block)
+        };
+        let mut pages: Vec<((u32, u64), u32)> = trace.places.iter().map(&mut key).zip(0..).collect();
+        pages.sort_unstable();
+        let mut rows = vec![0; pages.len()];
+        for (rank, (_, page)) in pages.into_iter().enumerate() {
+            rows[page as usize] = (rank as u64 * u64::from(self.rows) / u64::from(trace.pages)) as u32;
+        }
+        rows
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, time: usize, row: u32, class: Class) {
+        let column = time as u64 * u64::from(self.columns) / self.references;
+        let cells = match class {
+            Class::Sequential => &mut self.sequential,
+            Class::Looping => &mut self.looping,
+            Class::Other => &mut self.other,
+        };
+        cells[row as usize * self.columns as usize + column as usize] += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Classes;
+    use crate::analysis::tests::trace;
+
+    #[test]
+    fn a_scan_is_a_diagonal_and_a_loop_is_one_again() {
+        // Blocks 40 to 79, then 0 to 39, then these again.
+        let text: String = (40..80).chain(0..40).chain(0..40).map(|block| format!("{block}\n")).collect();
+        let trace = trace(&text);
+        let mut grid = SpaceTime::new(&trace, (6, 4));
+        Classes::of(&trace, Some(&mut grid), &|_| {});
+        assert_eq!((grid.columns, grid.rows), (6, 4));
+        // Rows are blocks 0 to 19, 20 to 39, and so on; columns 20 references each.
+        assert_eq!(
+            grid.sequential,
+            [0, 0, 13, 0, 0, 0, /**/ 0, 0, 0, 20, 0, 0, /**/ 13, 0, 0, 0, 0, 0, /**/ 0, 20, 0, 0, 0, 0]
+        );
+        assert_eq!(
+            grid.looping,
+            [0, 0, 0, 0, 20, 0, /**/ 0, 0, 0, 0, 0, 20, /**/ 0, 0, 0, 0, 0, 0, /**/ 0, 0, 0, 0, 0, 0]
+        );
+        assert_eq!(grid.other.iter().sum::<u32>(), 14);
+    }
+
+    #[test]
+    fn a_small_trace_has_a_cell_for_each_reference_and_page() {
+        let trace = trace("5\n9\n5\n");
+        let mut grid = SpaceTime::new(&trace, (512, 256));
+        Classes::of(&trace, Some(&mut grid), &|_| {});
+        assert_eq!((grid.columns, grid.rows, grid.other), (3, 2, vec![1, 0, 1, /**/ 0, 1, 0]));
+    }
+}
