@@ -11,7 +11,9 @@ use crate::progress::Progress;
 use crate::table;
 use clap::Args;
 use forebay_policy::{LruSp, Policy, Spec};
-use forebay_sim::{ByDistance, Cost, Extent, Keep, Model, Outcome, Size, Streamed, Sweep, Trace, Watch};
+use forebay_sim::{
+    ByDistance, Cost, Extent, Keep, Model, Outcome, Readahead, ReadaheadCounts, Size, Streamed, Sweep, Trace, Watch,
+};
 use forebay_trace::{Format, Paging, Reader};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -40,6 +42,12 @@ pub(crate) struct Arguments {
     /// Also tell what the misses cost on a device: time, waits, requests, money; `forebay devices` lists those known by name
     #[arg(short, long, value_name = "NAME|FILE.toml", value_parser = device::parse)]
     device: Option<Device>,
+    /// What the program takes of its own for each reference, while the device goes on
+    #[arg(long, value_name = "MICROSECONDS", requires = "device", default_value_t = 0.0, hide_default_value = true, value_parser = parse_think)]
+    think: f64,
+    /// Read pages ahead, and tell what became of them: none, fixed[:pages=8], linux[:max=128KiB], regular[:max=128KiB]
+    #[arg(short, long, value_name = "RULE[:PARAMETER=VALUE]", default_value = "none", hide_default_value = true, value_parser = str::parse::<Readahead>)]
+    readahead: Readahead,
     /// Also split hits and misses by temporal distance, below the number of pages in the cache and from there on
     #[arg(long)]
     by_distance: bool,
@@ -74,6 +82,11 @@ fn parse_policy(text: &str) -> Result<Chosen, String> {
         "all" => Ok(Chosen(Spec::all())),
         text => Spec::parse(text).map(|spec| Chosen(vec![spec])),
     }
+}
+
+fn parse_think(text: &str) -> Result<f64, String> {
+    let microseconds = text.parse().ok().filter(|think: &f64| think.is_finite() && *think >= 0.0);
+    microseconds.ok_or_else(|| "write a number of microseconds (2.5)".to_owned())
 }
 
 /// A cache in front of those that are compared.
@@ -135,6 +148,8 @@ impl Arguments {
             sizes: DEFAULT_SIZES.split(',').map(|size| size.parse().expect("the default sizes are sizes")).collect(),
             warmup: Warmup::References(0),
             device: None,
+            think: 0.0,
+            readahead: Readahead::default(),
             by_distance: false,
             states: 0,
             behind: None,
@@ -148,7 +163,11 @@ impl Arguments {
     /// The policies, each once.
     fn specs(&self) -> Vec<Spec> {
         let mut specs: Vec<Spec> = Vec::new();
-        for spec in self.policies.iter().flat_map(|chosen| &chosen.0) {
+        for (chosen, spec) in self.policies.iter().flat_map(|chosen| chosen.0.iter().map(move |spec| (chosen, spec))) {
+            // `all` are those that can be asked.
+            if chosen.0.len() > 1 && !self.readahead.is_none() && spec.needs_future() {
+                continue;
+            }
             if specs.iter().all(|other| other.label != spec.label) {
                 specs.push(spec.clone());
             }
@@ -160,7 +179,7 @@ impl Arguments {
     fn streams(&self, specs: &[Spec]) -> Option<u64> {
         let Warmup::References(warmup) = self.warmup else { return None };
         let known = self.sizes.iter().all(|size| !matches!(size, Size::Percent(_)));
-        let alone = self.behind.is_none() && self.managers.is_none() && self.states == 0;
+        let alone = self.behind.is_none() && self.managers.is_none() && self.states == 0 && self.readahead.is_none();
         (known && alone && Sweep::can_stream(specs)).then_some(warmup)
     }
 
@@ -179,7 +198,13 @@ impl Arguments {
 
     fn watch(&self) -> Watch {
         let device = self.device.as_ref().map(|device| Model::clone(&device.model));
-        Watch { device, distances: self.by_distance, states: self.states }
+        Watch {
+            device,
+            think_ms: self.think / 1e3,
+            readahead: self.readahead.clone(),
+            distances: self.by_distance,
+            states: self.states,
+        }
     }
 }
 
@@ -191,6 +216,8 @@ pub(crate) struct Comparison {
     pub(crate) sizes: Vec<(u32, Size)>,
     /// The device whose costs are told, as the user named it.
     pub(crate) device: Option<Device>,
+    /// The rule of readahead, as the user named it.
+    pub(crate) readahead: Readahead,
     /// By policy, then by size.
     pub(crate) outcomes: Vec<Outcome>,
     /// What is not done, if it was stopped.
@@ -209,6 +236,12 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     }
     if arguments.states > 0 && arguments.format != Form::Json {
         return Err(Failure::Usage("--states is told in JSON alone: add --format json".to_owned()));
+    }
+    if let Some(spec) = specs.iter().find(|spec| spec.needs_future() && !arguments.readahead.is_none()) {
+        return Err(Failure::Usage(format!(
+            "{} knows what is referenced next, and not what is read ahead: leave it or --readahead out",
+            spec.label
+        )));
     }
     let mut out = io::stdout().lock();
     let mut answers = Vec::new();
@@ -256,7 +289,7 @@ fn compare(
     let reading = Progress::new(format!("reading {name}"), None);
     let first_level = arguments.behind.iter().map(|first_level| &first_level.spec);
     let keep = Sweep::keep(&specs.iter().chain(first_level).cloned().collect::<Vec<_>>());
-    let costs = arguments.device.is_some();
+    let costs = arguments.device.is_some() || !arguments.readahead.is_none();
     let keep = Keep { places: keep.places || costs, requests: keep.requests || costs };
     let trace = Trace::load(name, reader.as_mut(), arguments.how.page_size, keep, &mut |done| reading.set(done))?;
     reading.finish();
@@ -319,7 +352,8 @@ fn compare(
         );
     }
     let device = arguments.device.clone();
-    Ok(Comparison { trace: extent, warmup, sizes, device, outcomes, stopped })
+    let readahead = arguments.readahead.clone();
+    Ok(Comparison { trace: extent, warmup, sizes, device, readahead, outcomes, stopped })
 }
 
 /// Compares while the trace is read, without holding it.
@@ -370,12 +404,13 @@ fn stream(
         );
     }
     let device = arguments.device.clone();
-    Ok(Comparison { trace, warmup, sizes, device, outcomes, stopped })
+    Ok(Comparison { trace, warmup, sizes, device, readahead: Readahead::default(), outcomes, stopped })
 }
 
 const CSV_HEADER: &str = "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,\
     device_ms,wait_mean_ms,wait_p99_ms,requests,mean_request_pages,bytes,price,\
-    near_hits,near_misses,far_hits,far_misses";
+    near_hits,near_misses,far_hits,far_misses,\
+    ahead_fetched,ahead_used,ahead_wasted,ahead_late";
 
 fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
     let mut rows = csv::Writer::from_writer(out);
@@ -385,6 +420,9 @@ fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failur
             outcome.by_distance.as_ref().map_or_else(String::new, |counts| count(counts).to_string())
         };
         let cost = |figure: fn(&Cost) -> Option<String>| outcome.device.as_ref().and_then(figure).unwrap_or_default();
+        let ahead = |count: fn(&ReadaheadCounts) -> Option<u64>| {
+            outcome.readahead.as_ref().and_then(count).map_or_else(String::new, |count| count.to_string())
+        };
         rows.write_record([
             &comparison.trace.name,
             &outcome.policy,
@@ -406,6 +444,10 @@ fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failur
             &distance(|counts| counts.near_misses),
             &distance(|counts| counts.far_hits),
             &distance(|counts| counts.far_misses),
+            &ahead(|counts| Some(counts.fetched)),
+            &ahead(|counts| Some(counts.used)),
+            &ahead(|counts| Some(counts.wasted)),
+            &ahead(|counts| counts.late),
         ])?;
     }
     rows.flush()?;
@@ -413,7 +455,7 @@ fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failur
 }
 
 fn to_json(comparison: &Comparison) -> serde_json::Value {
-    let Comparison { trace, warmup, device, outcomes, .. } = comparison;
+    let Comparison { trace, warmup, device, readahead, outcomes, .. } = comparison;
     let counts = |counts: forebay_sim::Counts| {
         json!({
             "references": counts.references,
@@ -441,6 +483,12 @@ fn to_json(comparison: &Comparison) -> serde_json::Value {
                 "bytes": cost.bytes,
                 "price": cost.price,
             })),
+            "readahead": outcome.readahead.map(|counts| json!({
+                "fetched": counts.fetched,
+                "used": counts.used,
+                "wasted": counts.wasted,
+                "late": counts.late,
+            })),
             "by_distance": outcome.by_distance.map(|counts| json!({
                 "near_hits": counts.near_hits,
                 "near_misses": counts.near_misses,
@@ -458,6 +506,7 @@ fn to_json(comparison: &Comparison) -> serde_json::Value {
     json!({
         "trace": trace.name,
         "device": device.as_ref().map(|device| &device.name),
+        "readahead": readahead.label,
         "references": trace.references,
         "footprint_pages": trace.pages,
         "page_size": trace.page_size,

@@ -1,0 +1,214 @@
+//! Readahead at work in one run.
+
+use super::successors::NONE;
+use super::{Extent, Readahead, ReadaheadCounts, Rule, Successors, holes::Holes};
+use crate::places::Places;
+use crate::replay::{Stretch, room_for};
+use crate::size::MOST_PAGES;
+use crate::watch::Watcher;
+use crate::watched::Frames;
+use forebay_policy::prefetch::prefetch;
+use forebay_policy::{Operation, Place, Policy, Reference, Setup};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A page that does not wait for its first use, in `waiting`.
+const USED: u64 = u64::MAX;
+
+/// The present read, by page.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    first: u32,
+    last: u32,
+    /// The first page that missed.
+    missed: Option<u32>,
+}
+
+/// A run's readahead.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    rule: Rule,
+    successors: Arc<Successors>,
+    /// By page: the number under which the device was asked for it, if it was read ahead, is resident, and has not been used.
+    waiting: Vec<u64>,
+    holes: Holes,
+    /// The policy has room for page numbers below this.
+    room: u32,
+    read: Option<Read>,
+    /// Pages that are about to be read ahead, kept lest that allocate.
+    batch: Vec<(u32, Place)>,
+    /// The page that is being admitted: it is forgotten as a ghost alone.
+    admitted: u32,
+    /// The most read ahead at once: half of the cache, so that what is read ahead does not push itself out. So does the kernel,
+    /// in `max_sane_readahead`.
+    most: u64,
+    counts: ReadaheadCounts,
+    late: u64,
+}
+
+impl Reader {
+    pub(crate) fn new(readahead: &Readahead, successors: &Arc<Successors>, setup: &Setup) -> Self {
+        Self {
+            rule: readahead.rule(setup.capacity, setup.pages, setup.page_size),
+            successors: Arc::clone(successors),
+            waiting: vec![USED; setup.pages as usize],
+            holes: Holes::new(setup.pages),
+            room: setup.pages,
+            read: None,
+            batch: Vec::new(),
+            admitted: NONE,
+            most: u64::from(setup.capacity / 2),
+            counts: ReadaheadCounts::default(),
+            late: 0,
+        }
+    }
+
+    /// Counts start anew; pages that have not been used yet may still be.
+    pub(crate) fn start_counting(&mut self) {
+        let ReadaheadCounts { fetched, used, wasted, .. } = self.counts;
+        self.counts = ReadaheadCounts { fetched: fetched - used - wasted, ..ReadaheadCounts::default() };
+        self.late = 0;
+    }
+
+    /// What became of what was read ahead, at the end.
+    pub(crate) fn counts(&self, with_device: bool) -> ReadaheadCounts {
+        let ReadaheadCounts { fetched, used, .. } = self.counts;
+        ReadaheadCounts { wasted: fetched - used, late: with_device.then_some(self.late), ..self.counts }
+    }
+
+    /// The page is going to be referenced soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, page: u32) {
+        prefetch(&self.waiting, page as usize);
+        self.rule.prefetch(page);
+    }
+
+    /// A resident page is referenced: whether it was read ahead, and this is its first use.
+    #[inline]
+    pub(crate) fn use_first(&mut self, page: u32, watcher: &mut Watcher) -> Option<()> {
+        let number = std::mem::replace(&mut self.waiting[page as usize], USED);
+        if number == USED {
+            return None;
+        }
+        self.counts.used += 1;
+        self.late += u64::from(watcher.need(number));
+        Some(())
+    }
+
+    /// A page of the present read is referenced.
+    #[inline]
+    pub(crate) fn refer(&mut self, page: u32, hit: bool, places: &Places) {
+        self.rule.refer(page, places);
+        let read = self.read.get_or_insert(Read { first: page, last: page, missed: None });
+        read.last = page;
+        if !hit && read.missed.is_none() {
+            read.missed = Some(page);
+        }
+    }
+
+    pub(crate) fn evicted(&mut self, page: u32) {
+        if std::mem::replace(&mut self.waiting[page as usize], USED) != USED {
+            self.counts.wasted += 1;
+        }
+    }
+
+    pub(crate) fn forgotten(&mut self, page: u32) {
+        if page != self.admitted {
+            self.holes.forget(page);
+        }
+    }
+
+    /// The present read is over: reads ahead what is expected behind it.
+    pub(crate) fn end_read<P: Policy>(&mut self, policy: &mut P, watcher: &mut Watcher, trace: &Stretch<'_>) {
+        let Some(Read { first, last, missed }) = self.read.take() else { return };
+        let places = trace.places;
+        let read = Extent::new(places.of(first), places.of(last), missed.map(|page| places.of(page).block));
+        let expected = self.rule.expect(&read);
+        let at = |block| Place { object: read.object, block };
+        if let Some(block) = expected.unless
+            && self.number(places, last, at(block)).is_some_and(|page| policy.contains(page))
+        {
+            return;
+        }
+        self.read_blocks(policy, watcher, trace, last, expected.blocks);
+        if !expected.again.is_empty()
+            && let Some(page) = self.successors.find(places, last, at(expected.again.start))
+        {
+            self.read_blocks(policy, watcher, trace, page, expected.again);
+        }
+    }
+
+    /// The number of the page at a place in the object of `page`, if it has one.
+    fn number(&self, places: &Places, page: u32, place: Place) -> Option<u32> {
+        self.successors.find(places, page, place).or_else(|| self.holes.find(place))
+    }
+
+    /// Reads those of the blocks ahead that are not resident, no farther than the object goes. They begin with the block of `page`, or
+    /// behind it.
+    fn read_blocks<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        watcher: &mut Watcher,
+        trace: &Stretch<'_>,
+        page: u32,
+        blocks: Range<u64>,
+    ) {
+        if blocks.is_empty() {
+            return;
+        }
+        let places = trace.places;
+        let object = places.of(page).object;
+        let end = blocks.end.min(blocks.start.saturating_add(self.most));
+        // The first page that the trace refers to at the block or behind it.
+        let mut next = page;
+        for block in blocks.start..end {
+            while next != NONE && places.of(next).block < block {
+                next = self.successors.next(next);
+            }
+            if next == NONE {
+                break;
+            }
+            let place = Place { object, block };
+            let resident = if places.of(next).block == block {
+                if !policy.contains(next) {
+                    self.batch.push((next, place));
+                }
+                policy.contains(next)
+            } else {
+                let known = self.holes.find(place).filter(|&hole| policy.contains(hole)).is_some();
+                if !known && u64::from(self.holes.end()) < MOST_PAGES {
+                    self.batch.push((self.holes.number(place), place));
+                }
+                known
+            };
+            if resident {
+                self.read_batch(policy, watcher, trace);
+            }
+        }
+        self.read_batch(policy, watcher, trace);
+    }
+
+    /// Reads the pages of the batch, whose blocks are in a row.
+    fn read_batch<P: Policy>(&mut self, policy: &mut P, watcher: &mut Watcher, trace: &Stretch<'_>) {
+        let Some(&(_, place)) = self.batch.first() else { return };
+        if self.holes.end() > self.room {
+            self.room = room_for(self.holes.end());
+            policy.reserve(self.room);
+            self.waiting.resize(self.room as usize, USED);
+        }
+        let number = watcher.read_ahead(place, self.batch.len() as u64);
+        let owner = watcher.owner(trace);
+        let mut batch = std::mem::take(&mut self.batch);
+        for (page, place) in batch.drain(..) {
+            // Admitting the pages before it may have made the policy forget a hole, and its number is no longer its own.
+            let page = self.holes.renumber(page, place);
+            self.admitted = page;
+            let reference = Reference { page, owner, place, operation: Operation::Readahead };
+            policy.miss(&reference, &mut Frames(Some(self))).expect("no victim is refused");
+            self.waiting[page as usize] = number;
+            self.counts.fetched += 1;
+        }
+        self.admitted = NONE;
+        self.batch = batch;
+    }
+}
