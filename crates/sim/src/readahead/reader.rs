@@ -1,7 +1,8 @@
 //! Readahead at work in one run.
 
+use super::holes::{Behind, Holes};
 use super::successors::NONE;
-use super::{Extent, Readahead, ReadaheadCounts, Rule, Successors, holes::Holes};
+use super::{Extent, Readahead, ReadaheadCounts, Rule, Successors};
 use crate::places::Places;
 use crate::replay::{Stretch, room_for};
 use crate::size::MOST_PAGES;
@@ -37,8 +38,6 @@ pub(crate) struct Reader {
     read: Option<Read>,
     /// Pages that are about to be read ahead, kept lest that allocate.
     batch: Vec<(u32, Place)>,
-    /// The page that is being admitted: it is forgotten as a ghost alone.
-    admitted: u32,
     /// The most read ahead at once: half of the cache, so that what is read ahead does not push itself out. So does the kernel,
     /// in `max_sane_readahead`.
     most: u64,
@@ -56,7 +55,6 @@ impl Reader {
             room: setup.pages,
             read: None,
             batch: Vec::new(),
-            admitted: NONE,
             most: u64::from(setup.capacity / 2),
             counts: ReadaheadCounts::default(),
             late: 0,
@@ -113,9 +111,7 @@ impl Reader {
     }
 
     pub(crate) fn forgotten(&mut self, page: u32) {
-        if page != self.admitted {
-            self.holes.forget(page);
-        }
+        self.holes.forget(page);
     }
 
     /// The present read is over: reads ahead what is expected behind it.
@@ -125,22 +121,36 @@ impl Reader {
         let read = Extent::new(places.of(first), places.of(last), missed.map(|page| places.of(page).block));
         let expected = self.rule.expect(&read);
         let at = |block| Place { object: read.object, block };
-        if let Some(block) = expected.unless
-            && self.number(places, last, at(block)).is_some_and(|page| policy.contains(page))
-        {
-            return;
+        let again = &expected.again;
+        let start = if again.is_empty() { None } else { self.successors.find(places, last, at(again.start)) };
+        if let Some(block) = expected.unless {
+            let from = if block >= read.end { Some(last) } else { start };
+            if from.and_then(|page| self.number(places, page, at(block))).is_some_and(|page| policy.contains(page)) {
+                return;
+            }
         }
         self.read_blocks(policy, watcher, trace, last, expected.blocks);
-        if !expected.again.is_empty()
-            && let Some(page) = self.successors.find(places, last, at(expected.again.start))
-        {
+        if let Some(page) = start {
             self.read_blocks(policy, watcher, trace, page, expected.again);
         }
     }
 
-    /// The number of the page at a place in the object of `page`, if it has one.
+    /// The number of the page at a place behind `page` in its object, if it has one.
     fn number(&self, places: &Places, page: u32, place: Place) -> Option<u32> {
-        self.successors.find(places, page, place).or_else(|| self.holes.find(place))
+        let hole = || {
+            let (before, _) = self.around(places, page, place.block);
+            self.holes.find(&mut Behind::page(before), place.block)
+        };
+        self.successors.find(places, page, place).or_else(hole)
+    }
+
+    /// The pages of the trace around a block of the object of `page`: the last one before it, and the first one that is not.
+    fn around(&self, places: &Places, page: u32, block: u64) -> (u32, u32) {
+        let (mut before, mut next) = (page, page);
+        while next != NONE && places.of(next).block < block {
+            (before, next) = (next, self.successors.next(next));
+        }
+        (before, next)
     }
 
     /// Reads those of the blocks ahead that are not resident, no farther than the object goes. They begin with the block of `page`, or
@@ -159,31 +169,35 @@ impl Reader {
         let places = trace.places;
         let object = places.of(page).object;
         let end = blocks.end.min(blocks.start.saturating_add(self.most));
-        // The first page that the trace refers to at the block or behind it.
-        let mut next = page;
+        let (mut before, mut next) = self.around(places, page, blocks.start);
+        let mut next_block = if next == NONE { 0 } else { places.of(next).block };
+        let mut behind = Behind::page(before);
         for block in blocks.start..end {
-            while next != NONE && places.of(next).block < block {
-                next = self.successors.next(next);
-            }
             if next == NONE {
                 break;
             }
-            let place = Place { object, block };
-            let resident = if places.of(next).block == block {
-                if !policy.contains(next) {
-                    self.batch.push((next, place));
-                }
-                policy.contains(next)
+            let known = if next_block == block {
+                before = next;
+                behind = Behind::page(before);
+                next = self.successors.next(next);
+                next_block = if next == NONE { 0 } else { places.of(next).block };
+                Some(before)
             } else {
-                let known = self.holes.find(place).filter(|&hole| policy.contains(hole)).is_some();
-                if !known && u64::from(self.holes.end()) < MOST_PAGES {
-                    self.batch.push((self.holes.number(place), place));
-                }
-                known
+                self.holes.find(&mut behind, block)
             };
-            if resident {
+            if known.is_some_and(|page| policy.contains(page)) {
                 self.read_batch(policy, watcher, trace);
+                // The hole that it is behind may have made room.
+                behind = Behind::page(before);
+                continue;
             }
+            let page = match known {
+                Some(page) => page,
+                None if u64::from(self.holes.end()) < MOST_PAGES => self.holes.add(behind, block),
+                None => break,
+            };
+            self.holes.set_pending(page, true);
+            self.batch.push((page, Place { object, block }));
         }
         self.read_batch(policy, watcher, trace);
     }
@@ -200,15 +214,12 @@ impl Reader {
         let owner = watcher.owner(trace);
         let mut batch = std::mem::take(&mut self.batch);
         for (page, place) in batch.drain(..) {
-            // Admitting the pages before it may have made the policy forget a hole, and its number is no longer its own.
-            let page = self.holes.renumber(page, place);
-            self.admitted = page;
             let reference = Reference { page, owner, place, operation: Operation::Readahead };
             policy.miss(&reference, &mut Frames(Some(self))).expect("no victim is refused");
+            self.holes.set_pending(page, false);
             self.waiting[page as usize] = number;
             self.counts.fetched += 1;
         }
-        self.admitted = NONE;
         self.batch = batch;
     }
 }
