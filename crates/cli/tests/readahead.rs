@@ -52,7 +52,7 @@ fn a_wrong_rule_or_time_of_thinking_is_refused() {
     for (arguments, said) in [
         (&["--readahead", "lynux"][..], "there are none, fixed, linux, regular"),
         (&["--readahead", "linux:max=-1"], "max=PAGES|BYTES|PERCENT% (128KiB)"),
-        (&["--device", "nvme", "--think", "-1"], "--think"),
+        (&["--device", "nvme", "--think=-1"], "write a number of microseconds"),
         (&["--think", "5"], "--device"),
     ] {
         let message = refusal(arguments);
