@@ -12,7 +12,10 @@ use crate::sampling::Sampled;
 use crate::table;
 use clap::Args;
 use forebay_policy::{LruSp, Policy, Spec};
-use forebay_sim::{ByDistance, Cost, Extent, Keep, Model, Outcome, Sample, Size, Streamed, Sweep, Trace, Watch};
+use forebay_sim::{
+    ByDistance, Cost, Extent, Keep, Model, Outcome, Readahead, ReadaheadCounts, Sample, Size, Streamed, Sweep, Trace,
+    Watch,
+};
 use forebay_trace::{Format, Paging, Reader};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -41,6 +44,12 @@ pub(crate) struct Arguments {
     /// Also tell what the misses cost on a device: time, waits, requests, money; `forebay devices` lists those known by name
     #[arg(short, long, value_name = "NAME|FILE.toml", value_parser = device::parse)]
     device: Option<Device>,
+    /// What the program takes of its own for each reference, while the device goes on
+    #[arg(long, value_name = "MICROSECONDS", requires = "device", default_value_t = 0.0, hide_default_value = true, value_parser = parse_think)]
+    think: f64,
+    /// Read pages ahead, and tell what became of them: none, fixed[:pages=8], linux[:max=128KiB], regular[:max=128KiB]
+    #[arg(short, long, value_name = "RULE[:PARAMETER=VALUE]", default_value = "none", hide_default_value = true, value_parser = str::parse::<Readahead>)]
+    readahead: Readahead,
     /// Also split hits and misses by temporal distance, below the number of pages in the cache and from there on
     #[arg(long)]
     by_distance: bool,
@@ -52,7 +61,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "POLICY@SIZE", value_parser = parse_first_level)]
     behind: Option<FirstLevel>,
     /// Estimate the hits from this share of the pages (1% or 0.01), by miniature simulation
-    #[arg(long, value_name = "RATE", conflicts_with_all = ["device", "by_distance", "states", "behind", "managers"])]
+    #[arg(long, value_name = "RATE", conflicts_with_all = ["device", "readahead", "by_distance", "states", "behind", "managers"])]
     sample: Option<Sample>,
     /// A TOML file that says which manager is in charge of which owners and files, for the policy lru-sp
     #[arg(long, value_name = "FILE")]
@@ -78,6 +87,11 @@ fn parse_policy(text: &str) -> Result<Chosen, String> {
         "all" => Ok(Chosen(Spec::all())),
         text => Spec::parse(text).map(|spec| Chosen(vec![spec])),
     }
+}
+
+fn parse_think(text: &str) -> Result<f64, String> {
+    let microseconds = text.parse().ok().filter(|think: &f64| think.is_finite() && *think >= 0.0);
+    microseconds.ok_or_else(|| "write a number of microseconds (2.5)".to_owned())
 }
 
 /// A cache in front of those that are compared.
@@ -139,6 +153,8 @@ impl Arguments {
             sizes: DEFAULT_SIZES.split(',').map(|size| size.parse().expect("the default sizes are sizes")).collect(),
             warmup: Warmup::References(0),
             device: None,
+            think: 0.0,
+            readahead: Readahead::default(),
             by_distance: false,
             states: 0,
             behind: None,
@@ -153,7 +169,11 @@ impl Arguments {
     /// The policies, each once.
     fn specs(&self) -> Vec<Spec> {
         let mut specs: Vec<Spec> = Vec::new();
-        for spec in self.policies.iter().flat_map(|chosen| &chosen.0) {
+        for (chosen, spec) in self.policies.iter().flat_map(|chosen| chosen.0.iter().map(move |spec| (chosen, spec))) {
+            // `all` are those that can be asked.
+            if chosen.0.len() > 1 && !self.readahead.is_none() && spec.needs_future() {
+                continue;
+            }
             if specs.iter().all(|other| other.label != spec.label) {
                 specs.push(spec.clone());
             }
@@ -165,7 +185,7 @@ impl Arguments {
     fn streams(&self, specs: &[Spec]) -> Option<u64> {
         let Warmup::References(warmup) = self.warmup else { return None };
         let known = self.sizes.iter().all(|size| !matches!(size, Size::Percent(_)));
-        let alone = self.behind.is_none() && self.managers.is_none() && self.states == 0;
+        let alone = self.behind.is_none() && self.managers.is_none() && self.states == 0 && self.readahead.is_none();
         (known && alone && Sweep::can_stream(specs)).then_some(warmup)
     }
 
@@ -184,7 +204,13 @@ impl Arguments {
 
     fn watch(&self) -> Watch {
         let device = self.device.as_ref().map(|device| Model::clone(&device.model));
-        Watch { device, distances: self.by_distance, states: self.states }
+        Watch {
+            device,
+            think_ms: self.think / 1e3,
+            readahead: self.readahead.clone(),
+            distances: self.by_distance,
+            states: self.states,
+        }
     }
 }
 
@@ -198,6 +224,8 @@ pub(crate) struct Comparison {
     pub(crate) device: Option<Device>,
     /// The share of the pages from which it is estimated, and how many they were, if it is.
     pub(crate) sample: Option<(f64, u32)>,
+    /// The rule of readahead, as the user named it.
+    pub(crate) readahead: Readahead,
     /// By policy, then by size.
     pub(crate) outcomes: Vec<Outcome>,
     /// What is not done, if it was stopped.
@@ -216,6 +244,12 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     }
     if arguments.states > 0 && arguments.format != Form::Json {
         return Err(Failure::Usage("--states is told in JSON alone: add --format json".to_owned()));
+    }
+    if let Some(spec) = specs.iter().find(|spec| spec.needs_future() && !arguments.readahead.is_none()) {
+        return Err(Failure::Usage(format!(
+            "{} knows what is referenced next, and not what is read ahead: leave it or --readahead out",
+            spec.label
+        )));
     }
     let mut out = io::stdout().lock();
     let mut answers = Vec::new();
@@ -266,7 +300,7 @@ fn compare(
     let reading = Progress::new(format!("reading {name}"), None);
     let first_level = arguments.behind.iter().map(|first_level| &first_level.spec);
     let keep = Sweep::keep(&specs.iter().chain(first_level).cloned().collect::<Vec<_>>());
-    let costs = arguments.device.is_some();
+    let costs = arguments.device.is_some() || !arguments.readahead.is_none();
     let keep = Keep { places: keep.places || costs, requests: keep.requests || costs };
     let trace = Trace::load(name, reader.as_mut(), arguments.how.page_size, keep, &mut |done| reading.set(done))?;
     reading.finish();
@@ -306,7 +340,8 @@ fn compare(
         );
     }
     let device = arguments.device.clone();
-    Ok(Comparison { trace: extent, warmup, sizes, device, sample: None, outcomes, stopped })
+    let readahead = arguments.readahead.clone();
+    Ok(Comparison { trace: extent, warmup, sizes, device, readahead, sample: None, outcomes, stopped })
 }
 
 /// The outcomes of the policies that are done at all sizes, and what is not done, if it was stopped.
@@ -354,7 +389,16 @@ fn estimate(
     let pages = sizes.iter().map(|&(pages, _)| pages).cycle();
     let outcomes = outcomes.into_iter().zip(pages).map(|(outcome, pages)| sampled.estimate(outcome, pages)).collect();
     let sample = Some((sample.rate, sampled.trace.pages));
-    Ok(Comparison { trace: sampled.whole, warmup: 0, sizes, device: None, sample, outcomes, stopped })
+    Ok(Comparison {
+        trace: sampled.whole,
+        warmup: 0,
+        sizes,
+        device: None,
+        readahead: Readahead::default(),
+        sample,
+        outcomes,
+        stopped,
+    })
 }
 
 /// Compares while the trace is read, without holding it.
@@ -405,12 +449,14 @@ fn stream(
         );
     }
     let device = arguments.device.clone();
-    Ok(Comparison { trace, warmup, sizes, device, sample: None, outcomes, stopped })
+    let readahead = Readahead::default();
+    Ok(Comparison { trace, warmup, sizes, device, readahead, sample: None, outcomes, stopped })
 }
 
 const CSV_HEADER: &str = "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,\
     device_ms,wait_mean_ms,wait_p99_ms,requests,mean_request_pages,bytes,price,\
-    near_hits,near_misses,far_hits,far_misses";
+    near_hits,near_misses,far_hits,far_misses,\
+    ahead_fetched,ahead_used,ahead_wasted,ahead_late";
 
 fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
     let mut rows = csv::Writer::from_writer(out);
@@ -420,6 +466,9 @@ fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failur
             outcome.by_distance.as_ref().map_or_else(String::new, |counts| count(counts).to_string())
         };
         let cost = |figure: fn(&Cost) -> Option<String>| outcome.device.as_ref().and_then(figure).unwrap_or_default();
+        let ahead = |count: fn(&ReadaheadCounts) -> Option<u64>| {
+            outcome.readahead.as_ref().and_then(count).map_or_else(String::new, |count| count.to_string())
+        };
         rows.write_record([
             &comparison.trace.name,
             &outcome.policy,
@@ -441,6 +490,10 @@ fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failur
             &distance(|counts| counts.near_misses),
             &distance(|counts| counts.far_hits),
             &distance(|counts| counts.far_misses),
+            &ahead(|counts| Some(counts.fetched)),
+            &ahead(|counts| Some(counts.used)),
+            &ahead(|counts| Some(counts.wasted)),
+            &ahead(|counts| counts.late),
         ])?;
     }
     rows.flush()?;
@@ -448,7 +501,7 @@ fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failur
 }
 
 fn to_json(comparison: &Comparison) -> serde_json::Value {
-    let Comparison { trace, warmup, device, sample, outcomes, .. } = comparison;
+    let Comparison { trace, warmup, device, readahead, sample, outcomes, .. } = comparison;
     let counts = |counts: forebay_sim::Counts| {
         json!({
             "references": counts.references,
@@ -476,6 +529,12 @@ fn to_json(comparison: &Comparison) -> serde_json::Value {
                 "bytes": cost.bytes,
                 "price": cost.price,
             })),
+            "readahead": outcome.readahead.map(|counts| json!({
+                "fetched": counts.fetched,
+                "used": counts.used,
+                "wasted": counts.wasted,
+                "late": counts.late,
+            })),
             "by_distance": outcome.by_distance.map(|counts| json!({
                 "near_hits": counts.near_hits,
                 "near_misses": counts.near_misses,
@@ -493,6 +552,7 @@ fn to_json(comparison: &Comparison) -> serde_json::Value {
     json!({
         "trace": trace.name,
         "device": device.as_ref().map(|device| &device.name),
+        "readahead": readahead.label,
         "references": trace.references,
         "footprint_pages": trace.pages,
         "page_size": trace.page_size,

@@ -9,7 +9,7 @@ use crate::output::Form;
 use crate::progress::Progress;
 use clap::{Args, ValueEnum};
 use forebay_policy::Spec;
-use forebay_sim::levels::{Level, Mode, Outcome, Write as Writes};
+use forebay_sim::levels::{Analysis, Histogram, Level, Mode, Outcome, Write as Writes};
 use forebay_sim::{Extent, Hierarchy, Keep, Model, Size, Trace};
 use rayon::prelude::*;
 use serde_json::json;
@@ -301,6 +301,22 @@ fn print_csv(levels: &Levels, out: &mut impl Write) -> Result<(), Failure> {
     Ok(())
 }
 
+/// As `forebay analyze` tells it of a trace.
+fn analysis(analysis: &Analysis) -> serde_json::Value {
+    let powers = || (0..).map(|power| 1u64 << power);
+    let distances = powers().zip(analysis.distances.counts());
+    let distances = distances.map(|(distance, references)| json!({ "distance": distance, "references": references }));
+    let percent = |histogram: &Histogram| histogram.at_least().into_iter().map(|share| 100.0 * share);
+    let frequency = powers().zip(percent(&analysis.pages).zip(percent(&analysis.references)));
+    let frequency = frequency.map(|(times, (pages, references))| {
+        json!({ "times": times, "pages_percent": pages, "references_percent": references })
+    });
+    json!({
+        "temporal_distance": { "points": distances.collect::<Vec<_>>() },
+        "frequency": frequency.collect::<Vec<_>>(),
+    })
+}
+
 fn to_json(levels: &Levels) -> serde_json::Value {
     let Levels { trace, device, runs, .. } = levels;
     let runs = runs.iter().map(|(hierarchy, outcome)| {
@@ -319,12 +335,7 @@ fn to_json(levels: &Levels) -> serde_json::Value {
                 "writes_sent": passed.writes_sent,
                 "demotions_received": passed.demotions_received,
                 "hints_received": passed.hints_received,
-                // Each the counts at 1, 2, 4, …
-                "analysis": passed.analysis.as_ref().map(|analysis| json!({
-                    "references_by_temporal_distance": analysis.distances.counts(),
-                    "pages_by_references": analysis.pages.counts(),
-                    "references_by_references_to_their_page": analysis.references.counts(),
-                })),
+                "analysis": passed.analysis.as_ref().map(analysis),
             })
         });
         json!({

@@ -71,6 +71,9 @@ pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(),
         print_device_times(comparison, device, out)?;
         print_costs(comparison, out)?;
     }
+    if !comparison.readahead.is_none() {
+        print_readahead(comparison, out)?;
+    }
     if outcomes.iter().any(|outcome| outcome.by_distance.is_some()) {
         print_distances(comparison, out)?;
     }
@@ -98,6 +101,31 @@ fn print_distances(comparison: &Comparison, out: &mut impl Write) -> Result<(), 
             out,
             "\nhits and misses nearer or farther than {pages} references from the page's last use, {pages} pages"
         )?;
+        writeln!(out, "{}", table.trim_fmt())?;
+    }
+    Ok(())
+}
+
+/// Prints what became of the pages read ahead, for each size.
+fn print_readahead(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+    let Comparison { sizes, readahead, outcomes, .. } = comparison;
+    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    for (column, &(pages, _)) in sizes.iter().enumerate() {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        let mut titles = vec!["fetched", "used", "wasted", "% of references"];
+        titles.extend(comparison.device.is_some().then_some("late"));
+        table.add_row(header("policy", titles.iter().map(|&title| right(title.to_owned()))));
+        table.add_row(vec![Cell::new("─".repeat(8)); titles.len() + 1]);
+        for outcome in outcomes.iter().skip(column).step_by(sizes.len()) {
+            let counts = outcome.readahead.unwrap_or_default();
+            let mut cells = [counts.fetched, counts.used, counts.wasted].map(grouped).to_vec();
+            cells.push(percent(counts.used as f64 / outcome.counted.references as f64));
+            cells.extend(counts.late.map(grouped));
+            table.add_row(header(&outcome.policy, cells.into_iter().map(right)));
+        }
+        let (label, pages) = (&readahead.label, grouped(u64::from(pages)));
+        writeln!(out, "\npages read ahead by {label}, with {pages} pages; those used are hits thanks to it")?;
         writeln!(out, "{}", table.trim_fmt())?;
     }
     Ok(())

@@ -51,7 +51,7 @@ fn csv_has_the_columns_that_are_promised() {
     assert_eq!(
         rows.next(),
         Some(
-            "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,device_ms,wait_mean_ms,wait_p99_ms,requests,mean_request_pages,bytes,price,near_hits,near_misses,far_hits,far_misses"
+            "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,device_ms,wait_mean_ms,wait_p99_ms,requests,mean_request_pages,bytes,price,near_hits,near_misses,far_hits,far_misses,ahead_fetched,ahead_used,ahead_wasted,ahead_late"
         )
     );
     let rows: Vec<Vec<&str>> = rows.map(|row| row.split(',').collect()).collect();

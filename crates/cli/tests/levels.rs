@@ -61,7 +61,10 @@ fn modes_differ_as_they_should() {
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         let level = &json[0]["runs"][0]["levels"][1];
         // 0 and 1 come again after two references each.
-        assert_eq!(level["analysis"]["references_by_temporal_distance"], serde_json::json!([0, 4]));
+        assert_eq!(
+            level["analysis"]["temporal_distance"]["points"][1],
+            serde_json::json!({ "distance": 2, "references": 4 })
+        );
         assert_eq!(json[0]["runs"][0]["mode"], mode);
         (level["hits"].as_u64().unwrap(), level["demotions_received"].as_u64(), level["hints_received"].as_u64())
     };

@@ -22,6 +22,8 @@
 //! - `process`: pages are mapped, and the hardware sets the bit. Only at the tail of the inactive list is it seen: then
 //!   the page becomes active, its second chance.
 //!
+//! A page that is read ahead enters like any other, but with its bit clear: its first use changes nothing else.
+//!
 //! For each victim `refill_inactive` takes `active / (ratio * (inactive + 1))` pages from the tail of the active list
 //! to the head of the inactive one, sparing pages whose bit is set: these return to the head with the bit clear. At the
 //! default ratio of 2 the active list tends to two thirds of the memory, the kernel's aim; the less the inactive list
@@ -130,6 +132,9 @@ impl Policy for Linux {
             self.nodes[page].referenced = true;
         }
     }
+
+    /// The kernel's readahead sets no bit, and this use sets the one that the read of a missing page would have set.
+    fn first_use(&mut self, _: &Reference) {}
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
         if self.len() == self.capacity {

@@ -62,7 +62,14 @@ pub trait Policy: Sized + Send + 'static {
     /// A resident page is referenced.
     fn hit(&mut self, reference: &Reference);
 
-    /// A page that is not resident is referenced: makes room and admits it.
+    /// A resident page that was read ahead is referenced for the first time. That is the use it was fetched for: a policy
+    /// that tells the two apart does not take it as a proof that the page is used again. The others take it as a hit.
+    #[inline]
+    fn first_use(&mut self, reference: &Reference) {
+        self.hit(reference);
+    }
+
+    /// A page that is not resident is referenced, or read ahead ([`Operation::Readahead`]): makes room and admits it.
     ///
     /// # Errors
     /// [`AllRefused`] if there is no room and the caller refuses every victim: the page is not admitted.

@@ -2,7 +2,7 @@
 
 use forebay_policy::managers::{Assignment, FileOrder, Filter, Manager, Weights};
 use forebay_policy::registry::{self, POLICIES};
-use forebay_policy::{AllRefused, Caller, Future, Place, Policy, Reference, Settings, Spec, Visitor};
+use forebay_policy::{AllRefused, Caller, Future, Operation, Place, Policy, Reference, Settings, Spec, Visitor};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,6 +14,8 @@ const PAGES: u32 = 24;
 struct Account {
     resident: BTreeSet<u32>,
     known: BTreeSet<u32>,
+    /// Read ahead, and not referenced since.
+    unused: BTreeSet<u32>,
     pinned: BTreeSet<u32>,
     offered: BTreeSet<u32>,
 }
@@ -34,6 +36,7 @@ impl Caller for Account {
 #[derive(Clone, Debug)]
 enum Step {
     Reference(u32),
+    ReadAhead(u32),
     Pin(u32),
     PinAll,
     UnpinAll,
@@ -48,6 +51,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         12 => page.clone().prop_map(Step::Reference),
         6 => (0u32..6).prop_map(Step::Reference),
+        3 => page.clone().prop_map(Step::ReadAhead),
         2 => page.clone().prop_map(Step::Pin),
         1 => Just(Step::PinAll),
         2 => Just(Step::UnpinAll),
@@ -74,7 +78,10 @@ impl Visitor for Run<'_> {
         for step in self.steps {
             account.offered.clear();
             match *step {
-                Step::Reference(page) => reference(&mut policy, &mut account, page),
+                Step::Reference(page) => reference(&mut policy, &mut account, page, Operation::Read),
+                // Who knows the future knows of references alone.
+                Step::ReadAhead(_) if self.spec.needs_future() => {}
+                Step::ReadAhead(page) => reference(&mut policy, &mut account, page, Operation::Readahead),
                 Step::Pin(page) => drop(account.pinned.insert(page)),
                 Step::PinAll => account.pinned.extend(0..PAGES),
                 Step::UnpinAll => account.pinned.clear(),
@@ -122,12 +129,22 @@ fn place(page: u32) -> Place {
     Place { object: page / 10, block: u64::from(page % 10) }
 }
 
-fn reference<P: Policy>(policy: &mut P, account: &mut Account, page: u32) {
+fn reference<P: Policy>(policy: &mut P, account: &mut Account, page: u32, operation: Operation) {
     let place = place(page);
     let owner = (page + account.known.len() as u32) % 3;
-    let reference = Reference { page, owner, place, ..Reference::default() };
-    if policy.contains(page) {
-        return policy.hit(&reference);
+    let reference = Reference { page, owner, place, operation };
+    let unused = account.unused.remove(&page);
+    match (policy.contains(page), operation) {
+        (true, Operation::Readahead) => {
+            // It is there: nothing is read.
+            if unused {
+                account.unused.insert(page);
+            }
+            return;
+        }
+        (true, _) if unused => return policy.first_use(&reference),
+        (true, _) => return policy.hit(&reference),
+        (false, _) => {}
     }
     let before = account.resident.len();
     account.known.insert(page);
@@ -139,6 +156,9 @@ fn reference<P: Policy>(policy: &mut P, account: &mut Account, page: u32) {
             assert!(account.resident.len() + 1 >= before, "one miss evicts one page at most");
             account.resident.insert(page);
             account.known.insert(page);
+            if operation == Operation::Readahead {
+                account.unused.insert(page);
+            }
         }
         Err(AllRefused) => {
             assert_eq!(account.resident.len(), before, "a refused miss evicts nothing");
@@ -270,7 +290,7 @@ fn a_cache_of_one_page_holds_the_page_used_last() {
             let mut account = Account::default();
             for step in &steps {
                 let Step::Reference(page) = *step else { unreachable!() };
-                reference(&mut policy, &mut account, page);
+                reference(&mut policy, &mut account, page, Operation::Read);
                 check(&policy, &account);
                 assert!(policy.contains(page) && policy.len() == 1);
             }
@@ -298,7 +318,7 @@ fn metadata_is_bounded_as_stated() {
             let mut policy = P::new(&setup);
             let mut account = Account::default();
             for &page in references.iter() {
-                reference(&mut policy, &mut account, page);
+                reference(&mut policy, &mut account, page, Operation::Read);
             }
             // Off-line policies also keep a little more than a bit for each reference.
             let of_references = if self.0.needs_future() { references.len() / 8 * 64 / 63 + 64 } else { 0 };
@@ -335,4 +355,27 @@ fn a_wrong_policy_or_parameter_is_refused_with_the_right_ones() {
     assert_eq!(wrong("lru:k=2"), "lru: there is no parameter `k`: this policy has none");
     assert_eq!(wrong("lfu:age"), "lfu: `age` is no PARAMETER=VALUE");
     assert!(wrong("gclock:max=256").contains("max=1..255 (5)"));
+}
+
+#[test]
+fn to_linux_and_ubm_a_page_read_ahead_and_used_once_is_as_one_that_is_read_when_used() {
+    fn state<P: Policy>(name: &str, ahead: bool) -> Vec<(&'static str, f64)> {
+        let mut policy: P = make(&Spec::parse(name).unwrap(), 20, &[]);
+        let mut account = Account::default();
+        for page in 0..10 {
+            if ahead {
+                reference(&mut policy, &mut account, page, Operation::Readahead);
+            }
+            reference(&mut policy, &mut account, page, Operation::Read);
+        }
+        let mut state = Vec::new();
+        policy.state(&mut |name, figure| state.push((name, figure)));
+        state
+    }
+    assert_eq!(state::<forebay_policy::Linux>("linux", true), state::<forebay_policy::Linux>("linux", false));
+    let classes = |ahead| -> Vec<_> {
+        let state = state::<forebay_policy::Ubm>("ubm", ahead);
+        state.into_iter().filter(|(name, _)| name.ends_with("references")).collect()
+    };
+    assert_eq!(classes(true), classes(false));
 }

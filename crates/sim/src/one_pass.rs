@@ -113,6 +113,7 @@ impl<S: Stack + Send> Run for OnePass<'_, S> {
             total: Counts::new(self.references, warm_hits + hits, compulsory_misses.0),
             counted: Counts::new(after, hits, compulsory_misses.1),
             device: None,
+            readahead: None,
             by_distance: None,
             // All sizes together took the time of the pass.
             seconds: self.seconds / self.sizes.len() as f64,

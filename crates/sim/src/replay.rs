@@ -2,19 +2,21 @@
 
 use crate::device::Cost;
 use crate::places::Places;
+use crate::readahead::{ReadaheadCounts, Reader, Successors};
 use crate::size::MOST_PAGES;
 use crate::trace::{Requests, Trace};
 use crate::watch::{ByDistance, State, Watch, Watcher, state};
+use crate::watched;
 use forebay_policy::registry::{self, Visitor};
 use forebay_policy::{Caller, Future, Operation, Place, Policy, Reference, Setup, Spec};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// References between two reports of progress.
-const STRIDE: usize = 1 << 20;
+pub(crate) const STRIDE: usize = 1 << 20;
 
 /// How many references ahead a policy is told of: about as many as pass while memory answers.
-const AHEAD: usize = 24;
+pub(crate) const AHEAD: usize = 24;
 
 /// What became of some references.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub struct Outcome {
     pub counted: Counts,
     /// What the misses after the warm-up cost on a device, if that was asked for.
     pub device: Option<Cost>,
+    /// What became of the pages read ahead after the warm-up, if any were to be.
+    pub readahead: Option<ReadaheadCounts>,
     /// The references after the warm-up by temporal distance, if that was asked for.
     pub by_distance: Option<ByDistance>,
     /// The time of the replay alone.
@@ -90,6 +94,8 @@ pub(crate) struct Start<'a> {
     pub(crate) watch: &'a Watch,
     /// How many references there will be, where states are to be taken along the way.
     pub(crate) references: u64,
+    /// Which page follows which, if there is readahead.
+    pub(crate) successors: Option<&'a Arc<Successors>>,
 }
 
 /// A run under way, whatever its policy: a call through a pointer for each stretch.
@@ -107,6 +113,7 @@ struct Running<'a, P> {
     policy: P,
     watcher: Watcher,
     watched: bool,
+    reader: Option<Reader>,
     /// The policy is made for page numbers below this.
     room: u32,
     warmup: u64,
@@ -120,7 +127,7 @@ impl<'a> Visitor for Start<'a> {
     type Output = Box<dyn Run + 'a>;
 
     fn visit<P: Policy>(self) -> Box<dyn Run + 'a> {
-        let Self { spec, setup, warmup, watch, references } = self;
+        let Self { spec, setup, warmup, watch, references, successors } = self;
         let start = Instant::now();
         let policy = P::new(&setup);
         let watcher = Watcher::new(watch, references, &setup);
@@ -129,6 +136,7 @@ impl<'a> Visitor for Start<'a> {
             policy,
             watcher,
             watched: watch.anything(),
+            reader: successors.map(|successors| Reader::new(&watch.readahead, successors, &setup)),
             room: setup.pages,
             warmup,
             references: 0,
@@ -150,18 +158,19 @@ impl<P: Policy> Run for Running<'_, P> {
             self.policy.reserve(self.room);
             self.watcher.reserve(self.room);
         }
-        let Self { policy, watcher, .. } = self;
-        watcher.start_stretch();
-        let replay = if self.watched { replay::<P, true> } else { replay::<P, false> };
+        self.watcher.start_stretch();
         let length = stretch.references.len();
         let warm = self.warmup.saturating_sub(stretch.start).min(length as u64) as usize;
         let mut cursor = Cursor::default();
-        let Some(hits) = replay(policy, watcher, stretch, 0..warm, &mut cursor, progress) else { return false };
+        let Some(hits) = self.replay_part(stretch, 0..warm, &mut cursor, progress) else { return false };
         self.warm_hits += hits;
         if (stretch.start..stretch.start + length as u64).contains(&self.warmup) {
-            watcher.start_counting();
+            self.watcher.start_counting();
+            if let Some(reader) = &mut self.reader {
+                reader.start_counting();
+            }
         }
-        let Some(hits) = replay(policy, watcher, stretch, warm..length, &mut cursor, progress) else { return false };
+        let Some(hits) = self.replay_part(stretch, warm..length, &mut cursor, progress) else { return false };
         self.hits += hits;
         self.references += length as u64;
         self.seconds += start.elapsed().as_secs_f64();
@@ -177,12 +186,31 @@ impl<P: Policy> Run for Running<'_, P> {
             total: Counts::new(self.references, self.warm_hits + self.hits, compulsory_misses.0),
             counted: Counts::new(after, self.hits, compulsory_misses.1),
             device: self.watcher.device.as_mut().map(|device| device.cost(after)),
+            readahead: self.reader.map(|reader| reader.counts(self.watcher.device.is_some())),
             by_distance: self.watcher.by_distance,
             seconds: self.seconds,
             bytes: self.policy.bytes(),
             state: state(&self.policy),
             states: self.watcher.states,
         }]
+    }
+}
+
+impl<P: Policy> Running<'_, P> {
+    /// Replays some references and returns the hits; `None` if stopped.
+    fn replay_part(
+        &mut self,
+        stretch: &Stretch<'_>,
+        range: std::ops::Range<usize>,
+        cursor: &mut Cursor,
+        progress: &dyn Fn(u64) -> bool,
+    ) -> Option<u64> {
+        let Self { policy, watcher, reader, .. } = self;
+        if self.watched {
+            watched::replay(policy, watcher, reader.as_mut(), stretch, range, cursor, progress)
+        } else {
+            replay(policy, stretch, range, cursor, progress)
+        }
     }
 }
 
@@ -246,15 +274,14 @@ impl Caller for NoFrames {
 
 /// The request that the next reference comes from.
 #[derive(Default)]
-struct Cursor {
+pub(crate) struct Cursor {
     /// The first request that starts behind the reference.
     next: usize,
 }
 
-/// Replays some references and returns the hits; `None` if stopped.
-fn replay<P: Policy, const WATCHED: bool>(
+/// Replays some references of which nothing but hits is asked, and returns these; `None` if stopped.
+fn replay<P: Policy>(
     policy: &mut P,
-    watcher: &mut Watcher,
     trace: &Stretch<'_>,
     range: std::ops::Range<usize>,
     cursor: &mut Cursor,
@@ -263,29 +290,18 @@ fn replay<P: Policy, const WATCHED: bool>(
     let mut hits = 0;
     let mut start = range.start;
     while start < range.end {
-        let most = range.end.min(start + STRIDE) - start;
-        let end = start + watcher.stop_within(trace.start + start as u64, most);
+        let end = range.end.min(start + STRIDE);
         for (offset, &page) in trace.references[start..end].iter().enumerate() {
-            let reference = Reference { page, ..cursor.parts::<P>(trace, start + offset, page) };
+            let reference = cursor.parts::<P>(trace, start + offset, page);
             if let Some(&soon) = trace.references.get(start + offset + AHEAD) {
                 policy.prefetch(soon);
-                if WATCHED {
-                    watcher.prefetch(trace, soon);
-                }
             }
-            let hit = policy.contains(page);
-            if hit {
+            if policy.contains(page) {
                 policy.hit(&reference);
                 hits += 1;
             } else {
                 policy.miss(&reference, &mut NoFrames).expect("no victim is refused");
             }
-            if WATCHED {
-                watcher.reference(trace, start + offset, page, hit);
-            }
-        }
-        if WATCHED {
-            watcher.look(policy, trace.start + end as u64);
         }
         if !progress((end - start) as u64) {
             return None;
@@ -298,7 +314,7 @@ fn replay<P: Policy, const WATCHED: bool>(
 impl Cursor {
     /// The parts of a reference that the policy looks at; the others cost nothing.
     #[inline(always)]
-    fn parts<P: Policy>(&mut self, trace: &Stretch<'_>, index: usize, page: u32) -> Reference {
+    pub(crate) fn parts<P: Policy>(&mut self, trace: &Stretch<'_>, index: usize, page: u32) -> Reference {
         let place = if P::INFO.uses.place { trace.places.of(page) } else { Place::default() };
         let (owner, operation) = if P::INFO.uses.request {
             let requests = trace.requests;

@@ -46,7 +46,7 @@ impl Sweep {
     /// What is wrong with the trace.
     ///
     /// # Panics
-    /// If a policy cannot, or states are asked along a trace whose length is not known.
+    /// If a policy cannot, or readahead or states are asked along a trace whose length is not known.
     pub fn stream(
         &self,
         watch: &Watch,
@@ -68,6 +68,7 @@ impl Sweep {
         progress: &mut dyn FnMut(u64, Option<f64>) -> bool,
     ) -> Result<Streamed> {
         assert!(Self::can_stream(&self.specs), "one of the policies needs the trace held");
+        assert!(watch.readahead.is_none(), "readahead needs to know where objects end");
         assert_eq!(watch.states, 0, "states along the way need the length of the trace");
         let mut keep = Self::keep(&self.specs);
         keep.places |= watch.device.is_some();
@@ -131,7 +132,7 @@ impl Sweep {
             let room = if more { room_for(pages).max(capacity.min(ROOM)) } else { pages };
             let mut setup = spec.setup(capacity, room);
             setup.page_size = ingest.page_size();
-            start(Start { spec, setup, warmup: self.warmup as u64, watch, references: 0 })
+            start(Start { spec, setup, warmup: self.warmup as u64, watch, references: 0, successors: None })
         };
         self.runs(watch).into_iter().map(one).collect()
     }
@@ -154,7 +155,11 @@ mod tests {
         let mut specs = Spec::all();
         specs.retain(|spec| Sweep::can_stream(std::slice::from_ref(spec)));
         assert!(specs.len() >= 25, "{} policies can stream", specs.len());
-        let watch = Watch { device: Some(presets::named("desktop-7200").unwrap().model()), distances: true, states: 0 };
+        let watch = Watch {
+            device: Some(presets::named("desktop-7200").unwrap().model()),
+            distances: true,
+            ..Watch::default()
+        };
         let sweep = Sweep { specs, sizes: vec![89, 1787], warmup: 20_000, threads: 0 };
         let keep = crate::trace::Keep { places: true, requests: true };
         let trace = Trace::load("sample", sample().as_mut(), None, keep, &mut |_| {}).unwrap();

@@ -1,6 +1,7 @@
 //! Many runs over one trace: policies × sizes, on all cores.
 
 use crate::one_pass;
+use crate::readahead::Successors;
 use crate::replay::{Outcome, Run, Start};
 use crate::trace::{Keep, Trace};
 use crate::watch::Watch;
@@ -47,10 +48,13 @@ impl Sweep {
     /// Like [`run`](Sweep::run), and answers what is asked besides.
     ///
     /// # Panics
-    /// Also if there is a device and the trace has no places.
+    /// Also if there is a device or readahead and the trace has no places, or readahead and a policy knows the future.
     pub fn run_watching(&self, watch: &Watch, trace: &Trace, progress: &(dyn Fn(u64) -> bool + Sync)) -> Vec<Outcome> {
         assert!(self.warmup <= trace.len(), "the warm-up is longer than the trace");
         assert!(watch.device.is_none() || !trace.places.is_empty(), "device time needs the places of pages");
+        assert!(watch.readahead.is_none() || !trace.places.is_empty(), "readahead needs the places of pages");
+        let off_line = self.specs.iter().find(|spec| spec.needs_future());
+        assert!(watch.readahead.is_none() || off_line.is_none(), "who knows the future takes no readahead");
         let runs = self.runs(watch);
         let knows_future = |&(spec, sizes): &(&Spec, &[u32])| spec.needs_future() && sizes.len() == 1;
         let future = runs.iter().any(knows_future).then(|| {
@@ -58,6 +62,7 @@ impl Sweep {
             Arc::new(Future::new(references, trace.pages))
         });
         let references = trace.len() as u64;
+        let successors = (!watch.readahead.is_none()).then(|| Arc::new(Successors::new(&trace.places)));
         let compulsory_misses = (u64::from(trace.pages), trace.compulsory_misses(self.warmup));
         let one = |&(spec, sizes): &(&Spec, &[u32])| {
             let mut run = match *sizes {
@@ -65,7 +70,14 @@ impl Sweep {
                     let mut setup = spec.setup(size, trace.pages);
                     setup.page_size = trace.page_size;
                     setup.future = future.clone().filter(|_| spec.needs_future());
-                    start(Start { spec, setup, warmup: self.warmup as u64, watch, references })
+                    start(Start {
+                        spec,
+                        setup,
+                        warmup: self.warmup as u64,
+                        watch,
+                        references,
+                        successors: successors.as_ref(),
+                    })
                 }
                 _ => one_pass::start(spec, sizes, self.warmup as u64, trace.pages),
             };

@@ -1,14 +1,20 @@
 //! What a run is asked besides its hits and misses.
 
 use crate::device::{Device, Model};
+use crate::readahead::Readahead;
 use crate::replay::Stretch;
-use forebay_policy::{Operation, Policy, Setup};
+use crate::trace::Requests;
+use forebay_policy::{Operation, Place, Policy, Setup};
 
 /// What to look at in a run; nothing by default, which costs nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     /// Tell what the misses cost on this device.
     pub device: Option<Model>,
+    /// What the program takes of its own for each reference, in milliseconds, while the device goes on.
+    pub think_ms: f64,
+    /// Read pages ahead, and tell what became of them.
+    pub readahead: Readahead,
     /// Split hits and misses by temporal distance.
     pub distances: bool,
     /// Take the policy's state so many times, at equal numbers of references apart; 0: only at the end.
@@ -26,7 +32,7 @@ pub struct State {
 
 impl Watch {
     pub(crate) fn anything(&self) -> bool {
-        self.device.is_some() || self.distances || self.states > 0
+        self.device.is_some() || !self.readahead.is_none() || self.distances || self.states > 0
     }
 }
 
@@ -69,8 +75,15 @@ const NEVER: u64 = u64::MAX;
 /// A run's answers so far.
 pub(crate) struct Watcher {
     pub(crate) device: Option<Device>,
-    /// The first request of the stretch that starts behind the last miss.
+    /// The first request of the stretch that starts behind the present one.
     next_request: usize,
+    /// How many references came before the present request, and before the device's time was set last.
+    arrival: u64,
+    thought: u64,
+    think_ms: f64,
+    /// Whether the present request has asked for anything, and whether it writes.
+    asked: bool,
+    write: bool,
     pub(crate) by_distance: Option<ByDistance>,
     /// When each page was used last, if distances are asked for.
     last: Vec<u64>,
@@ -92,6 +105,11 @@ impl Watcher {
         let mut watcher = Self {
             device: watch.device.as_ref().map(|model| Device::new(model, setup.page_size)),
             next_request: 0,
+            arrival: 0,
+            thought: 0,
+            think_ms: watch.think_ms,
+            asked: false,
+            write: false,
             by_distance,
             last: Vec::new(),
             capacity: setup.capacity,
@@ -135,17 +153,63 @@ impl Watcher {
         }
     }
 
-    /// Tells the device of a miss. Where requests are not kept each reference is one.
-    fn miss(&mut self, stretch: &Stretch<'_>, index: usize, page: u32) {
-        let Some(device) = &mut self.device else { return };
-        let requests = stretch.requests;
-        let before = self.next_request;
-        while requests.first.get(self.next_request).is_some_and(|&first| first as usize <= index) {
+    /// Whether a request begins with the reference at `index`. Where requests are not kept each reference is one.
+    pub(crate) fn at_request(&self, stretch: &Stretch<'_>, index: usize) -> bool {
+        let first = &stretch.requests.first;
+        first.is_empty() || first.get(self.next_request).is_some_and(|&first| first as usize == index)
+    }
+
+    /// Goes to the request that the reference at `index` is of; where it ends.
+    pub(crate) fn request(&mut self, stretch: &Stretch<'_>, index: usize) -> usize {
+        let Requests { first, operation, .. } = stretch.requests;
+        if self.at_request(stretch, index) {
+            self.write = operation.get(self.next_request) == Some(&Operation::Write);
             self.next_request += 1;
+            self.arrival = stretch.start + index as u64;
+            self.asked = false;
         }
-        let first = self.next_request != before || requests.first.is_empty();
-        let write = self.next_request > 0 && requests.operation[self.next_request - 1] == Operation::Write;
-        device.miss(stretch.places.of(page), first, write);
+        let end = if first.is_empty() { index + 1 } else { stretch.references.len() };
+        first.get(self.next_request).map_or(end, |&first| first as usize)
+    }
+
+    /// Whose the present request is.
+    pub(crate) fn owner(&self, stretch: &Stretch<'_>) -> u32 {
+        self.next_request.checked_sub(1).and_then(|request| stretch.requests.owner.get(request)).copied().unwrap_or(0)
+    }
+
+    /// The present request is about to ask for something: those before it have been waited for, and the program has thought
+    /// since. Says whether it is the first time.
+    fn ask(&mut self) -> bool {
+        let first = !std::mem::replace(&mut self.asked, true);
+        if first && let Some(device) = &mut self.device {
+            device.think((self.arrival - self.thought) as f64 * self.think_ms);
+            self.thought = self.arrival;
+        }
+        first
+    }
+
+    /// Tells the device of a miss.
+    #[inline]
+    pub(crate) fn miss(&mut self, place: Place) {
+        let first = self.ask();
+        if let Some(device) = &mut self.device {
+            device.miss(place, first, self.write);
+        }
+    }
+
+    /// Has pages read ahead; the answer is the number by which they are [`need`](Self::need)ed.
+    pub(crate) fn read_ahead(&mut self, place: Place, pages: u64) -> u64 {
+        self.ask();
+        self.device.as_mut().map_or(0, |device| device.read_ahead(place, pages))
+    }
+
+    /// A page that was read ahead under that number is referenced; whether it is late.
+    pub(crate) fn need(&mut self, number: u64) -> bool {
+        if self.device.is_none() {
+            return false;
+        }
+        self.ask();
+        self.device.as_mut().is_some_and(|device| device.need(number))
     }
 
     /// The page is going to be referenced soon: where it is will be asked if it misses.
@@ -160,12 +224,9 @@ impl Watcher {
         self.next_request = 0;
     }
 
-    pub(crate) fn reference(&mut self, stretch: &Stretch<'_>, index: usize, page: u32, hit: bool) {
-        if !hit && self.device.is_some() {
-            self.miss(stretch, index, page);
-        }
+    #[inline]
+    pub(crate) fn reference(&mut self, time: u64, page: u32, hit: bool) {
         if let Some(counts) = &mut self.by_distance {
-            let time = stretch.start + index as u64;
             let last = std::mem::replace(&mut self.last[page as usize], time);
             if last != NEVER {
                 counts.count(time - last < u64::from(self.capacity), hit);

@@ -17,7 +17,9 @@ fn distances<S: Stack>(trace: &Trace) -> Distances {
 }
 
 /// Asked for besides hits, distances make a sweep replay each size.
-const REPLAYED: Watch = Watch { device: None, distances: true, states: 0 };
+fn replayed() -> Watch {
+    Watch { distances: true, ..Watch::default() }
+}
 
 #[test]
 fn every_size_has_the_hits_of_a_replay_at_that_size() {
@@ -30,7 +32,7 @@ fn every_size_has_the_hits_of_a_replay_at_that_size() {
         for (policy, counted) in [("lru", distances::<Lru>(&trace)), ("opt", distances::<Opt>(&trace))] {
             let sweep =
                 Sweep { specs: vec![Spec::parse(policy).unwrap()], sizes: sizes.clone(), warmup: 0, threads: 1 };
-            let replayed = sweep.run_watching(&REPLAYED, &trace, &|_| true);
+            let replayed = sweep.run_watching(&replayed(), &trace, &|_| true);
             let replayed: Vec<u64> = replayed.iter().map(|outcome| outcome.total.hits).collect();
             assert_eq!(counted.hits(&sizes), replayed, "{policy} on {name}");
         }
@@ -50,7 +52,7 @@ proptest! {
         let specs = ["lru", "fifo", "opt"].map(|policy| Spec::parse(policy).unwrap()).to_vec();
         let sweep = Sweep { specs, sizes, warmup, threads: 1 };
         let in_one_pass = sweep.run(&trace, &|_| true);
-        let replayed = sweep.run_watching(&REPLAYED, &trace, &|_| true);
+        let replayed = sweep.run_watching(&replayed(), &trace, &|_| true);
         let told = |outcomes: &[Outcome]| -> Vec<_> {
             let told = |it: &Outcome| (it.policy.clone(), it.off_line, it.pages, it.total, it.counted, it.state.clone());
             outcomes.iter().map(told).collect()

@@ -1,9 +1,11 @@
-//! The detector alone, without a cache: the class of each reference of a trace.
+//! The detector alone, without a cache: the class of each reference of a trace, and where the sequence or loop goes on that is being
+//! referenced.
 
 use super::Ubm;
 use super::detector::{Class, Detector};
 use crate::parameters::Settings;
 use crate::policy::{Place, Policy};
+use crate::prefetch::prefetch;
 
 /// Classifies references as UBM does, which depends on the references alone and on no cache.
 #[derive(Debug)]
@@ -13,6 +15,9 @@ pub struct Classifier {
     runs_of: Vec<u32>,
     /// References so far.
     now: u64,
+    /// The last of them, and its class.
+    last: Place,
+    class: Class,
 }
 
 /// How a reference was classified.
@@ -37,11 +42,42 @@ pub struct KnownRun {
     pub period: f32,
 }
 
+/// Where a sequence or loop goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Course {
+    /// Blocks that were not known before, so many by now: there is no telling where they end.
+    Sequence {
+        /// How many.
+        blocks: u64,
+    },
+    /// Blocks that were referenced before.
+    Loop {
+        /// The last block that is known to follow; the one just referenced if none is.
+        end: u64,
+        /// The first block.
+        start: u64,
+        /// How many references are to come before the first block is due again.
+        due: u64,
+    },
+}
+
 impl Classifier {
     /// A classifier with UBM's default parameters, for page numbers below `pages`.
     pub fn new(pages: u32) -> Self {
         let settings = Settings::defaults(Ubm::INFO.parameters);
-        Self { detector: Detector::of(&settings, pages), runs_of: vec![0; pages as usize], now: 0 }
+        Self {
+            detector: Detector::of(&settings, pages),
+            runs_of: vec![0; pages as usize],
+            now: 0,
+            last: Place::default(),
+            class: Class::Other,
+        }
+    }
+
+    /// The page is going to be referenced soon.
+    #[inline]
+    pub fn prefetch(&self, page: u32) {
+        prefetch(&self.runs_of, page as usize);
     }
 
     /// A page is referenced.
@@ -53,6 +89,7 @@ impl Classifier {
         let run_of = &mut self.runs_of[page as usize];
         let finding = self.detector.refer(place, Some(*run_of), self.now);
         *run_of = finding.run.unwrap_or(*run_of);
+        (self.last, self.class) = (place, finding.class);
         Classified { class: finding.class, period: finding.period }
     }
 
@@ -65,6 +102,26 @@ impl Classifier {
             class: run.class,
             period: if run.class == Class::Looping { run.period } else { f32::INFINITY },
         })
+    }
+
+    /// Where the references go on, if the last one was sequential or looping.
+    pub fn course(&self) -> Option<Course> {
+        let run = self.detector.run_of(self.last)?;
+        match self.class {
+            Class::Other => None,
+            Class::Sequential => Some(Course::Sequence { blocks: run.end() - run.start.block + 1 }),
+            Class::Looping => {
+                let next = Place { block: self.last.block.saturating_add(1), ..self.last };
+                // What this pass has yet to come to is still in the run of the pass before.
+                let before = self.detector.run_of(next).filter(|before| before.pass != run.pass && before.detected());
+                let again = run.first.saturating_add(run.period as u64);
+                Some(Course::Loop {
+                    end: before.map_or(self.last.block, |before| before.end()),
+                    start: run.start.block,
+                    due: again.saturating_sub(self.now),
+                })
+            }
+        }
     }
 }
 
@@ -87,5 +144,31 @@ mod tests {
         let start = Place { object: 3, block: 0 };
         let runs: Vec<KnownRun> = classifier.runs().collect();
         assert_eq!(runs, [KnownRun { start, end: 19, class: Class::Looping, period: 20.0 }]);
+    }
+
+    fn refer(classifier: &mut Classifier, blocks: std::ops::Range<u64>) -> Option<Course> {
+        for block in blocks {
+            classifier.refer(block as u32, Place { object: 3, block });
+        }
+        classifier.course()
+    }
+
+    #[test]
+    fn a_sequence_has_a_length_and_a_loop_its_end_and_the_time_of_its_start() {
+        let mut classifier = Classifier::new(100);
+        assert_eq!(refer(&mut classifier, 10..17), None);
+        assert_eq!(refer(&mut classifier, 17..18), Some(Course::Sequence { blocks: 8 }));
+        assert_eq!(refer(&mut classifier, 18..30), Some(Course::Sequence { blocks: 20 }));
+        // Block 10 was referenced at 1 and comes again at 21: so next at 41.
+        assert_eq!(refer(&mut classifier, 10..25), Some(Course::Loop { end: 29, start: 10, due: 6 }));
+        assert_eq!(refer(&mut classifier, 25..30), Some(Course::Loop { end: 29, start: 10, due: 1 }));
+    }
+
+    #[test]
+    fn references_without_order_have_no_course() {
+        let mut classifier = Classifier::new(100);
+        for block in [5, 90, 33, 71, 12, 64, 50, 20, 81] {
+            assert_eq!(refer(&mut classifier, block..block + 1), None);
+        }
     }
 }

@@ -145,11 +145,16 @@ impl Detector {
     /// The open pass that a reference belongs to: the one that it is least far ahead of, of several the one continued last. One
     /// that has just been at that very block comes after them: it may have ended there, as another over the same blocks will.
     fn continued(&self, place: Place) -> Option<usize> {
-        let passes = self.passes.iter().enumerate().rev();
-        let ahead = passes.filter_map(|(index, pass)| {
+        let distance = |pass: &Pass| {
             let distance = place.block.checked_sub(pass.last.block)?;
-            (pass.last.object == place.object && distance <= self.gap).then_some((distance, index))
-        });
+            (pass.last.object == place.object && distance <= self.gap).then_some(distance)
+        };
+        // Most references go on right behind the last one: nothing is nearer.
+        if self.passes.last().is_some_and(|pass| distance(pass) == Some(1)) {
+            return Some(self.passes.len() - 1);
+        }
+        let passes = self.passes.iter().enumerate().rev();
+        let ahead = passes.filter_map(|(index, pass)| distance(pass).map(|distance| (distance, index)));
         ahead.min_by_key(|&(distance, _)| (distance == 0, distance)).map(|(_, index)| index)
     }
 

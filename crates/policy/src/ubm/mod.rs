@@ -54,12 +54,12 @@ mod loops;
 mod other;
 mod runs;
 
-pub use classifier::{Classified, Classifier, KnownRun};
+pub use classifier::{Classified, Classifier, Course, KnownRun};
 pub use detector::Class;
 
 use crate::list::{List, Nodes, offer};
 use crate::parameters::{Kind, Parameter};
-use crate::policy::{AllRefused, Caller, Info, Place, Policy, Reference, Setup, Uses};
+use crate::policy::{AllRefused, Caller, Info, Operation, Place, Policy, Reference, Setup, Uses};
 use crate::prefetch::prefetch;
 use crate::slots::Slots;
 use detector::Detector;
@@ -209,7 +209,10 @@ impl Policy for Ubm {
     }
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
-        let (partition, period) = self.classify(reference);
+        let (partition, period) = match reference.operation {
+            Operation::Readahead => (Class::Other, f32::INFINITY),
+            _ => self.classify(reference),
+        };
         if self.len() == self.capacity {
             self.evict(caller)?;
         }

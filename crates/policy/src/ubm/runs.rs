@@ -38,6 +38,11 @@ impl Run {
         self.start.block + u64::from(self.more)
     }
 
+    /// Whether it is long enough to be a run.
+    pub(super) fn detected(&self) -> bool {
+        self.class != Class::Other || self.period.is_finite()
+    }
+
     /// When `block` was referenced, taking the run to have been read at an even pace.
     fn time_of(&self, block: u64) -> u64 {
         if self.more == 0 {

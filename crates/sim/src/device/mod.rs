@@ -2,7 +2,7 @@
 //!
 //! A [`Model`] says what the device is, as a few named parameters; `docs/devices.md` explains them. A [`Device`] is one at work.
 //! It is told of each miss. Adjacent misses of one user's request become one request; the requests of one user's request
-//! are made at once, and its references wait for them. Nothing else passes time: a program is as fast as its device.
+//! are made at once, and its references wait for them. Time passes with waits, and when the program is said to think.
 
 mod disk;
 mod model;
@@ -142,6 +142,12 @@ impl Device {
             self.wait(done);
         }
         self.waited_for.clear();
+    }
+
+    /// The user's request is done with, and so much time passes before the next one.
+    pub fn think(&mut self, ms: f64) {
+        self.finish();
+        self.now += ms;
     }
 
     /// Reads `pages` pages from a place on without anyone waiting; the answer is the request's number.

@@ -1,0 +1,61 @@
+//! `forebay compare --readahead` as a user runs it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn forebay(arguments: &[&str]) -> Output {
+    // Behind 0, 3 and 6, which miss, two pages each.
+    let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readahead.lirs");
+    std::fs::write(&trace, "0\n1\n2\n3\n4\n5\n6\n7\n8\n").expect("the test's file is written");
+    let command = [&["compare", trace.to_str().unwrap(), "-s", "8"], arguments].concat();
+    Command::new(env!("CARGO_BIN_EXE_forebay")).args(command).output().expect("forebay runs")
+}
+
+fn answer(arguments: &[&str]) -> String {
+    let output = forebay(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("the answer is text")
+}
+
+fn refusal(arguments: &[&str]) -> String {
+    let output = forebay(arguments);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    String::from_utf8(output.stderr).expect("messages are text")
+}
+
+#[test]
+fn readahead_is_told_in_every_form() {
+    let ask = |form| answer(&["-p", "lru", "--readahead", "fixed:pages=2", "-f", form]);
+    assert!(ask("csv").lines().nth(1).is_some_and(|row| row.ends_with(",6,6,0,")), "{}", ask("csv"));
+    let json: serde_json::Value = serde_json::from_str(&ask("json")).unwrap();
+    assert_eq!((&json[0]["readahead"], &json[0]["runs"][0]["total"]["hits"]), (&"fixed:pages=2".into(), &6.into()));
+    let expected = serde_json::json!({ "fetched": 6, "used": 6, "wasted": 0, "late": null });
+    assert_eq!(json[0]["runs"][0]["readahead"], expected);
+    let table = ask("table");
+    let counts = table.split_once("pages read ahead by fixed:pages=2").expect("a table of its own").1;
+    let row: Vec<&str> = counts.lines().find(|line| line.contains("lru")).unwrap().split_whitespace().collect();
+    assert_eq!(row, ["lru", "6", "6", "0", "66.7"]);
+    let late = answer(&["-p", "lru", "--readahead", "fixed:pages=2", "-d", "table-1", "--think", "1000", "-f", "csv"]);
+    assert!(late.lines().nth(1).unwrap().rsplit(',').next().is_some_and(|late| late.parse::<u64>().is_ok()), "{late}");
+}
+
+#[test]
+fn all_policies_are_those_that_take_readahead() {
+    let rows = answer(&["--readahead", "linux", "-f", "csv"]);
+    assert!(rows.lines().count() > 20 && !rows.contains(",opt,"), "{rows}");
+    let said = refusal(&["-p", "lru,opt", "--readahead", "linux"]);
+    assert!(said.contains("opt knows what is referenced next, and not what is read ahead"), "{said}");
+}
+
+#[test]
+fn a_wrong_rule_or_time_of_thinking_is_refused() {
+    for (arguments, said) in [
+        (&["--readahead", "lynux"][..], "there are none, fixed, linux, regular"),
+        (&["--readahead", "linux:max=-1"], "max=PAGES|BYTES|PERCENT% (128KiB)"),
+        (&["--device", "nvme", "--think=-1"], "write a number of microseconds"),
+        (&["--think", "5"], "--device"),
+    ] {
+        let message = refusal(arguments);
+        assert!(message.contains(said), "{message}");
+    }
+}

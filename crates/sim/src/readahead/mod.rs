@@ -1,0 +1,226 @@
+//! Readahead: pages fetched before they are referenced, by one of several rules.
+//!
+//! A *read* is one request of the trace. Its own pages are asked for whether there is readahead or not; what is read ahead lies
+//! behind them. When a read is over its rule says which blocks are expected next; those that are not resident are admitted
+//! to the policy as [`Operation::Readahead`](forebay_policy::Operation), and asked of the device without anyone waiting. The first
+//! reference to such a page is a hit, a *used* page; one evicted before that is *wasted*.
+//!
+//! ```text
+//! rules:       fixed, linux, regular    which blocks are expected behind a read
+//! successors   the pages of an object in the order of their blocks: where it ends, and where its holes are
+//! holes        blocks that the trace never refers to have page numbers of their own in a run
+//! reader       a run's readahead at work
+//! ```
+
+mod holes;
+mod linux;
+mod reader;
+mod regular;
+mod successors;
+
+pub(crate) use reader::Reader;
+pub(crate) use successors::Successors;
+
+use crate::places::Places;
+use forebay_policy::{Parameter, Part, Place, Settings};
+use linux::Linux;
+use regular::Regular;
+use std::ops::Range;
+use std::str::FromStr;
+
+/// A rule of readahead, as it is listed.
+#[derive(Debug)]
+pub struct Kind {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub help: &'static str,
+    /// What can be set, with defaults.
+    pub parameters: &'static [Parameter],
+}
+
+static MAX: &[Parameter] = &[Parameter {
+    name: "max",
+    help: "the most that is read ahead at once",
+    kind: forebay_policy::Kind::Part,
+    default: "128KiB",
+}];
+
+/// All rules.
+pub static KINDS: &[Kind] = &[
+    Kind { name: "none", help: "nothing is read ahead", parameters: &[] },
+    Kind {
+        name: "fixed",
+        help: "the next pages behind every read that misses",
+        parameters: &[Parameter {
+            name: "pages",
+            help: "how many",
+            kind: forebay_policy::Kind::Integer { least: 1, most: 1 << 20 },
+            default: "8",
+        }],
+    },
+    Kind { name: "linux", help: "Linux's window for each stream, which doubles", parameters: MAX },
+    Kind { name: "regular", help: "sequences and loops, as UBM detects them", parameters: MAX },
+];
+
+/// A rule of readahead with its parameters, as a user names it: `linux:max=256KiB`.
+#[derive(Clone, Debug)]
+pub struct Readahead {
+    /// The rule.
+    pub kind: &'static Kind,
+    /// Its parameters' values.
+    pub settings: Settings,
+    /// What the user wrote.
+    pub label: String,
+}
+
+impl Default for Readahead {
+    fn default() -> Self {
+        "none".parse().expect("there is such a rule")
+    }
+}
+
+impl FromStr for Readahead {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(':');
+        let name = parts.next().unwrap_or_default();
+        let kind = KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
+            let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+            format!("there is no readahead `{name}`; there are {}", known.join(", "))
+        })?;
+        let given: Vec<(&str, &str)> = parts
+            .map(|part| part.split_once('=').ok_or_else(|| format!("{name}: `{part}` is no PARAMETER=VALUE")))
+            .collect::<Result<_, _>>()?;
+        let settings = Settings::parse(kind.parameters, given).map_err(|error| format!("{name}: {error}"))?;
+        Ok(Self { kind, settings, label: text.to_owned() })
+    }
+}
+
+impl Readahead {
+    /// Whether nothing is read ahead.
+    pub fn is_none(&self) -> bool {
+        self.kind.name == "none"
+    }
+
+    fn rule(&self, capacity: u32, pages: u32, page_size: u64) -> Rule {
+        let max = || match self.settings.part("max") {
+            // Of an odd number of bytes the last page is not whole.
+            Part::Bytes(bytes) => (bytes / page_size).max(1),
+            part => u64::from(part.pages(capacity, page_size)).max(1),
+        };
+        match self.kind.name {
+            "fixed" => Rule::Fixed(self.settings.integer("pages")),
+            "linux" => Rule::Linux(Linux::new(max())),
+            "regular" => Rule::Regular(Regular::new(pages, max())),
+            name => unreachable!("{name} is no rule"),
+        }
+    }
+}
+
+/// What became of the pages that were read ahead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadaheadCounts {
+    /// How many there were; with a warm-up, those that had not been used at its end among them.
+    pub fetched: u64,
+    /// Those referenced while resident: so many hits are thanks to readahead.
+    pub used: u64,
+    /// The others: evicted before they were used, or left unused at the end.
+    pub wasted: u64,
+    /// Those of the used ones whose reference had to wait for the device, if there is one.
+    pub late: Option<u64>,
+}
+
+/// What is expected behind a read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Expected {
+    /// Blocks of the read's object, behind the read.
+    blocks: Range<u64>,
+    /// Read nothing ahead if this one of them is resident.
+    unless: Option<u64>,
+    /// Blocks from the start of a loop.
+    again: Range<u64>,
+}
+
+impl From<Range<u64>> for Expected {
+    fn from(blocks: Range<u64>) -> Self {
+        Self { blocks, ..Self::default() }
+    }
+}
+
+#[derive(Debug)]
+enum Rule {
+    Fixed(u64),
+    Linux(Linux),
+    Regular(Regular),
+}
+
+impl Rule {
+    /// A page is going to be referenced soon.
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        if let Self::Regular(regular) = self {
+            regular.prefetch(page);
+        }
+    }
+
+    /// A page is referenced.
+    #[inline]
+    fn refer(&mut self, page: u32, places: &Places) {
+        if let Self::Regular(regular) = self {
+            regular.refer(page, places.of(page));
+        }
+    }
+
+    /// A read is over.
+    fn expect(&mut self, read: &Extent) -> Expected {
+        match self {
+            Self::Fixed(pages) => match read.missed {
+                Some(_) => (read.end..read.end.saturating_add(*pages)).into(),
+                None => Expected::default(),
+            },
+            Self::Linux(linux) => linux.expect(read).into(),
+            Self::Regular(regular) => regular.expect(read),
+        }
+    }
+}
+
+/// The blocks of a read.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    object: u32,
+    start: u64,
+    end: u64,
+    /// The first block that missed.
+    missed: Option<u64>,
+}
+
+impl Extent {
+    fn new(first: Place, last: Place, missed: Option<u64>) -> Self {
+        Self { object: last.object, start: first.block.min(last.block), end: last.block.saturating_add(1), missed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_rule_or_parameter_is_refused_with_the_right_ones() {
+        let wrong = |text: &str| text.parse::<Readahead>().unwrap_err();
+        assert_eq!(wrong("lynux"), "there is no readahead `lynux`; there are none, fixed, linux, regular");
+        assert_eq!(wrong("fixed:8"), "fixed: `8` is no PARAMETER=VALUE");
+        assert_eq!(wrong("fixed:pages=0"), "fixed: `pages=0` is out of bounds: pages=1..1048576 (8)");
+        assert!(wrong("none:max=1").contains("has none"));
+    }
+
+    #[test]
+    fn a_rule_without_parameters_has_its_defaults() {
+        for kind in KINDS {
+            let readahead: Readahead = kind.name.parse().unwrap();
+            assert_eq!((readahead.kind.name, readahead.label.as_str()), (kind.name, kind.name));
+            assert_eq!(readahead.is_none(), kind.name == "none");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The replay of a run that is asked for more than hits and misses, or reads ahead: request by request.
+
+use crate::readahead::Reader;
+use crate::replay::{AHEAD, Cursor, STRIDE, Stretch};
+use crate::watch::Watcher;
+use forebay_policy::{Caller, Policy};
+use std::ops::Range;
+
+/// A simulated cache has no data, every victim may go; readahead is told of it.
+pub(crate) struct Frames<'a>(pub(crate) Option<&'a mut Reader>);
+
+impl Caller for Frames<'_> {
+    fn evict(&mut self, page: u32) -> bool {
+        if let Some(reader) = &mut self.0 {
+            reader.evicted(page);
+        }
+        true
+    }
+
+    fn forget(&mut self, page: u32) {
+        if let Some(reader) = &mut self.0 {
+            reader.forgotten(page);
+        }
+    }
+}
+
+/// Replays some references and returns the hits; `None` if stopped.
+pub(crate) fn replay<P: Policy>(
+    policy: &mut P,
+    watcher: &mut Watcher,
+    mut reader: Option<&mut Reader>,
+    trace: &Stretch<'_>,
+    range: Range<usize>,
+    cursor: &mut Cursor,
+    progress: &dyn Fn(u64) -> bool,
+) -> Option<u64> {
+    let by_request = watcher.device.is_some() || reader.is_some();
+    let mut hits = 0;
+    let mut start = range.start;
+    while start < range.end {
+        let most = range.end.min(start + STRIDE) - start;
+        let end = start + watcher.stop_within(trace.start + start as u64, most);
+        let mut at = start;
+        while at < end {
+            let mut until = end;
+            if by_request {
+                if let Some(reader) = &mut reader
+                    && watcher.at_request(trace, at)
+                {
+                    reader.end_read(policy, watcher, trace);
+                }
+                until = end.min(watcher.request(trace, at));
+            }
+            hits += replay_request(policy, watcher, reader.as_deref_mut(), trace, at..until, cursor);
+            at = until;
+        }
+        watcher.look(policy, trace.start + end as u64);
+        if !progress((end - start) as u64) {
+            return None;
+        }
+        start = end;
+    }
+    Some(hits)
+}
+
+/// Replays the references of one request, or some of them.
+#[inline]
+fn replay_request<P: Policy>(
+    policy: &mut P,
+    watcher: &mut Watcher,
+    mut reader: Option<&mut Reader>,
+    trace: &Stretch<'_>,
+    range: Range<usize>,
+    cursor: &mut Cursor,
+) -> u64 {
+    let mut hits = 0;
+    for index in range {
+        let page = trace.references[index];
+        let reference = cursor.parts::<P>(trace, index, page);
+        if let Some(&soon) = trace.references.get(index + AHEAD) {
+            policy.prefetch(soon);
+            watcher.prefetch(trace, soon);
+            if let Some(reader) = &reader {
+                reader.prefetch(soon);
+            }
+        }
+        let hit = policy.contains(page);
+        if hit {
+            hits += 1;
+            match reader.as_mut().and_then(|reader| reader.use_first(page, watcher)) {
+                Some(()) => policy.first_use(&reference),
+                None => policy.hit(&reference),
+            }
+        } else {
+            policy.miss(&reference, &mut Frames(reader.as_deref_mut())).expect("no victim is refused");
+            if watcher.device.is_some() {
+                watcher.miss(trace.places.of(page));
+            }
+        }
+        if let Some(reader) = &mut reader {
+            reader.refer(page, hit, trace.places);
+        }
+        watcher.reference(trace.start + index as u64, page, hit);
+    }
+    hits
+}

@@ -1,0 +1,146 @@
+//! What is read ahead, and what becomes of it, worked by hand on small traces; and what holds on all.
+
+use forebay_policy::Spec;
+use forebay_sim::{Counts, Keep, Outcome, Readahead, ReadaheadCounts, Sweep, Trace, Watch};
+use forebay_trace::{Input, Options};
+use proptest::prelude::*;
+
+fn load(text: String) -> Trace {
+    let input = Input::from_bytes("test", text).unwrap();
+    let (_, mut reader) = forebay_trace::reader::read(input, &Options::default()).unwrap();
+    Trace::load("test", reader.as_mut(), None, Keep { places: true, requests: true }, &mut |_| {}).unwrap()
+}
+
+/// Reads of one block each.
+fn blocks(blocks: impl IntoIterator<Item = u64>) -> Trace {
+    load(blocks.into_iter().map(|block| format!("{block} 1 0 0\n")).collect())
+}
+
+fn watch(readahead: &str) -> Watch {
+    Watch { readahead: readahead.parse().unwrap(), ..Watch::default() }
+}
+
+fn sweep(policy: &str, pages: u32, warmup: usize) -> Sweep {
+    Sweep { specs: vec![Spec::parse(policy).unwrap()], sizes: vec![pages], warmup, threads: 1 }
+}
+
+fn lru(trace: &Trace, pages: u32, readahead: &str) -> Outcome {
+    sweep("lru", pages, 0).run_watching(&watch(readahead), trace, &|_| true).remove(0)
+}
+
+fn counts(fetched: u64, used: u64, wasted: u64) -> Option<ReadaheadCounts> {
+    Some(ReadaheadCounts { fetched, used, wasted, late: None })
+}
+
+#[test]
+fn fixed_readahead_fetches_the_next_pages_at_a_miss_and_holes_too_but_not_behind_the_object() {
+    // 0 misses: 1, 2. 3 misses: 4, and 5, which the trace never refers to. Behind 9 there is nothing.
+    let outcome = lru(&blocks([0, 1, 2, 3, 4, 9]), 10, "fixed:pages=2");
+    assert_eq!((outcome.total.hits, outcome.readahead), (3, counts(4, 3, 1)));
+}
+
+#[test]
+fn a_read_asks_for_all_of_its_own_pages_and_readahead_begins_behind_it() {
+    // Blocks 0 to 3 miss, 4 and 5 are read ahead; the read of 4 to 6 misses in 6 alone, and has 7 and 8 read.
+    let outcome = lru(&load("0 4 0 0\n4 3 0 1\n20 1 0 2\n".to_owned()), 12, "fixed:pages=2");
+    assert_eq!((outcome.total.hits, outcome.readahead), (2, counts(4, 2, 2)));
+}
+
+#[test]
+fn what_is_read_ahead_pushes_out_no_more_than_half_of_the_cache() {
+    // Of 8 pages only 2 are read ahead into a cache of 4. Behind 0: 1 and 2, which are used; behind 3: 4 and 5, which push out 0 and 1;
+    // behind 0 again 1 and 2 in the place of 3 and 4. 9 pushes 5 out.
+    let outcome = lru(&blocks([0, 1, 2, 3, 0, 9]), 4, "fixed:pages=8");
+    assert_eq!((outcome.total.hits, outcome.readahead), (2, counts(6, 2, 4)));
+}
+
+#[test]
+fn linux_doubles_its_window_at_each_mark() {
+    // Behind 0: 1 to 3; at 1, 4 to 11; at 4, 12 to 27; at 12 the rest.
+    let outcome = lru(&blocks(0..40), 64, "linux:max=32");
+    assert_eq!((outcome.total.misses, outcome.readahead), (1, counts(39, 39, 0)));
+    // References without order are read alone.
+    let outcome = lru(&blocks([500, 7, 130, 61, 300]), 64, "linux:max=32");
+    assert_eq!(outcome.readahead, counts(0, 0, 0));
+}
+
+#[test]
+fn a_sequence_is_read_ahead_once_it_is_detected_and_always_half_a_window_before_it_is_used() {
+    // Blocks 100 to 107 make a sequence. Behind 107: 108 to 111; behind 109, when 112 is not there, 112 and 113; and so on, at last
+    // 122 and 123 behind 119.
+    let outcome = lru(&blocks([140].into_iter().chain(100..121)), 100, "regular:max=4");
+    assert_eq!((outcome.total.misses, outcome.readahead), (9, counts(16, 13, 3)));
+}
+
+#[test]
+fn a_loop_is_read_ahead_up_to_its_end_and_from_its_start_again() {
+    // Blocks 0 to 7 miss, 8 to 15 are read ahead as a sequence, and 16 to 19, which are not used: the object goes on up to 40. The
+    // second round begins where a known run began, so its first block is the last one that misses: 1 to 15, and at the end 0 to 2,
+    // which are due again. In the last round these three are not used.
+    let rounds = || std::iter::repeat_n(0..16, 4).flatten();
+    assert_eq!(lru(&blocks(rounds()), 12, "none").total.hits, 0);
+    let outcome = lru(&blocks(rounds().chain([40])), 12, "regular:max=4");
+    assert_eq!((outcome.total.misses, outcome.readahead), (8 + 1 + 1, counts(62, 55, 4 + 3)));
+}
+
+#[test]
+fn pages_read_ahead_in_the_warm_up_may_be_used_after_it() {
+    let trace = blocks([0, 1, 2, 3]);
+    let outcome = sweep("lru", 10, 2).run_watching(&watch("fixed:pages=3"), &trace, &|_| true).remove(0);
+    assert_eq!(outcome.counted, Counts { references: 2, hits: 2, misses: 0, compulsory_misses: 2 });
+    assert_eq!(outcome.readahead, counts(2, 2, 0));
+}
+
+#[test]
+fn what_is_read_ahead_is_late_unless_the_program_thinks_meanwhile() {
+    // 0.1 ms to the first byte, one request at a time, and no time for the transfer to speak of.
+    let flash = "[flash]\nread_us = 100.0\nwrite_us = 20.0\nchannels = 1\nmb_s = 1e9";
+    let run = |think_ms| {
+        let watch = Watch { device: Some(flash.parse().unwrap()), think_ms, ..watch("fixed:pages=1") };
+        let outcome = sweep("lru", 10, 0).run_watching(&watch, &blocks([0, 1, 2, 3]), &|_| true).remove(0);
+        let waits = 4.0 * outcome.device.unwrap().wait_mean_ms;
+        (outcome.readahead.unwrap().late, (1e3 * waits).round() / 1e3)
+    };
+    // 1 comes 0.1 ms after 0, as 3 after 2; none of that is thought away, half, or all.
+    assert_eq!([0.0, 0.05, 0.2].map(run), [(Some(2), 0.4), (Some(2), 0.3), (Some(0), 0.2)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn every_page_read_ahead_is_used_or_wasted_and_every_reference_hits_or_misses(
+        reads in prop::collection::vec((0u64..150, 1u64..6, 0u64..8), 1..80),
+        capacity in 1u32..40,
+        warmup in 0usize..20,
+    ) {
+        // Each read is gone on with for a while, and then again: sequences, loops and others.
+        let text: String = reads.iter().flat_map(|&(start, length, more)| {
+            (0..=2 * more).map(move |step| format!("{} {length} 0 0\n", start + length * (step % (more + 1))))
+        }).collect();
+        let trace = load(text);
+        let warmup = warmup.min(trace.len());
+        let specs: Vec<Spec> = Spec::all().into_iter().filter(|spec| !spec.needs_future()).collect();
+        let sweep = Sweep { specs, sizes: vec![capacity], warmup, threads: 1 };
+        let plain = sweep.run(&trace, &|_| true);
+        for rule in ["none", "fixed:pages=3", "linux:max=8", "regular:max=8"] {
+            let device = Some(forebay_sim::device::presets::named("desktop-7200").unwrap().model());
+            let watch = Watch { device, ..watch(rule) };
+            for (outcome, plain) in sweep.run_watching(&watch, &trace, &|_| true).iter().zip(&plain) {
+                prop_assert_eq!(outcome.counted.hits + outcome.counted.misses, (trace.len() - warmup) as u64);
+                match outcome.readahead {
+                    None => prop_assert_eq!((rule, outcome.total, outcome.counted), ("none", plain.total, plain.counted)),
+                    Some(ReadaheadCounts { fetched, used, wasted, late }) => {
+                        prop_assert_eq!(used + wasted, fetched, "{}", rule);
+                        prop_assert!(used <= outcome.counted.hits && late.is_some_and(|late| late <= used));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_default_reads_nothing_ahead() {
+    assert!(Readahead::default().is_none() && Watch::default().readahead.is_none());
+}
