@@ -1,6 +1,7 @@
 //! The command `forebay`: what every replacement policy would make of a trace, and the traces themselves.
 
 mod advice;
+mod charts;
 mod compare;
 mod convert;
 mod curve;
@@ -16,6 +17,7 @@ mod output;
 mod plot;
 mod policies;
 mod progress;
+mod report;
 mod sampling;
 mod table;
 
