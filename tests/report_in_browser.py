@@ -47,8 +47,8 @@ def reports(folder):
     traces = pathlib.Path(os.environ.get("FOREBAY_TRACES", "../shared/traces"))
     p6 = traces / "arc" / "P6.lis.zst"
     if p6.exists():
-        policies = "lru,clock,2q,arc,lirs,ubm,mq,clock-pro,opt"
-        yield made("p6", forebay, "compare", p6, "--policies", policies, "--device", "nearline", "--report")
+        policies, sizes = "lru,arc,mq,ubm,clock-pro,opt", "1%,5%,10%,20%"
+        yield made("p6", forebay, "compare", p6, "--policies", policies, "--sizes", sizes, "--report")
     else:
         print(f"report_in_browser: skipped the report of P6: {p6} is not there (FOREBAY_TRACES)", file=sys.stderr)
 
@@ -184,6 +184,8 @@ def check_controls(browser, name, file):
         page.settle()
         told = figure.evaluate("figure => figure.querySelector('.tip')?.innerText ?? ''")
         check(f"{what}: figures under the pointer", any(letter.isdigit() for letter in told), repr(told))
+        page.page.mouse.move(1, 1)
+        page.settle()
         reset = figure.query_selector("button:has-text('Reset zoom')")
         if figure.evaluate("figure => charts.find(chart => chart.figure === figure).model.kind") != "ranking":
             before = figure.evaluate(PICTURE)

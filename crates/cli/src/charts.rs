@@ -1,8 +1,8 @@
 //! What is to be looked at in a comparison and in curves: the sections of a report.
 
-use crate::advice::advice;
+use crate::advice::{advice, advice_of_curves};
 use crate::compare::Comparison;
-use crate::curve::Curves;
+use crate::curve::{Curves, Line};
 use crate::output::grouped;
 use forebay_report::{Axis, Cell, Chart, Column, Key, Kind, Section, Series, Table, Unit, View, X};
 use forebay_sim::size::show_bytes;
@@ -11,10 +11,14 @@ use forebay_sim::{ByDistance, Cost, Extent, Outcome};
 /// So many policies at most are shown at first: as many as there are colours that are told apart.
 const SHOWN: usize = 8;
 
+/// The hits of a policy over all sizes.
+fn hits(row: &[Outcome]) -> u64 {
+    row.iter().map(|outcome| outcome.counted.hits).sum()
+}
+
 /// The policies of a comparison; where they are many, lru, the limit and those with the most hits are shown at first.
 pub(crate) fn keys_of_comparison(comparison: &Comparison) -> Vec<Key> {
     let rows: Vec<&[Outcome]> = rows(comparison).collect();
-    let hits = |row: &[Outcome]| row.iter().map(|outcome| outcome.counted.hits).sum::<u64>();
     let mut ranked: Vec<&[Outcome]> = rows.iter().copied().filter(|row| !row[0].off_line).collect();
     ranked.sort_by_key(|row| (row[0].policy != "lru", std::cmp::Reverse(hits(row))));
     ranked.truncate(SHOWN - 2);
@@ -72,7 +76,7 @@ pub(crate) fn of_comparison(comparison: &Comparison) -> Section {
 
 /// The policies of curves, all shown.
 pub(crate) fn keys_of_curves(curves: &Curves) -> Vec<Key> {
-    let key = |line: &crate::curve::Line| Key { name: line.policy.clone(), bound: line.off_line, shown: true };
+    let key = |line: &Line| Key { name: line.policy.clone(), bound: line.off_line, shown: true };
     curves.lines.iter().map(key).collect()
 }
 
@@ -80,7 +84,7 @@ pub(crate) fn keys_of_curves(curves: &Curves) -> Vec<Key> {
 pub(crate) fn of_curves(curves: &Curves) -> Section {
     let Curves { trace, sizes, sample, lines } = curves;
     let x = sizes.iter().map(|&size| f64::from(size)).collect();
-    let y = |line: &crate::curve::Line| sizes.iter().map(|&size| line.curve.miss_ratio(size)).collect::<Vec<_>>();
+    let y = |line: &Line| sizes.iter().map(|&size| line.curve.miss_ratio(size)).collect::<Vec<_>>();
     let series = lines.iter().map(|line| Series::new(&line.policy, y(line))).collect();
     let chart = Chart {
         id: "miss-ratio".to_owned(),
@@ -95,7 +99,7 @@ pub(crate) fn of_curves(curves: &Curves) -> Section {
     };
     let columns = [column("policy", Unit::Text), column("pages", Unit::Number), column("memory", Unit::Bytes)];
     let ratios = [column("hit ratio", Unit::Ratio), column("miss ratio", Unit::Ratio)];
-    let row = |line: &crate::curve::Line, pages: u32| {
+    let row = |line: &Line, pages: u32| {
         let miss_ratio = line.curve.miss_ratio(pages);
         let memory = f64::from(pages) * trace.page_size as f64;
         vec![
@@ -113,7 +117,13 @@ pub(crate) fn of_curves(curves: &Curves) -> Section {
         subtitle +=
             &format!("; estimated from {} sampled pages, {:.3} % of all", grouped(u64::from(*pages)), 100.0 * rate);
     }
-    Section { title: trace.name.clone(), subtitle, advice: String::new(), charts: vec![chart], tables: vec![table] }
+    Section {
+        title: trace.name.clone(),
+        subtitle,
+        advice: advice_of_curves(curves),
+        charts: vec![chart],
+        tables: vec![table],
+    }
 }
 
 /// How much there is of a trace, in words.
@@ -198,7 +208,7 @@ fn device_charts(comparison: &Comparison, device: &str) -> Vec<Chart> {
     ]
 }
 
-/// Each policy's state over time. Figures that stay within the cache's size and its ghosts' are shown at first: partitions, targets, queues.
+/// Each policy's state over time, of that with the most hits first. Figures that stay within the cache's size and its ghosts' are shown at first: partitions, targets, queues.
 fn states(comparison: &Comparison) -> Chart {
     let view = |outcome: &Outcome| {
         let names = outcome.states.last()?.figures.iter().map(|figure| figure.0);
@@ -219,6 +229,8 @@ fn states(comparison: &Comparison) -> Chart {
         let label = format!("{} pages", grouped(u64::from(outcome.pages)));
         Some(View { group: outcome.policy.clone(), label, ..View::only(X::Numbers(x), series) })
     };
+    let mut ranked: Vec<&[Outcome]> = rows(comparison).collect();
+    ranked.sort_by_key(|row| (row[0].off_line, std::cmp::Reverse(hits(row))));
     Chart {
         id: "states".to_owned(),
         title: "Policy state over time".to_owned(),
@@ -227,7 +239,7 @@ fn states(comparison: &Comparison) -> Chart {
         x: Axis::linear("references", Unit::Number),
         y: Axis::linear("pages, or what the name says", Unit::Number),
         keyed: false,
-        views: comparison.outcomes.iter().filter_map(view).collect(),
+        views: ranked.into_iter().flatten().filter_map(view).collect(),
     }
 }
 

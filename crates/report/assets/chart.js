@@ -8,7 +8,8 @@ class Chart {
         this.plot = element("div", { className: "plot" });
         this.controls = element("div", { className: "controls" });
         this.reset = button("Reset zoom", () => this.draw(), { hidden: true });
-        if (!model.keyed) this.local = element("span", { className: "keys" });
+        // The policies of keyed charts have their chips at the top of the page; of a ranking those are the bars.
+        if (!model.keyed || model.kind === "ranking") this.local = element("span", { className: "keys" });
         this.figure = element(
             "figure",
             { id: model.id },
@@ -60,14 +61,18 @@ class Chart {
         };
         label.onchange = show;
         const both = element("span", { className: "sets" });
-        both.append(...(groups.length > 1 ? [group, label] : [label]));
+        both.append(...[group, label].filter((choice) => choice.options.length > 1));
         return both;
     }
 
     #setView(view) {
         this.view = view;
         if (this.local) {
-            const entries = view.series.map((series, index) => ({ name: series.name, shown: series.shown, style: style(index) }));
+            // What was chosen stays where the next view has the same names.
+            const kept = this.keys && view.series.every(({ name }) => this.keys.names.has(name)) ? this.keys.shown : null;
+            const entries = view.series.map(({ name, shown }, index) => ({
+                name, shown: kept ? kept.has(name) : shown, style: style(index),
+            }));
             this.keys = new Keys(entries, () => this.draw());
             this.local.replaceChildren(...(entries.length > 1 ? this.keys.chips.map(([, chip]) => chip) : []));
         }
@@ -132,8 +137,10 @@ class Chart {
         const { unit } = this.model[which];
         return {
             type: this.log[which] ? "log" : "value",
-            logBase: which === "x" && unit.pages ? 2 : 10,
-            axisLabel: { color: themed("--quiet"), hideOverlap: true, formatter: (value) => tick(value, unit) },
+            logBase: unit.pages || unit === "ratio" ? 2 : 10,
+            splitNumber: this.log[which] ? 10 : 5,
+            // At the end of the data there is seldom a round number.
+            axisLabel: { color: themed("--quiet"), hideOverlap: true, showMaxLabel: which === "x" && !this.log.x ? false : null, formatter: (value) => tick(value, unit) },
             axisLine: { show: which === "x", lineStyle: { color: themed("--quiet") } },
             splitLine: { show: which === "y", lineStyle: { color: themed("--rule") } },
             axisTick: { show: which === "x" },
@@ -201,20 +208,16 @@ class Chart {
     #ranking() {
         const labels = this.#labels();
         const places = labels.map((label) => this.view.x.indexOf(label));
-        const series = this.view.series.map((series, index) => ({ series, index })).filter(({ series }) => this.#isShown(series));
+        const series = this.view.series.map((series, index) => ({ series, index }));
         return {
             yAxis: this.#labelled(labels, { inverse: true, axisLabel: { color: themed("--ink"), interval: 0 } }),
             xAxis: { ...this.#axis("y", { type: "value" }), splitLine: { show: true, lineStyle: { color: themed("--rule") } } },
-            series: series.map(({ series, index }) => ({
+            series: series.filter(({ series }) => this.keys.shown.has(series.name)).map(({ series, index }) => ({
                 name: series.name, type: "bar", stack: "all", barWidth: "70%", color: themed(`--c${index % COLORS}`),
                 emphasis: { disabled: true }, data: places.map((place) => series.y[place]),
             })),
             tooltip: this.#barTip(),
         };
-    }
-
-    #isShown(series) {
-        return this.keys ? this.keys.shown.has(series.name) : series.shown;
     }
 
     #barTip() {

@@ -59,6 +59,7 @@ function chip(name, { color, dash }, toggle, only) {
 /** Which of several names are shown, with a chip for each. `changed` is told. */
 class Keys {
     constructor(entries, changed) {
+        this.names = new Set(entries.map((entry) => entry.name));
         this.shown = new Set(entries.filter((entry) => entry.shown).map((entry) => entry.name));
         this.chips = entries.map((entry) => {
             const toggle = () => {

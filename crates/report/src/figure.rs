@@ -88,6 +88,9 @@ where
     }
     // One size alone is drawn in the middle.
     let (least, most) = if least == most { (least / 2.0, most * 2.0) } else { (least, most) };
+    // Marks at the ends stay clear of the frame.
+    let room = (most / least).powf(0.03);
+    let (least, most) = (least / room, most * room);
     let highest = all().map(|point| point.1).fold(0.0, f64::max);
     let top = if highest == 0.0 { 1.0 } else { highest * 1.04 };
 
@@ -192,8 +195,8 @@ fn dashes(index: usize) -> Option<(i32, i32)> {
 fn shape(index: usize, scale: i32) -> (Vec<(i32, i32)>, bool) {
     let size = 4 * scale;
     let round = || {
-        (0..=24).map(|step| {
-            let (sin, cos) = (f64::from(step) * std::f64::consts::TAU / 24.0).sin_cos();
+        (0..=12).map(|step| {
+            let (sin, cos) = (f64::from(step) * std::f64::consts::TAU / 12.0).sin_cos();
             ((cos * f64::from(size)).round() as i32, (sin * f64::from(size)).round() as i32)
         })
     };
