@@ -99,7 +99,8 @@ function showKeys() {
     const atFirst = report.keys.filter((key) => key.shown).map((key) => key.name);
     const sets = element("span", { className: "sets" }, button("All", () => keys.set(names)), button("None", () => keys.set([])));
     if (atFirst.length < names.length) sets.prepend(button("The best", () => keys.set(atFirst), { id: "best" }));
-    bar.append(sets, ...keys.chips.map(([, chip]) => chip));
+    const chips = [...keys.chips].sort(([one], [other]) => atFirst.includes(other) - atFirst.includes(one));
+    bar.append(sets, ...chips.map(([, chip]) => chip));
 }
 
 // ---- Tables
