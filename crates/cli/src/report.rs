@@ -108,7 +108,12 @@ fn beside(path: &Path) -> Result<NamedTempFile, Failure> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
-    builder.tempfile_in(folder).map_err(|error| failed(path, error))
+    builder.tempfile_in(folder).map_err(|error| {
+        let (path, what) = (path.display(), error.kind());
+        Failure::Failed(format!(
+            "{path}: cannot be written ({what}): name a file in a folder that is there and that you may write to"
+        ))
+    })
 }
 
 /// Writes the file whole or not at all.
