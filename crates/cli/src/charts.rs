@@ -243,18 +243,22 @@ fn states(comparison: &Comparison) -> Chart {
     }
 }
 
+/// A part of the bars by distance, and what is counted in it.
+type Distance = (&'static str, fn(&ByDistance) -> u64);
+
+const DISTANCES: [Distance; 4] = [
+    ("hits, nearer than the size", |counts| counts.near_hits),
+    ("hits, farther", |counts| counts.far_hits),
+    ("misses, nearer", |counts| counts.near_misses),
+    ("misses, farther", |counts| counts.far_misses),
+];
+
 /// Hits and misses by temporal distance, a view for each size.
 fn distances(comparison: &Comparison) -> Chart {
-    let counts: [(&str, fn(&ByDistance) -> u64); 4] = [
-        ("hits, nearer than the size", |counts| counts.near_hits),
-        ("hits, farther", |counts| counts.far_hits),
-        ("misses, nearer", |counts| counts.near_misses),
-        ("misses, farther", |counts| counts.far_misses),
-    ];
     let view = |column: usize, pages: u32| {
         let outcomes = || comparison.outcomes.iter().skip(column).step_by(comparison.sizes.len());
         let labels = outcomes().map(|outcome| outcome.policy.clone()).collect();
-        let series = counts.iter().map(|(name, count)| {
+        let series = DISTANCES.iter().map(|(name, count)| {
             let y = outcomes().map(|outcome| outcome.by_distance.as_ref().map_or(0, count) as f64);
             Series::new(*name, y)
         });
