@@ -215,7 +215,7 @@ fn states(comparison: &Comparison) -> Chart {
         let series = names.enumerate().map(|(index, name)| {
             let y: Vec<f64> = outcome.states.iter().map(|state| state.figures[index].1).collect();
             let most = y.iter().copied().fold(0.0, f64::max);
-            let within = most >= 1.0 && most <= 2.0 * f64::from(outcome.pages) && y.iter().all(|y| y.fract() == 0.0);
+            let within = most >= 1.0 && most <= 2.0 * f64::from(outcome.pages);
             Series { shown: within, ..Series::new(name, y) }
         });
         let mut series: Vec<Series> = series.collect();
