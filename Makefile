@@ -6,6 +6,8 @@ test: tools
 	cargo test --workspace --locked
 	cargo build --release --locked
 	target/test-tools/bin/python tests/outside_readers.py target/release/forebay
+	cargo build -p forebay-report --example gallery --locked
+	target/test-tools/bin/python tests/report_in_browser.py target/release/forebay target/debug/examples/gallery
 	bench/check.sh target/release/forebay
 
 lint:

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Installs what the tests need besides Rust: strace and valgrind, which they record real programs with, and the outside
-# programs that must be able to read what we write, in a virtual environment of their own under target/.
+# Installs what the tests need besides Rust: strace and valgrind, which they record real programs with, chromium, in which
+# reports are opened, and in a virtual environment of their own under target/ the outside programs that must be able to
+# read what we write and the one that drives the browser.
 set -eu
 cd "$(dirname "$0")/.."
 
 missing=""
-for program in strace valgrind; do
+for program in strace valgrind chromium; do
     command -v "$program" >/dev/null || missing="$missing $program"
 done
 if [ -n "$missing" ]; then

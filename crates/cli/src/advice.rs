@@ -1,6 +1,7 @@
-//! The sentence that closes a comparison: which policy and size to take, and why.
+//! The sentence that closes a comparison: which policy and size to take, and why. Curves have a shorter one.
 
 use crate::compare::Comparison;
+use crate::curve::{Curves, Line};
 use crate::output::{grouped, percent};
 use crate::table::significant;
 use forebay_sim::Outcome;
@@ -93,6 +94,36 @@ pub(crate) fn advice(comparison: &Comparison) -> String {
             grouped(u64::from(smaller.pages)),
             percent(smaller.counted.hit_ratio())
         );
+    }
+    text + "."
+}
+
+/// Which of the policies whose curves were made to take, and how large.
+pub(crate) fn advice_of_curves(curves: &Curves) -> String {
+    let Curves { trace, sizes, lines, .. } = curves;
+    let missed = |line: &Line| sizes.iter().map(|&size| line.curve.miss_ratio(size)).sum::<f64>();
+    let on_line = lines.iter().filter(|line| !line.off_line);
+    let Some(best) = on_line.min_by(|one, other| missed(one).total_cmp(&missed(other))) else {
+        return "Only policies that know the future were asked: they bound what a cache can do, none can be run."
+            .to_owned();
+    };
+    let hits = |size: u32| 1.0 - best.curve.miss_ratio(size);
+    let most = sizes.last().map_or(0.0, |&size| hits(size));
+    let Some(&take) = sizes.iter().find(|&&size| most > 0.0 && hits(size) >= ENOUGH * most) else {
+        return "Nothing hits at these sizes: a cache is of no use here, or must be larger.".to_owned();
+    };
+    let mut text = format!(
+        "With {} pages ({}, {}% of the footprint) {} misses {} % of the references, and has {:.0} % of the hits that it has with {}",
+        grouped(u64::from(take)),
+        show_bytes(u64::from(take) * trace.page_size),
+        significant(100.0 * f64::from(take) / f64::from(trace.pages)),
+        best.policy,
+        percent(best.curve.miss_ratio(take)),
+        100.0 * hits(take) / most,
+        grouped(u64::from(sizes[sizes.len() - 1])),
+    );
+    if let Some(opt) = lines.iter().find(|line| line.policy == "opt") {
+        text += &format!("; the limit at that size is {} %", percent(opt.curve.miss_ratio(take)));
     }
     text + "."
 }

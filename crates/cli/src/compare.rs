@@ -1,6 +1,7 @@
 //! `forebay compare`: policies × sizes over traces.
 
 use crate::advice::advice;
+use crate::charts;
 use crate::device::{self, Device};
 use crate::failure::Failure;
 use crate::input::{How, SAMPLE};
@@ -8,6 +9,7 @@ use crate::interrupt;
 use crate::managers::Managers;
 use crate::output::{Form, grouped};
 use crate::progress::Progress;
+use crate::report::Files;
 use crate::sampling::Sampled;
 use crate::table;
 use clap::Args;
@@ -53,9 +55,10 @@ pub(crate) struct Arguments {
     /// Also split hits and misses by temporal distance, below the number of pages in the cache and from there on
     #[arg(long)]
     by_distance: bool,
-    /// Also take each policy's state so many times along the trace (partition sizes, targets, queues), for JSON
-    #[arg(long, value_name = "TIMES", default_value_t = 0, hide_default_value = true)]
-    states: u32,
+    /// Also take each policy's state so many times along the trace (partition sizes, targets, queues), for JSON and the report,
+    /// which takes 200 by itself
+    #[arg(long, value_name = "TIMES")]
+    states: Option<u32>,
     /// Replay what misses in a first-level cache of this policy and size instead of the trace, as in lru@1000 or lru@64MiB;
     /// the sizes in percent are then of the pages that miss
     #[arg(short, long, value_name = "POLICY@SIZE", value_parser = parse_first_level)]
@@ -73,8 +76,13 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_enum, default_value_t)]
     format: Form,
     #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
     how: How,
 }
+
+/// How often states are taken for a report that does not say: about as often as a chart has room for.
+const STATES_OF_REPORT: u32 = 200;
 
 const DEFAULT_SIZES: &str = "1%,2%,5%,10%,20%,50%";
 
@@ -156,12 +164,13 @@ impl Arguments {
             think: 0.0,
             readahead: Readahead::default(),
             by_distance: false,
-            states: 0,
+            states: None,
             behind: None,
             sample: None,
             managers: None,
             threads: 0,
             format: Form::Table,
+            files: Files::default(),
             how: How::default(),
         }
     }
@@ -185,7 +194,7 @@ impl Arguments {
     fn streams(&self, specs: &[Spec]) -> Option<u64> {
         let Warmup::References(warmup) = self.warmup else { return None };
         let known = self.sizes.iter().all(|size| !matches!(size, Size::Percent(_)));
-        let alone = self.behind.is_none() && self.managers.is_none() && self.states == 0 && self.readahead.is_none();
+        let alone = self.behind.is_none() && self.managers.is_none() && self.states() == 0 && self.readahead.is_none();
         (known && alone && Sweep::can_stream(specs)).then_some(warmup)
     }
 
@@ -208,9 +217,13 @@ impl Arguments {
             device,
             think_ms: self.think / 1e3,
             readahead: self.readahead.clone(),
-            distances: self.by_distance,
-            states: self.states,
+            distances: self.by_distance || self.files.report(),
+            states: self.states(),
         }
+    }
+
+    fn states(&self) -> u32 {
+        self.states.unwrap_or(if self.files.report() { STATES_OF_REPORT } else { 0 })
     }
 }
 
@@ -232,6 +245,20 @@ pub(crate) struct Comparison {
     stopped: Option<String>,
 }
 
+impl Comparison {
+    /// Drops what was looked at for the report alone.
+    fn forget(&mut self, distances: bool, states: bool) {
+        for outcome in &mut self.outcomes {
+            if distances {
+                outcome.by_distance = None;
+            }
+            if states {
+                outcome.states.clear();
+            }
+        }
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     arguments.how.check()?;
     let specs = arguments.specs();
@@ -242,8 +269,10 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
             LruSp::INFO.name
         )));
     }
-    if arguments.states > 0 && arguments.format != Form::Json {
-        return Err(Failure::Usage("--states is told in JSON alone: add --format json".to_owned()));
+    if arguments.states > Some(0) && arguments.format != Form::Json && !arguments.files.report() {
+        return Err(Failure::Usage(
+            "--states is told in JSON and the report: add --format json or --report FILE.html".to_owned(),
+        ));
     }
     if let Some(spec) = specs.iter().find(|spec| spec.needs_future() && !arguments.readahead.is_none()) {
         return Err(Failure::Usage(format!(
@@ -251,14 +280,24 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
             spec.label
         )));
     }
+    arguments.files.check(&arguments.traces)?;
     let mut out = io::stdout().lock();
     let mut answers = Vec::new();
+    let mut sections = Vec::new();
+    let mut keys = Vec::new();
     let mut stopped = None;
     if arguments.format == Form::Csv {
         writeln!(out, "{CSV_HEADER}")?;
     }
     for name in &arguments.traces {
-        let comparison = compare(name, &specs, managers.as_ref(), arguments, verbose)?;
+        let mut comparison = compare(name, &specs, managers.as_ref(), arguments, verbose)?;
+        if arguments.files.wanted() {
+            if sections.is_empty() {
+                keys = charts::keys_of_comparison(&comparison);
+            }
+            sections.push(charts::of_comparison(&comparison));
+            comparison.forget(!arguments.by_distance, arguments.states.is_none());
+        }
         match arguments.format {
             Form::Table => table::print(&comparison, &mut out)?,
             Form::Csv => print_csv(&comparison, &mut out)?,
@@ -276,6 +315,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
         writeln!(out, "\nThis is the embedded sample. Your own: `forebay compare TRACE`; more: `forebay --help`.")?;
     }
     out.flush()?;
+    arguments.files.write(&arguments.traces, keys, sections)?;
     stopped.map_or(Ok(()), |message| Err(Failure::Stopped(message)))
 }
 

@@ -1,11 +1,13 @@
 //! `forebay curve`: miss-ratio curves, exact or estimated from a sample of the pages.
 
+use crate::charts;
 use crate::failure::Failure;
 use crate::input::{How, SAMPLE};
 use crate::interrupt;
 use crate::output::Form;
 use crate::plot;
 use crate::progress::Progress;
+use crate::report::Files;
 use crate::sampling::Sampled;
 use clap::{Args, ValueEnum};
 use forebay_policy::{Lru, Policy, Spec};
@@ -51,6 +53,8 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_enum, default_value_t)]
     format: Form,
     #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
     how: How,
 }
 
@@ -75,6 +79,8 @@ pub(crate) struct Curves {
 /// A policy's curve.
 pub(crate) struct Line {
     pub(crate) policy: String,
+    /// Whether the policy knows the future.
+    pub(crate) off_line: bool,
     pub(crate) curve: Curve,
     /// The standard error that the sample itself tells of, averaged over the sizes.
     pub(crate) spread: Option<f64>,
@@ -85,13 +91,20 @@ pub(crate) struct Line {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.how.check()?;
     arguments.check()?;
+    arguments.files.check(&arguments.traces)?;
     let mut out = io::stdout().lock();
     let mut answers = Vec::new();
+    let mut sections = Vec::new();
+    let mut keys = Vec::new();
     if arguments.format == Form::Csv {
         writeln!(out, "{CSV_HEADER}")?;
     }
     for name in &arguments.traces {
         let curves = arguments.curves(name)?;
+        if arguments.files.wanted() {
+            keys = charts::keys_of_curves(&curves);
+            sections.push(charts::of_curves(&curves));
+        }
         match arguments.format {
             Form::Table => plot::print(&curves, &mut out)?,
             Form::Csv => print_csv(&curves, &mut out)?,
@@ -102,7 +115,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         serde_json::to_writer_pretty(&mut out, &answers)?;
         writeln!(out)?;
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    arguments.files.write(&arguments.traces, keys, sections)
 }
 
 impl Arguments {
@@ -152,6 +166,7 @@ impl Arguments {
         let outcomes = self.replay(&trace, self.policies.clone(), sizes.clone())?;
         let line = |outcomes: &[Outcome]| Line {
             policy: outcomes[0].policy.clone(),
+            off_line: outcomes[0].off_line,
             curve: Curve::through(
                 trace.len() as f64,
                 outcomes.iter().map(|outcome| (outcome.pages, outcome.total.hits as f64)).collect(),
@@ -182,7 +197,7 @@ impl Arguments {
                 curve::miniature(&part, sampling, &sizes.iter().copied().zip(hits).collect::<Vec<_>>())
             };
             let spread = lru.then(|| curve::lru_spread(&part, sampling, &sizes));
-            Line { policy: spec.label.clone(), curve, spread, error: None }
+            Line { policy: spec.label.clone(), off_line: spec.needs_future(), curve, spread, error: None }
         };
         let lines = self.policies.iter().map(line).collect();
         Ok(Curves { trace: whole, sizes, sample: Some((sample.rate, part.pages)), lines })
@@ -205,7 +220,10 @@ impl Arguments {
         let (references, page_size) = (sample.whole(), paging.page_size());
         let trace = Extent { name: name.to_owned(), references, pages: sample.pages().max(1), page_size };
         let sizes = self.sizes(&trace, |_| Ok(()))?;
-        let line = |spec: &Spec| Line { policy: spec.label.clone(), curve: sample.curve(), spread: None, error: None };
+        let line = |spec: &Spec| {
+            let (policy, off_line) = (spec.label.clone(), spec.needs_future());
+            Line { policy, off_line, curve: sample.curve(), spread: None, error: None }
+        };
         let lines = self.policies.iter().map(line).collect();
         Ok(Curves { trace, sizes, sample: Some((sample.rate(), sample.sampled_pages())), lines })
     }

@@ -3,6 +3,7 @@
 mod advice;
 mod analysis_table;
 mod analyze;
+mod charts;
 mod compare;
 mod convert;
 mod curve;
@@ -23,6 +24,7 @@ mod output;
 mod plot;
 mod policies;
 mod progress;
+mod report;
 mod sampling;
 mod table;
 

@@ -1,0 +1,186 @@
+//! `--report` and `--plot`: what is written, and what is refused before any work.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn forebay(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().expect("forebay runs")
+}
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// What a run writes to a file, and its standard output.
+#[track_caller]
+fn written(file: &Path, arguments: &[&str]) -> (Vec<u8>, String) {
+    let _ = std::fs::remove_file(file);
+    let output = forebay(arguments);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{arguments:?}: {message}");
+    assert!(message.contains(file.to_str().unwrap()), "{message}");
+    (std::fs::read(file).expect("the file is written"), String::from_utf8(output.stdout).unwrap())
+}
+
+#[track_caller]
+fn message(arguments: &[&str], code: i32) -> String {
+    let output = forebay(arguments);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {message}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    message
+}
+
+const ZIPF: &str = "zipf:pages=500,references=5000";
+
+/// The data that stands in a report.
+fn data(page: &[u8]) -> serde_json::Value {
+    let page = std::str::from_utf8(page).unwrap();
+    let (_, rest) = page.split_once(r#"id="report">"#).expect("there is data");
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).expect("it is JSON")
+}
+
+fn chart<'a>(data: &'a serde_json::Value, id: &str) -> &'a serde_json::Value {
+    let charts = data["sections"][0]["charts"].as_array().unwrap();
+    charts.iter().find(|chart| chart["id"] == id).unwrap_or_else(|| panic!("there is no chart {id}"))
+}
+
+#[test]
+fn a_report_holds_what_the_table_says_and_the_table_stays_as_it_is() {
+    let file = path("compare.html");
+    let asked = ["compare", ZIPF, "--policies", "lru,clock-pro,opt", "--sizes", "50,100,200", "--device", "nvme"];
+    let (page, table) = written(&file, &[&asked[..], &["--report", file.to_str().unwrap()]].concat());
+    assert_eq!(table, String::from_utf8(forebay(&asked).stdout).unwrap());
+    let data = data(&page);
+    let section = &data["sections"][0];
+    assert!(table.contains(section["advice"].as_str().unwrap()), "{table}");
+    let hit_ratio = &chart(&data, "hit-ratio")["views"][0];
+    assert_eq!(hit_ratio["x"], serde_json::json!([50, 100, 200]));
+    let lru = &hit_ratio["series"][0];
+    assert_eq!(lru["name"], "lru");
+    let figure = format!("{:.1}", 100.0 * lru["y"][1].as_f64().unwrap());
+    let row = table.lines().find(|line| line.trim_start().starts_with("lru")).unwrap();
+    assert_eq!(row.split_whitespace().nth(2).unwrap().trim_end_matches('*'), figure, "{row}");
+    let time = chart(&data, "device-time")["views"][0]["series"][2]["y"][0].as_f64().unwrap();
+    assert!(time > 0.0);
+    assert_eq!(section["tables"][0]["rows"].as_array().unwrap().len(), 9);
+    assert_eq!(data["keys"][2], serde_json::json!({ "name": "opt", "bound": true, "shown": true }));
+}
+
+#[test]
+fn a_report_takes_states_and_distances_by_itself() {
+    let file = path("states.html");
+    let asked = ["compare", ZIPF, "--policies", "clock-pro", "--sizes", "100", "--report", file.to_str().unwrap()];
+    let states = |page: &[u8]| {
+        let data = data(page);
+        let views = chart(&data, "states")["views"].as_array().unwrap();
+        assert_eq!((&views[0]["group"], &views[0]["label"]), (&"clock-pro".into(), &"100 pages".into()));
+        views[0]["x"].as_array().unwrap().len()
+    };
+    let (page, _) = written(&file, &asked);
+    assert_eq!(states(&page), 200);
+    let data = data(&page);
+    let counts = &chart(&data, "distances")["views"][0]["series"];
+    let sum: f64 = counts.as_array().unwrap().iter().map(|count| count["y"][0].as_f64().unwrap()).sum();
+    let first_uses = data["sections"][0]["tables"][0]["rows"][0][6].as_f64().unwrap();
+    assert_eq!(sum, 5000.0 - first_uses, "first uses have no distance");
+    let (page, _) = written(&file, &[&asked[..], &["--states", "10"]].concat());
+    assert_eq!(states(&page), 10);
+}
+
+#[test]
+fn states_may_be_left_out_and_the_trace_is_streamed_then() {
+    let file = path("streamed.html");
+    let asked = ["compare", ZIPF, "--policies", "lru", "--sizes", "100", "--states", "0", "--verbose"];
+    let output = forebay(&[&asked[..], &["--report", file.to_str().unwrap()]].concat());
+    assert!(String::from_utf8(output.stderr).unwrap().contains("runs at once"));
+    let data = data(&std::fs::read(file).unwrap());
+    assert!(data["sections"][0]["charts"].as_array().unwrap().iter().all(|chart| chart["id"] != "states"));
+}
+
+#[test]
+fn several_traces_make_a_section_each() {
+    let file = path("several.html");
+    let other = "loop:pages=50,references=500";
+    let (page, _) = written(
+        &file,
+        &["compare", ZIPF, other, "--policies", "lru,mru", "--sizes", "10", "--report", file.to_str().unwrap()],
+    );
+    let data = data(&page);
+    assert_eq!((&data["sections"][0]["title"], &data["sections"][1]["title"]), (&ZIPF.into(), &other.into()));
+}
+
+#[test]
+fn of_many_policies_lru_the_limit_and_the_best_are_shown_at_first() {
+    let file = path("many.html");
+    let (page, _) = written(&file, &["compare", ZIPF, "--sizes", "50,100", "--report", file.to_str().unwrap()]);
+    let data = data(&page);
+    let keys = data["keys"].as_array().unwrap();
+    let shown: Vec<&str> =
+        keys.iter().filter(|key| key["shown"] == true).map(|key| key["name"].as_str().unwrap()).collect();
+    assert!(keys.len() > 20 && shown.len() == 7, "{shown:?}");
+    assert!(shown.contains(&"lru") && shown.contains(&"opt") && !shown.contains(&"worst"), "{shown:?}");
+}
+
+#[test]
+fn curves_make_a_report_and_a_figure() {
+    let (html, svg, png) = (path("curve.html"), path("curve.svg"), path("curve.png"));
+    let asked = ["curve", ZIPF, "--policies", "lru,opt", "--points", "10"];
+    let [html_name, svg_name, png_name] = [&html, &svg, &png].map(|file| file.to_str().unwrap());
+    let (page, _) = written(&html, &[&asked[..], &["--report", html_name, "--plot", svg_name]].concat());
+    let data = data(&page);
+    let curve = &chart(&data, "miss-ratio")["views"][0];
+    assert_eq!(curve["series"][1]["name"], "opt");
+    let ratios = |line: usize| curve["series"][line]["y"].as_array().unwrap().iter().map(|y| y.as_f64().unwrap());
+    assert!(ratios(0).zip(ratios(1)).all(|(lru, opt)| opt <= lru + 1e-9));
+    let figure = std::fs::read_to_string(&svg).unwrap();
+    assert!(figure.starts_with("<svg") && figure.contains("miss ratio (%)") && figure.contains("opt"), "{figure}");
+    let (figure, _) = written(&png, &[&asked[..], &["--plot", png_name]].concat());
+    assert_eq!(&figure[..8], b"\x89PNG\r\n\x1a\n");
+}
+
+#[test]
+fn a_figure_of_one_size_is_drawn() {
+    let file = path("one-size.svg");
+    let (figure, _) =
+        written(&file, &["compare", ZIPF, "--policies", "lru,opt", "--sizes", "50", "--plot", file.to_str().unwrap()]);
+    assert!(String::from_utf8(figure).unwrap().contains("hit ratio (%)"));
+}
+
+#[test]
+fn files_that_cannot_be_written_are_refused_before_any_work() {
+    let absent = path("absent");
+    let folder = path("folder.html");
+    std::fs::create_dir_all(&folder).unwrap();
+    let nowhere = absent.join("out.html");
+    let compare = ["compare", ZIPF, "--policies", "lru"];
+    let with = |option: &'static str, file: &str, code| {
+        let message = message(&[&compare[..], &[option, file]].concat(), code);
+        assert!(message.contains(file), "{message}");
+        message
+    };
+    assert!(with("--report", "out.txt", 2).contains("let its name end in .html"));
+    assert!(with("--plot", "out.pdf", 2).contains(".svg or .png"));
+    assert!(with("--report", folder.to_str().unwrap(), 2).contains("is a directory"));
+    assert!(with("--report", nowhere.to_str().unwrap(), 1).contains("cannot be written"));
+    let message = message(&["compare", ZIPF, "sample", "--plot", "out.svg"], 2);
+    assert!(message.contains("one trace"), "{message}");
+}
+
+#[test]
+fn a_report_does_not_replace_its_trace() {
+    let trace = path("trace.html");
+    std::fs::write(&trace, "0\n1\n0\n").unwrap();
+    let name = trace.to_str().unwrap();
+    for command in ["compare", "curve"] {
+        let asked = [command, name, "--trace-format", "lirs", "--policies", "lru", "--report", name];
+        assert!(message(&asked, 2).contains("is the trace"));
+    }
+    assert_eq!(std::fs::read_to_string(&trace).unwrap(), "0\n1\n0\n");
+}
+
+#[test]
+fn states_without_json_or_report_are_refused() {
+    let message = message(&["compare", ZIPF, "--policies", "lru", "--states", "5"], 2);
+    assert!(message.contains("--format json") && message.contains("--report"), "{message}");
+}

@@ -1,0 +1,298 @@
+// A chart of the report, whatever its kind, as Apache ECharts draws it.
+
+class Chart {
+    constructor(model) {
+        this.model = model;
+        this.view = model.views[0];
+        this.log = { x: model.x.log, y: model.y.log };
+        this.plot = element("div", { className: "plot" });
+        this.controls = element("div", { className: "controls" });
+        this.reset = button("Reset zoom", () => this.draw(), { hidden: true });
+        // The policies of keyed charts have their chips at the top of the page; of a ranking those are the bars.
+        if (!model.keyed || model.kind === "ranking") this.local = element("span", { className: "keys" });
+        this.figure = element(
+            "figure",
+            { id: model.id },
+            element("figcaption", {}, element("h3", { textContent: model.title }), element("p", { textContent: model.explanation })),
+            this.controls,
+            element("div", { className: "axis", textContent: model.kind === "ranking" ? "" : model.y.title }),
+            this.plot,
+            element("div", { className: "axis x", textContent: model.kind === "ranking" ? model.y.title : model.x.title }),
+        );
+        this.#makeControls();
+        this.#setView(this.view);
+    }
+
+    #makeControls() {
+        const { model, controls } = this;
+        if (model.views.length > 1) controls.append(this.#chooser());
+        const lines = model.kind === "lines" || model.kind === "steps";
+        for (const axis of lines ? ["x", "y"] : model.kind === "bars" ? ["y"] : []) {
+            const toggle = button(`log ${axis}`, () => {
+                this.log[axis] = !this.log[axis];
+                setPressed(toggle, this.log[axis]);
+                this.draw();
+            }, { className: "switch", title: `Logarithmic ${axis} axis` });
+            setPressed(toggle, this.log[axis]);
+            controls.append(toggle);
+        }
+        controls.append(this.reset);
+        if (this.local) controls.append(this.local);
+    }
+
+    /** Two choices where views are in groups, one where they are not. */
+    #chooser() {
+        const { views } = this.model;
+        const groups = [...new Set(views.map((view) => view.group))];
+        const choice = (options, label) => {
+            const made = element("select", { ariaLabel: label });
+            made.append(...options.map((option) => element("option", { textContent: option, value: option })));
+            return made;
+        };
+        const group = choice(groups, `${this.model.title}: of which`);
+        const labels = () => views.filter((view) => view.group === group.value).map((view) => view.label);
+        const label = choice(labels(), `${this.model.title}: at which`);
+        const show = () => this.#setView(views.find((view) => view.group === group.value && view.label === label.value));
+        group.onchange = () => {
+            const before = label.value;
+            label.replaceChildren(...labels().map((text) => element("option", { textContent: text, value: text })));
+            if (labels().includes(before)) label.value = before;
+            show();
+        };
+        label.onchange = show;
+        const both = element("span", { className: "sets" });
+        both.append(...[group, label].filter((choice) => choice.options.length > 1));
+        return both;
+    }
+
+    #setView(view) {
+        this.view = view;
+        if (this.local) {
+            // What was chosen stays where the next view has the same names.
+            const kept = this.keys && view.series.every(({ name }) => this.keys.names.has(name)) ? this.keys.shown : null;
+            const entries = view.series.map(({ name, shown }, index) => ({
+                name, shown: kept ? kept.has(name) : shown, style: style(index),
+            }));
+            this.keys = new Keys(entries, () => this.draw());
+            this.local.replaceChildren(...(entries.length > 1 ? this.keys.chips.map(([, chip]) => chip) : []));
+        }
+        this.draw();
+    }
+
+    /** Draws what is chosen, whole: zooming starts afresh. Before the chart has come into sight nothing is done. */
+    draw() {
+        if (!this.echart) return;
+        const height = this.model.kind === "ranking" ? `${60 + 22 * this.#labels().length}px` : "";
+        if (this.plot.style.height !== height) {
+            this.plot.style.height = height;
+            this.echart.resize();
+        }
+        this.reset.hidden = true;
+        this.echart.setOption({ ...this.#frame(), ...this.#content() }, { notMerge: true });
+        if (finePointer && this.model.kind !== "ranking") {
+            this.echart.dispatchAction({ type: "takeGlobalCursor", key: "dataZoomSelect", dataZoomSelectActive: true });
+        }
+    }
+
+    /** Comes into sight. */
+    start() {
+        if (this.echart) return;
+        this.echart = echarts.init(this.plot, null, { renderer: "canvas" });
+        this.echart.on("datazoom", () => { this.reset.hidden = false; });
+        this.plot.ondblclick = () => this.draw();
+        new ResizeObserver(() => this.echart.resize()).observe(this.plot);
+        this.draw();
+    }
+
+    /** What all kinds share. */
+    #frame() {
+        const zoomed = { filterMode: "none", type: "inside", moveOnMouseMove: false, moveOnMouseWheel: false };
+        return {
+            animation: false,
+            aria: { enabled: true, label: { description: `${this.model.title}. ${this.model.explanation}` } },
+            textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
+            grid: { left: 4, right: 18, top: 12, bottom: 4, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
+            // Only for zooming into a box that is dragged: its signs stay out of sight.
+            toolbox: { top: -50, feature: { dataZoom: { filterMode: "none", brushStyle: { color: themed("--accent"), opacity: 0.15 } } } },
+            dataZoom: this.model.kind === "ranking" ? [] : [{ ...zoomed, xAxisIndex: 0, zoomOnMouseWheel: "ctrl" }],
+            tooltip: {
+                trigger: "axis", confine: true, className: "tip", transitionDuration: 0,
+                backgroundColor: themed("--paper"), borderColor: themed("--rule"), padding: [8, 12],
+                textStyle: { color: themed("--ink"), fontSize: 13 },
+                axisPointer: { type: "line", lineStyle: { color: themed("--quiet"), type: "solid", opacity: 0.5 } },
+            },
+        };
+    }
+
+    #content() {
+        switch (this.model.kind) {
+            case "bars": return this.#bars();
+            case "ranking": return this.#ranking();
+            case "grid": return this.#grid();
+            default: return this.#lines();
+        }
+    }
+
+    #axis(which, more = {}) {
+        const { unit } = this.model[which];
+        return {
+            type: this.log[which] ? "log" : "value",
+            logBase: unit.pages || unit === "ratio" ? 2 : 10,
+            splitNumber: this.log[which] ? 10 : 5,
+            // At the end of the data there is seldom a round number.
+            axisLabel: { color: themed("--quiet"), hideOverlap: true, showMaxLabel: which === "x" && !this.log.x ? false : null, formatter: (value) => tick(value, unit) },
+            axisLine: { show: which === "x", lineStyle: { color: themed("--quiet") } },
+            splitLine: { show: which === "y", lineStyle: { color: themed("--rule") } },
+            axisTick: { show: which === "x" },
+            ...more,
+        };
+    }
+
+    #labelled(labels, more = {}) {
+        return {
+            type: "category", data: labels, axisTick: { show: false },
+            axisLabel: { color: themed("--quiet"), hideOverlap: true }, axisLine: { lineStyle: { color: themed("--quiet") } }, ...more,
+        };
+    }
+
+    /** The series that are shown, each with its style. */
+    #shown() {
+        const all = this.view.series.map((series, index) => [series, this.model.keyed ? styles.get(series.name) : style(index)]);
+        const { shown } = this.model.keyed ? keys : this.keys;
+        return all.filter(([series]) => shown.has(series.name));
+    }
+
+    #lines() {
+        const { x } = this.view;
+        const steps = this.model.kind === "steps";
+        const lines = this.#shown().map(([series, { color, dash, width }]) => ({
+            name: series.name, type: "line", step: steps ? "end" : false, connectNulls: true,
+            // An axis of powers has no place for 0.
+            data: x.map((at, index) => [at, series.y[index]])
+                .filter(([at, y]) => !(this.log.x && at <= 0) && !(this.log.y && y !== null && y <= 0)),
+            showSymbol: x.length <= 24, symbolSize: 5, symbol: "circle", color: themed(color),
+            lineStyle: { color: themed(color), type: dash, width }, emphasis: { disabled: true },
+        }));
+        const positive = x.filter((at) => at > 0);
+        const least = this.log.x && positive.length ? positive[0] : x[0];
+        return {
+            xAxis: this.#axis("x", x.length > 1 ? { min: least, max: x[x.length - 1] } : {}),
+            yAxis: this.#axis("y"),
+            series: lines,
+            tooltip: { ...this.#frame().tooltip, formatter: (points) => this.#tip(points) },
+        };
+    }
+
+    #tip(points) {
+        const known = points.filter((point) => point.value[1] !== null && point.value[1] !== undefined);
+        if (!known.length) return "";
+        const MOST = 14;
+        const rows = known.map((point) => [point.seriesName, point.color, point.value[1]]).sort((one, other) => other[2] - one[2]);
+        const more = rows.length > MOST ? `and ${rows.length - MOST} lower` : "";
+        return tip(full(known[0].value[0], this.model.x.unit), rows.slice(0, MOST), this.model.y.unit, more);
+    }
+
+    #labels() {
+        const labels = this.view.x;
+        return this.model.kind === "ranking" && this.model.keyed ? labels.filter((label) => keys.shown.has(label)) : labels;
+    }
+
+    #bars() {
+        const series = this.#shown().map(([series, { color }]) => ({
+            name: series.name, type: "bar", color: themed(color), barMaxWidth: 40, barGap: "5%", emphasis: { disabled: true },
+            data: series.y.map((y) => (this.log.y && y === 0 ? null : y)),
+        }));
+        return { xAxis: this.#labelled(this.view.x), yAxis: this.#axis("y"), series, tooltip: this.#barTip() };
+    }
+
+    #ranking() {
+        const labels = this.#labels();
+        const places = labels.map((label) => this.view.x.indexOf(label));
+        const series = this.view.series.map((series, index) => ({ series, index }));
+        return {
+            yAxis: this.#labelled(labels, { inverse: true, axisLabel: { color: themed("--ink"), interval: 0 } }),
+            xAxis: { ...this.#axis("y", { type: "value" }), splitLine: { show: true, lineStyle: { color: themed("--rule") } } },
+            series: series.filter(({ series }) => this.keys.shown.has(series.name)).map(({ series, index }) => ({
+                name: series.name, type: "bar", stack: "all", barWidth: "70%", color: themed(`--c${index % COLORS}`),
+                emphasis: { disabled: true }, data: places.map((place) => series.y[place]),
+            })),
+            tooltip: this.#barTip(),
+        };
+    }
+
+    #barTip() {
+        const { unit } = this.model.y;
+        const rows = (points) => points.map((point) => [point.seriesName, point.color, point.value]);
+        const formatter = (points) => tip(points[0].name, rows(points), unit, "");
+        return { ...this.#frame().tooltip, axisPointer: { type: "shadow" }, formatter };
+    }
+
+    /** The cells as one picture, stretched over the axes: as fast at a hundred thousand cells as at ten. */
+    #grid() {
+        const { columns, rows, x, y } = this.view.grid;
+        const shown = this.#shown();
+        const picture = cells(columns, rows, shown.map(([series, { color }]) => [series.y, themed(color)]));
+        let pointer = null;
+        this.echart.getZr().off("mousemove");
+        this.echart.getZr().on("mousemove", (event) => { pointer = [event.offsetX, event.offsetY]; });
+        const place = (at, [from, to], count) => Math.min(count - 1, Math.max(0, Math.floor(((at - from) / (to - from)) * count)));
+        const formatter = () => {
+            if (!pointer) return "";
+            const [atX, atY] = this.echart.convertFromPixel({ gridIndex: 0 }, pointer);
+            const cell = place(atY, y, rows) * columns + place(atX, x, columns);
+            const counts = shown.map(([series, { color }]) => [series.name, themed(color), series.y[cell]]);
+            return tip(`${full(atX, this.model.x.unit)}, ${full(atY, this.model.y.unit)}`, counts, "number", "");
+        };
+        return {
+            xAxis: this.#axis("x", { min: x[0], max: x[1] }),
+            yAxis: this.#axis("y", { min: y[0], max: y[1], axisLine: { show: true, lineStyle: { color: themed("--quiet") } } }),
+            tooltip: { ...this.#frame().tooltip, trigger: "item", formatter },
+            dataZoom: [0, 1].map((axis) => ({
+                ...this.#frame().dataZoom[0], xAxisIndex: axis === 0 ? 0 : [], yAxisIndex: axis === 1 ? 0 : [],
+            })),
+            series: [{
+                type: "custom", clip: true, data: [[x[0], y[0], x[1], y[1]]], encode: { x: [0, 2], y: [1, 3] },
+                renderItem: (_, api) => {
+                    const [left, top] = api.coord([x[0], y[1]]);
+                    const [right, bottom] = api.coord([x[1], y[0]]);
+                    return { type: "image", style: { image: picture, x: left, y: top, width: right - left, height: bottom - top } };
+                },
+            }],
+        };
+    }
+}
+
+/** What stands under the pointer: a head, and rows of [name, colour, figure]. */
+function tip(head, rows, unit, more) {
+    const row = ([name, color, value]) =>
+        `<tr><td><i style="background:${color}"></i>${escaped(name)}</td><td>${full(value, unit)}</td></tr>`;
+    return `<b>${escaped(head)}</b><table>${rows.map(row).join("")}</table>${more}`;
+}
+
+/** A picture of cells: the colour is the mean of the series' there, by count, and the deeper the more there is. */
+function cells(columns, rows, series) {
+    const PIXELS = 3; // a cell's edge, so that its own stays sharp when the picture is stretched
+    const canvas = element("canvas", { width: columns, height: rows });
+    const context = canvas.getContext("2d");
+    const image = context.createImageData(columns, rows);
+    const colors = series.map(([, color]) => [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)));
+    const total = (cell) => series.reduce((sum, [counts]) => sum + counts[cell], 0);
+    let most = 1;
+    for (let cell = 0; cell < columns * rows; cell++) most = Math.max(most, total(cell));
+    for (let cell = 0; cell < columns * rows; cell++) {
+        const count = total(cell);
+        if (count === 0) continue;
+        const row = rows - 1 - Math.floor(cell / columns); // pictures begin at the top
+        const at = 4 * (row * columns + (cell % columns));
+        for (let part = 0; part < 3; part++) {
+            image.data[at + part] = series.reduce((sum, [counts], index) => sum + counts[cell] * colors[index][part], 0) / count;
+        }
+        image.data[at + 3] = 255 * (0.35 + (0.65 * Math.log1p(count)) / Math.log1p(most));
+    }
+    context.putImageData(image, 0, 0);
+    const large = element("canvas", { width: columns * PIXELS, height: rows * PIXELS });
+    const drawn = large.getContext("2d");
+    drawn.imageSmoothingEnabled = false;
+    drawn.drawImage(canvas, 0, 0, large.width, large.height);
+    return large;
+}

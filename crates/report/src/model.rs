@@ -1,0 +1,246 @@
+//! What a report holds. `assets/report.js` reads the same names.
+
+use crate::numbers::{compact, compact_all, compact_options};
+use serde::Serialize;
+
+/// A report: one section for each trace, as a rule.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What it is about, in a few words.
+    pub title: String,
+    /// The policies that keyed charts draw: each has one colour in all of them, and is shown or hidden in all at once.
+    pub keys: Vec<Key>,
+    /// Its parts.
+    pub sections: Vec<Section>,
+}
+
+/// A policy, in all charts that are keyed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Key {
+    /// Its name: that of its series.
+    pub name: String,
+    /// Whether it only bounds what can be had, as OPT does; it is drawn without a colour of its own.
+    pub bound: bool,
+    /// Whether it is shown at first.
+    pub shown: bool,
+}
+
+/// A part of a report.
+#[derive(Clone, Debug, Serialize)]
+pub struct Section {
+    /// What it is about: the trace's name.
+    pub title: String,
+    /// How much there is of it.
+    pub subtitle: String,
+    /// What to do, in a paragraph; may be empty.
+    pub advice: String,
+    /// What is to be looked at.
+    pub charts: Vec<Chart>,
+    /// The figures behind it.
+    pub tables: Vec<Table>,
+}
+
+/// Something to look at.
+#[derive(Clone, Debug, Serialize)]
+pub struct Chart {
+    /// Its name in addresses, unique in its section.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// How it is to be read, in a sentence.
+    pub explanation: String,
+    /// How it is drawn.
+    pub kind: Kind,
+    /// What lies along it.
+    pub x: Axis,
+    /// What goes up.
+    pub y: Axis,
+    /// Whether its series, or the bars of [`Kind::Ranking`], are the report's [keys](Report::keys).
+    pub keyed: bool,
+    /// One, or several of which the reader chooses one.
+    pub views: Vec<View>,
+}
+
+/// How a chart is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A line through points: curves by size, states over time.
+    Lines,
+    /// Steps, each value holding until the next point: cumulative distributions.
+    Steps,
+    /// Bars that stand side by side on labels: histograms.
+    Bars,
+    /// Bars that lie, one for each label, the series stacked along it: a ranking.
+    Ranking,
+    /// Cells of time × position, coloured by series, the deeper the more: the space–time graph.
+    Grid,
+}
+
+/// An axis.
+#[derive(Clone, Debug, Serialize)]
+pub struct Axis {
+    /// What it measures.
+    pub title: String,
+    /// In what.
+    pub unit: Unit,
+    /// Whether it is logarithmic at first.
+    pub log: bool,
+}
+
+impl Axis {
+    /// An axis that is linear at first.
+    pub fn linear(title: impl Into<String>, unit: Unit) -> Self {
+        Self { title: title.into(), unit, log: false }
+    }
+
+    /// An axis that is logarithmic at first.
+    pub fn log(title: impl Into<String>, unit: Unit) -> Self {
+        Self { title: title.into(), unit, log: true }
+    }
+}
+
+/// What a figure is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// Words.
+    Text,
+    /// Things that are counted, and plain numbers.
+    Number,
+    /// A ratio, shown in percent: 1 is 100 %.
+    Ratio,
+    /// Time.
+    Seconds,
+    /// Time.
+    Milliseconds,
+    /// Memory.
+    Bytes,
+    /// Pages of so many bytes, shown with the memory they make.
+    Pages(u64),
+}
+
+/// The data of a chart.
+#[derive(Clone, Debug, Serialize)]
+pub struct View {
+    /// Views of one group stand together where the reader chooses; may be empty.
+    pub group: String,
+    /// What the reader chooses it by; may be empty where there is no choice.
+    pub label: String,
+    /// Where its points are.
+    pub x: X,
+    /// What is there.
+    pub series: Vec<Series>,
+    /// The cells of [`Kind::Grid`], and of no other.
+    pub grid: Option<Grid>,
+}
+
+/// Where points are.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum X {
+    /// On a scale, rising.
+    Numbers(#[serde(serialize_with = "compact_all")] Vec<f64>),
+    /// On labels: what bars stand for.
+    Labels(Vec<String>),
+}
+
+/// One line, or one colour of bars or cells.
+#[derive(Clone, Debug, Serialize)]
+pub struct Series {
+    /// Its name.
+    pub name: String,
+    /// Its value at each point, in the order of [`View::x`]; of a grid its count in each cell, row by row from the least y.
+    #[serde(serialize_with = "compact_options")]
+    pub y: Vec<Option<f64>>,
+    /// Whether it is shown at first, where the chart is not keyed.
+    pub shown: bool,
+}
+
+impl Series {
+    /// A series that is shown.
+    pub fn new(name: impl Into<String>, y: impl IntoIterator<Item = f64>) -> Self {
+        Self { name: name.into(), y: y.into_iter().map(Some).collect(), shown: true }
+    }
+}
+
+/// The cells of a space–time graph.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Grid {
+    /// Cells along x.
+    pub columns: usize,
+    /// Cells along y.
+    pub rows: usize,
+    /// From where to where they go along x.
+    pub x: (f64, f64),
+    /// From where to where they go along y.
+    pub y: (f64, f64),
+}
+
+impl View {
+    /// The only view of a chart.
+    pub fn only(x: X, series: Vec<Series>) -> Self {
+        Self { group: String::new(), label: String::new(), x, series, grid: None }
+    }
+
+    /// The only view of a chart whose lines have points of their own, each list rising in x.
+    pub fn of_points<S: Into<String>>(lines: Vec<(S, Vec<(f64, f64)>)>) -> Self {
+        let mut x: Vec<f64> = lines.iter().flat_map(|(_, points)| points).map(|point| point.0).collect();
+        x.sort_unstable_by(f64::total_cmp);
+        x.dedup();
+        let series = lines.into_iter().map(|(name, points)| {
+            let mut y = vec![None; x.len()];
+            for (at, value) in points {
+                y[x.partition_point(|&other| other < at)] = Some(value);
+            }
+            Series { name: name.into(), y, shown: true }
+        });
+        let series = series.collect();
+        Self::only(X::Numbers(x), series)
+    }
+}
+
+/// Figures in rows and columns, folded at first.
+#[derive(Clone, Debug, Serialize)]
+pub struct Table {
+    /// What it holds.
+    pub title: String,
+    /// Its columns.
+    pub columns: Vec<Column>,
+    /// Its rows, a cell for each column.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A table's column.
+#[derive(Clone, Debug, Serialize)]
+pub struct Column {
+    /// What it holds.
+    pub title: String,
+    /// In what.
+    pub unit: Unit,
+}
+
+/// A table's cell.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Cell {
+    /// A word.
+    Text(String),
+    /// A figure.
+    Number(#[serde(serialize_with = "compact")] f64),
+    /// Nothing is known.
+    Empty,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_with_points_of_their_own_are_laid_on_one_scale() {
+        let view = View::of_points(vec![("a", vec![(1.0, 0.5), (4.0, 1.0)]), ("b", vec![(2.0, 0.25), (4.0, 0.75)])]);
+        assert!(matches!(&view.x, X::Numbers(x) if *x == [1.0, 2.0, 4.0]));
+        assert_eq!(view.series[0].y, [Some(0.5), None, Some(1.0)]);
+        assert_eq!(view.series[1].y, [None, Some(0.25), Some(0.75)]);
+    }
+}

@@ -1,0 +1,106 @@
+//! The report as one HTML file: what is to be read stands in it as text, what is to be drawn as data beside the program that draws.
+
+use crate::model::{Report, Section};
+
+const STYLE: &str = include_str!("../assets/report.css");
+const ECHARTS: &str = include_str!("../assets/echarts.min.js");
+/// In the order in which they stand in the page: the last uses the others.
+const SCRIPTS: [&str; 3] =
+    [include_str!("../assets/text.js"), include_str!("../assets/chart.js"), include_str!("../assets/report.js")];
+/// Stands before everything that is seen, so that no page is light first and then dark.
+const THEME: &str = "let kept = null; try { kept = localStorage.getItem('forebay-theme'); } catch {} \
+    document.documentElement.dataset.theme = kept ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');";
+
+impl Report {
+    /// The page, whole: it asks for nothing from a network.
+    pub fn html(&self) -> String {
+        let title = escaped(&self.title);
+        let sections: String = self.sections.iter().map(|part| section(part, &self.title)).collect();
+        let data = serde_json::to_string(self).expect("the model is plain data");
+        // `</script>` and `<!--` would end or change the element that the data stands in.
+        let data = data.replace('<', "\\u003c");
+        let script = SCRIPTS.concat();
+        let version = env!("CARGO_PKG_VERSION");
+        format!(
+            r#"<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="forebay {version}">
+<title>{title} – Forebay</title>
+<link rel="icon" href="data:,">
+<script>{THEME}</script>
+<style>
+{STYLE}</style>
+</head>
+<body>
+<header>
+<h1>{title}</h1>
+<button id="theme" type="button">Dark</button>
+</header>
+<div id="keys" hidden></div>
+<main>
+<noscript><p class="advice">The charts of this report need JavaScript.</p></noscript>
+{sections}</main>
+<footer>Made by Forebay {version}. Charts by <a href="https://echarts.apache.org">Apache ECharts</a> (Apache License 2.0).</footer>
+<script type="application/json" id="report">{data}</script>
+<script>{ECHARTS}</script>
+<script>
+{script}</script>
+</body>
+</html>
+"#
+        )
+    }
+}
+
+/// What is to be read of a section; one that has the report's title does not repeat it.
+fn section(section: &Section, title: &str) -> String {
+    let mut text = "<section>\n".to_owned();
+    if section.title != title {
+        text += &format!("<h2>{}</h2>\n", escaped(&section.title));
+    }
+    text += &format!("<p class=\"subtitle\">{}</p>\n", escaped(&section.subtitle));
+    if !section.advice.is_empty() {
+        text += &format!("<p class=\"advice\">{}</p>\n", escaped(&section.advice));
+    }
+    text + "</section>\n"
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_end_the_script_or_become_markup() {
+        let name = "</script><b>\"&<!--";
+        let section = Section {
+            title: name.to_owned(),
+            subtitle: String::new(),
+            advice: name.to_owned(),
+            charts: Vec::new(),
+            tables: Vec::new(),
+        };
+        let page = Report { title: format!("{name}!"), keys: Vec::new(), sections: vec![section] }.html();
+        assert!(!page.contains(name));
+        assert!(page.contains("<h2>&lt;/script&gt;&lt;b&gt;&quot;&amp;&lt;!--</h2>"));
+        let start = page.find(r#"id="report">"#).unwrap() + r#"id="report">"#.len();
+        let data = &page[start..start + page[start..].find("</script>").unwrap()];
+        let data: serde_json::Value = serde_json::from_str(data).unwrap();
+        assert_eq!(data["sections"][0]["title"], name);
+    }
+
+    #[test]
+    fn the_program_embedded_does_not_end_its_element() {
+        assert!(
+            !ECHARTS.contains("</script")
+                && SCRIPTS.iter().all(|script| !script.contains("</script"))
+                && !STYLE.contains("</style")
+        );
+    }
+}

@@ -1,0 +1,239 @@
+"""A report must work in a browser: every chart drawn, no error, toggles, light and dark, a phone's width, and soon.
+
+Opens reports in headless Chromium over the DevTools protocol: that of a comparison with a device, that of curves, and the gallery of
+every kind of chart (`cargo run -p forebay-report --example gallery`); with the traces of FOREBAY_TRACES also that of P6, whose
+size is held to 8 MiB and whose time to the first paint is printed.
+
+Usage: report_in_browser.py PATH-OF-FOREBAY PATH-OF-GALLERY [FOLDER-FOR-SCREENSHOTS]
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from playwright.sync_api import sync_playwright
+
+DESKTOP = {"width": 1280, "height": 900}
+PHONE = {"width": 375, "height": 812}
+MOST_BYTES = 8 << 20
+
+forebay, gallery = sys.argv[1:3]
+screenshots = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else None
+checks = 0
+
+
+def check(what, holds, told=""):
+    global checks
+    checks += 1
+    if not holds:
+        sys.exit(f"{what}: {told or 'it does not hold'}")
+
+
+def reports(folder):
+    """The reports, by name."""
+
+    def made(name, *arguments):
+        file = folder / f"{name}.html"
+        done = subprocess.run([*map(str, arguments), file], capture_output=True, text=True)
+        check(f"making {name}", done.returncode == 0, done.stderr)
+        return name, file
+
+    yield made("gallery", gallery)
+    yield made("compare", forebay, "compare", "--device", "nearline", "--report")
+    yield made("curve", forebay, "curve", "--policies", "lru,arc,opt", "--points", "20", "--report")
+    traces = pathlib.Path(os.environ.get("FOREBAY_TRACES", "../shared/traces"))
+    p6 = traces / "arc" / "P6.lis.zst"
+    if p6.exists():
+        policies, sizes = "lru,arc,mq,ubm,clock-pro,opt", "1%,5%,10%,20%"
+        yield made("p6", forebay, "compare", p6, "--policies", policies, "--sizes", sizes, "--report")
+    else:
+        print(f"report_in_browser: skipped the report of P6: {p6} is not there (FOREBAY_TRACES)", file=sys.stderr)
+
+
+# Whether a chart's canvas shows something besides one colour.
+INKED = """figure => [...figure.querySelectorAll("canvas")].some(canvas => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const pixels = new Uint32Array(data.buffer);
+    return new Set(pixels).size > 8;
+})"""
+PICTURE = """figure => figure.querySelector("canvas").toDataURL()"""
+# What a chart has been told to draw: the same picture may come out a pixel different.
+TOLD = """figure => {
+    const { series, xAxis, yAxis } = charts.find(chart => chart.figure === figure).echart.getOption();
+    return JSON.stringify([series.map(({ name, data }) => [name, data.length]), xAxis.map(({ type }) => type), yAxis.map(({ type }) => type)]);
+}"""
+WIDEST = "() => document.documentElement.scrollWidth - innerWidth"
+FIRST_PAINT = """() => performance.getEntriesByName("first-contentful-paint").map(entry => entry.startTime)[0]"""
+
+
+class Page:
+    """A report, opened afresh."""
+
+    def __init__(self, browser, name, file, viewport, scheme):
+        self.what = f"{name}, {viewport['width']} px, {scheme}"
+        phone = viewport is PHONE
+        context = browser.new_context(viewport=viewport, color_scheme=scheme, has_touch=phone, is_mobile=phone, offline=True)
+        self.page = context.new_page()
+        self.errors = []
+        self.page.on("console", lambda message: message.type in ("error", "warning") and self.errors.append(message.text))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: request.url.startswith("http") and self.errors.append(request.url))
+        self.page.goto(file.as_uri())
+
+    def figures(self):
+        """The charts, each scrolled into sight, so drawn."""
+        for figure in self.page.query_selector_all("figure"):
+            figure.scroll_into_view_if_needed()
+            figure.wait_for_selector("canvas")
+            self.settle()
+            yield figure
+
+    def settle(self):
+        """Waits until the page has painted twice."""
+        self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def press(self, button):
+        button.evaluate("button => button.click()")
+        self.settle()
+
+    def keep(self, name):
+        if screenshots:
+            screenshots.mkdir(exist_ok=True)
+            self.page.evaluate("() => scrollTo(0, 0)")
+            self.page.screenshot(path=screenshots / f"{name}.png", full_page=True)
+
+    def close(self):
+        check(f"{self.what}: console", not self.errors, "; ".join(self.errors))
+        self.page.context.close()
+
+
+def check_drawn(browser, name, file):
+    for viewport in (DESKTOP, PHONE):
+        for scheme in ("light", "dark"):
+            page = Page(browser, name, file, viewport, scheme)
+            theme = page.page.evaluate("() => document.documentElement.dataset.theme")
+            check(f"{page.what}: theme of the system", theme == scheme, theme)
+            figures = list(page.figures())
+            check(f"{page.what}: charts", len(figures) > 0)
+            for figure in figures:
+                check(f"{page.what}: {figure.get_attribute('id')} is drawn", figure.evaluate(INKED))
+            for table in page.page.query_selector_all("details"):
+                table.evaluate("table => { table.open = true; }")
+            page.settle()
+            check(f"{page.what}: rows in tables", page.page.query_selector("tbody tr") is not None)
+            wider = page.page.evaluate(WIDEST)
+            check(f"{page.what}: horizontal scroll", wider <= 0, f"{wider} px wider than the screen")
+            for table in page.page.query_selector_all("details"):
+                table.evaluate("table => { table.open = false; }")
+            page.keep(f"{name}-{viewport['width']}-{scheme}")
+            page.close()
+
+
+def check_theme(browser, name, file):
+    page = Page(browser, name, file, DESKTOP, "light")
+    figure = next(page.figures())
+    before, color = figure.evaluate(PICTURE), "() => getComputedStyle(document.body).backgroundColor"
+    light = page.page.evaluate(color)
+    page.press(page.page.query_selector("#theme"))
+    check(f"{page.what}: the button darkens the page", page.page.evaluate(color) != light)
+    check(f"{page.what}: and the charts", figure.evaluate(PICTURE) != before)
+    page.page.reload()
+    check(f"{page.what}: and is remembered", page.page.evaluate(color) != light)
+    page.close()
+
+
+def check_toggles(browser, name, file):
+    """A policy's chip hides it in all charts that have it, and shows it again."""
+    page = Page(browser, name, file, DESKTOP, "light")
+    figures = list(page.figures())
+    chips = page.page.query_selector_all("#keys .key")
+    check(f"{page.what}: chips", len(chips) > 1)
+    keyed = page.page.evaluate("() => charts.map(chart => chart.model.keyed)")
+    before = [figure.evaluate(PICTURE) for figure in figures]
+    told = [figure.evaluate(TOLD) for figure in figures]
+    page.press(chips[0])
+    check(f"{page.what}: a pressed chip says so", chips[0].get_attribute("aria-pressed") == "false")
+    for figure, picture, keyed in zip(figures, before, keyed):
+        check(f"{page.what}: {figure.get_attribute('id')} after toggling", (figure.evaluate(PICTURE) != picture) == keyed)
+    page.press(chips[0])
+    for figure, told in zip(figures, told):
+        check(f"{page.what}: {figure.get_attribute('id')} toggled back", figure.evaluate(TOLD) == told)
+    page.close()
+
+
+def check_controls(browser, name, file):
+    """Logarithmic axes, views, zooming and what stands under the pointer, wherever a chart has them."""
+    page = Page(browser, name, file, DESKTOP, "light")
+    for figure in page.figures():
+        what = f"{page.what}: {figure.get_attribute('id')}"
+        for switch in figure.query_selector_all("button.switch"):
+            before, told = figure.evaluate(PICTURE), figure.evaluate(TOLD)
+            page.press(switch)
+            check(f"{what}: {switch.inner_text()}", figure.evaluate(PICTURE) != before and figure.evaluate(TOLD) != told)
+            page.press(switch)
+            check(f"{what}: {switch.inner_text()} and back", figure.evaluate(TOLD) == told)
+        for choice in figure.query_selector_all("select"):
+            last = choice.evaluate("choice => choice.options[choice.options.length - 1].value")
+            if choice.input_value() == last:
+                continue
+            before = figure.evaluate(PICTURE)
+            choice.select_option(last)
+            page.settle()
+            check(f"{what}: choosing {last}", figure.evaluate(PICTURE) != before)
+        plot = figure.query_selector(".plot")
+        plot.scroll_into_view_if_needed()
+        box = plot.bounding_box()
+        middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        page.page.mouse.move(*middle)
+        page.page.mouse.move(middle[0] + 2, middle[1])
+        page.settle()
+        told = figure.evaluate("figure => figure.querySelector('.tip')?.innerText ?? ''")
+        check(f"{what}: figures under the pointer", any(letter.isdigit() for letter in told), repr(told))
+        page.page.mouse.move(1, 1)
+        page.settle()
+        reset = figure.query_selector("button:has-text('Reset zoom')")
+        if figure.evaluate("figure => charts.find(chart => chart.figure === figure).model.kind") != "ranking":
+            before = figure.evaluate(PICTURE)
+            page.page.mouse.move(middle[0] - 100, middle[1] - 60)
+            page.page.mouse.down()
+            page.page.mouse.move(middle[0], middle[1], steps=4)
+            page.page.mouse.move(middle[0] + 100, middle[1] + 60, steps=4)
+            page.page.mouse.up()
+            page.page.mouse.move(1, 1)
+            page.settle()
+            check(f"{what}: a dragged box zooms", figure.evaluate(PICTURE) != before and reset.is_visible())
+            page.press(reset)
+            check(f"{what}: resetting the zoom", not reset.is_visible())
+    page.close()
+
+
+def first_paint(browser, name, file):
+    page = Page(browser, name, file, DESKTOP, "light")
+    page.page.wait_for_function(FIRST_PAINT)
+    paint = page.page.evaluate(FIRST_PAINT)
+    print(f"report_in_browser: {name}: {file.stat().st_size / (1 << 20):.1f} MiB, first paint after {paint / 1e3:.2f} s")
+    page.close()
+
+
+def main():
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        sys.exit("report_in_browser: there is no Chromium; install it (Debian: apt-get install chromium)")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        # Chromium's own sandbox does not work for root, nor in most containers; what is opened is ours.
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for name, file in reports(pathlib.Path(folder)):
+            check(f"{name}: size", file.stat().st_size <= MOST_BYTES, f"{file.stat().st_size} bytes")
+            first_paint(browser, name, file)
+            check_drawn(browser, name, file)
+            check_theme(browser, name, file)
+            check_toggles(browser, name, file)
+            check_controls(browser, name, file)
+        browser.close()
+    print(f"report_in_browser: {checks} checks hold")
+
+
+main()
