@@ -47,7 +47,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Compare(compare::Arguments),
+    Compare(Box<compare::Arguments>),
     Curve(curve::Arguments),
     Levels(levels::Arguments),
     Analyze(analyze::Arguments),
