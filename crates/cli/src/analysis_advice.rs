@@ -74,8 +74,8 @@ fn frequency(points: &[FrequencyPoint]) -> Option<String> {
 fn near(run: &HitsByDistance, analysis: &Analysis) -> String {
     let part = |count| percent(share(count, analysis.references));
     format!(
-        "{} % come back before as many references as a cache of {} pages ({}) has pages, which LRU always hits; {} % come back \
-            later, and {} % are first uses, which no cache hits.",
+        "{} % of all references come back before as many others as a cache of {} pages ({}) has pages, which LRU \
+            always hits; {} % come back later, and {} % are first uses, which no cache hits.",
         part(run.near_hits + run.near_misses),
         grouped(run.pages.into()),
         show_bytes(u64::from(run.pages) * analysis.page_size),
@@ -95,7 +95,7 @@ fn policies(at: &[&HitsByDistance], specs: &[Spec], references: u64) -> Option<S
     let (lru, best) = match (named("lru"), best) {
         (None, None) => return None,
         (Some(only), None) | (None, Some(only)) => {
-            return Some(format!("There {} hits {} %{limit}.", only.policy, percent(hit_ratio(only))));
+            return Some(format!("At that size {} hits {} %{limit}.", only.policy, percent(hit_ratio(only))));
         }
         (Some(lru), Some(best)) => (lru, best),
     };
@@ -105,7 +105,7 @@ fn policies(at: &[&HitsByDistance], specs: &[Spec], references: u64) -> Option<S
         gain if gain <= -POINTS_THAT_MATTER => format!("{} {:.1} points less", best.policy, -gain),
         _ => format!("{} as much", best.policy),
     };
-    Some(format!("There lru hits {} %, {than}{limit}.", percent(hit_ratio(lru))))
+    Some(format!("At that size lru hits {} %, {than}{limit}.", percent(hit_ratio(lru))))
 }
 
 /// The looping references whose blocks come back after more references than the cache has pages, whatever lies between.
@@ -117,7 +117,7 @@ fn beyond(by_period: &[DistancePoint], pages: u32) -> u64 {
 fn loops(beyond: u64, pages: u32, references: u64) -> String {
     format!(
         "{} % of the references are in loops longer than {} references, which LRU loses block by block unless much between is to \
-            the same pages: compare policies that know loops or bear them, as ubm, lirs, clock-pro and arc.",
+            the same pages: compare policies that know loops or bear them, as ubm, lirs and clock-pro.",
         percent(share(beyond, references)),
         grouped(pages.into()),
     )

@@ -211,7 +211,7 @@ fn hits_by_distance(runs: &[HitsByDistance], analysis: &Analysis) -> Chart {
         let mut series: Vec<Series> = of_size(pages).map(line).collect();
         let trace = of_size(pages).take(1).flat_map(|run| &run.points).map(|point| point.hits + point.misses);
         series.push(Series::new(TRACE, up_to(&mut { trace })));
-        View { group: "all up to a distance".to_owned(), label: in_pages(pages), ..View::only(x(), series) }
+        View { group: "up to a distance".to_owned(), label: in_pages(pages), ..View::only(x(), series) }
     };
     let each = |pages: u32| {
         let ratio = |hits: u64, all: u64| (all > 0).then(|| hits as f64 / all as f64);
@@ -221,7 +221,7 @@ fn hits_by_distance(runs: &[HitsByDistance], analysis: &Analysis) -> Chart {
             shown: true,
         };
         View {
-            group: "of those at each distance".to_owned(),
+            group: "at each distance".to_owned(),
             label: in_pages(pages),
             ..View::only(x(), of_size(pages).map(line).collect())
         }
