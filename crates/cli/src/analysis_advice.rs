@@ -49,11 +49,11 @@ fn classes(classes: &Classes, references: u64) -> String {
         2 * sum >= *looping
     });
     if let (Some(half), Some(longest)) = (half.filter(|_| *looping > 0), by_period.last()) {
-        text += &format!(
-            ", half of these with periods of at most {} references, the longest with up to {}",
-            grouped(half.distance),
-            grouped(longest.distance),
-        );
+        let (half, longest) = (half.distance, longest.distance);
+        text += &format!(", half of these with periods of at most {} references", grouped(half));
+        if longest > half {
+            text += &format!(", the longest with up to {}", grouped(longest));
+        }
     }
     text + "."
 }
