@@ -1,8 +1,8 @@
 """A report must work in a browser: every chart drawn, no error, toggles, light and dark, a phone's width, and soon.
 
-Opens reports in headless Chromium over the DevTools protocol: that of a comparison with a device, that of curves, and the gallery of
-every kind of chart (`cargo run -p forebay-report --example gallery`); with the traces of FOREBAY_TRACES also that of P6, whose
-size is held to 8 MiB and whose time to the first paint is printed.
+Opens reports in headless Chromium over the DevTools protocol: that of a comparison with a device, that of curves, that of an
+analysis, and the gallery of every kind of chart (`cargo run -p forebay-report --example gallery`); with the traces of FOREBAY_TRACES
+also comparison and analysis of P6. Each is held to 8 MiB, and its time to the first paint is printed.
 
 Usage: report_in_browser.py PATH-OF-FOREBAY PATH-OF-GALLERY [FOLDER-FOR-SCREENSHOTS]
 """
@@ -44,13 +44,15 @@ def reports(folder):
     yield made("gallery", gallery)
     yield made("compare", forebay, "compare", "--device", "nearline", "--report")
     yield made("curve", forebay, "curve", "--policies", "lru,arc,opt", "--points", "20", "--report")
+    yield made("analyze", forebay, "analyze", "--sizes", "5%,20%", "--report")
     traces = pathlib.Path(os.environ.get("FOREBAY_TRACES", "../shared/traces"))
     p6 = traces / "arc" / "P6.lis.zst"
     if p6.exists():
         policies, sizes = "lru,arc,mq,ubm,clock-pro,opt", "1%,5%,10%,20%"
         yield made("p6", forebay, "compare", p6, "--policies", policies, "--sizes", sizes, "--report")
+        yield made("p6-analyze", forebay, "analyze", p6, "--report")
     else:
-        print(f"report_in_browser: skipped the report of P6: {p6} is not there (FOREBAY_TRACES)", file=sys.stderr)
+        print(f"report_in_browser: skipped the reports of P6: {p6} is not there (FOREBAY_TRACES)", file=sys.stderr)
 
 
 # Whether a chart's canvas shows something besides one colour.
@@ -65,7 +67,8 @@ TOLD = """figure => {
     const { series, xAxis, yAxis } = charts.find(chart => chart.figure === figure).echart.getOption();
     return JSON.stringify([series.map(({ name, data }) => [name, data.length]), xAxis.map(({ type }) => type), yAxis.map(({ type }) => type)]);
 }"""
-WIDEST = "() => document.documentElement.scrollWidth - innerWidth"
+# A phone shows more than its width where something asks for more.
+WIDTH = "() => document.documentElement.scrollWidth"
 FIRST_PAINT = """() => performance.getEntriesByName("first-contentful-paint").map(entry => entry.startTime)[0]"""
 
 
@@ -124,7 +127,7 @@ def check_drawn(browser, name, file):
                 table.evaluate("table => { table.open = true; }")
             page.settle()
             check(f"{page.what}: rows in tables", page.page.query_selector("tbody tr") is not None)
-            wider = page.page.evaluate(WIDEST)
+            wider = page.page.evaluate(WIDTH) - viewport["width"]
             check(f"{page.what}: horizontal scroll", wider <= 0, f"{wider} px wider than the screen")
             for table in page.page.query_selector_all("details"):
                 table.evaluate("table => { table.open = false; }")

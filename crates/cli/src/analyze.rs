@@ -1,9 +1,11 @@
 //! `forebay analyze`: what a trace is like, and what policies make of it.
 
+use crate::analysis_charts;
 use crate::analysis_table;
 use crate::failure::Failure;
 use crate::input::{How, SAMPLE};
 use crate::progress::Progress;
+use crate::report::ReportFile;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use forebay_policy::Spec;
@@ -38,6 +40,8 @@ pub(crate) struct Arguments {
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t)]
     format: Form,
+    #[command(flatten)]
+    report: ReportFile,
     #[command(flatten)]
     how: How,
 }
@@ -87,10 +91,18 @@ fn parse_grid(text: &str) -> Result<(u32, u32), String> {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.how.check()?;
+    arguments.report.check(&arguments.traces)?;
     let mut out = io::stdout().lock();
     let mut analyses = Vec::new();
+    let mut keys = Vec::new();
+    let mut sections = Vec::new();
     for name in &arguments.traces {
         let analysis = analyze(name, arguments)?;
+        if arguments.report.wanted() {
+            let specs = arguments.specs();
+            keys = analysis_charts::keys(&analysis, &specs);
+            sections.push(analysis_charts::section(&analysis, &specs));
+        }
         match arguments.format {
             Form::Table => analysis_table::print(&analysis, &mut out)?,
             Form::Json => analyses.push(analysis),
@@ -101,7 +113,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         serde_json::to_writer(&mut out, &analyses)?;
         writeln!(out)?;
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    arguments.report.write(&arguments.traces, keys, sections)
 }
 
 fn analyze(name: &str, arguments: &Arguments) -> Result<Analysis, Failure> {
@@ -126,13 +139,18 @@ impl Arguments {
         } else {
             self.only.iter().map(|chosen| chosen.0).collect()
         };
+        Asked { sections, specs: self.specs(), sizes: Vec::new(), grid: self.grid, threads: self.threads }
+    }
+
+    /// The policies, each once.
+    fn specs(&self) -> Vec<Spec> {
         let mut specs: Vec<Spec> = Vec::new();
         for spec in &self.policies {
             if specs.iter().all(|other| other.label != spec.label) {
                 specs.push(spec.clone());
             }
         }
-        Asked { sections, specs, sizes: Vec::new(), grid: self.grid, threads: self.threads }
+        specs
     }
 
     /// The sizes in pages, rising, each once.

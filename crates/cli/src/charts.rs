@@ -127,7 +127,7 @@ pub(crate) fn of_curves(curves: &Curves) -> Section {
 }
 
 /// How much there is of a trace, in words.
-fn extent(trace: &Extent, about: &str) -> String {
+pub(crate) fn extent(trace: &Extent, about: &str) -> String {
     format!(
         "{} references to {about}{} pages of {} ({})",
         grouped(trace.references),
@@ -226,8 +226,11 @@ fn states(comparison: &Comparison) -> Chart {
             series.iter_mut().for_each(|series| series.shown = true);
         }
         let x = outcome.states.iter().map(|state| state.references as f64).collect();
-        let label = format!("{} pages", grouped(u64::from(outcome.pages)));
-        Some(View { group: outcome.policy.clone(), label, ..View::only(X::Numbers(x), series) })
+        Some(View {
+            group: outcome.policy.clone(),
+            label: in_pages(outcome.pages),
+            ..View::only(X::Numbers(x), series)
+        })
     };
     let mut ranked: Vec<&[Outcome]> = rows(comparison).collect();
     ranked.sort_by_key(|row| (row[0].off_line, std::cmp::Reverse(hits(row))));
@@ -253,17 +256,23 @@ const DISTANCES: [Distance; 4] = [
     ("misses, farther", |counts| counts.far_misses),
 ];
 
-/// Hits and misses by temporal distance, a view for each size.
+/// Hits and misses of a comparison by temporal distance.
 fn distances(comparison: &Comparison) -> Chart {
-    let view = |column: usize, pages: u32| {
-        let outcomes = || comparison.outcomes.iter().skip(column).step_by(comparison.sizes.len());
-        let labels = outcomes().map(|outcome| outcome.policy.clone()).collect();
-        let series = DISTANCES.iter().map(|(name, count)| {
-            let y = outcomes().map(|outcome| outcome.by_distance.as_ref().map_or(0, count) as f64);
-            Series::new(*name, y)
-        });
-        let label = format!("{} pages", grouped(u64::from(pages)));
-        View { label, ..View::only(X::Labels(labels), series.collect()) }
+    let of_size = |column: usize, pages: u32| {
+        let outcomes = comparison.outcomes.iter().skip(column).step_by(comparison.sizes.len());
+        let counts = outcomes.map(|outcome| (outcome.policy.clone(), outcome.by_distance.unwrap_or_default()));
+        (pages, counts.collect())
+    };
+    let sizes = comparison.sizes.iter().enumerate().map(|(column, &(pages, _))| of_size(column, pages));
+    near_and_far(sizes.collect())
+}
+
+/// Hits and misses by temporal distance, nearer and farther than the cache has pages: of each size the policies' counts.
+pub(crate) fn near_and_far(sizes: Vec<(u32, Vec<(String, ByDistance)>)>) -> Chart {
+    let view = |(pages, counts): (u32, Vec<(String, ByDistance)>)| {
+        let labels = counts.iter().map(|(policy, _)| policy.clone()).collect();
+        let series = |(name, count): &Distance| Series::new(*name, counts.iter().map(|(_, of)| count(of) as f64));
+        View { label: in_pages(pages), ..View::only(X::Labels(labels), DISTANCES.iter().map(series).collect()) }
     };
     Chart {
         id: "distances".to_owned(),
@@ -275,11 +284,16 @@ fn distances(comparison: &Comparison) -> Chart {
         x: Axis::linear("policy", Unit::Text),
         y: Axis::linear("references", Unit::Number),
         keyed: true,
-        views: comparison.sizes.iter().enumerate().map(|(column, &(pages, _))| view(column, pages)).collect(),
+        views: sizes.into_iter().map(view).collect(),
     }
 }
 
-fn column(title: &str, unit: Unit) -> Column {
+/// A view's label: the cache's size.
+pub(crate) fn in_pages(pages: u32) -> String {
+    format!("{} pages", grouped(u64::from(pages)))
+}
+
+pub(crate) fn column(title: &str, unit: Unit) -> Column {
     Column { title: title.to_owned(), unit }
 }
 

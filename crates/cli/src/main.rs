@@ -1,6 +1,9 @@
 //! The command `forebay`: what every replacement policy would make of a trace, and the traces themselves.
 
 mod advice;
+mod analysis_advice;
+mod analysis_charts;
+mod analysis_figures;
 mod analysis_table;
 mod analyze;
 mod charts;

@@ -8,12 +8,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Files to look at.
+/// A report to look at.
 #[derive(Args, Clone, Default)]
-pub(crate) struct Files {
+pub(crate) struct ReportFile {
     /// Also write a report to look at, charts and all figures in one HTML file that needs no network
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+}
+
+/// A report, and a figure for a paper.
+#[derive(Args, Clone, Default)]
+pub(crate) struct Files {
+    #[command(flatten)]
+    report: ReportFile,
     /// Also draw the curves of one trace for a paper, told apart in grey too
     #[arg(long, value_name = "FILE.svg|FILE.png")]
     plot: Option<PathBuf>,
@@ -22,46 +29,53 @@ pub(crate) struct Files {
 /// Draws a figure.
 type Draw = fn(&forebay_report::Chart) -> Result<Vec<u8>, Box<dyn std::error::Error>>;
 
-impl Files {
-    /// Whether a report is asked for.
-    pub(crate) fn report(&self) -> bool {
+impl ReportFile {
+    /// Whether it is asked for.
+    pub(crate) fn wanted(&self) -> bool {
         self.report.is_some()
     }
 
-    /// Whether any file is.
-    pub(crate) fn wanted(&self) -> bool {
-        self.report.is_some() || self.plot.is_some()
-    }
-
-    /// Checks before long work what would stop the files from being written after it.
+    /// Checks before long work what would stop the file from being written after it.
     pub(crate) fn check(&self, traces: &[String]) -> Result<(), Failure> {
-        if let Some(path) = &self.report
-            && !["html", "htm"].contains(&extension(path).as_str())
-        {
+        let Some(path) = &self.report else { return Ok(()) };
+        if !["html", "htm"].contains(&extension(path).as_str()) {
             return Err(Failure::Usage(format!(
                 "--report {}: a report is an HTML file; let its name end in .html",
                 path.display()
             )));
         }
-        if let Some(path) = &self.plot {
-            drawn_as(path)?;
-            if traces.len() > 1 {
-                return Err(Failure::Usage(
-                    "--plot draws the curves of one trace: name one, or take --report for all".to_owned(),
-                ));
-            }
+        check_path("--report", path, traces)
+    }
+
+    /// Writes the report if it is asked for, and says so.
+    pub(crate) fn write(&self, traces: &[String], keys: Vec<Key>, sections: Vec<Section>) -> Result<(), Failure> {
+        let Some(path) = &self.report else { return Ok(()) };
+        write(path, Report { title: traces.join(", "), keys, sections }.html().as_bytes())
+    }
+}
+
+impl Files {
+    /// Whether a report is asked for.
+    pub(crate) fn report(&self) -> bool {
+        self.report.wanted()
+    }
+
+    /// Whether any file is.
+    pub(crate) fn wanted(&self) -> bool {
+        self.report.wanted() || self.plot.is_some()
+    }
+
+    /// Checks before long work what would stop the files from being written after it.
+    pub(crate) fn check(&self, traces: &[String]) -> Result<(), Failure> {
+        self.report.check(traces)?;
+        let Some(path) = &self.plot else { return Ok(()) };
+        drawn_as(path)?;
+        if traces.len() > 1 {
+            return Err(Failure::Usage(
+                "--plot draws the curves of one trace: name one, or take --report for all".to_owned(),
+            ));
         }
-        for (option, path) in [("--report", &self.report), ("--plot", &self.plot)] {
-            let Some(path) = path else { continue };
-            if let Some(trace) = traces.iter().find(|trace| same_file(path, Path::new(trace))) {
-                return Err(Failure::Usage(format!("{option} {}: this is the trace {trace} itself", path.display())));
-            }
-            if path.is_dir() {
-                return Err(Failure::Usage(format!("{option} {}: is a directory; name a file", path.display())));
-            }
-            beside(path)?;
-        }
-        Ok(())
+        check_path("--plot", path, traces)
     }
 
     /// Writes the files asked for, and says so. The figure is the first chart.
@@ -71,11 +85,19 @@ impl Files {
             let figure = drawn_as(path)?(chart).map_err(|error| failed(path, error))?;
             write(path, &figure)?;
         }
-        if let Some(path) = &self.report {
-            write(path, Report { title: traces.join(", "), keys, sections }.html().as_bytes())?;
-        }
-        Ok(())
+        self.report.write(traces, keys, sections)
     }
+}
+
+/// Whether a file can be written there, and is not a trace that is read.
+fn check_path(option: &str, path: &Path, traces: &[String]) -> Result<(), Failure> {
+    if let Some(trace) = traces.iter().find(|trace| same_file(path, Path::new(trace))) {
+        return Err(Failure::Usage(format!("{option} {}: this is the trace {trace} itself", path.display())));
+    }
+    if path.is_dir() {
+        return Err(Failure::Usage(format!("{option} {}: is a directory; name a file", path.display())));
+    }
+    beside(path).map(drop)
 }
 
 fn extension(path: &Path) -> String {

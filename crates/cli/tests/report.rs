@@ -140,6 +140,59 @@ fn curves_make_a_report_and_a_figure() {
 }
 
 #[test]
+fn an_analysis_is_drawn_section_by_section_with_the_figures_of_its_table() {
+    let file = path("analyze.html");
+    // A loop that fits neither size, and references without a pattern.
+    let trace = path("analyze.trace");
+    let mut text: String = (0..5u64).flat_map(|_| 0..300).map(|block| format!("{block}\n")).collect();
+    text.extend((0..1000u64).map(|step| format!("{}\n", 1000 + step * step * 7 % 191)));
+    std::fs::write(&trace, text).unwrap();
+    let asked = ["analyze", trace.to_str().unwrap(), "--trace-format", "lirs", "--sizes", "50,100"];
+    let (page, table) = written(&file, &[&asked[..], &["--report", file.to_str().unwrap()]].concat());
+    assert_eq!(table, String::from_utf8(forebay(&asked).stdout).unwrap());
+    let json: serde_json::Value =
+        serde_json::from_slice(&forebay(&[&asked[..], &["--format", "json"]].concat()).stdout).unwrap();
+    let analysis = &json[0];
+    let data = data(&page);
+    let series = |id: &str, view: usize, name: &str| -> Vec<f64> {
+        let series = chart(&data, id)["views"][view]["series"].as_array().unwrap();
+        let series = series.iter().find(|series| series["name"] == name).unwrap_or_else(|| panic!("{id}: no {name}"));
+        series["y"].as_array().unwrap().iter().map(|y| y.as_f64().unwrap()).collect()
+    };
+    assert_eq!(series("footprint", 0, "footprint").last(), analysis["footprint_pages"].as_f64().as_ref());
+    assert_eq!(
+        series("space-time", 0, "looping").iter().sum::<f64>(),
+        analysis["classes"]["looping"].as_f64().unwrap()
+    );
+    assert_eq!(series("temporal-distance", 0, "references").iter().sum::<f64>(), 2500.0);
+    let shares = ["sequential", "looping", "other"].map(|class| series("classes", 0, class)[0]);
+    assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-5 && shares[1] > 0.4, "{shares:?}");
+    let looping = analysis["classes"]["looping"].as_f64().unwrap();
+    assert_eq!(series("periods", 0, "looping references").iter().sum::<f64>(), looping);
+    // Policies × sizes in the analysis, sizes × policies in the chart: UBM is the second, with its second size.
+    let ubm = &analysis["hits_by_distance"][3];
+    assert_eq!((&ubm["policy"], &ubm["pages"]), (&"ubm".into(), &100.into()));
+    let hits = ubm["near_hits"].as_f64().unwrap() + ubm["far_hits"].as_f64().unwrap();
+    assert!((series("hits-by-distance", 1, "ubm").last().unwrap() - hits / 2500.0).abs() < 1e-5);
+    assert_eq!(series("distances", 1, "hits, farther")[1], ubm["far_hits"].as_f64().unwrap());
+    assert_eq!(series("request-length", 1, "trace").last(), Some(&1.0));
+    let lines: Vec<&str> = data["keys"].as_array().unwrap().iter().map(|key| key["name"].as_str().unwrap()).collect();
+    assert_eq!(lines, ["lru", "ubm", "opt", "trace"]);
+    let advice = data["sections"][0]["advice"].as_str().unwrap();
+    assert!(advice.contains("% looping") && advice.contains("loops longer than 100 references"), "{advice}");
+}
+
+#[test]
+fn only_what_is_asked_of_an_analysis_is_drawn() {
+    let file = path("only.html");
+    let (page, _) = written(&file, &["analyze", ZIPF, "--only", "frequency", "--report", file.to_str().unwrap()]);
+    let data = data(&page);
+    let charts = data["sections"][0]["charts"].as_array().unwrap();
+    assert_eq!(charts.iter().map(|chart| chart["id"].as_str().unwrap()).collect::<Vec<_>>(), ["frequency"]);
+    assert!(message(&["analyze", ZIPF, "--report", "out.txt"], 2).contains("let its name end in .html"));
+}
+
+#[test]
 fn a_figure_of_one_size_is_drawn() {
     let file = path("one-size.svg");
     let (figure, _) =
@@ -172,7 +225,7 @@ fn a_report_does_not_replace_its_trace() {
     let trace = path("trace.html");
     std::fs::write(&trace, "0\n1\n0\n").unwrap();
     let name = trace.to_str().unwrap();
-    for command in ["compare", "curve"] {
+    for command in ["compare", "curve", "analyze"] {
         let asked = [command, name, "--trace-format", "lirs", "--policies", "lru", "--report", name];
         assert!(message(&asked, 2).contains("is the trace"));
     }

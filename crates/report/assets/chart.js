@@ -137,7 +137,7 @@ class Chart {
         const { unit } = this.model[which];
         return {
             type: this.log[which] ? "log" : "value",
-            logBase: unit.pages || unit === "ratio" ? 2 : 10,
+            logBase: (unit.pages && which === "x") || unit === "ratio" ? 2 : 10,
             splitNumber: this.log[which] ? 10 : 5,
             // At the end of the data there is seldom a round number.
             axisLabel: { color: themed("--quiet"), hideOverlap: true, showMaxLabel: which === "x" && !this.log.x ? false : null, formatter: (value) => tick(value, unit) },

@@ -8,18 +8,18 @@ use serde::Serialize;
 pub struct Report {
     /// What it is about, in a few words.
     pub title: String,
-    /// The policies that keyed charts draw: each has one colour in all of them, and is shown or hidden in all at once.
+    /// The policies that keyed charts draw, and what they are held against: each has one colour in all of them, and is shown or hidden in all at once.
     pub keys: Vec<Key>,
     /// Its parts.
     pub sections: Vec<Section>,
 }
 
-/// A policy, in all charts that are keyed.
+/// A policy, in all charts that are keyed, or what policies are held against there.
 #[derive(Clone, Debug, Serialize)]
 pub struct Key {
     /// Its name: that of its series.
     pub name: String,
-    /// Whether it only bounds what can be had, as OPT does; it is drawn without a colour of its own.
+    /// Whether it is no policy to be had: a bound, as OPT is, or the trace before any cache; it is drawn without a colour of its own.
     pub bound: bool,
     /// Whether it is shown at first.
     pub shown: bool,

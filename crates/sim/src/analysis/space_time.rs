@@ -56,6 +56,24 @@ impl SpaceTime {
         rows
     }
 
+    /// The graph with no more columns and rows than these: neighbouring cells, as many everywhere, are added up.
+    pub fn at_most(&self, columns: u32, rows: u32) -> Self {
+        let (wide, high) = (self.columns.div_ceil(columns.max(1)), self.rows.div_ceil(rows.max(1)));
+        let (columns, rows) = (self.columns.div_ceil(wide), self.rows.div_ceil(high));
+        let folded = |counts: &[u32]| {
+            let mut sums = vec![0; columns as usize * rows as usize];
+            for (row, counts) in counts.chunks(self.columns as usize).enumerate() {
+                let sums = &mut sums[row / high as usize * columns as usize..][..columns as usize];
+                for (sum, counts) in sums.iter_mut().zip(counts.chunks(wide as usize)) {
+                    *sum += counts.iter().sum::<u32>();
+                }
+            }
+            sums
+        };
+        let (sequential, looping, other) = (folded(&self.sequential), folded(&self.looping), folded(&self.other));
+        Self { columns, rows, sequential, looping, other, references: self.references }
+    }
+
     #[inline]
     pub(super) fn add(&mut self, time: usize, row: u32, class: Class) {
         let column = time as u64 * u64::from(self.columns) / self.references;
@@ -92,6 +110,20 @@ mod tests {
             [0, 0, 0, 0, 20, 0, /**/ 0, 0, 0, 0, 0, 20, /**/ 0, 0, 0, 0, 0, 0, /**/ 0, 0, 0, 0, 0, 0]
         );
         assert_eq!(grid.other.iter().sum::<u32>(), 14);
+    }
+
+    #[test]
+    fn cells_that_are_put_together_keep_their_counts() {
+        let trace = trace(&(0..10).map(|block| format!("{block}\n")).collect::<String>());
+        let mut grid = SpaceTime::new(&trace, (10, 5));
+        Classes::of(&trace, Some(&mut grid), &|_| {});
+        assert_eq!(grid.at_most(10, 5), grid);
+        let small = grid.at_most(4, 3);
+        // Three columns and two rows in one, the last ones of what is left.
+        assert_eq!((small.columns, small.rows), (4, 3));
+        let all: Vec<u32> =
+            (0..12).map(|cell| small.sequential[cell] + small.looping[cell] + small.other[cell]).collect();
+        assert_eq!(all, [3, 1, 0, 0, /**/ 0, 2, 2, 0, /**/ 0, 0, 1, 1]);
     }
 
     #[test]
