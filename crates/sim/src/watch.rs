@@ -159,17 +159,40 @@ impl Watcher {
         first.is_empty() || first.get(self.next_request).is_some_and(|&first| first as usize == index)
     }
 
-    /// Goes to the request that the reference at `index` is of; where it ends.
-    pub(crate) fn request(&mut self, stretch: &Stretch<'_>, index: usize) -> usize {
+    /// Goes to the request that the reference at `index` is of. Those passed over have asked for nothing.
+    #[inline]
+    pub(crate) fn request(&mut self, stretch: &Stretch<'_>, index: usize) {
         let Requests { first, operation, .. } = stretch.requests;
-        if self.at_request(stretch, index) {
-            self.write = operation.get(self.next_request) == Some(&Operation::Write);
-            self.next_request += 1;
+        if first.is_empty() {
             self.arrival = stretch.start + index as u64;
             self.asked = false;
+            return;
         }
+        let passed = self.next_request;
+        while first.get(self.next_request).is_some_and(|&first| first as usize <= index) {
+            self.next_request += 1;
+        }
+        if self.next_request > passed {
+            let request = self.next_request - 1;
+            self.write = operation[request] == Operation::Write;
+            self.arrival = stretch.start + u64::from(first[request]);
+            self.asked = false;
+        }
+    }
+
+    /// Where the request ends that the reference at `index` is of, which is the present one.
+    pub(crate) fn end_of_request(&self, stretch: &Stretch<'_>, index: usize) -> usize {
+        let first = &stretch.requests.first;
         let end = if first.is_empty() { index + 1 } else { stretch.references.len() };
         first.get(self.next_request).map_or(end, |&first| first as usize)
+    }
+
+    /// The last page of the request that is so many behind the present one.
+    pub(crate) fn end_of_later(&self, stretch: &Stretch<'_>, index: usize, requests: usize) -> Option<u32> {
+        let first = &stretch.requests.first;
+        let end =
+            if first.is_empty() { index + requests + 1 } else { *first.get(self.next_request + requests)? as usize };
+        stretch.references.get(end - 1).copied()
     }
 
     /// Whose the present request is.

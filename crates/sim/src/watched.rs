@@ -1,10 +1,13 @@
-//! The replay of a run that is asked for more than hits and misses, or reads ahead: request by request.
+//! The replay of a run that is asked for more than hits and misses, or reads ahead, this request by request.
 
 use crate::readahead::Reader;
 use crate::replay::{AHEAD, Cursor, STRIDE, Stretch};
 use crate::watch::Watcher;
 use forebay_policy::{Caller, Policy};
 use std::ops::Range;
+
+/// So many requests ahead readahead is told of the ends of requests.
+const SOON: usize = 8;
 
 /// A simulated cache has no data, every victim may go; readahead is told of it.
 pub(crate) struct Frames<'a>(pub(crate) Option<&'a mut Reader>);
@@ -34,7 +37,6 @@ pub(crate) fn replay<P: Policy>(
     cursor: &mut Cursor,
     progress: &dyn Fn(u64) -> bool,
 ) -> Option<u64> {
-    let by_request = watcher.device.is_some() || reader.is_some();
     let mut hits = 0;
     let mut start = range.start;
     while start < range.end {
@@ -43,15 +45,17 @@ pub(crate) fn replay<P: Policy>(
         let mut at = start;
         while at < end {
             let mut until = end;
-            if by_request {
-                if let Some(reader) = &mut reader
-                    && watcher.at_request(trace, at)
-                {
+            if let Some(reader) = &mut reader {
+                if watcher.at_request(trace, at) {
                     reader.end_read(policy, watcher, trace);
                 }
-                until = end.min(watcher.request(trace, at));
+                watcher.request(trace, at);
+                if let Some(page) = watcher.end_of_later(trace, at, SOON) {
+                    reader.prefetch_end(page, trace.places);
+                }
+                until = end.min(watcher.end_of_request(trace, at));
             }
-            hits += replay_request(policy, watcher, reader.as_deref_mut(), trace, at..until, cursor);
+            hits += replay_part(policy, watcher, reader.as_deref_mut(), trace, at..until, cursor);
             at = until;
         }
         watcher.look(policy, trace.start + end as u64);
@@ -63,9 +67,9 @@ pub(crate) fn replay<P: Policy>(
     Some(hits)
 }
 
-/// Replays the references of one request, or some of them.
+/// Replays some references: with readahead, of one request.
 #[inline]
-fn replay_request<P: Policy>(
+fn replay_part<P: Policy>(
     policy: &mut P,
     watcher: &mut Watcher,
     mut reader: Option<&mut Reader>,
@@ -74,7 +78,8 @@ fn replay_request<P: Policy>(
     cursor: &mut Cursor,
 ) -> u64 {
     let mut hits = 0;
-    for index in range {
+    let mut missed = None;
+    for index in range.clone() {
         let page = trace.references[index];
         let reference = cursor.parts::<P>(trace, index, page);
         if let Some(&soon) = trace.references.get(index + AHEAD) {
@@ -92,15 +97,17 @@ fn replay_request<P: Policy>(
                 None => policy.hit(&reference),
             }
         } else {
+            missed = missed.or(Some(page));
             policy.miss(&reference, &mut Frames(reader.as_deref_mut())).expect("no victim is refused");
             if watcher.device.is_some() {
+                watcher.request(trace, index);
                 watcher.miss(trace.places.of(page));
             }
         }
-        if let Some(reader) = &mut reader {
-            reader.refer(page, hit, trace.places);
-        }
         watcher.reference(trace.start + index as u64, page, hit);
+    }
+    if let Some(reader) = reader {
+        reader.refer(&trace.references[range], missed, trace.places);
     }
     hits
 }

@@ -4,6 +4,7 @@ use super::request::{Address, Request};
 use super::seek::Seek;
 use super::units::{Amount, Count, Positive, transfer_ms};
 use serde::Deserialize;
+use std::collections::VecDeque;
 
 /// A disk's parameters; addresses run from the outer edge inwards.
 #[derive(Clone, Debug, Deserialize)]
@@ -100,7 +101,7 @@ pub(super) struct Drive {
     /// Behind the last transfer; none before the first.
     head: Option<Address>,
     /// The segment used last comes last; the head may be reading ahead for it.
-    segments: Vec<Segment>,
+    segments: VecDeque<Segment>,
     /// When the last request was done.
     idle_since: f64,
 }
@@ -108,7 +109,7 @@ pub(super) struct Drive {
 impl Drive {
     pub(super) fn new(disk: Disk) -> Self {
         let capacity = (disk.capacity_gb.get() * 1e9).max(1.0) as u64;
-        let segments = Vec::with_capacity(disk.cache.map_or(0, |cache| cache.segments.get() as usize));
+        let segments = VecDeque::with_capacity(disk.cache.map_or(0, |cache| cache.segments.get() as usize));
         Self { disk, capacity, head: None, segments, idle_since: 0.0 }
     }
 
@@ -117,7 +118,9 @@ impl Drive {
     pub(super) fn position(&self, address: Address) -> u64 {
         let turn = u64::from(address.object).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let start = ((u128::from(turn) * u128::from(self.capacity)) >> 64) as u64;
-        let position = start + address.byte % self.capacity;
+        // Few addresses lie behind the end: most are spared the division.
+        let byte = if address.byte < self.capacity { address.byte } else { address.byte % self.capacity };
+        let position = start + byte;
         if position < self.capacity { position } else { position - self.capacity }
     }
 
@@ -132,7 +135,7 @@ impl Drive {
         let (start, end) = (request.start, request.end());
         let overhead = self.disk.overhead_ms.get();
         let held = if request.write { None } else { self.held(start) };
-        let segment = held.map(|index| self.segments.remove(index));
+        let segment = held.and_then(|index| self.segments.remove(index));
         if let Some(segment) = segment.filter(|segment| segment.end >= end.byte) {
             self.keep(segment.start, Address { byte: segment.end, ..start }, end.byte);
             self.idle_since = now + overhead;
@@ -159,14 +162,14 @@ impl Drive {
 
     /// What the drive has read on its own since the last request.
     fn read_ahead(&mut self, now: f64) {
-        let Some(segment) = self.segments.last().copied() else { return };
+        let Some(segment) = self.segments.back().copied() else { return };
         let at = Address { object: segment.object, byte: segment.end };
         let idle = now - self.idle_since;
         if idle > 0.0 && self.head == Some(at) && segment.end < segment.limit {
             let most = segment.limit - segment.end;
             let read = self.rate(self.position(at)).map_or(most, |rate| ((idle * rate * 1e3) as u64).min(most));
             self.head = Some(Address { byte: at.byte + read, ..at });
-            self.segments.last_mut().expect("there is a segment").end += read;
+            self.segments.back_mut().expect("there is a segment").end += read;
         }
     }
 
@@ -180,12 +183,12 @@ impl Drive {
     fn keep(&mut self, start: u64, end: Address, used: u64) {
         let Some(Cache { segments, segment_kib }) = self.disk.cache else { return };
         if self.segments.len() == segments.get() as usize {
-            self.segments.remove(0);
+            self.segments.pop_front();
         }
         let room = u64::from(segment_kib.get()) * 1024;
         let limit = used.saturating_add(room).max(end.byte);
         let start = start.max(end.byte.saturating_sub(room));
-        self.segments.push(Segment { object: end.object, start, end: end.byte, limit });
+        self.segments.push_back(Segment { object: end.object, start, end: end.byte, limit });
     }
 
     /// Seek and rotation to a position, beginning at `now`.

@@ -131,6 +131,20 @@ impl Device {
 
     /// The user's request has no more misses: its references wait for what is under way.
     pub fn finish(&mut self) {
+        if self.waited_for.is_empty()
+            && let Server::Queue(queue) = &mut self.server
+            && queue.is_empty()
+            && let Some(request) = self.open.take()
+        {
+            // Most requests are alone, and need not go through lists.
+            let served = queue.serve_lone(&request, self.made);
+            self.made += 1;
+            self.requests += 1;
+            self.bytes += request.bytes;
+            self.device_ms += served.took;
+            self.wait(served.at);
+            return;
+        }
         self.make();
         for index in 0..self.waited_for.len() {
             let done = loop {

@@ -51,6 +51,17 @@ impl Queue {
         self.waiting.push((request, number));
     }
 
+    /// Whether no request waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Serves a request that no other one waits beside, without adding it.
+    pub(super) fn serve_lone(&mut self, request: &Request, number: u64) -> Served {
+        debug_assert!(self.is_empty());
+        self.begin(request, number, self.free.max(request.at))
+    }
+
     /// Serves the next request that can begin before `until`.
     pub(super) fn serve(&mut self, until: f64) -> Option<Served> {
         let (oldest, _) = self.waiting.first()?;
@@ -59,9 +70,13 @@ impl Queue {
             return None;
         }
         let (request, number) = self.waiting.remove(self.next(now));
-        let took = self.drive.serve(&request, now);
+        Some(self.begin(&request, number, now))
+    }
+
+    fn begin(&mut self, request: &Request, number: u64, now: f64) -> Served {
+        let took = self.drive.serve(request, now);
         self.free = now + took;
-        Some(Served { number, at: self.free, took })
+        Served { number, at: self.free, took }
     }
 
     /// The index of the next request.

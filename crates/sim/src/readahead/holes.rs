@@ -9,6 +9,7 @@
 //! A hole is found from the page before it, without hashing. Memory: 4 bytes a page, 24 for each hole that is known at once.
 
 use super::successors::NONE;
+use forebay_policy::prefetch::prefetch;
 
 #[derive(Clone, Copy, Debug)]
 struct Hole {
@@ -55,6 +56,12 @@ impl Holes {
 
     fn behind(&self, at: u32) -> u32 {
         if at < self.first() { self.after[at as usize] } else { self.holes[(at - self.first()) as usize].behind }
+    }
+
+    /// Holes behind the page will be looked for soon.
+    #[inline]
+    pub(super) fn prefetch(&self, page: u32) {
+        prefetch(&self.after, page as usize);
     }
 
     /// The known hole at a block, looked for from `behind` on, which is then moved to right before the block.

@@ -9,11 +9,13 @@
 //! rules:       fixed, linux, regular    which blocks are expected behind a read
 //! successors   the pages of an object in the order of their blocks: where it ends, and where its holes are
 //! holes        blocks that the trace never refers to have page numbers of their own in a run
+//! marks        a bit for each page: read ahead, and not used yet
 //! reader       a run's readahead at work
 //! ```
 
 mod holes;
 mod linux;
+mod marks;
 mod reader;
 mod regular;
 mod successors;
@@ -165,11 +167,10 @@ impl Rule {
         }
     }
 
-    /// A page is referenced.
-    #[inline]
-    fn refer(&mut self, page: u32, places: &Places) {
+    /// Pages are referenced, one after the other.
+    fn refer(&mut self, pages: &[u32], places: &Places) {
         if let Self::Regular(regular) = self {
-            regular.refer(page, places.of(page));
+            pages.iter().for_each(|&page| regular.refer(page, places.of(page)));
         }
     }
 

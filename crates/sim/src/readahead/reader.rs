@@ -1,6 +1,7 @@
 //! Readahead at work in one run.
 
 use super::holes::{Behind, Holes};
+use super::marks::Marks;
 use super::successors::NONE;
 use super::{Extent, Readahead, ReadaheadCounts, Rule, Successors};
 use crate::places::Places;
@@ -8,13 +9,9 @@ use crate::replay::{Stretch, room_for};
 use crate::size::MOST_PAGES;
 use crate::watch::Watcher;
 use crate::watched::Frames;
-use forebay_policy::prefetch::prefetch;
 use forebay_policy::{Operation, Place, Policy, Reference, Setup};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// A page that does not wait for its first use, in `waiting`.
-const USED: u64 = u64::MAX;
 
 /// The present read, by page.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +27,10 @@ struct Read {
 pub(crate) struct Reader {
     rule: Rule,
     successors: Arc<Successors>,
-    /// By page: the number under which the device was asked for it, if it was read ahead, is resident, and has not been used.
-    waiting: Vec<u64>,
+    /// The pages that were read ahead, are resident, and have not been used.
+    waiting: Marks,
+    /// By page: the number under which the device was asked for it, if it is waiting.
+    numbers: Vec<u64>,
     holes: Holes,
     /// The policy has room for page numbers below this.
     room: u32,
@@ -50,7 +49,8 @@ impl Reader {
         Self {
             rule: readahead.rule(setup.capacity, setup.pages, setup.page_size),
             successors: Arc::clone(successors),
-            waiting: vec![USED; setup.pages as usize],
+            waiting: Marks::new(setup.pages),
+            numbers: vec![0; setup.pages as usize],
             holes: Holes::new(setup.pages),
             room: setup.pages,
             read: None,
@@ -77,39 +77,43 @@ impl Reader {
     /// The page is going to be referenced soon.
     #[inline]
     pub(crate) fn prefetch(&self, page: u32) {
-        prefetch(&self.waiting, page as usize);
         self.rule.prefetch(page);
+    }
+
+    /// A read is going to end with the page soon.
+    #[inline]
+    pub(crate) fn prefetch_end(&self, page: u32, places: &Places) {
+        self.successors.prefetch(page);
+        self.holes.prefetch(page);
+        places.prefetch(page);
     }
 
     /// A resident page is referenced: whether it was read ahead, and this is its first use.
     #[inline]
     pub(crate) fn use_first(&mut self, page: u32, watcher: &mut Watcher) -> Option<()> {
-        let number = std::mem::replace(&mut self.waiting[page as usize], USED);
-        if number == USED {
+        if !self.waiting.take(page) {
             return None;
         }
         self.counts.used += 1;
-        self.late += u64::from(watcher.need(number));
+        self.late += u64::from(watcher.need(self.numbers[page as usize]));
         Some(())
     }
 
-    /// A page of the present read is referenced.
+    /// Pages of the present read have been referenced, the first to miss among them if it is `missed`.
+    pub(crate) fn refer(&mut self, pages: &[u32], missed: Option<u32>, places: &Places) {
+        self.rule.refer(pages, places);
+        let (&[first, ..], &[.., last]) = (pages, pages) else { return };
+        let read = self.read.get_or_insert(Read { first, last, missed: None });
+        read.last = last;
+        read.missed = read.missed.or(missed);
+    }
+
     #[inline]
-    pub(crate) fn refer(&mut self, page: u32, hit: bool, places: &Places) {
-        self.rule.refer(page, places);
-        let read = self.read.get_or_insert(Read { first: page, last: page, missed: None });
-        read.last = page;
-        if !hit && read.missed.is_none() {
-            read.missed = Some(page);
-        }
-    }
-
     pub(crate) fn evicted(&mut self, page: u32) {
-        if std::mem::replace(&mut self.waiting[page as usize], USED) != USED {
-            self.counts.wasted += 1;
-        }
+        self.counts.wasted += u64::from(self.waiting.take(page));
     }
 
+    #[inline]
     pub(crate) fn forgotten(&mut self, page: u32) {
         self.holes.forget(page);
     }
@@ -197,6 +201,7 @@ impl Reader {
                 None => break,
             };
             self.holes.set_pending(page, true);
+            policy.prefetch(page);
             self.batch.push((page, Place { object, block }));
         }
         self.read_batch(policy, watcher, trace);
@@ -208,7 +213,8 @@ impl Reader {
         if self.holes.end() > self.room {
             self.room = room_for(self.holes.end());
             policy.reserve(self.room);
-            self.waiting.resize(self.room as usize, USED);
+            self.waiting.reserve(self.room);
+            self.numbers.resize(self.room as usize, 0);
         }
         let number = watcher.read_ahead(place, self.batch.len() as u64);
         let owner = watcher.owner(trace);
@@ -217,7 +223,8 @@ impl Reader {
             let reference = Reference { page, owner, place, operation: Operation::Readahead };
             policy.miss(&reference, &mut Frames(Some(self))).expect("no victim is refused");
             self.holes.set_pending(page, false);
-            self.waiting[page as usize] = number;
+            self.waiting.set(page);
+            self.numbers[page as usize] = number;
             self.counts.fetched += 1;
         }
         self.batch = batch;

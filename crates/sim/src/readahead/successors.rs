@@ -4,6 +4,7 @@
 
 use crate::places::Places;
 use forebay_policy::Place;
+use forebay_policy::prefetch::prefetch;
 
 /// No page: the object ends, as far as the trace tells.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -34,6 +35,12 @@ impl Successors {
     /// The page behind `page` in its object, or [`NONE`].
     pub(crate) fn next(&self, page: u32) -> u32 {
         self.next[page as usize]
+    }
+
+    /// [`next`](Self::next) of the page will be asked for soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, page: u32) {
+        prefetch(&self.next, page as usize);
     }
 
     /// The page at a place of the same object as `page`, if the trace refers to it.
