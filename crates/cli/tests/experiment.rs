@@ -134,11 +134,8 @@ fn a_wrong_experiment_is_refused_with_what_is_right() {
 fn every_experiment_of_the_papers_is_well_formed() {
     let papers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers");
     let files = glob::glob(papers.join("*/*.toml").to_str().unwrap()).unwrap().map(Result::unwrap);
-    let experiments: Vec<String> = files
-        .filter(|file| std::fs::read_to_string(file).unwrap().contains("[[table]]"))
-        .map(|file| file.display().to_string())
-        .collect();
-    assert!(experiments.len() >= 10, "{experiments:?}");
+    let experiments: Vec<String> = files.map(|file| file.display().to_string()).collect();
+    assert!(experiments.len() >= 20, "{experiments:?}");
     let mut arguments = vec!["experiment", "--dry-run"];
     arguments.extend(experiments.iter().map(String::as_str));
     assert!(answer(&arguments).lines().count() >= experiments.len());
