@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 fn levels(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_forebay")).arg("levels").args(arguments).output().expect("forebay runs")
@@ -23,16 +24,16 @@ fn failure(arguments: &[&str], code: i32) -> String {
     String::from_utf8(output.stderr).expect("messages are text")
 }
 
-/// Pages 0 and 1 by turns, three times.
-fn by_turns() -> PathBuf {
+/// Pages 0 and 1 by turns, three times. Written once, for tests run side by side.
+static BY_TURNS: LazyLock<PathBuf> = LazyLock::new(|| {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("by-turns.lirs");
     std::fs::write(&path, "0\n1\n0\n1\n0\n1\n").expect("the test's file is written");
     path
-}
+});
 
 #[test]
 fn every_combination_of_alternatives_is_told() {
-    let trace = by_turns();
+    let trace = &*BY_TURNS;
     let trace = trace.to_str().unwrap();
     let csv = answer(&[trace, "-l", "lru:1", "-l", "lru:1,gclock:max=3:2", "--format", "csv"]);
     let rows: Vec<Vec<&str>> = csv.lines().skip(1).map(|row| row.split(',').collect()).collect();
@@ -54,7 +55,7 @@ fn every_combination_of_alternatives_is_told() {
 
 #[test]
 fn modes_differ_as_they_should() {
-    let trace = by_turns();
+    let trace = &*BY_TURNS;
     let trace = trace.to_str().unwrap();
     let hits = |mode| {
         let json = answer(&[trace, "-l", "lru:1", "-l", "lru:1", "--mode", mode, "-a", "--format", "json"]);
@@ -82,7 +83,7 @@ fn the_table_tells_levels_storage_cost_and_analysis() {
         assert!(text.contains(told), "{told}: {text}");
     }
     assert!(text.contains("level 2: references"), "{text}");
-    let of_one_owner = answer(&[by_turns().to_str().unwrap(), "-l", "lru:1*12"]);
+    let of_one_owner = answer(&[BY_TURNS.to_str().unwrap(), "-l", "lru:1*12"]);
     assert!(of_one_owner.contains("The trace has 1 owner: some of 12"), "{of_one_owner}");
 }
 

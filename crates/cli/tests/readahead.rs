@@ -1,13 +1,18 @@
 //! `forebay compare --readahead` as a user runs it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
-fn forebay(arguments: &[&str]) -> Output {
-    // Behind 0, 3 and 6, which miss, two pages each.
+/// Behind 0, 3 and 6, which miss, two pages each. Written once, for tests run side by side.
+static TRACE: LazyLock<PathBuf> = LazyLock::new(|| {
     let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readahead.lirs");
     std::fs::write(&trace, "0\n1\n2\n3\n4\n5\n6\n7\n8\n").expect("the test's file is written");
-    let command = [&["compare", trace.to_str().unwrap(), "-s", "8"], arguments].concat();
+    trace
+});
+
+fn forebay(arguments: &[&str]) -> Output {
+    let command = [&["compare", TRACE.to_str().unwrap(), "-s", "8"], arguments].concat();
     Command::new(env!("CARGO_BIN_EXE_forebay")).args(command).output().expect("forebay runs")
 }
 
