@@ -1,7 +1,8 @@
-//! Naming a device on the command line.
+//! Naming a device on the command line, and telling what it costs.
 
-use forebay_sim::Model;
 use forebay_sim::device::presets;
+use forebay_sim::{Cost, Model};
+use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,4 +25,17 @@ pub(crate) fn parse(name: &str) -> Result<Device, String> {
     let text = std::fs::read_to_string(name).map_err(|error| format!("it cannot be read: {error}"))?;
     let model: Model = text.parse().map_err(|wrong| format!("{wrong}"))?;
     Ok(Device { name: name.to_owned(), model: Arc::new(model) })
+}
+
+/// What misses cost, by name.
+pub(crate) fn to_json(cost: Cost) -> serde_json::Value {
+    json!({
+        "device_ms": cost.device_ms,
+        "wait_mean_ms": cost.wait_mean_ms,
+        "wait_p99_ms": cost.wait_p99_ms,
+        "requests": cost.requests,
+        "mean_request_pages": cost.mean_request_pages,
+        "bytes": cost.bytes,
+        "price": cost.price,
+    })
 }

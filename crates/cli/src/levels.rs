@@ -343,15 +343,7 @@ fn to_json(levels: &Levels) -> serde_json::Value {
             "mode": mode(hierarchy.mode),
             "storage_reads": outcome.storage_reads,
             "storage_writes": outcome.storage_writes,
-            "device": outcome.device.map(|cost| json!({
-                "device_ms": cost.device_ms,
-                "wait_mean_ms": cost.wait_mean_ms,
-                "wait_p99_ms": cost.wait_p99_ms,
-                "requests": cost.requests,
-                "mean_request_pages": cost.mean_request_pages,
-                "bytes": cost.bytes,
-                "price": cost.price,
-            })),
+            "device": outcome.device.map(device::to_json),
             "seconds": outcome.seconds,
         })
     });

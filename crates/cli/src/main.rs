@@ -8,6 +8,7 @@ mod analysis_table;
 mod analyze;
 mod charts;
 mod compare;
+mod compare_forms;
 mod convert;
 mod curve;
 mod device;

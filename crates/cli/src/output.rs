@@ -14,6 +14,20 @@ pub(crate) enum Form {
     Json,
 }
 
+/// The form of an answer that also makes pages of documentation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PageForm {
+    /// For a person
+    #[default]
+    Table,
+    /// For a spreadsheet or a script
+    Csv,
+    /// For a program
+    Json,
+    /// For a page
+    Markdown,
+}
+
 /// A number with its thousands apart: `12,672,123`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();

@@ -1,7 +1,8 @@
 //! `forebay policies`: every policy with its paper and parameters.
 
 use crate::failure::Failure;
-use clap::{Args, ValueEnum};
+use crate::output::PageForm as Form;
+use clap::Args;
 use forebay_policy::registry::POLICIES;
 use forebay_policy::{Info, Parameter};
 use serde_json::json;
@@ -13,20 +14,6 @@ pub(crate) struct Arguments {
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t)]
     format: Form,
-}
-
-/// The form of the list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Form {
-    /// For a person
-    #[default]
-    Table,
-    /// For a spreadsheet or a script
-    Csv,
-    /// For a program
-    Json,
-    /// The page docs/policies.md
-    Markdown,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {

@@ -4,7 +4,8 @@ mod grid;
 mod plan;
 
 use crate::failure::Failure;
-use clap::{Args, ValueEnum};
+use crate::output::PageForm as Form;
+use clap::Args;
 use grid::Grid;
 use plan::{Plan, Table};
 use serde_json::Value;
@@ -30,20 +31,6 @@ pub(crate) struct Arguments {
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t)]
     format: Form,
-}
-
-/// The form of the tables.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Form {
-    /// For a person
-    #[default]
-    Table,
-    /// For a spreadsheet or a script
-    Csv,
-    /// For a program
-    Json,
-    /// For a page
-    Markdown,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
