@@ -280,6 +280,8 @@ pub(crate) struct Cursor {
 }
 
 /// Replays some references of which nothing but hits is asked, and returns these; `None` if stopped.
+// By its name a profile, and `bench/instructions.py`, find the loop.
+#[inline(never)]
 fn replay<P: Policy>(
     policy: &mut P,
     trace: &Stretch<'_>,
