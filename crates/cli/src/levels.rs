@@ -38,9 +38,9 @@ pub(crate) struct Arguments {
     /// Also tell what the last level's misses and writes cost on a device; `forebay devices` lists those known by name
     #[arg(short, long, value_name = "NAME|FILE.toml", value_parser = device::parse)]
     device: Option<Device>,
-    /// Also analyse the references that each level gets: by temporal distance, and how unevenly they spread over pages
+    /// Also analyze the references that each level gets: by temporal distance, and how unevenly they spread over pages
     #[arg(short, long)]
-    analyse: bool,
+    analyze: bool,
     /// Threads; 0: one for each core
     #[arg(short, long, default_value_t = 0)]
     threads: usize,
@@ -169,7 +169,7 @@ impl Arguments {
         }
         let device = self.device.as_ref().map(|device| Model::clone(&device.model));
         let hierarchy =
-            |levels| Hierarchy { levels, mode: self.mode.into(), device: device.clone(), analyse: self.analyse };
+            |levels| Hierarchy { levels, mode: self.mode.into(), device: device.clone(), analyze: self.analyze };
         Ok(combinations.into_iter().map(hierarchy).collect())
     }
 

@@ -77,7 +77,7 @@ fn modes_differ_as_they_should() {
 #[test]
 fn the_table_tells_levels_storage_cost_and_analysis() {
     let command =
-        ["sample", "-l", "lru:1%*3", "-l", "mq:10%", "-w", "back:10000,through", "--device", "nvme", "--analyse"];
+        ["sample", "-l", "lru:1%*3", "-l", "mq:10%", "-w", "back:10000,through", "--device", "nvme", "--analyze"];
     let text = answer(&command);
     for told in ["inclusive, writes back:10000, through", "1 lru 89 (712 KiB) * 3", "2 mq 894", "storage ", "An NVMe"] {
         assert!(text.contains(told), "{told}: {text}");

@@ -47,7 +47,7 @@ fn replay_over(device: Option<Model>, trace: &Trace, levels: &[(&Spec, u32)], mo
     let write = Write::Back { flush: None };
     let level = |&(spec, pages): &(&Spec, u32)| Level { spec: spec.clone(), pages, caches: 1, write };
     let levels = levels.iter().map(level).collect();
-    let hierarchy = Hierarchy { levels, mode, device, analyse: false };
+    let hierarchy = Hierarchy { levels, mode, device, analyze: false };
     hierarchy.run(trace, &|_| true).expect("nothing stops it")
 }
 
@@ -110,6 +110,6 @@ fn demotion_makes_of_two_lru_caches_one_of_both_sizes() {
 fn a_hierarchy_that_is_stopped_has_no_outcome() {
     let trace = sample();
     let level = |pages| Level { spec: Spec::parse("lru").unwrap(), pages, caches: 1, write: Write::Through };
-    let hierarchy = Hierarchy { levels: vec![level(100)], mode: Mode::Inclusive, device: None, analyse: false };
+    let hierarchy = Hierarchy { levels: vec![level(100)], mode: Mode::Inclusive, device: None, analyze: false };
     assert!(hierarchy.run(&trace, &|_| false).is_none());
 }

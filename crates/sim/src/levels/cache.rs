@@ -75,7 +75,7 @@ pub(super) struct Cache {
 pub(super) struct Notes {
     pub(super) flushed: bool,
     pub(super) hits: bool,
-    pub(super) analyse: bool,
+    pub(super) analyze: bool,
 }
 
 impl Cache {
@@ -95,7 +95,7 @@ impl Cache {
             written: Vec::new(),
             flushed: notes.flushed,
             hits: vec![0; if notes.hits { pages as usize } else { 0 }],
-            analyst: notes.analyse.then(|| Analyst::new(pages)),
+            analyst: notes.analyze.then(|| Analyst::new(pages)),
         }
     }
 

@@ -79,8 +79,8 @@ pub struct Hierarchy {
     pub mode: Mode,
     /// What the last level's misses and writes go to, if its cost is asked for.
     pub device: Option<Model>,
-    /// Whether to analyse the references that each level gets.
-    pub analyse: bool,
+    /// Whether to analyze the references that each level gets.
+    pub analyze: bool,
 }
 
 /// What came of a hierarchy.

@@ -32,7 +32,7 @@ pub(super) struct Run<'a, S> {
 
 impl<'a, S: Storage> Run<'a, S> {
     pub(super) fn new(hierarchy: &Hierarchy, trace: &'a Trace, storage: S) -> Self {
-        let Hierarchy { levels, mode, analyse, .. } = hierarchy;
+        let Hierarchy { levels, mode, analyze, .. } = hierarchy;
         assert!(!levels.is_empty(), "a hierarchy has a level");
         assert!(levels[1..].iter().all(|level| level.caches == 1), "a level below the first is one cache");
         let level = |(index, level): (usize, &super::Level)| {
@@ -42,7 +42,7 @@ impl<'a, S: Storage> Run<'a, S> {
                 Write::Through => None,
             };
             let hits = *mode == Mode::Hints && index + 1 < levels.len();
-            let notes = Notes { flushed: flush.is_some(), hits, analyse: *analyse };
+            let notes = Notes { flushed: flush.is_some(), hits, analyze: *analyze };
             let cache = |_| {
                 let mut setup = level.spec.setup(level.pages, trace.pages);
                 setup.page_size = trace.page_size;

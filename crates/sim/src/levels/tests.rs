@@ -62,7 +62,7 @@ fn level(policy: &str, pages: u32, write: Write) -> Level {
 }
 
 fn hierarchy(mode: Mode, levels: Vec<Level>) -> Hierarchy {
-    Hierarchy { levels, mode, device: None, analyse: false }
+    Hierarchy { levels, mode, device: None, analyze: false }
 }
 
 /// What passed the levels, and what reached the storage.
@@ -184,7 +184,7 @@ fn hints_raise_a_page_of_mq_by_its_hits_above() {
 #[test]
 fn each_level_tells_the_distances_of_its_own_references() {
     let mut hierarchy = hierarchy(Mode::Inclusive, vec![level("lru", 1, BACK), level("lru", 2, BACK)]);
-    hierarchy.analyse = true;
+    hierarchy.analyze = true;
     let (passed, _) = replay(&hierarchy, &parse("r0 r0 r1 r0 r0 r1"));
     let distances = |level: usize| passed[level].analysis.as_ref().unwrap().distances.counts().to_vec();
     // Above 1, 2, 1 and 3, below, of 0 1 0 1, 2 and 2.
