@@ -165,10 +165,7 @@ impl<P: Policy> Run for Running<'_, P> {
         let Some(hits) = self.replay_part(stretch, 0..warm, &mut cursor, progress) else { return false };
         self.warm_hits += hits;
         if (stretch.start..stretch.start + length as u64).contains(&self.warmup) {
-            self.watcher.start_counting();
-            if let Some(reader) = &mut self.reader {
-                reader.start_counting();
-            }
+            self.start_counting();
         }
         let Some(hits) = self.replay_part(stretch, warm..length, &mut cursor, progress) else { return false };
         self.hits += hits;
@@ -179,6 +176,9 @@ impl<P: Policy> Run for Running<'_, P> {
 
     fn outcomes(mut self: Box<Self>, compulsory_misses: (u64, u64)) -> Vec<Outcome> {
         let after = self.references.saturating_sub(self.warmup);
+        if after == 0 {
+            self.start_counting();
+        }
         vec![Outcome {
             policy: self.spec.label.clone(),
             off_line: self.spec.needs_future(),
@@ -197,6 +197,14 @@ impl<P: Policy> Run for Running<'_, P> {
 }
 
 impl<P: Policy> Running<'_, P> {
+    /// The warm-up is over.
+    fn start_counting(&mut self) {
+        self.watcher.start_counting();
+        if let Some(reader) = &mut self.reader {
+            reader.start_counting();
+        }
+    }
+
     /// Replays some references and returns the hits; `None` if stopped.
     fn replay_part(
         &mut self,

@@ -89,6 +89,9 @@ fn pages_read_ahead_in_the_warm_up_may_be_used_after_it() {
     let outcome = sweep("lru", 10, 2).run_watching(&watch("fixed:pages=3"), &trace, &|_| true).remove(0);
     assert_eq!(outcome.counted, Counts { references: 2, hits: 2, misses: 0, compulsory_misses: 2 });
     assert_eq!(outcome.readahead, counts(2, 2, 0));
+    // If nothing comes after the warm-up, nothing is counted.
+    let outcome = sweep("lru", 10, 4).run_watching(&watch("fixed:pages=3"), &trace, &|_| true).remove(0);
+    assert_eq!((outcome.counted, outcome.readahead), (Counts::default(), counts(0, 0, 0)));
 }
 
 #[test]
