@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use clap::{Args, ValueEnum};
 use forebay_policy::Spec;
 use forebay_sim::levels::{Analysis, Histogram, Level, Mode, Outcome, Write as Writes};
-use forebay_sim::{Extent, Hierarchy, Keep, Model, Size, Trace};
+use forebay_sim::{Extent, Hierarchy, Keep, Model, Size, Sweep, Trace};
 use rayon::prelude::*;
 use serde_json::json;
 use std::collections::HashSet;
@@ -174,9 +174,8 @@ impl Arguments {
     }
 
     fn keep(&self) -> Keep {
-        let policies = self.levels.iter().flat_map(|level| &level.0);
-        let places = self.device.is_some() || policies.into_iter().any(|asked| asked.spec.info.uses.place);
-        Keep { places, requests: true }
+        let specs: Vec<Spec> = self.levels.iter().flat_map(|level| &level.0).map(|asked| asked.spec.clone()).collect();
+        Keep { places: self.device.is_some() || Sweep::keep(&specs).places, requests: true }
     }
 }
 

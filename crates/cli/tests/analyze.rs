@@ -1,28 +1,12 @@
 //! `forebay analyze` and `forebay mix` as a user runs them.
 
+mod command;
+
+use command::{answer, failure, forebay};
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-fn forebay(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().expect("forebay runs")
-}
-
-#[track_caller]
-fn answer(arguments: &[&str]) -> String {
-    let output = forebay(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("the answer is text")
-}
-
-#[track_caller]
-fn failure(arguments: &[&str], code: i32) -> String {
-    let output = forebay(arguments);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}");
-    assert!(output.stdout.is_empty(), "{arguments:?}");
-    String::from_utf8(output.stderr).expect("messages are text")
-}
+use std::process::Command;
 
 fn analyses(arguments: &[&str]) -> Vec<Value> {
     serde_json::from_str(&answer(&[&["analyze", "--format", "json"], arguments].concat())).expect("the answer is JSON")

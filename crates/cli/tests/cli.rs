@@ -1,19 +1,14 @@
 //! The command as a user runs it: its answers, its messages, its exit codes.
 
+mod command;
+
+use command::{answer, failure, forebay};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-fn forebay(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().expect("forebay runs")
-}
-
 fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).expect("the answer is text")
-}
-
-fn stderr(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).expect("messages are text")
 }
 
 /// A file of the test's own, with this content.
@@ -21,24 +16,6 @@ fn file(name: &str, content: impl AsRef<[u8]>) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, content).expect("the test's file is written");
     path
-}
-
-/// The answer of a run that succeeds.
-#[track_caller]
-fn answer(arguments: &[&str]) -> String {
-    let output = forebay(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
-    stdout(&output).to_owned()
-}
-
-/// The message of a run that fails with `code`: text on standard error, nothing on standard output, no panic.
-#[track_caller]
-fn failure(arguments: &[&str], code: i32) -> String {
-    let output = forebay(arguments);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}{}", stdout(&output), stderr(&output));
-    assert_eq!(stdout(&output), "", "{arguments:?}");
-    assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
-    stderr(&output).to_owned()
 }
 
 const LOOP: &str = "0\n1\n2\n3\n0\n1\n2\n3\n0\n1\n2\n3\n";

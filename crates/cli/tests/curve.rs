@@ -1,25 +1,13 @@
 //! `forebay curve` as a user runs it.
 
-use std::process::{Command, Output};
+mod command;
 
-fn forebay(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().expect("forebay runs")
-}
-
-#[track_caller]
-fn answer(arguments: &[&str]) -> String {
-    let output = forebay(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("the answer is text")
-}
+use command::{answer, failure};
 
 /// The message of a command line that is wrong.
 #[track_caller]
 fn usage(arguments: &[&str]) -> String {
-    let output = forebay(arguments);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.stdout.is_empty(), "{arguments:?}");
-    String::from_utf8(output.stderr).expect("the message is text")
+    failure(arguments, 2)
 }
 
 fn json(arguments: &[&str]) -> serde_json::Value {

@@ -1,21 +1,23 @@
 //! Ctrl-C: what is done is told, on Unix, where a test can send the signal.
 #![cfg(unix)]
 
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-/// Runs `forebay compare` on a trace that takes hours, and interrupts it once it has got going.
+/// Runs `forebay` on a trace that takes hours, and interrupts it and what it has started once it has got going, as a terminal does.
 fn interrupted(arguments: &[&str], after: Duration) -> Output {
     // A shell's background jobs, and so what they start, ignore SIGINT unless told otherwise.
     let child = Command::new("env")
-        .args(["--default-signal=INT", env!("CARGO_BIN_EXE_forebay"), "compare"])
+        .args(["--default-signal=INT", env!("CARGO_BIN_EXE_forebay")])
         .args(arguments)
+        .process_group(0)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("forebay runs");
     std::thread::sleep(after);
-    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+    let sent = Command::new("kill").args(["-INT", "--", &format!("-{}", child.id())]).status().expect("kill runs");
     assert!(sent.success());
     child.wait_with_output().expect("forebay ends")
 }
@@ -23,7 +25,10 @@ fn interrupted(arguments: &[&str], after: Duration) -> Output {
 #[test]
 fn an_interrupted_stream_tells_what_the_references_so_far_gave() {
     // However slow the machine, a chunk is done in a second or the signal waits for it.
-    let output = interrupted(&["loop:pages=100,references=1000G", "-p", "lru,mru", "-s", "50"], Duration::from_secs(3));
+    let output = interrupted(
+        &["compare", "loop:pages=100,references=1000G", "-p", "lru,mru", "-s", "50"],
+        Duration::from_secs(3),
+    );
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(130), "{out}{err}");
     assert!(out.contains("references to 100 pages") && out.contains("mru"), "{out}");
@@ -32,7 +37,25 @@ fn an_interrupted_stream_tells_what_the_references_so_far_gave() {
 
 #[test]
 fn while_nothing_is_done_an_interrupt_ends_the_command() {
-    let output = interrupted(&["loop:pages=100,references=2G", "-p", "opt", "-s", "50"], Duration::from_millis(500));
+    let output =
+        interrupted(&["compare", "loop:pages=100,references=2G", "-p", "opt", "-s", "50"], Duration::from_millis(500));
     assert!(output.stdout.is_empty());
     assert!(!output.status.success());
+}
+
+#[test]
+fn an_interrupted_experiment_shows_the_tables_that_are_whole() {
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("interrupted.toml");
+    let table = |trace: &str| format!("[[table]]\ntrace = \"{trace}\"\npolicies = \"lru\"\nsizes = 5\n");
+    let tables = [table("loop:pages=10,references=100"), table("loop:pages=10,references=1000G")].concat();
+    std::fs::write(&file, format!("title = \"Two loops\"\nfinding = \"All told.\"\n{tables}")).unwrap();
+    let file = file.to_str().unwrap();
+    for form in ["table", "json"] {
+        let output = interrupted(&["experiment", file, "--format", form], Duration::from_secs(3));
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(130), "{out}{err}");
+        assert!(out.contains("references=100") && !out.contains("references=1000G"), "{out}");
+        assert!(err.contains("shown are the tables that are whole"), "{err}");
+        assert!(form == "json" || !out.contains("All told."), "{out}");
+    }
 }

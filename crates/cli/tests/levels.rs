@@ -1,27 +1,18 @@
 //! `forebay levels` as a user runs it.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::LazyLock;
+mod command;
 
-fn levels(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_forebay")).arg("levels").args(arguments).output().expect("forebay runs")
-}
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 #[track_caller]
 fn answer(arguments: &[&str]) -> String {
-    let output = levels(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("the answer is text")
+    command::answer(&[&["levels"], arguments].concat())
 }
 
-/// The message of a wrong command line, or of a trace that fails.
 #[track_caller]
 fn failure(arguments: &[&str], code: i32) -> String {
-    let output = levels(arguments);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}");
-    assert!(output.stdout.is_empty(), "{arguments:?}");
-    String::from_utf8(output.stderr).expect("messages are text")
+    command::failure(&[&["levels"], arguments].concat(), code)
 }
 
 /// Pages 0 and 1 by turns, three times. Written once, for tests run side by side.

@@ -1,7 +1,8 @@
 //! `forebay compare --readahead` as a user runs it.
 
+mod command;
+
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 /// Behind 0, 3 and 6, which miss, two pages each. Written once, for tests run side by side.
@@ -11,21 +12,19 @@ static TRACE: LazyLock<PathBuf> = LazyLock::new(|| {
     trace
 });
 
-fn forebay(arguments: &[&str]) -> Output {
-    let command = [&["compare", TRACE.to_str().unwrap(), "-s", "8"], arguments].concat();
-    Command::new(env!("CARGO_BIN_EXE_forebay")).args(command).output().expect("forebay runs")
+/// The trace, in a cache of 8 pages.
+fn asked<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    [&["compare", TRACE.to_str().expect("the path is text"), "-s", "8"], arguments].concat()
 }
 
+#[track_caller]
 fn answer(arguments: &[&str]) -> String {
-    let output = forebay(arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("the answer is text")
+    command::answer(&asked(arguments))
 }
 
+#[track_caller]
 fn refusal(arguments: &[&str]) -> String {
-    let output = forebay(arguments);
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
-    String::from_utf8(output.stderr).expect("messages are text")
+    command::failure(&asked(arguments), 2)
 }
 
 #[test]

@@ -4,11 +4,12 @@ mod grid;
 mod plan;
 
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::PageForm as Form;
 use clap::Args;
 use grid::Grid;
 use plan::{Plan, Table};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -34,30 +35,32 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let plans =
-        arguments.files.iter().map(|file| Ok((file, Plan::read(file)?))).collect::<Result<Vec<_>, Failure>>()?;
+    let plans: Vec<(&PathBuf, Plan)> =
+        arguments.files.iter().map(|file| Ok((file, Plan::read(file)?))).collect::<Result<_, Failure>>()?;
     let mut out = io::stdout().lock();
-    let mut answers = Vec::new();
-    if arguments.format == Form::Csv && !arguments.dry_run {
+    if arguments.dry_run {
+        return print_commands(&plans, arguments.traces.as_deref(), &mut out);
+    }
+    if arguments.format == Form::Csv {
         writeln!(out, "{}", grid::CSV_HEADER)?;
     }
+    let mut answers = Vec::new();
+    let mut stopped = None;
+    interrupt::listen();
     for (file, plan) in &plans {
-        let mut grids = Vec::new();
-        if matches!(arguments.format, Form::Table | Form::Markdown) && !arguments.dry_run {
+        let text = matches!(arguments.format, Form::Table | Form::Markdown);
+        if text {
             print_head(plan, arguments.format, &mut out)?;
         }
+        let mut grids = Vec::new();
         for table in &plan.tables {
-            if arguments.dry_run {
-                for seed in seeds(plan) {
-                    writeln!(
-                        out,
-                        "forebay {}",
-                        shown(&words(table, seed, file, |trace| plan::find(trace, arguments.traces.as_deref(), file)))
-                    )?;
+            let grid = match fill(plan, table, arguments.traces.as_deref(), file) {
+                Err(Failure::Stopped(message)) => {
+                    stopped = Some(message);
+                    break;
                 }
-                continue;
-            }
-            let grid = fill(plan, table, arguments.traces.as_deref(), file)?;
+                grid => grid?,
+            };
             match arguments.format {
                 Form::Table => grid.print(&mut out)?,
                 Form::Markdown => grid.print_markdown(&mut out)?,
@@ -67,22 +70,37 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             out.flush()?;
             grids.push(grid);
         }
-        if let (Some(finding), Form::Table | Form::Markdown, false) =
-            (&plan.finding, arguments.format, arguments.dry_run)
-        {
-            writeln!(out, "\n{finding}")?;
-        }
-        answers.push(serde_json::json!({
+        answers.push(json!({
             "file": file.display().to_string(),
             "title": plan.title,
             "source": plan.source,
             "finding": plan.finding,
             "tables": grids.iter().map(Grid::to_json).collect::<Vec<_>>(),
         }));
+        if stopped.is_some() {
+            break;
+        }
+        if let (Some(finding), true) = (&plan.finding, text) {
+            writeln!(out, "\n{finding}")?;
+        }
     }
-    if arguments.format == Form::Json && !arguments.dry_run {
+    interrupt::ignore();
+    if arguments.format == Form::Json {
         serde_json::to_writer_pretty(&mut out, &answers)?;
         writeln!(out)?;
+    }
+    out.flush()?;
+    stopped.map_or(Ok(()), |message| Err(Failure::Stopped(message)))
+}
+
+fn print_commands(plans: &[(&PathBuf, Plan)], traces: Option<&Path>, out: &mut impl Write) -> Result<(), Failure> {
+    for (file, plan) in plans {
+        for table in &plan.tables {
+            for seed in seeds(plan) {
+                let words = words(table, seed, file, |trace| plan::find(trace, traces, file));
+                writeln!(out, "forebay {}", shown(&words))?;
+            }
+        }
     }
     Ok(out.flush()?)
 }
@@ -147,10 +165,11 @@ fn answer(words: &[String]) -> Result<Value, Failure> {
         .output()
         .map_err(|error| failed(format!("cannot be started: {error}")))?;
     match output.status.code() {
-        Some(0) => serde_json::from_slice(&output.stdout).map_err(|error| failed(format!("answers no JSON: {error}"))),
-        Some(code) if code == i32::from(crate::interrupt::EXIT_CODE) => {
+        // Ctrl-C reaches both processes: one that has nothing to tell is ended by it.
+        code if interrupt::asked() || code == Some(i32::from(interrupt::EXIT_CODE)) => {
             Err(Failure::Stopped("the experiment is stopped; shown are the tables that are whole".to_owned()))
         }
+        Some(0) => serde_json::from_slice(&output.stdout).map_err(|error| failed(format!("answers no JSON: {error}"))),
         _ => Err(failed(format!("failed ({}): see above", output.status))),
     }
 }

@@ -26,7 +26,7 @@ mod tests;
 pub use analysis::{Analysis, Histogram};
 
 use crate::device::{Cost, Model};
-use crate::trace::{Keep, Trace};
+use crate::trace::Trace;
 use forebay_policy::Spec;
 use run::Run;
 use storage::Disk;
@@ -134,17 +134,11 @@ impl Passed {
 }
 
 impl Hierarchy {
-    /// What a trace must keep to be replayed here.
-    pub fn keep(&self) -> Keep {
-        let places = self.device.is_some() || self.levels.iter().any(|level| level.spec.info.uses.place);
-        Keep { places, requests: true }
-    }
-
     /// Replays a trace. `progress` is told of each further number of references done; `false` stops it, and there is no outcome.
     ///
     /// # Panics
-    /// If there is no level, a level below the first has several caches, a policy needs to know the future, or the trace lacks what
-    /// [`keep`](Hierarchy::keep) says.
+    /// If there is no level, a level below the first has several caches, a policy needs to know the future, or the trace lacks its
+    /// requests, or its places where there is a device or a policy looks at them.
     pub fn run(&self, trace: &Trace, progress: &dyn Fn(u64) -> bool) -> Option<Outcome> {
         let start = std::time::Instant::now();
         let mut run = Run::new(self, trace, Disk::new(self.device.as_ref(), trace.page_size));
