@@ -1,0 +1,88 @@
+//! What lies behind the pool: bytes in storage, read and written by their offset.
+
+use std::io::{self, IoSlice, IoSliceMut};
+
+/// Storage of a fixed length. All its methods may be called by several threads at once.
+///
+/// The pool asks for offsets and lengths that are multiples of its page size, but for what ends at the device's end, and
+/// from buffers aligned to 4 KiB; it never has two writes of the same bytes under way.
+///
+/// 1. A `read` sees every `write` that returned before it began.
+/// 2. What a `write` that failed, or the writes since the last successful `flush`, have left in storage after a crash is
+///    unknown, byte for byte old or new; other bytes are as they were.
+/// 3. After `flush` returned `Ok`, all that was written before it began survives a crash. After it returned an error a later
+///    `flush` returns `Ok` only if it has made all of that durable; a device that cannot promise this keeps failing.
+pub trait Device: Send + Sync {
+    /// The bytes there are.
+    fn len(&self) -> u64;
+
+    /// Whether there are no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether writes are refused.
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    /// Fills the buffers one after the other with what begins at `offset`. All or an error: a short read is an error.
+    ///
+    /// # Errors
+    /// What went wrong; what the buffers then hold is unknown.
+    fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()>;
+
+    /// Writes the buffers one after the other from `offset` on. All or an error.
+    ///
+    /// # Errors
+    /// What went wrong; some of the bytes may have been written.
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()>;
+
+    /// Writes several runs that do not overlap, in any order and as many at a time as the device takes; the results stand in the
+    /// order of the runs.
+    fn write_many(&self, runs: &[(u64, IoSlice<'_>)]) -> Vec<io::Result<()>> {
+        runs.iter().map(|&(offset, run)| self.write(offset, &[run])).collect()
+    }
+
+    /// Makes durable what was written before.
+    ///
+    /// # Errors
+    /// What went wrong: nothing is known to be durable then.
+    fn flush(&self) -> io::Result<()>;
+
+    /// Says that a range is not needed any more: it may read as zeroes or as what it was.
+    ///
+    /// # Errors
+    /// What went wrong.
+    fn trim(&self, offset: u64, length: u64) -> io::Result<()>;
+
+    /// Makes a range read as zeroes. `allocate`: it must keep its space.
+    ///
+    /// # Errors
+    /// What went wrong; some of the bytes may be zero.
+    fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()>;
+
+    /// What is known of a range: consecutive extents that begin at `offset` and cover at least its first byte, and at most
+    /// the range.
+    ///
+    /// # Errors
+    /// What went wrong.
+    fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
+        let _ = offset;
+        Ok(vec![Extent { length, hole: false, zero: false }])
+    }
+
+    /// What it is, for messages and logs: a path, a bucket.
+    fn describe(&self) -> String;
+}
+
+/// Consecutive bytes of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// How many.
+    pub length: u64,
+    /// No space is allocated for them.
+    pub hole: bool,
+    /// They read as zeroes.
+    pub zero: bool,
+}
