@@ -33,6 +33,10 @@ pub trait Policy: Sized + Send + 'static {
     /// would over the whole trace.
     const NEEDS_FOOTPRINT: bool = false;
 
+    /// Whether a hit does nothing but set a bit of the page, or nothing at all: hits between two misses may then be told in any
+    /// order and each page once, so that a real cache need take no lock on a hit.
+    const HIT_SETS_BIT: bool = false;
+
     /// An empty cache.
     fn new(setup: &Setup) -> Self;
 

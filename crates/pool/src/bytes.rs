@@ -1,0 +1,283 @@
+//! Reads and writes of bytes, over as many pages as they touch.
+
+use crate::config::WriteMode;
+use crate::error::Error;
+use crate::handle::{Handle, NotPinned};
+use crate::load::{Admission, Held};
+use crate::page::State;
+use crate::sync::Ordering;
+use crate::table;
+use crate::volume::Volume;
+use forebay_policy::Operation;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// When a write is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// After the next flush.
+    Flush,
+    /// When it returns: force unit access.
+    Now,
+}
+
+/// The part of a request that lies in one page.
+struct Part {
+    block: u64,
+    /// Within the page.
+    page: Range<usize>,
+    /// Within the request.
+    request: Range<usize>,
+}
+
+impl Handle {
+    fn part(&self, volume: &Volume, offset: u64, length: usize, done: usize) -> Part {
+        let page_size = self.shared.config.page_size as usize;
+        let position = offset + done as u64;
+        let (block, start) = (position / page_size as u64, (position % page_size as u64) as usize);
+        let bytes = (volume.bytes_of(block) - start).min(length - done);
+        Part { block, page: start..start + bytes, request: done..done + bytes }
+    }
+
+    /// The pages that one request to the device may have, from `block` to the one of the last byte.
+    fn run_of(&self, block: u64, offset: u64, length: usize) -> Range<u64> {
+        let end = (offset + length as u64).div_ceil(u64::from(self.shared.config.page_size));
+        block..end.min(block + self.shared.most_run())
+    }
+
+    /// Copies bytes out of the volume.
+    ///
+    /// # Errors
+    /// As for [`read`](Handle::read); what the buffer then holds is unknown.
+    pub fn read_at(&self, volume: &Arc<Volume>, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        volume.check_range(offset, buffer.len() as u64)?;
+        let memory = &self.shared.memory;
+        let mut told = None;
+        let mut done = 0;
+        while done < buffer.len() {
+            let part = self.part(volume, offset, buffer.len(), done);
+            match self.pin(volume.id, part.block) {
+                Ok(pin) if told == Some(part.block) || !pin.state.in_laundry() => {
+                    self.copy_out(pin.number, &part, buffer);
+                    if told != Some(part.block) {
+                        self.hit(volume, part.block, pin, Operation::Read);
+                    }
+                    self.unpin(pin);
+                    done = part.request.end;
+                }
+                Ok(pin) => {
+                    self.unpin(pin);
+                    if self.load(volume, part.block..part.block + 1, Operation::Read, None)?.is_told() {
+                        told = Some(part.block);
+                    }
+                }
+                Err(NotPinned::Busy(number)) => memory.waiters.wait(number, memory.pages.get(number), State::busy),
+                Err(NotPinned::Absent) => {
+                    let start = Instant::now();
+                    match self.admit_run(volume, self.run_of(part.block, offset, buffer.len()), Operation::Read)? {
+                        Admission::Run(run) => {
+                            self.fill(volume, &run)?;
+                            for &(_, number) in &run {
+                                let part = self.part(volume, offset, buffer.len(), done);
+                                self.copy_out(number, &part, buffer);
+                                self.shared.let_go(number);
+                                done = part.request.end;
+                            }
+                            self.missed(volume, &run);
+                            self.shared.miss_time.add_time(start.elapsed());
+                        }
+                        Admission::Rescued => told = Some(part.block),
+                        Admission::Present | Admission::NoFrame | Admission::Changing => {}
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies bytes out of the volume if all of them are resident, so that nothing is waited for. `false`: nothing has happened,
+    /// and no reference was counted.
+    pub fn read_at_if_resident(&self, volume: &Arc<Volume>, offset: u64, buffer: &mut [u8]) -> bool {
+        if volume.check_range(offset, buffer.len() as u64).is_err() {
+            return false;
+        }
+        let mut done = 0;
+        while done < buffer.len() {
+            let part = self.part(volume, offset, buffer.len(), done);
+            if !self.resident(volume, part.block) {
+                return false;
+            }
+            done = part.request.end;
+        }
+        // A page that has left since makes this wait, for once.
+        self.read_at(volume, offset, buffer).is_ok()
+    }
+
+    /// Whether a page can be used without waiting, as far as can be seen.
+    fn resident(&self, volume: &Volume, block: u64) -> bool {
+        self.state_of(volume, block).is_some_and(|state| state.valid() && !state.busy() && !state.in_laundry())
+    }
+
+    fn state_of(&self, volume: &Volume, block: u64) -> Option<State> {
+        let memory = &self.shared.memory;
+        let hash = table::hash(volume.id, block);
+        let number = memory.table.find(hash, |number| memory.pages.get(number).is(volume.id, block))?;
+        Some(memory.pages.get(number).state())
+    }
+
+    /// Copies bytes into the volume. In write-through mode, and with [`Durability::Now`], they are in storage when this returns;
+    /// else a flush, or the pool on its own, writes them back.
+    ///
+    /// # Errors
+    /// As for [`write`](Handle::write). Bytes whose write to the device failed are kept, and written again later.
+    pub fn write_at(
+        &self,
+        volume: &Arc<Volume>,
+        offset: u64,
+        data: &[u8],
+        durability: Durability,
+    ) -> Result<(), Error> {
+        volume.check_writable()?;
+        volume.check_range(offset, data.len() as u64)?;
+        if volume.mode == WriteMode::Back && durability == Durability::Flush {
+            return self.write_behind(volume, offset, data);
+        }
+        let mut done = 0;
+        while done < data.len() {
+            done = self.write_chunk(volume, offset, data, done)?;
+        }
+        if durability == Durability::Now { self.shared.flush_device(volume) } else { Ok(()) }
+    }
+
+    /// Copies bytes into the volume if that needs no waiting. `false`: nothing has happened, and no reference was counted.
+    pub fn write_at_if_ready(&self, volume: &Arc<Volume>, offset: u64, data: &[u8]) -> bool {
+        if volume.mode != WriteMode::Back
+            || volume.check_writable().is_err()
+            || volume.check_range(offset, data.len() as u64).is_err()
+            || !self.shared.takes_writes()
+        {
+            return false;
+        }
+        let mut done = 0;
+        while done < data.len() {
+            let part = self.part(volume, offset, data.len(), done);
+            if !self.whole(volume, &part) && !self.resident(volume, part.block) {
+                return false;
+            }
+            done = part.request.end;
+        }
+        self.write_behind(volume, offset, data).is_ok()
+    }
+
+    /// Whether a write covers all of a page.
+    fn whole(&self, volume: &Volume, part: &Part) -> bool {
+        part.page == (0..volume.bytes_of(part.block))
+    }
+
+    fn write_behind(&self, volume: &Arc<Volume>, offset: u64, data: &[u8]) -> Result<(), Error> {
+        let mut done = 0;
+        while done < data.len() {
+            self.shared.throttle(volume)?;
+            let part = self.part(volume, offset, data.len(), done);
+            let absent = || self.state_of(volume, part.block).is_none_or(State::absent);
+            if self.whole(volume, &part) && absent() {
+                let page_size = u64::from(self.shared.config.page_size);
+                let end = offset + data.len() as u64;
+                let whole_end = if end == volume.len() { volume.blocks() } else { end / page_size };
+                let blocks = part.block..whole_end.min(part.block + self.shared.most_run());
+                if let Admission::Run(run) = self.admit_run(volume, blocks, Operation::Write)? {
+                    for &(_, number) in &run {
+                        let part = self.part(volume, offset, data.len(), done);
+                        self.copy_in_new(number, &part, data);
+                        done = part.request.end;
+                    }
+                    self.shared.end_write(volume, &run);
+                    continue;
+                }
+            }
+            let number = self.hold(volume, part.block, false)?;
+            self.copy_in(number, &part, data);
+            self.shared.end_write(volume, &[(part.block, number)]);
+            done = part.request.end;
+        }
+        Ok(())
+    }
+
+    /// Writes the next pages of a request to the device, in one request; returns how much of the data is then done. Pages are held in the
+    /// order of their blocks by everybody, so that no two writers wait for each other.
+    fn write_chunk(&self, volume: &Arc<Volume>, offset: u64, data: &[u8], mut done: usize) -> Result<usize, Error> {
+        let mut held: Vec<Held> = Vec::new();
+        while done < data.len() && (held.len() as u64) < self.shared.most_run() {
+            let part = self.part(volume, offset, data.len(), done);
+            let block = part.block;
+            if self.state_of(volume, block).is_none_or(State::absent) && self.whole(volume, &part) {
+                let admission = if held.is_empty() {
+                    self.admit_run(volume, block..block + 1, Operation::Write)?
+                } else {
+                    self.try_admit_run(volume, block..block + 1, Operation::Write, false)
+                };
+                if let Admission::Run(run) = admission {
+                    self.copy_in_new(run[0].1, &part, data);
+                    held.push(run[0]);
+                    done = part.request.end;
+                    continue;
+                }
+            }
+            // To wait for a frame while pages are held might be to wait for oneself.
+            let number = if held.is_empty() {
+                self.hold(volume, block, true)?
+            } else if let Some(number) = self.hold_resident(volume, block, true) {
+                number
+            } else {
+                break;
+            };
+            self.copy_in(number, &part, data);
+            held.push((block, number));
+            done = part.request.end;
+        }
+        self.shared.write_through(volume, &held)?;
+        Ok(done)
+    }
+
+    fn copy_out(&self, number: u32, part: &Part, buffer: &mut [u8]) {
+        let memory = &self.shared.memory;
+        let frame = memory.frames.pointer(memory.pages.get(number).frame());
+        let buffer = &mut buffer[part.request.clone()];
+        // SAFETY: the caller holds the page, shared or exclusively (rules 1 and 2), and the part lies within a page.
+        unsafe { std::ptr::copy_nonoverlapping(frame.add(part.page.start), buffer.as_mut_ptr(), buffer.len()) };
+    }
+
+    fn copy_in(&self, number: u32, part: &Part, data: &[u8]) {
+        let memory = &self.shared.memory;
+        let frame = memory.frames.pointer(memory.pages.get(number).frame());
+        let data = &data[part.request.clone()];
+        // SAFETY: the caller holds the page exclusively (rule 2), and the part lies within a page.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), frame.add(part.page.start), data.len()) };
+    }
+
+    /// Fills a new page with a write that covers all of it; its writer goes on holding it.
+    fn copy_in_new(&self, number: u32, part: &Part, data: &[u8]) {
+        let memory = &self.shared.memory;
+        self.copy_in(number, part, data);
+        let frame = memory.frames.pointer(memory.pages.get(number).frame());
+        let rest = memory.frames.page_size() - part.page.end;
+        // SAFETY: the page is loading and its frame its loader's alone (rule 2); what lies behind the volume's end reads as zero.
+        unsafe { frame.add(part.page.end).write_bytes(0, rest) };
+        self.shared.loaded(number);
+    }
+}
+
+impl crate::pool::Shared {
+    /// The most pages in a request to a device; few enough that some requests fit in the pool at a time.
+    pub(crate) fn most_run(&self) -> u64 {
+        let most = u64::from(self.config.request / self.config.page_size);
+        most.min(self.config.frames() / 8).max(1)
+    }
+
+    /// Whether a write would find a frame and stay below the dirty limit, as far as can be seen.
+    fn takes_writes(&self) -> bool {
+        self.dirty.load(Ordering::Relaxed) < self.dirty_limit()
+            && self.memory.laundered.load(Ordering::Relaxed) < self.config.laundry
+    }
+}

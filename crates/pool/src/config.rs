@@ -1,0 +1,131 @@
+//! How a pool and its volumes are made.
+
+use crate::error::Error;
+use forebay_policy::Spec;
+use std::time::Duration;
+
+/// The smallest page.
+pub const LEAST_PAGE_SIZE: u32 = 4 << 10;
+/// The largest page.
+pub const MOST_PAGE_SIZE: u32 = 1 << 20;
+
+/// What a pool is made from.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The bytes of all frames.
+    pub capacity: u64,
+    /// The most bytes that [`Pool::resize`](crate::Pool::resize) may ever set: address space alone is taken for it.
+    pub most_capacity: u64,
+    /// The bytes of a page: a power of two from 4 KiB to 1 MiB.
+    pub page_size: u32,
+    /// The replacement policy.
+    pub policy: Spec,
+    /// Whether the system is asked for huge pages.
+    pub huge_pages: bool,
+    /// Frames for pages that the policy has evicted and that are still to be written: the laundry. They are part of the
+    /// capacity; the policy has the others. With none, dirty pages are refused as victims.
+    pub laundry: u32,
+    /// The share of the frames that may be dirty before writers have to wait; background writeback begins at half of it.
+    pub dirty_limit: f64,
+    /// How long a page may be dirty before it is written back.
+    pub dirty_age: Duration,
+    /// The longest request to a device, in bytes.
+    pub request: u32,
+}
+
+impl Config {
+    /// A pool of `capacity` bytes under `policy`, with pages of 4 KiB, a 32nd of them for the laundry.
+    pub fn new(capacity: u64, policy: Spec) -> Self {
+        Self {
+            capacity,
+            most_capacity: capacity,
+            page_size: LEAST_PAGE_SIZE,
+            policy,
+            huge_pages: false,
+            laundry: 0,
+            dirty_limit: 0.5,
+            dirty_age: Duration::from_secs(5),
+            request: 1 << 20,
+        }
+        .with_page_size(LEAST_PAGE_SIZE)
+    }
+
+    /// The same with another page size, and a 32nd of the frames for the laundry.
+    #[must_use]
+    pub fn with_page_size(mut self, page_size: u32) -> Self {
+        self.page_size = page_size;
+        let frames = self.capacity / u64::from(page_size.max(1));
+        self.laundry = (frames / 32).clamp(1, u64::from(u32::MAX)) as u32;
+        self
+    }
+
+    /// The frames there are.
+    pub(crate) fn frames(&self) -> u64 {
+        self.capacity / u64::from(self.page_size)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let wrong = |what: String| Err(Error::Configuration(what));
+        if !self.page_size.is_power_of_two() || !(LEAST_PAGE_SIZE..=MOST_PAGE_SIZE).contains(&self.page_size) {
+            return wrong(format!("a page of {} bytes: it is a power of two from 4 KiB to 1 MiB", self.page_size));
+        }
+        if self.most_capacity < self.capacity {
+            return wrong(format!("a capacity of {} bytes is above the most, {}", self.capacity, self.most_capacity));
+        }
+        if self.most_capacity / u64::from(self.page_size) > u64::from(MOST_FRAMES) {
+            return wrong(format!(
+                "a cache of {} bytes has more than {MOST_FRAMES} pages: take larger ones",
+                self.most_capacity
+            ));
+        }
+        if self.frames() <= u64::from(self.laundry) {
+            return wrong(format!(
+                "a cache of {} bytes has {} pages of {} bytes, {} of them for the laundry: none is left; make it larger",
+                self.capacity,
+                self.frames(),
+                self.page_size,
+                self.laundry
+            ));
+        }
+        if !(self.dirty_limit > 0.0 && self.dirty_limit <= 1.0) {
+            return wrong(format!("a dirty limit of {}: it is a share above 0, and at most 1", self.dirty_limit));
+        }
+        if self.policy.needs_future() {
+            return wrong(format!("{} needs to know the future: it can be simulated, not run", self.policy.label));
+        }
+        Ok(())
+    }
+}
+
+/// The most frames: page numbers, ghosts included, are 32 bits.
+const MOST_FRAMES: u32 = 1 << 28;
+
+/// When a write is in storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteMode {
+    /// When it returns, though durable only after a flush.
+    Through,
+    /// Some time later, at the latest by a flush.
+    #[default]
+    Back,
+}
+
+/// How a volume is attached.
+#[derive(Clone, Debug)]
+pub struct VolumeConfig {
+    /// Its name, for messages.
+    pub name: String,
+    /// When writes are in storage.
+    pub mode: WriteMode,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// The most bytes read ahead of a stream; 0 for none.
+    pub readahead: u32,
+}
+
+impl VolumeConfig {
+    /// A volume of that name in write-back mode that reads up to 512 KiB ahead.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), mode: WriteMode::Back, read_only: false, readahead: 512 << 10 }
+    }
+}

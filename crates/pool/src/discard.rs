@@ -1,0 +1,195 @@
+//! Ranges that are given up: trim, write-zeroes, and pages that will not be used soon.
+
+use crate::bytes::Durability;
+use crate::device::Extent;
+use crate::error::Error;
+use crate::handle::Handle;
+use crate::page::State;
+use crate::pool::Shared;
+use crate::sync::lock;
+use crate::volume::Volume;
+use std::ops::Range;
+use std::sync::Arc;
+
+impl Handle {
+    /// Makes durable all that was written to the volume before, by whichever handle.
+    ///
+    /// # Errors
+    /// [`Error::Device`], also of a writeback in the background that failed since the last flush. What failed stays dirty, and the
+    /// next flush writes it again.
+    pub fn flush(&self, volume: &Arc<Volume>) -> Result<(), Error> {
+        self.shared.flush(volume)
+    }
+
+    /// Says that bytes are not needed any more: the whole pages among them read as zeroes or as what they were.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::ReadOnly`], [`Error::Device`]: what the whole pages then hold is unknown.
+    pub fn trim(&self, volume: &Arc<Volume>, offset: u64, length: u64) -> Result<(), Error> {
+        volume.check_writable()?;
+        volume.check_range(offset, length)?;
+        let (blocks, bytes) = self.whole_pages(volume, offset, length);
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let _change = volume.begin_change(blocks.clone());
+        self.drop_pages(volume, blocks);
+        let (start, length) = (bytes.start, bytes.end - bytes.start);
+        volume.device.trim(start, length).map_err(|source| volume.failed("trim", start, length, source))
+    }
+
+    /// Makes bytes read as zeroes. `allocate`: they keep their space in storage.
+    ///
+    /// # Errors
+    /// As for [`trim`](Handle::trim), and as for a write of what lies in parts of pages.
+    pub fn write_zeroes(
+        &self,
+        volume: &Arc<Volume>,
+        offset: u64,
+        length: u64,
+        allocate: bool,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        volume.check_writable()?;
+        volume.check_range(offset, length)?;
+        let end = offset + length;
+        let (blocks, bytes) = self.whole_pages(volume, offset, length);
+        let zeroes = vec![0; self.shared.config.page_size as usize];
+        let mut edges = vec![offset..bytes.start.min(end), bytes.end.max(offset)..end];
+        if blocks.is_empty() {
+            let middle = offset + (end - offset) / 2;
+            edges = vec![offset..middle, middle..end];
+        }
+        for edge in edges {
+            let mut at = edge.start;
+            while at < edge.end {
+                let bytes = (edge.end - at).min(zeroes.len() as u64);
+                self.write_at(volume, at, &zeroes[..bytes as usize], durability)?;
+                at += bytes;
+            }
+        }
+        if !blocks.is_empty() {
+            let _change = volume.begin_change(blocks.clone());
+            self.drop_pages(volume, blocks);
+            let (start, length) = (bytes.start, bytes.end - bytes.start);
+            volume
+                .device
+                .write_zeroes(start, length, allocate)
+                .map_err(|source| volume.failed("write of zeroes", start, length, source))?;
+        }
+        if durability == Durability::Now { self.shared.flush_device(volume) } else { Ok(()) }
+    }
+
+    /// What is known of a range: dirty pages are data, whatever the device says of their place.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::Device`].
+    pub fn extents(&self, volume: &Arc<Volume>, offset: u64, length: u64) -> Result<Vec<Extent>, Error> {
+        volume.check_range(offset, length)?;
+        let page_size = u64::from(self.shared.config.page_size);
+        // The dirty pages first: one that is written back meanwhile is then known from one side or the other.
+        let writing = lock(&volume.writing);
+        let dirty: Vec<u64> = {
+            let dirty = lock(&volume.dirty);
+            dirty
+                .by_block
+                .range(offset / page_size..(offset + length).div_ceil(page_size))
+                .map(|(&block, _)| block)
+                .collect()
+        };
+        let known = volume.device.extents(offset, length);
+        drop(writing);
+        let known = known.map_err(|source| volume.failed("status", offset, length, source))?;
+        let mut extents: Vec<Extent> = Vec::new();
+        let mut add = |extent: Extent| match extents.last_mut() {
+            _ if extent.length == 0 => {}
+            Some(last) if (last.hole, last.zero) == (extent.hole, extent.zero) => last.length += extent.length,
+            _ => extents.push(extent),
+        };
+        let mut at = offset;
+        let mut dirty = dirty.into_iter().map(|block| block * page_size..(block + 1) * page_size).peekable();
+        for extent in known {
+            let end = (at + extent.length).min(offset + length);
+            while at < end {
+                while dirty.next_if(|page| page.end <= at).is_some() {}
+                match dirty.peek() {
+                    Some(page) if page.start <= at => {
+                        let data = page.end.min(end) - at;
+                        add(Extent { length: data, hole: false, zero: false });
+                        at += data;
+                    }
+                    next => {
+                        let until = next.map_or(end, |page| page.start.min(end));
+                        add(Extent { length: until - at, ..extent });
+                        at = until;
+                    }
+                }
+            }
+        }
+        Ok(extents)
+    }
+
+    /// The pages that lie in a range as a whole, and their bytes.
+    fn whole_pages(&self, volume: &Volume, offset: u64, length: u64) -> (Range<u64>, Range<u64>) {
+        let page_size = u64::from(self.shared.config.page_size);
+        let end = offset + length;
+        let first = offset.div_ceil(page_size);
+        let last = if end == volume.len() { volume.blocks() } else { end / page_size };
+        let blocks = first..last.max(first);
+        (blocks.clone(), blocks.start * page_size..(blocks.end * page_size).min(end))
+    }
+
+    /// Drops all pages of a range, dirty or not, waiting for those who use them. No page of it is loaded meanwhile: the caller has begun
+    /// a change.
+    fn drop_pages(&self, volume: &Volume, blocks: Range<u64>) {
+        let memory = &self.shared.memory;
+        let candidates = lock(&self.shared.replacer).pages_of(memory, volume.id, &blocks);
+        for number in candidates {
+            let page = memory.pages.get(number);
+            loop {
+                let block = page.block();
+                if !blocks.contains(&block) {
+                    break;
+                }
+                match page.begin_exclusive(volume.id, block) {
+                    Ok(()) => {
+                        page.wait_unshared(number, &memory.slots);
+                        memory.waiters.wait(number, page, State::in_writeback);
+                        if page.state().dirty() {
+                            page.make_clean();
+                            self.shared.forget_dirty(volume, block);
+                        }
+                        lock(&self.shared.replacer).drop_page(memory, number);
+                        break;
+                    }
+                    Err(state) if state.busy() => memory.waiters.wait(number, page, State::busy),
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Lets the pages of a range go, those that are dirty after their writeback; those in use stay.
+    pub(crate) fn give_up(&self, volume: &Arc<Volume>, offset: u64, length: u64) -> Result<(), Error> {
+        let page_size = u64::from(self.config.page_size);
+        let blocks = offset / page_size..(offset + length).div_ceil(page_size);
+        self.write_range(volume, &blocks)?;
+        let memory = &self.memory;
+        let mut replacer = lock(&self.replacer);
+        for number in replacer.pages_of(memory, volume.id, &blocks) {
+            let page = memory.pages.get(number);
+            if page.begin_exclusive(volume.id, page.block()).is_err() {
+                continue;
+            }
+            let state = page.state();
+            if state.dirty() || state.in_writeback() || page.still_shared(number, &memory.slots) {
+                self.let_go(number);
+            } else {
+                replacer.drop_page(memory, number);
+            }
+        }
+        Ok(())
+    }
+}

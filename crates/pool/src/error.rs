@@ -1,0 +1,103 @@
+//! What can go wrong in the pool.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// Why an operation of the pool failed.
+#[derive(Clone, Debug)]
+pub enum Error {
+    /// The device failed.
+    Device {
+        /// The volume.
+        volume: String,
+        /// What it was asked to do: read, write, flush…
+        operation: &'static str,
+        /// Where, in bytes.
+        offset: u64,
+        /// How much, in bytes.
+        length: u64,
+        /// What it said.
+        source: Arc<io::Error>,
+    },
+    /// All frames hold pages that are pinned, so that none can be freed.
+    AllPinned,
+    /// The range lies beyond the volume's end.
+    OutOfRange {
+        /// The volume.
+        volume: String,
+        /// Where, in bytes.
+        offset: u64,
+        /// How much, in bytes.
+        length: u64,
+        /// The volume's length.
+        end: u64,
+    },
+    /// The volume is not to be written.
+    ReadOnly {
+        /// The volume.
+        volume: String,
+    },
+    /// As many handles are open as a pool can have.
+    TooManyHandles,
+    /// There is no memory for the pool.
+    Memory {
+        /// The bytes wanted.
+        bytes: u64,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// The configuration makes no sense.
+    Configuration(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device { volume, operation, offset, length, source } => {
+                write!(f, "volume {volume}: {operation} of {length} bytes at byte {offset} failed: {source}")
+            }
+            Self::AllPinned => {
+                f.write_str("every page of the cache is pinned: no frame can be freed; pin fewer or make it larger")
+            }
+            Self::OutOfRange { volume, offset, length, end } => {
+                write!(f, "volume {volume}: {length} bytes at byte {offset} lie beyond its end at byte {end}")
+            }
+            Self::ReadOnly { volume } => write!(f, "volume {volume} is read-only"),
+            Self::TooManyHandles => {
+                write!(f, "{} handles of the pool are open, and there can be no more", crate::MOST_HANDLES)
+            }
+            Self::Memory { bytes, source } => {
+                write!(f, "no address space for a cache of up to {bytes} bytes: {source}; ask for less")
+            }
+            Self::Configuration(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Device { source, .. } | Self::Memory { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl Error {
+    /// The system's kind of error, for callers that pass errors on as such.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Device { source, .. } => source.kind(),
+            Self::AllPinned | Self::TooManyHandles | Self::Memory { .. } => io::ErrorKind::OutOfMemory,
+            Self::OutOfRange { .. } | Self::Configuration(_) => io::ErrorKind::InvalidInput,
+            Self::ReadOnly { .. } => io::ErrorKind::PermissionDenied,
+        }
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error)
+    }
+}

@@ -1,0 +1,485 @@
+//! A thread's way into the pool: pins, and hits without a lock.
+
+use crate::config::WriteMode;
+use crate::error::Error;
+use crate::page::State;
+use crate::pool::Shared;
+use crate::replacement::Hit;
+use crate::slots::SLOTS;
+use crate::streams::Advice;
+use crate::sync::lock;
+use crate::table;
+use crate::volume::Volume;
+use forebay_policy::{Operation, Place, Reference};
+use std::cell::{Cell, RefCell};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Hits that a policy is told of at once, where their order matters.
+const BATCH: usize = 64;
+
+/// A way into the pool for one thread at a time: it holds that thread's pins, and the hits that the policy has yet to be told of.
+pub struct Handle {
+    pub(crate) shared: Arc<Shared>,
+    line: u32,
+    /// Which slots of the line are filled.
+    filled: Cell<u16>,
+    hits: RefCell<Vec<Hit>>,
+    /// How many hits fit before the policy is told.
+    room: usize,
+    /// Hits that set a page's bit and did not fit.
+    overflowed: Cell<bool>,
+    /// Hits on the volume used last that it does not know of.
+    uncounted: Cell<u32>,
+    counted_volume: RefCell<Option<Arc<Volume>>>,
+    owner: Cell<Option<u32>>,
+    pub(crate) advice: Cell<Advice>,
+    /// Counts hits, to measure the time of some.
+    ticks: Cell<u32>,
+}
+
+/// What a program says of its references to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Nothing in particular: readahead follows the streams that it sees.
+    Normal,
+    /// This handle will go through volumes in the order of blocks: the longest readahead from the first miss on.
+    Sequential,
+    /// This handle will jump: no readahead.
+    Random,
+    /// These bytes will be used soon: they are fetched in the background.
+    WillNeed {
+        /// The first byte.
+        offset: u64,
+        /// How many.
+        length: u64,
+    },
+    /// These bytes will not be used soon: their pages leave, dirty ones after their writeback.
+    DoNotNeed {
+        /// The first byte.
+        offset: u64,
+        /// How many.
+        length: u64,
+    },
+}
+
+/// Why a page could not be pinned at once.
+pub(crate) enum NotPinned {
+    /// It is not resident.
+    Absent,
+    /// Somebody loads it or writes to it.
+    Busy(u32),
+}
+
+/// A shared pin: in a slot, or, as `SLOTS`, counted in the page.
+#[derive(Clone, Copy)]
+pub(crate) struct Pin {
+    pub(crate) number: u32,
+    slot: u8,
+    pub(crate) state: State,
+}
+
+impl Handle {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Result<Self, Error> {
+        let line = shared.memory.slots.take_line().ok_or(Error::TooManyHandles)?;
+        let frames = shared.config.frames() as usize;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            line,
+            filled: Cell::new(0),
+            hits: RefCell::default(),
+            room: if shared.hit_sets_bit { (frames / 8).max(4096) } else { BATCH },
+            overflowed: Cell::new(false),
+            uncounted: Cell::new(0),
+            counted_volume: RefCell::default(),
+            owner: Cell::new(None),
+            advice: Cell::new(Advice::Normal),
+            ticks: Cell::new(0),
+        })
+    }
+
+    /// Says who uses pages through this handle, for policies that have managers; by default the volume's number stands for its user.
+    pub fn set_owner(&self, owner: u32) {
+        self.owner.set(Some(owner));
+    }
+
+    pub(crate) fn owner(&self, volume: &Volume) -> u32 {
+        self.owner.get().unwrap_or(volume.id)
+    }
+
+    /// Pins a page for reading; it is loaded if it is not resident.
+    ///
+    /// While this handle holds the page for reading it must not ask to write to it: it would wait for itself.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::Device`], [`Error::AllPinned`].
+    #[inline]
+    pub fn read<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Result<ReadPin<'h>, Error> {
+        self.ticks.set(self.ticks.get().wrapping_add(1));
+        if self.ticks.get().is_multiple_of(64) {
+            let start = Instant::now();
+            let pin = self.read_resident(volume, block);
+            if let Some(pin) = pin {
+                self.shared.hit_time.add_time(start.elapsed());
+                return Ok(pin);
+            }
+        } else if let Some(pin) = self.read_resident(volume, block) {
+            return Ok(pin);
+        }
+        self.read_absent(volume, block)
+    }
+
+    /// Pins a page for reading if it is resident: never waits, and takes no lock that all share.
+    #[inline]
+    pub fn read_resident<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Option<ReadPin<'h>> {
+        let pin = self.pin(volume.id, block).ok()?;
+        if pin.state.in_laundry() {
+            self.unpin(pin);
+            return None;
+        }
+        self.hit(volume, block, pin, Operation::Read);
+        Some(self.read_pin(pin))
+    }
+
+    fn read_absent<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Result<ReadPin<'h>, Error> {
+        volume.check_block(block)?;
+        let start = Instant::now();
+        let mut told = false;
+        loop {
+            match self.pin(volume.id, block) {
+                Ok(pin) if told || !pin.state.in_laundry() => {
+                    if !told {
+                        self.hit(volume, block, pin, Operation::Read);
+                    }
+                    return Ok(self.read_pin(pin));
+                }
+                Ok(pin) => {
+                    self.unpin(pin);
+                    told |= self.load(volume, block..block + 1, Operation::Read, None)?.is_rescued();
+                }
+                Err(NotPinned::Busy(number)) => {
+                    self.shared.memory.waiters.wait(number, self.shared.memory.pages.get(number), State::busy);
+                }
+                Err(NotPinned::Absent) => {
+                    let mut kept = None;
+                    let loaded = self.load(volume, block..block + 1, Operation::Read, Some(&mut kept))?;
+                    told |= loaded.is_rescued();
+                    if let Some(pin) = kept {
+                        self.shared.miss_time.add_time(start.elapsed());
+                        return Ok(self.read_pin(pin));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Pins a page for writing: alone. It is loaded if it is not resident.
+    ///
+    /// # Errors
+    /// As for [`read`](Handle::read), and [`Error::ReadOnly`]; a device that fails to write back what is dirty fails writers, too, as
+    /// soon as the dirty limit is reached.
+    ///
+    /// # Panics
+    /// If this handle holds the page for reading.
+    pub fn write<'h>(&'h self, volume: &'h Arc<Volume>, block: u64) -> Result<WritePin<'h>, Error> {
+        volume.check_writable()?;
+        volume.check_block(block)?;
+        self.shared.throttle(volume)?;
+        let number = self.hold(volume, block, volume.mode == WriteMode::Through)?;
+        Ok(WritePin { handle: self, volume, number, block, open: true })
+    }
+
+    /// Gives hints.
+    ///
+    /// # Errors
+    /// As for a read or, of pages that leave, a write of the device.
+    pub fn hint(&self, volume: &Arc<Volume>, hint: Hint) -> Result<(), Error> {
+        match hint {
+            Hint::Normal => self.advice.set(Advice::Normal),
+            Hint::Sequential => self.advice.set(Advice::Sequential),
+            Hint::Random => self.advice.set(Advice::Random),
+            Hint::WillNeed { offset, length } => {
+                volume.check_range(offset, length)?;
+                let page_size = u64::from(self.shared.config.page_size);
+                self.shared.queue.push(volume, offset / page_size..(offset + length).div_ceil(page_size));
+            }
+            Hint::DoNotNeed { offset, length } => {
+                volume.check_range(offset, length)?;
+                self.shared.give_up(volume, offset, length)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A shared pin of a page, if it can be had at once.
+    #[inline]
+    pub(crate) fn pin(&self, object: u32, block: u64) -> Result<Pin, NotPinned> {
+        let memory = &self.shared.memory;
+        let found = memory.table.find(table::hash(object, block), |number| memory.pages.get(number).is(object, block));
+        let Some(number) = found else { return Err(NotPinned::Absent) };
+        let page = memory.pages.get(number);
+        let not_pinned = |state: State| if state.busy() { NotPinned::Busy(number) } else { NotPinned::Absent };
+        let slot = self.filled.get().trailing_ones() as usize;
+        if slot == SLOTS {
+            let state = page.share(object, block).map_err(not_pinned)?;
+            return Ok(Pin { number, slot: SLOTS as u8, state });
+        }
+        let line = memory.slots.line(self.line);
+        line.fill(slot, number);
+        match page.shared(object, block) {
+            Ok(state) => {
+                self.filled.set(self.filled.get() | 1 << slot);
+                Ok(Pin { number, slot: slot as u8, state })
+            }
+            Err(state) => {
+                line.clear(slot);
+                Err(not_pinned(state))
+            }
+        }
+    }
+
+    /// A shared pin of a page that this thread holds exclusively.
+    pub(crate) fn pin_held(&self, number: u32) -> Pin {
+        let page = self.shared.memory.pages.get(number);
+        let slot = self.filled.get().trailing_ones() as usize;
+        let slot = if slot == SLOTS {
+            page.share_held();
+            SLOTS
+        } else {
+            self.shared.memory.slots.line(self.line).fill(slot, number);
+            self.filled.set(self.filled.get() | 1 << slot);
+            slot
+        };
+        let state = page.state();
+        self.shared.memory.waiters.wake(number, page.end_exclusive());
+        Pin { number, slot: slot as u8, state }
+    }
+
+    #[inline]
+    pub(crate) fn unpin(&self, pin: Pin) {
+        if usize::from(pin.slot) == SLOTS {
+            self.shared.memory.pages.get(pin.number).unshare();
+        } else {
+            self.shared.memory.slots.line(self.line).clear(pin.slot.into());
+            self.filled.set(self.filled.get() & !(1 << pin.slot));
+        }
+    }
+
+    /// Holds a page exclusively, loading it first if it is not resident. `settled`: it is not in writeback, either.
+    pub(crate) fn hold(&self, volume: &Arc<Volume>, block: u64, settled: bool) -> Result<u32, Error> {
+        let mut told = false;
+        loop {
+            if let Some(number) = self.hold_known(volume, block, settled, told) {
+                return Ok(number);
+            }
+            told |= self.load(volume, block..block + 1, Operation::Write, None)?.is_told();
+        }
+    }
+
+    /// Holds a page exclusively if it is resident, waiting for others to let go of it.
+    pub(crate) fn hold_resident(&self, volume: &Arc<Volume>, block: u64, settled: bool) -> Option<u32> {
+        self.hold_known(volume, block, settled, false)
+    }
+
+    /// `told`: the policy knows of this reference already.
+    fn hold_known(&self, volume: &Arc<Volume>, block: u64, settled: bool, told: bool) -> Option<u32> {
+        let memory = &self.shared.memory;
+        loop {
+            let hash = table::hash(volume.id, block);
+            let number = memory.table.find(hash, |number| memory.pages.get(number).is(volume.id, block))?;
+            let page = memory.pages.get(number);
+            if let Err(state) = page.begin_exclusive(volume.id, block) {
+                if !state.busy() {
+                    return None;
+                }
+                memory.waiters.wait(number, page, State::busy);
+                continue;
+            }
+            assert!(
+                !memory.slots.line(self.line).holds(number),
+                "a handle that holds a page for reading would wait for itself to write to it"
+            );
+            page.wait_unshared(number, &memory.slots);
+            if page.state().in_laundry() && !told {
+                self.shared.let_go(number);
+                return None;
+            }
+            if settled {
+                memory.waiters.wait(number, page, State::in_writeback);
+            }
+            if !told {
+                self.note(volume, block, number, page.state(), Operation::Write);
+            }
+            return Some(number);
+        }
+    }
+
+    /// Takes note of a hit.
+    #[inline]
+    pub(crate) fn hit(&self, volume: &Arc<Volume>, block: u64, pin: Pin, operation: Operation) {
+        self.note(volume, block, pin.number, pin.state, operation);
+    }
+
+    #[inline]
+    fn note(&self, volume: &Arc<Volume>, block: u64, number: u32, state: State, operation: Operation) {
+        let first_use = state.ahead() && self.first_use(volume, block, number);
+        self.count_hit(volume);
+        let page = self.shared.memory.pages.get(number);
+        if self.shared.hit_sets_bit && !first_use && !page.mark_used() {
+            return;
+        }
+        let place = Place { object: volume.id, block };
+        let mut hits = self.hits.borrow_mut();
+        if hits.len() == self.room {
+            if self.shared.hit_sets_bit {
+                // The page's mark says it all.
+                self.overflowed.set(true);
+                return;
+            }
+            lock(&self.shared.replacer).deliver(&self.shared.memory, &mut hits);
+        }
+        let reference = Reference { page: number, owner: self.owner(volume), place, operation };
+        hits.push(Hit { reference, first_use });
+    }
+
+    #[cold]
+    fn first_use(&self, volume: &Arc<Volume>, block: u64, number: u32) -> bool {
+        if !self.shared.memory.pages.get(number).first_use() {
+            return false;
+        }
+        volume.counters.readahead_used.add(1);
+        if let Some(fetch) = lock(&volume.streams).used(block) {
+            self.shared.queue.push(volume, fetch);
+        }
+        true
+    }
+
+    #[inline]
+    fn count_hit(&self, volume: &Arc<Volume>) {
+        let same = self.counted_volume.borrow().as_ref().is_some_and(|counted| counted.id == volume.id);
+        if !same || self.uncounted.get() >= 64 {
+            self.settle();
+            if !same {
+                *self.counted_volume.borrow_mut() = Some(Arc::clone(volume));
+            }
+        }
+        self.uncounted.set(self.uncounted.get() + 1);
+    }
+
+    /// Tells the volume of the hits that it does not know of.
+    #[cold]
+    pub fn settle(&self) {
+        if let Some(volume) = self.counted_volume.borrow().as_ref() {
+            volume.counters.hits.add(u64::from(self.uncounted.take()));
+        }
+    }
+
+    /// Tells the policy of all that this handle has seen, under the replacer's lock.
+    pub(crate) fn deliver(&self, replacer: &mut crate::replacer::Replacer) {
+        replacer.deliver(&self.shared.memory, &mut self.hits.borrow_mut());
+        if self.overflowed.take() {
+            replacer.deliver_all(&self.shared.memory);
+        }
+    }
+
+    fn read_pin(&self, pin: Pin) -> ReadPin<'_> {
+        let memory = &self.shared.memory;
+        ReadPin { handle: self, pin, bytes: memory.frames.pointer(memory.pages.get(pin.number).frame()) }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.settle();
+        self.deliver(&mut lock(&self.shared.replacer));
+        self.shared.memory.slots.give_line(self.line);
+    }
+}
+
+/// A page held for reading: it stays, and nobody writes to it.
+pub struct ReadPin<'h> {
+    handle: &'h Handle,
+    pin: Pin,
+    bytes: *const u8,
+}
+
+impl Deref for ReadPin<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the frame holds this page as long as the shared pin lives, and nobody writes to it meanwhile (rules 1 and 2 of a
+        // page's state); it is as long as the pool's pages.
+        unsafe { std::slice::from_raw_parts(self.bytes, self.handle.shared.memory.frames.page_size()) }
+    }
+}
+
+impl Drop for ReadPin<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.handle.unpin(self.pin);
+    }
+}
+
+/// A page held for writing. Dropped it counts as written, in write-through mode with its failure kept for the next flush.
+pub struct WritePin<'h> {
+    handle: &'h Handle,
+    volume: &'h Arc<Volume>,
+    number: u32,
+    block: u64,
+    open: bool,
+}
+
+impl WritePin<'_> {
+    /// Ends the write: the page is dirty or, in write-through mode, written.
+    ///
+    /// # Errors
+    /// [`Error::Device`]: the page stays dirty, and its writeback will be tried again.
+    pub fn commit(mut self) -> Result<(), Error> {
+        self.close()
+    }
+
+    fn close(&mut self) -> Result<(), Error> {
+        if !std::mem::take(&mut self.open) {
+            return Ok(());
+        }
+        let held = [(self.block, self.number)];
+        match self.volume.mode {
+            WriteMode::Back => {
+                self.handle.shared.end_write(self.volume, &held);
+                Ok(())
+            }
+            WriteMode::Through => self.handle.shared.write_through(self.volume, &held),
+        }
+    }
+
+    fn pointer(&self) -> *mut u8 {
+        let memory = &self.handle.shared.memory;
+        memory.frames.pointer(memory.pages.get(self.number).frame())
+    }
+}
+
+impl Deref for WritePin<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the page is held exclusively (rule 2 of a page's state), so its frame is this value's alone.
+        unsafe { std::slice::from_raw_parts(self.pointer(), self.handle.shared.memory.frames.page_size()) }
+    }
+}
+
+impl DerefMut for WritePin<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`, and this value is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.handle.shared.memory.frames.page_size()) }
+    }
+}
+
+impl Drop for WritePin<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            self.volume.keep_failure(error);
+        }
+    }
+}

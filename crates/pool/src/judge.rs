@@ -1,0 +1,84 @@
+//! The pool's word on a policy's victims.
+
+use crate::page::{Pages, Wake};
+use crate::slots::Slots;
+use crate::waiters::Waiters;
+use forebay_policy::Caller;
+
+/// What happens to pages while the policy is asked, under the replacer's lock.
+pub(crate) struct Judge<'a> {
+    pub(crate) pages: &'a Pages,
+    pub(crate) slots: &'a Slots,
+    pub(crate) waiters: &'a Waiters,
+    /// Dirty pages that may still go to the laundry.
+    pub(crate) laundry_room: u32,
+    /// The page that is being admitted: its number is kept even if its ghost is forgotten.
+    pub(crate) admitted: Option<u32>,
+    pub(crate) events: &'a mut Events,
+}
+
+/// What has happened to pages, in reused buffers.
+#[derive(Default)]
+pub(crate) struct Events {
+    /// Frames that are free.
+    pub(crate) frames: Vec<u32>,
+    /// Pages that went to the laundry.
+    pub(crate) laundered: Vec<u32>,
+    /// Pages whose number may stand for another.
+    pub(crate) forgotten: Vec<u32>,
+    /// Pages that were refused because the policy did not know of their last use.
+    pub(crate) in_use: Vec<u32>,
+    /// The ghost of the admitted page was forgotten.
+    pub(crate) forgot_admitted: bool,
+    /// Pages evicted, of those read ahead and never used, and victims refused because they were dirty.
+    pub(crate) evicted: u64,
+    pub(crate) wasted: u64,
+    pub(crate) refused_dirty: u64,
+}
+
+impl Caller for Judge<'_> {
+    fn evict(&mut self, number: u32) -> bool {
+        let page = self.pages.get(number);
+        if page.begin_exclusive(page.object(), page.block()).is_err() {
+            return false;
+        }
+        if page.used() || page.still_shared(number, self.slots) {
+            if page.used() {
+                page.clear_used();
+                self.events.in_use.push(number);
+            }
+            self.waiters.wake(number, page.end_exclusive());
+            return false;
+        }
+        let state = page.state();
+        if state.dirty() || state.in_writeback() {
+            let room = self.laundry_room > 0;
+            if room {
+                self.laundry_room -= 1;
+                page.launder();
+                self.events.laundered.push(number);
+            } else {
+                self.events.refused_dirty += 1;
+            }
+            self.waiters.wake(number, page.end_exclusive());
+            self.events.evicted += u64::from(room);
+            return room;
+        }
+        self.events.wasted += u64::from(state.ahead());
+        self.events.frames.push(page.frame());
+        self.events.evicted += 1;
+        let wake: Wake = page.unbind();
+        self.waiters.wake(number, wake);
+        true
+    }
+
+    fn forget(&mut self, number: u32) {
+        if self.admitted == Some(number) {
+            self.events.forgot_admitted = true;
+        } else if self.pages.get(number).state().in_laundry() {
+            self.pages.get(number).forget();
+        } else {
+            self.events.forgotten.push(number);
+        }
+    }
+}

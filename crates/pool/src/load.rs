@@ -1,0 +1,241 @@
+//! The way of a miss: frames for the pages, one read from the device for a run of them.
+
+use crate::error::Error;
+use crate::handle::{Handle, Pin};
+use crate::pool::Shared;
+use crate::replacer::{Admitted, NoFrame};
+use crate::sync::{Backoff, Ordering, lock};
+use crate::volume::Volume;
+use forebay_policy::{Operation, Place};
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A page with its block, held exclusively or being loaded.
+pub(crate) type Held = (u64, u32);
+
+/// Times that a miss asks again for a frame while nothing is in flight that would free one: pins held to copy a page are gone by then.
+const PATIENCE: u32 = 2000;
+
+/// What came of asking for pages to be admitted.
+pub(crate) enum Admission {
+    /// The first pages of the range have frames, and the caller is to load them.
+    Run(Vec<Held>),
+    /// The first page was in the laundry, and is resident again.
+    Rescued,
+    /// The first page is there, or somebody loads it.
+    Present,
+    /// No frame can be had at once.
+    NoFrame,
+    /// The range is being given up.
+    Changing,
+}
+
+/// What came of a load.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loaded {
+    /// This thread has read the page: the policy knows of the reference.
+    Here,
+    /// The page was in the laundry: the policy knows of the reference.
+    Rescued,
+    /// Another thread has it: the reference is still to be told.
+    Elsewhere,
+}
+
+impl Loaded {
+    pub(crate) fn is_told(self) -> bool {
+        self != Self::Elsewhere
+    }
+
+    pub(crate) fn is_rescued(self) -> bool {
+        self == Self::Rescued
+    }
+}
+
+impl Handle {
+    /// Loads the absent pages at the start of a range, in one request. `keep` gets a pin of the first.
+    pub(crate) fn load(
+        &self,
+        volume: &Arc<Volume>,
+        blocks: Range<u64>,
+        operation: Operation,
+        keep: Option<&mut Option<Pin>>,
+    ) -> Result<Loaded, Error> {
+        match self.admit_run(volume, blocks, operation)? {
+            Admission::Run(run) => {
+                self.fill(volume, &run)?;
+                let mut held = run.iter().map(|&(_, number)| number);
+                if let Some(keep) = keep {
+                    *keep = held.next().map(|number| self.pin_held(number));
+                }
+                held.for_each(|number| self.shared.let_go(number));
+                self.missed(volume, &run);
+                Ok(Loaded::Here)
+            }
+            Admission::Rescued => Ok(Loaded::Rescued),
+            Admission::Present | Admission::NoFrame | Admission::Changing => Ok(Loaded::Elsewhere),
+        }
+    }
+
+    /// Tells the streams of a miss, and has read ahead what they say.
+    pub(crate) fn missed(&self, volume: &Arc<Volume>, run: &[Held]) {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
+        let mut streams = lock(&volume.streams);
+        if !streams.any() {
+            return;
+        }
+        let fetch = streams.miss(&(first.0..last.0 + 1), self.advice.get());
+        drop(streams);
+        if let Some(fetch) = fetch {
+            self.shared.queue.push(volume, fetch);
+        }
+    }
+
+    /// Gives frames to the absent pages at the start of a range, waiting for one if need be.
+    pub(crate) fn admit_run(
+        &self,
+        volume: &Arc<Volume>,
+        blocks: Range<u64>,
+        operation: Operation,
+    ) -> Result<Admission, Error> {
+        let mut tries = 0;
+        let mut failure = None;
+        let mut backoff = Backoff::new();
+        loop {
+            // Where the laundry cannot be emptied, dirty victims are refused, and clean ones go.
+            match self.try_admit_run(volume, blocks.clone(), operation, failure.is_some()) {
+                Admission::NoFrame => {}
+                Admission::Changing => {
+                    volume.wait_unchanged(&blocks);
+                    continue;
+                }
+                admission => return Ok(admission),
+            }
+            match self.shared.clean_some() {
+                Ok(true) => tries = 0,
+                Ok(false) if self.shared.transfers.load(Ordering::SeqCst) > 0 => {
+                    backoff.sleep(Duration::from_micros(100))
+                }
+                Ok(false) => {
+                    tries += 1;
+                    if tries > PATIENCE {
+                        return Err(failure.unwrap_or(Error::AllPinned));
+                    }
+                    backoff.wait();
+                }
+                Err(error) if failure.is_none() => failure = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The same without waiting. `refuse_dirty`: even if the laundry is full.
+    pub(crate) fn try_admit_run(
+        &self,
+        volume: &Arc<Volume>,
+        blocks: Range<u64>,
+        operation: Operation,
+        refuse_dirty: bool,
+    ) -> Admission {
+        let memory = &self.shared.memory;
+        let mut run = Vec::with_capacity((blocks.end - blocks.start) as usize);
+        let mut replacer = lock(&self.shared.replacer);
+        if volume.changing(&blocks) {
+            return Admission::Changing;
+        }
+        self.deliver(&mut replacer);
+        let owner = self.owner(volume);
+        let mut end = Admission::Present;
+        for block in blocks {
+            let place = Place { object: volume.id, block };
+            let state = replacer.find(memory, place).map(|number| memory.pages.get(number).state());
+            let in_laundry = state.is_some_and(|state| state.in_laundry());
+            if state.is_some_and(|state| !state.absent() && !in_laundry) || in_laundry && !run.is_empty() {
+                break;
+            }
+            if !refuse_dirty && replacer.laundry_full(memory) {
+                end = Admission::NoFrame;
+                break;
+            }
+            match replacer.admit(memory, place, owner, operation) {
+                Ok(Admitted::Loading(number)) => {
+                    self.shared.transfers.fetch_add(1, Ordering::SeqCst);
+                    run.push((block, number));
+                }
+                Ok(Admitted::Rescued) => {
+                    self.shared.rescued.add(1);
+                    volume.counters.misses.add(1);
+                    return Admission::Rescued;
+                }
+                Err(NoFrame) => {
+                    end = Admission::NoFrame;
+                    break;
+                }
+            }
+        }
+        drop(replacer);
+        if run.is_empty() {
+            return end;
+        }
+        if operation != Operation::Readahead {
+            volume.counters.misses.add(run.len() as u64);
+        }
+        Admission::Run(run)
+    }
+
+    /// Reads the pages of a run, which then are valid and held exclusively; if that fails they are gone.
+    pub(crate) fn fill(&self, volume: &Volume, run: &[Held]) -> Result<(), Error> {
+        let memory = &self.shared.memory;
+        let page_size = memory.frames.page_size();
+        let mut buffers: Vec<IoSliceMut<'_>> = Vec::with_capacity(run.len());
+        let mut length = 0;
+        for &(block, number) in run {
+            let bytes = memory.frames.pointer(memory.pages.get(number).frame());
+            let wanted = volume.bytes_of(block);
+            // SAFETY: the page is loading, so that its frame is its loader's alone (rule 2), and the frame has `page_size` bytes.
+            let frame = unsafe { std::slice::from_raw_parts_mut(bytes, page_size) };
+            let (wanted, rest) = frame.split_at_mut(wanted);
+            rest.fill(0);
+            length += wanted.len() as u64;
+            buffers.push(IoSliceMut::new(wanted));
+        }
+        let offset = run[0].0 * page_size as u64;
+        let start = Instant::now();
+        let result = volume.device.read(offset, &mut buffers);
+        drop(buffers);
+        volume.counters.read_time.add_time(start.elapsed());
+        volume.counters.reads.add(1);
+        volume.counters.request_lengths.add(length);
+        match result {
+            Ok(()) => {
+                volume.counters.bytes_read.add(length);
+                for &(_, number) in run {
+                    self.shared.loaded(number);
+                }
+                Ok(())
+            }
+            Err(source) => {
+                let mut replacer = lock(&self.shared.replacer);
+                for &(_, number) in run {
+                    replacer.drop_page(memory, number);
+                    self.shared.transfers.fetch_sub(1, Ordering::SeqCst);
+                }
+                Err(volume.failed("read", offset, length, source))
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// The frame of a page that was admitted is filled; its loader goes on holding it.
+    pub(crate) fn loaded(&self, number: u32) {
+        self.memory.pages.get(number).loaded();
+        self.transfers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Lets go of a page held exclusively.
+    pub(crate) fn let_go(&self, number: u32) {
+        self.memory.waiters.wake(number, self.memory.pages.get(number).end_exclusive());
+    }
+}

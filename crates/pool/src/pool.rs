@@ -1,0 +1,212 @@
+//! The pool: what its parts share, and its life from first volume to last flush.
+
+use crate::background::{self, Background};
+use crate::config::{Config, VolumeConfig};
+use crate::device::Device;
+use crate::error::Error;
+use crate::frames::Frames;
+use crate::handle::Handle;
+use crate::page::Pages;
+use crate::replacement;
+use crate::replacer::{Memory, Replacer};
+use crate::slots::{MOST_HANDLES, Slots};
+use crate::stats::{Histogram, Statistics, Total, VolumeStatistics};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, lock};
+use crate::table::Table;
+use crate::volume::Volume;
+use crate::waiters::Waiters;
+use forebay_policy::Setup;
+use std::sync::Arc;
+
+/// A buffer pool: frames of memory in front of devices.
+///
+/// Dropping it stops its threads after a last attempt to write everything back; whether that succeeded is told by
+/// [`close`](Pool::close) alone.
+pub struct Pool {
+    pub(crate) shared: Arc<Shared>,
+    background: Background,
+}
+
+/// What handles and background threads work on.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) memory: Memory,
+    pub(crate) replacer: Mutex<Replacer>,
+    pub(crate) volumes: Mutex<Vec<Arc<Volume>>>,
+    /// Whether a hit does nothing but set a bit, in this policy.
+    pub(crate) hit_sets_bit: bool,
+    /// Pages that are dirty.
+    pub(crate) dirty: AtomicU64,
+    /// Pages that are being loaded, and writes to devices that hold pages.
+    pub(crate) transfers: AtomicU64,
+    pub(crate) rescued: Total,
+    pub(crate) hit_time: Histogram,
+    pub(crate) miss_time: Histogram,
+    pub(crate) queue: background::Queue,
+}
+
+impl Pool {
+    /// A pool without volumes.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`], [`Error::Memory`].
+    pub fn new(config: Config) -> Result<Self, Error> {
+        config.check()?;
+        let frames = config.frames() as u32;
+        let most_frames = (config.most_capacity / u64::from(config.page_size)) as u32;
+        let mapping = Frames::new(most_frames, config.page_size as usize, config.huge_pages)
+            .map_err(|source| Error::Memory { bytes: config.most_capacity, source: Arc::new(source) })?;
+        // Residents, ghosts, the laundry's forgotten pages, and the one that is being admitted.
+        let most_numbers = most_frames
+            .checked_mul(1 + config.policy.info.ghosts)
+            .and_then(|numbers| numbers.checked_add(config.laundry + 2))
+            .ok_or_else(|| Error::Configuration("a cache with too many ghosts: take larger pages".to_owned()))?;
+        let setup = Setup { page_size: u64::from(config.page_size), ..config.policy.setup(frames - config.laundry, 0) };
+        let policy = replacement::build(&config.policy, &setup);
+        let shared = Arc::new(Shared {
+            memory: Memory {
+                frames: mapping,
+                pages: Pages::new(most_numbers),
+                table: Table::new(),
+                slots: Slots::new(MOST_HANDLES),
+                waiters: Waiters::new(),
+                laundered: AtomicU32::new(0),
+            },
+            replacer: Mutex::new(Replacer::new(policy, frames, config.laundry)),
+            volumes: Mutex::default(),
+            hit_sets_bit: replacement::hit_sets_bit(&config.policy),
+            dirty: AtomicU64::new(0),
+            transfers: AtomicU64::new(0),
+            rescued: Total::default(),
+            hit_time: Histogram::default(),
+            miss_time: Histogram::default(),
+            queue: background::Queue::default(),
+            config,
+        });
+        let background = Background::start(&shared)?;
+        Ok(Self { shared, background })
+    }
+
+    /// Puts the pool in front of a device.
+    pub fn attach(&self, device: Arc<dyn Device>, config: VolumeConfig) -> Arc<Volume> {
+        let mut volumes = lock(&self.shared.volumes);
+        let volume = Arc::new(Volume::new(volumes.len() as u32, config, device, self.shared.config.page_size));
+        volumes.push(Arc::clone(&volume));
+        volume
+    }
+
+    /// A way into the pool for one thread at a time.
+    ///
+    /// # Errors
+    /// [`Error::TooManyHandles`].
+    pub fn handle(&self) -> Result<Handle, Error> {
+        Handle::new(&self.shared)
+    }
+
+    /// Changes the capacity, in bytes; the laundry keeps its frames.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] if it is above the most or leaves nothing beside the laundry; [`Error::AllPinned`] or the device's
+    /// error if too many pages are held or cannot be written: the capacity is then as near to what was asked as could be.
+    pub fn resize(&self, capacity: u64) -> Result<(), Error> {
+        let config = Config { capacity, ..self.shared.config.clone() };
+        config.check()?;
+        let frames = config.frames() as u32;
+        let mut refused = 0;
+        loop {
+            if lock(&self.shared.replacer).resize(&self.shared.memory, frames) {
+                return Ok(());
+            }
+            let progress = self.shared.clean_some()?;
+            refused = if progress { 0 } else { refused + 1 };
+            if refused > 100 {
+                return Err(Error::AllPinned);
+            }
+            crate::sync::yield_now();
+        }
+    }
+
+    /// Makes durable all that was written to any volume before.
+    ///
+    /// # Errors
+    /// The first device's error. The other volumes are flushed all the same.
+    pub fn flush(&self) -> Result<(), Error> {
+        let volumes = lock(&self.shared.volumes).clone();
+        let results: Vec<Result<(), Error>> = volumes.iter().map(|volume| self.shared.flush(volume)).collect();
+        results.into_iter().collect()
+    }
+
+    /// Stops the pool's threads and flushes all volumes.
+    ///
+    /// # Errors
+    /// As of [`flush`](Pool::flush): what could not be written is lost with the pool.
+    pub fn close(mut self) -> Result<(), Error> {
+        self.background.stop(&self.shared);
+        self.flush()
+    }
+
+    /// What the pool has done since it was made. Each handle may keep its last 64 hits to itself.
+    pub fn statistics(&self) -> Statistics {
+        let shared = &*self.shared;
+        let volumes = lock(&shared.volumes).clone();
+        let volumes: Vec<VolumeStatistics> = volumes.iter().map(|volume| volume.statistics()).collect();
+        let replacer = lock(&shared.replacer);
+        Statistics {
+            policy: shared.config.policy.label.clone(),
+            page_size: shared.config.page_size,
+            capacity: u64::from(replacer.frame_limit()) * u64::from(shared.config.page_size),
+            policy_frames: replacer.policy.capacity(),
+            resident: replacer.policy.len(),
+            ghosts: replacer.policy.ghosts(),
+            dirty: volumes.iter().map(|volume| volume.dirty).sum(),
+            laundry: shared.memory.laundered(),
+            hits: volumes.iter().map(|volume| volume.hits).sum(),
+            misses: volumes.iter().map(|volume| volume.misses).sum(),
+            rescued: shared.rescued.get(),
+            evictions: replacer.evictions,
+            refused_dirty: replacer.refused_dirty,
+            readahead_wasted: replacer.readahead_wasted,
+            metadata: replacer.policy.bytes() + shared.memory.pages.bytes() + shared.memory.table.bytes(),
+            hit_time: shared.hit_time.snapshot(),
+            miss_time: shared.miss_time.snapshot(),
+            policy_state: replacer.policy.state(),
+            volumes,
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if self.background.stop(&self.shared)
+            && let Err(error) = self.flush()
+        {
+            tracing::error!(%error, "the pool was dropped, and not all that was written is in storage");
+        }
+    }
+}
+
+impl Volume {
+    fn statistics(&self) -> VolumeStatistics {
+        let counters = &self.counters;
+        VolumeStatistics {
+            name: self.name().to_owned(),
+            length: self.len(),
+            dirty: lock(&self.dirty).by_block.len() as u64,
+            hits: counters.hits.get(),
+            misses: counters.misses.get(),
+            reads: counters.reads.get(),
+            bytes_read: counters.bytes_read.get(),
+            writes: counters.writes.get(),
+            bytes_written: counters.bytes_written.get(),
+            flushes: counters.flushes.get(),
+            errors: counters.errors.get(),
+            pages_written_back: counters.pages_written_back.get(),
+            failed_writebacks: counters.failed_writebacks.get(),
+            pages_read_ahead: counters.pages_read_ahead.get(),
+            readahead_used: counters.readahead_used.get(),
+            request_lengths: counters.request_lengths.snapshot(),
+            read_time: counters.read_time.snapshot(),
+            write_time: counters.write_time.snapshot(),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! What one lock guards: the policy, the free frames, the page numbers, the laundry.
+
+use crate::frames::Frames;
+use crate::judge::{Events, Judge};
+use crate::page::Pages;
+use crate::replacement::{Hit, Replacement};
+use crate::slots::Slots;
+use crate::sync::{AtomicU32, Ordering};
+use crate::table::{self, Table};
+use crate::waiters::Waiters;
+use forebay_policy::{Operation, Place, Reference};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// What the replacer works on, which others read without its lock.
+pub(crate) struct Memory {
+    pub(crate) frames: Frames,
+    pub(crate) pages: Pages,
+    pub(crate) table: Table,
+    pub(crate) slots: Slots,
+    pub(crate) waiters: Waiters,
+    /// Pages in the laundry, written under the replacer's lock.
+    pub(crate) laundered: AtomicU32,
+}
+
+impl Memory {
+    pub(crate) fn laundered(&self) -> u32 {
+        self.laundered.load(Ordering::Relaxed)
+    }
+}
+
+/// Numbered invariants:
+///
+/// 1. Resident pages and pages of the laundry have a frame each; together they are at most `frame_limit`, since the policy's
+///    capacity and the laundry's limit are together.
+/// 2. A number is in the table from `number_of` to `release`; it is one of: resident, ghost, in the laundry.
+/// 3. `laundry` names each page of the laundry, and perhaps pages that were rescued from it; `Memory::laundered` counts the former.
+pub(crate) struct Replacer {
+    pub(crate) policy: Box<dyn Replacement>,
+    events: Events,
+    free_frames: Vec<u32>,
+    /// Frames whose memory was given back.
+    retired_frames: Vec<u32>,
+    /// Frames from this one on have never been used.
+    next_frame: u32,
+    /// Frames that hold a page or are free.
+    live_frames: u32,
+    frame_limit: u32,
+    free_numbers: Vec<u32>,
+    next_number: u32,
+    /// The policy bears numbers below this.
+    reserved: u32,
+    pub(crate) laundry: VecDeque<u32>,
+    pub(crate) laundry_limit: u32,
+    pub(crate) evictions: u64,
+    pub(crate) readahead_wasted: u64,
+    pub(crate) refused_dirty: u64,
+}
+
+/// What became of a page that was to be admitted.
+pub(crate) enum Admitted {
+    /// It has a frame that the caller is to load.
+    Loading(u32),
+    /// It was in the laundry, and is resident again with its contents.
+    Rescued,
+}
+
+/// No frame can be had now.
+pub(crate) struct NoFrame;
+
+impl Replacer {
+    pub(crate) fn new(policy: Box<dyn Replacement>, frames: u32, laundry_limit: u32) -> Self {
+        Self {
+            policy,
+            events: Events::default(),
+            free_frames: Vec::new(),
+            retired_frames: Vec::new(),
+            next_frame: 0,
+            live_frames: 0,
+            frame_limit: frames,
+            free_numbers: Vec::new(),
+            next_number: 0,
+            reserved: 0,
+            laundry: VecDeque::new(),
+            laundry_limit,
+            evictions: 0,
+            readahead_wasted: 0,
+            refused_dirty: 0,
+        }
+    }
+
+    /// The pages of a range of blocks that have a frame.
+    pub(crate) fn pages_of(&self, memory: &Memory, object: u32, blocks: &Range<u64>) -> Vec<u32> {
+        let has_frame = |number: &u32| !memory.pages.get(*number).state().absent();
+        if blocks.end - blocks.start < u64::from(self.next_number) {
+            let find = |block| self.find(memory, Place { object, block });
+            return blocks.clone().filter_map(find).filter(has_frame).collect();
+        }
+        let within = |number: &u32| {
+            let page = memory.pages.get(*number);
+            page.object() == object && blocks.contains(&page.block())
+        };
+        (0..self.next_number).filter(within).filter(has_frame).collect()
+    }
+
+    pub(crate) fn frame_limit(&self) -> u32 {
+        self.frame_limit
+    }
+
+    /// Whether a miss may have to send a page to the laundry that has no room for it.
+    pub(crate) fn laundry_full(&self, memory: &Memory) -> bool {
+        memory.laundered() >= self.laundry_limit
+            && self.laundry_limit > 0
+            && self.policy.len() >= self.policy.capacity()
+    }
+
+    /// Tells the policy of hits.
+    pub(crate) fn deliver(&mut self, memory: &Memory, hits: &mut Vec<Hit>) {
+        hits.retain(|hit| {
+            let Reference { page, place, .. } = hit.reference;
+            memory.pages.get(page).clear_used();
+            // The number may stand for another page by now.
+            memory.pages.get(page).is(place.object, place.block)
+        });
+        self.policy.hits(hits);
+        hits.clear();
+    }
+
+    /// Tells the policy of all pages that were used and of which it does not know.
+    pub(crate) fn deliver_all(&mut self, memory: &Memory) {
+        for number in 0..self.next_number {
+            if memory.pages.get(number).used() {
+                self.tell_used(memory, number);
+            }
+        }
+    }
+
+    fn tell_used(&mut self, memory: &Memory, number: u32) {
+        let page = memory.pages.get(number);
+        page.clear_used();
+        let place = Place { object: page.object(), block: page.block() };
+        let reference = Reference { page: number, owner: page.object(), place, operation: Operation::Read };
+        self.policy.hits(&[Hit { reference, first_use: false }]);
+    }
+
+    /// The number of the page at that place, if it has one.
+    pub(crate) fn find(&self, memory: &Memory, place: Place) -> Option<u32> {
+        let hash = table::hash(place.object, place.block);
+        memory.table.find(hash, |number| memory.pages.get(number).is(place.object, place.block))
+    }
+
+    /// Tells the policy of a miss, and gives the page a frame.
+    pub(crate) fn admit(
+        &mut self,
+        memory: &Memory,
+        place: Place,
+        owner: u32,
+        operation: Operation,
+    ) -> Result<Admitted, NoFrame> {
+        let found = self.find(memory, place);
+        let number = found.unwrap_or_else(|| self.number_of(memory, place));
+        let reference = Reference { page: number, owner, place, operation };
+        let mut refused = self.ask(memory, Some(number), |policy, judge| policy.miss(&reference, judge)).is_err();
+        if refused && !self.events.in_use.is_empty() {
+            self.tell_in_use(memory);
+            refused = self.ask(memory, Some(number), |policy, judge| policy.miss(&reference, judge)).is_err();
+        }
+        self.tell_in_use(memory);
+        let page = memory.pages.get(number);
+        if refused {
+            let forgotten = found.is_none() || self.events.forgot_admitted;
+            if forgotten && page.state().in_laundry() {
+                page.forget();
+            } else if forgotten {
+                self.release(memory, number);
+            }
+            return Err(NoFrame);
+        }
+        if page.state().in_laundry() {
+            page.rescue();
+            memory.laundered.fetch_sub(1, Ordering::Relaxed);
+            return Ok(Admitted::Rescued);
+        }
+        let frame = self.take_frame();
+        page.bind(frame, operation == Operation::Readahead);
+        Ok(Admitted::Loading(number))
+    }
+
+    fn tell_in_use(&mut self, memory: &Memory) {
+        let in_use = std::mem::take(&mut self.events.in_use);
+        for &number in &in_use {
+            self.tell_used(memory, number);
+        }
+        self.events.in_use = in_use;
+        self.events.in_use.clear();
+    }
+
+    /// Drops a page that the caller holds exclusively or has been loading; it becomes unknown.
+    pub(crate) fn drop_page(&mut self, memory: &Memory, number: u32) {
+        let page = memory.pages.get(number);
+        if page.state().in_laundry() {
+            memory.laundered.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.ask(memory, Some(number), |policy, judge| policy.remove(number, judge));
+        let frame = page.frame();
+        let wake = page.unbind();
+        self.free_frame(memory, frame);
+        self.release(memory, number);
+        memory.waiters.wake(number, wake);
+    }
+
+    /// Lets go of a page of the laundry if it is clean and nobody holds it. `true`: its frame is free.
+    pub(crate) fn finish_laundry(&mut self, memory: &Memory, number: u32) -> bool {
+        let page = memory.pages.get(number);
+        let state = page.state();
+        if !state.in_laundry()
+            || state.dirty()
+            || state.in_writeback()
+            || page.begin_exclusive(page.object(), page.block()).is_err()
+        {
+            return false;
+        }
+        // Whether it was written meanwhile shows now that nobody else can.
+        if page.still_shared(number, &memory.slots) || page.state().dirty() || page.state().in_writeback() {
+            memory.waiters.wake(number, page.end_exclusive());
+            return false;
+        }
+        let forgotten = page.state().forgotten();
+        let frame = page.frame();
+        let wake = page.unbind();
+        memory.laundered.fetch_sub(1, Ordering::Relaxed);
+        self.free_frame(memory, frame);
+        if forgotten {
+            self.release(memory, number);
+        }
+        memory.waiters.wake(number, wake);
+        true
+    }
+
+    /// Changes the number of frames; those of the laundry stay. `false`: some pages are held, and not all could go; what is over
+    /// goes as soon as it is free.
+    pub(crate) fn resize(&mut self, memory: &Memory, frames: u32) -> bool {
+        let capacity = frames - self.laundry_limit;
+        let all = self.ask(memory, None, |policy, judge| policy.resize(capacity, judge)).is_ok();
+        self.tell_in_use(memory);
+        self.frame_limit = self.policy.capacity() + self.laundry_limit;
+        while self.live_frames > self.frame_limit
+            && let Some(frame) = self.free_frames.pop()
+        {
+            self.free_frame(memory, frame);
+        }
+        all
+    }
+
+    /// Asks the policy, and takes account of what happened.
+    fn ask<T>(
+        &mut self,
+        memory: &Memory,
+        admitted: Option<u32>,
+        question: impl FnOnce(&mut dyn Replacement, &mut Judge<'_>) -> T,
+    ) -> T {
+        self.events.forgot_admitted = false;
+        let mut judge = Judge {
+            pages: &memory.pages,
+            slots: &memory.slots,
+            waiters: &memory.waiters,
+            laundry_room: self.laundry_limit.saturating_sub(memory.laundered()),
+            admitted,
+            events: &mut self.events,
+        };
+        let answer = question(self.policy.as_mut(), &mut judge);
+        while let Some(frame) = self.events.frames.pop() {
+            self.free_frame(memory, frame);
+        }
+        memory.laundered.fetch_add(self.events.laundered.len() as u32, Ordering::Relaxed);
+        self.laundry.extend(self.events.laundered.drain(..));
+        while let Some(number) = self.events.forgotten.pop() {
+            self.release(memory, number);
+        }
+        self.evictions += std::mem::take(&mut self.events.evicted);
+        self.readahead_wasted += std::mem::take(&mut self.events.wasted);
+        self.refused_dirty += std::mem::take(&mut self.events.refused_dirty);
+        answer
+    }
+
+    /// A new number for a place that has none.
+    fn number_of(&mut self, memory: &Memory, place: Place) -> u32 {
+        let number = self.free_numbers.pop().unwrap_or_else(|| {
+            let number = self.next_number;
+            self.next_number += 1;
+            memory.pages.reserve(number);
+            if number >= self.reserved {
+                self.reserved = (number + 1).max(self.reserved + self.reserved / 8).max(1024);
+                self.policy.reserve(self.reserved);
+            }
+            number
+        });
+        let page = memory.pages.get(number);
+        page.name(place.object, place.block);
+        memory.table.insert(page.hash(), number, |number| memory.pages.get(number).hash());
+        number
+    }
+
+    /// The number may stand for another page.
+    fn release(&mut self, memory: &Memory, number: u32) {
+        memory.table.remove(memory.pages.get(number).hash(), number, |number| memory.pages.get(number).hash());
+        self.free_numbers.push(number);
+    }
+
+    fn take_frame(&mut self) -> u32 {
+        self.free_frames.pop().unwrap_or_else(|| {
+            assert!(self.live_frames < self.frame_limit, "resident pages and the laundry fit in the frames");
+            self.live_frames += 1;
+            self.retired_frames.pop().unwrap_or_else(|| {
+                self.next_frame += 1;
+                self.next_frame - 1
+            })
+        })
+    }
+
+    fn free_frame(&mut self, memory: &Memory, frame: u32) {
+        if self.live_frames > self.frame_limit {
+            self.live_frames -= 1;
+            memory.frames.release(frame);
+            self.retired_frames.push(frame);
+        } else {
+            self.free_frames.push(frame);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The page table: from an object and a block to the number of its page, resident or ghost.
+//!
+//! One writer at a time (the holder of the replacer's lock), any number of readers without a lock. Open addressing with linear
+//! probing, at most half full; an entry is 32 bits of the hash and the page's number. A reader may meet the table in the midst of
+//! a change: it then may not find what is there, and asks again under the lock. What it does find it checks against the page.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use std::sync::OnceLock;
+
+/// The smallest table has 2^10 entries.
+const SMALLEST: u32 = 10;
+/// Sizes from 2^10 to 2^33 entries.
+const SIZES: usize = 24;
+
+pub(crate) struct Table {
+    /// The tables by size. A smaller one that was grown out of stays, as a reader may be in it; all of them are together
+    /// smaller than the one in use.
+    tables: [OnceLock<Box<[AtomicU64]>>; SIZES],
+    /// Which is in use.
+    current: AtomicU32,
+    /// How many entries are in use.
+    entries: AtomicU64,
+}
+
+/// A key's hash: mixed well enough for linear probing.
+#[inline]
+pub(crate) fn hash(object: u32, block: u64) -> u64 {
+    // Two odd constants with well-spread bits; folding the product of 128 bits mixes both halves, as in wyhash.
+    let product =
+        u128::from(block ^ 0x9e37_79b9_7f4a_7c15) * u128::from((u64::from(object) << 1 ^ 0xd6e8_feb8_6659_fd93) | 1);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+fn entry(hash: u64, page: u32) -> u64 {
+    (hash & 0xffff_ffff_0000_0000) | u64::from(page + 1)
+}
+
+fn page_of(entry: u64) -> u32 {
+    entry as u32 - 1
+}
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        let table = Self {
+            tables: std::array::from_fn(|_| OnceLock::new()),
+            current: AtomicU32::new(0),
+            entries: AtomicU64::new(0),
+        };
+        table.slots(0);
+        table
+    }
+
+    fn slots(&self, size: u32) -> &[AtomicU64] {
+        self.tables[size as usize].get_or_init(|| (0..1usize << (SMALLEST + size)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    #[inline]
+    fn current(&self) -> &[AtomicU64] {
+        let current = self.current.load(Ordering::Acquire);
+        self.tables[current as usize].get().expect("the table in use has been made")
+    }
+
+    /// The page with that hash of which `is` says that it is the one.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
+        let slots = self.current();
+        let mask = slots.len() - 1;
+        let tag = hash >> 32;
+        let mut index = hash as usize & mask;
+        for _ in 0..slots.len() {
+            let entry = slots[index].load(Ordering::Acquire);
+            if entry == 0 {
+                return None;
+            }
+            if entry >> 32 == tag && is(page_of(entry)) {
+                return Some(page_of(entry));
+            }
+            index = (index + 1) & mask;
+        }
+        None
+    }
+
+    /// Adds a page. By the one writer. `hash_of` gives the hash of each page that is in the table.
+    pub(crate) fn insert(&self, hash: u64, page: u32, hash_of: impl Fn(u32) -> u64) {
+        let entries = self.entries.load(Ordering::Relaxed) + 1;
+        if entries as usize * 2 > self.current().len() {
+            self.grow(hash_of);
+        }
+        put(self.current(), hash, page);
+        self.entries.store(entries, Ordering::Relaxed);
+    }
+
+    fn grow(&self, hash_of: impl Fn(u32) -> u64) {
+        let old = self.current();
+        let size = self.current.load(Ordering::Relaxed) + 1;
+        let new = self.slots(size);
+        for entry in old.iter().map(|slot| slot.load(Ordering::Relaxed)).filter(|&entry| entry != 0) {
+            put(new, hash_of(page_of(entry)), page_of(entry));
+        }
+        self.current.store(size, Ordering::Release);
+    }
+
+    /// Removes a page. By the one writer.
+    pub(crate) fn remove(&self, hash: u64, page: u32, hash_of: impl Fn(u32) -> u64) {
+        let slots = self.current();
+        let mask = slots.len() - 1;
+        let wanted = entry(hash, page);
+        let mut hole = hash as usize & mask;
+        while slots[hole].load(Ordering::Relaxed) != wanted {
+            assert_ne!(slots[hole].load(Ordering::Relaxed), 0, "a page that is removed is in the table");
+            hole = (hole + 1) & mask;
+        }
+        // Entries behind the hole move into it where their home does not lie behind it: no probe then ends too soon.
+        let mut index = hole;
+        loop {
+            index = (index + 1) & mask;
+            let entry = slots[index].load(Ordering::Relaxed);
+            if entry == 0 {
+                break;
+            }
+            let home = hash_of(page_of(entry)) as usize & mask;
+            if (index.wrapping_sub(home) & mask) >= (index.wrapping_sub(hole) & mask) {
+                slots[hole].store(entry, Ordering::Release);
+                hole = index;
+            }
+        }
+        slots[hole].store(0, Ordering::Release);
+        self.entries.store(self.entries.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    }
+
+    /// The bytes of the tables.
+    pub(crate) fn bytes(&self) -> usize {
+        self.tables.iter().filter_map(OnceLock::get).map(|slots| slots.len() * size_of::<AtomicU64>()).sum()
+    }
+}
+
+fn put(slots: &[AtomicU64], hash: u64, page: u32) {
+    let mask = slots.len() - 1;
+    let mut index = hash as usize & mask;
+    while slots[index].load(Ordering::Relaxed) != 0 {
+        index = (index + 1) & mask;
+    }
+    slots[index].store(entry(hash, page), Ordering::Release);
+}
+
+#[cfg(all(test, not(feature = "model-check")))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #[test]
+        fn the_table_is_a_map(steps in prop::collection::vec((any::<bool>(), 0u64..3000), 1..6000)) {
+            let table = Table::new();
+            let mut model: HashMap<u64, u32> = HashMap::new();
+            let mut keys: Vec<u64> = Vec::new();
+            for (insert, block) in steps {
+                let find = |keys: &[u64]| table.find(hash(7, block), |page| keys[page as usize] == block);
+                prop_assert_eq!(find(&keys), model.get(&block).copied());
+                if insert && !model.contains_key(&block) {
+                    let page = keys.len() as u32;
+                    keys.push(block);
+                    model.insert(block, page);
+                    table.insert(hash(7, block), page, |page| hash(7, keys[page as usize]));
+                } else if let Some(page) = (!insert).then(|| model.remove(&block)).flatten() {
+                    table.remove(hash(7, block), page, |page| hash(7, keys[page as usize]));
+                }
+            }
+            for block in 0..3000 {
+                let found = table.find(hash(7, block), |page| keys[page as usize] == block);
+                prop_assert_eq!(found, model.get(&block).copied());
+            }
+        }
+    }
+}

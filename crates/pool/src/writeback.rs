@@ -1,0 +1,354 @@
+//! From frames to storage: flushes, background writeback, the laundry, write-through.
+//!
+//! What is written back is copied first: a page can be written again while its writeback is under way, and runs of neighbouring
+//! blocks go out as one request. Only the holder of a volume's `writing` lock writes dirty pages back, so a flush that holds it
+//! finds no writeback under way that it would have to wait for.
+//!
+//! Order of locks: a volume's `writing`; a page held exclusively; the replacer; a volume's `dirty`.
+
+use crate::error::Error;
+use crate::frames::Frames;
+use crate::load::Held;
+use crate::page::State;
+use crate::pool::Shared;
+use crate::sync::{Ordering, lock};
+use crate::volume::{Volume, Writing};
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes copied for one round of writebacks, unless a single page is larger.
+const BATCH: usize = 4 << 20;
+
+/// Pages of the laundry looked at in one round.
+const ROUND: usize = 256;
+
+impl Shared {
+    /// The most pages that may be dirty before writers wait.
+    pub(crate) fn dirty_limit(&self) -> u64 {
+        ((self.config.frames() as f64 * self.config.dirty_limit) as u64).max(1)
+    }
+
+    /// From how many dirty pages on they are written in the background.
+    pub(crate) fn background_limit(&self) -> u64 {
+        self.dirty_limit().div_ceil(2)
+    }
+
+    /// Makes durable all that was written to the volume before.
+    pub(crate) fn flush(&self, volume: &Arc<Volume>) -> Result<(), Error> {
+        let earlier = volume.take_failure();
+        {
+            let mut writing = lock(&volume.writing);
+            let dirty: Vec<Held> =
+                lock(&volume.dirty).by_block.iter().map(|(&block, &number)| (block, number)).collect();
+            self.write_back(volume, &mut writing, &dirty, true)?;
+        }
+        self.flush_device(volume)?;
+        earlier.map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn flush_device(&self, volume: &Volume) -> Result<(), Error> {
+        volume.counters.flushes.add(1);
+        volume.device.flush().map_err(|source| volume.failed("flush", 0, volume.len(), source))
+    }
+
+    /// Ends the writing of pages held exclusively: they are dirty.
+    pub(crate) fn end_write(&self, volume: &Volume, held: &[Held]) {
+        for &(block, number) in held {
+            self.make_dirty(volume, block, number);
+            self.let_go(number);
+        }
+        if self.dirty.load(Ordering::Relaxed) >= self.background_limit() {
+            self.queue.wake_writer();
+        }
+    }
+
+    fn make_dirty(&self, volume: &Volume, block: u64, number: u32) {
+        if self.memory.pages.get(number).make_dirty() {
+            self.dirty.fetch_add(1, Ordering::Relaxed);
+            volume.add_dirty(block, number);
+        }
+    }
+
+    /// Takes a page out of the dirty ones, whose `DIRTY` the caller has cleared while nobody else could set it.
+    pub(crate) fn forget_dirty(&self, volume: &Volume, block: u64) {
+        volume.remove_dirty(block);
+        self.dirty.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Writes consecutive pages held exclusively, and none of them in writeback, to the device, and lets go of them. If that fails
+    /// they are dirty.
+    pub(crate) fn write_through(&self, volume: &Volume, held: &[Held]) -> Result<(), Error> {
+        let Some(&(first, _)) = held.first() else { return Ok(()) };
+        let slices: Vec<IoSlice<'_>> = held
+            .iter()
+            .map(|&(block, number)| {
+                let bytes = self.memory.frames.pointer(self.memory.pages.get(number).frame());
+                // SAFETY: the page is held exclusively (rule 2), so nobody writes to its frame while the slice lives.
+                IoSlice::new(unsafe { std::slice::from_raw_parts(bytes, volume.bytes_of(block)) })
+            })
+            .collect();
+        let length: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
+        let offset = first * u64::from(self.config.page_size);
+        self.transfers.fetch_add(1, Ordering::SeqCst);
+        let start = Instant::now();
+        let result = volume.device.write(offset, &slices);
+        self.count_write(volume, length, start.elapsed());
+        self.transfers.fetch_sub(1, Ordering::SeqCst);
+        for &(block, number) in held {
+            let page = self.memory.pages.get(number);
+            if result.is_err() {
+                self.make_dirty(volume, block, number);
+            } else if page.state().dirty() {
+                page.make_clean();
+                self.forget_dirty(volume, block);
+            }
+            self.let_go(number);
+        }
+        result.map_err(|source| volume.failed("write", offset, length, source))
+    }
+
+    fn count_write(&self, volume: &Volume, length: u64, time: Duration) {
+        volume.counters.writes.add(1);
+        volume.counters.bytes_written.add(length);
+        volume.counters.request_lengths.add(length);
+        volume.counters.write_time.add_time(time);
+    }
+
+    /// Waits until fewer pages are dirty than may be.
+    pub(crate) fn throttle(&self, volume: &Volume) -> Result<(), Error> {
+        while self.dirty.load(Ordering::Relaxed) >= self.dirty_limit() {
+            if let Err(error) = self.clean_some() {
+                // It is told here, to a writer.
+                volume.take_failure();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees frames of the laundry, or cleans pages if many are dirty: what a thread does that needs one of these. Whether there was
+    /// anything to do.
+    pub(crate) fn clean_some(&self) -> Result<bool, Error> {
+        let (freed, candidates) = self.look_through_laundry();
+        if freed {
+            return Ok(true);
+        }
+        if !candidates.is_empty() {
+            let mut by_volume: BTreeMap<u32, Vec<Held>> = BTreeMap::new();
+            for &number in &candidates {
+                let page = self.memory.pages.get(number);
+                by_volume.entry(page.object()).or_default().push((page.block(), number));
+            }
+            for (object, pages) in by_volume {
+                let volume = Arc::clone(&lock(&self.volumes)[object as usize]);
+                let mut writing = lock(&volume.writing);
+                let pages = self.with_neighbours(&volume, &pages);
+                self.write_back(&volume, &mut writing, &pages, false)
+                    .inspect_err(|error| volume.keep_failure(error.clone()))?;
+            }
+            let mut replacer = lock(&self.replacer);
+            let freed = candidates.iter().filter(|&&number| replacer.finish_laundry(&self.memory, number)).count();
+            if freed > 0 {
+                return Ok(true);
+            }
+        }
+        if self.dirty.load(Ordering::Relaxed) >= self.background_limit() {
+            let volumes = lock(&self.volumes).clone();
+            let most = volumes.iter().max_by_key(|volume| lock(&volume.dirty).by_block.len());
+            return most.map_or(Ok(false), |volume| self.write_some(volume).map(|written| written > 0));
+        }
+        Ok(false)
+    }
+
+    /// Frees what is clean in the laundry, and answers what is not.
+    fn look_through_laundry(&self) -> (bool, Vec<u32>) {
+        let mut replacer = lock(&self.replacer);
+        let mut freed = false;
+        let mut candidates = Vec::new();
+        for _ in 0..replacer.laundry.len() {
+            if candidates.len() == ROUND {
+                break;
+            }
+            let Some(number) = replacer.laundry.pop_front() else { break };
+            if !self.memory.pages.get(number).state().in_laundry() {
+                continue;
+            }
+            if replacer.finish_laundry(&self.memory, number) {
+                freed = true;
+            } else {
+                replacer.laundry.push_back(number);
+                candidates.push(number);
+            }
+        }
+        (freed, candidates)
+    }
+
+    /// Pages with the dirty ones next to them, as many as one request takes, by block.
+    fn with_neighbours(&self, volume: &Volume, pages: &[Held]) -> Vec<Held> {
+        let most = self.most_run() as usize;
+        let dirty = lock(&volume.dirty);
+        let mut all = BTreeMap::new();
+        for &(block, _) in pages {
+            let after =
+                dirty.by_block.range(block..).take(most).zip(block..).take_while(|((at, _), wanted)| *at == wanted);
+            all.extend(after.map(|((&block, &number), _)| (block, number)));
+            let before = dirty.by_block.range(..block).rev().take(most).zip(1..);
+            let before = before.take_while(|((at, _), distance)| **at + distance == block);
+            all.extend(before.map(|((&block, &number), _)| (block, number)));
+        }
+        all.into_iter().collect()
+    }
+
+    /// Writes the next dirty pages of a volume back, in the order of their blocks from where the last round ended.
+    pub(crate) fn write_some(&self, volume: &Arc<Volume>) -> Result<u64, Error> {
+        let mut writing = lock(&volume.writing);
+        let most = (BATCH / self.config.page_size as usize).max(1);
+        let mut dirty = lock(&volume.dirty);
+        let behind = dirty.by_block.range(dirty.cursor..).chain(dirty.by_block.range(..dirty.cursor));
+        let mut pages: Vec<Held> = behind.take(most).map(|(&block, &number)| (block, number)).collect();
+        dirty.cursor = pages.last().map_or(0, |&(block, _)| block + 1);
+        drop(dirty);
+        pages.sort_unstable();
+        self.write_back(volume, &mut writing, &pages, false).inspect_err(|error| volume.keep_failure(error.clone()))
+    }
+
+    /// Writes back what has been dirty for too long.
+    pub(crate) fn write_aged(&self, volume: &Arc<Volume>) -> Result<u64, Error> {
+        let mut writing = lock(&volume.writing);
+        let mut dirty = lock(&volume.dirty);
+        let mut aged = Vec::new();
+        while let Some(&(since, block)) = dirty.ages.front() {
+            if since.elapsed() < self.config.dirty_age {
+                break;
+            }
+            dirty.ages.pop_front();
+            aged.extend(dirty.by_block.get(&block).map(|&number| (block, number)));
+        }
+        drop(dirty);
+        let pages = self.with_neighbours(volume, &aged);
+        self.write_back(volume, &mut writing, &pages, false).inspect_err(|error| volume.keep_failure(error.clone()))
+    }
+
+    /// Writes back the dirty pages of a range of blocks.
+    pub(crate) fn write_range(&self, volume: &Arc<Volume>, blocks: &Range<u64>) -> Result<u64, Error> {
+        let mut writing = lock(&volume.writing);
+        let pages: Vec<Held> =
+            lock(&volume.dirty).by_block.range(blocks.clone()).map(|(&block, &number)| (block, number)).collect();
+        self.write_back(volume, &mut writing, &pages, true)
+    }
+
+    /// Writes pages back, given in the order of their blocks, of which some may be clean or gone by now. `wait`: for those that are being
+    /// written to; else they are passed over. All that can be written is; the first error is answered.
+    fn write_back(&self, volume: &Volume, writing: &mut Writing, pages: &[Held], wait: bool) -> Result<u64, Error> {
+        let page_size = self.config.page_size as usize;
+        let room = (BATCH / page_size).max(1);
+        if writing.buffer.is_none() && !pages.is_empty() {
+            let bytes = room * page_size;
+            let buffer = Frames::new(1, bytes, false)
+                .map_err(|source| Error::Memory { bytes: bytes as u64, source: Arc::new(source) })?;
+            writing.buffer = Some(buffer);
+        }
+        let mut written = 0;
+        let mut result = Ok(());
+        let mut copied: Vec<Held> = Vec::new();
+        for &(block, number) in pages {
+            let page = self.memory.pages.get(number);
+            loop {
+                match page.share(volume.id, block) {
+                    Ok(_) => {
+                        if page.begin_writeback() {
+                            self.forget_dirty(volume, block);
+                            self.copy_to(writing, copied.len(), number);
+                            copied.push((block, number));
+                        }
+                        page.unshare();
+                        break;
+                    }
+                    Err(state) if state.busy() && wait => {
+                        // Who holds the page may wait for a writeback that was begun here: those first.
+                        let issued = self.issue(volume, writing, &mut copied, &mut written);
+                        result = result.and(issued);
+                        self.memory.waiters.wait(number, page, State::busy);
+                    }
+                    Err(_) => break,
+                }
+            }
+            if copied.len() == room {
+                let issued = self.issue(volume, writing, &mut copied, &mut written);
+                result = result.and(issued);
+            }
+        }
+        let issued = self.issue(volume, writing, &mut copied, &mut written);
+        result.and(issued).map(|()| written)
+    }
+
+    fn copy_to(&self, writing: &Writing, place: usize, number: u32) {
+        let page_size = self.config.page_size as usize;
+        let buffer = writing.buffer.as_ref().expect("there is a buffer where pages are written").pointer(0);
+        let frame = self.memory.frames.pointer(self.memory.pages.get(number).frame());
+        // SAFETY: the frame is read under a shared pin (rule 1); the buffer belongs to the holder of the lock, and has the place.
+        unsafe { std::ptr::copy_nonoverlapping(frame, buffer.add(place * page_size), page_size) };
+    }
+
+    /// Writes the copies, neighbours in one request, and ends their writebacks.
+    fn issue(
+        &self,
+        volume: &Volume,
+        writing: &Writing,
+        copied: &mut Vec<Held>,
+        written: &mut u64,
+    ) -> Result<(), Error> {
+        let (Some(buffer), false) = (writing.buffer.as_ref(), copied.is_empty()) else { return Ok(()) };
+        let page_size = self.config.page_size as usize;
+        let most = (self.config.request as usize / page_size).max(1);
+        // Places in the buffer: runs of consecutive blocks.
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for place in 0..copied.len() {
+            match runs.last_mut() {
+                Some(run) if copied[place - 1].0 + 1 == copied[place].0 && run.len() < most => run.end += 1,
+                _ => runs.push(place..place + 1),
+            }
+        }
+        let requests: Vec<(u64, IoSlice<'_>)> = runs
+            .iter()
+            .map(|run| {
+                let length = (run.len() - 1) * page_size + volume.bytes_of(copied[run.end - 1].0);
+                // SAFETY: the buffer has the places of the run, and nobody writes to it while the requests live: its lock is held.
+                let bytes = unsafe { std::slice::from_raw_parts(buffer.pointer(0).add(run.start * page_size), length) };
+                (copied[run.start].0 * page_size as u64, IoSlice::new(bytes))
+            })
+            .collect();
+        let start = Instant::now();
+        let results = volume.device.write_many(&requests);
+        let time = start.elapsed();
+        let mut first = Ok(());
+        for ((run, (offset, bytes)), result) in runs.into_iter().zip(&requests).zip(results) {
+            self.count_write(volume, bytes.len() as u64, time);
+            for &(block, number) in &copied[run.clone()] {
+                let (dirty_again, wake) = self.memory.pages.get(number).end_writeback(result.is_ok());
+                if dirty_again {
+                    self.dirty.fetch_add(1, Ordering::Relaxed);
+                    volume.add_dirty(block, number);
+                }
+                self.memory.waiters.wake(number, wake);
+            }
+            match result {
+                Ok(()) => {
+                    volume.counters.pages_written_back.add(run.len() as u64);
+                    *written += run.len() as u64;
+                }
+                Err(source) => {
+                    volume.counters.failed_writebacks.add(run.len() as u64);
+                    let error = volume.failed("writeback", *offset, bytes.len() as u64, source);
+                    tracing::warn!(%error, "the pages stay dirty, and will be written again");
+                    first = first.and(Err(error));
+                }
+            }
+        }
+        copied.clear();
+        first
+    }
+}
