@@ -177,6 +177,7 @@ impl Lrfu {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::long_run;
     use crate::parameters::Settings;
     use crate::{Lfu, Lru};
 
@@ -237,5 +238,12 @@ mod tests {
         let mut lrfu = make::<Lrfu>(60, &[("lambda", "1")]);
         lrfu.now = 1 << 40;
         assert_eq!(run(lrfu), run(make::<Lru>(60, &[])));
+    }
+
+    /// 2^44 references, half a million a second for a year: one weighs 1/1000 more than the one before, and an f64 of that size still
+    /// tells a millionth of it apart.
+    #[test]
+    fn sums_are_told_apart_after_a_year() {
+        long_run::is_as_the_first::<Lrfu>("lrfu", &[|lrfu| lrfu.now = 1 << 32, |lrfu| lrfu.now = 1 << 44]);
     }
 }

@@ -378,6 +378,7 @@ impl Seq {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::long_run;
     use crate::parameters::Settings;
 
     struct Victims(Vec<u32>);
@@ -406,5 +407,13 @@ mod tests {
             seq.check_invariants();
         }
         assert_eq!(victims.0, [110, 109, 11, 10, 112, 111, 13, 12]);
+    }
+
+    #[test]
+    fn its_clock_does_not_run_over() {
+        long_run::is_as_the_first::<Seq>(
+            "seq:length=5:distance=3",
+            &[|seq| seq.now = u64::from(u32::MAX) - 99, |seq| seq.now = 1 << 60],
+        );
     }
 }

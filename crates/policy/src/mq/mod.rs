@@ -444,6 +444,12 @@ impl Mq {
         }
     }
 
+    #[cfg(test)]
+    fn begin_at(&mut self, now: u64) {
+        self.now = now;
+        self.start_adaptation();
+    }
+
     fn adapt_life_time(&mut self) {
         let period = u64::from(self.capacity).max(4096);
         if let Some(sample) = &mut self.sample {
@@ -451,6 +457,24 @@ impl Mq {
                 self.life_time = life_time.min(u64::from(LONGEST_LIFE)) as u32;
             }
             self.next_adjustment = self.now + period;
+            // Once in 2^30 references, of which a period has fewer.
+            if self.now >> 30 != self.next_adjustment >> 30 {
+                sample.forget_older(self.now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::long_run;
+
+    #[test]
+    fn times_of_32_bits_may_come_round() {
+        let later: [fn(&mut Mq); 2] = [|mq| mq.begin_at((1 << 32) - 7), |mq| mq.begin_at((1 << 45) - 3_000)];
+        for spec in ["mq", "mq:lifetime=50", "mq:lifetime=3:queues=3:out=1"] {
+            long_run::is_as_the_first(spec, &later);
         }
     }
 }

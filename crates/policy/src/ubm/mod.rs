@@ -442,3 +442,24 @@ impl Ubm {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::long_run;
+
+    #[test]
+    fn its_clock_and_the_numbers_of_passes_do_not_run_over() {
+        for spec in ["ubm", "ubm:other=lfu", "ubm:other=lru-2", "ubm:other=lrfu:run=3"] {
+            long_run::is_as_the_first::<Ubm>(
+                spec,
+                &[
+                    |ubm| ubm.now = u64::from(u32::MAX) - 99,
+                    |ubm| ubm.now = (1 << 40) - 99,
+                    |ubm| ubm.now = 1 << 44,
+                    |ubm| ubm.detector.count_passes_from(u64::from(u32::MAX) - 99),
+                ],
+            );
+        }
+    }
+}
