@@ -305,3 +305,19 @@ fn to_tell_hits_late_changes_what_policies_evict_that_do_not_claim_it() {
     assert!(claimed.iter().all(same));
     assert!(!["lru", "mru", "gclock", "2q", "arc", "linux", "mq"].iter().any(same));
 }
+
+/// Every page was used often, so that every hand goes round with nothing to take; then nearly all are refused, and all.
+#[test]
+fn what_refusals_cost_grows_with_the_pages_and_not_with_their_square() {
+    const CAPACITY: u32 = 400;
+    let mut steps = Vec::new();
+    for refusals in [0, 0, CAPACITY - 1, u32::MAX, u32::MAX] {
+        for place in (0..u64::from(CAPACITY)).flat_map(|place| [place; 4]) {
+            steps.push(Step { place, what: What::Use { refusals: 0, ahead: false } });
+        }
+        steps.push(Step { place: 0, what: What::Evict { refusals } });
+    }
+    for spec in specs() {
+        run(&spec, CAPACITY, &steps, false);
+    }
+}
