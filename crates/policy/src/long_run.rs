@@ -13,7 +13,7 @@ struct Victims {
 impl Caller for Victims {
     fn evict(&mut self, page: u32) -> bool {
         self.offers += 1;
-        let accepted = self.offers % 5 != 0;
+        let accepted = !self.offers.is_multiple_of(5);
         if accepted {
             self.evicted.push(page);
         }

@@ -26,7 +26,8 @@
 //! the miss has been used again); that a sequence without such a page makes way for the next; the table's size; and
 //! that a sequence stays within one file, where the paper has one address space a process.
 //!
-//! Refused victims keep their place: after the first sequence come the others, then the remaining pages by LRU.
+//! Refused victims keep their place: after the first sequence come the others, each found by a look at the table, then the
+//! remaining pages by LRU. Of objects nothing is kept but in that table.
 //!
 //! Reference figures: none outside (the paper was not at hand: these are its rules as we know them, not checked
 //! against its text); tested against a plain model, and on a loop within M + 2 pages of OPT a lap. It is up to 1.8

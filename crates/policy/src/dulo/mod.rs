@@ -28,7 +28,8 @@
 //!   the correlation buffer.
 //! - The block table's nodes have 64 entries, not 512, and its global directory is sorted and searched: several disks or
 //!   files have one table. It is given 32 bytes for each page number, and forgets the older half when these are used up.
-//! - A block whose timestamps are forgotten stands alone, as the paper's pages without a disk mapping do.
+//! - A block whose timestamps are forgotten stands alone, as the paper's pages without a disk mapping do. Of objects nothing else
+//!   is kept, so those that are gone are reclaimed with the oldest blocks.
 //!
 //! Refused victims are put aside while others are offered, and then moved to the top, as if young.
 //!

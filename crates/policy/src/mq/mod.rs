@@ -49,7 +49,8 @@ enum Place {
     Queue(usize),
 }
 
-/// Times are kept in 32 bits and compared by their difference, so no lifeTime is longer than this.
+/// Times are kept in 32 bits and compared by their difference, so no lifeTime is longer than this. A page leaves its queue when its
+/// life is over and so are those of the pages before it, one a reference: well within 2^31 references of its expiry.
 const LONGEST_LIFE: u32 = 1 << 30;
 /// The place takes the low bits of a block's second word, its count the others.
 const PLACE_BITS: u32 = 6;

@@ -24,7 +24,8 @@
 //!
 //! - A run needs `run` references. Several are open at once (`open`), and blocks may be skipped (`gap`), for they may be another
 //!   file's. A run that is read again only in part is split. Where a known run began, the next pass needs no proof.
-//! - The table is as long as there are page numbers; the run grown least recently makes room.
+//! - The table is as long as there are page numbers; the run grown least recently makes room, and so in time do those of objects
+//!   that are gone.
 //! - Periods are averaged with weight 1/2, and within a quarter of an octave they are one period to the partition.
 //! - A looping block that returns more than three times sooner or later than its period has no regular interval: it is other.
 //!
