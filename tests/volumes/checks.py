@@ -1,0 +1,51 @@
+"""Checks, counted and printed one a line; skips; and running programs."""
+
+import os
+import shutil
+import subprocess
+
+IN_CI = os.environ.get("CI") == "true"
+
+passed = 0
+
+
+class Failed(Exception):
+    """A check does not hold, or a program failed that must not."""
+
+
+class Skipped(Exception):
+    """Something is missing here that the test needs."""
+
+
+def check(what, holds, told=""):
+    global passed
+    if not holds:
+        raise Failed(f"{what}: {told or 'it does not hold'}")
+    passed += 1
+    print(f"  ok {what}", flush=True)
+
+
+def check_refused(what, attempt, *errors, by=Exception):
+    """`attempt` must fail, with one of the `errors` (names such as EINVAL) if any are named."""
+    try:
+        attempt()
+    except by as error:
+        name = getattr(error, "errno", None)
+        check(f"{what} is refused{''.join(f' {e}' for e in errors[:1])}", not errors or name in errors, f"refused, but with {name}: {error}")
+    else:
+        raise Failed(f"{what}: it was not refused")
+
+
+def need(*programs):
+    missing = [program for program in programs if not shutil.which(program)]
+    if missing:
+        raise Skipped(f"not installed: {', '.join(missing)} (tests/install-tools.sh)")
+
+
+def run(*arguments, fails=False, **options):
+    """What a program printed. It must succeed, or fail where `fails`; then what it said on stderr."""
+    arguments = [str(argument) for argument in arguments]
+    done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, **options)
+    if (done.returncode != 0) != fails:
+        raise Failed(f"{' '.join(arguments)}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stderr if fails else done.stdout
