@@ -43,9 +43,9 @@ def need(*programs):
 
 
 def run(*arguments, fails=False, **options):
-    """What a program printed. It must succeed, or fail where `fails`; then what it said on stderr."""
+    """What a program printed. It must succeed, or fail where `fails`; then with what it said on stderr."""
     arguments = [str(argument) for argument in arguments]
     done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, **options)
     if (done.returncode != 0) != fails:
         raise Failed(f"{' '.join(arguments)}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return done.stderr if fails else done.stdout
+    return done.stdout + done.stderr if fails else done.stdout

@@ -1,4 +1,8 @@
-"""Clients that break off or send nonsense must harm no other one that is at work."""
+"""Clients that break off or send nonsense must harm no other one that is at work.
+
+nbdkit 1.32.5 fails the one that asks for much and leaves: it aborts (raw_send_socket: Assertion `sock >= 0' failed), unless it has
+--threads=1.
+"""
 
 import os
 import random
@@ -102,7 +106,7 @@ def nonsense_in_the_handshake(server):
     yield "speaks HTTP", server.connect(), b"GET / HTTP/1.1\r\nHost: volume\r\n\r\n", True
     yield "breaks off inside an option", greeted(server), option(GO, b"vol", length=100), False
     yield "sends an option without the magic", greeted(server), bytes(16), True
-    yield "announces an option of 4 GiB", greeted(server), option(GO, b"", length=0xFFFFFFFF) + bytes(100000), True
+    yield "announces an option of 4 GiB", greeted(server), option(GO, b"", length=0xFFFFFFFF) + bytes(100000), False
     yield "asks by an old option for a name that is not there", greeted(server), option(EXPORT_NAME, b"nobody"), True
     yield "asks for a name longer than its option", greeted(server), option(GO, struct.pack(">I", 1 << 30) + b"v"), False
 
@@ -151,13 +155,14 @@ def test(start, folder):
                         pass  # closed on us, as it may be
                     if must_close:
                         check(f"the server closes on a client that {what}", closes(connection))
-                    check(f"another client works on while one {what}", bystander.is_well(), bystander.error)
-                check(f"and after it has gone ({what})", bystander.is_well(), bystander.error)
+                    check(f"another client works on while one {what}", bystander.is_well(), f"{bystander.error}; {server.told()}")
+                check(f"and after it has gone ({what})", bystander.is_well(), f"{bystander.error}; {server.told()}")
         silent = [server.connect() for _ in range(20)]
-        check("another client works on beside 20 that say nothing", bystander.is_well(), bystander.error)
-        with server.client("volume") as client:
-            client.pwrite(b"new", 0)
-            check("and a new one is served", client.pread(3, 0) == b"new")
+        check("another client works on beside 20 that say nothing", bystander.is_well(), f"{bystander.error}; {server.told()}")
+        client = server.client("volume")
+        client.pwrite(b"new", 0)
+        check("and a new one is served", client.pread(3, 0) == b"new")
+        client.shutdown()
         for connection in silent:
             connection.close()
         bystander.over.set()

@@ -1,0 +1,126 @@
+"""What has been flushed survives `kill -9` of the server; what has not is old or new, page by page, never a mixture.
+
+The first part is the case that nbdkit's cache filter loses (1.32.5: some 400 of the 512 blocks are wrong), which shows that the test can
+fail: /usr/bin/python3 tests/volumes_with_real_clients.py "nbdkit --filter=cache cache=writeback cache-max-size=8M" --only durability
+"""
+
+import random
+import struct
+import threading
+import time
+
+import nbd
+
+from volumes.checks import check
+from volumes.server import KIB, MIB, make_volume
+
+NEEDS = ()
+PAGE = 4 * KIB
+BLOCK = 64 * KIB
+BLOCKS = 512
+RECORD = struct.Struct("<QQ")
+WRITERS = 4
+
+
+def content(block, version):
+    """Different bytes for each page of each block and version, that tell which they are."""
+    pages = range(block * BLOCK // PAGE, (block + 1) * BLOCK // PAGE)
+    return b"".join(RECORD.pack(page, version) * (PAGE // RECORD.size) for page in pages)
+
+
+def version_of(page, data):
+    """The version of a page's data; None for what nobody wrote or a mixture."""
+    number, version = RECORD.unpack(data[: RECORD.size])
+    whole = data == data[: RECORD.size] * (PAGE // RECORD.size)
+    return version if whole and (number == page or version == 0) else None
+
+
+def check_flushed_blocks(start, folder, page):
+    """512 blocks of 64 KiB, different bytes in each, through 8 MiB of cache."""
+    volume = make_volume(folder, "volume", BLOCKS * BLOCK, page=page)
+    with start(volume, cache="8MiB") as server:
+        client = server.client("volume")
+        for block in random.Random(8).sample(range(BLOCKS), BLOCKS):
+            client.pwrite(content(block, 1), block * BLOCK)
+        client.flush()
+        wrong = [block for block in range(BLOCKS) if client.pread(BLOCK, block * BLOCK) != content(block, 1)]
+        check(f"{BLOCKS} blocks written, flushed and read back (pages of {page})", not wrong, f"{len(wrong)} are wrong")
+        server.kill()
+    with volume.path.open("rb") as file:
+        wrong = [block for block in range(BLOCKS) if file.read(BLOCK) != content(block, 1)]
+    check(f"{BLOCKS} blocks in the file after kill -9 (pages of {page})", not wrong, f"{len(wrong)} are wrong")
+
+
+class Stream:
+    """Writers, each of blocks of its own on a connection of its own, and one connection that flushes for all."""
+
+    def __init__(self, server, versions):
+        self.server = server
+        self.sent = versions[:]
+        self.acknowledged = versions[:]
+        self.flushed = versions[:]
+        self.flushes = 0
+        self.threads = [threading.Thread(target=self.guarded, args=[self.write, number]) for number in range(WRITERS)]
+        self.threads.append(threading.Thread(target=self.guarded, args=[self.flush]))
+        for thread in self.threads:
+            thread.start()
+
+    def guarded(self, work, *arguments):
+        try:
+            client = self.server.client("volume")
+            while True:
+                work(client, *arguments)
+        except nbd.Error:
+            pass  # the server has been killed
+
+    def write(self, client, number):
+        block = random.randrange(BLOCKS // WRITERS) * WRITERS + number
+        version = self.sent[block] + 1
+        self.sent[block] = version
+        data = content(block, version)
+        client.pwrite(data, block * BLOCK)
+        self.acknowledged[block] = version
+
+    def flush(self, client):
+        covered = self.acknowledged[:]
+        client.flush()
+        self.flushed = covered
+        self.flushes += 1
+        time.sleep(0.01)
+
+    def join(self):
+        for thread in self.threads:
+            thread.join()
+
+
+def check_kills(start, folder, page, mode):
+    volume = make_volume(folder, "volume", BLOCKS * BLOCK, page=page, mode=mode)
+    versions = [0] * BLOCKS
+    for seconds in [0.7, 1.1, 1.6]:
+        with start(volume, cache="8MiB") as server:
+            stream = Stream(server, versions)
+            time.sleep(seconds)
+            server.kill()
+            stream.join()
+        what = f"killed after {seconds} s, pages of {page}, {mode}"
+        durable = stream.acknowledged if mode == "write-through" else stream.flushed
+        written = sum(new - old for new, old in zip(stream.acknowledged, versions))
+        check(f"{what}: it was at work", stream.flushes >= 3 and written >= 50, f"{written} writes, {stream.flushes} flushes")
+        lost, mixed, future = [], [], []
+        with volume.path.open("rb") as file:
+            for block in range(BLOCKS):
+                found = [version_of(number, file.read(PAGE)) for number in range(block * BLOCK // PAGE, (block + 1) * BLOCK // PAGE)]
+                whole = [version for version in found if version is not None]
+                mixed += [block] * (len(whole) < len(found))
+                lost += [block] * any(version < durable[block] for version in whole)
+                future += [block] * any(version > stream.sent[block] for version in whole)
+        told = f"of {written} writes and {stream.flushes} flushes: {len(mixed)} blocks with mixed pages, {len(lost)} lost, {len(future)} unknown"
+        check(f"{what}: nothing flushed is lost, no page is mixed", not (lost or mixed or future), told)
+        versions = stream.sent
+
+
+def test(start, folder):
+    for page in ["4KiB", "64KiB"]:
+        check_flushed_blocks(start, folder, page)
+        check_kills(start, folder, page, "write-back")
+    check_kills(start, folder, "4KiB", "write-through")

@@ -1,0 +1,40 @@
+"""fio's nbd engine: jobs at depth 32, each verifying its own part by checksums."""
+
+import json
+
+from volumes.checks import check, run
+from volumes.server import MIB, make_volume
+
+NEEDS = ("fio",)
+JOBS = 4
+PART = 16
+
+
+def fio(server, *options):
+    said = run(
+        "fio", "--name=verified", "--ioengine=nbd", f"--uri={server.uri('volume')}", "--iodepth=32", f"--numjobs={JOBS}", "--group_reporting",
+        f"--size={PART}M", f"--offset_increment={PART}M", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0", "--randseed=9",
+        "--output-format=json", *options, cwd=server.socket.parent,
+    )  # fmt: skip
+    # Notes come before the JSON.
+    return json.loads(said[said.index("{\n") :])["jobs"][0]
+
+
+def test(start, folder):
+    for page in ["4KiB", "64KiB"]:
+        for block in ["4k", "24k", "256k"]:
+            volume = make_volume(folder, "volume", JOBS * PART * MIB, page=page)
+            what = f"{JOBS} jobs of {block} (pages of {page})"
+            with start(volume, cache="16MiB") as server:
+                job = fio(server, "--rw=randrw", f"--bs={block}")
+                written = job["write"]["io_bytes"] / MIB
+                check(f"randrw, {what}", job["error"] == 0 and written >= JOBS * PART / 4, f"error {job['error']}, {written} MiB written")
+            volume = make_volume(folder, "volume", JOBS * PART * MIB, page=page)
+            with start(volume, cache="16MiB") as server:
+                job = fio(server, "--rw=randwrite", f"--bs={block}", "--do_verify=0")
+                server.client("volume").flush()
+                server.kill()
+            with start(volume, cache="16MiB") as server:
+                job = fio(server, "--rw=randwrite", f"--bs={block}", "--verify_only=1")
+                read = job["read"]["io_bytes"] / MIB
+                check(f"randwrite, flush, kill -9, verify, {what}", job["error"] == 0 and read >= JOBS * PART * 0.9, f"{read} MiB read")
