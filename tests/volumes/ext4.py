@@ -32,11 +32,6 @@ def digests(folder):
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).digest() for path in folder.rglob("file-*")}
 
 
-def check_file_system(what, device):
-    said = run("e2fsck", "-f", "-n", device)
-    check(f"fsck after {what} finds nothing to mend", "? no" not in said, said)
-
-
 def check_tree(start, folder, page):
     tree = folder / "tree"
     volume = make_volume(folder, "volume", SIZE, page=page)
@@ -56,9 +51,9 @@ def check_tree(start, folder, page):
                 del written[str(path.relative_to(on_volume))]
             run("fstrim", on_volume)
             loop.umount()
-            check_file_system("files copied and a third removed", loop.device)
+            mounted.check_file_system("files copied and a third removed", loop.device)
         check("SIGTERM ends the server with 0", server.stop() == 0, server.told())
-    check_file_system("the server's end, in the file", volume.path)
+    mounted.check_file_system("the server's end, in the file", volume.path)
     with start(volume, cache="32MiB") as server:
         with mounted.LoopDevice(server.uri("volume"), folder) as loop:
             check("mounted after a new start: the same files", digests(loop.mount()) == written)
@@ -100,7 +95,7 @@ def check_kill(start, folder):
             missing = [name for name, digest in synced.items() if found.get(name) != digest]
             check(f"every one of {len(synced)} synced files is whole after the journal's replay", not missing, f"{len(missing)} are not")
             loop.umount()
-            check_file_system("kill -9 and the journal's replay", loop.device)
+            mounted.check_file_system("kill -9 and the journal's replay", loop.device)
 
 
 def test(start, folder):

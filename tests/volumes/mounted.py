@@ -35,7 +35,7 @@ class LoopDevice:
 
     def __init__(self, uri, folder):
         self.uri = uri
-        self.fuse, self.mountpoint = folder / "fuse", folder / "mounted"
+        self.fuse, self.mountpoint, self.log = folder / "fuse", folder / "mounted", folder / "nbdfuse.log"
         self.device = self.nbdfuse = None
 
     def __enter__(self):
@@ -44,11 +44,13 @@ class LoopDevice:
         try:
             file = self.fuse / "volume"
             # Of a session of its own: Ctrl-C must not end it before what stands on it.
-            self.nbdfuse = subprocess.Popen(["nbdfuse", str(file), self.uri], stdin=subprocess.DEVNULL, start_new_session=True)
+            with self.log.open("ab") as log:
+                command = ["nbdfuse", str(file), self.uri]
+                self.nbdfuse = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
             end = time.monotonic() + MOST_SECONDS
             while not file.exists():
                 if self.nbdfuse.poll() is not None or time.monotonic() > end:
-                    raise Failed(f"nbdfuse does not show {file}")
+                    raise Failed(f"nbdfuse does not show {file}: {self.log.read_text()}")
                 time.sleep(0.01)
             self.device = run("losetup", "--direct-io=on", "--find", "--show", file).strip()
             # The loop driver goes back to buffered writes where it must, and only says so here.
@@ -91,6 +93,11 @@ class LoopDevice:
         end = time.monotonic() + 5
         while backing.exists() and time.monotonic() < end:
             time.sleep(0.05)
+
+
+def check_file_system(after, device):
+    done = subprocess.run(["e2fsck", "-f", "-n", str(device)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    check(f"fsck after {after} finds no error", done.returncode == 0, f"exit code {done.returncode}: {done.stdout}{done.stderr}")
 
 
 def check_flushes_arrive(folder):

@@ -2,6 +2,8 @@
 
 import glob
 import pathlib
+import pwd
+import signal
 import subprocess
 import threading
 import time
@@ -10,7 +12,7 @@ from volumes import mounted
 from volumes.checks import Failed, Skipped, check, run
 from volumes.server import MIB, make_volume
 
-NEEDS = (*mounted.NEEDS, "runuser")
+NEEDS = mounted.NEEDS
 USER = "postgres"  # made by Debian's package; the server refuses to run as root
 SCALE = 10
 CACHE = "32MiB"  # the database has 150 MiB
@@ -22,17 +24,11 @@ def programs():
     folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
     if not folders:
         raise Skipped("not installed: PostgreSQL's server (Debian: apt-get install postgresql)")
-    if run("sh", "-c", f"getent passwd {USER} || true") == "":
-        raise Skipped(f"there is no user {USER}")
-    return pathlib.Path(folders[-1])
-
-
-def runs(process):
-    """Whether a process that is not our child is there, and no zombie that nobody has waited for."""
     try:
-        return pathlib.Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+        pwd.getpwnam(USER)
+    except KeyError as error:
+        raise Skipped(f"there is no user {USER}") from error
+    return pathlib.Path(folders[-1])
 
 
 class Postgres:
@@ -42,44 +38,53 @@ class Postgres:
         self.bin = programs()
         self.data, self.sockets = data, sockets
         self.log = sockets / "postgres.log"
+        self.process = None
+        sockets.mkdir(exist_ok=True)
+        run("chown", USER, sockets)
 
-    def command(self, program, *arguments):
-        return ["runuser", "-u", USER, "--", str(self.bin / program), *map(str, arguments)]
+    def popen(self, program, *arguments, **options):
+        """One of PostgreSQL's programs, in a session of its own: Ctrl-C reaches the test alone."""
+        command = [self.bin / program, *arguments]
+        return subprocess.Popen(list(map(str, command)), **self.as_user(), start_new_session=True, **options)
+
+    def as_user(self):
+        return {"user": USER, "group": USER, "extra_groups": [], "cwd": self.sockets}
 
     def run(self, program, *arguments):
-        return run(*self.command(program, *arguments), cwd=self.sockets)
+        return run(self.bin / program, *arguments, **self.as_user())
 
-    def client(self, program, *arguments):
-        return self.command(program, "--host", self.sockets, *arguments)
-
-    def start(self):
-        options = f"-c listen_addresses= -c unix_socket_directories={self.sockets} -c shared_buffers=16MB -c max_wal_size=64MB"
-        try:
-            self.run("pg_ctl", "start", "--wait", "--pgdata", self.data, "--log", self.log, "--options", options)
-        except Failed as error:
-            raise Failed(f"{error}\n{self.log.read_text()[-2000:]}") from error
-
-    def stop(self, mode):
-        self.run("pg_ctl", "stop", "--wait", "--mode", mode, "--pgdata", self.data)
+    def on_bench(self, program, *arguments):
+        return self.run(program, "--host", self.sockets, *arguments, "bench")
 
     def ask(self, query):
-        return run(*self.client("psql", "-qAtX", "-v", "ON_ERROR_STOP=1", "-c", query, "bench"), cwd=self.sockets).strip()
+        return self.on_bench("psql", "-qAtX", "-v", "ON_ERROR_STOP=1", "-c", query).strip()
+
+    def start(self):
+        settings = ["listen_addresses=", f"unix_socket_directories={self.sockets}", "shared_buffers=16MB", "max_wal_size=256MB"]
+        options = [word for setting in settings for word in ("-c", setting)]
+        with self.log.open("ab") as log:
+            # Our own child, which can be waited for; pg_ctl's would be left to whoever cares for orphans.
+            self.process = self.popen("postgres", "-D", self.data, *options, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        end = time.monotonic() + 60
+        while subprocess.run([self.bin / "pg_isready", "--quiet", "--host", self.sockets]).returncode != 0:
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise Failed(f"PostgreSQL does not start: {self.log.read_text()[-2000:]}")
+            time.sleep(0.05)
+
+    def stop(self, how):
+        self.process.send_signal(how)
+        return self.process.wait(30)
 
     def __enter__(self):
-        self.sockets.mkdir(exist_ok=True)
-        run("chown", USER, self.sockets)
         return self
 
     def __exit__(self, *_):
-        """Stops what runs, though its data may be unreadable by now: by the process ids of the socket's lock file."""
-        for lock in self.sockets.glob(".s.PGSQL.*.lock"):
-            postmaster = int(lock.read_text().split("\n")[0])
-            mounted.quietly("kill", "-QUIT", postmaster)
-            end = time.monotonic() + 10
-            while runs(postmaster) and time.monotonic() < end:
-                time.sleep(0.05)
-            mounted.quietly("kill", "-KILL", postmaster)
-            lock.unlink(missing_ok=True)
+        if self.process and self.process.poll() is None:
+            try:
+                self.stop(signal.SIGQUIT)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
 
 
 class Recorder(threading.Thread):
@@ -88,10 +93,8 @@ class Recorder(threading.Thread):
     def __init__(self, postgres):
         super().__init__()
         self.acknowledged = 0
-        command = postgres.client("psql", "-qAtX", "-v", "ON_ERROR_STOP=1", "bench")
-        self.psql = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=postgres.sockets
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+        self.psql = postgres.popen("psql", "--host", postgres.sockets, "-qAtX", "-v", "ON_ERROR_STOP=1", "bench", **pipes)
         self.start()
 
     def run(self):
@@ -115,10 +118,8 @@ class Recorder(threading.Thread):
 def run_until_killed(server, postgres):
     """How many rows the recorder has had acknowledged when the server was killed."""
     recorder = Recorder(postgres)
-    bench = subprocess.Popen(
-        postgres.client("pgbench", "-c4", "-j2", "-T15", "--no-vacuum", "bench"),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=postgres.sockets,
-    )  # fmt: skip
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    bench = postgres.popen("pgbench", "--host", postgres.sockets, "-c4", "-j2", "-T15", "--no-vacuum", "bench", **pipes)
     try:
         time.sleep(SECONDS_TO_KILL)
         check("pgbench and the recorder are at work", bench.poll() is None and recorder.acknowledged >= 20, f"{recorder.acknowledged} rows")
@@ -163,8 +164,8 @@ def test(start, folder):
         with Postgres(data, folder / "sockets") as postgres:
             postgres.run("initdb", "--pgdata", data, "--auth=trust", "--data-checksums", "--locale=C", "--encoding=UTF8")
             postgres.start()
-            run(*postgres.client("createdb", "bench"), cwd=postgres.sockets)
-            run(*postgres.client("pgbench", "--initialize", "--quiet", f"--scale={SCALE}", "bench"), cwd=postgres.sockets)
+            postgres.on_bench("createdb")
+            postgres.on_bench("pgbench", "--initialize", "--quiet", f"--scale={SCALE}")
             postgres.ask("create table recorded (number integer primary key)")
             size = int(postgres.ask("select pg_database_size('bench')"))
             check(f"pgbench's database of {size // MIB} MiB exceeds the cache", size > 3 * 32 * MIB)
@@ -176,11 +177,10 @@ def test(start, folder):
                 postgres.start()
                 check("PostgreSQL recovers after kill -9 of the server", "redo done" in postgres.log.read_text())
                 check_consistent(postgres, acknowledged)
-                run(*postgres.client("pgbench", "-c4", "-j2", "-T3", "--no-vacuum", "bench"), cwd=postgres.sockets)
+                postgres.on_bench("pgbench", "-c4", "-j2", "-T3", "--no-vacuum")
                 sums = postgres.ask("select (select sum(abalance) from pgbench_accounts) = (select sum(delta) from pgbench_history)")
                 check("and it works on", sums == "t")
-                postgres.stop("fast")
+                check("PostgreSQL stops in order", postgres.stop(signal.SIGINT) == 0, postgres.log.read_text()[-2000:])
             loop.umount()
-            said = run("e2fsck", "-f", "-n", loop.device)
-            check("fsck after PostgreSQL finds nothing to mend", "? no" not in said, said)
+            mounted.check_file_system("PostgreSQL", loop.device)
         check("SIGTERM ends the server with 0", server.stop() == 0, server.told())
