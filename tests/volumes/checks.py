@@ -3,7 +3,10 @@
 import os
 import shutil
 import subprocess
+import time
 
+# Where programs for root are, whoever asks.
+os.environ["PATH"] += ":/usr/sbin:/sbin"
 IN_CI = os.environ.get("CI") == "true"
 
 passed = 0
@@ -34,6 +37,14 @@ def check_refused(what, attempt, *errors, by=Exception):
         check(f"{what} is refused{''.join(f' {e}' for e in errors[:1])}", not errors or name in errors, f"refused, but with {name}: {error}")
     else:
         raise Failed(f"{what}: it was not refused")
+
+
+def wait_until(holds, seconds):
+    """Whether it came to hold."""
+    end = time.monotonic() + seconds
+    while not (held := holds()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return held
 
 
 def need(*programs):

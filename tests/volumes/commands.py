@@ -172,6 +172,17 @@ def check_beyond_the_end(client):
     check("alive after all that was refused", client.pread(MIB, 5 * MIB) == noise)
 
 
+def check_more_than_the_cache(client, volume):
+    """One request for all of the volume."""
+    whole = random.Random(12).randbytes(SIZE)
+    client.pwrite(whole, 0)
+    check("one write of more than the cache, read back at once", client.pread(SIZE, 0) == whole)
+    client.flush()
+    check("and in the file", in_file(volume, 0, SIZE) == whole)
+    client.zero(SIZE, 0, nbd.CMD_FLAG_FUA)
+    check("zeroes everywhere", client.pread(SIZE, 0) == in_file(volume, 0, SIZE) == bytes(SIZE))
+
+
 def check_read_only(start, folder):
     volume = make_volume(folder, "fixed", SIZE, read_only=True)
     with volume.path.open("r+b") as file:
@@ -217,5 +228,8 @@ def test(start, folder):
             refused("an unknown name", lambda: server.client("nobody"), "ENOENT", "EINVAL")
             client = server.client("volume")
             check("alive after an unknown name", client.pread(MIB, 5 * MIB) == noise)
+            check_more_than_the_cache(client, volume)
+            client.shutdown()
+            check("the server ends with 0", server.stop() == 0, server.told())
     check_read_only(start, folder)
     check_write_through(start, folder)

@@ -11,7 +11,7 @@ import time
 
 import nbd
 
-from volumes.checks import check
+from volumes.checks import check, wait_until
 from volumes.server import KIB, MIB, make_volume
 
 NEEDS = ()
@@ -59,10 +59,9 @@ class Stream:
     """Writers, each of blocks of its own on a connection of its own, and one connection that flushes for all."""
 
     def __init__(self, server, versions):
+        """Begins; the file has these versions of its pages."""
         self.server = server
-        self.sent = versions[:]
-        self.acknowledged = versions[:]
-        self.flushed = versions[:]
+        self.sent, self.acknowledged, self.flushed = versions[:], versions[:], versions[:]
         self.writes = self.flushes = 0
         self.threads = [threading.Thread(target=self.guarded, args=[self.write, number]) for number in range(WRITERS)]
         self.threads.append(threading.Thread(target=self.guarded, args=[self.flush]))
@@ -105,16 +104,18 @@ class Stream:
 def check_kills(start, folder, page, mode):
     volume = make_volume(folder, "volume", BLOCKS * BLOCK, page=page, mode=mode)
     versions = [0] * (BLOCKS * PAGES_IN_BLOCK)
-    for seconds in [0.7, 1.1, 1.6]:
+    for flushes in [3, 10, 30]:
         with start(volume, cache="8MiB") as server:
             stream = Stream(server, versions)
-            time.sleep(seconds)
+            wait_until(lambda: stream.flushes >= flushes, 30)
+            # Somewhere between two flushes.
+            time.sleep(random.random() * 0.05)
             server.kill()
             stream.join()
-        what = f"killed after {seconds} s, pages of {page}, {mode}"
+        what = f"killed after {flushes} flushes, pages of {page}, {mode}"
         durable = stream.acknowledged if mode == "write-through" else stream.flushed
         did = f"{stream.writes} writes, {stream.flushes} flushes"
-        check(f"{what}: it was at work", stream.flushes >= 3 and stream.writes >= 50, did)
+        check(f"{what}: it was at work", stream.flushes >= flushes and stream.writes >= 10, did)
         with volume.path.open("rb") as file:
             found = [version_of(page, file.read(PAGE)) for page in range(len(versions))]
         mixed = found.count(None)
@@ -122,7 +123,7 @@ def check_kills(start, folder, page, mode):
         unsent = sum(version is not None and version > most for version, most in zip(found, stream.sent))
         told = f"of {len(found)} pages {mixed} are mixed, {lost} lost, {unsent} of versions never sent; {did}"
         check(f"{what}: nothing flushed is lost, no page is mixed", mixed == lost == unsent == 0, told)
-        versions = stream.sent
+        versions = found
 
 
 def test(start, folder):

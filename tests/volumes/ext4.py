@@ -4,10 +4,9 @@ import hashlib
 import os
 import random
 import threading
-import time
 
 from volumes import mounted
-from volumes.checks import check, run
+from volumes.checks import check, run, wait_until
 from volumes.server import MIB, make_volume
 
 NEEDS = (*mounted.NEEDS, "tar", "fstrim")
@@ -85,7 +84,7 @@ def check_kill(start, folder):
             run("mkfs.ext4", "-q", loop.device)
             writer = threading.Thread(target=write_and_sync, args=[loop.mount()])
             writer.start()
-            time.sleep(2)
+            wait_until(lambda: len(synced) >= 300, 15)
             server.kill()
             writer.join()
     check("files were written and synced until kill -9", len(synced) >= 10, f"{len(synced)} files")

@@ -11,12 +11,14 @@ PART = 16
 
 
 def fio(server, *options):
-    said = run(
+    output = server.socket.parent / "fio.json"
+    run(
         "fio", "--name=verified", "--ioengine=nbd", f"--uri={server.uri('volume')}", "--iodepth=32", f"--numjobs={JOBS}", "--group_reporting",
         f"--size={PART}M", f"--offset_increment={PART}M", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0", "--randseed=9",
-        "--output-format=json", *options, cwd=server.socket.parent,
+        "--output-format=json", f"--output={output}", *options, cwd=server.socket.parent,
     )  # fmt: skip
-    # Notes come before the JSON.
+    said = output.read_text()
+    # Notes may come before the JSON.
     return json.loads(said[said.index("{\n") :])["jobs"][0]
 
 

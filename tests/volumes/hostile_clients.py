@@ -9,9 +9,8 @@ import random
 import socket
 import struct
 import threading
-import time
 
-from volumes.checks import Failed, check
+from volumes.checks import Failed, check, wait_until
 from volumes.server import KIB, MIB, make_volume
 
 NEEDS = ()
@@ -47,10 +46,8 @@ class Bystander(threading.Thread):
 
     def is_well(self):
         """Whether it works on."""
-        before, end = self.rounds, time.monotonic() + 20
-        while self.rounds < before + 3 and self.error is None and time.monotonic() < end:
-            time.sleep(0.002)
-        return self.error is None and self.rounds >= before + 3
+        enough = self.rounds + 3
+        return wait_until(lambda: self.error or self.rounds >= enough, 20) and not self.error
 
 
 def option(number, data=b"", length=None):

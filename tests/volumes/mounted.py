@@ -8,9 +8,8 @@ import contextlib
 import os
 import pathlib
 import subprocess
-import time
 
-from volumes.checks import Failed, Skipped, check, need, run
+from volumes.checks import Failed, Skipped, check, need, run, wait_until
 
 NEEDS = ("nbdfuse", "fusermount3", "losetup", "mount", "umount", "mkfs.ext4", "e2fsck")
 MOST_SECONDS = 30
@@ -47,11 +46,9 @@ class LoopDevice:
             with self.log.open("ab") as log:
                 command = ["nbdfuse", str(file), self.uri]
                 self.nbdfuse = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-            end = time.monotonic() + MOST_SECONDS
-            while not file.exists():
-                if self.nbdfuse.poll() is not None or time.monotonic() > end:
-                    raise Failed(f"nbdfuse does not show {file}: {self.log.read_text()}")
-                time.sleep(0.01)
+            wait_until(lambda: self.nbdfuse.poll() is not None or file.exists(), MOST_SECONDS)
+            if not file.exists():
+                raise Failed(f"nbdfuse does not show {file}: {self.log.read_text()}")
             self.device = run("losetup", "--direct-io=on", "--find", "--show", file).strip()
             # The loop driver goes back to buffered writes where it must, and only says so here.
             direct = pathlib.Path("/sys/block", pathlib.Path(self.device).name, "loop/dio").read_text().strip()
@@ -76,7 +73,9 @@ class LoopDevice:
             quietly("umount", "--lazy", "--force", self.mountpoint)
         if self.device:
             quietly("losetup", "--detach", self.device)
-            self.wait_until_detached()
+            # The kernel detaches it once its last user has gone.
+            backing = pathlib.Path("/sys/block", pathlib.Path(self.device).name, "loop/backing_file")
+            wait_until(lambda: not backing.exists(), 5)
         quietly("fusermount3", "-u", self.fuse)
         if os.path.ismount(self.fuse):
             quietly("fusermount3", "-u", "-z", self.fuse)
@@ -86,13 +85,6 @@ class LoopDevice:
             except subprocess.TimeoutExpired:
                 self.nbdfuse.kill()
                 self.nbdfuse.wait()
-
-    def wait_until_detached(self):
-        """The kernel detaches a device once its last user has gone."""
-        backing = pathlib.Path("/sys/block", pathlib.Path(self.device).name, "loop/backing_file")
-        end = time.monotonic() + 5
-        while backing.exists() and time.monotonic() < end:
-            time.sleep(0.05)
 
 
 def check_file_system(after, device):
@@ -107,9 +99,7 @@ def check_flushes_arrive(folder):
     command = ["nbdkit", "--foreground", "--exit-with-parent", "--unix", socket, "--filter=log", "memory", "32M", f"logfile={log}"]
     nbdkit = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, start_new_session=True)
     try:
-        end = time.monotonic() + MOST_SECONDS
-        while not socket.exists() and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_until(socket.exists, MOST_SECONDS)
         with LoopDevice(f"nbd+unix:///?socket={socket}", folder) as loop:
             run("mkfs.ext4", "-q", loop.device)
             mounted = loop.mount()

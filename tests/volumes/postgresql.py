@@ -6,17 +6,16 @@ import pwd
 import signal
 import subprocess
 import threading
-import time
 
 from volumes import mounted
-from volumes.checks import Failed, Skipped, check, run
+from volumes.checks import Failed, Skipped, check, run, wait_until
 from volumes.server import MIB, make_volume
 
 NEEDS = mounted.NEEDS
 USER = "postgres"  # made by Debian's package; the server refuses to run as root
 SCALE = 10
 CACHE = "32MiB"  # the database has 150 MiB
-SECONDS_TO_KILL = 6
+ROWS_TO_KILL = 1000
 
 
 def programs():
@@ -65,11 +64,10 @@ class Postgres:
         with self.log.open("ab") as log:
             # Our own child, which can be waited for; pg_ctl's would be left to whoever cares for orphans.
             self.process = self.popen("postgres", "-D", self.data, *options, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        end = time.monotonic() + 60
-        while subprocess.run([self.bin / "pg_isready", "--quiet", "--host", self.sockets]).returncode != 0:
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise Failed(f"PostgreSQL does not start: {self.log.read_text()[-2000:]}")
-            time.sleep(0.05)
+        ready = [self.bin / "pg_isready", "--quiet", "--host", self.sockets]
+        wait_until(lambda: self.process.poll() is not None or subprocess.run(ready).returncode == 0, 60)
+        if self.process.poll() is not None or subprocess.run(ready).returncode != 0:
+            raise Failed(f"PostgreSQL does not start: {self.log.read_text()[-2000:]}")
 
     def stop(self, how):
         self.process.send_signal(how)
@@ -119,9 +117,9 @@ def run_until_killed(server, postgres):
     """How many rows the recorder has had acknowledged when the server was killed."""
     recorder = Recorder(postgres)
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    bench = postgres.popen("pgbench", "--host", postgres.sockets, "-c4", "-j2", "-T15", "--no-vacuum", "bench", **pipes)
+    bench = postgres.popen("pgbench", "--host", postgres.sockets, "-c4", "-j2", "-T60", "--no-vacuum", "bench", **pipes)
     try:
-        time.sleep(SECONDS_TO_KILL)
+        wait_until(lambda: recorder.acknowledged >= ROWS_TO_KILL, 15)
         check("pgbench and the recorder are at work", bench.poll() is None and recorder.acknowledged >= 20, f"{recorder.acknowledged} rows")
         server.kill()
         # The database panics, or its clients wait for a page that does not come.

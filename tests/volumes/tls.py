@@ -15,7 +15,7 @@ def make_certificates(folder, name):
     folder.mkdir()
     extensions = folder / "extensions"
     extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n")
-    new = ["openssl", "req", "-newkey", "rsa:2048", "-nodes"]
+    new = ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     key, request = folder / "server-key.pem", folder / "request.pem"
     authority = ["-keyout", folder / "ca-key.pem", "-out", folder / "ca-cert.pem"]
     run(*new, "-x509", "-days", "2", "-subj", f"/CN=Authority {name}", *authority)
