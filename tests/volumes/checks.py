@@ -34,7 +34,8 @@ def check_refused(what, attempt, *errors, by=Exception):
         attempt()
     except by as error:
         name = getattr(error, "errno", None)
-        check(f"{what} is refused{''.join(f' {e}' for e in errors[:1])}", not errors or name in errors, f"refused, but with {name}: {error}")
+        with_error = f" with {' or '.join(errors)}" if errors else ""
+        check(f"{what} is refused{with_error}", not errors or name in errors, f"refused, but with {name}: {error}")
     else:
         raise Failed(f"{what}: it was not refused")
 
@@ -45,6 +46,15 @@ def wait_until(holds, seconds):
     while not (held := holds()) and time.monotonic() < end:
         time.sleep(0.01)
     return held
+
+
+def check_runs(what, *arguments, **options):
+    """A program whose exit code is the check."""
+    try:
+        run(*arguments, **options)
+    except Failed as error:
+        raise Failed(f"{what}: {error}") from error
+    check(what, True)
 
 
 def need(*programs):

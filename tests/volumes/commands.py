@@ -93,8 +93,9 @@ def check_zero_and_trim(client, volume):
     client.trim(128 * KIB, 8 * MIB + 1000)
     client.flush()
     after = client.pread(256 * KIB, 8 * MIB)
-    check("trim leaves its neighbours", after[:1000] == noise[:1000] and after[1000 + 128 * KIB :] == noise[1000 + 128 * KIB : 256 * KIB])
-    trimmed = after[1000 : 1000 + 128 * KIB]
+    end = 1000 + 128 * KIB
+    check("trim leaves its neighbours", after[:1000] == noise[:1000] and after[end:] == noise[end : 256 * KIB])
+    trimmed = after[1000:end]
     mixed = sum(1 for byte, old in zip(trimmed, noise[1000:]) if byte not in (0, old))
     check("trimmed bytes are the old ones or zeroes", mixed == 0, f"{mixed} are neither")
     check("trimmed bytes are the same in the file", in_file(volume, 8 * MIB, 256 * KIB) == after)
@@ -161,7 +162,9 @@ def refused(what, attempt, *errors):
 
 def check_beyond_the_end(client):
     # The protocol: EINVAL for reads and trims, ENOSPC for writes.
-    for offset, length in [(SIZE, 1), (SIZE - 1, 2), (1 << 40, 4 * KIB), ((1 << 63) - 4 * KIB, 4 * KIB), ((1 << 64) - 4 * KIB, 8 * KIB)]:
+    # The last ones are beyond what a signed offset holds, and what an unsigned one does.
+    ranges = [(SIZE, 1), (SIZE - 1, 2), (1 << 40, 4096), ((1 << 63) - 4096, 8192), ((1 << 64) - 4096, 8192)]
+    for offset, length in ranges:
         place = f"of {length} bytes at {offset:#x}, beyond the end,"
         refused(f"a read {place}", lambda: client.pread(length, offset), "EINVAL")
         refused(f"a write {place}", lambda: client.pwrite(noise[:length], offset), "ENOSPC", "EINVAL")

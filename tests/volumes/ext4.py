@@ -92,7 +92,7 @@ def check_kill(start, folder):
         with mounted.LoopDevice(server.uri("volume"), folder) as loop:
             found = digests(loop.mount())
             missing = [name for name, digest in synced.items() if found.get(name) != digest]
-            check(f"every one of {len(synced)} synced files is whole after the journal's replay", not missing, f"{len(missing)} are not")
+            check(f"{len(synced)} synced files are whole after the journal's replay", not missing, f"{len(missing)} are not")
             loop.umount()
             mounted.check_file_system("kill -9 and the journal's replay", loop.device)
 

@@ -7,16 +7,16 @@ from volumes.server import MIB, make_volume
 
 NEEDS = ("fio",)
 JOBS = 4
-PART = 16
+PART = 16  # MiB
+OPTIONS = f"""
+    --name=verified --ioengine=nbd --iodepth=32 --numjobs={JOBS} --group_reporting --size={PART}M --offset_increment={PART}M
+    --verify=crc32c --verify_fatal=1 --verify_state_save=0 --randseed=9 --output-format=json
+"""
 
 
 def fio(server, *options):
     output = server.socket.parent / "fio.json"
-    run(
-        "fio", "--name=verified", "--ioengine=nbd", f"--uri={server.uri('volume')}", "--iodepth=32", f"--numjobs={JOBS}", "--group_reporting",
-        f"--size={PART}M", f"--offset_increment={PART}M", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0", "--randseed=9",
-        "--output-format=json", f"--output={output}", *options, cwd=server.socket.parent,
-    )  # fmt: skip
+    run("fio", *OPTIONS.split(), f"--uri={server.uri('volume')}", f"--output={output}", *options, cwd=output.parent)
     said = output.read_text()
     # Notes may come before the JSON.
     return json.loads(said[said.index("{\n") :])["jobs"][0]
@@ -30,7 +30,8 @@ def test(start, folder):
             with start(volume, cache="16MiB") as server:
                 job = fio(server, "--rw=randrw", f"--bs={block}")
                 written = job["write"]["io_bytes"] / MIB
-                check(f"randrw, {what}", job["error"] == 0 and written >= JOBS * PART / 4, f"error {job['error']}, {written} MiB written")
+                held = job["error"] == 0 and written >= JOBS * PART / 4
+                check(f"randrw, {what}", held, f"error {job['error']}, {written} MiB written")
             volume = make_volume(folder, "volume", JOBS * PART * MIB, page=page)
             with start(volume, cache="16MiB") as server:
                 job = fio(server, "--rw=randwrite", f"--bs={block}", "--do_verify=0")
@@ -39,4 +40,5 @@ def test(start, folder):
             with start(volume, cache="16MiB") as server:
                 job = fio(server, "--rw=randwrite", f"--bs={block}", "--verify_only=1")
                 read = job["read"]["io_bytes"] / MIB
-                check(f"randwrite, flush, kill -9, verify, {what}", job["error"] == 0 and read >= JOBS * PART * 0.9, f"{read} MiB read")
+                held = job["error"] == 0 and read >= JOBS * PART * 0.9
+                check(f"randwrite, flush, kill -9, verify, {what}", held, f"error {job['error']}, {read} MiB read")

@@ -9,7 +9,7 @@ import os
 import pathlib
 import subprocess
 
-from volumes.checks import Failed, Skipped, check, need, run, wait_until
+from volumes.checks import Failed, Skipped, check, check_runs, need, run, wait_until
 
 NEEDS = ("nbdfuse", "fusermount3", "losetup", "mount", "umount", "mkfs.ext4", "e2fsck")
 MOST_SECONDS = 30
@@ -88,8 +88,7 @@ class LoopDevice:
 
 
 def check_file_system(after, device):
-    done = subprocess.run(["e2fsck", "-f", "-n", str(device)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    check(f"fsck after {after} finds no error", done.returncode == 0, f"exit code {done.returncode}: {done.stdout}{done.stderr}")
+    check_runs(f"fsck after {after} finds no error", "e2fsck", "-f", "-n", device)
 
 
 def check_flushes_arrive(folder):
@@ -109,7 +108,7 @@ def check_flushes_arrive(folder):
                 before = log.read_text().count(" Flush ")
                 os.fsync(file.fileno())
                 after = log.read_text().count(" Flush ")
-            check("fsync on ext4, loop and nbdfuse is a flush of the volume", after > before, f"{before} flushes before, {after} after")
+            check("fsync on ext4, loop and nbdfuse is a flush of the volume", after > before, f"{before} before, {after} after")
             loop.umount()
     finally:
         nbdkit.kill()

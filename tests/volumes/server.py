@@ -31,6 +31,7 @@ class Volume:
 
     path: pathlib.Path
     page: str = None
+    policy: str = None
     mode: str = None
     read_only: bool = False
 
@@ -55,7 +56,7 @@ class Forebay:
         words = [*self.words, "serve"]
         for volume in volumes:
             parts = [f"{volume.name}={volume.path}"]
-            parts += [f"{key}={value}" for key, value in (("page", volume.page), ("mode", volume.mode)) if value]
+            parts += [f"{key}={getattr(volume, key)}" for key in ("policy", "page", "mode") if getattr(volume, key)]
             parts += ["read-only"] if volume.read_only else []
             words += ["--volume", ",".join(parts)]
         words += ["--listen", f"unix:{socket_path}"] if socket_path else []

@@ -20,8 +20,9 @@ def make_certificates(folder, name):
     authority = ["-keyout", folder / "ca-key.pem", "-out", folder / "ca-cert.pem"]
     run(*new, "-x509", "-days", "2", "-subj", f"/CN=Authority {name}", *authority)
     run(*new, "-subj", "/CN=localhost", "-keyout", key, "-out", request)
-    signed_by = ["-CA", folder / "ca-cert.pem", "-CAkey", folder / "ca-key.pem", "-CAcreateserial"]
-    run("openssl", "x509", "-req", "-days", "2", "-in", request, *signed_by, "-extfile", extensions, "-out", folder / "server-cert.pem")
+    authority = ["-CA", folder / "ca-cert.pem", "-CAkey", folder / "ca-key.pem", "-CAcreateserial"]
+    sign = ["openssl", "x509", "-req", "-days", "2", *authority, "-extfile", extensions]
+    run(*sign, "-in", request, "-out", folder / "server-cert.pem")
     return folder
 
 
