@@ -4,12 +4,12 @@ Each test of tests/volumes/ starts servers of its own, and drives them with nbdi
 ext4 and PostgreSQL on nbdfuse and a loop device. What a test needs and does not find is a skip with its reason, in CI (CI=true) a
 failure. In place of forebay "nbdkit" may stand, whose file plugin is then the server, to test the tests.
 
-Usage: /usr/bin/python3 volumes_with_real_clients.py PATH-OF-FOREBAY [--only NAME[,NAME]...]
+Usage: /usr/bin/python3 volumes_with_real_clients.py PATH-OF-FOREBAY [--only NAME,...]
 (libnbd's Python module is Debian's python3-libnbd, which no virtual environment sees.)
 """
 
 import argparse
-import importlib
+import importlib.util
 import pathlib
 import signal
 import sys
@@ -35,10 +35,26 @@ TESTS = [
 ]
 
 
+def run_test(name, server):
+    if importlib.util.find_spec("nbd") is None:
+        raise checks.Skipped("libnbd's Python module is not there (Debian: python3-libnbd, with /usr/bin/python3)")
+    # Imported here, since they import it.
+    from volumes.server import Server, server_program
+
+    test = importlib.import_module(f"volumes.{name}")
+    checks.need(*test.NEEDS)
+    program = server_program(server)
+    with tempfile.TemporaryDirectory(prefix="forebay-") as folder:
+        folder = pathlib.Path(folder)
+        # PostgreSQL's user passes through.
+        folder.chmod(0o755)
+        test.test(lambda *volumes, **options: Server(program, folder, *volumes, **options), folder)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("forebay", help="the program, or nbdkit with options")
-    parser.add_argument("--only", metavar="NAME", default=",".join(TESTS), help=f"of {', '.join(TESTS)}")
+    parser.add_argument("--only", metavar="NAME,...", default=",".join(TESTS), help=f"of {', '.join(TESTS)}")
     arguments = parser.parse_args()
     chosen = arguments.only.split(",")
     if unknown := set(chosen) - set(TESTS):
@@ -51,19 +67,8 @@ def main():
         began = time.monotonic()
         print(f"{name}:", flush=True)
         try:
-            # Imported here, since libnbd itself may be missing.
-            test = importlib.import_module(f"volumes.{name}")
-            checks.need(*test.NEEDS)
-            from volumes.server import Server, server_program
-
-            program = server_program(arguments.forebay)
-            with tempfile.TemporaryDirectory(prefix="forebay-") as folder:
-                folder = pathlib.Path(folder)
-                # PostgreSQL's user passes through.
-                folder.chmod(0o755)
-                test.test(lambda *volumes, **options: Server(program, folder, *volumes, **options), folder)
-        except (checks.Skipped, ModuleNotFoundError) as missing:
-            reason = f"{missing}; Debian: python3-libnbd" if isinstance(missing, ModuleNotFoundError) else missing
+            run_test(name, arguments.forebay)
+        except checks.Skipped as reason:
             skipped += not checks.IN_CI
             failed += checks.IN_CI
             print(f"  {'FAILED (nothing may be missing in CI)' if checks.IN_CI else 'skipped'}: {reason}", flush=True)

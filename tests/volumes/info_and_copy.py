@@ -71,4 +71,8 @@ def test(start, folder):
         run("nbdcopy", "--connections=1", "--synchronous", server.uri("two"), back)
         check("nbdcopy out, synchronous", digest(back) == digest(source))
         check("SIGTERM ends the server with 0", server.stop() == 0, server.told())
+    with start(two, tcp=True) as server:
+        back.unlink()
+        run("nbdcopy", server.uri("two"), back)
+        check("nbdcopy out over TCP", digest(back) == digest(source))
     check("the files after the end", digest(one.path) == digest(two.path) == digest(source))

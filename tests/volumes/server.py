@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -73,12 +74,12 @@ class Nbdkit:
         self.parameters = [word for word in words if word not in self.words]
 
     def command(self, volumes, _cache, socket_path, port, certificates, folder):
+        # Each file of a folder is an export.
         exports = folder / "exports"
-        exports.mkdir(exist_ok=True)
+        shutil.rmtree(exports, ignore_errors=True)
+        exports.mkdir()
         for volume in volumes:
-            link = exports / volume.name
-            if not link.is_symlink():
-                link.symlink_to(volume.path)
+            (exports / volume.name).symlink_to(volume.path)
         words = [*self.words, "--foreground"]
         words += ["--readonly"] if any(volume.read_only for volume in volumes) else []
         words += ["--unix", socket_path] if socket_path else []
@@ -92,16 +93,22 @@ def server_program(line):
     return (Nbdkit if pathlib.Path(words[0]).name == "nbdkit" else Forebay)(words)
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 class Server:
     """A running server; as a context, killed at its end if it still runs."""
 
-    def __init__(self, program, folder, *volumes, cache="64MiB", port=None, certificates=None, activated=False):
+    def __init__(self, program, folder, *volumes, cache="64MiB", tcp=False, certificates=None, activated=False):
         self.socket = folder / "socket"
         self.socket.unlink(missing_ok=True)
-        self.port = port
+        self.port = free_port() if tcp else None
         self.log = folder / "server.log"
-        listens = None if activated or port else self.socket
-        command = program.command(volumes, cache, listens, port, certificates, folder)
+        listens = None if activated or tcp else self.socket
+        command = program.command(volumes, cache, listens, self.port, certificates, folder)
         inherits = ()
         if activated:
             listener = socket.socket(socket.AF_UNIX)

@@ -1,7 +1,6 @@
 """TLS: a client that trusts the certificate's authority is served, any other is not."""
 
 import random
-import socket
 
 from volumes.checks import check, run
 from volumes.server import MIB, make_volume
@@ -24,12 +23,6 @@ def make_certificates(folder, name):
     sign = ["openssl", "x509", "-req", "-days", "2", *authority, "-extfile", extensions]
     run(*sign, "-in", request, "-out", folder / "server-cert.pem")
     return folder
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def test(start, folder):
@@ -58,6 +51,6 @@ def test(start, folder):
     with start(volume, certificates=trusted) as server:
         check_served("unix", f"nbds+unix:///volume?socket={server.socket}", server.uri("volume"))
         check("the server ends with 0", server.stop() == 0, server.told())
-    with start(volume, certificates=trusted, port=free_port()) as server:
+    with start(volume, certificates=trusted, tcp=True) as server:
         check_served("tcp", f"nbds://localhost:{server.port}/volume", server.uri("volume"))
         check("the server ends with 0", server.stop() == 0, server.told())
