@@ -156,7 +156,7 @@ impl Handle {
                 }
                 Ok(pin) => {
                     self.unpin(pin);
-                    told |= self.load(volume, block..block + 1, Operation::Read, None)?.is_rescued();
+                    told |= self.load(volume, block..block + 1, Operation::Read, None)?.is_told();
                 }
                 Err(NotPinned::Busy(number)) => {
                     self.shared.memory.waiters.wait(number, self.shared.memory.pages.get(number), State::busy);

@@ -10,7 +10,8 @@ use forebay_trace::Options;
 use std::path::Path;
 use std::sync::Arc;
 
-const PAGE_SIZE: u32 = 4096;
+/// That of the sample.
+const PAGE_SIZE: u32 = 8192;
 
 fn sample() -> Trace {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/sample.parquet");
@@ -28,7 +29,7 @@ fn simulated(trace: &Trace, specs: &[Spec], pages: u32) -> Vec<u64> {
 fn cached(trace: &Trace, spec: &Spec, pages: u32) -> u64 {
     let laundry = 3;
     let capacity = u64::from(pages + laundry) * u64::from(PAGE_SIZE);
-    let pool = Pool::new(Config { laundry, ..Config::new(capacity, spec.clone()) }).expect("a pool");
+    let pool = Pool::new(Config { laundry, ..Config::new(capacity, spec.clone()).with_page_size(PAGE_SIZE) }).expect("a pool");
     let objects = trace.places.iter().map(|place| place.object).max().expect("the trace has pages") + 1;
     let volumes: Vec<Arc<Volume>> = (0..objects)
         .map(|object| {
