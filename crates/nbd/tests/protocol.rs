@@ -50,10 +50,7 @@ fn write(cookie: u64, offset: u64, data: &[u8]) -> Vec<u8> {
 #[test]
 fn a_read_gives_what_a_write_has_put_there() {
     let told = simple(&[write(1, 5, b"abc"), request(0, 0, 2, 4, 5)]);
-    assert_eq!(
-        told,
-        b"\x67\x44\x66\x98\0\0\0\0\0\0\0\0\0\0\0\x01\x67\x44\x66\x98\0\0\0\0\0\0\0\0\0\0\0\x02\0abc\0"
-    );
+    assert_eq!(told, b"\x67\x44\x66\x98\0\0\0\0\0\0\0\0\0\0\0\x01\x67\x44\x66\x98\0\0\0\0\0\0\0\0\0\0\0\x02\0abc\0");
     let told = structured(&[write(1, 5, b"abc"), request(1 << 2, 0, 2, 4, 5)]);
     assert_eq!(
         told,
@@ -130,7 +127,8 @@ fn nothing_follows_a_disconnect_or_a_wrong_magic() {
 
 #[test]
 fn what_is_answered_does_not_depend_on_how_the_bytes_arrive() {
-    let requests = [write(1, 0, &[7; 5000]), request(0, 0, 2, 0, 60000), write(3, 9, &[8; 65536 - 9]), request(0, 0, 4, 0, 65536)];
+    let requests =
+        [write(1, 0, &[7; 5000]), request(0, 0, 2, 0, 60000), write(3, 9, &[8; 65536 - 9]), request(0, 0, 4, 0, 65536)];
     let whole = simple(&requests);
     assert_eq!(whole.len(), 4 * 16 + 60000 + 65536);
     for step in [1, 27, 28, 4096] {

@@ -2,34 +2,34 @@
 
 use std::io::{Read, Write};
 
-pub const READ: u16 = 0;
-pub const WRITE: u16 = 1;
-pub const DISCONNECT: u16 = 2;
-pub const FLUSH: u16 = 3;
+pub(crate) const READ: u16 = 0;
+pub(crate) const WRITE: u16 = 1;
+pub(crate) const DISCONNECT: u16 = 2;
+pub(crate) const FLUSH: u16 = 3;
 
-pub const EIO: u32 = 5;
-pub const EINVAL: u32 = 22;
-pub const ESHUTDOWN: u32 = 108;
+pub(crate) const EIO: u32 = 5;
+pub(crate) const EINVAL: u32 = 22;
+pub(crate) const ESHUTDOWN: u32 = 108;
 
 /// What a request came to: data, or an error's number.
-pub type Outcome = Result<Vec<u8>, u32>;
+pub(crate) type Outcome = Result<Vec<u8>, u32>;
 
 /// An option with its data.
-pub fn option(number: u32, data: &[u8]) -> Vec<u8> {
+pub(crate) fn option(number: u32, data: &[u8]) -> Vec<u8> {
     [b"IHAVEOPT", &number.to_be_bytes()[..], &(data.len() as u32).to_be_bytes(), data].concat()
 }
 
-pub struct Client<S> {
+pub(crate) struct Client<S> {
     stream: S,
 }
 
 impl<S: Read + Write> Client<S> {
-    pub fn new(stream: S) -> Self {
+    pub(crate) fn new(stream: S) -> Self {
         Self { stream }
     }
 
     /// Chooses an export, without structured replies.
-    pub fn enter(stream: S, export: &str) -> Self {
+    pub(crate) fn enter(stream: S, export: &str) -> Self {
         let mut client = Self::new(stream);
         assert_eq!(client.expect(18), b"NBDMAGICIHAVEOPT\0\x03");
         client.raw(&3u32.to_be_bytes());
@@ -37,31 +37,31 @@ impl<S: Read + Write> Client<S> {
         client
     }
 
-    pub fn choose(&mut self, export: &str) {
+    pub(crate) fn choose(&mut self, export: &str) {
         self.raw(&option(1, export.as_bytes()));
         self.expect(10);
     }
 
-    pub fn into_stream(self) -> S {
+    pub(crate) fn into_stream(self) -> S {
         self.stream
     }
 
-    pub fn raw(&mut self, bytes: &[u8]) {
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the server takes it");
     }
 
-    pub fn expect(&mut self, count: usize) -> Vec<u8> {
+    pub(crate) fn expect(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         self.stream.read_exact(&mut bytes).expect("the server says more");
         bytes
     }
 
     /// Whether the server has closed, with nothing more to say.
-    pub fn ended(&mut self) -> bool {
+    pub(crate) fn ended(&mut self) -> bool {
         self.stream.read(&mut [0]).map_or(true, |count| count == 0)
     }
 
-    pub fn send(&mut self, command: u16, cookie: u64, offset: u64, length: u32, data: &[u8]) {
+    pub(crate) fn send(&mut self, command: u16, cookie: u64, offset: u64, length: u32, data: &[u8]) {
         let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
         request.extend([0, 0]);
         request.extend(command.to_be_bytes());
@@ -73,7 +73,7 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// The cookie and outcome of the next reply, which has `length` bytes of data if it is well.
-    pub fn receive(&mut self, length: usize) -> (u64, Outcome) {
+    pub(crate) fn receive(&mut self, length: usize) -> (u64, Outcome) {
         let head = self.expect(16);
         assert_eq!(head[..4], 0x6744_6698u32.to_be_bytes());
         let error = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
@@ -82,7 +82,7 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// A request and its outcome, while none other is answered.
-    pub fn ask(&mut self, command: u16, offset: u64, length: u32, data: &[u8]) -> Outcome {
+    pub(crate) fn ask(&mut self, command: u16, offset: u64, length: u32, data: &[u8]) -> Outcome {
         self.send(command, 77, offset, length, data);
         let (cookie, outcome) = self.receive(if command == READ { length as usize } else { 0 });
         assert_eq!(cookie, 77);
