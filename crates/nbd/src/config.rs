@@ -24,8 +24,8 @@ pub struct Config {
     /// Threads per export for requests that may have to wait. They are started when needed.
     pub workers: usize,
     /// How long a connection's thread asks its socket again and again before it sleeps. None by default: where client and
-    /// server share two cores, the thread that asks takes the core that the client needs for its next request (20 µs cost a
-    /// third of the reads at depth 1, and a tenth at depth 32). With cores to spare it saves wake-ups.
+    /// server share two cores, the thread that asks takes the core on which the client would make its next request. With cores
+    /// to spare it saves wake-ups.
     pub spin: Duration,
     /// Encryption.
     pub tls: Tls,
