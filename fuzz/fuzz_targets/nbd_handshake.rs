@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use forebay_nbd::testing::{Memory, converse};
 use forebay_nbd::Config;
+use forebay_nbd::testing::{Memory, converse};
 
 libfuzzer_sys::fuzz_target!(|said: &[u8]| {
     let config = Config { workers: 1, ..Config::default() };
