@@ -1,11 +1,36 @@
 //! What lies behind the pool: bytes in storage, read and written by their offset.
 
+mod clock;
+mod delayed;
+mod faulty;
+mod file;
+mod joined;
+mod latch;
+mod limited;
+mod memory;
+mod object;
+mod pieces;
+mod ring;
+mod volatile;
+
+pub use clock::{Clock, SystemClock};
+pub use delayed::{Delayed, Timing};
+pub use faulty::{Fault, Faulty, Operation, Rule, Tear, When};
+pub use file::{FileDevice, FileOptions};
+pub use joined::Joined;
+pub use limited::{Limited, Limits};
+pub use memory::MemoryDevice;
+pub use object::{NewVolume, ObjectDevice};
+pub use volatile::Volatile;
+
 use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::Arc;
 
 /// Storage of a fixed length. All its methods may be called by several threads at once.
 ///
 /// The pool asks for offsets and lengths that are multiples of its page size, but for what ends at the device's end, and
-/// from buffers aligned to 4 KiB; it never has two writes of the same bytes under way.
+/// from buffers aligned to 4 KiB; it never has two writes of the same bytes under way. Devices bear any offset, length and
+/// buffer. They refuse what reaches behind their end with [`io::ErrorKind::InvalidInput`], and change nothing then.
 ///
 /// 1. A `read` sees every `write` that returned before it began.
 /// 2. What a `write` that failed, or the writes since the last successful `flush`, have left in storage after a crash is
@@ -37,6 +62,11 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// What went wrong; some of the bytes may have been written.
     fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()>;
+
+    /// Reads several runs, in any order and as many at a time as the device takes; the results stand in the order of the runs.
+    fn read_many(&self, runs: &mut [(u64, IoSliceMut<'_>)]) -> Vec<io::Result<()>> {
+        runs.iter_mut().map(|(offset, run)| self.read(*offset, &mut [IoSliceMut::new(run)])).collect()
+    }
 
     /// Writes several runs that do not overlap, in any order and as many at a time as the device takes; the results stand in the
     /// order of the runs.
@@ -86,3 +116,56 @@ pub struct Extent {
     /// They read as zeroes.
     pub zero: bool,
 }
+
+/// A pointer to a device is that device.
+macro_rules! device_behind {
+    ($($pointer:ident)*) => {$(
+        impl<D: Device + ?Sized> Device for $pointer<D> {
+            fn len(&self) -> u64 {
+                (**self).len()
+            }
+
+            fn read_only(&self) -> bool {
+                (**self).read_only()
+            }
+
+            fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+                (**self).read(offset, buffers)
+            }
+
+            fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
+                (**self).write(offset, buffers)
+            }
+
+            fn read_many(&self, runs: &mut [(u64, IoSliceMut<'_>)]) -> Vec<io::Result<()>> {
+                (**self).read_many(runs)
+            }
+
+            fn write_many(&self, runs: &[(u64, IoSlice<'_>)]) -> Vec<io::Result<()>> {
+                (**self).write_many(runs)
+            }
+
+            fn flush(&self) -> io::Result<()> {
+                (**self).flush()
+            }
+
+            fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
+                (**self).trim(offset, length)
+            }
+
+            fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
+                (**self).write_zeroes(offset, length, allocate)
+            }
+
+            fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
+                (**self).extents(offset, length)
+            }
+
+            fn describe(&self) -> String {
+                (**self).describe()
+            }
+        }
+    )*};
+}
+
+device_behind!(Arc Box);
