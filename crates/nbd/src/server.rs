@@ -1,0 +1,312 @@
+//! Listening, connections and the end.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+
+use crate::connection::{Connection, Receiver};
+use crate::counters::{Counts, ServerCounts};
+use crate::error::Close;
+use crate::handshake::{Volumes, shake};
+use crate::input::Input;
+use crate::link::{Link, lock};
+use crate::socket::{Socket, Stop, SystemSocket};
+use crate::wire::STRING_LIMIT;
+use crate::workers::Volume;
+use crate::{Config, Error, Export};
+
+/// How long to wait when no connection can be accepted, as for want of descriptors.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// A socket that listens: made here, or inherited.
+#[derive(Debug)]
+pub enum Listener {
+    /// TCP.
+    Tcp(TcpListener),
+    /// A unix socket.
+    Unix(UnixListener),
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Self::Tcp(listener)
+    }
+}
+
+impl From<UnixListener> for Listener {
+    fn from(listener: UnixListener) -> Self {
+        Self::Unix(listener)
+    }
+}
+
+impl Listener {
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(listener) => listener.set_nonblocking(true),
+            Self::Unix(listener) => listener.set_nonblocking(true),
+        }
+    }
+
+    fn accept(&self) -> io::Result<(OwnedFd, String)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept()?;
+                stream.set_nonblocking(false)?;
+                // Replies are gathered here already.
+                stream.set_nodelay(true)?;
+                Ok((stream.into(), peer.to_string()))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(false)?;
+                Ok((stream.into(), "unix".into()))
+            }
+        }
+    }
+
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
+/// A server of exports. It runs from the first [`Server::listen`] to [`Server::stop`].
+pub struct Server {
+    shared: Arc<Shared>,
+    acceptors: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    config: Config,
+    stop: Stop,
+    volumes: Mutex<Arc<Volumes>>,
+    open: Mutex<HashMap<u64, Arc<dyn Socket>>>,
+    /// Told when a connection has ended.
+    ended: Condvar,
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    malformed: AtomicU64,
+}
+
+impl Server {
+    /// A server that does not listen yet.
+    ///
+    /// # Errors
+    /// Exports that cannot be served together.
+    pub fn new(exports: Vec<Arc<dyn Export>>, config: Config) -> Result<Self, Error> {
+        let volumes = arrange(exports, &Volumes::new(), &config)?;
+        let shared = Shared {
+            config,
+            stop: Stop::new().map_err(Error::Listen)?,
+            volumes: Mutex::new(Arc::new(volumes)),
+            open: Mutex::default(),
+            ended: Condvar::new(),
+            accepted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            malformed: AtomicU64::new(0),
+        };
+        Ok(Self { shared: Arc::new(shared), acceptors: Vec::new() })
+    }
+
+    /// Serves those who connect to a listener.
+    ///
+    /// # Errors
+    /// It cannot be listened to.
+    pub fn listen(&mut self, listener: impl Into<Listener>) -> Result<(), Error> {
+        let listener = listener.into();
+        listener.set_nonblocking().map_err(Error::Listen)?;
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name("nbd-accept".into());
+        self.acceptors.push(thread.spawn(move || accept(&shared, &listener)).map_err(Error::Listen)?);
+        Ok(())
+    }
+
+    /// Replaces the exports: who connects from now on sees these, who is connected keeps what it has. An export with the name of
+    /// one before goes on with its counts.
+    ///
+    /// # Errors
+    /// Exports that cannot be served together; nothing has changed then.
+    pub fn replace(&self, exports: Vec<Arc<dyn Export>>) -> Result<(), Error> {
+        let mut volumes = lock(&self.shared.volumes);
+        *volumes = Arc::new(arrange(exports, &volumes, &self.shared.config)?);
+        Ok(())
+    }
+
+    /// The counts of each export, by name.
+    pub fn exports(&self) -> Vec<(String, Counts)> {
+        let volumes = Arc::clone(&lock(&self.shared.volumes));
+        volumes.iter().map(|(name, volume)| (name.clone(), volume.counters.read())).collect()
+    }
+
+    /// The counts of connections.
+    pub fn counts(&self) -> ServerCounts {
+        let shared = &self.shared;
+        ServerCounts {
+            open: lock(&shared.open).len() as u64,
+            accepted: shared.accepted.load(Ordering::Relaxed),
+            refused: shared.refused.load(Ordering::Relaxed),
+            malformed: shared.malformed.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Stops: accepts nobody, finishes what is in flight, answers what comes meanwhile that it is stopping, and closes.
+    /// Connections that are not done within `patience` are cut off; their number is returned.
+    pub fn stop(self, patience: Duration) -> usize {
+        let deadline = Instant::now() + patience;
+        self.shared.stop.tell();
+        for acceptor in self.acceptors {
+            // It has no more to tell than it has logged.
+            let _ = acceptor.join();
+        }
+        let mut open = lock(&self.shared.open);
+        while !open.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            open = self.shared.ended.wait_timeout(open, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let cut = open.len();
+        open.values().for_each(|socket| socket.close());
+        drop(open);
+        let volumes = Arc::clone(&lock(&self.shared.volumes));
+        volumes.values().for_each(|volume| volume.close(deadline));
+        cut
+    }
+}
+
+/// Puts exports in order, and keeps what there is of those before.
+fn arrange(exports: Vec<Arc<dyn Export>>, before: &Volumes, config: &Config) -> Result<Volumes, Error> {
+    let mut volumes = Volumes::new();
+    for export in exports {
+        let name = export.name().to_owned();
+        if name.len() > STRING_LIMIT {
+            return Err(Error::LongName(name));
+        }
+        let limits = export.limits();
+        let reason = if !limits.minimum.is_power_of_two() || limits.minimum > 65536 {
+            Some("the minimum must be a power of two, at most 65536")
+        } else if !limits.preferred.is_power_of_two() || limits.preferred < limits.minimum {
+            Some("the preferred must be a power of two, at least the minimum")
+        } else if limits.maximum < limits.preferred {
+            Some("the maximum must be at least the preferred")
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            return Err(Error::BlockSizes { name, reason });
+        }
+        let volume = match before.get(&name) {
+            Some(volume) if Arc::ptr_eq(&volume.export, &export) => Arc::clone(volume),
+            other => {
+                let counters = other.map(|volume| Arc::clone(&volume.counters)).unwrap_or_default();
+                Arc::new(Volume::new(export, counters, config.workers))
+            }
+        };
+        if volumes.insert(name.clone(), volume).is_some() {
+            return Err(Error::DuplicateName(name));
+        }
+    }
+    Ok(volumes)
+}
+
+fn accept(shared: &Arc<Shared>, listener: &Listener) {
+    loop {
+        match shared.stop.wait_readable(listener.as_fd(), None) {
+            _ if shared.stop.told() => return,
+            Ok(_) => {}
+            Err(error) => {
+                tracing::error!(%error, "no more connections are accepted");
+                return;
+            }
+        }
+        match listener.accept() {
+            Ok((socket, peer)) => admit(shared, socket, peer),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                std::thread::sleep(BREATH);
+            }
+        }
+    }
+}
+
+fn admit(shared: &Arc<Shared>, socket: OwnedFd, peer: String) {
+    let socket = Arc::new(SystemSocket(socket));
+    let id = shared.accepted.fetch_add(1, Ordering::Relaxed);
+    let mut open = lock(&shared.open);
+    if open.len() >= shared.config.connections {
+        shared.refused.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(peer, limit = shared.config.connections, "too many connections");
+        return;
+    }
+    open.insert(id, Arc::clone(&socket) as Arc<dyn Socket>);
+    drop(open);
+    let serving = Arc::clone(shared);
+    let thread = std::thread::Builder::new().name("nbd-connection".into()).spawn(move || {
+        let close = catch_unwind(AssertUnwindSafe(|| serve(&serving, socket, &peer)));
+        match close {
+            Ok(close @ (Close::Finished | Close::Stopping)) => tracing::debug!(peer, "closed: {close}"),
+            Ok(close) => {
+                if matches!(close, Close::Malformed(_)) {
+                    serving.malformed.fetch_add(1, Ordering::Relaxed);
+                }
+                tracing::warn!(peer, "closed: {close}");
+            }
+            Err(_) => tracing::error!(peer, "closed: the server failed inside"),
+        }
+        serving.forget(id);
+    });
+    if let Err(error) = thread {
+        tracing::warn!(%error, "no thread for a connection");
+        shared.forget(id);
+    }
+}
+
+impl Shared {
+    fn forget(&self, id: u64) {
+        let socket = lock(&self.open).remove(&id);
+        if let Some(socket) = socket {
+            socket.close();
+        }
+        self.ended.notify_all();
+    }
+}
+
+fn serve(shared: &Shared, socket: Arc<SystemSocket>, peer: &str) -> Close {
+    let (config, stop) = (&shared.config, &shared.stop);
+    // A client that does not take the replies of its handshake is late, too.
+    let limit = |timeout| set_socket_timeout(&socket.0, Timeout::Send, timeout).map_err(io::Error::from);
+    let mut link = Link::new(Arc::clone(&socket) as Arc<dyn Socket>);
+    let mut input = Input::new();
+    let volumes = Arc::clone(&lock(&shared.volumes));
+    let chosen = limit(Some(config.handshake))
+        .map_err(Close::from)
+        .and_then(|()| shake(&mut link, &mut input, &volumes, config, stop))
+        .and_then(|chosen| limit(None).map(|()| chosen).map_err(Close::from));
+    drop(volumes);
+    let chosen = match chosen {
+        Ok(chosen) => chosen,
+        Err(close) => {
+            link.close(matches!(close, Close::Finished | Close::Stopping));
+            return close;
+        }
+    };
+    tracing::info!(peer, export = chosen.volume.export.name(), tls = link.tls.is_some(), "connected");
+    let link = Arc::new(link);
+    let connection = Arc::new(Connection::new(Arc::clone(&link), chosen.terms, chosen.volume));
+    let close = Receiver::new(connection, chosen.session, input, config, stop).run();
+    link.close(matches!(close, Close::Finished | Close::Stopping));
+    close
+}

@@ -1,0 +1,158 @@
+//! Bytes in and out, with spinning, deadlines and a way to be called off.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+
+/// Calls off what waits, once and for all.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    told: AtomicBool,
+    /// Readable for everybody from the moment that the writing end is dropped.
+    waiting: io::PipeReader,
+    writer: Mutex<Option<io::PipeWriter>>,
+}
+
+impl Stop {
+    pub(crate) fn new() -> io::Result<Self> {
+        let (waiting, writer) = io::pipe()?;
+        Ok(Self { told: AtomicBool::new(false), waiting, writer: Mutex::new(Some(writer)) })
+    }
+
+    pub(crate) fn tell(&self) {
+        self.told.store(true, Ordering::SeqCst);
+        if let Ok(mut writer) = self.writer.lock() {
+            *writer = None;
+        }
+    }
+
+    pub(crate) fn told(&self) -> bool {
+        self.told.load(Ordering::Relaxed)
+    }
+
+    /// Waits until a descriptor is readable; `false` once told, or at the deadline.
+    pub(crate) fn wait_readable(&self, fd: impl AsFd, deadline: Option<Instant>) -> io::Result<bool> {
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+            let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(&self.waiting, PollFlags::IN)];
+            // Once told, the pipe would end every wait at once.
+            let watched = if self.told() { 1 } else { 2 };
+            match poll(&mut fds[..watched], timeout.as_ref()) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+                Ok(0) => return Ok(false),
+                Ok(_) => return Ok(!fds[0].revents().is_empty()),
+            }
+        }
+    }
+}
+
+/// How long to wait for bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait<'a> {
+    /// Ask again and again for this long before sleeping: a sleep and its end cost more than a short request.
+    pub(crate) spin: Duration,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) stop: &'a Stop,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    Bytes(usize),
+    /// The other side has closed.
+    End,
+    /// Told to stop, or the deadline has passed.
+    Nothing,
+}
+
+/// A stream socket, or what stands for one in a test.
+pub(crate) trait Socket: Send + Sync {
+    /// Takes what has come, or waits for it.
+    fn receive(&self, buffer: &mut [u8], wait: Wait<'_>) -> io::Result<Received>;
+
+    /// Sends all, if need be waiting for the other side to take it.
+    fn send(&self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Sends what goes without waiting, and says how much it was.
+    fn offer(&self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Whether something has come.
+    fn readable(&self) -> bool;
+
+    /// Ends both directions; whoever waits returns.
+    fn close(&self);
+}
+
+/// A socket of the system: TCP or unix.
+pub(crate) struct SystemSocket(pub(crate) OwnedFd);
+
+impl SystemSocket {
+    fn take(&self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+        loop {
+            return match rustix::net::recv(&self.0, &mut *buffer, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => Ok(Some(Received::End)),
+                Ok((count, _)) => Ok(Some(Received::Bytes(count))),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+                Err(error) => Err(error.into()),
+            };
+        }
+    }
+}
+
+impl Socket for SystemSocket {
+    fn receive(&self, buffer: &mut [u8], wait: Wait<'_>) -> io::Result<Received> {
+        let begin = (!wait.spin.is_zero()).then(Instant::now);
+        loop {
+            if let Some(received) = self.take(buffer)? {
+                return Ok(received);
+            }
+            if begin.is_some_and(|begin| begin.elapsed() < wait.spin) {
+                std::hint::spin_loop();
+            } else if !wait.stop.wait_readable(&self.0, wait.deadline)? {
+                return Ok(Received::Nothing);
+            }
+        }
+    }
+
+    fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn offer(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match rustix::net::send(&self.0, &bytes[sent..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(count) => sent += count,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(sent)
+    }
+
+    fn readable(&self) -> bool {
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
+    fn close(&self) {
+        // It may be closed already, which is what is wanted.
+        let _ = rustix::net::shutdown(&self.0, Shutdown::Both);
+    }
+}

@@ -1,0 +1,249 @@
+//! The replies of the transmission phase, gathered in a buffer that is sent whole.
+
+use super::{SIMPLE_REPLY_MAGIC, STRING_LIMIT, STRUCTURED_REPLY_MAGIC, option::BASE_ALLOCATION_ID};
+use crate::{Extent, Failure};
+
+const DONE: u16 = 1 << 0;
+const NONE: u16 = 0;
+const OFFSET_DATA: u16 = 1;
+const BLOCK_STATUS: u16 = 5;
+const ERROR: u16 = 1 << 15 | 1;
+
+const HOLE: u32 = 1 << 0;
+const ZERO: u32 = 1 << 1;
+
+/// The most extents in one reply; the protocol lets a server tell less than was asked.
+const EXTENTS: usize = 8192;
+
+/// Storage above this is given back after use.
+const KEPT: usize = 1 << 20;
+
+/// Replies in the order in which they go out. The storage keeps its initialised bytes, so that room for data that is going to be
+/// overwritten is not zeroed each time.
+#[derive(Debug, Default)]
+pub(crate) struct Replies {
+    storage: Vec<u8>,
+    length: usize,
+    /// Structured replies were agreed on.
+    structured: bool,
+}
+
+impl Replies {
+    pub(crate) fn new(structured: bool) -> Self {
+        Self { storage: Vec::new(), length: 0, structured }
+    }
+
+    /// What is to be sent.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.storage[..self.length]
+    }
+
+    /// How much that is.
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Forgets what follows the first `length` bytes.
+    pub(crate) fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
+
+    /// Forgets all, for a connection that agreed on structured replies or did not.
+    pub(crate) fn reset(&mut self, structured: bool) {
+        self.length = 0;
+        self.structured = structured;
+    }
+
+    /// Forgets all, and gives back the storage if it has grown large.
+    pub(crate) fn clear(&mut self) {
+        self.length = 0;
+        if self.storage.len() > KEPT {
+            self.storage = Vec::new();
+        }
+    }
+
+    fn room(&mut self, count: usize) -> &mut [u8] {
+        let start = self.length;
+        self.length += count;
+        if self.storage.len() < self.length {
+            self.storage.resize(self.length.next_power_of_two(), 0);
+        }
+        &mut self.storage[start..self.length]
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.room(bytes.len()).copy_from_slice(bytes);
+    }
+
+    fn simple(&mut self, cookie: u64, error: u32) {
+        self.push(&SIMPLE_REPLY_MAGIC.to_be_bytes());
+        self.push(&error.to_be_bytes());
+        self.push(&cookie.to_be_bytes());
+    }
+
+    /// The head of a chunk that is the whole reply.
+    fn chunk(&mut self, kind: u16, cookie: u64, length: usize) {
+        let mut head = [0; 20];
+        head[..4].copy_from_slice(&STRUCTURED_REPLY_MAGIC.to_be_bytes());
+        head[4..6].copy_from_slice(&DONE.to_be_bytes());
+        head[6..8].copy_from_slice(&kind.to_be_bytes());
+        head[8..16].copy_from_slice(&cookie.to_be_bytes());
+        head[16..].copy_from_slice(&(length as u32).to_be_bytes());
+        self.push(&head);
+    }
+
+    /// A reply with data, whose bytes the caller fills in.
+    pub(crate) fn data(&mut self, cookie: u64, offset: u64, count: usize) -> &mut [u8] {
+        if self.structured {
+            self.chunk(OFFSET_DATA, cookie, count + 8);
+            self.push(&offset.to_be_bytes());
+        } else {
+            self.simple(cookie, 0);
+        }
+        self.room(count)
+    }
+
+    /// A reply that all is well.
+    pub(crate) fn done(&mut self, cookie: u64) {
+        if self.structured { self.chunk(NONE, cookie, 0) } else { self.simple(cookie, 0) }
+    }
+
+    /// A reply that it has failed.
+    pub(crate) fn error(&mut self, cookie: u64, failure: &Failure) {
+        let errno = failure.errno as u32;
+        if self.structured {
+            let message = &failure.message[..failure.message.floor_char_boundary(STRING_LIMIT)];
+            self.chunk(ERROR, cookie, 6 + message.len());
+            self.push(&errno.to_be_bytes());
+            self.push(&(message.len() as u16).to_be_bytes());
+            self.push(message.as_bytes());
+        } else {
+            self.simple(cookie, errno);
+        }
+    }
+
+    /// A reply with what is known of a range of `length` bytes: neighbours of one kind are told as one, and what lies beyond
+    /// the range is left out.
+    pub(crate) fn status(&mut self, cookie: u64, length: u32, extents: &[Extent], one: bool) {
+        let mut told: Vec<(u32, u32)> = Vec::new();
+        let most = if one { 1 } else { EXTENTS };
+        let mut left = length;
+        for extent in extents {
+            let length = extent.length.min(u64::from(left)) as u32;
+            let flags = if extent.hole { HOLE } else { 0 } | if extent.zero { ZERO } else { 0 };
+            left -= length;
+            if length == 0 {
+                continue;
+            }
+            let full = told.len() == most;
+            match told.last_mut() {
+                Some(last) if last.1 == flags => last.0 += length,
+                _ if full => break,
+                _ => told.push((length, flags)),
+            }
+        }
+        if told.is_empty() {
+            // At least one is due, and no flag promises nothing.
+            told.push((length, 0));
+        }
+        self.chunk(BLOCK_STATUS, cookie, 4 + 8 * told.len());
+        self.push(&BASE_ALLOCATION_ID.to_be_bytes());
+        for (length, flags) in told {
+            self.push(&length.to_be_bytes());
+            self.push(&flags.to_be_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Errno;
+    use proptest::prelude::*;
+
+    const COOKIE: u64 = 0x4142_4344_4546_4748;
+
+    fn replies(structured: bool, fill: impl FnOnce(&mut Replies)) -> Vec<u8> {
+        let mut replies = Replies::new(structured);
+        fill(&mut replies);
+        replies.bytes().to_vec()
+    }
+
+    #[test]
+    fn a_simple_reply_is_magic_error_and_cookie() {
+        assert_eq!(replies(false, |r| r.done(COOKIE)), b"\x67\x44\x66\x98\0\0\0\0ABCDEFGH");
+        let failure = Failure { errno: Errno::NoSpace, message: "full".into() };
+        assert_eq!(replies(false, |r| r.error(COOKIE, &failure)), b"\x67\x44\x66\x98\0\0\0\x1cABCDEFGH");
+        assert_eq!(
+            replies(false, |r| r.data(COOKIE, 9, 3).copy_from_slice(b"xyz")),
+            b"\x67\x44\x66\x98\0\0\0\0ABCDEFGHxyz"
+        );
+    }
+
+    #[test]
+    fn a_structured_reply_is_one_chunk_that_is_done() {
+        assert_eq!(replies(true, |r| r.done(COOKIE)), b"\x66\x8e\x33\xef\0\x01\0\0ABCDEFGH\0\0\0\0");
+        let failure = Failure { errno: Errno::NotSupported, message: "no".into() };
+        assert_eq!(
+            replies(true, |r| r.error(COOKIE, &failure)),
+            b"\x66\x8e\x33\xef\0\x01\x80\x01ABCDEFGH\0\0\0\x08\0\0\0\x5f\0\x02no"
+        );
+        assert_eq!(
+            replies(true, |r| r.data(COOKIE, 9, 3).copy_from_slice(b"xyz")),
+            b"\x66\x8e\x33\xef\0\x01\0\x01ABCDEFGH\0\0\0\x0b\0\0\0\0\0\0\0\x09xyz"
+        );
+    }
+
+    #[test]
+    fn a_status_joins_neighbours_and_ends_with_the_range() {
+        let extent = |length, hole, zero| Extent { length, hole, zero };
+        let extents =
+            [extent(5, false, false), extent(3, false, false), extent(4, true, true), extent(u64::MAX, false, true)];
+        assert_eq!(
+            replies(true, |r| r.status(COOKIE, 16, &extents, false)),
+            b"\x66\x8e\x33\xef\0\x01\0\x05ABCDEFGH\0\0\0\x1c\0\0\0\x01\0\0\0\x08\0\0\0\0\0\0\0\x04\0\0\0\x03\0\0\0\x04\0\0\0\x02"
+        );
+        assert_eq!(
+            replies(true, |r| r.status(COOKIE, 16, &extents, true)),
+            b"\x66\x8e\x33\xef\0\x01\0\x05ABCDEFGH\0\0\0\x0c\0\0\0\x01\0\0\0\x08\0\0\0\0"
+        );
+        assert_eq!(
+            replies(true, |r| r.status(COOKIE, 16, &[], false)),
+            b"\x66\x8e\x33\xef\0\x01\0\x05ABCDEFGH\0\0\0\x0c\0\0\0\x01\0\0\0\x10\0\0\0\0"
+        );
+    }
+
+    #[test]
+    fn a_long_message_is_cut_between_characters() {
+        let failure = Failure { errno: Errno::Io, message: "é".repeat(4000) };
+        let bytes = replies(true, |r| r.error(COOKIE, &failure));
+        assert_eq!(bytes.len(), 20 + 6 + 4096);
+        assert!(std::str::from_utf8(&bytes[26..]).is_ok());
+    }
+
+    #[test]
+    fn a_reply_that_is_taken_back_leaves_the_ones_before() {
+        let mut replies = Replies::new(false);
+        replies.done(1);
+        let mark = replies.len();
+        replies.data(2, 0, 4096);
+        replies.truncate(mark);
+        replies.done(3);
+        assert_eq!(replies.len(), 32);
+        assert_eq!(replies.bytes()[31], 3);
+    }
+
+    proptest! {
+        #[test]
+        fn a_status_never_tells_more_than_the_range(length in 1u32.., lengths: Vec<u64>, one: bool) {
+            let extents: Vec<_> =
+                lengths.iter().map(|&length| Extent { length, hole: length % 2 == 0, zero: length % 3 == 0 }).collect();
+            let bytes = replies(true, |r| r.status(0, length, &extents, one));
+            let told = bytes[24..].as_chunks::<8>().0.iter().map(|pair| u64::from(u32::from_be_bytes([pair[0], pair[1], pair[2], pair[3]])));
+            let told: Vec<_> = told.collect();
+            prop_assert!(!told.is_empty() && told.iter().all(|&length| length > 0));
+            prop_assert!(told.iter().sum::<u64>() <= u64::from(length));
+            prop_assert!(!one || told.len() == 1);
+        }
+    }
+}
