@@ -30,6 +30,7 @@ mod policies;
 mod progress;
 mod report;
 mod sampling;
+mod serve;
 mod table;
 
 use clap::{Parser, Subcommand};
@@ -62,6 +63,7 @@ enum Command {
     Formats(formats::Arguments),
     Devices(devices::Arguments),
     Experiment(experiment::Arguments),
+    Serve(Box<serve::Arguments>),
 }
 
 const EXAMPLES: &str = "\
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         Some(Command::Formats(arguments)) => formats::run(&arguments),
         Some(Command::Devices(arguments)) => devices::run(&arguments),
         Some(Command::Experiment(arguments)) => experiment::run(&arguments),
+        Some(Command::Serve(arguments)) => serve::run(*arguments),
     };
     match done {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,

@@ -24,7 +24,13 @@ pub(crate) struct Recorder {
     volumes: Arc<Mutex<Vec<String>>>,
     recorded: Arc<AtomicU64>,
     lost: AtomicU64,
-    writer: Mutex<Option<JoinHandle<forebay_trace::Result<u64>>>>,
+    stage: Mutex<Stage>,
+}
+
+enum Stage {
+    Waiting(Queue),
+    Writing(JoinHandle<forebay_trace::Result<u64>>),
+    Done,
 }
 
 enum Message {
@@ -33,8 +39,8 @@ enum Message {
 }
 
 impl Recorder {
-    /// Begins a trace, in the format that its name says.
-    pub(crate) fn start(path: &Path) -> Result<Arc<Self>, Error> {
+    /// A trace in the format that its name says. Nothing is written before it begins.
+    pub(crate) fn new(path: &Path) -> Result<Arc<Self>, Error> {
         let name = path.display();
         if path.exists() {
             return Err(Error::Failed(format!("--record {name}: exists already; remove it, or choose another name")));
@@ -49,9 +55,29 @@ impl Recorder {
         }
         let (sender, receiver) = sync_channel(QUEUE);
         let volumes = Arc::new(Mutex::new(Vec::new()));
-        let recorded = Arc::new(AtomicU64::new(0));
-        let mut queue = Queue { receiver, volumes: Arc::clone(&volumes), known: Vec::new() };
-        let (out, count) = (path.to_owned(), Arc::clone(&recorded));
+        let queue = Queue { receiver, volumes: Arc::clone(&volumes), known: Vec::new() };
+        Ok(Arc::new(Self {
+            path: path.to_owned(),
+            began: Instant::now(),
+            sender,
+            volumes,
+            recorded: Arc::default(),
+            lost: AtomicU64::new(0),
+            stage: Mutex::new(Stage::Waiting(queue)),
+        }))
+    }
+
+    /// Begins to write.
+    pub(crate) fn begin(&self) -> Result<(), Error> {
+        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = match std::mem::replace(&mut *stage, Stage::Done) {
+            Stage::Waiting(queue) => queue,
+            other => {
+                *stage = other;
+                return Ok(());
+            }
+        };
+        let (out, count) = (self.path.clone(), Arc::clone(&self.recorded));
         let write = move || {
             let mut progress = |written| count.store(written, Ordering::Relaxed);
             let written = convert(&mut queue, &out, &ConvertOptions::default(), &mut progress);
@@ -60,19 +86,9 @@ impl Recorder {
             }
             written
         };
-        let writer = std::thread::Builder::new()
-            .name("record".to_owned())
-            .spawn(write)
-            .map_err(|error| Error::Failed(format!("no thread to record with: {error}")))?;
-        Ok(Arc::new(Self {
-            path: path.to_owned(),
-            began: Instant::now(),
-            sender,
-            volumes,
-            recorded,
-            lost: AtomicU64::new(0),
-            writer: Mutex::new(Some(writer)),
-        }))
+        let writer = std::thread::Builder::new().name("record".to_owned()).spawn(write);
+        *stage = Stage::Writing(writer.map_err(|error| Error::Failed(format!("no thread to record with: {error}")))?);
+        Ok(())
     }
 
     /// The number under which a volume's references are recorded.
@@ -104,8 +120,8 @@ impl Recorder {
 
     /// Completes the trace.
     pub(crate) fn finish(&self) -> Result<(), Error> {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(writer) = writer else { return Ok(()) };
+        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        let Stage::Writing(writer) = std::mem::replace(&mut *stage, Stage::Done) else { return Ok(()) };
         // A writer that has failed takes no more, and says why when it is joined.
         let _ = self.sender.send(Message::End);
         let written = writer.join().map_err(|_| Error::Failed("the recorder failed inside".to_owned()))?;
@@ -172,7 +188,8 @@ mod tests {
     fn what_is_recorded_is_read_back_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.parquet");
-        let recorder = Recorder::start(&path).unwrap();
+        let recorder = Recorder::new(&path).unwrap();
+        recorder.begin().unwrap();
         let (a, b) = (recorder.volume("a"), recorder.volume("b"));
         assert_eq!((recorder.volume("a"), a == b), (a, false));
         recorder.record(b, 4096, 8192, Operation::Write);
@@ -194,7 +211,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let there = folder.path().join("there.parquet");
         std::fs::write(&there, "").unwrap();
-        let refused = |path: &Path| Recorder::start(path).err().expect("it is refused").to_string();
+        let refused = |path: &Path| Recorder::new(path).err().expect("it is refused").to_string();
         assert!(refused(&there).contains("exists already"));
         assert!(refused(&folder.path().join("trace.lirs")).contains("let its name end in .parquet or .csv"));
         assert!(refused(&folder.path().join("no/trace.csv")).contains("there is no folder"));

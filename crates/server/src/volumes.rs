@@ -59,7 +59,7 @@ impl Drop for Attached {
 }
 
 /// The cache of volumes that have none of their own.
-pub(crate) const SHARED: &str = "shared";
+const SHARED: &str = "shared";
 
 const CACHE: u64 = 512 << 20;
 
