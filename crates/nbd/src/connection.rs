@@ -54,6 +54,15 @@ struct Load {
     spares: Vec<Vec<u8>>,
 }
 
+impl Load {
+    /// Keeps a buffer for the next write.
+    fn keep(&mut self, payload: Vec<u8>) {
+        if !payload.is_empty() && payload.len() <= SPARE_BYTES && self.spares.len() < SPARES {
+            self.spares.push(payload);
+        }
+    }
+}
+
 impl Connection {
     pub(crate) fn new(link: Arc<Link>, terms: Terms, volume: Arc<Volume>) -> Self {
         let requests = AtomicUsize::new(0);
@@ -84,9 +93,7 @@ impl Connection {
     pub(crate) fn release(&self, request: &Request, payload: Vec<u8>) {
         let mut load = lock(&self.load);
         load.bytes -= weight(request);
-        if !payload.is_empty() && payload.len() <= SPARE_BYTES && load.spares.len() < SPARES {
-            load.spares.push(payload);
-        }
+        load.keep(payload);
         self.requests.fetch_sub(1, Ordering::SeqCst);
         drop(load);
         self.eased.notify_one();
@@ -248,8 +255,8 @@ impl<'a> Receiver<'a> {
         }
         self.replies.done(request.cookie);
         self.answered(Command::Write, request);
-        if payload.len() > 0 && payload.len() <= SPARE_BYTES {
-            lock(&self.connection.load).spares.push(payload);
+        if !payload.is_empty() {
+            lock(&self.connection.load).keep(payload);
         }
         Ok(())
     }

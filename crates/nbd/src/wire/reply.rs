@@ -112,7 +112,9 @@ impl Replies {
     pub(crate) fn error(&mut self, cookie: u64, failure: &Failure) {
         let errno = failure.errno as u32;
         if self.structured {
-            let message = &failure.message[..failure.message.floor_char_boundary(STRING_LIMIT)];
+            let whole = &failure.message;
+            let end = (0..=whole.len().min(STRING_LIMIT)).rev().find(|&end| whole.is_char_boundary(end));
+            let message = &whole[..end.unwrap_or(0)];
             self.chunk(ERROR, cookie, 6 + message.len());
             self.push(&errno.to_be_bytes());
             self.push(&(message.len() as u16).to_be_bytes());

@@ -1,0 +1,338 @@
+//! A server over real sockets: limits, faults, reload, stop and TLS.
+
+mod client;
+
+use std::net::TcpListener;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use client::{Client, DISCONNECT, EINVAL, EIO, ESHUTDOWN, FLUSH, READ, WRITE, option};
+use forebay_nbd::testing::Memory;
+use forebay_nbd::{Config, Export, Extent, Failure, Features, Identity, Limits, Server, Session, Tls};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn memory(name: &str) -> Arc<dyn Export> {
+    Arc::new(Memory::new(name, 1 << 20))
+}
+
+/// A server on a unix socket in a directory that goes with it.
+struct Running {
+    directory: tempfile::TempDir,
+    server: Server,
+}
+
+impl Running {
+    fn new(exports: Vec<Arc<dyn Export>>, config: Config) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut server = Server::new(exports, config).expect("good exports");
+        let listener = UnixListener::bind(directory.path().join("socket")).expect("a socket");
+        server.listen(listener).expect("a thread");
+        Self { directory, server }
+    }
+
+    fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.directory.path().join("socket")).expect("the server listens")
+    }
+
+    /// A client in the transmission phase of an export.
+    fn client(&self, export: &str) -> Client<UnixStream> {
+        Client::enter(self.connect(), export)
+    }
+}
+
+/// An export whose reads wait for a word, and whose reads of the last block panic.
+struct Stalling {
+    begun: Mutex<Sender<u64>>,
+    go: Arc<Mutex<Receiver<()>>>,
+}
+
+impl Stalling {
+    fn new() -> (Arc<Self>, Receiver<u64>, Sender<()>) {
+        let ((begun, watch), (go, wait)) = (channel(), channel());
+        (Arc::new(Self { begun: Mutex::new(begun), go: Arc::new(Mutex::new(wait)) }), watch, go)
+    }
+}
+
+impl Export for Stalling {
+    fn name(&self) -> &str {
+        "stalling"
+    }
+    fn description(&self) -> &str {
+        ""
+    }
+    fn size(&self) -> u64 {
+        1 << 20
+    }
+    fn features(&self) -> Features {
+        Features { read_only: false, multi_conn: false, rotational: false }
+    }
+    fn limits(&self) -> Limits {
+        Limits { minimum: 1, preferred: 4096, maximum: 1 << 20 }
+    }
+    fn session(&self) -> Result<Box<dyn Session>, Failure> {
+        let begun = self.begun.lock().expect("not poisoned").clone();
+        Ok(Box::new(StallingSession { begun, go: Arc::clone(&self.go) }))
+    }
+}
+
+struct StallingSession {
+    begun: Sender<u64>,
+    go: Arc<Mutex<Receiver<()>>>,
+}
+
+/// Reads of the first block are hits.
+const HIT: u64 = 0;
+const STALL: u64 = 4096;
+const PANIC: u64 = 8192;
+
+impl Session for StallingSession {
+    fn try_read(&mut self, offset: u64, buffer: &mut [u8]) -> bool {
+        buffer.fill(1);
+        offset == HIT
+    }
+    fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), Failure> {
+        assert!(offset != PANIC, "as the test wants");
+        self.begun.send(offset).expect("the test watches");
+        self.go.lock().expect("not poisoned").recv().expect("the test tells");
+        buffer.fill(2);
+        Ok(())
+    }
+    fn try_write(&mut self, _: u64, _: &[u8]) -> bool {
+        true
+    }
+    fn write(&mut self, _: u64, _: &[u8], _: bool) -> Result<(), Failure> {
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+    fn trim(&mut self, _: u64, _: u64, _: bool) -> Result<(), Failure> {
+        Ok(())
+    }
+    fn write_zeroes(&mut self, _: u64, _: u64, _: bool, _: bool) -> Result<(), Failure> {
+        Ok(())
+    }
+    fn cache(&mut self, _: u64, _: u64) -> Result<(), Failure> {
+        Ok(())
+    }
+    fn status(&mut self, _: u64, length: u64) -> Result<Vec<Extent>, Failure> {
+        Ok(vec![Extent { length, hole: false, zero: false }])
+    }
+}
+
+#[test]
+fn what_one_client_writes_another_reads() {
+    let running = Running::new(vec![memory("a")], Config::default());
+    let (mut first, mut second) = (running.client("a"), running.client("a"));
+    let data: Vec<u8> = (0..200_000u32).map(|n| n as u8).collect();
+    assert_eq!(first.ask(WRITE, 3, 200_000, &data), Ok(Vec::new()));
+    assert_eq!(first.ask(FLUSH, 0, 0, &[]), Ok(Vec::new()));
+    assert_eq!(second.ask(READ, 3, 200_000, &[]), Ok(data));
+    drop((first, second));
+    assert_eq!(running.server.exports()[0].1.written_bytes, 200_000);
+    assert_eq!(running.server.stop(PATIENCE), 0);
+}
+
+#[test]
+fn tcp_is_served_as_well() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let mut server = Server::new(vec![memory("a")], Config::default()).expect("good exports");
+    server.listen(listener).expect("a thread");
+    let mut client = Client::enter(std::net::TcpStream::connect(address).expect("it listens"), "a");
+    assert_eq!(client.ask(READ, 0, 2, &[]), Ok(vec![0; 2]));
+    client.send(DISCONNECT, 0, 0, 0, &[]);
+    assert!(client.ended());
+    assert_eq!(server.stop(PATIENCE), 0);
+}
+
+#[test]
+fn a_stalled_read_holds_up_no_other_request() {
+    let (export, begun, go) = Stalling::new();
+    let running = Running::new(vec![export, memory("b")], Config { workers: 1, ..Config::default() });
+    let mut client = running.client("stalling");
+    client.send(READ, 1, STALL, 512, &[]);
+    assert_eq!(begun.recv(), Ok(STALL));
+    assert_eq!(client.ask(READ, HIT, 512, &[]), Ok(vec![1; 512]), "a hit of the same connection");
+    let mut other = running.client("b");
+    assert_eq!(other.ask(FLUSH, 0, 0, &[]), Ok(Vec::new()), "a request of another export that may wait");
+    go.send(()).expect("it waits");
+    assert_eq!(client.receive(512), (1, Ok(vec![2; 512])));
+}
+
+#[test]
+fn a_panic_is_an_error_to_its_client_and_no_harm_to_the_server() {
+    let (export, _begun, _go) = Stalling::new();
+    let running = Running::new(vec![export], Config::default());
+    let mut client = running.client("stalling");
+    assert_eq!(client.ask(READ, PANIC, 512, &[]), Err(EIO));
+    assert_eq!(client.ask(READ, HIT, 512, &[]), Ok(vec![1; 512]));
+    assert_eq!(running.server.stop(PATIENCE), 0);
+}
+
+#[test]
+fn a_stop_finishes_what_is_in_flight_and_refuses_what_comes_meanwhile() {
+    let (export, begun, go) = Stalling::new();
+    let running = Running::new(vec![export], Config::default());
+    let mut client = running.client("stalling");
+    client.send(READ, 1, STALL, 512, &[]);
+    assert_eq!(begun.recv(), Ok(STALL));
+    let Running { server, directory } = running;
+    let stopping = std::thread::spawn(move || server.stop(PATIENCE));
+    // The answer changes once the stop has been told; the stalled request keeps the connection alive meanwhile.
+    while client.ask(READ, HIT, 512, &[]) != Err(ESHUTDOWN) {}
+    go.send(()).expect("it waits");
+    assert_eq!(client.receive(512), (1, Ok(vec![2; 512])));
+    assert!(client.ended());
+    assert_eq!(stopping.join().expect("no panic"), 0);
+    drop(directory);
+}
+
+#[test]
+fn a_stop_cuts_off_who_is_not_done_in_time() {
+    let (export, begun, go) = Stalling::new();
+    let running = Running::new(vec![export], Config::default());
+    let mut client = running.client("stalling");
+    client.send(READ, 1, STALL, 512, &[]);
+    assert_eq!(begun.recv(), Ok(STALL));
+    assert_eq!(running.server.stop(Duration::ZERO), 1);
+    assert!(client.ended());
+    go.send(()).expect("it waits");
+}
+
+#[test]
+fn a_client_that_takes_no_replies_holds_up_nobody() {
+    let (export, begun, go) = Stalling::new();
+    let running = Running::new(vec![export], Config { workers: 1, ..Config::default() });
+    let mut stuck = running.client("stalling");
+    stuck.send(READ, 1, STALL, 1 << 19, &[]);
+    assert_eq!(begun.recv(), Ok(STALL));
+    go.send(()).expect("it waits");
+    // The one worker leaves the reply, which is larger than the socket's buffer, and is free for others.
+    let mut other = running.client("stalling");
+    other.send(READ, 2, STALL, 512, &[]);
+    assert_eq!(begun.recv(), Ok(STALL));
+    go.send(()).expect("it waits");
+    assert_eq!(other.receive(512), (2, Ok(vec![2; 512])));
+    assert_eq!(stuck.receive(1 << 19), (1, Ok(vec![2; 1 << 19])), "nothing is lost once it does take them");
+    assert_eq!(stuck.ask(READ, HIT, 512, &[]), Ok(vec![1; 512]));
+}
+
+#[test]
+fn new_exports_are_for_new_connections() {
+    let running = Running::new(vec![memory("a")], Config::default());
+    let mut old = running.client("a");
+    running.server.replace(vec![memory("b")]).expect("good exports");
+    assert_eq!(old.ask(READ, 0, 1, &[]), Ok(vec![0]));
+    let mut new = running.client("b");
+    assert_eq!(new.ask(READ, 0, 1, &[]), Ok(vec![0]));
+    assert!(running.server.replace(vec![memory("b"), memory("b")]).is_err());
+    let names: Vec<_> = running.server.exports().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["b"]);
+}
+
+#[test]
+fn malformed_input_ends_its_connection_alone() {
+    let running = Running::new(vec![memory("a")], Config::default());
+    let (mut good, mut bad) = (running.client("a"), running.client("a"));
+    bad.raw(&[0xff; 28]);
+    assert!(bad.ended());
+    assert_eq!(good.ask(READ, 0, 1, &[]), Ok(vec![0]));
+    assert_eq!(running.server.stop(PATIENCE), 0);
+}
+
+#[test]
+fn a_write_that_is_too_long_is_refused_and_passed_over() {
+    let running = Running::new(vec![memory("a")], Config { request_bytes: 65536, ..Config::default() });
+    let mut client = running.client("a");
+    assert_eq!(client.ask(WRITE, 0, 300_000, &vec![7; 300_000]), Err(EINVAL));
+    assert_eq!(client.ask(READ, 0, 4, &[]), Ok(vec![0; 4]));
+}
+
+#[test]
+fn connections_above_the_limit_are_closed() {
+    let running = Running::new(vec![memory("a")], Config { connections: 1, ..Config::default() });
+    let mut first = running.client("a");
+    assert!(Client::new(running.connect()).ended());
+    assert_eq!(first.ask(READ, 0, 1, &[]), Ok(vec![0]));
+    assert_eq!((running.server.counts().open, running.server.counts().refused), (1, 1));
+}
+
+#[test]
+fn a_handshake_that_takes_too_long_is_ended() {
+    let running = Running::new(vec![memory("a")], Config { handshake: Duration::from_millis(20), ..Config::default() });
+    let mut client = Client::new(running.connect());
+    client.expect(18);
+    assert!(client.ended());
+}
+
+#[test]
+fn options_are_limited_in_number_and_length() {
+    let running = Running::new(vec![memory("a")], Config { options: 2, option_bytes: 10, ..Config::default() });
+    let mut client = Client::new(running.connect());
+    client.expect(18);
+    client.raw(&3u32.to_be_bytes());
+    client.raw(&option(3, &[0; 11]));
+    assert_eq!(client.expect(20)[12..16], 0x8000_0009u32.to_be_bytes());
+    client.expect("the option is too long".len());
+    client.raw(&option(8, &[]));
+    client.expect(20);
+    assert!(client.ended());
+}
+
+/// A certificate and a key that sign for themselves, as files, and the certificate for the client.
+fn certificate(directory: &std::path::Path, name: &str) -> rustls::pki_types::CertificateDer<'static> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    std::fs::write(directory.join(format!("{name}.pem")), made.cert.pem()).expect("written");
+    std::fs::write(directory.join(format!("{name}.key")), made.signing_key.serialize_pem()).expect("written");
+    made.cert.der().clone()
+}
+
+#[test]
+fn tls_carries_requests_and_replies_of_all_lengths() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let trusted = certificate(directory.path(), "server");
+    let file = |name: &str| directory.path().join(name);
+    let identity = Identity::from_files(&file("server.pem"), &file("server.key"), None).expect("a good pair");
+    let running = Running::new(vec![memory("a")], Config { tls: Tls::Required(identity), ..Config::default() });
+    let mut clear = Client::new(running.connect());
+    clear.expect(18);
+    clear.raw(&[&3u32.to_be_bytes(), &option(1, b"a")[..]].concat());
+    assert!(clear.ended(), "without TLS it has no export");
+
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(trusted).expect("a certificate");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let mut client = Client::new(running.connect());
+    client.expect(18);
+    client.raw(&[&3u32.to_be_bytes(), &option(5, b"")[..]].concat());
+    assert_eq!(client.expect(20)[12..16], 1u32.to_be_bytes());
+    let tls = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().expect("a name")).expect("TLS");
+    let mut client = Client::new(rustls::StreamOwned::new(tls, client.into_stream()));
+    client.choose("a");
+    let data: Vec<u8> = (0..700_000u32).map(|n| (n >> 3) as u8).collect();
+    assert_eq!(client.ask(WRITE, 5, 700_000, &data), Ok(Vec::new()));
+    assert_eq!(client.ask(READ, 5, 700_000, &[]), Ok(data));
+    assert_eq!(client.ask(READ, 0, 1, &[]), Ok(vec![0]));
+    assert_eq!(client.ask(FLUSH, 0, 0, &[]), Ok(Vec::new()), "by a worker");
+    assert_eq!(running.server.stop(PATIENCE), 0);
+}
+
+#[test]
+fn a_missing_key_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    certificate(directory.path(), "server");
+    let file = |name: &str| directory.path().join(name);
+    let refused = Identity::from_files(&file("server.pem"), &file("none.key"), None).expect_err("no key");
+    assert!(refused.to_string().contains("none.key"), "{refused}");
+    let refused = Identity::from_files(&file("server.key"), &file("server.key"), None).expect_err("no certificate");
+    assert!(refused.to_string().contains("no certificate"), "{refused}");
+}
