@@ -52,7 +52,7 @@ def in_flight(client, begin):
         nonlocal flying
         flying -= 1
         if error:
-            errors.append(error)
+            errors.append(error.value)
         return 1
 
     while more or flying:
@@ -65,7 +65,7 @@ def in_flight(client, begin):
         if flying:
             client.poll(10000)
     if errors:
-        raise Failed(f"asynchronous commands: errors {errors[:5]}")
+        raise Failed(f"asynchronous commands: error numbers {errors[:5]}")
     return most
 
 
