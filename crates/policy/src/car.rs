@@ -33,6 +33,8 @@ impl Policy for Car {
         bytes_per_page: 10,
     };
 
+    const HIT_SETS_BIT: bool = true;
+
     fn new(setup: &Setup) -> Self {
         Self { lists: FourLists::new(setup.pages, setup.capacity) }
     }
@@ -106,7 +108,7 @@ impl Policy for Car {
 impl Car {
     /// Turns the hands until a page is evicted, which becomes a ghost.
     fn replace<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        for _ in 0..2 * self.len() {
+        for _ in 0..2 * u64::from(self.len()) {
             let FourLists { pages, t1, t2, p, .. } = &mut self.lists;
             let of_t1 = !t1.is_empty() && f64::from(t1.len()) >= p.max(1.0) || t2.is_empty();
             let clock = if of_t1 { t1 } else { t2 };

@@ -31,6 +31,8 @@ impl Policy for Clock {
         bytes_per_page: 9,
     };
 
+    const HIT_SETS_BIT: bool = true;
+
     fn new(setup: &Setup) -> Self {
         Self { frames: Frames::new(setup.pages, setup.capacity), capacity: setup.capacity }
     }
@@ -66,7 +68,7 @@ impl Policy for Clock {
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
         // Twice around: bits are cleared in the first round, so in the second every page is offered.
-        for _ in 0..2 * self.frames.len() {
+        for _ in 0..2 * u64::from(self.frames.len()) {
             let (page, bit) = self.frames.at_hand().ok_or(AllRefused)?;
             if !std::mem::take(bit) && caller.evict(page) {
                 self.frames.leave(page);

@@ -32,6 +32,8 @@ impl Policy for Fifo {
         bytes_per_page: 8,
     };
 
+    const HIT_SETS_BIT: bool = true;
+
     fn new(setup: &Setup) -> Self {
         Self { nodes: Nodes::new(setup.pages), admitted: List::new(), capacity: setup.capacity }
     }

@@ -96,7 +96,7 @@ impl FourLists {
         }
         if self.t1.len() + self.b1.len() == self.capacity {
             self.drop_ghost(self.b1.back(), caller);
-        } else if self.len() + self.ghosts() == 2 * self.capacity {
+        } else if u64::from(self.len()) + u64::from(self.ghosts()) == 2 * u64::from(self.capacity) {
             self.drop_ghost(self.b2.back(), caller);
         }
         self.limit_ghosts(caller);

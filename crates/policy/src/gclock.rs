@@ -86,15 +86,19 @@ impl Policy for Gclock {
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        // After `max` rounds every counter is zero, so one round more offers every page.
-        for _ in 0..(u64::from(self.max) + 1) * u64::from(self.frames.len()) {
+        // Refusals since a counter was above zero, which none is after `max` rounds: a whole round of them is all pages.
+        let mut refused = 0;
+        while refused < self.frames.len() {
             let (page, counter) = self.frames.at_hand().ok_or(AllRefused)?;
             if *counter > 0 {
                 *counter -= 1;
+                refused = 0;
             } else if caller.evict(page) {
                 self.frames.leave(page);
                 caller.forget(page);
                 return Ok(());
+            } else {
+                refused += 1;
             }
             self.frames.turn();
         }

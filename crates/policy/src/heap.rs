@@ -76,7 +76,7 @@ impl<K: Copy + PartialOrd> Heap<K> {
         self.drop_aside();
     }
 
-    /// Offers the pages in their order until the caller accepts one, which leaves the heap.
+    /// Offers the pages in their order until the caller accepts one, which leaves the heap. Each refusal costs O(log n).
     pub(crate) fn offer<C: Caller>(&mut self, caller: &mut C) -> Result<u32, AllRefused> {
         let mut result = Err(AllRefused);
         while result.is_err() && self.ordered > 0 {

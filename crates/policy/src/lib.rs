@@ -49,6 +49,8 @@ mod lfu;
 mod linux;
 mod lirs;
 mod list;
+#[cfg(test)]
+mod long_run;
 mod lrfu;
 mod lru;
 mod lru_k;

@@ -17,7 +17,8 @@
 //! the hit ratio (cpp at 20 blocks) at all sizes of the reference figures. As in the simulator, a reference that repeats the
 //! one before it changes nothing. In a memory of 2 pages one is for HIR pages; in one of 1 page there are no LIR pages.
 //!
-//! Refused victims keep their places in Q and the next is offered; when Q is through, the LIR pages from the bottom of S are.
+//! Refused victims keep their places in Q and the next is offered; when Q is through, the LIR pages from the bottom of S are, which
+//! is a walk over its ghosts too: another reason for a small `history` in a real cache.
 //! Reference figures: `golden/exact-hits.csv`, column LIRS (the authors' program), equal to the hit.
 //! Parameters: `hir`, `history`. Memory: 20 bytes a page.
 

@@ -302,3 +302,17 @@ impl LruK {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::long_run;
+
+    #[test]
+    fn its_clock_does_not_run_over() {
+        long_run::is_as_the_first::<LruK>(
+            "lru-k:correlated=3",
+            &[|lru_k| lru_k.now = u64::from(u32::MAX) - 9, |lru_k| lru_k.now = 1 << 60],
+        );
+    }
+}

@@ -19,7 +19,14 @@ use std::sync::Arc;
 /// 3. A page leaves the resident set only by an [`evict`](Caller::evict) that the caller accepted, or by `remove`.
 /// 4. A page leaves the policy's memory only by a [`forget`](Caller::forget) that follows, or by `remove`; afterwards
 ///    its number may stand for another page. A `miss` may forget the ghost of the very page that it then admits.
-/// 5. When every resident page has been refused the answer is [`AllRefused`], not an endless search.
+/// 5. When every resident page has been refused the answer is [`AllRefused`], not an endless search: refusals cost time in
+///    proportion to the pages, or to n log n where they are in a heap or a tree, and no page is offered more than a few times.
+/// 6. It runs for years: a clock of the policy's own that could wrap is set back or counted anew before it does, or compared by
+///    differences that stay small.
+///
+/// Page numbers, owners and objects are small numbers without large gaps: a policy may keep arrays by them, which never shrink. When
+/// no page of an object is known any more, its number may be given to another; where a policy remembers more than pages (runs,
+/// timestamps, frequencies), its guesses about that object err at first.
 pub trait Policy: Sized + Send + 'static {
     /// What is known of the policy before it is made.
     const INFO: Info;
@@ -33,8 +40,9 @@ pub trait Policy: Sized + Send + 'static {
     /// would over the whole trace.
     const NEEDS_FOOTPRINT: bool = false;
 
-    /// Whether a hit does nothing but set a bit of the page, or nothing at all: hits between two misses may then be told in any
-    /// order and each page once, so that a real cache need take no lock on a hit.
+    /// Whether a hit (and a [`first_use`](Policy::first_use)) does no more than set a bit of its page. Then the hits between two other
+    /// calls may be told in any order, and each page once: a cache that many threads use may keep the bits itself, without a lock,
+    /// and tell of them before it asks for a victim. A policy of which that holds only at some settings does not claim it.
     const HIT_SETS_BIT: bool = false;
 
     /// An empty cache.

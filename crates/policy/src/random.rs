@@ -42,6 +42,8 @@ impl Policy for Random {
         bytes_per_page: 8,
     };
 
+    const HIT_SETS_BIT: bool = true;
+
     fn new(setup: &Setup) -> Self {
         Self {
             places: vec![ABSENT; setup.pages as usize],

@@ -227,13 +227,18 @@ impl S3Fifo {
     /// EVICTS.
     fn evict_small<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
         let mut next = self.s.back();
+        let mut main_refused = false;
         while let Some(page) = next {
             next = self.nodes.towards_front(page);
             if self.nodes[page].freq >= self.threshold {
                 self.leave(page);
                 self.enter(page, Queue::Main);
-                if self.m.len() > self.capacity - self.share_of_small() && self.evict_main(caller).is_ok() {
-                    return Ok(());
+                // Once all of the main queue is refused it is not offered again for each page that moves there.
+                if !main_refused && self.m.len() > self.capacity - self.share_of_small() {
+                    if self.evict_main(caller).is_ok() {
+                        return Ok(());
+                    }
+                    main_refused = true;
                 }
             } else if caller.evict(page) {
                 self.leave(page);
@@ -247,16 +252,20 @@ impl S3Fifo {
 
     /// EVICTM.
     fn evict_main<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        // After `MOST` rounds every count is 0, so in the last round every page is offered.
-        for _ in 0..(u32::from(MOST) + 1) * self.m.len() {
-            let page = self.m.back().expect("the main queue is not empty");
-            let freq = self.nodes[page].freq;
-            if freq == 0 && caller.evict(page) {
+        // Refusals since a count was above 0, which none is after `MOST` rounds: a whole round of them is all pages.
+        let mut refused = 0;
+        while refused < self.m.len() {
+            let page = self.m.back().expect("there are more pages than refused ones");
+            if self.nodes[page].freq > 0 {
+                self.nodes[page].freq -= 1;
+                refused = 0;
+            } else if caller.evict(page) {
                 self.leave(page);
                 caller.forget(page);
                 return Ok(());
+            } else {
+                refused += 1;
             }
-            self.nodes[page].freq = freq.saturating_sub(1);
             self.m.move_to_front(&mut self.nodes, page);
         }
         Err(AllRefused)

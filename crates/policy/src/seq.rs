@@ -26,7 +26,8 @@
 //! the miss has been used again); that a sequence without such a page makes way for the next; the table's size; and
 //! that a sequence stays within one file, where the paper has one address space a process.
 //!
-//! Refused victims keep their place: after the first sequence come the others, then the remaining pages by LRU.
+//! Refused victims keep their place: after the first sequence come the others, each found by a look at the table, then the
+//! remaining pages by LRU. Of objects nothing is kept but in that table.
 //!
 //! Reference figures: none outside (the paper was not at hand: these are its rules as we know them, not checked
 //! against its text); tested against a plain model, and on a loop within M + 2 pages of OPT a lap. It is up to 1.8
@@ -378,6 +379,7 @@ impl Seq {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::long_run;
     use crate::parameters::Settings;
 
     struct Victims(Vec<u32>);
@@ -406,5 +408,13 @@ mod tests {
             seq.check_invariants();
         }
         assert_eq!(victims.0, [110, 109, 11, 10, 112, 111, 13, 12]);
+    }
+
+    #[test]
+    fn its_clock_does_not_run_over() {
+        long_run::is_as_the_first::<Seq>(
+            "seq:length=5:distance=3",
+            &[|seq| seq.now = u64::from(u32::MAX) - 99, |seq| seq.now = 1 << 60],
+        );
     }
 }

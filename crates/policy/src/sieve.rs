@@ -43,6 +43,8 @@ impl Policy for Sieve {
         bytes_per_page: 9,
     };
 
+    const HIT_SETS_BIT: bool = true;
+
     fn new(setup: &Setup) -> Self {
         Self { nodes: Nodes::new(setup.pages), queue: List::new(), hand: None, capacity: setup.capacity }
     }
@@ -79,7 +81,7 @@ impl Policy for Sieve {
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
         // Twice around: bits are cleared in the first round, so in the second every page is offered.
-        for _ in 0..2 * self.queue.len() {
+        for _ in 0..2 * u64::from(self.queue.len()) {
             let page = self.hand.or(self.queue.back()).expect("the queue is not empty");
             let spared = self.nodes[page].replace(false) == Some(true);
             self.hand = self.nodes.towards_front(page);

@@ -47,6 +47,8 @@ use crate::parameters::{Kind, Parameter};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
 const MOST_LEVELS: usize = 64;
+/// Periods have lower numbers than this; then they are counted anew. A page from before the first period has the highest.
+const PERIODS: u32 = u32::MAX - 1;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Status {
@@ -219,10 +221,33 @@ impl Smq {
     fn tick(&mut self) {
         if self.references == self.period_length() {
             self.references = 0;
-            self.period = self.period.wrapping_add(1);
+            self.period += 1;
+            if self.period == PERIODS {
+                self.count_anew();
+            }
             self.redistribute();
         }
         self.references += 1;
+    }
+
+    /// Gives the present period a low number that is as far from its sentinel. Of a page only whether it was hit in this period and
+    /// how many sentinels are behind it counts, up to two.
+    fn count_anew(&mut self) {
+        let present = (self.period, self.last_sentinel());
+        self.period = match self.sentinel_periods {
+            0 => 1,
+            sentinel => 2 * sentinel + present.0 % sentinel,
+        };
+        let last_sentinel = self.last_sentinel();
+        for level in &self.levels {
+            let mut next = level.back();
+            while let Some(page) = next {
+                next = self.nodes.towards_front(page);
+                let Status { period, sentinel, .. } = &mut self.nodes[page];
+                *period = self.period - u32::from(*period != present.0);
+                *sentinel = last_sentinel.wrapping_sub(present.1.wrapping_sub(*sentinel).min(2));
+            }
+        }
     }
 
     fn last_sentinel(&self) -> u32 {
@@ -285,6 +310,23 @@ impl Smq {
                 self.levels[level].remove(&mut self.nodes, page);
                 self.push_old(page, level + 1);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::long_run;
+
+    /// The periods begin right behind a sentinel, as the first does.
+    #[test]
+    fn counting_periods_anew_changes_nothing() {
+        for spec in ["smq:period=0.2", "smq:period=0.1:sentinel=1", "smq:period=1:sentinel=0:levels=4"] {
+            long_run::is_as_the_first::<Smq>(
+                spec,
+                &[|smq| smq.period = PERIODS - PERIODS % 6, |smq| smq.period = PERIODS - PERIODS % 6 - 90],
+            );
         }
     }
 }

@@ -100,6 +100,7 @@ fn more_buffers_than_the_kernel_takes_at_once_are_read_and_written() {
 }
 
 /// One thread writes past the page cache, one through it, each its own sectors of the same pages.
+/// (On a block device the kernel does not order these; on a file it would without us.)
 #[test]
 fn neighbours_in_a_page_do_not_undo_each_other() {
     const SECTORS: u64 = 64;

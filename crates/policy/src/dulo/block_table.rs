@@ -72,6 +72,11 @@ impl BlockTable {
         table
     }
 
+    #[cfg(test)]
+    pub(super) fn set_clock(&mut self, clock: u32) {
+        self.clock = clock;
+    }
+
     /// Sets the limit, which may grow alone.
     pub(super) fn limit(&mut self, bytes: usize) {
         self.limit = self.limit.max(bytes / BYTES_PER_NODE).max(LEAST_NODES);
@@ -80,10 +85,7 @@ impl BlockTable {
     /// A block is fetched: the clock ticks, and the block and the directories above it are stamped.
     pub(super) fn record(&mut self, place: Place) {
         if self.clock == u32::MAX {
-            self.global.clear();
-            self.nodes.clear();
-            self.free.clear();
-            self.clock = 0;
+            self.set_back();
         }
         // Before the walk: what is found on the way must stay. A walk takes a directory and a leaf at most.
         if self.free.len() + self.limit - self.nodes.len() < 2 {
@@ -167,6 +169,27 @@ impl BlockTable {
         }
         self.nodes.push([Entry::default(); FAN_OUT]);
         self.nodes.len() as u32 - 1
+    }
+
+    /// Sets the clock back, and all timestamps with it. A time 2^31 fetches ago is no longer known.
+    fn set_back(&mut self) {
+        const BY: u32 = 1 << 31;
+        self.reclaim_before(BY + 1);
+        let set_back = |time: &mut u32| *time = time.saturating_sub(BY);
+        let Self { global, nodes, .. } = self;
+        for global in global {
+            set_back(&mut global.newest);
+            for middle in 0..FAN_OUT {
+                let entry = &mut nodes[global.directory as usize][middle];
+                if entry.newest == 0 {
+                    continue;
+                }
+                set_back(&mut entry.newest);
+                let leaf = entry.other as usize;
+                nodes[leaf].iter_mut().flat_map(|block| [&mut block.newest, &mut block.other]).for_each(set_back);
+            }
+        }
+        set_back(&mut self.clock);
     }
 
     /// Removes the older half of the leaves.
@@ -256,15 +279,23 @@ mod tests {
     }
 
     #[test]
-    fn all_is_forgotten_when_the_clock_runs_over() {
+    fn what_was_fetched_long_ago_is_forgotten_when_the_clock_is_set_back_and_the_rest_keeps_its_distances() {
         let mut table = BlockTable::new(0);
-        table.record(at(0, 1));
-        table.clock = u32::MAX - 1;
-        table.record(at(0, 2));
-        assert_eq!(table.timestamps(at(0, 2)).newest, u32::MAX);
-        table.record(at(0, 2));
+        // Blocks of a directory of their own, and of one, and of one leaf with blocks that are fetched again.
+        for place in [at(1, 9), at(0, 64), at(0, 1), at(0, 2)] {
+            table.record(place);
+        }
+        table.clock = u32::MAX - 3;
+        for block in [2, 3, 3] {
+            table.record(at(0, block));
+        }
+        assert_eq!(table.timestamps(at(0, 3)), Timestamps { newest: u32::MAX, older: u32::MAX - 1 });
+        table.record(at(0, 3));
         table.check();
-        assert_eq!(table.timestamps(at(0, 1)), Timestamps::default());
-        assert_eq!(table.timestamps(at(0, 2)), Timestamps { newest: 1, older: 0 });
+        for place in [at(1, 9), at(0, 64), at(0, 1)] {
+            assert_eq!(table.timestamps(place), Timestamps::default());
+        }
+        assert_eq!(table.timestamps(at(0, 2)), Timestamps { newest: (1 << 31) - 3, older: 0 });
+        assert_eq!(table.timestamps(at(0, 3)), Timestamps { newest: 1 << 31, older: (1 << 31) - 1 });
     }
 }

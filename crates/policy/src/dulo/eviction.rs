@@ -16,6 +16,9 @@
 use super::Block;
 use crate::list::{List, Nodes};
 
+/// `L` is set back when it gets there, so that `1 / size` does not vanish beside it. It grows by one an eviction at most.
+pub(super) const MOST_INFLATION: f64 = (1u64 << 32) as f64;
+
 #[derive(Debug)]
 pub(super) struct Eviction {
     /// E1. By size: the blocks of the sequences of that size, `H` rising towards the front.
@@ -43,6 +46,11 @@ impl Eviction {
 
     pub(super) fn len(&self) -> u32 {
         self.len
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_inflation(&mut self, inflation: f64) {
+        self.inflation = inflation;
     }
 
     /// `L`.
@@ -96,8 +104,24 @@ impl Eviction {
     }
 
     /// A block of a sequence with this `H` has been evicted.
-    pub(super) fn inflate(&mut self, h: f64) {
+    pub(super) fn inflate(&mut self, nodes: &mut Nodes<Block>, h: f64) {
         self.inflation = h;
+        if h >= MOST_INFLATION {
+            self.deflate(nodes);
+        }
+    }
+
+    /// Takes the same from `L` and from every `H`, which is exact: they are multiples of what the greatest is, and become smaller.
+    fn deflate(&mut self, nodes: &mut Nodes<Block>) {
+        for list in &self.lists {
+            let mut next = list.back();
+            while let Some(page) = next {
+                nodes[page].h -= MOST_INFLATION;
+                next = nodes.towards_front(page);
+            }
+        }
+        self.least.iter_mut().for_each(|least| *least -= MOST_INFLATION);
+        self.inflation -= MOST_INFLATION;
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -28,7 +28,8 @@
 //!   the correlation buffer.
 //! - The block table's nodes have 64 entries, not 512, and its global directory is sorted and searched: several disks or
 //!   files have one table. It is given 32 bytes for each page number, and forgets the older half when these are used up.
-//! - A block whose timestamps are forgotten stands alone, as the paper's pages without a disk mapping do.
+//! - A block whose timestamps are forgotten stands alone, as the paper's pages without a disk mapping do. Of objects nothing else
+//!   is kept, so those that are gone are reclaimed with the oldest blocks.
 //!
 //! Refused victims are put aside while others are offered, and then moved to the top, as if young.
 //!
@@ -211,7 +212,7 @@ impl Policy for Dulo {
                 self.nodes[slot].young = false;
                 self.enter(slot);
             } else if caller.evict(self.slots.page(slot)) {
-                self.eviction.inflate(h);
+                self.eviction.inflate(&mut self.nodes, h);
                 caller.forget(self.slots.take_back(slot));
                 result = Ok(());
                 break;
@@ -354,7 +355,9 @@ impl Dulo {
 
 #[cfg(test)]
 mod tests {
+    use super::eviction::MOST_INFLATION;
     use super::*;
+    use crate::long_run;
     use crate::{Clock, Lru, Settings};
 
     struct AnyVictim(Vec<u32>);
@@ -403,5 +406,20 @@ mod tests {
     fn sequences_change_what_is_evicted() {
         let of_blocks = |apart| victims::<Dulo>(100, &[("correlation", "20%"), ("bank", "20%")], apart);
         assert!(of_blocks(1) != of_blocks(5));
+    }
+
+    #[test]
+    fn setting_the_clock_and_the_inflation_back_changes_nothing() {
+        for spec in ["dulo", "dulo:correlation=20%:bank=20%:longest=8", "dulo:correlation=0:bank=0:gap=9"] {
+            long_run::is_as_the_first::<Dulo>(
+                spec,
+                &[
+                    |dulo| dulo.table.set_clock(u32::MAX - 5),
+                    |dulo| dulo.table.set_clock(u32::MAX - 1_000),
+                    |dulo| dulo.eviction.set_inflation(MOST_INFLATION - 2.0),
+                    |dulo| dulo.eviction.set_inflation(MOST_INFLATION - 50.0),
+                ],
+            );
+        }
     }
 }

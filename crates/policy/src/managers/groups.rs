@@ -4,6 +4,9 @@
 //! same rule is in charge of both, that rule's manager keeps the shared files in a group of their own; if not, nobody manages it
 //! any more, until no page of it is resident. A page changes its group at its next use, so that sharing costs nothing but then.
 //!
+//! What is kept by the numbers of owners and files stays when the last page leaves, but means nothing then: a file without resident
+//! pages has no owner, and its group is empty. So a caller that opens many files gives their numbers again.
+//!
 //! Memory: 24 bytes a page, 8 more for each earlier use that an LRU-K wants; 12 bytes a file; 24 bytes a group, and for
 //! each rule 4 bytes an owner (or file, where the rule chooses within files).
 

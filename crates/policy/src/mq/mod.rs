@@ -49,7 +49,8 @@ enum Place {
     Queue(usize),
 }
 
-/// Times are kept in 32 bits and compared by their difference, so no lifeTime is longer than this.
+/// Times are kept in 32 bits and compared by their difference, so no lifeTime is longer than this. A page leaves its queue when its
+/// life is over and so are those of the pages before it, one a reference: well within 2^31 references of its expiry.
 const LONGEST_LIFE: u32 = 1 << 30;
 /// The place takes the low bits of a block's second word, its count the others.
 const PLACE_BITS: u32 = 6;
@@ -444,6 +445,12 @@ impl Mq {
         }
     }
 
+    #[cfg(test)]
+    fn begin_at(&mut self, now: u64) {
+        self.now = now;
+        self.start_adaptation();
+    }
+
     fn adapt_life_time(&mut self) {
         let period = u64::from(self.capacity).max(4096);
         if let Some(sample) = &mut self.sample {
@@ -451,6 +458,24 @@ impl Mq {
                 self.life_time = life_time.min(u64::from(LONGEST_LIFE)) as u32;
             }
             self.next_adjustment = self.now + period;
+            // Once in 2^30 references, of which a period has fewer.
+            if self.now >> 30 != self.next_adjustment >> 30 {
+                sample.forget_older(self.now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::long_run;
+
+    #[test]
+    fn times_of_32_bits_may_come_round() {
+        let later: [fn(&mut Mq); 2] = [|mq| mq.begin_at((1 << 32) - 7), |mq| mq.begin_at((1 << 45) - 3_000)];
+        for spec in ["mq", "mq:lifetime=50", "mq:lifetime=3:queues=3:out=1"] {
+            long_run::is_as_the_first(spec, &later);
         }
     }
 }

@@ -10,9 +10,12 @@ use super::life_time::Distances;
 struct Seen {
     /// How often it was used, as far as it is known at all; 0: nothing is.
     uses: u32,
-    /// When it was used last.
+    /// When it was used last, in the low bits of the time.
     last: u32,
 }
+
+/// So long ago at most a sampled page was used last as far as is remembered: longer than the longest lifeTime.
+const LONGEST: u32 = 1 << 31;
 
 #[derive(Debug)]
 pub(super) struct Sample {
@@ -73,6 +76,14 @@ impl Sample {
         }
         *seen = Seen { uses: uses.saturating_add(1), last: now };
         self.distances.entered(seen.uses);
+    }
+
+    /// Forgets how much longer ago than [`LONGEST`] pages were used last. Is called often enough that no time comes round again.
+    pub(super) fn forget_older(&mut self, now: u64) {
+        let now = now as u32;
+        for seen in self.seen.iter_mut().filter(|seen| now.wrapping_sub(seen.last) > LONGEST) {
+            seen.last = now.wrapping_sub(LONGEST);
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {

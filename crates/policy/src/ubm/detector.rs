@@ -43,7 +43,7 @@ pub(super) struct Finding {
 
 #[derive(Clone, Copy, Debug)]
 struct Pass {
-    number: u32,
+    number: u64,
     /// The block referenced last, and how.
     last: Place,
     class: Class,
@@ -62,7 +62,7 @@ pub(super) struct Detector {
     /// D1. The open passes, no more than `open`, no two with one number; the one continued last at the end.
     passes: Vec<Pass>,
     runs: Runs,
-    numbered: u32,
+    numbered: u64,
     open: usize,
     least: u32,
     gap: u64,
@@ -77,6 +77,11 @@ impl Detector {
     pub(super) fn of(settings: &Settings, pages: u32) -> Self {
         let [open, least, gap] = ["open", "run", "gap"].map(|name| settings.integer(name));
         Self::new(pages, open as usize, least as u32, gap)
+    }
+
+    #[cfg(test)]
+    pub(super) fn count_passes_from(&mut self, number: u64) {
+        self.numbered = number;
     }
 
     pub(super) fn reserve(&mut self, pages: u32) {
@@ -167,7 +172,7 @@ impl Detector {
             let oldest = if crowded { self.passes.iter().position(unproven) } else { None };
             self.passes.remove(oldest.unwrap_or(0));
         }
-        self.numbered = self.numbered.wrapping_add(1);
+        self.numbered += 1;
         let again = before.is_some_and(|before| before.head && before.detected());
         let length = if again { self.least - 1 } else { 0 };
         Pass {

@@ -22,7 +22,7 @@ pub(super) struct Loops {
     hand: u32,
 }
 
-/// The bucket of a period.
+/// The bucket of a period. Those of 2^31 references and more share the last.
 fn bucket(period: f32) -> u8 {
     (4.0 * period.max(1.0).log2()).min(BUCKETS as f32 - 1.0) as u8
 }

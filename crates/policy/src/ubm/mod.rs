@@ -24,7 +24,8 @@
 //!
 //! - A run needs `run` references. Several are open at once (`open`), and blocks may be skipped (`gap`), for they may be another
 //!   file's. A run that is read again only in part is split. Where a known run began, the next pass needs no proof.
-//! - The table is as long as there are page numbers; the run grown least recently makes room.
+//! - The table is as long as there are page numbers; the run grown least recently makes room, and so in time do those of objects
+//!   that are gone.
 //! - Periods are averaged with weight 1/2, and within a quarter of an octave they are one period to the partition.
 //! - A looping block that returns more than three times sooner or later than its period has no regular interval: it is other.
 //!
@@ -439,6 +440,27 @@ impl Ubm {
                 self.others.forget(slot);
                 caller.forget(self.slots.take_back(slot));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::long_run;
+
+    #[test]
+    fn its_clock_and_the_numbers_of_passes_do_not_run_over() {
+        for spec in ["ubm", "ubm:other=lfu", "ubm:other=lru-2", "ubm:other=lrfu:run=3"] {
+            long_run::is_as_the_first::<Ubm>(
+                spec,
+                &[
+                    |ubm| ubm.now = u64::from(u32::MAX) - 99,
+                    |ubm| ubm.now = (1 << 40) - 99,
+                    |ubm| ubm.now = 1 << 44,
+                    |ubm| ubm.detector.count_passes_from(u64::from(u32::MAX) - 99),
+                ],
+            );
         }
     }
 }

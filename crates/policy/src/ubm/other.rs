@@ -1,17 +1,16 @@
-//! The partition of other references: blocks by a rank, the lowest first, in a heap that knows where each page is.
+//! The partition of other references: blocks by a rank, the lowest first, in a heap that knows where each page is. Among equals
+//! the one referenced least recently is first.
 //!
 //! | `other=` | rank |
 //! | --- | --- |
 //! | `lru` | time of the last reference |
-//! | `lfu` | references since admission; among equals, the time of the last one |
+//! | `lfu` | references since admission |
 //! | `lru-2` | time of the last reference but one; those without one before all others, by the time of the last |
 //! | `lrfu` | log2 of the combined recency and frequency F = Σ 2^(-λ age), extrapolated to time 0, λ = 0.001 |
 
 use crate::policy::{AllRefused, Caller};
 
 const ABSENT: u32 = u32::MAX;
-/// Time takes the lower bits of a rank, counts the upper.
-const TIME_BITS: u32 = 40;
 const HAS_TWO: u64 = 1 << 63;
 const LAMBDA: f64 = 0.001;
 
@@ -83,8 +82,11 @@ impl Others {
         let rank = match self.rule {
             Rule::Lru => now,
             Rule::Lfu => {
-                let count = if resident { (rank >> TIME_BITS) + 1 } else { 1 };
-                count.min(u64::MAX >> TIME_BITS) << TIME_BITS | now
+                if resident {
+                    rank + 1
+                } else {
+                    1
+                }
             }
             Rule::Lru2 if used > 0 => HAS_TWO | used,
             Rule::Lru2 => now,
@@ -137,9 +139,10 @@ impl Others {
         victim
     }
 
-    fn rank(&self, position: usize) -> (u64, u32) {
+    fn rank(&self, position: usize) -> (u64, u64, u32) {
         let page = self.heap[position];
-        (self.entries[page as usize].rank, page)
+        let Entry { rank, used, .. } = self.entries[page as usize];
+        (rank, used, page)
     }
 
     /// Moves the page at a position up or down to where its rank belongs.

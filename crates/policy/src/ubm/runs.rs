@@ -19,7 +19,7 @@ pub(super) struct Run {
     /// The blocks after the first.
     pub(super) more: u32,
     /// The pass that referenced it.
-    pub(super) pass: u32,
+    pub(super) pass: u64,
     /// When the first block was referenced, and the last.
     pub(super) first: u64,
     pub(super) last: u64,
@@ -61,7 +61,7 @@ impl Run {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub(super) place: Place,
-    pub(super) pass: u32,
+    pub(super) pass: u64,
     /// Whether the pass begins with it.
     pub(super) head: bool,
     pub(super) class: Class,
@@ -156,7 +156,7 @@ impl Runs {
     }
 
     /// Whether a pass put the blocks of a run there.
-    pub(super) fn is_of(&self, index: u32, pass: u32) -> bool {
+    pub(super) fn is_of(&self, index: u32, pass: u64) -> bool {
         self.runs[index as usize].pass == pass
     }
 
@@ -380,7 +380,7 @@ mod tests {
         (runs.put(holder, last, block), before)
     }
 
-    fn block(block: u64, pass: u32, class: Class, now: u64) -> Block {
+    fn block(block: u64, pass: u64, class: Class, now: u64) -> Block {
         Block { place: place(block), pass, head: false, class, period: INFINITE, now }
     }
 
@@ -410,7 +410,7 @@ mod tests {
         let mut last = [None; 5];
         for (time, number) in [10, 20, 11, 30, 40].into_iter().enumerate() {
             let last = &mut last[number as usize / 10];
-            *last = Some(refer(&mut runs, *last, block(number, number as u32 / 10, Class::Other, time as u64)).0);
+            *last = Some(refer(&mut runs, *last, block(number, number / 10, Class::Other, time as u64)).0);
         }
         let known = [11, 20, 30, 40].map(|block| runs.find(place(block)).is_some());
         assert_eq!(known, [true, false, true, true]);
@@ -426,10 +426,10 @@ mod tests {
                 let mut last = None;
                 for number in start..start + length {
                     let place = Place { object, block: number };
-                    let of = Block { place, ..block(number, pass as u32, Class::Sequential, 0) };
+                    let of = Block { place, ..block(number, pass as u64, Class::Sequential, 0) };
                     let (index, before) = refer(&mut runs, last, of);
                     last = Some(index);
-                    prop_assert_eq!(before.is_some(), model.insert(place, pass as u32).is_some());
+                    prop_assert_eq!(before.is_some(), model.insert(place, pass as u64).is_some());
                 }
             }
             runs.check();

@@ -4,11 +4,12 @@
 //! aligned; what is not (the tail of a file whose length is no multiple of the block size, buffers of other callers) goes through
 //! the page cache by a second descriptor. Both see the same bytes, for Linux keeps them so: before a direct read it
 //! writes back what the page cache holds dirty of that range, before a direct write too, and it drops these pages
-//! before and after. What it does not order is a buffered write beside a direct one in one page of the cache: the
-//! whole page, with what it held of the other's bytes, is written back later. So a buffered write has the file for itself.
+//! before and after. What it does not order on block devices (file systems do) is a buffered write beside a direct one in one
+//! page of the cache: the page cannot be dropped then, and is written back later with what it held of the other's bytes; the
+//! kernel says "Page cache invalidation failure on direct I/O". So a buffered write has the device for itself.
 
 use super::latch::Latch;
-use super::pieces::{append, cut, cut_mut, total, within, writable};
+use super::pieces::{append, cut, cut_mut, total, within, writable, write_zeroes};
 use super::ring::{Rings, Transfer};
 use super::{Device, Extent};
 use rustix::fs::{AtFlags, FallocateFlags, SeekFrom, StatxFlags, fallocate, seek, statx};
@@ -355,18 +356,6 @@ fn moved(answer: Option<io::Result<usize>>, length: usize) -> io::Result<usize> 
             _ => Err(error),
         },
     }
-}
-
-/// Writes zeroes where the storage knows no better way.
-pub(super) fn write_zeroes<D: Device + ?Sized>(device: &D, offset: u64, length: u64) -> io::Result<()> {
-    let zeroes = vec![0; length.min(1 << 20) as usize];
-    let mut at = offset;
-    while at < offset + length {
-        let part = (offset + length - at).min(zeroes.len() as u64);
-        device.write(at, &[IoSlice::new(&zeroes[..part as usize])])?;
-        at += part;
-    }
-    Ok(())
 }
 
 fn read_all(file: &File, mut offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {

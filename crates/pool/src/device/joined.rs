@@ -72,11 +72,11 @@ impl Joined {
                 let first = starts.partition_point(|start| *start <= offset).saturating_sub(1);
                 let mut rest = offset..offset + length;
                 let mut pieces = Vec::new();
-                for part in first..self.parts.len() {
-                    let end = starts[part] + self.parts[part].len();
+                for (part, start) in starts.iter().enumerate().skip(first) {
+                    let end = start + self.parts[part].len();
                     let taken = end.min(rest.end).saturating_sub(rest.start);
                     if taken > 0 {
-                        pieces.push(Piece { part, offset: rest.start - starts[part], length: taken });
+                        pieces.push(Piece { part, offset: rest.start - start, length: taken });
                         rest.start += taken;
                     }
                     if rest.is_empty() {

@@ -76,6 +76,15 @@ impl Manifest {
 /// A part of an object (its number, where in it, how long), and what goes there.
 type Part<T> = ((u64, u64, u64), T);
 
+/// What is written to a part of an object.
+struct Written<'a> {
+    /// Which of the runs it belongs to.
+    owner: usize,
+    /// Where in the object.
+    inside: usize,
+    bytes: &'a [u8],
+}
+
 /// A volume on object storage. Its calls block on a runtime of its own, so they must not be made inside an asynchronous task.
 pub struct ObjectDevice {
     store: Arc<dyn ObjectStore>,
@@ -202,26 +211,26 @@ impl ObjectDevice {
         }
     }
 
-    /// Writes parts of an object, each of an owner, at a place; the owners, and the result.
-    async fn store_one(&self, number: u64, parts: Vec<(usize, usize, &[u8])>) -> (Vec<usize>, io::Result<()>) {
-        let written: usize = parts.iter().map(|(.., part)| part.len()).sum();
+    /// Writes parts of an object; whose they are, and the result.
+    async fn store_one(&self, number: u64, parts: Vec<Written<'_>>) -> (Vec<usize>, io::Result<()>) {
+        let written: usize = parts.iter().map(|part| part.bytes.len()).sum();
         let copy = |bytes: &mut [u8]| {
-            for (_, inside, part) in &parts {
-                bytes[*inside..inside + part.len()].copy_from_slice(part);
+            for part in &parts {
+                bytes[part.inside..part.inside + part.bytes.len()].copy_from_slice(part.bytes);
             }
         };
         let answer = self.change(number, written as u64 == self.object_length(number), copy).await;
-        (parts.iter().map(|(owner, ..)| *owner).collect(), answer)
+        (parts.iter().map(|part| part.owner).collect(), answer)
     }
 
     /// Writes runs that do not overlap, each object once; the results in the order of the runs.
     fn store(&self, runs: &[(u64, &[u8])]) -> Vec<io::Result<()>> {
-        let mut objects: BTreeMap<u64, Vec<(usize, usize, &[u8])>> = BTreeMap::new();
+        let mut objects: BTreeMap<u64, Vec<Written<'_>>> = BTreeMap::new();
         for (owner, (offset, run)) in runs.iter().enumerate() {
             let mut rest = *run;
             for (number, inside, length) in self.pieces(*offset, run.len() as u64) {
-                let (part, left) = rest.split_at(length as usize);
-                objects.entry(number).or_default().push((owner, inside as usize, part));
+                let (bytes, left) = rest.split_at(length as usize);
+                objects.entry(number).or_default().push(Written { owner, inside: inside as usize, bytes });
                 rest = left;
             }
         }

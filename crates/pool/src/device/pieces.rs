@@ -110,6 +110,18 @@ pub(super) fn gather(mut bytes: &mut [u8], buffers: &[IoSlice<'_>]) {
     }
 }
 
+/// Writes zeroes where the storage knows no better way.
+pub(super) fn write_zeroes<D: Device + ?Sized>(device: &D, offset: u64, length: u64) -> io::Result<()> {
+    let zeroes = vec![0; length.min(1 << 20) as usize];
+    let mut at = offset;
+    while at < offset + length {
+        let part = (offset + length - at).min(zeroes.len() as u64);
+        device.write(at, &[IoSlice::new(&zeroes[..part as usize])])?;
+        at += part;
+    }
+    Ok(())
+}
+
 /// Adds an extent; equal neighbours become one.
 pub(super) fn append(extents: &mut Vec<Extent>, extent: Extent) {
     match extents.last_mut() {

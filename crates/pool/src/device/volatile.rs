@@ -1,7 +1,7 @@
 //! A volatile write cache: what was not flushed is lost, in part or whole, when the power fails.
 
 use super::faulty::SECTOR;
-use super::pieces::{by_unit, cut, cut_mut, gather, scatter, total, within, writable};
+use super::pieces::{by_unit, cut, cut_mut, gather, scatter, total, within, writable, write_zeroes};
 use super::{Device, Extent};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -143,7 +143,7 @@ impl<D: Device> Device for Volatile<D> {
 
     fn write_zeroes(&self, offset: u64, length: u64, _allocate: bool) -> io::Result<()> {
         writable(self, offset, length)?;
-        super::file::write_zeroes(self, offset, length)
+        write_zeroes(self, offset, length)
     }
 
     fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
