@@ -1,4 +1,4 @@
-//! The command `forebay`: what every replacement policy would make of a trace, and the traces themselves.
+//! The command `forebay`: what every replacement policy would make of a trace, the traces themselves, and the policies at work.
 
 mod advice;
 mod analysis_advice;
@@ -22,6 +22,7 @@ mod interrupt;
 mod levels;
 mod levels_table;
 mod managers;
+mod manual;
 mod mix;
 mod only;
 mod output;
@@ -30,7 +31,9 @@ mod policies;
 mod progress;
 mod report;
 mod sampling;
+mod serve;
 mod table;
+mod top;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -62,6 +65,9 @@ enum Command {
     Formats(formats::Arguments),
     Devices(devices::Arguments),
     Experiment(experiment::Arguments),
+    Serve(Box<serve::Arguments>),
+    Top(top::Arguments),
+    Manual(manual::Arguments),
 }
 
 const EXAMPLES: &str = "\
@@ -79,6 +85,8 @@ Examples:
   forebay convert trace.spc trace.parquet               a trace for DuckDB, Polars, pandas
   forebay mix gzip.parquet web.spc -o both.parquet --scale
                                                         two traces in one memory
+  forebay serve --volume data=/srv/data.img --cache 1GiB
+                                                        a volume behind a cache, over NBD
 
 Exit status: 0 done, 1 a trace or the system failed, 2 the command line is wrong,
 130 stopped by Ctrl-C: what was done by then is shown.";
@@ -99,6 +107,9 @@ fn main() -> ExitCode {
         Some(Command::Formats(arguments)) => formats::run(&arguments),
         Some(Command::Devices(arguments)) => devices::run(&arguments),
         Some(Command::Experiment(arguments)) => experiment::run(&arguments),
+        Some(Command::Serve(arguments)) => serve::run(*arguments),
+        Some(Command::Top(arguments)) => top::run(&arguments),
+        Some(Command::Manual(arguments)) => manual::run(&arguments),
     };
     match done {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,

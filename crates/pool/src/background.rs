@@ -173,7 +173,7 @@ impl Shared {
         while (self.memory.laundered() > 0 || self.dirty.load(Ordering::Relaxed) >= self.background_limit())
             && self.clean_some()?
         {}
-        let volumes = lock(&self.volumes).clone();
+        let volumes = lock(&self.volumes).all();
         volumes.iter().try_for_each(|volume| self.write_aged(volume).map(drop))
     }
 }

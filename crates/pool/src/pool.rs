@@ -16,6 +16,7 @@ use crate::table::Table;
 use crate::volume::Volume;
 use crate::waiters::Waiters;
 use forebay_policy::Setup;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A buffer pool: frames of memory in front of devices.
@@ -32,7 +33,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) memory: Memory,
     pub(crate) replacer: Mutex<Replacer>,
-    pub(crate) volumes: Mutex<Vec<Arc<Volume>>>,
+    pub(crate) volumes: Mutex<Volumes>,
     /// Whether a hit does nothing but set a bit, in this policy.
     pub(crate) hit_sets_bit: bool,
     /// Pages that are dirty.
@@ -43,6 +44,25 @@ pub(crate) struct Shared {
     pub(crate) hit_time: Histogram,
     pub(crate) miss_time: Histogram,
     pub(crate) queue: background::Queue,
+}
+
+/// The volumes attached, by number. A number is given once: the policy may still know pages of one that has been detached.
+#[derive(Default)]
+pub(crate) struct Volumes {
+    attached: BTreeMap<u32, Arc<Volume>>,
+    next: u32,
+    /// Hits and misses of those that have been detached.
+    past: (u64, u64),
+}
+
+impl Volumes {
+    pub(crate) fn all(&self) -> Vec<Arc<Volume>> {
+        self.attached.values().cloned().collect()
+    }
+
+    pub(crate) fn get(&self, id: u32) -> Option<Arc<Volume>> {
+        self.attached.get(&id).cloned()
+    }
 }
 
 impl Pool {
@@ -90,9 +110,34 @@ impl Pool {
     /// Puts the pool in front of a device.
     pub fn attach(&self, device: Arc<dyn Device>, config: VolumeConfig) -> Arc<Volume> {
         let mut volumes = lock(&self.shared.volumes);
-        let volume = Arc::new(Volume::new(volumes.len() as u32, config, device, self.shared.config.page_size));
-        volumes.push(Arc::clone(&volume));
+        let id = volumes.next;
+        volumes.next += 1;
+        let volume = Arc::new(Volume::new(id, config, device, self.shared.config.page_size));
+        volumes.attached.insert(id, Arc::clone(&volume));
         volume
+    }
+
+    /// Makes a volume durable and lets its pages and the pool's hold of its device go. Nobody uses it any more.
+    ///
+    /// # Errors
+    /// The device's: the volume stays attached, and what could not be written dirty.
+    pub fn detach(&self, volume: &Arc<Volume>) -> Result<(), Error> {
+        self.shared.flush(volume)?;
+        self.shared.give_up(volume, 0, volume.len())?;
+        let mut volumes = lock(&self.shared.volumes);
+        if volumes.attached.remove(&volume.id()).is_some() {
+            volumes.past.0 += volume.counters.hits.get();
+            volumes.past.1 += volume.counters.misses.get();
+        }
+        Ok(())
+    }
+
+    /// Makes durable all that was written to a volume before.
+    ///
+    /// # Errors
+    /// As for [`Handle::flush`].
+    pub fn flush_volume(&self, volume: &Arc<Volume>) -> Result<(), Error> {
+        self.shared.flush(volume)
     }
 
     /// A way into the pool for one thread at a time.
@@ -131,7 +176,7 @@ impl Pool {
     /// # Errors
     /// The first device's error. The other volumes are flushed all the same.
     pub fn flush(&self) -> Result<(), Error> {
-        let volumes = lock(&self.shared.volumes).clone();
+        let volumes = lock(&self.shared.volumes).all();
         let results: Vec<Result<(), Error>> = volumes.iter().map(|volume| self.shared.flush(volume)).collect();
         results.into_iter().collect()
     }
@@ -148,7 +193,10 @@ impl Pool {
     /// What the pool has done since it was made. Each handle may keep its last 64 hits to itself.
     pub fn statistics(&self) -> Statistics {
         let shared = &*self.shared;
-        let volumes = lock(&shared.volumes).clone();
+        let (volumes, past) = {
+            let volumes = lock(&shared.volumes);
+            (volumes.all(), volumes.past)
+        };
         let volumes: Vec<VolumeStatistics> = volumes.iter().map(|volume| volume.statistics()).collect();
         let replacer = lock(&shared.replacer);
         Statistics {
@@ -160,8 +208,8 @@ impl Pool {
             ghosts: replacer.policy.ghosts(),
             dirty: volumes.iter().map(|volume| volume.dirty).sum(),
             laundry: shared.memory.laundered(),
-            hits: volumes.iter().map(|volume| volume.hits).sum(),
-            misses: volumes.iter().map(|volume| volume.misses).sum(),
+            hits: past.0 + volumes.iter().map(|volume| volume.hits).sum::<u64>(),
+            misses: past.1 + volumes.iter().map(|volume| volume.misses).sum::<u64>(),
             rescued: shared.rescued.get(),
             evictions: replacer.evictions,
             refused_dirty: replacer.refused_dirty,

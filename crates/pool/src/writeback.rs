@@ -143,7 +143,7 @@ impl Shared {
                 by_volume.entry(page.object()).or_default().push((page.block(), number));
             }
             for (object, pages) in by_volume {
-                let volume = Arc::clone(&lock(&self.volumes)[object as usize]);
+                let Some(volume) = lock(&self.volumes).get(object) else { continue };
                 let mut writing = lock(&volume.writing);
                 let pages = self.with_neighbours(&volume, &pages);
                 self.write_back(&volume, &mut writing, &pages, false)
@@ -156,7 +156,7 @@ impl Shared {
             }
         }
         if self.dirty.load(Ordering::Relaxed) >= self.background_limit() {
-            let volumes = lock(&self.volumes).clone();
+            let volumes = lock(&self.volumes).all();
             let most = volumes.iter().max_by_key(|volume| lock(&volume.dirty).by_block.len());
             return most.map_or(Ok(false), |volume| self.write_some(volume).map(|written| written > 0));
         }

@@ -181,6 +181,11 @@ impl Device {
         self.submit(Request { start: self.address(place), bytes, write: true, at: self.now });
     }
 
+    /// What time it is, in milliseconds since the beginning.
+    pub fn now_ms(&self) -> f64 {
+        self.now
+    }
+
     /// A reference needs a page that was read ahead under that number: it waits for it if it is late, which is the answer.
     pub fn need(&mut self, number: u64) -> bool {
         self.finish();

@@ -1,0 +1,92 @@
+//! `forebay serve`: the policies at work, in front of files, devices and object storage.
+
+use crate::failure::Failure;
+use clap::Args;
+use forebay_server::{Error, Options};
+use std::path::PathBuf;
+use tracing_subscriber::EnvFilter;
+
+/// Serve files, devices and object storage as volumes over NBD, behind a cache under any policy.
+///
+/// Every volume is an export of its name; the only one is the default export, too. Writes are kept in the cache and written back
+/// soon (mode=write-back), and durable after the client's flush, as on a disk: file systems and databases flush when it matters.
+/// What was written and not flushed is lost if the server is killed or the machine fails; mode=write-through leaves less to be
+/// lost, and waits for storage with each write. All connections share the cache, and a flush on one is a flush of the volume: a
+/// client may use several.
+///
+/// The options may stand in a file (--config), under the same names; what the command line says goes before.
+#[derive(Args)]
+#[command(after_help = SHORT, after_long_help = LONG)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    /// Read options from a file: the long names, [[volume]] tables with name, path and the volume's options, and a [tls] table
+    #[arg(long, value_name = "FILE.toml")]
+    config: Option<PathBuf>,
+    /// What to log on standard error: error, warn, info, debug or trace, or for parts of the program, as in
+    /// info,forebay_nbd=debug
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "FOREBAY_LOG", value_parser = filter)]
+    log: String,
+}
+
+const SHORT: &str = "\
+Examples: `forebay serve --help` shows some, docs/volumes.md explains them.
+Exit status: 0 stopped in order, 1 storage or the system failed, 2 the options are wrong.";
+
+const LONG: &str = "\
+EXAMPLES
+  forebay serve --volume data=/srv/data.img --cache 1GiB
+        a file as the volume `data` on tcp:127.0.0.1:10809, under clock-pro
+  forebay serve -V data=/srv/data.img,create=10GiB -l unix:/run/forebay.sock
+        on a unix socket; the file is made if it is missing
+  forebay serve -V a=/dev/vdb -V b=/dev/vdc,policy=mq,size=2GiB --policy dulo
+        two volumes, each with a cache
+  forebay serve -V all=stripe=64KiB:/dev/vdb+/dev/vdc --metrics 127.0.0.1:9100
+        one volume striped over two devices, and figures for Prometheus and `forebay top`
+  forebay serve -V data=/srv/data.img --record data.parquet
+        then `forebay compare data.parquet` tells what other policies and sizes would have made of it
+
+FILES
+  the file of --config       cache = \"1GiB\"
+                             [[volume]]
+                             name = \"data\"
+                             path = \"/srv/data.img\"
+  server-cert.pem, server-key.pem
+                             what --tls-certificates FOLDER looks for
+
+SIGNALS
+  SIGTERM, SIGINT   stop: no new connections, requests under way are answered, everything is flushed
+                    (within 10 seconds for clients; flushing takes as long as it takes). A second one stops at once,
+                    with status 1: what is not flushed is lost
+  SIGHUP            read the file of --config again: volumes are added and removed, the size of the shared cache
+                    changes. Clients of a removed volume may stay; it is flushed as they leave
+
+EXIT STATUS
+  0   stopped in order: everything is flushed
+  1   a file, a device, a socket or the system failed; if at the end, not everything is flushed
+  2   the options are wrong
+
+ENVIRONMENT
+  FOREBAY_LOG               as --log
+  LISTEN_FDS, LISTEN_PID    sockets handed on by the service manager, which are then listened to
+  NOTIFY_SOCKET             where the service manager is told that the server is ready, and that it stops";
+
+fn filter(text: &str) -> Result<String, String> {
+    EnvFilter::try_new(text).map_err(|error| format!("{error}: write info, or a part and its level"))?;
+    Ok(text.to_owned())
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&arguments.log).expect("it was tried when it was read");
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let Arguments { options, config, .. } = arguments;
+    let read = || match &config {
+        Some(path) => Options::read(path).map(|file| options.clone().over(file)),
+        None => Ok(options.clone()),
+    };
+    let serve = read().and_then(|first| forebay_server::serve(first, read));
+    serve.map_err(|error| match error {
+        Error::Usage(message) => Failure::Usage(message),
+        Error::Failed(message) => Failure::Failed(message),
+    })
+}

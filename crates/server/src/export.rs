@@ -1,0 +1,160 @@
+//! A volume behind its cache, as the NBD server sees it.
+//!
+//! Several connections may be used for one volume (`multi_conn`): all sessions of a volume read and write the one pool, which keeps
+//! each page once, so that what one was told is written all of them read; and a flush of one flushes the volume, whoever wrote.
+
+use crate::record::Recorder;
+use crate::volumes::Attached;
+use forebay_nbd::{Errno, Export, Extent, Failure, Features, Limits, Session};
+use forebay_policy::Operation;
+use forebay_pool::{Durability, Handle, Hint};
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+/// A volume under its name.
+pub(crate) struct VolumeExport {
+    pub(crate) attached: Arc<Attached>,
+    description: String,
+    most: u32,
+    record: Option<(Arc<Recorder>, u32)>,
+}
+
+impl VolumeExport {
+    /// `most`: the most data in one request.
+    pub(crate) fn new(attached: Arc<Attached>, most: u32, recorder: Option<&Arc<Recorder>>) -> Self {
+        let options = &attached.options;
+        let cache = &attached.cache;
+        let description = format!("{}, cached under {} ({})", options.path, cache.policy, cache.name);
+        let record = recorder.map(|recorder| (Arc::clone(recorder), recorder.volume(&options.name)));
+        Self { attached, description, most, record }
+    }
+}
+
+impl Export for VolumeExport {
+    fn name(&self) -> &str {
+        &self.attached.options.name
+    }
+
+    fn description(&self) -> &str {
+        &self.description
+    }
+
+    fn size(&self) -> u64 {
+        self.attached.volume.len()
+    }
+
+    fn features(&self) -> Features {
+        Features { read_only: self.attached.volume.read_only(), multi_conn: true, rotational: false }
+    }
+
+    fn limits(&self) -> Limits {
+        let page_size = self.attached.cache.page_size;
+        Limits { minimum: 1, preferred: page_size, maximum: self.most.max(page_size) }
+    }
+
+    fn session(&self) -> Result<Box<dyn Session>, Failure> {
+        let handle = self.attached.cache.pool.handle().map_err(failure)?;
+        Ok(Box::new(PoolSession { handle, attached: Arc::clone(&self.attached), record: self.record.clone() }))
+    }
+}
+
+/// A thread's way into a volume.
+struct PoolSession {
+    handle: Handle,
+    attached: Arc<Attached>,
+    record: Option<(Arc<Recorder>, u32)>,
+}
+
+impl PoolSession {
+    #[inline]
+    fn record(&self, offset: u64, length: u64, operation: Operation) {
+        if let Some((recorder, volume)) = &self.record {
+            recorder.record(*volume, offset, length, operation);
+        }
+    }
+}
+
+impl Session for PoolSession {
+    fn try_read(&mut self, offset: u64, buffer: &mut [u8]) -> bool {
+        let read = self.handle.read_at_if_resident(&self.attached.volume, offset, buffer);
+        if read {
+            self.record(offset, buffer.len() as u64, Operation::Read);
+        }
+        read
+    }
+
+    fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), Failure> {
+        self.record(offset, buffer.len() as u64, Operation::Read);
+        self.handle.read_at(&self.attached.volume, offset, buffer).map_err(failure)
+    }
+
+    fn try_write(&mut self, offset: u64, data: &[u8]) -> bool {
+        let written = self.handle.write_at_if_ready(&self.attached.volume, offset, data);
+        if written {
+            self.record(offset, data.len() as u64, Operation::Write);
+        }
+        written
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<(), Failure> {
+        self.record(offset, data.len() as u64, Operation::Write);
+        self.handle.write_at(&self.attached.volume, offset, data, durability(fua)).map_err(failure)
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.handle.settle();
+        self.handle.flush(&self.attached.volume).map_err(failure)
+    }
+
+    fn trim(&mut self, offset: u64, length: u64, fua: bool) -> Result<(), Failure> {
+        let volume = &self.attached.volume;
+        self.handle.trim(volume, offset, length).map_err(failure)?;
+        if fua { self.handle.flush(volume).map_err(failure) } else { Ok(()) }
+    }
+
+    fn write_zeroes(&mut self, offset: u64, length: u64, allocate: bool, fua: bool) -> Result<(), Failure> {
+        let volume = &self.attached.volume;
+        self.handle.write_zeroes(volume, offset, length, allocate, durability(fua)).map_err(failure)
+    }
+
+    fn cache(&mut self, offset: u64, length: u64) -> Result<(), Failure> {
+        self.record(offset, length, Operation::Readahead);
+        self.handle.hint(&self.attached.volume, Hint::WillNeed { offset, length }).map_err(failure)
+    }
+
+    fn status(&mut self, offset: u64, length: u64) -> Result<Vec<Extent>, Failure> {
+        let extents = self.handle.extents(&self.attached.volume, offset, length).map_err(failure)?;
+        let told = |extent: forebay_pool::device::Extent| Extent {
+            length: extent.length,
+            hole: extent.hole,
+            zero: extent.zero,
+        };
+        Ok(extents.into_iter().map(told).collect())
+    }
+}
+
+impl Drop for PoolSession {
+    fn drop(&mut self) {
+        self.attached.session_ends();
+    }
+}
+
+fn durability(fua: bool) -> Durability {
+    if fua { Durability::Now } else { Durability::Flush }
+}
+
+/// What the client is told of the pool's error; the server's log has it, too.
+fn failure(error: forebay_pool::Error) -> Failure {
+    let errno = match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Errno::NotPermitted,
+        ErrorKind::InvalidInput => Errno::Invalid,
+        ErrorKind::OutOfMemory => Errno::NoMemory,
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Errno::NoSpace,
+        ErrorKind::Unsupported => Errno::NotSupported,
+        _ => Errno::Io,
+    };
+    if errno == Errno::Io {
+        tracing::error!("{error}");
+    }
+    Failure { errno, message: error.to_string() }
+}

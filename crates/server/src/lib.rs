@@ -1,0 +1,30 @@
+//! A server of volumes: files, block devices, memory and object storage behind a buffer pool, served over NBD.
+//!
+//! [`Options`] say what to serve, from the command line and from a configuration file; [`serve`] does it until a signal ends it.
+//! `volumes.rs` puts devices behind pools, `export.rs` shows them to the NBD server, `record.rs` writes down what clients refer to,
+//! `report.rs` gathers figures, which `metrics.rs` says in Prometheus' words and `control.rs` hands out.
+
+mod control;
+mod delay;
+mod error;
+mod export;
+mod listen;
+mod metrics;
+mod options;
+mod record;
+mod report;
+mod service;
+mod signals;
+mod source;
+mod volume_options;
+mod volumes;
+mod words;
+
+pub use error::Error;
+pub use listen::Listen;
+pub use options::{Direct, Options, TlsMode, TlsOptions};
+pub use report::{CacheReport, Histogram, Report, VolumeReport};
+pub use service::serve;
+pub use source::Source;
+pub use volume_options::{Mode, VolumeOptions};
+pub use words::{Age, Policy, Share, Size};

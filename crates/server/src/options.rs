@@ -1,0 +1,260 @@
+//! The options of `forebay serve`: each is declared once, for the command line and for the configuration file.
+
+use crate::error::Error;
+use crate::listen::Listen;
+use crate::volume_options::VolumeOptions;
+use crate::words::{Age, Policy, Share, Size};
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// What to serve, and how.
+#[derive(Args, Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Options {
+    /// A volume to serve, and its options: policy=, size= and page= give it a cache of its own; mode=write-back|write-through;
+    /// read-only; readahead=512KiB; create=SIZE makes a missing file; manager= is its manager under lru-sp. The path is a file, a
+    /// block device, memory:SIZE, a URL of object storage (file:///, s3://), concat:A+B or stripe=64KiB:A+B
+    #[arg(short = 'V', long = "volume", value_name = "NAME=PATH[,OPTION=VALUE]…")]
+    #[serde(rename = "volume")]
+    pub volumes: Vec<VolumeOptions>,
+    /// Where clients connect: tcp:HOST:PORT or unix:PATH; tcp:127.0.0.1:10809 if nothing is said and no socket is handed on by the
+    /// service manager
+    #[arg(short, long, value_name = "ADDRESS")]
+    pub listen: Vec<Listen>,
+    /// The size of the cache that volumes share [default: 512MiB]
+    #[arg(short, long, value_name = "SIZE")]
+    pub cache: Option<Size>,
+    /// The policy of caches: `forebay policies` lists them [default: clock-pro]
+    #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…")]
+    pub policy: Option<Policy>,
+    /// The page size of caches, a power of two from 4KiB to 1MiB [default: 4KiB]
+    #[arg(long, value_name = "SIZE")]
+    pub page: Option<Size>,
+    /// Serve figures by HTTP: /metrics for Prometheus, /statistics as JSON for `forebay top`
+    #[arg(long, value_name = "HOST:PORT")]
+    pub metrics: Option<SocketAddr>,
+    /// Write the references of clients to a trace, which is whole when the server has stopped
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Make each file or device as slow as a disk: a preset of `forebay devices`, or a TOML file
+    #[arg(long, value_name = "DEVICE")]
+    pub delay: Option<String>,
+    /// The most bytes a second read from and written to each file or device
+    #[arg(long, value_name = "SIZE")]
+    pub rate: Option<Size>,
+    /// Encryption.
+    #[command(flatten)]
+    pub tls: TlsOptions,
+    /// The most connections at a time [default: 256]
+    #[arg(long, value_name = "NUMBER")]
+    pub max_connections: Option<usize>,
+    /// The most data in one request [default: 32MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub max_request: Option<Size>,
+    /// Threads per volume for requests that wait for storage [default: 16]
+    #[arg(long, value_name = "NUMBER")]
+    pub workers: Option<usize>,
+    /// The share of a cache that may be dirty before writers wait [default: 50%]
+    #[arg(long, value_name = "SHARE")]
+    pub dirty_limit: Option<Share>,
+    /// How long a page may be dirty before it is written back [default: 5s]
+    #[arg(long, value_name = "TIME")]
+    pub dirty_age: Option<Age>,
+    /// Ask the system for huge pages for caches
+    #[arg(long)]
+    pub huge_pages: bool,
+    /// Whether files bypass the system's page cache: `auto` where they can [default: auto]
+    #[arg(long, value_enum, value_name = "WHEN", hide_possible_values = true)]
+    pub direct: Option<Direct>,
+}
+
+/// Whether files bypass the system's page cache.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direct {
+    /// Where they can
+    #[default]
+    Auto,
+    /// It is an error if one cannot
+    Yes,
+    /// None does
+    No,
+}
+
+/// Encryption.
+#[derive(Args, Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct TlsOptions {
+    /// Whether clients may or must encrypt [default: require, if there is a certificate]
+    #[arg(long = "tls", value_enum, value_name = "WHEN")]
+    pub mode: Option<TlsMode>,
+    /// A folder with server-cert.pem and server-key.pem
+    #[arg(long = "tls-certificates", value_name = "FOLDER", conflicts_with_all = ["cert", "key"])]
+    pub certificates: Option<PathBuf>,
+    /// The server's certificate, a PEM file
+    #[arg(long = "tls-cert", value_name = "FILE", requires = "key")]
+    pub cert: Option<PathBuf>,
+    /// The certificate's private key, a PEM file
+    #[arg(long = "tls-key", value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+    /// Let in only clients with a certificate signed by one of these authorities, a PEM file
+    #[arg(long = "tls-ca", value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+}
+
+/// Whether clients may or must encrypt.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum TlsMode {
+    /// No client can
+    Off,
+    /// A client chooses
+    Allow,
+    /// Every client must
+    Require,
+}
+
+impl Options {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or what is wrong in it and where.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let name = path.display();
+        let text = std::fs::read_to_string(path).map_err(|error| Error::Failed(format!("{name}: {error}")))?;
+        toml::from_str(&text).map_err(|error| {
+            let message = error.message().trim_end().replace('\n', " ");
+            let Some(span) = error.span() else { return Error::Usage(format!("{name}: {message}")) };
+            let number = 1 + text[..span.start.min(text.len())].matches('\n').count();
+            let line = text.lines().nth(number - 1).unwrap_or_default().trim();
+            Error::Usage(format!("{name}: line {number}, `{line}`: {message}"))
+        })
+    }
+
+    /// These options, and what `file` says where they say nothing. A volume named in both is this one.
+    #[must_use]
+    pub fn over(self, file: Self) -> Self {
+        let named = |name: &String| self.volumes.iter().any(|volume| volume.name == *name);
+        let others = file.volumes.into_iter().filter(|volume| !named(&volume.name)).collect::<Vec<_>>();
+        Self {
+            volumes: self.volumes.into_iter().chain(others).collect(),
+            listen: if self.listen.is_empty() { file.listen } else { self.listen },
+            cache: self.cache.or(file.cache),
+            policy: self.policy.or(file.policy),
+            page: self.page.or(file.page),
+            metrics: self.metrics.or(file.metrics),
+            record: self.record.or(file.record),
+            delay: self.delay.or(file.delay),
+            rate: self.rate.or(file.rate),
+            tls: if self.tls == TlsOptions::default() { file.tls } else { self.tls },
+            max_connections: self.max_connections.or(file.max_connections),
+            max_request: self.max_request.or(file.max_request),
+            workers: self.workers.or(file.workers),
+            dirty_limit: self.dirty_limit.or(file.dirty_limit),
+            dirty_age: self.dirty_age.or(file.dirty_age),
+            huge_pages: self.huge_pages || file.huge_pages,
+            direct: self.direct.or(file.direct),
+        }
+    }
+
+    /// What a running server takes over from a file that is read again: volumes, and the size of the cache.
+    pub(crate) fn with_changes_of(&self, new: &Self) -> Self {
+        Self { volumes: new.volumes.clone(), cache: new.cache, ..self.clone() }
+    }
+
+    /// Whether there is a volume to serve under each name, and each name once.
+    pub(crate) fn check_names(&self) -> Result<(), Error> {
+        if self.volumes.is_empty() {
+            let hint = "name one, as in --volume data=/srv/data.img, or in a file with --config";
+            return Err(Error::Usage(format!("there is no volume to serve; {hint}")));
+        }
+        for (index, volume) in self.volumes.iter().enumerate() {
+            if self.volumes[..index].iter().any(|before| before.name == volume.name) {
+                return Err(Error::Usage(format!("two volumes are named `{}`: names must differ", volume.name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Options, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let name = file.path().display().to_string();
+        Options::read(file.path()).map_err(|error| error.to_string().replace(&name, "FILE"))
+    }
+
+    const FILE: &str = r#"
+        cache = "1GiB"
+        dirty-limit = 0.25
+        workers = 4
+        listen = ["unix:/run/a", "tcp:[::1]:0"]
+        [tls]
+        mode = "allow"
+        cert = "c.pem"
+        key = "k.pem"
+        [[volume]]
+        name = "a"
+        path = "/a,b"
+        read-only = true
+        [[volume]]
+        name = "b"
+        path = "memory:1MiB"
+    "#;
+
+    #[test]
+    fn a_file_says_what_the_command_line_says() {
+        let file = read(FILE).unwrap();
+        assert_eq!((file.cache, file.dirty_limit, file.workers), (Some(Size(1 << 30)), Some(Share(0.25)), Some(4)));
+        assert_eq!(file.listen.len(), 2);
+        assert_eq!(file.tls.mode, Some(TlsMode::Allow));
+        assert!(file.volumes[0].read_only && file.volumes[0].path.to_string() == "/a,b");
+    }
+
+    #[test]
+    fn the_command_line_overrides_the_file() {
+        let line = Options {
+            volumes: vec!["b=/new".parse().unwrap()],
+            cache: Some(Size(7)),
+            listen: vec!["unix:/s".parse().unwrap()],
+            ..Options::default()
+        };
+        let both = line.clone().over(read(FILE).unwrap());
+        assert_eq!((both.cache, both.workers, both.listen), (Some(Size(7)), Some(4), line.listen));
+        let paths: Vec<String> = both.volumes.iter().map(|volume| volume.path.to_string()).collect();
+        assert_eq!(paths, ["/new", "/a,b"]);
+    }
+
+    #[test]
+    fn a_wrong_file_is_told_by_its_line() {
+        for (wrong, told) in [
+            ("\ncache = \"1GiB\"\nchache = 1\n", "FILE: line 3, `chache = 1`: unknown field `chache`"),
+            ("cache = \"much\"", "FILE: line 1, `cache = \"much\"`: `much` is no number of bytes"),
+            ("[[volume]]\nname = \"a\"\npath = \"/x\"\npolicy = \"opt\"", "FILE: line 4, `policy = \"opt\"`: opt needs"),
+            ("[[volume]]\nname = \"a\"", "FILE: line 1, `[[volume]]`: missing field `path`"),
+            ("[tls]\nmode = \"perhaps\"", "FILE: line 2, `mode = \"perhaps\"`: unknown variant"),
+            ("listen = [\"nowhere\"]", "FILE: line 1, `listen = [\"nowhere\"]`: `nowhere` is no address"),
+            ("cache = ", "FILE: line 1, `cache =`: "),
+        ] {
+            let error = read(wrong).unwrap_err();
+            assert!(error.starts_with(told), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn names_differ_and_there_is_one() {
+        let of = |volumes: &[&str]| Options {
+            volumes: volumes.iter().map(|volume| volume.parse().unwrap()).collect(),
+            ..Options::default()
+        };
+        assert_eq!(of(&["a=/x", "b=/x"]).check_names(), Ok(()));
+        assert!(of(&[]).check_names().unwrap_err().to_string().contains("--volume data=/srv/data.img"));
+        assert!(of(&["a=/x", "a=/y"]).check_names().unwrap_err().to_string().contains("two volumes are named `a`"));
+    }
+}

@@ -1,0 +1,37 @@
+//! What signals ask for.
+
+use crate::error::Error;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::sync::mpsc::{Receiver, channel};
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// SIGTERM, SIGINT: stop in order.
+    Stop,
+    /// SIGHUP: read the configuration file again.
+    Reload,
+}
+
+/// What signals ask for, from now on. A second one to stop ends the process at once.
+pub(crate) fn listen() -> Result<Receiver<Request>, Error> {
+    let failed = |error: std::io::Error| Error::Failed(format!("cannot listen to signals: {error}"));
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
+    let (sender, receiver) = channel();
+    let serve = move || {
+        let mut stopping = false;
+        for signal in signals.forever() {
+            let request = if signal == SIGHUP { Request::Reload } else { Request::Stop };
+            if request == Request::Stop && std::mem::replace(&mut stopping, true) {
+                tracing::error!("a second signal to stop: what is not written yet is lost");
+                std::process::exit(1);
+            }
+            if sender.send(request).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(serve).map_err(failed)?;
+    Ok(receiver)
+}

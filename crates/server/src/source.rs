@@ -1,0 +1,167 @@
+//! Where a volume's bytes are, and opening it.
+
+use crate::delay::ModelTiming;
+use crate::error::Error;
+use crate::options::Direct;
+use crate::words::read_as_words;
+use forebay_policy::parse_bytes;
+use forebay_pool::device::{
+    Delayed, Device, FileDevice, FileOptions, Joined, Limited, Limits, MemoryDevice, NewVolume, ObjectDevice,
+};
+use forebay_sim::Model;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where the bytes of a volume are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A regular file or a block device.
+    File(PathBuf),
+    /// So many bytes of memory, gone with the server.
+    Memory(u64),
+    /// Object storage: a URL.
+    Object(String),
+    /// One behind the other: `concat:a+b`.
+    Concatenated(Vec<Source>),
+    /// In stripes of so many bytes, on each in turn: `stripe=64KiB:a+b`.
+    Striped(u64, Vec<Source>),
+}
+
+read_as_words!(Source);
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = |text: &str| text.split('+').map(part).collect::<Result<Vec<_>, _>>();
+        if let Some(text) = text.strip_prefix("concat:") {
+            return Ok(Self::Concatenated(parts(text)?));
+        }
+        if let Some(text) = text.strip_prefix("stripe=") {
+            let (stripe, text) =
+                text.split_once(':').ok_or_else(|| format!("`stripe={text}`: write stripe=64KiB:FILE+FILE"))?;
+            return Ok(Self::Striped(parse_bytes(stripe)?, parts(text)?));
+        }
+        part(text)
+    }
+}
+
+/// What is not made of others.
+fn part(text: &str) -> Result<Source, String> {
+    if text.is_empty() {
+        return Err("a path is missing: write the file's name".to_owned());
+    }
+    if text.contains("://") {
+        return Ok(Source::Object(text.to_owned()));
+    }
+    match text.strip_prefix("memory:") {
+        Some(size) => parse_bytes(size).map(Source::Memory),
+        None => Ok(Source::File(text.into())),
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let joined = |parts: &[Source]| parts.iter().map(Source::to_string).collect::<Vec<_>>().join("+");
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Memory(bytes) => write!(f, "memory:{bytes}"),
+            Self::Object(url) => f.write_str(url),
+            Self::Concatenated(parts) => write!(f, "concat:{}", joined(parts)),
+            Self::Striped(stripe, parts) => write!(f, "stripe={stripe}:{}", joined(parts)),
+        }
+    }
+}
+
+/// How a source is opened.
+pub(crate) struct Opening<'a> {
+    pub(crate) read_only: bool,
+    /// How long a file or object volume is that is made if it is missing.
+    pub(crate) create: Option<u64>,
+    pub(crate) direct: Direct,
+    pub(crate) delay: Option<&'a Model>,
+    /// Bytes a second.
+    pub(crate) rate: Option<u64>,
+}
+
+impl Source {
+    /// Opens it. Each of its parts is a device, with a delay and a rate of its own.
+    pub(crate) fn open(&self, opening: &Opening<'_>) -> Result<Arc<dyn Device>, Error> {
+        let failed = |error: io::Error| Error::Failed(error.to_string());
+        let all = |parts: &[Self]| parts.iter().map(|part| part.open(opening)).collect::<Result<Vec<_>, _>>();
+        Ok(match self {
+            Self::File(path) => opening.slow(open_file(path, opening)?)?,
+            Self::Memory(bytes) => opening.slow(MemoryDevice::new(*bytes))?,
+            Self::Object(url) => {
+                let new = opening.create.map(NewVolume::new);
+                opening.slow(ObjectDevice::open(url, new).map_err(failed)?)?
+            }
+            Self::Concatenated(parts) => Arc::new(Joined::concatenated(all(parts)?).map_err(failed)?),
+            Self::Striped(stripe, parts) => Arc::new(Joined::striped(all(parts)?, *stripe).map_err(failed)?),
+        })
+    }
+}
+
+impl Opening<'_> {
+    /// The device, as slow as was asked.
+    fn slow(&self, device: impl Device + 'static) -> Result<Arc<dyn Device>, Error> {
+        let mut device: Arc<dyn Device> = Arc::new(device);
+        if let Some(model) = self.delay {
+            device = Arc::new(Delayed::new(device, Box::new(ModelTiming::new(model))));
+        }
+        if let Some(rate) = self.rate {
+            let limits =
+                Limits { bytes_per_second: Some(rate), requests_per_second: None, burst: Duration::from_millis(100) };
+            device =
+                Arc::new(Limited::new(device, limits).map_err(|error| Error::Usage(format!("--rate: {error}")))?);
+        }
+        Ok(device)
+    }
+}
+
+fn open_file(path: &Path, opening: &Opening<'_>) -> Result<FileDevice, Error> {
+    let missing = std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    if let Some(bytes) = opening.create.filter(|_| missing) {
+        let made = std::fs::File::create_new(path).and_then(|file| file.set_len(bytes));
+        made.map_err(|error| Error::Failed(format!("{}: cannot be made: {error}", path.display())))?;
+    }
+    let options =
+        FileOptions { read_only: opening.read_only, direct: opening.direct != Direct::No, ..FileOptions::default() };
+    let file = FileDevice::open(path, options).map_err(|error| {
+        let hint = if missing { "; create=SIZE makes it" } else { "" };
+        Error::Failed(format!("{error}{hint}"))
+    })?;
+    if let Some(why) = file.why_buffered() {
+        let name = path.display();
+        match opening.direct {
+            Direct::Yes => return Err(Error::Failed(format!("{name}: cannot bypass the page cache (--direct yes): {why}"))),
+            Direct::Auto => tracing::info!("{name}: goes through the system's page cache: {why}"),
+            Direct::No => {}
+        }
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_a_file_memory_a_url_or_several_of_them() {
+        let file = |name: &str| Source::File(name.into());
+        assert_eq!("/a+b=c".parse(), Ok(file("/a+b=c")));
+        assert_eq!("memory:1MiB".parse(), Ok(Source::Memory(1 << 20)));
+        assert_eq!("memory:///a".parse(), Ok(Source::Object("memory:///a".into())));
+        assert_eq!("concat:a+b".parse(), Ok(Source::Concatenated(vec![file("a"), file("b")])));
+        let striped = Source::Striped(65536, vec![file("a"), Source::Memory(7)]);
+        assert_eq!("stripe=64KiB:a+memory:7".parse::<Source>().as_ref(), Ok(&striped));
+        assert_eq!(striped.to_string().parse(), Ok(striped));
+        for wrong in ["", "concat:", "concat:a+", "stripe=64KiB", "stripe=x:a+b", "memory:much"] {
+            assert!(wrong.parse::<Source>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What is said of one volume: `NAME=PATH[,OPTION=VALUE]…`, or a `[[volume]]` table of the configuration file.
+
+use crate::error::Error;
+use crate::source::Source;
+use crate::words::{Policy, Size};
+use forebay_policy::managers::Manager;
+use forebay_pool::WriteMode;
+use serde::Deserialize;
+use std::str::FromStr;
+
+/// A volume as the user describes it.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct VolumeOptions {
+    /// The name that clients ask for.
+    pub name: String,
+    /// Where its bytes are.
+    pub path: Source,
+    /// The policy of a cache of its own.
+    pub policy: Option<Policy>,
+    /// The size of a cache of its own.
+    pub size: Option<Size>,
+    /// The page size of a cache of its own.
+    pub page: Option<Size>,
+    /// When writes are in storage.
+    #[serde(default)]
+    pub mode: Mode,
+    /// Whether clients may only read.
+    #[serde(default)]
+    pub read_only: bool,
+    /// The most that is read ahead of a stream; 0 for nothing.
+    pub readahead: Option<Size>,
+    /// Makes the file or object volume with this size if it is missing.
+    pub create: Option<Size>,
+    /// Its manager in a cache under lru-sp.
+    pub manager: Option<String>,
+}
+
+/// When writes are in storage.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Some time later, at the latest by a flush.
+    #[default]
+    WriteBack,
+    /// When they return.
+    WriteThrough,
+}
+
+impl From<Mode> for WriteMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::WriteBack => Self::Back,
+            Mode::WriteThrough => Self::Through,
+        }
+    }
+}
+
+impl FromStr for VolumeOptions {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = text.split(',');
+        let (name, path) = words
+            .next()
+            .and_then(|word| word.split_once('='))
+            .ok_or_else(|| "write NAME=PATH, as in `data=/srv/data.img`".to_owned())?;
+        let mut table = toml::Table::new();
+        table.insert("name".to_owned(), name.into());
+        table.insert("path".to_owned(), path.into());
+        for word in words {
+            let (key, value) = match word.split_once('=') {
+                Some((key, value)) => (key, value.into()),
+                None => (word, true.into()),
+            };
+            if table.insert(key.to_owned(), value).is_some() {
+                return Err(format!("`{key}` is said twice"));
+            }
+        }
+        toml::Value::Table(table).try_into().map_err(|error: toml::de::Error| error.message().trim_end().to_owned())
+    }
+}
+
+impl VolumeOptions {
+    /// Whether it has a cache of its own.
+    pub(crate) fn own_cache(&self) -> bool {
+        self.policy.is_some() || self.size.is_some() || self.page.is_some()
+    }
+
+    /// The manager, if one is named and is known.
+    pub(crate) fn manager(&self) -> Result<Option<Manager>, Error> {
+        let Some(name) = &self.manager else { return Ok(None) };
+        let known = Manager::plain(name).filter(|manager| !manager.needs_future());
+        known.map(Some).ok_or_else(|| {
+            Error::Usage(format!(
+                "there is no manager `{name}` to run; there are lru, mru, sequential, same-order, access-once, lru-k"
+            ))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_has_a_name_a_path_and_options() {
+        let volume: VolumeOptions = "a=/x,policy=mq:queues=4,size=1GiB,mode=write-through,read-only".parse().unwrap();
+        assert_eq!((volume.name.as_str(), &volume.path), ("a", &Source::File("/x".into())));
+        assert_eq!(volume.policy, Some("mq:queues=4".parse().unwrap()));
+        assert_eq!((volume.size, volume.mode, volume.read_only), (Some(Size(1 << 30)), Mode::WriteThrough, true));
+        assert!(volume.own_cache() && !"a=/x,read-only".parse::<VolumeOptions>().unwrap().own_cache());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_volume_is_told() {
+        for (wrong, told) in [
+            ("data", "write NAME=PATH"),
+            ("a=", "a path is missing"),
+            ("a=/x,polcy=lru", "unknown field `polcy`, expected one of"),
+            ("a=/x,policy=opt", "not run"),
+            ("a=/x,policy=none", "there is no policy `none`"),
+            ("a=/x,size=big", "is no number of bytes"),
+            ("a=/x,mode=back", "unknown variant `back`, expected `write-back` or `write-through`"),
+            ("a=/x,read-only=maybe", "expected a boolean"),
+            ("a=/x,size=1GiB,size=2GiB", "`size` is said twice"),
+        ] {
+            let error = wrong.parse::<VolumeOptions>().unwrap_err();
+            assert!(error.contains(told), "{wrong}: {error}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Devices behind pools: one pool that volumes share, and one for each volume that asks for its own.
+
+use crate::error::Error;
+use crate::options::Options;
+use crate::source::Opening;
+use crate::volume_options::VolumeOptions;
+use forebay_policy::managers::Assignment;
+use forebay_policy::{Spec, registry};
+use forebay_pool::{Config, Pool, Volume, VolumeConfig};
+use forebay_sim::Model;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A pool under a name.
+pub(crate) struct Cache {
+    /// `shared`, or that of the volume it belongs to.
+    pub(crate) name: String,
+    pub(crate) policy: String,
+    pub(crate) page_size: u32,
+    pub(crate) pool: Pool,
+}
+
+/// A volume behind a cache.
+pub(crate) struct Attached {
+    pub(crate) options: VolumeOptions,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) volume: Arc<Volume>,
+    /// No new client sees it: what is written is made durable as clients leave.
+    removed: AtomicBool,
+}
+
+impl Attached {
+    pub(crate) fn remove(&self) {
+        self.removed.store(true, Ordering::Relaxed);
+        self.session_ends();
+    }
+
+    /// A client's thread is done with the volume.
+    pub(crate) fn session_ends(&self) {
+        if self.removed.load(Ordering::Relaxed)
+            && let Err(error) = self.cache.pool.flush_volume(&self.volume)
+        {
+            tracing::error!("{error}; it is tried again");
+        }
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if !self.removed.load(Ordering::Relaxed) {
+            return;
+        }
+        match self.cache.pool.detach(&self.volume) {
+            Ok(()) => tracing::info!("volume {}: closed", self.options.name),
+            Err(error) => tracing::error!("{error}; it is tried again until the server ends"),
+        }
+    }
+}
+
+/// The cache of volumes that have none of their own.
+const SHARED: &str = "shared";
+
+const CACHE: u64 = 512 << 20;
+
+impl Options {
+    pub(crate) fn cache_size(&self) -> u64 {
+        self.cache.map_or(CACHE, |size| size.0)
+    }
+
+    /// The pool of the volumes that share one. `volumes` are attached in their order, so that their numbers are known.
+    pub(crate) fn shared_cache(&self) -> Result<Cache, Error> {
+        let mut policy = self.policy();
+        let volumes: Vec<&VolumeOptions> = self.volumes.iter().filter(|volume| !volume.own_cache()).collect();
+        if volumes.iter().any(|volume| volume.manager.is_some()) {
+            let mut managers = Assignment::new(None);
+            for (number, volume) in volumes.iter().enumerate() {
+                if let Some(manager) = volume.manager().map_err(|error| error.of_volume(&volume.name))? {
+                    if policy.info.name != "lru-sp" {
+                        let what = "manager= needs --policy lru-sp, which alone asks managers";
+                        return Err(Error::Usage(what.to_owned()).of_volume(&volume.name));
+                    }
+                    if number >= Assignment::MOST_RULES {
+                        return Err(Error::Usage(format!("at most the first {} volumes of a cache have managers", Assignment::MOST_RULES)));
+                    }
+                    managers.add(manager, Some(&[number as u32]), None);
+                }
+            }
+            policy.managers = Some(Arc::new(managers));
+        }
+        self.cache_of(SHARED, self.cache_size(), policy, self.page.map_or(4096, |page| page.0))
+    }
+
+    fn policy(&self) -> Spec {
+        let default = || Spec::new(registry::named("clock-pro").expect("it is in the registry"));
+        self.policy.as_ref().map_or_else(default, |policy| policy.0.clone())
+    }
+
+    fn own_cache(&self, volume: &VolumeOptions) -> Result<Cache, Error> {
+        if volume.manager.is_some() {
+            return Err(Error::Usage("manager= is for volumes that share a cache".to_owned()));
+        }
+        let policy = volume.policy.as_ref().map_or_else(|| self.policy(), |policy| policy.0.clone());
+        let size = volume.size.or(self.cache).map_or(CACHE, |size| size.0);
+        let page = volume.page.or(self.page).map_or(4096, |page| page.0);
+        self.cache_of(&volume.name, size, policy, page)
+    }
+
+    fn cache_of(&self, name: &str, capacity: u64, policy: Spec, page_size: u64) -> Result<Cache, Error> {
+        let page_size = u32::try_from(page_size).unwrap_or(u32::MAX);
+        if page_size.is_power_of_two() && !capacity.is_multiple_of(page_size.into()) {
+            return Err(Error::Usage(format!("a cache of {capacity} bytes is no multiple of its page, {page_size} bytes")));
+        }
+        let label = policy.label.clone();
+        let mut config = Config::new(capacity, policy).with_page_size(page_size);
+        config.most_capacity = capacity.max(machine_memory() / u64::from(page_size.max(1)) * u64::from(page_size));
+        config.huge_pages = self.huge_pages;
+        if let Some(share) = self.dirty_limit {
+            config.dirty_limit = share.0;
+        }
+        if let Some(age) = self.dirty_age {
+            config.dirty_age = age.0;
+        }
+        Ok(Cache { name: name.to_owned(), policy: label, page_size, pool: Pool::new(config)? })
+    }
+
+    /// Opens a volume and puts it behind its cache; `shared` is that of volumes without their own.
+    pub(crate) fn attach(
+        &self,
+        volume: &VolumeOptions,
+        shared: Option<&Arc<Cache>>,
+        delay: Option<&Model>,
+    ) -> Result<Arc<Attached>, Error> {
+        let attach = || {
+            let opening = Opening {
+                read_only: volume.read_only,
+                create: volume.create.map(|size| size.0),
+                direct: self.direct.unwrap_or_default(),
+                delay,
+                rate: self.rate.map(|rate| rate.0),
+            };
+            let cache = match shared {
+                Some(cache) if !volume.own_cache() => Arc::clone(cache),
+                _ => Arc::new(self.own_cache(volume)?),
+            };
+            let device = volume.path.open(&opening)?;
+            let mut config = VolumeConfig::new(&volume.name);
+            config.mode = volume.mode.into();
+            config.read_only = volume.read_only;
+            if let Some(readahead) = volume.readahead {
+                config.readahead = u32::try_from(readahead.0).unwrap_or(u32::MAX);
+            }
+            let attached = cache.pool.attach(device, config);
+            Ok(Arc::new(Attached {
+                options: volume.clone(),
+                cache,
+                volume: attached,
+                removed: AtomicBool::new(false),
+            }))
+        };
+        attach().map_err(|error: Error| error.of_volume(&volume.name))
+    }
+
+    /// The device model that files are delayed by.
+    pub(crate) fn delay(&self) -> Result<Option<Model>, Error> {
+        let Some(name) = &self.delay else { return Ok(None) };
+        let presets = forebay_sim::device::presets::PRESETS;
+        if let Some(preset) = presets.iter().find(|preset| preset.name == name) {
+            return Ok(Some(preset.model()));
+        }
+        if !name.ends_with(".toml") && !Path::new(name).exists() {
+            let names: Vec<&str> = presets.iter().map(|preset| preset.name).collect();
+            let known = names.join(", ");
+            return Err(Error::Usage(format!("--delay {name}: there is no such device; there are {known}, or name a TOML file")));
+        }
+        let text = std::fs::read_to_string(name).map_err(|error| Error::Failed(format!("--delay {name}: {error}")))?;
+        text.parse().map(Some).map_err(|wrong| Error::Usage(format!("--delay {name}: {wrong}")))
+    }
+}
+
+/// The memory of this machine: no cache grows above it while the server runs.
+fn machine_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram as u64 * u64::from(info.mem_unit)
+}

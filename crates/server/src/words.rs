@@ -1,0 +1,132 @@
+//! Values as people write them, on the command line and in a configuration file alike.
+
+use forebay_policy::{Spec, parse_bytes};
+use serde::Deserializer;
+use serde::de::{Error, Visitor};
+use std::fmt::{self, Display};
+use std::marker::PhantomData;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Reads a string, a number or a truth value of a configuration file as the command line reads it.
+pub(crate) fn word<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<T, D::Error> {
+    struct Word<T>(PhantomData<T>);
+
+    impl<T: FromStr<Err: Display>> Visitor<'_> for Word<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string or a number")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+            text.parse().map_err(E::custom)
+        }
+
+        fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+
+        fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+    }
+
+    deserializer.deserialize_any(Word(PhantomData))
+}
+
+/// Types of a configuration file that are read by their `FromStr`.
+macro_rules! read_as_words {
+    ($($type:ty),+) => {$(
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::words::word(deserializer)
+            }
+        }
+    )+};
+}
+pub(crate) use read_as_words;
+
+read_as_words!(Size, Share, Age, Policy);
+
+/// Bytes: `4096`, `64KiB`, `1.5GiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        parse_bytes(text).map(Self)
+    }
+}
+
+/// A share of a whole, above 0: `50%` or `0.5`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share(pub f64);
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let share = match text.strip_suffix('%') {
+            Some(percent) => percent.trim_ascii_end().parse().map(|percent: f64| percent / 100.0),
+            None => text.parse(),
+        };
+        let within = share.ok().filter(|&share| share > 0.0 && share <= 1.0);
+        within.map(Self).ok_or_else(|| format!("`{text}` is no share: write 50% or 0.5, above 0 and at most 100%"))
+    }
+}
+
+/// A time: `5s`, `500ms`, `1m 30s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Age(pub Duration);
+
+impl FromStr for Age {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        humantime::parse_duration(text).map(Self).map_err(|_| format!("`{text}` is no time: write 5s, 500ms, 2m"))
+    }
+}
+
+/// A policy that can run: one that need not know the future.
+#[derive(Clone, Debug)]
+pub struct Policy(pub Spec);
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let spec = Spec::parse(text)?;
+        if spec.needs_future() {
+            return Err(format!("{text} needs to know the references to come: it can be simulated, not run"));
+        }
+        Ok(Self(spec))
+    }
+}
+
+impl PartialEq for Policy {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.label == other.0.label
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_say_what_they_mean_or_what_is_wrong() {
+        assert_eq!("1MiB".parse(), Ok(Size(1 << 20)));
+        assert_eq!(["50%", "0.5", "100 %"].map(|text| text.parse::<Share>().unwrap().0), [0.5, 0.5, 1.0]);
+        assert_eq!("1m 30s".parse(), Ok(Age(Duration::from_secs(90))));
+        assert_eq!("mq:queues=4".parse::<Policy>().unwrap().0.label, "mq:queues=4");
+        for wrong in ["0%", "101%", "-1", "half", "NaN"] {
+            assert!(wrong.parse::<Share>().unwrap_err().contains("write 50% or 0.5"), "{wrong}");
+        }
+        assert!("5 parrots".parse::<Age>().unwrap_err().contains("write 5s"));
+        assert!("opt".parse::<Policy>().unwrap_err().contains("it can be simulated, not run"));
+        assert!("lruu".parse::<Policy>().unwrap_err().contains("there is no policy `lruu`"));
+    }
+}
