@@ -20,6 +20,9 @@ pub struct Config {
     pub page_size: u32,
     /// The replacement policy.
     pub policy: Spec,
+    /// For how many pages a number is kept, resident, ghosts and forgotten ones together. UBM and DULO detect loops and sequences
+    /// among so many pages: the more, the farther back they see, at 60 to 80 bytes a page. The others need their ghosts alone.
+    pub known_pages: u32,
     /// Whether the system is asked for huge pages.
     pub huge_pages: bool,
     /// Frames for pages that the policy has evicted and that are still to be written: the laundry. They are part of the
@@ -41,6 +44,7 @@ impl Config {
             most_capacity: capacity,
             page_size: LEAST_PAGE_SIZE,
             policy,
+            known_pages: 0,
             huge_pages: false,
             laundry: 0,
             dirty_limit: 0.5,
@@ -50,12 +54,15 @@ impl Config {
         .with_page_size(LEAST_PAGE_SIZE)
     }
 
-    /// The same with another page size, and a 32nd of the frames for the laundry.
+    /// The same with another page size, a 32nd of the frames for the laundry and, for policies that look at places, numbers for four
+    /// times as many pages as there are frames.
     #[must_use]
     pub fn with_page_size(mut self, page_size: u32) -> Self {
         self.page_size = page_size;
         let frames = self.capacity / u64::from(page_size.max(1));
-        self.laundry = (frames / 32).clamp(1, u64::from(u32::MAX)) as u32;
+        self.laundry = (frames / 32).clamp(1, u64::from(MOST_FRAMES)) as u32;
+        let far = if self.policy.info.uses.place { 4 } else { 0 };
+        self.known_pages = (frames * far).min(u64::from(MOST_FRAMES)) as u32;
         self
     }
 

@@ -80,8 +80,11 @@ impl Pool {
         let most_numbers = most_frames
             .checked_mul(1 + config.policy.info.ghosts)
             .and_then(|numbers| numbers.checked_add(config.laundry + 2))
-            .ok_or_else(|| Error::Configuration("a cache with too many ghosts: take larger pages".to_owned()))?;
-        let setup = Setup { page_size: u64::from(config.page_size), ..config.policy.setup(frames - config.laundry, 0) };
+            .ok_or_else(|| Error::Configuration("a cache with too many ghosts: take larger pages".to_owned()))?
+            .max(config.known_pages);
+        let reserved = config.known_pages;
+        let setup =
+            Setup { page_size: u64::from(config.page_size), ..config.policy.setup(frames - config.laundry, reserved) };
         let policy = replacement::build(&config.policy, &setup);
         let shared = Arc::new(Shared {
             memory: Memory {
@@ -92,7 +95,7 @@ impl Pool {
                 waiters: Waiters::new(),
                 laundered: AtomicU32::new(0),
             },
-            replacer: Mutex::new(Replacer::new(policy, frames, config.laundry)),
+            replacer: Mutex::new(Replacer::new(policy, frames, config.laundry, reserved, most_numbers)),
             volumes: Mutex::default(),
             hit_sets_bit: replacement::hit_sets_bit(&config.policy),
             dirty: AtomicU64::new(0),

@@ -33,7 +33,8 @@ impl Memory {
 ///
 /// 1. Resident pages and pages of the laundry have a frame each; together they are at most `frame_limit`, since the policy's
 ///    capacity and the laundry's limit are together.
-/// 2. A number is in the table from `number_of` to `release`; it is one of: resident, ghost, in the laundry.
+/// 2. A number is in the table from `number_of` on. A page that the policy has forgotten keeps its number until that is needed for
+///    another, when all `most_numbers` have been given out: UBM and DULO look further back by page number than their ghosts go.
 /// 3. `laundry` names each page of the laundry, and perhaps pages that were rescued from it; `Memory::laundered` counts the former.
 pub(crate) struct Replacer {
     pub(crate) policy: Box<dyn Replacement>,
@@ -46,8 +47,11 @@ pub(crate) struct Replacer {
     /// Frames that hold a page or are free.
     live_frames: u32,
     frame_limit: u32,
-    free_numbers: Vec<u32>,
-    next_number: u32,
+    /// Numbers that the policy has forgotten, the earliest first, and perhaps some that it knows again.
+    forgotten: VecDeque<u32>,
+    /// By number.
+    marks: Vec<Marks>,
+    most_numbers: u32,
     /// The policy bears numbers below this.
     reserved: u32,
     pub(crate) laundry: VecDeque<u32>,
@@ -55,6 +59,14 @@ pub(crate) struct Replacer {
     pub(crate) evictions: u64,
     pub(crate) readahead_wasted: u64,
     pub(crate) refused_dirty: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Marks {
+    /// The policy knows the page, or is being asked to, or it is in the laundry.
+    known: bool,
+    /// The number stands in `forgotten`.
+    queued: bool,
 }
 
 /// What became of a page that was to be admitted.
@@ -69,7 +81,14 @@ pub(crate) enum Admitted {
 pub(crate) struct NoFrame;
 
 impl Replacer {
-    pub(crate) fn new(policy: Box<dyn Replacement>, frames: u32, laundry_limit: u32) -> Self {
+    /// A replacer whose policy bears page numbers below `reserved`.
+    pub(crate) fn new(
+        policy: Box<dyn Replacement>,
+        frames: u32,
+        laundry_limit: u32,
+        reserved: u32,
+        most_numbers: u32,
+    ) -> Self {
         Self {
             policy,
             events: Events::default(),
@@ -78,9 +97,10 @@ impl Replacer {
             next_frame: 0,
             live_frames: 0,
             frame_limit: frames,
-            free_numbers: Vec::new(),
-            next_number: 0,
-            reserved: 0,
+            forgotten: VecDeque::new(),
+            marks: Vec::new(),
+            most_numbers,
+            reserved,
             laundry: VecDeque::new(),
             laundry_limit,
             evictions: 0,
@@ -92,7 +112,7 @@ impl Replacer {
     /// The pages of a range of blocks that have a frame.
     pub(crate) fn pages_of(&self, memory: &Memory, object: u32, blocks: &Range<u64>) -> Vec<u32> {
         let has_frame = |number: &u32| !memory.pages.get(*number).state().absent();
-        if blocks.end - blocks.start < u64::from(self.next_number) {
+        if blocks.end - blocks.start < self.marks.len() as u64 {
             let find = |block| self.find(memory, Place { object, block });
             return blocks.clone().filter_map(find).filter(has_frame).collect();
         }
@@ -100,7 +120,7 @@ impl Replacer {
             let page = memory.pages.get(*number);
             page.object() == object && blocks.contains(&page.block())
         };
-        (0..self.next_number).filter(within).filter(has_frame).collect()
+        (0..self.marks.len() as u32).filter(within).filter(has_frame).collect()
     }
 
     pub(crate) fn frame_limit(&self) -> u32 {
@@ -128,7 +148,7 @@ impl Replacer {
 
     /// Tells the policy of all pages that were used and of which it does not know.
     pub(crate) fn deliver_all(&mut self, memory: &Memory) {
-        for number in 0..self.next_number {
+        for number in 0..self.marks.len() as u32 {
             if memory.pages.get(number).used() {
                 self.tell_used(memory, number);
             }
@@ -159,6 +179,7 @@ impl Replacer {
     ) -> Result<Admitted, NoFrame> {
         let found = self.find(memory, place);
         let number = found.unwrap_or_else(|| self.number_of(memory, place));
+        let was_known = std::mem::replace(&mut self.marks[number as usize].known, true);
         let reference = Reference { page: number, owner, place, operation };
         let mut refused = self.ask(memory, Some(number), |policy, judge| policy.miss(&reference, judge)).is_err();
         if refused && !self.events.in_use.is_empty() {
@@ -168,11 +189,11 @@ impl Replacer {
         self.tell_in_use(memory);
         let page = memory.pages.get(number);
         if refused {
-            let forgotten = found.is_none() || self.events.forgot_admitted;
+            let forgotten = !was_known || self.events.forgot_admitted;
             if forgotten && page.state().in_laundry() {
                 page.forget();
             } else if forgotten {
-                self.release(memory, number);
+                self.release(number);
             }
             return Err(NoFrame);
         }
@@ -205,7 +226,7 @@ impl Replacer {
         let frame = page.frame();
         let wake = page.unbind();
         self.free_frame(memory, frame);
-        self.release(memory, number);
+        self.release(number);
         memory.waiters.wake(number, wake);
     }
 
@@ -231,7 +252,7 @@ impl Replacer {
         memory.laundered.fetch_sub(1, Ordering::Relaxed);
         self.free_frame(memory, frame);
         if forgotten {
-            self.release(memory, number);
+            self.release(number);
         }
         memory.waiters.wake(number, wake);
         true
@@ -275,7 +296,7 @@ impl Replacer {
         memory.laundered.fetch_add(self.events.laundered.len() as u32, Ordering::Relaxed);
         self.laundry.extend(self.events.laundered.drain(..));
         while let Some(number) = self.events.forgotten.pop() {
-            self.release(memory, number);
+            self.release(number);
         }
         self.evictions += std::mem::take(&mut self.events.evicted);
         self.readahead_wasted += std::mem::take(&mut self.events.wasted);
@@ -283,28 +304,48 @@ impl Replacer {
         answer
     }
 
-    /// A new number for a place that has none.
+    /// A number for a place that has none.
     fn number_of(&mut self, memory: &Memory, place: Place) -> u32 {
-        let number = self.free_numbers.pop().unwrap_or_else(|| {
-            let number = self.next_number;
-            self.next_number += 1;
-            memory.pages.reserve(number);
-            if number >= self.reserved {
-                self.reserved = (number + 1).max(self.reserved + self.reserved / 8).max(1024);
-                self.policy.reserve(self.reserved);
-            }
-            number
-        });
+        let number =
+            if self.marks.len() < self.most_numbers as usize { self.new_number(memory) } else { self.reuse(memory) };
         let page = memory.pages.get(number);
         page.name(place.object, place.block);
         memory.table.insert(page.hash(), number, |number| memory.pages.get(number).hash());
         number
     }
 
-    /// The number may stand for another page.
-    fn release(&mut self, memory: &Memory, number: u32) {
-        memory.table.remove(memory.pages.get(number).hash(), number, |number| memory.pages.get(number).hash());
-        self.free_numbers.push(number);
+    fn new_number(&mut self, memory: &Memory) -> u32 {
+        let number = self.marks.len() as u32;
+        self.marks.push(Marks::default());
+        memory.pages.reserve(number);
+        if number >= self.reserved {
+            self.reserved = (number + 1).max(self.reserved + self.reserved / 8).max(1024);
+            self.policy.reserve(self.reserved);
+        }
+        number
+    }
+
+    /// The number forgotten the longest ago, which now is in the table no more.
+    fn reuse(&mut self, memory: &Memory) -> u32 {
+        loop {
+            let number = self.forgotten.pop_front().expect("fewer pages are known than there are numbers");
+            let marks = &mut self.marks[number as usize];
+            marks.queued = false;
+            if !marks.known {
+                let hash = memory.pages.get(number).hash();
+                memory.table.remove(hash, number, |number| memory.pages.get(number).hash());
+                return number;
+            }
+        }
+    }
+
+    /// The policy knows nothing of the page any more.
+    fn release(&mut self, number: u32) {
+        let marks = &mut self.marks[number as usize];
+        marks.known = false;
+        if !std::mem::replace(&mut marks.queued, true) {
+            self.forgotten.push_back(number);
+        }
     }
 
     fn take_frame(&mut self) -> u32 {

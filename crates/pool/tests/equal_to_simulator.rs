@@ -29,7 +29,10 @@ fn simulated(trace: &Trace, specs: &[Spec], pages: u32) -> Vec<u64> {
 fn cached(trace: &Trace, spec: &Spec, pages: u32) -> u64 {
     let laundry = 3;
     let capacity = u64::from(pages + laundry) * u64::from(PAGE_SIZE);
-    let pool = Pool::new(Config { laundry, ..Config::new(capacity, spec.clone()).with_page_size(PAGE_SIZE) }).expect("a pool");
+    // The simulator knows all pages that there will be.
+    let known_pages = trace.pages;
+    let config = Config { laundry, known_pages, ..Config::new(capacity, spec.clone()).with_page_size(PAGE_SIZE) };
+    let pool = Pool::new(config).expect("a pool");
     let objects = trace.places.iter().map(|place| place.object).max().expect("the trace has pages") + 1;
     let volumes: Vec<Arc<Volume>> = (0..objects)
         .map(|object| {
