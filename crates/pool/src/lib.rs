@@ -1,4 +1,62 @@
-//! A buffer pool: frames of memory in front of a [`device`](device::Device), under any of Forebay's replacement policies.
+//! A buffer pool: frames of memory in front of a [`device`], under any of Forebay's replacement policies.
+//!
+//! ```
+//! use forebay_pool::device::MemoryDevice;
+//! use forebay_pool::{Config, Durability, Pool, VolumeConfig};
+//! use forebay_policy::Spec;
+//! use std::sync::Arc;
+//!
+//! // 8 MiB of frames of 4 KiB, under CLOCK-Pro, in front of 64 MiB.
+//! let pool = Pool::new(Config::new(8 << 20, Spec::parse("clock-pro").expect("a policy")))?;
+//! let volume = pool.attach(Arc::new(MemoryDevice::new(64 << 20)), VolumeConfig::new("data"));
+//!
+//! let handle = pool.handle()?; // one for each thread
+//! handle.write_at(&volume, 10_000, b"forebay", Durability::Flush)?;
+//! let page = handle.read(&volume, 2)?; // pinned until it is dropped
+//! assert_eq!(&page[10_000 - 2 * 4096..][..7], b"forebay");
+//! drop(page);
+//!
+//! let mut page = handle.write(&volume, 3)?;
+//! page[0] = 1;
+//! page.commit()?;
+//! handle.flush(&volume)?; // now both are durable
+//!
+//! drop(handle);
+//! assert_eq!(pool.statistics().misses, 2);
+//! pool.close()?;
+//! # Ok::<(), forebay_pool::Error>(())
+//! ```
+//!
+//! # How it is built
+//!
+//! ```text
+//!   Handle (a thread's slots and batch of hits)          handle.rs, bytes.rs
+//!     | hit: no lock                | miss
+//!     v                             v
+//!   table.rs -> page.rs          replacer.rs (one lock: policy, free frames, numbers, laundry)
+//!   (object, block) -> state       | victims are judged (judge.rs): pinned ones refused, dirty ones to the laundry
+//!     |                            v
+//!   frames.rs                    load.rs: one read for a run of pages          writeback.rs: dirty pages in runs
+//!     (memory)                      \________________ device ___________________/
+//! ```
+//!
+//! - **A hit** finds its page in a table that is read without a lock, names it in a slot of its handle (`slots.rs`), and looks whether
+//!   somebody else holds the page exclusively. No line of memory is written that another core writes, but for the policy's sake: hits
+//!   reach it in batches, or, for policies whose hits set a bit, as a mark in the page.
+//! - **A miss** takes the replacer's lock, tells the policy first of this handle's hits and then of the miss, and reads without the lock.
+//!   Other threads that want the page wait for that one read.
+//! - **A dirty victim** goes to the laundry: the policy has let it go, and it keeps its frame, readable, until it is written. So the
+//!   policy decides here as in the simulator, whatever is dirty: one thread has the same hits in both.
+//! - **Writing** holds a page alone; a page in writeback is copied first, and can be written again meanwhile.
+//! - A failed writeback leaves its pages dirty; the next flush tells of it, and they are written again.
+//!
+//! The state of a page and the rules that say who may touch its bytes stand in `page.rs`, the order of locks in `writeback.rs`.
+//!
+//! # What is exact, and what is not
+//!
+//! Frames never take more than the capacity. Beside them there are the pages' states, the page table and the policy, 50 to 150 bytes for
+//! each page number ([`Statistics::metadata`]), and 4 MiB of copies for each volume that writes back. With several threads the policy
+//! learns of another thread's last hits a little late.
 
 mod background;
 mod bytes;

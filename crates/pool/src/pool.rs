@@ -11,7 +11,7 @@ use crate::replacement;
 use crate::replacer::{Memory, Replacer};
 use crate::slots::{MOST_HANDLES, Slots};
 use crate::stats::{Histogram, Statistics, Total, VolumeStatistics};
-use crate::sync::{AtomicU32, AtomicU64, Mutex, lock};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::table::Table;
 use crate::volume::Volume;
 use crate::waiters::Waiters;
@@ -191,6 +191,28 @@ impl Pool {
     pub fn close(mut self) -> Result<(), Error> {
         self.background.stop(&self.shared);
         self.flush()
+    }
+
+    /// Recounts the whole state, for tests. No handle is in use meanwhile.
+    ///
+    /// # Panics
+    /// If an invariant is broken.
+    #[doc(hidden)]
+    pub fn check_invariants(&self) {
+        let shared = &*self.shared;
+        let volumes = lock(&shared.volumes).all();
+        let _writing: Vec<_> = volumes.iter().map(|volume| lock(&volume.writing)).collect();
+        lock(&shared.replacer).check_invariants(&shared.memory);
+        let mut dirty = 0;
+        for volume in &volumes {
+            for (&block, &number) in &lock(&volume.dirty).by_block {
+                let page = shared.memory.pages.get(number);
+                assert!(page.is(volume.id, block) && page.state().dirty(), "a page among the dirty ones is dirty");
+                dirty += 1;
+            }
+        }
+        assert_eq!(shared.dirty.load(Ordering::SeqCst), dirty, "the dirty pages are counted");
+        assert_eq!(shared.transfers.load(Ordering::SeqCst), 0, "no transfer is under way");
     }
 
     /// What the pool has done since it was made. Each handle may keep its last 64 hits to itself.

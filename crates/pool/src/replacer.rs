@@ -9,7 +9,7 @@ use crate::sync::{AtomicU32, Ordering};
 use crate::table::{self, Table};
 use crate::waiters::Waiters;
 use forebay_policy::{Operation, Place, Reference};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 /// What the replacer works on, which others read without its lock.
@@ -271,6 +271,30 @@ impl Replacer {
             self.free_frame(memory, frame);
         }
         all
+    }
+
+    /// Recounts the whole state, while no handle is in use.
+    pub(crate) fn check_invariants(&self, memory: &Memory) {
+        self.policy.check_invariants();
+        let mut holders = HashSet::new();
+        let mut laundered = 0;
+        for number in 0..self.marks.len() as u32 {
+            let page = memory.pages.get(number);
+            let place = Place { object: page.object(), block: page.block() };
+            let state = page.state();
+            assert_eq!(self.find(memory, place), Some(number), "invariant 2: each number is in the table");
+            assert!(!state.busy() && !state.in_writeback(), "nobody uses the pool");
+            if !state.absent() {
+                assert!(self.marks[number as usize].known, "invariant 2: a page with a frame is known");
+                assert!(holders.insert(page.frame()), "invariant 1: each page has a frame of its own");
+                laundered += u32::from(state.in_laundry());
+            }
+        }
+        assert_eq!(laundered, memory.laundered(), "invariant 3");
+        assert_eq!(holders.len() as u32, self.policy.len() + laundered, "invariant 1");
+        assert_eq!(holders.len() + self.free_frames.len(), self.live_frames as usize, "a frame is held, or free");
+        assert!(self.free_frames.iter().all(|frame| !holders.contains(frame)), "a free frame is nobody's");
+        assert!(self.live_frames <= self.frame_limit.max(self.policy.len() + laundered), "invariant 1");
     }
 
     /// Asks the policy, and takes account of what happened.

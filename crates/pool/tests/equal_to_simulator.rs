@@ -58,6 +58,8 @@ fn cached(trace: &Trace, spec: &Spec, pages: u32) -> u64 {
         }
     }
     drop(handle);
+    pool.flush().expect("a flush");
+    pool.check_invariants();
     let statistics = pool.statistics();
     assert_eq!(statistics.hits + statistics.misses, trace.len() as u64, "{}", spec.label);
     statistics.hits
