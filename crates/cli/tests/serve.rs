@@ -41,7 +41,10 @@ fn what_is_wrong_with_the_options_is_told_with_exit_code_2() {
         (vec!["-V", &volume, "-p", "opt"], "it can be simulated, not run"),
         (vec!["-V", &volume, "-p", "lru-sp:manager=rmin"], "it can be simulated, not run"),
         (vec!["-V", &with("page=5000,size=1MiB")], "volume a: a page of 5000 bytes: it is a power of two"),
-        (vec!["-V", &with("size=1000000")], "volume a: a cache of 1000000 bytes is no multiple of its page, 4096 bytes"),
+        (
+            vec!["-V", &with("size=1000000")],
+            "volume a: a cache of 1000000 bytes is no multiple of its page, 4096 bytes",
+        ),
         (vec!["-V", &volume, "-c", "4KiB"], "make it larger"),
         (vec!["-V", &volume, "-c", "much"], "`much` is no number of bytes"),
         (vec!["-V", &volume, "-l", "10809"], "write tcp:127.0.0.1:10809"),
@@ -86,7 +89,9 @@ fn what_fails_in_the_system_is_told_with_exit_code_1() {
         let message = failure(&[&["serve"], &arguments[..]].concat(), 1);
         assert!(message.contains(told), "{arguments:?}: {message}");
     }
-    assert!(failure(&["top", "127.0.0.1:1", "--once"], 1).contains("is there a `forebay serve --metrics 127.0.0.1:1`?"));
+    assert!(
+        failure(&["top", "127.0.0.1:1", "--once"], 1).contains("is there a `forebay serve --metrics 127.0.0.1:1`?")
+    );
 }
 
 #[test]
@@ -163,7 +168,8 @@ fn volumes_are_joined_from_files_memory_and_objects() {
     let stripes = format!("stripes=stripe=64KiB:{}+{}", parts[0], parts[1]);
     let long = format!("long=concat:{}+memory:1MiB", sparse(&path("three"), MIB));
     let objects = format!("objects=file://{},create=9MiB", path("bucket").display());
-    let arguments = ["-V", &stripes, "-V", &long, "-V", &objects, "-V", &format!("new={},create=2MiB", path("new").display())];
+    let arguments =
+        ["-V", &stripes, "-V", &long, "-V", &objects, "-V", &format!("new={},create=2MiB", path("new").display())];
     let server = Server::start(folder.path(), &arguments);
     let data: Vec<u8> = (0..MIB / 2).map(|at| (at >> 16) as u8 + 1).collect();
     for volume in ["stripes", "long", "objects", "new"] {
@@ -241,7 +247,8 @@ fn what_is_recorded_is_a_trace_of_what_was_asked() {
     assert!(!trace.exists(), "it appears when it is whole");
     let log = server.stop();
     assert!(log.contains("recorded 33 references"), "{log}");
-    let csv = answer(&["compare", trace.to_str().unwrap(), "-p", "lru", "-s", "20", "--page-size", "4KiB", "-f", "csv"]);
+    let csv =
+        answer(&["compare", trace.to_str().unwrap(), "-p", "lru", "-s", "20", "--page-size", "4KiB", "-f", "csv"]);
     let row: Vec<&str> = csv.lines().nth(1).expect("a row").split(',').collect();
     // 30 reads of two pages and 3 writes of one, to 20 pages that fit.
     assert_eq!(row[1..6], ["lru", "20", "63", "43", "20"], "{csv}");
@@ -276,7 +283,10 @@ fn figures_are_told_to_prometheus_and_to_top() {
     assert_eq!(json["volumes"][0]["name"], "data");
     assert_eq!(json["volumes"][0]["clients"]["requests"]["read"], 100);
     let table = answer(&["top", &figures, "--once"]);
-    assert!(["data", "own", "mq", "requests/s", "lru of cache shared"].iter().all(|text| table.contains(text)), "{table}");
+    assert!(
+        ["data", "own", "mq", "requests/s", "lru of cache shared"].iter().all(|text| table.contains(text)),
+        "{table}"
+    );
     let csv = answer(&["top", &figures, "--format", "csv"]);
     assert!(csv.starts_with("volume,cache,size,") && csv.contains("\ndata,shared,"), "{csv}");
     server.stop();
@@ -286,8 +296,16 @@ fn figures_are_told_to_prometheus_and_to_top() {
 fn volumes_have_managers_under_lru_sp() {
     let (folder, path) = folder();
     let (a, b) = (sparse(&path("a"), MIB), sparse(&path("b"), MIB));
-    let arguments =
-        ["-V", &format!("a={a},manager=mru,readahead=0"), "-V", &format!("b={b},readahead=0"), "-p", "lru-sp", "-c", "256KiB"];
+    let arguments = [
+        "-V",
+        &format!("a={a},manager=mru,readahead=0"),
+        "-V",
+        &format!("b={b},readahead=0"),
+        "-p",
+        "lru-sp",
+        "-c",
+        "256KiB",
+    ];
     let mut server = Server::start(folder.path(), &[&arguments[..], &["--metrics", "127.0.0.1:0"]].concat());
     let figures = server.figures_at();
     let mut hits = Vec::new();
@@ -351,7 +369,8 @@ fn each_command_has_a_manual_page() {
     let (_, commands) = help.split_once("Commands:\n").expect("there are commands");
     let commands = commands.lines().take_while(|line| !line.is_empty());
     // A description's further lines are set in.
-    let names = commands.filter(|line| line.starts_with("  ") && !line.starts_with("   ")).map(|line| line.trim_start());
+    let names =
+        commands.filter(|line| line.starts_with("  ") && !line.starts_with("   ")).map(|line| line.trim_start());
     let names = names.map(|line| line.split(' ').next().expect("a name")).filter(|name| *name != "help");
     let mut count = 0;
     for name in names {

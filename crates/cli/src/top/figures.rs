@@ -24,13 +24,35 @@ pub(crate) struct Rows {
 }
 
 const VOLUMES: &[&str] = &[
-    "volume", "cache", "size", "hits %", "read/s", "written/s", "requests/s", "device read/s", "device written/s",
-    "read ms", "write ms", "dirty pages", "errors",
+    "volume",
+    "cache",
+    "size",
+    "hits %",
+    "read/s",
+    "written/s",
+    "requests/s",
+    "device read/s",
+    "device written/s",
+    "read ms",
+    "write ms",
+    "dirty pages",
+    "errors",
 ];
 
 const CACHES: &[&str] = &[
-    "cache", "policy", "capacity", "page", "resident", "ghosts", "dirty", "hits %", "references/s", "evictions/s",
-    "hit µs", "miss µs", "99 % of misses µs",
+    "cache",
+    "policy",
+    "capacity",
+    "page",
+    "resident",
+    "ghosts",
+    "dirty",
+    "hits %",
+    "references/s",
+    "evictions/s",
+    "hit µs",
+    "miss µs",
+    "99 % of misses µs",
 ];
 
 impl Figures {
