@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use clap::Args;
 use forebay_server::{Error, Options};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use tracing_subscriber::EnvFilter;
 
@@ -78,7 +79,13 @@ fn filter(text: &str) -> Result<String, String> {
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&arguments.log).expect("it was tried when it was read");
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let ansi = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(ansi)
+        .with_target(false)
+        .init();
     let Arguments { options, config, .. } = arguments;
     let read = || match &config {
         Some(path) => Options::read(path).map(|file| options.clone().over(file)),

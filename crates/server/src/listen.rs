@@ -29,11 +29,15 @@ impl FromStr for Listen {
         match text.split_once(':') {
             Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
             Some(("tcp", address))
-                if address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) =>
+                if address
+                    .rsplit_once(':')
+                    .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) =>
             {
                 Ok(Self::Tcp(address.to_owned()))
             }
-            _ => Err(format!("`{text}` is no address: write tcp:127.0.0.1:10809, tcp:[::1]:10809 or unix:/run/forebay.sock")),
+            _ => Err(format!(
+                "`{text}` is no address: write tcp:127.0.0.1:10809, tcp:[::1]:10809 or unix:/run/forebay.sock"
+            )),
         }
     }
 }

@@ -42,12 +42,21 @@ impl Page<'_> {
         }
         let mut family = self.0.encode_descriptor(name, help, unit, kind)?;
         for (labels, value) in rows {
-            encode(&mut family.encode_family(&labels)?, value)?;
+            if labels.is_empty() {
+                encode(&mut family, value)?;
+            } else {
+                encode(&mut family.encode_family(&labels)?, value)?;
+            }
         }
         Ok(())
     }
 
-    fn counters<'l>(&mut self, name: &str, help: &str, rows: impl IntoIterator<Item = (Labels<'l>, u64)>) -> fmt::Result {
+    fn counters<'l>(
+        &mut self,
+        name: &str,
+        help: &str,
+        rows: impl IntoIterator<Item = (Labels<'l>, u64)>,
+    ) -> fmt::Result {
         self.family((name, help, None, MetricType::Counter), rows, |encoder, value| {
             encoder.encode_counter::<NoLabelSet, u64, f64>(&value, None)
         })
@@ -72,10 +81,8 @@ impl Page<'_> {
         rows: impl IntoIterator<Item = (Labels<'l>, &'l Histogram)>,
     ) -> fmt::Result {
         self.family((name, help, Some(unit), MetricType::Histogram), rows, |encoder, histogram| {
-            let mut buckets: Vec<(f64, u64)> = (0..)
-                .zip(&histogram.buckets)
-                .map(|(power, &count)| (2_f64.powi(power) / scale, count))
-                .collect();
+            let mut buckets: Vec<(f64, u64)> =
+                (0..).zip(&histogram.buckets).map(|(power, &count)| (2_f64.powi(power) / scale, count)).collect();
             buckets.push((f64::MAX, 0));
             let count = histogram.buckets.iter().sum();
             let none: Option<&HashMap<usize, Exemplar<NoLabelSet, f64>>> = None;
@@ -96,7 +103,11 @@ impl Collector for Figures {
             ("malformed", report.connections_malformed),
         ];
         let rows = ended.map(|(what, count)| (vec![("outcome", what)], count));
-        page.counters("connection_outcomes", "Connections accepted, refused as too many, and ended as malformed", rows)?;
+        page.counters(
+            "connection_outcomes",
+            "Connections accepted, refused as too many, and ended as malformed",
+            rows,
+        )?;
         let recorded = [("written", report.recorded), ("lost", report.record_lost)];
         let rows = recorded.into_iter().filter_map(|(what, count)| Some((vec![("outcome", what)], count?)));
         page.counters("recorded_references", "References of the trace being recorded, and those left out", rows)?;
@@ -166,7 +177,9 @@ fn volumes(page: &mut Page<'_>, volumes: &[VolumeReport]) -> fmt::Result {
         ("volume_readahead_pages", "Pages read ahead", |volume| volume.pages_read_ahead),
         ("volume_readahead_used", "Pages read ahead that were used", |volume| volume.readahead_used),
         ("volume_writeback_pages", "Pages written back", |volume| volume.pages_written_back),
-        ("volume_writeback_failures", "Pages whose writeback failed; they stay dirty", |volume| volume.failed_writebacks),
+        ("volume_writeback_failures", "Pages whose writeback failed; they stay dirty", |volume| {
+            volume.failed_writebacks
+        }),
         ("client_connections", "Connections that have chosen the volume", |volume| volume.clients.connections),
         ("client_immediate", "Requests answered without waiting", |volume| volume.clients.immediate),
         ("client_errors", "Requests answered with an error", |volume| volume.clients.errors),

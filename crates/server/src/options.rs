@@ -236,7 +236,10 @@ mod tests {
         for (wrong, told) in [
             ("\ncache = \"1GiB\"\nchache = 1\n", "FILE: line 3, `chache = 1`: unknown field `chache`"),
             ("cache = \"much\"", "FILE: line 1, `cache = \"much\"`: `much` is no number of bytes"),
-            ("[[volume]]\nname = \"a\"\npath = \"/x\"\npolicy = \"opt\"", "FILE: line 4, `policy = \"opt\"`: opt needs"),
+            (
+                "[[volume]]\nname = \"a\"\npath = \"/x\"\npolicy = \"opt\"",
+                "FILE: line 4, `policy = \"opt\"`: opt needs",
+            ),
             ("[[volume]]\nname = \"a\"", "FILE: line 1, `[[volume]]`: missing field `path`"),
             ("[tls]\nmode = \"perhaps\"", "FILE: line 2, `mode = \"perhaps\"`: unknown variant"),
             ("listen = [\"nowhere\"]", "FILE: line 1, `listen = [\"nowhere\"]`: `nowhere` is no address"),

@@ -199,7 +199,12 @@ mod tests {
         let (_, mut reader) = forebay_trace::open(&path, &forebay_trace::Options::default()).unwrap();
         let (mut names, mut found) = (Names::new(), Vec::new());
         while let Some(request) = reader.next(&mut names).unwrap() {
-            found.push((names.object_name(request.object).to_owned(), request.offset, request.length, request.operation));
+            found.push((
+                names.object_name(request.object).to_owned(),
+                request.offset,
+                request.length,
+                request.operation,
+            ));
         }
         let expected = [("b".to_owned(), 4096, 8192, Operation::Write), ("a".to_owned(), 0, 512, Operation::Read)];
         assert_eq!(found, expected);

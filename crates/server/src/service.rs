@@ -101,7 +101,9 @@ impl Options {
             (Some(folder), None, None) => Some((folder.join("server-cert.pem"), folder.join("server-key.pem"))),
             (None, Some(cert), Some(key)) => Some((cert.clone(), key.clone())),
             (None, None, None) => None,
-            _ => return Err(Error::Usage("TLS: give a folder of certificates, or a certificate and its key".to_owned())),
+            _ => {
+                return Err(Error::Usage("TLS: give a folder of certificates, or a certificate and its key".to_owned()));
+            }
         };
         let Some((cert, key)) = files else {
             return match tls.mode {
@@ -151,13 +153,8 @@ impl Service {
             serving.open(volume.name.as_str(), delay.as_ref(), recorder.as_ref())?;
         }
         let server = Server::new(serving.dynamic(), config)?;
-        let service = Self {
-            began: Instant::now(),
-            delay,
-            recorder,
-            serving: Mutex::new(serving),
-            server: Mutex::default(),
-        };
+        let service =
+            Self { began: Instant::now(), delay, recorder, serving: Mutex::new(serving), server: Mutex::default() };
         Ok((Arc::new(service), server))
     }
 
@@ -182,15 +179,19 @@ impl Service {
         if serving.options.with_changes_of(new) != *new {
             wrong.push("only volumes and the size of the cache change without a restart".to_owned());
         }
+        let mut cache = new.cache;
         if let Some(shared) = &serving.shared
             && new.cache_size() != serving.options.cache_size()
         {
             match shared.pool.resize(new.cache_size()) {
                 Ok(()) => tracing::info!("the shared cache has {} bytes now", new.cache_size()),
-                Err(error) => wrong.push(error.to_string()),
+                Err(error) => {
+                    wrong.push(error.to_string());
+                    cache = serving.options.cache;
+                }
             }
         }
-        serving.options = serving.options.with_changes_of(new);
+        serving.options = Options { cache, ..serving.options.with_changes_of(new) };
         let (kept, removed): (Vec<_>, Vec<_>) = std::mem::take(&mut serving.exports)
             .into_iter()
             .partition(|export| new.volumes.iter().any(|volume| volume.name == export.name()));
@@ -220,15 +221,17 @@ impl Service {
 
     /// Finishes what is under way, flushes, and completes the trace.
     fn stop(&self) -> Result<(), Error> {
-        if let Some(server) = self.server().take() {
+        let server = self.server().take();
+        if let Some(server) = server {
             let cut = server.stop(PATIENCE);
             if cut > 0 {
                 tracing::warn!("{cut} connections were cut off after {} s", PATIENCE.as_secs());
             }
         }
-        let serving = self.serving();
+        // Figures are told meanwhile, so no lock is held.
+        let caches = self.serving().caches();
         let mut failures: Vec<String> = Vec::new();
-        for cache in serving.caches() {
+        for cache in caches {
             failures.extend(cache.pool.flush().err().map(|error| error.to_string()));
         }
         let recorded = self.recorder.as_ref().map_or(Ok(()), |recorder| recorder.finish());

@@ -116,8 +116,7 @@ impl Opening<'_> {
         if let Some(rate) = self.rate {
             let limits =
                 Limits { bytes_per_second: Some(rate), requests_per_second: None, burst: Duration::from_millis(100) };
-            device =
-                Arc::new(Limited::new(device, limits).map_err(|error| Error::Usage(format!("--rate: {error}")))?);
+            device = Arc::new(Limited::new(device, limits).map_err(|error| Error::Usage(format!("--rate: {error}")))?);
         }
         Ok(device)
     }
@@ -138,7 +137,9 @@ fn open_file(path: &Path, opening: &Opening<'_>) -> Result<FileDevice, Error> {
     if let Some(why) = file.why_buffered() {
         let name = path.display();
         match opening.direct {
-            Direct::Yes => return Err(Error::Failed(format!("{name}: cannot bypass the page cache (--direct yes): {why}"))),
+            Direct::Yes => {
+                return Err(Error::Failed(format!("{name}: cannot bypass the page cache (--direct yes): {why}")));
+            }
             Direct::Auto => tracing::info!("{name}: goes through the system's page cache: {why}"),
             Direct::No => {}
         }

@@ -81,7 +81,10 @@ impl Options {
                         return Err(Error::Usage(what.to_owned()).of_volume(&volume.name));
                     }
                     if number >= Assignment::MOST_RULES {
-                        return Err(Error::Usage(format!("at most the first {} volumes of a cache have managers", Assignment::MOST_RULES)));
+                        return Err(Error::Usage(format!(
+                            "at most the first {} volumes of a cache have managers",
+                            Assignment::MOST_RULES
+                        )));
                     }
                     managers.add(manager, Some(&[number as u32]), None);
                 }
@@ -109,7 +112,9 @@ impl Options {
     fn cache_of(&self, name: &str, capacity: u64, policy: Spec, page_size: u64) -> Result<Cache, Error> {
         let page_size = u32::try_from(page_size).unwrap_or(u32::MAX);
         if page_size.is_power_of_two() && !capacity.is_multiple_of(page_size.into()) {
-            return Err(Error::Usage(format!("a cache of {capacity} bytes is no multiple of its page, {page_size} bytes")));
+            return Err(Error::Usage(format!(
+                "a cache of {capacity} bytes is no multiple of its page, {page_size} bytes"
+            )));
         }
         let label = policy.label.clone();
         let mut config = Config::new(capacity, policy).with_page_size(page_size);
@@ -151,12 +156,7 @@ impl Options {
                 config.readahead = u32::try_from(readahead.0).unwrap_or(u32::MAX);
             }
             let attached = cache.pool.attach(device, config);
-            Ok(Arc::new(Attached {
-                options: volume.clone(),
-                cache,
-                volume: attached,
-                removed: AtomicBool::new(false),
-            }))
+            Ok(Arc::new(Attached { options: volume.clone(), cache, volume: attached, removed: AtomicBool::new(false) }))
         };
         attach().map_err(|error: Error| error.of_volume(&volume.name))
     }
@@ -171,7 +171,9 @@ impl Options {
         if !name.ends_with(".toml") && !Path::new(name).exists() {
             let names: Vec<&str> = presets.iter().map(|preset| preset.name).collect();
             let known = names.join(", ");
-            return Err(Error::Usage(format!("--delay {name}: there is no such device; there are {known}, or name a TOML file")));
+            return Err(Error::Usage(format!(
+                "--delay {name}: there is no such device; there are {known}, or name a TOML file"
+            )));
         }
         let text = std::fs::read_to_string(name).map_err(|error| Error::Failed(format!("--delay {name}: {error}")))?;
         text.parse().map(Some).map_err(|wrong| Error::Usage(format!("--delay {name}: {wrong}")))
