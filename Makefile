@@ -9,6 +9,7 @@ test: tools
 	cargo build -p forebay-report --example gallery --locked
 	target/test-tools/bin/python tests/report_in_browser.py target/release/forebay target/debug/examples/gallery
 	bench/check.sh target/release/forebay
+	/usr/bin/python3 tests/volumes_with_real_clients.py target/release/forebay
 
 lint:
 	cargo fmt --all --check
