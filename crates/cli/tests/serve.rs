@@ -253,7 +253,7 @@ fn what_is_recorded_is_a_trace_of_what_was_asked() {
     // 30 reads of two pages and 3 writes of one, to 20 pages that fit.
     assert_eq!(row[1..6], ["lru", "20", "63", "43", "20"], "{csv}");
     let info = answer(&["info", trace.to_str().unwrap()]);
-    assert!(info.contains("data"), "{info}");
+    assert!(info.contains("reads       30") && info.contains("writes      3"), "{info}");
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn a_flush_that_fails_at_the_end_is_exit_code_1() {
     server.signal("TERM");
     let (code, log) = server.end();
     assert_eq!(code, Some(1), "{log}");
-    assert!(log.contains("forebay: volume a: write of 4096 bytes at byte 524288 failed"), "{log}");
+    assert!(log.contains("forebay: volume a: writeback of 4096 bytes at byte 524288 failed"), "{log}");
 }
 
 #[test]
