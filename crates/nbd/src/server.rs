@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
 
 use crate::connection::{Connection, Receiver};
 use crate::counters::{Counts, ServerCounts};
@@ -42,6 +42,9 @@ impl From<TcpListener> for Listener {
     }
 }
 
+/// Bytes of replies that the system keeps for a client.
+const SEND_BUFFER: usize = 1 << 20;
+
 impl From<UnixListener> for Listener {
     fn from(listener: UnixListener) -> Self {
         Self::Unix(listener)
@@ -57,20 +60,23 @@ impl Listener {
     }
 
     fn accept(&self) -> io::Result<(OwnedFd, String)> {
-        match self {
+        let (socket, peer) = match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
                 stream.set_nonblocking(false)?;
                 // Replies are gathered here already.
                 stream.set_nodelay(true)?;
-                Ok((stream.into(), peer.to_string()))
+                (OwnedFd::from(stream), peer.to_string())
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(false)?;
-                Ok((stream.into(), "unix".into()))
+                (OwnedFd::from(stream), "unix".into())
             }
-        }
+        };
+        // A long reply then fits, and the next is made while the client takes this one. The system may grant less.
+        let _ = set_socket_send_buffer_size(&socket, SEND_BUFFER);
+        Ok((socket, peer))
     }
 
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
