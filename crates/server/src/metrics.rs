@@ -83,7 +83,7 @@ impl Page<'_> {
         self.family((name, help, Some(unit), MetricType::Histogram), rows, |encoder, histogram| {
             let mut buckets: Vec<(f64, u64)> =
                 (0..).zip(&histogram.buckets).map(|(power, &count)| (2_f64.powi(power) / scale, count)).collect();
-            buckets.push((f64::MAX, 0));
+            buckets.push((f64::INFINITY, 0));
             let count = histogram.buckets.iter().sum();
             let none: Option<&HashMap<usize, Exemplar<NoLabelSet, f64>>> = None;
             encoder.encode_histogram(histogram.sum as f64 / scale, count, &buckets, none)
