@@ -116,11 +116,19 @@ impl Collector for Figures {
     }
 }
 
+/// A figure's name, what it says, and how it is had of a report.
+type Figure<R, T> = (&'static str, &'static str, fn(&R) -> T);
+
+/// The same with its unit.
+type Measure<R> = (&'static str, &'static str, Option<&'static Unit>, fn(&R) -> f64);
+
+type HistogramOf = fn(&CacheReport) -> &Histogram;
+
 fn caches(page: &mut Page<'_>, caches: &[CacheReport]) -> fmt::Result {
     fn labels(cache: &CacheReport) -> Labels<'_> {
         vec![("cache", &cache.name), ("policy", &cache.policy)]
     }
-    let counts: [(&str, &str, fn(&CacheReport) -> u64); 7] = [
+    let counts: [Figure<CacheReport, u64>; 7] = [
         ("cache_hits", "References that found their page resident", |cache| cache.hits),
         ("cache_misses", "References that did not find their page resident", |cache| cache.misses),
         ("cache_evictions", "Pages evicted", |cache| cache.evictions),
@@ -132,7 +140,7 @@ fn caches(page: &mut Page<'_>, caches: &[CacheReport]) -> fmt::Result {
     for (name, help, of) in counts {
         page.counters(name, help, caches.iter().map(|cache| (labels(cache), of(cache))))?;
     }
-    let sizes: [(&str, &str, Option<&Unit>, fn(&CacheReport) -> f64); 7] = [
+    let sizes: [Measure<CacheReport>; 7] = [
         ("cache_capacity", "Memory of all frames", Some(&Unit::Bytes), |cache| cache.capacity as f64),
         ("cache_page", "A page", Some(&Unit::Bytes), |cache| cache.page_size.into()),
         ("cache_metadata", "Memory of metadata", Some(&Unit::Bytes), |cache| cache.metadata as f64),
@@ -152,7 +160,7 @@ fn caches(page: &mut Page<'_>, caches: &[CacheReport]) -> fmt::Result {
         })
     });
     page.gauges("policy_state", "What the policy says of itself", None, state)?;
-    let times: [(&str, &str, fn(&CacheReport) -> &Histogram); 2] = [
+    let times: [(&str, &str, HistogramOf); 2] = [
         ("cache_hit_time", "The time of a hit, one of 64 measured", |cache| &cache.hit_time),
         ("cache_miss_time", "The time of a miss", |cache| &cache.miss_time),
     ];
@@ -171,7 +179,7 @@ fn volumes(page: &mut Page<'_>, volumes: &[VolumeReport]) -> fmt::Result {
         named.push((name, value));
         named
     }
-    let counts: [(&str, &str, fn(&VolumeReport) -> u64); 12] = [
+    let counts: [Figure<VolumeReport, u64>; 12] = [
         ("volume_hits", "References that found their page resident", |volume| volume.hits),
         ("volume_misses", "References that did not find their page resident", |volume| volume.misses),
         ("volume_readahead_pages", "Pages read ahead", |volume| volume.pages_read_ahead),
@@ -205,7 +213,7 @@ fn volumes(page: &mut Page<'_>, volumes: &[VolumeReport]) -> fmt::Result {
             .map(|(operation, count)| (with(volume, "operation", operation), count))
     });
     page.counters("device_bytes", "Bytes read from and written to the device", bytes)?;
-    let sizes: [(&str, &str, Option<&Unit>, fn(&VolumeReport) -> f64); 2] = [
+    let sizes: [Measure<VolumeReport>; 2] = [
         ("volume_size", "The volume", Some(&Unit::Bytes), |volume| volume.size as f64),
         ("volume_dirty_pages", "Dirty pages", None, |volume| volume.dirty as f64),
     ];

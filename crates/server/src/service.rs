@@ -102,7 +102,9 @@ impl Options {
             (None, Some(cert), Some(key)) => Some((cert.clone(), key.clone())),
             (None, None, None) => None,
             _ => {
-                return Err(Error::Usage("TLS: give a folder of certificates, or a certificate and its key".to_owned()));
+                return Err(Error::Usage(
+                    "TLS: give a folder of certificates, or a certificate and its key".to_owned(),
+                ));
             }
         };
         let Some((cert, key)) = files else {
