@@ -21,7 +21,7 @@ use tracing_subscriber::EnvFilter;
 pub(crate) struct Arguments {
     #[command(flatten)]
     options: Options,
-    /// Read options from a file: the long names, [[volume]] tables with name, path and the volume's options, and a [tls] table
+    /// Read options from a file: the long names, `[[volume]]` tables with name, path and the volume's options, and a `[tls]` table
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
     /// What to log on standard error: error, warn, info, debug or trace, or for parts of the program, as in
