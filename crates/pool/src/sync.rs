@@ -24,6 +24,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no thread panicked under this lock")
 }
 
+/// Locks if nobody else has.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    mutex.try_lock().ok()
+}
+
 /// Waits a little longer at each call, for something that another thread is about to do.
 pub(crate) struct Backoff(u32);
 

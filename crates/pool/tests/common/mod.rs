@@ -4,7 +4,7 @@ use forebay_pool::device::Device;
 use std::io::{self, IoSlice, IoSliceMut};
 
 /// An endless device that reads as zeroes and forgets what is written.
-pub struct Zeroes;
+pub(crate) struct Zeroes;
 
 impl Device for Zeroes {
     fn len(&self) -> u64 {
