@@ -95,6 +95,10 @@ pub(crate) struct Background {
 impl Background {
     pub(crate) fn start(shared: &Arc<Shared>) -> Result<Self, Error> {
         let mut threads = Vec::new();
+        // The model checker knows its own threads alone.
+        if cfg!(feature = "model-check") {
+            return Ok(Self { threads });
+        }
         for reader in 0..READERS {
             let handle = Handle::new(shared)?;
             let name = format!("readahead-{reader}");

@@ -25,7 +25,7 @@
 //!    was set (`waiters.rs`).
 
 use crate::slots::Slots;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Backoff, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Backoff, Ordering, size};
 use crate::table;
 use std::sync::OnceLock;
 
@@ -39,7 +39,7 @@ const LAUNDRY: u64 = 1 << 6;
 const FORGOTTEN: u64 = 1 << 7;
 const WAITERS: u64 = 1 << 8;
 /// Times that one who holds a page exclusively looks whether its readers are gone, before he lets them go first.
-const LOOKS: u32 = if cfg!(feature = "model-check") { 4 } else { 1000 };
+const LOOKS: usize = size(1000, 2);
 
 const PIN: u64 = 1 << 16;
 const PINS: u64 = !(PIN - 1);
@@ -334,7 +334,7 @@ impl Page {
 }
 
 /// Pages in a chunk.
-const CHUNK: u32 = 1 << 12;
+const CHUNK: u32 = size(1 << 12, 16) as u32;
 
 /// All pages by number, in chunks that are made when their first number is given out and stay where they are.
 pub(crate) struct Pages {
