@@ -8,7 +8,8 @@ use crate::sync::yield_now;
 use crate::waiters::Waiters;
 use crate::{Config, Durability, Handle, Pool, Volume, VolumeConfig, WriteMode};
 use forebay_policy::Spec;
-use shuttle::thread;
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Runner, thread};
 use std::io::IoSliceMut;
 use std::sync::Arc;
 // The checker is not to follow what only the tests look at.
@@ -18,8 +19,14 @@ const SCHEDULES: usize = 400;
 const PAGE: u64 = 4096;
 
 fn check(scenario: impl Fn() + Send + Sync + Clone + 'static) {
-    shuttle::check_random(scenario.clone(), SCHEDULES);
-    shuttle::check_pct(scenario, SCHEDULES, 4);
+    let config = || {
+        let mut config = shuttle::Config::new();
+        // A statistics snapshot alone takes more than the usual 32 KiB.
+        config.stack_size = 256 << 10;
+        config
+    };
+    Runner::new(RandomScheduler::new(SCHEDULES), config()).run(scenario.clone());
+    Runner::new(PctScheduler::new(4, SCHEDULES), config()).run(scenario);
 }
 
 fn join(threads: Vec<thread::JoinHandle<()>>) {
