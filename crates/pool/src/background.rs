@@ -6,6 +6,7 @@ use crate::load::Admission;
 use crate::pool::Shared;
 use crate::sync::{Condvar, Mutex, Ordering, lock};
 use crate::volume::Volume;
+use crate::writeback::Cleaned;
 use forebay_policy::Operation;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,9 +22,6 @@ const MOST_WAITING: usize = 256;
 
 /// How often the writer looks whether pages have been dirty for too long.
 const ROUND: Duration = Duration::from_millis(200);
-
-/// The longest pause after a writeback that failed.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Work for the pool's threads.
 #[derive(Default)]
@@ -97,6 +95,10 @@ pub(crate) struct Background {
 impl Background {
     pub(crate) fn start(shared: &Arc<Shared>) -> Result<Self, Error> {
         let mut threads = Vec::new();
+        // The model checker knows its own threads alone.
+        if cfg!(feature = "model-check") {
+            return Ok(Self { threads });
+        }
         for reader in 0..READERS {
             let handle = Handle::new(shared)?;
             let name = format!("readahead-{reader}");
@@ -154,26 +156,15 @@ impl Handle {
 }
 
 impl Shared {
-    /// The writer: what is dirty for too long, or too much, or in the laundry, is written back until the pool closes.
+    /// The writer: what is dirty for too long, or too much, or in the laundry, is written back until the pool closes. A failure is kept
+    /// for the volume's next flush, and the volume left alone for a while.
     fn write_in_background(&self) {
-        let mut pause = ROUND;
-        while self.queue.wait_to_write(pause) {
-            pause = match self.write_round() {
-                Ok(()) => ROUND,
-                // The failure is kept for the next flush, and logged; the device gets time to recover.
-                Err(_) => {
-                    std::thread::sleep(pause);
-                    (pause * 2).min(LONGEST_PAUSE)
-                }
-            };
+        while self.queue.wait_to_write(ROUND) {
+            while (self.memory.laundered() > 0 || self.dirty.load(Ordering::Relaxed) >= self.background_limit())
+                && matches!(self.clean_some(true), Ok(Cleaned::Some))
+            {}
+            let volumes = lock(&self.volumes).all();
+            volumes.iter().for_each(|volume| self.write_aged(volume));
         }
-    }
-
-    fn write_round(&self) -> Result<(), Error> {
-        while (self.memory.laundered() > 0 || self.dirty.load(Ordering::Relaxed) >= self.background_limit())
-            && self.clean_some()?
-        {}
-        let volumes = lock(&self.volumes).all();
-        volumes.iter().try_for_each(|volume| self.write_aged(volume).map(drop))
     }
 }

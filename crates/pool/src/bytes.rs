@@ -204,8 +204,8 @@ impl Handle {
         Ok(())
     }
 
-    /// Writes the next pages of a request to the device, in one request; returns how much of the data is then done. Pages are held in the
-    /// order of their blocks by everybody, so that no two writers wait for each other.
+    /// Writes the next pages of a request to the device, in one request; returns how much of the data is then done. Nothing is waited
+    /// for while pages are held.
     fn write_chunk(&self, volume: &Arc<Volume>, offset: u64, data: &[u8], mut done: usize) -> Result<usize, Error> {
         let mut held: Vec<Held> = Vec::new();
         while done < data.len() && (held.len() as u64) < self.shared.most_run() {
@@ -224,10 +224,10 @@ impl Handle {
                     continue;
                 }
             }
-            // To wait for a frame while pages are held might be to wait for oneself.
+            // To wait for a frame or a page while pages are held might be to wait for oneself.
             let number = if held.is_empty() {
                 self.hold(volume, block, true)?
-            } else if let Some(number) = self.hold_resident(volume, block, true) {
+            } else if let Some(number) = self.hold_at_once(volume, block) {
                 number
             } else {
                 break;
@@ -272,7 +272,7 @@ impl crate::pool::Shared {
     /// The most pages in a request to a device; few enough that some requests fit in the pool at a time.
     pub(crate) fn most_run(&self) -> u64 {
         let most = u64::from(self.config.request / self.config.page_size);
-        most.min(self.config.frames() / 8).max(1)
+        most.min(self.frames() / 8).max(1)
     }
 
     /// Whether a write would find a frame and stay below the dirty limit, as far as can be seen.

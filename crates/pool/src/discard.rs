@@ -4,10 +4,11 @@ use crate::bytes::Durability;
 use crate::device::Extent;
 use crate::error::Error;
 use crate::handle::Handle;
+use crate::load::Held;
 use crate::page::State;
 use crate::pool::Shared;
 use crate::sync::lock;
-use crate::volume::Volume;
+use crate::volume::{Change, Volume};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -32,8 +33,7 @@ impl Handle {
         if blocks.is_empty() {
             return Ok(());
         }
-        let _change = volume.begin_change(blocks.clone());
-        self.drop_pages(volume, blocks);
+        let _change = self.drop_pages(volume, &blocks);
         let (start, length) = (bytes.start, bytes.end - bytes.start);
         volume.device.trim(start, length).map_err(|source| volume.failed("trim", start, length, source))
     }
@@ -69,8 +69,7 @@ impl Handle {
             }
         }
         if !blocks.is_empty() {
-            let _change = volume.begin_change(blocks.clone());
-            self.drop_pages(volume, blocks);
+            let _change = self.drop_pages(volume, &blocks);
             let (start, length) = (bytes.start, bytes.end - bytes.start);
             volume
                 .device
@@ -139,34 +138,65 @@ impl Handle {
         (blocks.clone(), blocks.start * page_size..(blocks.end * page_size).min(end))
     }
 
-    /// Drops all pages of a range, dirty or not, waiting for those who use them. No page of it is loaded meanwhile: the caller has begun
-    /// a change.
-    fn drop_pages(&self, volume: &Volume, blocks: Range<u64>) {
+    /// Drops all pages of a range, dirty or not. None of it is loaded until the change that is returned ends.
+    fn drop_pages<'v>(&self, volume: &'v Volume, blocks: &Range<u64>) -> Change<'v> {
         let memory = &self.shared.memory;
-        let candidates = lock(&self.shared.replacer).pages_of(memory, volume.id, &blocks);
-        for number in candidates {
-            let page = memory.pages.get(number);
-            loop {
-                let block = page.block();
-                if !blocks.contains(&block) {
-                    break;
-                }
-                match page.begin_exclusive(volume.id, block) {
-                    Ok(()) => {
-                        page.wait_unshared(number, &memory.slots);
+        loop {
+            let change = volume.begin_change(blocks.clone());
+            match self.hold_all(volume, blocks) {
+                Ok(held) => {
+                    for (block, number) in held {
+                        let page = memory.pages.get(number);
+                        // Writers of other pages wait for nobody, so that it ends.
                         memory.waiters.wait(number, page, State::in_writeback);
                         if page.state().dirty() {
                             page.make_clean();
                             self.shared.forget_dirty(volume, block);
                         }
                         lock(&self.shared.replacer).drop_page(memory, number);
-                        break;
                     }
-                    Err(state) if state.busy() => memory.waiters.wait(number, page, State::busy),
-                    Err(_) => break,
+                    return change;
+                }
+                Err(number) => {
+                    // Who has it may wait for a page of the range to be loaded.
+                    drop(change);
+                    let page = memory.pages.get(number);
+                    memory.waiters.wait(number, page, State::busy);
+                    page.wait_unshared(number, &memory.slots);
                 }
             }
         }
+    }
+
+    /// Holds all pages of a range exclusively, or none and answers one that somebody else has: to wait for it while others are held,
+    /// or to drop some and let the others be read, would not do.
+    fn hold_all(&self, volume: &Volume, blocks: &Range<u64>) -> Result<Vec<Held>, u32> {
+        let memory = &self.shared.memory;
+        let candidates = lock(&self.shared.replacer).pages_of(memory, volume.id, blocks);
+        let mut held: Vec<Held> = Vec::with_capacity(candidates.len());
+        for number in candidates {
+            let page = memory.pages.get(number);
+            // A load waits for its device alone.
+            memory.waiters.wait(number, page, State::loading);
+            let block = page.block();
+            if !blocks.contains(&block) {
+                continue;
+            }
+            match memory.begin_exclusive(number, volume.id, block) {
+                Ok(()) => {
+                    held.push((block, number));
+                    if page.soon_unshared(number, &memory.slots) {
+                        continue;
+                    }
+                }
+                Err(state) if state.busy() && page.is(volume.id, block) => {}
+                // It has left.
+                Err(_) => continue,
+            }
+            held.iter().for_each(|&(_, number)| self.shared.let_go(number));
+            return Err(number);
+        }
+        Ok(held)
     }
 }
 

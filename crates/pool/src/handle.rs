@@ -110,7 +110,7 @@ impl Handle {
 
     /// Pins a page for reading; it is loaded if it is not resident.
     ///
-    /// While this handle holds the page for reading it must not ask to write to it: it would wait for itself.
+    /// While this handle holds the page for reading it must not ask to write to it, or to trim or zero it: it would wait for itself.
     ///
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Device`], [`Error::AllPinned`].
@@ -175,6 +175,8 @@ impl Handle {
     }
 
     /// Pins a page for writing: alone. It is loaded if it is not resident.
+    ///
+    /// While this handle holds the page it must not ask for it again, nor for a flush, trim or write of zeroes that concerns it.
     ///
     /// # Errors
     /// As for [`read`](Handle::read), and [`Error::ReadOnly`]; a device that fails to write back what is dirty fails writers, too, as
@@ -270,27 +272,28 @@ impl Handle {
     pub(crate) fn hold(&self, volume: &Arc<Volume>, block: u64, settled: bool) -> Result<u32, Error> {
         let mut told = false;
         loop {
-            if let Some(number) = self.hold_known(volume, block, settled, told) {
+            if let Some(number) = self.hold_known(volume, block, settled, told, true) {
                 return Ok(number);
             }
             told |= self.load(volume, block..block + 1, Operation::Write, None)?.is_told();
         }
     }
 
-    /// Holds a page exclusively if it is resident, waiting for others to let go of it.
-    pub(crate) fn hold_resident(&self, volume: &Arc<Volume>, block: u64, settled: bool) -> Option<u32> {
-        self.hold_known(volume, block, settled, false)
+    /// Holds a page exclusively if it is resident and settled, and nobody else has it: for one who holds other pages, and might wait
+    /// for himself.
+    pub(crate) fn hold_at_once(&self, volume: &Arc<Volume>, block: u64) -> Option<u32> {
+        self.hold_known(volume, block, true, false, false)
     }
 
-    /// `told`: the policy knows of this reference already.
-    fn hold_known(&self, volume: &Arc<Volume>, block: u64, settled: bool, told: bool) -> Option<u32> {
+    /// `told`: the policy knows of this reference already. `wait`: for others to let go of the page.
+    fn hold_known(&self, volume: &Arc<Volume>, block: u64, settled: bool, told: bool, wait: bool) -> Option<u32> {
         let memory = &self.shared.memory;
         loop {
             let hash = table::hash(volume.id, block);
             let number = memory.table.find(hash, |number| memory.pages.get(number).is(volume.id, block))?;
             let page = memory.pages.get(number);
-            if let Err(state) = page.begin_exclusive(volume.id, block) {
-                if !state.busy() {
+            if let Err(state) = memory.begin_exclusive(number, volume.id, block) {
+                if !state.busy() || !wait {
                     return None;
                 }
                 memory.waiters.wait(number, page, State::busy);
@@ -300,8 +303,16 @@ impl Handle {
                 !memory.slots.line(self.line).holds(number),
                 "a handle that holds a page for reading would wait for itself to write to it"
             );
-            page.wait_unshared(number, &memory.slots);
-            if page.state().in_laundry() && !told {
+            if !page.soon_unshared(number, &memory.slots) {
+                self.shared.let_go(number);
+                if !wait {
+                    return None;
+                }
+                page.wait_unshared(number, &memory.slots);
+                continue;
+            }
+            let state = page.state();
+            if state.in_laundry() && !told || state.in_writeback() && settled && !wait {
                 self.shared.let_go(number);
                 return None;
             }

@@ -68,6 +68,8 @@ mod frames;
 mod handle;
 mod judge;
 mod load;
+#[cfg(all(test, feature = "model-check"))]
+mod model_check;
 mod page;
 mod pool;
 mod replacement;

@@ -6,6 +6,7 @@ use crate::pool::Shared;
 use crate::replacer::{Admitted, NoFrame};
 use crate::sync::{Backoff, Ordering, lock};
 use crate::volume::Volume;
+use crate::writeback::Cleaned;
 use forebay_policy::{Operation, Place};
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -17,6 +18,11 @@ pub(crate) type Held = (u64, u32);
 
 /// Times that a miss asks again for a frame while nothing is in flight that would free one: pins held to copy a page are gone by then.
 const PATIENCE: u32 = 2000;
+
+/// Of these, the times that it only lets other threads run.
+const EAGER: u32 = 500;
+
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// What came of asking for pages to be admitted.
 pub(crate) enum Admission {
@@ -99,12 +105,12 @@ impl Handle {
         blocks: Range<u64>,
         operation: Operation,
     ) -> Result<Admission, Error> {
-        let mut tries = 0;
+        let (mut tries, mut hanging) = (0, false);
         let mut failure = None;
         let mut backoff = Backoff::new();
         loop {
             // Where the laundry cannot be emptied, dirty victims are refused, and clean ones go.
-            match self.try_admit_run(volume, blocks.clone(), operation, failure.is_some()) {
+            match self.try_admit_run(volume, blocks.clone(), operation, failure.is_some() || hanging) {
                 Admission::NoFrame => {}
                 Admission::Changing => {
                     volume.wait_unchanged(&blocks);
@@ -112,20 +118,22 @@ impl Handle {
                 }
                 admission => return Ok(admission),
             }
-            match self.shared.clean_some() {
-                Ok(true) => tries = 0,
-                Ok(false) if self.shared.transfers.load(Ordering::SeqCst) > 0 => {
-                    backoff.sleep(Duration::from_micros(100))
-                }
-                Ok(false) => {
+            // A device that fails, perhaps after a long time, is not asked twice.
+            let cleaned = if failure.is_none() { self.shared.clean_some(false) } else { Ok(Cleaned::Nothing) };
+            match cleaned {
+                Ok(Cleaned::Some) => tries = 0,
+                Ok(Cleaned::ByOthers) => backoff.sleep(PAUSE),
+                Ok(Cleaned::Hanging) if !hanging => hanging = true,
+                Ok(Cleaned::Hanging) => backoff.sleep(PAUSE),
+                Ok(Cleaned::Nothing) if self.shared.transfers.load(Ordering::SeqCst) > 0 => backoff.sleep(PAUSE),
+                Ok(Cleaned::Nothing) => {
                     tries += 1;
                     if tries > PATIENCE {
                         return Err(failure.unwrap_or(Error::AllPinned));
                     }
-                    backoff.wait();
+                    if tries > EAGER { backoff.sleep(PAUSE) } else { backoff.wait() }
                 }
-                Err(error) if failure.is_none() => failure = Some(error),
-                Err(error) => return Err(error),
+                Err(error) => failure = Some(error),
             }
         }
     }

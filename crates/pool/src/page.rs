@@ -25,7 +25,7 @@
 //!    was set (`waiters.rs`).
 
 use crate::slots::Slots;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Backoff, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Backoff, Ordering, size};
 use crate::table;
 use std::sync::OnceLock;
 
@@ -38,6 +38,9 @@ const AHEAD: u64 = 1 << 5;
 const LAUNDRY: u64 = 1 << 6;
 const FORGOTTEN: u64 = 1 << 7;
 const WAITERS: u64 = 1 << 8;
+/// Times that one who holds a page exclusively looks whether its readers are gone, before he lets them go first.
+const LOOKS: usize = size(1000, 2);
+
 const PIN: u64 = 1 << 16;
 const PINS: u64 = !(PIN - 1);
 
@@ -53,12 +56,16 @@ pub(crate) struct Page {
 }
 
 /// A state as it was at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State(u64);
 
 impl State {
     pub(crate) fn absent(self) -> bool {
         self.0 & (LOADING | VALID) == 0
+    }
+
+    pub(crate) fn loading(self) -> bool {
+        self.0 & LOADING != 0
     }
 
     /// Someone is loading, writing or evicting it.
@@ -196,7 +203,8 @@ impl Page {
     }
 
     /// Begins to hold the page exclusively if nobody else does: no new shared pin is given from now on. Those that were are to be
-    /// waited for, or the page is to be let go of.
+    /// waited for, or the page is to be let go of. The key may change between the look at it and the hold unless the caller has the
+    /// replacer's lock: who has not asks [`Memory::begin_exclusive`](crate::replacer::Memory::begin_exclusive).
     pub(crate) fn begin_exclusive(&self, object: u32, block: u64) -> Result<(), State> {
         let mut seen = self.state.load(Ordering::SeqCst);
         loop {
@@ -215,8 +223,21 @@ impl Page {
         self.state.load(Ordering::SeqCst) & PINS != 0 || slots.hold(number)
     }
 
-    /// Waits until no shared pin is left on a page that is exclusively held (rule 2). Readers hold pins for no longer than it
-    /// takes to copy a page, or as their program likes.
+    /// Waits a little for the readers of a page that is exclusively held (rule 2), who hold pins for no longer than it takes to copy
+    /// a page, or as their program likes. `false`: some are left. The page is to be let go of then: its readers may themselves
+    /// wait for pages, and in the end for this one.
+    pub(crate) fn soon_unshared(&self, number: u32, slots: &Slots) -> bool {
+        let mut backoff = Backoff::new();
+        for _ in 0..LOOKS {
+            if !self.still_shared(number, slots) {
+                return true;
+            }
+            backoff.wait();
+        }
+        false
+    }
+
+    /// Waits until there is no shared pin, by one who does not hold the page.
     pub(crate) fn wait_unshared(&self, number: u32, slots: &Slots) {
         let mut backoff = Backoff::new();
         while self.still_shared(number, slots) {
@@ -313,7 +334,7 @@ impl Page {
 }
 
 /// Pages in a chunk.
-const CHUNK: u32 = 1 << 12;
+const CHUNK: u32 = size(1 << 12, 16) as u32;
 
 /// All pages by number, in chunks that are made when their first number is given out and stay where they are.
 pub(crate) struct Pages {

@@ -11,13 +11,18 @@ use crate::replacement;
 use crate::replacer::{Memory, Replacer};
 use crate::slots::{MOST_HANDLES, Slots};
 use crate::stats::{Histogram, Statistics, Total, VolumeStatistics};
-use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicU32, AtomicU64, Backoff, Mutex, Ordering, lock};
 use crate::table::Table;
 use crate::volume::Volume;
 use crate::waiters::Waiters;
+use crate::writeback::Cleaned;
 use forebay_policy::Setup;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Times that a change of the capacity looks again while pages that should leave are held.
+const PATIENCE: u32 = 1000;
 
 /// A buffer pool: frames of memory in front of devices.
 ///
@@ -36,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) volumes: Mutex<Volumes>,
     /// Whether a hit does nothing but set a bit, in this policy.
     pub(crate) hit_sets_bit: bool,
+    /// The frames there are.
+    pub(crate) frames: AtomicU32,
     /// Pages that are dirty.
     pub(crate) dirty: AtomicU64,
     /// Pages that are being loaded, and writes to devices that hold pages.
@@ -98,6 +105,7 @@ impl Pool {
             replacer: Mutex::new(Replacer::new(policy, frames, config.laundry, reserved, most_numbers)),
             volumes: Mutex::default(),
             hit_sets_bit: replacement::hit_sets_bit(&config.policy),
+            frames: AtomicU32::new(frames),
             dirty: AtomicU64::new(0),
             transfers: AtomicU64::new(0),
             rescued: Total::default(),
@@ -160,17 +168,22 @@ impl Pool {
         let config = Config { capacity, ..self.shared.config.clone() };
         config.check()?;
         let frames = config.frames() as u32;
-        let mut refused = 0;
+        let mut tries = 0;
         loop {
-            if lock(&self.shared.replacer).resize(&self.shared.memory, frames) {
+            let resized = {
+                let mut replacer = lock(&self.shared.replacer);
+                let resized = replacer.resize(&self.shared.memory, frames);
+                self.shared.frames.store(replacer.frame_limit(), Ordering::Relaxed);
+                resized
+            };
+            if resized {
                 return Ok(());
             }
-            let progress = self.shared.clean_some()?;
-            refused = if progress { 0 } else { refused + 1 };
-            if refused > 100 {
+            tries = if matches!(self.shared.clean_some(false)?, Cleaned::Some) { 0 } else { tries + 1 };
+            if tries > PATIENCE {
                 return Err(Error::AllPinned);
             }
-            crate::sync::yield_now();
+            Backoff::new().sleep(Duration::from_micros(100));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::frames::Frames;
 use crate::judge::{Events, Judge};
-use crate::page::Pages;
+use crate::page::{Pages, State};
 use crate::replacement::{Hit, Replacement};
 use crate::slots::Slots;
 use crate::sync::{AtomicU32, Ordering};
@@ -26,6 +26,19 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn laundered(&self) -> u32 {
         self.laundered.load(Ordering::Relaxed)
+    }
+
+    /// Begins to hold the page exclusively, as [`Page::begin_exclusive`](crate::page::Page::begin_exclusive) does, without the
+    /// replacer's lock.
+    pub(crate) fn begin_exclusive(&self, number: u32, object: u32, block: u64) -> Result<(), State> {
+        let page = self.pages.get(number);
+        page.begin_exclusive(object, block)?;
+        // Between the look at the key and the hold the number may have come to stand for another page, in an equal state.
+        if page.is(object, block) {
+            return Ok(());
+        }
+        self.waiters.wake(number, page.end_exclusive());
+        Err(State::default())
     }
 }
 

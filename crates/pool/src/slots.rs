@@ -6,13 +6,13 @@
 //! orders are sequentially consistent, so one of the two sees the other (Dekker's argument; hazard pointers are the same idea,
 //! M. Michael, IEEE TPDS 15(6), 2004).
 
-use crate::sync::{AtomicU32, Mutex, Ordering, lock};
+use crate::sync::{AtomicU32, Mutex, Ordering, lock, size};
 
 /// Slots in a line: 64 bytes.
 pub(crate) const SLOTS: usize = 16;
 
 /// The most handles at a time.
-pub const MOST_HANDLES: usize = 4096;
+pub const MOST_HANDLES: usize = size(4096, 8);
 
 /// The slots of one handle.
 #[repr(align(64))]

@@ -19,9 +19,19 @@ mod primitives {
 
 pub(crate) use primitives::*;
 
+/// The size of a table of atomics: smaller under the model checker, which follows each of them.
+pub(crate) const fn size(usual: usize, checked: usize) -> usize {
+    if cfg!(feature = "model-check") { checked } else { usual }
+}
+
 /// Locks. A thread that panicked under a lock of the pool has broken what the lock guards: everyone else stops, too.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no thread panicked under this lock")
+}
+
+/// Locks if nobody else has.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    mutex.try_lock().ok()
 }
 
 /// Waits a little longer at each call, for something that another thread is about to do.

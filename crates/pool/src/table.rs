@@ -4,12 +4,12 @@
 //! probing, at most half full; an entry is 32 bits of the hash and the page's number. A reader may meet the table in the midst of
 //! a change: it then may not find what is there, and asks again under the lock. What it does find it checks against the page.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, size};
 use std::sync::OnceLock;
 
 /// The smallest table has 2^10 entries.
-const SMALLEST: u32 = 10;
-/// Sizes from 2^10 to 2^33 entries.
+const SMALLEST: u32 = size(10, 4) as u32;
+/// Sizes up to 2^33 entries.
 const SIZES: usize = 24;
 
 pub(crate) struct Table {

@@ -11,7 +11,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a writeback may last before nobody waits for it who needs a frame for another page.
+const HANGS: Duration = Duration::from_secs(1);
+
+/// How long a volume is left alone in the background after a writeback that failed, and after many of them.
+const PAUSES: Range<Duration> = Duration::from_millis(200)..Duration::from_secs(10);
 
 /// A device attached to a pool. Its blocks are as long as the pool's pages.
 pub struct Volume {
@@ -28,6 +34,10 @@ pub struct Volume {
     pub(crate) writing: Mutex<Writing>,
     /// What a writeback failed with, until a flush has told it.
     failure: Mutex<Option<Error>>,
+    /// When the request of writebacks that is under way began.
+    writeback_began: Mutex<Option<Instant>>,
+    /// Until when it is left alone in the background after a writeback that failed, and how long it was.
+    rest: Mutex<Option<(Instant, Duration)>>,
     /// Ranges of blocks that are being given up: no page of theirs is loaded meanwhile.
     changes: Mutex<Vec<Range<u64>>>,
     change_count: AtomicU32,
@@ -45,6 +55,14 @@ pub(crate) struct DirtyPages {
     pub(crate) ages: VecDeque<(Instant, u64)>,
     /// Where background writeback goes on.
     pub(crate) cursor: u64,
+}
+
+impl DirtyPages {
+    /// A page has become dirty.
+    pub(crate) fn add(&mut self, block: u64, number: u32) {
+        self.by_block.insert(block, number);
+        self.ages.push_back((Instant::now(), block));
+    }
 }
 
 /// The copies of pages that are being written.
@@ -66,6 +84,8 @@ impl Volume {
             dirty: Mutex::default(),
             writing: Mutex::default(),
             failure: Mutex::default(),
+            writeback_began: Mutex::default(),
+            rest: Mutex::default(),
             changes: Mutex::default(),
             change_count: AtomicU32::new(0),
             changed: Condvar::new(),
@@ -143,15 +163,33 @@ impl Volume {
         lock(&self.failure).get_or_insert(error);
     }
 
-    pub(crate) fn take_failure(&self) -> Option<Error> {
-        lock(&self.failure).take()
+    /// Takes note of writebacks that begin.
+    pub(crate) fn writing_began(&self) {
+        *lock(&self.writeback_began) = Some(Instant::now());
     }
 
-    /// A page has become dirty.
-    pub(crate) fn add_dirty(&self, block: u64, number: u32) {
-        let mut dirty = lock(&self.dirty);
-        dirty.by_block.insert(block, number);
-        dirty.ages.push_back((Instant::now(), block));
+    /// Whether its device does not come to an end with writebacks.
+    pub(crate) fn hangs(&self) -> bool {
+        lock(&self.writeback_began).is_some_and(|began| began.elapsed() > HANGS)
+    }
+
+    /// Takes note of how writebacks have ended: after failures the device gets time to recover.
+    pub(crate) fn tried(&self, written: bool) {
+        *lock(&self.writeback_began) = None;
+        let mut rest = lock(&self.rest);
+        *rest = (!written).then(|| {
+            let pause = rest.map_or(PAUSES.start, |(_, pause)| (pause * 2).min(PAUSES.end));
+            (Instant::now() + pause, pause)
+        });
+    }
+
+    /// Whether it is to be left alone in the background.
+    pub(crate) fn resting(&self) -> bool {
+        lock(&self.rest).is_some_and(|(until, _)| Instant::now() < until)
+    }
+
+    pub(crate) fn take_failure(&self) -> Option<Error> {
+        lock(&self.failure).take()
     }
 
     /// A page is dirty no more.

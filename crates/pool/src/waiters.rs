@@ -1,13 +1,13 @@
 //! Where threads wait for a page: until it is loaded, let go of by a writer, or written back.
 
 use crate::page::{Page, State, Wake};
-use crate::sync::{Backoff, Condvar, Mutex, lock};
+use crate::sync::{Backoff, Condvar, Mutex, lock, size};
 
 /// Groups of waiters; a page's number says which is its own.
-const GROUPS: usize = 64;
+const GROUPS: usize = size(64, 2);
 
 /// Times that a waiter looks again before it sleeps: another core's copy of a page takes no longer.
-const LOOKS: u32 = 50;
+const LOOKS: usize = size(50, 1);
 
 pub(crate) struct Waiters {
     groups: Box<[(Mutex<()>, Condvar)]>,

@@ -2,17 +2,18 @@
 //!
 //! What is written back is copied first: a page can be written again while its writeback is under way, and runs of neighbouring
 //! blocks go out as one request. Only the holder of a volume's `writing` lock writes dirty pages back, so a flush that holds it
-//! finds no writeback under way that it would have to wait for.
+//! finds no writeback under way that it would have to wait for. He waits for no page: who holds one may want the lock.
 //!
-//! Order of locks: a volume's `writing`; a page held exclusively; the replacer; a volume's `dirty`.
+//! Order of locks: a page held exclusively; a volume's `writing`; the replacer; a volume's `dirty`.
 
 use crate::error::Error;
 use crate::frames::Frames;
 use crate::load::Held;
 use crate::page::State;
 use crate::pool::Shared;
-use crate::sync::{Ordering, lock};
+use crate::sync::{Backoff, Ordering, lock, try_lock};
 use crate::volume::{Volume, Writing};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -25,10 +26,34 @@ const BATCH: usize = 4 << 20;
 /// Pages of the laundry looked at in one round.
 const ROUND: usize = 256;
 
+/// Times that a writer looks again while too many pages are dirty and all of them held.
+const LOOKS: u32 = 1000;
+
+/// What came of an attempt to clean pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cleaned {
+    /// There was nothing to clean that is not in use.
+    Nothing,
+    /// Other threads write what there is, to devices that hang.
+    Hanging,
+    /// Other threads write what there is.
+    ByOthers,
+    /// A frame of the laundry is free, or pages are clean.
+    Some,
+}
+
+fn written_by_others(volume: &Volume) -> Cleaned {
+    if volume.hangs() { Cleaned::Hanging } else { Cleaned::ByOthers }
+}
+
 impl Shared {
+    pub(crate) fn frames(&self) -> u64 {
+        u64::from(self.frames.load(Ordering::Relaxed))
+    }
+
     /// The most pages that may be dirty before writers wait.
     pub(crate) fn dirty_limit(&self) -> u64 {
-        ((self.config.frames() as f64 * self.config.dirty_limit) as u64).max(1)
+        ((self.frames() as f64 * self.config.dirty_limit) as u64).max(1)
     }
 
     /// From how many dirty pages on they are written in the background.
@@ -38,15 +63,12 @@ impl Shared {
 
     /// Makes durable all that was written to the volume before.
     pub(crate) fn flush(&self, volume: &Arc<Volume>) -> Result<(), Error> {
-        let earlier = volume.take_failure();
-        {
-            let mut writing = lock(&volume.writing);
-            let dirty: Vec<Held> =
-                lock(&volume.dirty).by_block.iter().map(|(&block, &number)| (block, number)).collect();
-            self.write_back(volume, &mut writing, &dirty, true)?;
-        }
-        self.flush_device(volume)?;
-        earlier.map_or(Ok(()), Err)
+        let written = self.write_range(volume, &(0..volume.blocks()));
+        // Also after an error: what could be written is durable then.
+        let flushed = self.flush_device(volume);
+        // Told once, even if the pages have been written since.
+        let kept = volume.take_failure();
+        written.and(flushed).and(kept.map_or(Ok(()), Err))
     }
 
     pub(crate) fn flush_device(&self, volume: &Volume) -> Result<(), Error> {
@@ -68,7 +90,7 @@ impl Shared {
     fn make_dirty(&self, volume: &Volume, block: u64, number: u32) {
         if self.memory.pages.get(number).make_dirty() {
             self.dirty.fetch_add(1, Ordering::Relaxed);
-            volume.add_dirty(block, number);
+            lock(&volume.dirty).add(block, number);
         }
     }
 
@@ -117,50 +139,78 @@ impl Shared {
         volume.counters.write_time.add_time(time);
     }
 
-    /// Waits until fewer pages are dirty than may be.
-    pub(crate) fn throttle(&self, volume: &Volume) -> Result<(), Error> {
+    /// Waits until fewer pages are dirty than may be. If that cannot be had because of pages that are held, perhaps by this thread, or of
+    /// another volume that fails or hangs, the writer goes on as soon as the dirty pages of its own volume are written.
+    pub(crate) fn throttle(&self, volume: &Arc<Volume>) -> Result<(), Error> {
+        let mut looks = 0;
         while self.dirty.load(Ordering::Relaxed) >= self.dirty_limit() {
-            if let Err(error) = self.clean_some() {
-                // It is told here, to a writer.
-                volume.take_failure();
-                return Err(error);
+            match self.clean_some(false) {
+                Ok(Cleaned::Some) => looks = 0,
+                Ok(Cleaned::ByOthers) => Backoff::new().sleep(Duration::from_micros(100)),
+                Ok(Cleaned::Nothing) if looks < LOOKS => {
+                    looks += 1;
+                    Backoff::new().sleep(Duration::from_micros(100));
+                }
+                Ok(Cleaned::Nothing | Cleaned::Hanging) | Err(_) => {
+                    return self.write_some(volume, &mut lock(&volume.writing)).map(drop);
+                }
             }
         }
         Ok(())
     }
 
-    /// Frees frames of the laundry, or cleans pages if many are dirty: what a thread does that needs one of these. Whether there was
-    /// anything to do.
-    pub(crate) fn clean_some(&self) -> Result<bool, Error> {
+    /// Frees frames of the laundry, or cleans pages if many are dirty: what a thread does that needs one of these. A volume that fails, or
+    /// that another thread writes, does not keep it from the others; an error is answered if nothing else could be done. `background`: volumes
+    /// that have failed lately are left alone.
+    pub(crate) fn clean_some(&self, background: bool) -> Result<Cleaned, Error> {
         let (freed, candidates) = self.look_through_laundry();
         if freed {
-            return Ok(true);
+            return Ok(Cleaned::Some);
+        }
+        let mut result = Ok(Cleaned::Nothing);
+        let mut by_volume: BTreeMap<u32, Vec<Held>> = BTreeMap::new();
+        for &number in &candidates {
+            let page = self.memory.pages.get(number);
+            by_volume.entry(page.object()).or_default().push((page.block(), number));
+        }
+        for (object, pages) in by_volume {
+            let Some(volume) = lock(&self.volumes).get(object) else { continue };
+            if background && volume.resting() {
+                continue;
+            }
+            let written = try_lock(&volume.writing).map(|mut writing| {
+                let pages = self.with_neighbours(&volume, &pages);
+                self.write_back(&volume, &mut writing, &pages, &mut Vec::new())
+            });
+            match written {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => result = result.and(Err(error)),
+                None => result = result.map(|before| before.max(written_by_others(&volume))),
+            }
         }
         if !candidates.is_empty() {
-            let mut by_volume: BTreeMap<u32, Vec<Held>> = BTreeMap::new();
-            for &number in &candidates {
-                let page = self.memory.pages.get(number);
-                by_volume.entry(page.object()).or_default().push((page.block(), number));
-            }
-            for (object, pages) in by_volume {
-                let Some(volume) = lock(&self.volumes).get(object) else { continue };
-                let mut writing = lock(&volume.writing);
-                let pages = self.with_neighbours(&volume, &pages);
-                self.write_back(&volume, &mut writing, &pages, false)
-                    .inspect_err(|error| volume.keep_failure(error.clone()))?;
-            }
             let mut replacer = lock(&self.replacer);
             let freed = candidates.iter().filter(|&&number| replacer.finish_laundry(&self.memory, number)).count();
             if freed > 0 {
-                return Ok(true);
+                return Ok(Cleaned::Some);
             }
         }
-        if self.dirty.load(Ordering::Relaxed) >= self.background_limit() {
-            let volumes = lock(&self.volumes).all();
-            let most = volumes.iter().max_by_key(|volume| lock(&volume.dirty).by_block.len());
-            return most.map_or(Ok(false), |volume| self.write_some(volume).map(|written| written > 0));
+        // Without a laundry a dirty page is no victim until it is clean.
+        let limit = if self.config.laundry == 0 { 1 } else { self.background_limit() };
+        if self.dirty.load(Ordering::Relaxed) < limit {
+            return result;
         }
-        Ok(false)
+        let mut volumes = lock(&self.volumes).all();
+        volumes.sort_by_key(|volume| Reverse(lock(&volume.dirty).by_block.len()));
+        for volume in volumes.iter().filter(|volume| !(background && volume.resting())) {
+            match try_lock(&volume.writing).map(|mut writing| self.write_some(volume, &mut writing)) {
+                Some(Ok(0)) => {}
+                Some(Ok(_)) => return Ok(Cleaned::Some),
+                Some(Err(error)) => result = result.and(Err(error)),
+                None => result = result.map(|before| before.max(written_by_others(volume))),
+            }
+        }
+        result
     }
 
     /// Frees what is clean in the laundry, and answers what is not.
@@ -203,8 +253,7 @@ impl Shared {
     }
 
     /// Writes the next dirty pages of a volume back, in the order of their blocks from where the last round ended.
-    pub(crate) fn write_some(&self, volume: &Arc<Volume>) -> Result<u64, Error> {
-        let mut writing = lock(&volume.writing);
+    fn write_some(&self, volume: &Volume, writing: &mut Writing) -> Result<u64, Error> {
         let most = (BATCH / self.config.page_size as usize).max(1);
         let mut dirty = lock(&volume.dirty);
         let behind = dirty.by_block.range(dirty.cursor..).chain(dirty.by_block.range(..dirty.cursor));
@@ -212,12 +261,15 @@ impl Shared {
         dirty.cursor = pages.last().map_or(0, |&(block, _)| block + 1);
         drop(dirty);
         pages.sort_unstable();
-        self.write_back(volume, &mut writing, &pages, false).inspect_err(|error| volume.keep_failure(error.clone()))
+        self.write_back(volume, writing, &pages, &mut Vec::new())
     }
 
-    /// Writes back what has been dirty for too long.
-    pub(crate) fn write_aged(&self, volume: &Arc<Volume>) -> Result<u64, Error> {
-        let mut writing = lock(&volume.writing);
+    /// Writes back what has been dirty for too long, unless the volume has failed lately or another thread writes it.
+    pub(crate) fn write_aged(&self, volume: &Volume) {
+        if volume.resting() {
+            return;
+        }
+        let Some(mut writing) = try_lock(&volume.writing) else { return };
         let mut dirty = lock(&volume.dirty);
         let mut aged = Vec::new();
         while let Some(&(since, block)) = dirty.ages.front() {
@@ -229,20 +281,43 @@ impl Shared {
         }
         drop(dirty);
         let pages = self.with_neighbours(volume, &aged);
-        self.write_back(volume, &mut writing, &pages, false).inspect_err(|error| volume.keep_failure(error.clone()))
+        let mut busy = Vec::new();
+        // A failure is kept for the next flush.
+        let _ = self.write_back(volume, &mut writing, &pages, &mut busy);
+        let mut dirty = lock(&volume.dirty);
+        dirty.ages.extend(busy.into_iter().map(|(block, _)| (Instant::now(), block)));
     }
 
     /// Writes back the dirty pages of a range of blocks.
-    pub(crate) fn write_range(&self, volume: &Arc<Volume>, blocks: &Range<u64>) -> Result<u64, Error> {
+    pub(crate) fn write_range(&self, volume: &Volume, blocks: &Range<u64>) -> Result<(), Error> {
         let mut writing = lock(&volume.writing);
-        let pages: Vec<Held> =
+        let mut pages: Vec<Held> =
             lock(&volume.dirty).by_block.range(blocks.clone()).map(|(&block, &number)| (block, number)).collect();
-        self.write_back(volume, &mut writing, &pages, true)
+        let mut result = Ok(());
+        loop {
+            let mut busy = Vec::new();
+            result = result.and(self.write_back(volume, &mut writing, &pages, &mut busy).map(drop));
+            drop(writing);
+            if busy.is_empty() {
+                return result;
+            }
+            for &(_, number) in &busy {
+                self.memory.waiters.wait(number, self.memory.pages.get(number), State::busy);
+            }
+            pages = busy;
+            writing = lock(&volume.writing);
+        }
     }
 
-    /// Writes pages back, given in the order of their blocks, of which some may be clean or gone by now. `wait`: for those that are being
-    /// written to; else they are passed over. All that can be written is; the first error is answered.
-    fn write_back(&self, volume: &Volume, writing: &mut Writing, pages: &[Held], wait: bool) -> Result<u64, Error> {
+    /// Writes pages back, given in the order of their blocks, of which some may be clean or gone by now. Those that are being written to
+    /// are passed over, and named in `busy`. All that can be written is; the first error is answered, and kept for the next flush.
+    fn write_back(
+        &self,
+        volume: &Volume,
+        writing: &mut Writing,
+        pages: &[Held],
+        busy: &mut Vec<Held>,
+    ) -> Result<u64, Error> {
         let page_size = self.config.page_size as usize;
         let room = (BATCH / page_size).max(1);
         if writing.buffer.is_none() && !pages.is_empty() {
@@ -256,25 +331,17 @@ impl Shared {
         let mut copied: Vec<Held> = Vec::new();
         for &(block, number) in pages {
             let page = self.memory.pages.get(number);
-            loop {
-                match page.share(volume.id, block) {
-                    Ok(_) => {
-                        if page.begin_writeback() {
-                            self.forget_dirty(volume, block);
-                            self.copy_to(writing, copied.len(), number);
-                            copied.push((block, number));
-                        }
-                        page.unshare();
-                        break;
+            match page.share(volume.id, block) {
+                Ok(_) => {
+                    if page.begin_writeback() {
+                        self.forget_dirty(volume, block);
+                        self.copy_to(writing, copied.len(), number);
+                        copied.push((block, number));
                     }
-                    Err(state) if state.busy() && wait => {
-                        // Who holds the page may wait for a writeback that was begun here: those first.
-                        let issued = self.issue(volume, writing, &mut copied, &mut written);
-                        result = result.and(issued);
-                        self.memory.waiters.wait(number, page, State::busy);
-                    }
-                    Err(_) => break,
+                    page.unshare();
                 }
+                Err(state) if state.busy() => busy.push((block, number)),
+                Err(_) => {}
             }
             if copied.len() == room {
                 let issued = self.issue(volume, writing, &mut copied, &mut written);
@@ -321,18 +388,24 @@ impl Shared {
                 (copied[run.start].0 * page_size as u64, IoSlice::new(bytes))
             })
             .collect();
+        self.transfers.fetch_add(1, Ordering::SeqCst);
+        volume.writing_began();
         let start = Instant::now();
         let results = volume.device.write_many(&requests);
         let time = start.elapsed();
+        self.transfers.fetch_sub(1, Ordering::SeqCst);
         let mut first = Ok(());
         for ((run, (offset, bytes)), result) in runs.into_iter().zip(&requests).zip(results) {
             self.count_write(volume, bytes.len() as u64, time);
             for &(block, number) in &copied[run.clone()] {
+                // Under the lock: who then takes the page out of the dirty ones finds it among them.
+                let mut dirty = lock(&volume.dirty);
                 let (dirty_again, wake) = self.memory.pages.get(number).end_writeback(result.is_ok());
                 if dirty_again {
                     self.dirty.fetch_add(1, Ordering::Relaxed);
-                    volume.add_dirty(block, number);
+                    dirty.add(block, number);
                 }
+                drop(dirty);
                 self.memory.waiters.wake(number, wake);
             }
             match result {
@@ -344,11 +417,13 @@ impl Shared {
                     volume.counters.failed_writebacks.add(run.len() as u64);
                     let error = volume.failed("writeback", *offset, bytes.len() as u64, source);
                     tracing::warn!(%error, "the pages stay dirty, and will be written again");
+                    volume.keep_failure(error.clone());
                     first = first.and(Err(error));
                 }
             }
         }
         copied.clear();
+        volume.tried(first.is_ok());
         first
     }
 }

@@ -1,0 +1,341 @@
+//! The pool under many interleavings of its threads: shuttle runs each scenario under schedules drawn at random, and by priorities that
+//! change at few points (PCT, Burckhardt and others, ASPLOS 2010). A scenario in which all threads wait fails.
+
+use crate::device::{Device, Fault, Faulty, MemoryDevice, Operation, Rule, When};
+use crate::page::{Page, State};
+use crate::slots::Slots;
+use crate::sync::yield_now;
+use crate::waiters::Waiters;
+use crate::{Config, Durability, Handle, Pool, Volume, VolumeConfig, WriteMode};
+use forebay_policy::Spec;
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Runner, thread};
+use std::io::IoSliceMut;
+use std::sync::Arc;
+// The checker is not to follow what only the tests look at.
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const SCHEDULES: usize = 400;
+const PAGE: u64 = 4096;
+
+fn check(scenario: impl Fn() + Send + Sync + Clone + 'static) {
+    let config = || {
+        let mut config = shuttle::Config::new();
+        // A statistics snapshot alone takes more than the usual 32 KiB.
+        config.stack_size = 256 << 10;
+        config
+    };
+    Runner::new(RandomScheduler::new(SCHEDULES), config()).run(scenario.clone());
+    Runner::new(PctScheduler::new(4, SCHEDULES), config()).run(scenario);
+}
+
+fn join(threads: Vec<thread::JoinHandle<()>>) {
+    threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+}
+
+/// One page whose frame is two words, which are equal unless somebody writes, and 0 once the page has left.
+struct OnePage {
+    page: Page,
+    slots: Slots,
+    waiters: Waiters,
+    words: [AtomicU64; 2],
+}
+
+impl OnePage {
+    fn new() -> Arc<Self> {
+        let words = [AtomicU64::new(1), AtomicU64::new(1)];
+        let one = Self { page: Page::default(), slots: Slots::new(4), waiters: Waiters::new(), words };
+        one.page.name(1, 1);
+        one.page.bind(0, false);
+        one.page.loaded();
+        let _ = one.page.end_exclusive();
+        Arc::new(one)
+    }
+
+    fn read(&self) {
+        let first = self.words[0].load(Ordering::SeqCst);
+        yield_now();
+        assert_eq!(first, self.words[1].load(Ordering::SeqCst), "a reader beside a writer");
+        assert_ne!(first, 0, "a reader of a page that has left");
+    }
+
+    fn write(&self, value: u64) {
+        self.words[0].store(value, Ordering::SeqCst);
+        yield_now();
+        self.words[1].store(value, Ordering::SeqCst);
+    }
+
+    /// `false`: it has left.
+    fn waits(&self, state: State) -> bool {
+        if state.busy() {
+            self.waiters.wait(0, &self.page, State::busy);
+        }
+        state.busy()
+    }
+
+    fn read_by_slot(&self, line: u32) {
+        let line = self.slots.line(line);
+        loop {
+            line.fill(0, 0);
+            let pinned = self.page.shared(1, 1);
+            if pinned.is_ok() {
+                self.read();
+            }
+            line.clear(0);
+            match pinned {
+                Err(state) if self.waits(state) => {}
+                _ => return,
+            }
+        }
+    }
+
+    fn read_by_count(&self) {
+        loop {
+            match self.page.share(1, 1) {
+                Ok(_) => {
+                    self.read();
+                    return self.page.unshare();
+                }
+                Err(state) if self.waits(state) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn write_alone(&self, value: u64) {
+        loop {
+            match self.page.begin_exclusive(1, 1) {
+                Ok(()) if self.page.soon_unshared(0, &self.slots) => {
+                    self.write(value);
+                    self.page.make_dirty();
+                    return self.waiters.wake(0, self.page.end_exclusive());
+                }
+                Ok(()) => {
+                    self.waiters.wake(0, self.page.end_exclusive());
+                    self.page.wait_unshared(0, &self.slots);
+                }
+                Err(state) if self.waits(state) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Writes it back to `storage` if it is dirty.
+    fn write_back(&self, storage: &AtomicU64) {
+        if self.page.share(1, 1).is_ok() {
+            if self.page.begin_writeback() {
+                self.read();
+                let copy = self.words[0].load(Ordering::SeqCst);
+                self.page.unshare();
+                yield_now();
+                storage.store(copy, Ordering::SeqCst);
+                let (_, wake) = self.page.end_writeback(true);
+                return self.waiters.wake(0, wake);
+            }
+            self.page.unshare();
+        }
+    }
+
+    /// Evicts it if nobody uses it and it is clean.
+    fn evict(&self) {
+        if self.page.begin_exclusive(1, 1).is_ok() {
+            let state = self.page.state();
+            if self.page.still_shared(0, &self.slots) || state.dirty() || state.in_writeback() {
+                return self.waiters.wake(0, self.page.end_exclusive());
+            }
+            self.write(0);
+            self.waiters.wake(0, self.page.unbind());
+        }
+    }
+}
+
+#[test]
+fn model_check_readers_writers_and_evictors_of_a_page_exclude_each_other() {
+    check(|| {
+        let one = OnePage::new();
+        let lines: Vec<u32> = (0..2).map(|_| one.slots.take_line().expect("a line")).collect();
+        let mut threads = Vec::new();
+        for line in lines {
+            let one = Arc::clone(&one);
+            threads.push(thread::spawn(move || (0..2).for_each(|_| one.read_by_slot(line))));
+        }
+        let actions: [fn(&OnePage); 3] = [OnePage::read_by_count, |one| one.write_alone(2), OnePage::evict];
+        for action in actions {
+            let one = Arc::clone(&one);
+            threads.push(thread::spawn(move || action(&one)));
+        }
+        join(threads);
+    });
+}
+
+#[test]
+fn model_check_a_page_that_was_written_leaves_only_when_it_is_in_storage() {
+    check(|| {
+        let one = OnePage::new();
+        let storage = Arc::new(AtomicU64::new(1));
+        let writer = Arc::clone(&one);
+        let mut threads = vec![thread::spawn(move || (2..4).for_each(|value| writer.write_alone(value)))];
+        let (cleaner, stored) = (Arc::clone(&one), Arc::clone(&storage));
+        threads.push(thread::spawn(move || (0..2).for_each(|_| cleaner.write_back(&stored))));
+        let evictor = Arc::clone(&one);
+        threads.push(thread::spawn(move || (0..2).for_each(|_| evictor.evict())));
+        let line = one.slots.take_line().expect("a line");
+        let reader = Arc::clone(&one);
+        threads.push(thread::spawn(move || reader.read_by_slot(line)));
+        join(threads);
+        let state = one.page.state();
+        let word = one.words[0].load(Ordering::SeqCst);
+        assert!(!state.in_writeback() && !state.busy());
+        assert!(
+            state.dirty() || state.absent() || word == storage.load(Ordering::SeqCst),
+            "a clean page is in storage"
+        );
+        assert!(!(state.absent() && state.dirty()));
+    });
+}
+
+/// A pool of few frames with one volume, both blocks' bytes known.
+struct Small {
+    pool: Pool,
+    volume: Arc<Volume>,
+    storage: Arc<Faulty<MemoryDevice>>,
+}
+
+impl Small {
+    fn new(frames: u64, laundry: u32, mode: WriteMode, rules: Vec<Rule>) -> Arc<Self> {
+        let policy = Spec::parse("lru").expect("a policy");
+        let config = Config { laundry, dirty_limit: 1.0, ..Config::new(frames * PAGE, policy) };
+        let pool = Pool::new(config).expect("a pool");
+        let storage = Arc::new(Faulty::new(MemoryDevice::new(8 * PAGE), rules, 1));
+        let config = VolumeConfig { mode, readahead: 0, ..VolumeConfig::new("small") };
+        let volume = pool.attach(Arc::clone(&storage) as Arc<dyn Device>, config);
+        Arc::new(Self { pool, volume, storage })
+    }
+
+    fn spawn(self: &Arc<Self>, action: impl FnOnce(&Small, &Handle) + Send + 'static) -> thread::JoinHandle<()> {
+        let small = Arc::clone(self);
+        thread::spawn(move || action(&small, &small.pool.handle().expect("a handle")))
+    }
+
+    /// Writes a byte of a block, the first or the last.
+    fn write(&self, handle: &Handle, block: u64, at: u64, byte: u8, durability: Durability) -> bool {
+        handle.write_at(&self.volume, block * PAGE + at, &[byte], durability).is_ok()
+    }
+
+    /// Holds a block for a while: nobody writes it meanwhile, and it stays.
+    fn read(&self, handle: &Handle, block: u64, at: u64) -> u8 {
+        let pin = handle.read(&self.volume, block).expect("a frame");
+        let before = pin.to_vec();
+        yield_now();
+        assert_eq!(before, pin.to_vec(), "a page changed under a reader");
+        before[at as usize]
+    }
+
+    /// Flushes, and looks for bytes in storage: block, place, value.
+    fn expect(&self, bytes: &[(u64, u64, u8)]) {
+        self.storage.set(Vec::new());
+        // The first may tell of earlier failures.
+        let _ = self.pool.flush();
+        self.pool.flush().expect("the device is well");
+        assert_eq!(self.pool.statistics().dirty, 0);
+        assert_eq!(self.pool.shared.dirty.load(crate::sync::Ordering::SeqCst), 0, "the count of dirty pages");
+        assert_eq!(self.pool.shared.transfers.load(crate::sync::Ordering::SeqCst), 0, "the count of transfers");
+        for &(block, at, byte) in bytes {
+            let mut stored = [0];
+            self.storage.read(block * PAGE + at, &mut [IoSliceMut::new(&mut stored)]).expect("memory is read");
+            assert_eq!(stored, [byte], "block {block} at {at}");
+        }
+    }
+}
+
+/// Two threads write to either end of the same blocks, of which not all fit, while a third reads and flushes.
+fn share_blocks(laundry: u32, mode: WriteMode, durability: Durability) {
+    check(move || {
+        let small = Small::new(3, laundry, mode, Vec::new());
+        let mut threads: Vec<_> = [0, PAGE - 1]
+            .into_iter()
+            .map(|at| {
+                small.spawn(move |small, handle| {
+                    for (block, byte) in [(0, 1), (1, 2), (2, 3), (0, 4)] {
+                        assert!(small.write(handle, block, at, byte, durability), "no fault is planned");
+                    }
+                    assert_eq!(small.read(handle, 1, at), 2);
+                })
+            })
+            .collect();
+        threads.push(small.spawn(|small, handle| {
+            small.read(handle, 2, 0);
+            handle.flush(&small.volume).expect("no fault is planned");
+            small.read(handle, 3, 0);
+        }));
+        join(threads);
+        small.expect(&[0, PAGE - 1].map(|at| [(0, at, 4), (1, at, 2), (2, at, 3)]).concat());
+    });
+}
+
+#[test]
+fn model_check_threads_that_share_pages_lose_no_write() {
+    share_blocks(1, WriteMode::Back, Durability::Flush);
+}
+
+#[test]
+fn model_check_threads_that_share_pages_lose_no_write_without_a_laundry() {
+    share_blocks(0, WriteMode::Back, Durability::Flush);
+}
+
+#[test]
+fn model_check_threads_that_write_through_lose_no_write() {
+    share_blocks(1, WriteMode::Through, Durability::Flush);
+}
+
+#[test]
+fn model_check_forced_writes_beside_a_flush_are_in_storage() {
+    share_blocks(1, WriteMode::Back, Durability::Now);
+}
+
+#[test]
+fn model_check_a_page_given_up_while_its_writeback_fails_is_written_when_it_is_dirty_again() {
+    check(|| {
+        let fails = Rule { operation: Some(Operation::Write), when: When::Every(2), ..Rule::new(Fault::Error(5)) };
+        let small = Small::new(3, 1, WriteMode::Back, vec![Rule { when: When::Nth(1), ..fails.clone() }, fails]);
+        let threads = vec![
+            small.spawn(|small, handle| {
+                small.write(handle, 0, 0, 1, Durability::Flush);
+                let _ = handle.trim(&small.volume, 0, PAGE);
+                assert!(small.write(handle, 0, 0, 2, Durability::Flush), "fewer are dirty than may be");
+            }),
+            small.spawn(|small, handle| drop(handle.flush(&small.volume))),
+            small.spawn(|small, handle| {
+                small.read(handle, 1, 0);
+                let _ = small.pool.flush_volume(&small.volume);
+            }),
+        ];
+        join(threads);
+        small.expect(&[(0, 0, 2)]);
+    });
+}
+
+#[test]
+fn model_check_trims_loads_and_writes_of_one_page_all_end() {
+    check(|| {
+        let small = Small::new(3, 1, WriteMode::Back, Vec::new());
+        let threads = vec![
+            small.spawn(|small, handle| {
+                handle.write_zeroes(&small.volume, 0, 2 * PAGE, false, Durability::Flush).expect("no fault is planned");
+                assert!(small.write(handle, 1, 0, 7, Durability::Flush), "no fault is planned");
+            }),
+            small.spawn(|small, handle| {
+                // Held while another page of the range that is given up is asked for.
+                let pin = handle.read(&small.volume, 0).expect("a frame");
+                small.read(handle, 1, 0);
+                drop(pin);
+            }),
+            small.spawn(|small, handle| {
+                assert!(small.write(handle, 2, 0, 9, Durability::Flush), "no fault is planned");
+                handle.hint(&small.volume, crate::Hint::DoNotNeed { offset: 0, length: 3 * PAGE }).expect("no fault");
+            }),
+        ];
+        join(threads);
+        small.expect(&[(0, 0, 0), (1, 0, 7), (2, 0, 9)]);
+    });
+}
