@@ -10,7 +10,7 @@ use crate::{Config, Durability, Handle, Pool, Volume, VolumeConfig, WriteMode};
 use forebay_policy::Spec;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Runner, thread};
-use std::io::IoSliceMut;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 // The checker is not to follow what only the tests look at.
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -194,11 +194,51 @@ fn model_check_a_page_that_was_written_leaves_only_when_it_is_in_storage() {
     });
 }
 
+/// A device that lets other threads run before it does anything, as one does that takes its time.
+struct Slow(Faulty<MemoryDevice>);
+
+fn take_time() {
+    (0..4).for_each(|_| yield_now());
+}
+
+impl Device for Slow {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        take_time();
+        self.0.read(offset, buffers)
+    }
+
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
+        take_time();
+        self.0.write(offset, buffers)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush()
+    }
+
+    fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.0.trim(offset, length)
+    }
+
+    fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
+        take_time();
+        self.0.write_zeroes(offset, length, allocate)
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
 /// A pool of few frames with one volume.
 struct Small {
     pool: Pool,
     volume: Arc<Volume>,
-    storage: Arc<Faulty<MemoryDevice>>,
+    storage: Arc<Slow>,
 }
 
 impl Small {
@@ -206,7 +246,7 @@ impl Small {
         let policy = Spec::parse("lru").expect("a policy");
         let config = Config { laundry, dirty_limit: 1.0, ..Config::new(frames * PAGE, policy) };
         let pool = Pool::new(config).expect("a pool");
-        let storage = Arc::new(Faulty::new(MemoryDevice::new(8 * PAGE), rules, 1));
+        let storage = Arc::new(Slow(Faulty::new(MemoryDevice::new(8 * PAGE), rules, 1)));
         let config = VolumeConfig { mode, readahead: 0, ..VolumeConfig::new("small") };
         let volume = pool.attach(Arc::clone(&storage) as Arc<dyn Device>, config);
         Arc::new(Self { pool, volume, storage })
@@ -233,7 +273,7 @@ impl Small {
 
     /// Flushes, and looks for bytes in storage: block, place, value.
     fn expect(&self, bytes: &[(u64, u64, u8)]) {
-        self.storage.set(Vec::new());
+        self.storage.0.set(Vec::new());
         // The first may tell of earlier failures.
         let _ = self.pool.flush();
         self.pool.flush().expect("the device is well");
@@ -242,7 +282,7 @@ impl Small {
         assert_eq!(self.pool.shared.transfers.load(crate::sync::Ordering::SeqCst), 0, "the count of transfers");
         for &(block, at, byte) in bytes {
             let mut stored = [0];
-            self.storage.read(block * PAGE + at, &mut [IoSliceMut::new(&mut stored)]).expect("memory is read");
+            self.storage.0.read(block * PAGE + at, &mut [IoSliceMut::new(&mut stored)]).expect("memory is read");
             assert_eq!(stored, [byte], "block {block} at {at}");
         }
     }
