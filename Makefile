@@ -4,6 +4,7 @@
 
 test: tools
 	cargo test --workspace --locked
+	cargo test -p forebay-pool --features model-check --lib --locked model_check
 	cargo build --release --locked
 	target/test-tools/bin/python tests/outside_readers.py target/release/forebay
 	cargo build -p forebay-report --example gallery --locked

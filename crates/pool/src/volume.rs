@@ -7,7 +7,7 @@ use crate::frames::Frames;
 use crate::stats::DeviceCounters;
 use crate::streams::Streams;
 use crate::sync::{AtomicU32, Condvar, Mutex, Ordering, lock};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,6 +18,9 @@ const HANGS: Duration = Duration::from_secs(1);
 
 /// How long a volume is left alone in the background after a writeback that failed, and after many of them.
 const PAUSES: Range<Duration> = Duration::from_millis(200)..Duration::from_secs(10);
+
+/// So many ages may be left over of pages that were dirty, beside as many again as there are dirty pages.
+const MOST_STALE: usize = 1024;
 
 /// A device attached to a pool. Its blocks are as long as the pool's pages.
 pub struct Volume {
@@ -61,7 +64,20 @@ impl DirtyPages {
     /// A page has become dirty.
     pub(crate) fn add(&mut self, block: u64, number: u32) {
         self.by_block.insert(block, number);
+        if self.ages.len() > 2 * self.by_block.len() + MOST_STALE {
+            self.forget_stale_ages();
+        }
         self.ages.push_back((Instant::now(), block));
+    }
+
+    /// Keeps the latest age of each dirty page alone.
+    fn forget_stale_ages(&mut self) {
+        let mut seen = BTreeSet::new();
+        let ages = std::mem::take(&mut self.ages).into_iter().rev();
+        let mut latest: Vec<_> =
+            ages.filter(|&(_, block)| self.by_block.contains_key(&block) && seen.insert(block)).collect();
+        latest.reverse();
+        self.ages = latest.into();
     }
 }
 
@@ -242,5 +258,22 @@ impl Drop for Change<'_> {
         self.volume.change_count.fetch_sub(1, Ordering::SeqCst);
         drop(changes);
         self.volume.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_of_pages_that_are_clean_again_do_not_pile_up() {
+        let mut dirty = DirtyPages::default();
+        dirty.add(0, 0);
+        for block in 1..100_000 {
+            dirty.add(block, 1);
+            dirty.by_block.remove(&block);
+        }
+        assert!(dirty.ages.len() <= MOST_STALE + 4, "{} ages", dirty.ages.len());
+        assert_eq!(dirty.ages.front().map(|age| age.1), Some(0), "the page that is still dirty has kept its age");
     }
 }

@@ -268,6 +268,28 @@ fn a_miss_fails_if_all_pages_are_pinned_and_succeeds_when_one_is_not() {
 }
 
 #[test]
+fn without_a_laundry_a_miss_cleans_the_one_page_that_is_not_pinned() {
+    let pool = pool(8, 0);
+    let volume = attach(&pool, Arc::new(MemoryDevice::new(64 * PAGE)));
+    let handle = pool.handle().expect("a handle");
+    handle.write_at(&volume, 0, &[1], Durability::Flush).expect("a write");
+    let pins: Vec<_> = (1..8).map(|block| handle.read(&volume, block).expect("there is a frame")).collect();
+    handle.read(&volume, 8).expect("the dirty page can leave after its writeback");
+    assert_eq!(pins.len(), 7);
+}
+
+#[test]
+fn the_dirty_limit_follows_the_capacity() {
+    let device = faulty(256, vec![failing(Operation::Write, When::Always)]);
+    let pool = pool(64, 2);
+    let volume = attach(&pool, device);
+    pool.resize(16 * PAGE).expect("nothing is held");
+    let handle = pool.handle().expect("a handle");
+    let write = |block: u64| handle.write_at(&volume, block * PAGE, &[7; PAGE as usize], Durability::Flush);
+    assert_eq!((0..64).take_while(|&block| write(block).is_ok()).count(), 8, "half of the 16 frames");
+}
+
+#[test]
 fn a_writer_that_holds_the_only_dirty_pages_goes_on() {
     let pool = pool(9, 1);
     let volume = attach(&pool, Arc::new(MemoryDevice::new(64 * PAGE)));
