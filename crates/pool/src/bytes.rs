@@ -5,10 +5,12 @@ use crate::error::Error;
 use crate::handle::{Handle, NotPinned};
 use crate::load::{Admission, Held};
 use crate::page::State;
+use crate::streams::Advice;
 use crate::sync::Ordering;
 use crate::table;
 use crate::volume::Volume;
 use forebay_policy::Operation;
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,9 +35,10 @@ struct Part {
 
 impl Handle {
     fn part(&self, volume: &Volume, offset: u64, length: usize, done: usize) -> Part {
-        let page_size = self.shared.config.page_size as usize;
+        // A power of two.
+        let page_size = self.shared.config.page_size;
         let position = offset + done as u64;
-        let (block, start) = (position / page_size as u64, (position % page_size as u64) as usize);
+        let (block, start) = (position >> page_size.trailing_zeros(), position as usize & (page_size as usize - 1));
         let bytes = (volume.bytes_of(block) - start).min(length - done);
         Part { block, page: start..start + bytes, request: done..done + bytes }
     }
@@ -73,6 +76,9 @@ impl Handle {
                     }
                 }
                 Err(NotPinned::Busy(number)) => memory.waiters.wait(number, memory.pages.get(number), State::busy),
+                Err(NotPinned::Absent) if self.advice.get() == Advice::Once => {
+                    done = self.read_past(volume, offset, buffer, done)?;
+                }
                 Err(NotPinned::Absent) => {
                     let start = Instant::now();
                     match self.admit_run(volume, self.run_of(part.block, offset, buffer.len()), Operation::Read)? {
@@ -96,22 +102,52 @@ impl Handle {
         Ok(())
     }
 
-    /// Copies bytes out of the volume if all of them are resident, so that nothing is waited for. `false`: nothing has happened,
-    /// and no reference was counted.
+    /// Reads the absent pages at the start of what is left of a request without admitting them; returns how much is then done. A page
+    /// that somebody admits and writes meanwhile is written at the same time as it is read: old and new are both right.
+    fn read_past(&self, volume: &Volume, offset: u64, buffer: &mut [u8], done: usize) -> Result<usize, Error> {
+        let mut end = done;
+        let mut pages = 0;
+        while end < buffer.len() && pages < self.shared.most_run() {
+            let part = self.part(volume, offset, buffer.len(), end);
+            if pages > 0 && self.state_of(volume, part.block).is_some_and(|state| !state.absent()) {
+                break;
+            }
+            end = part.request.end;
+            pages += 1;
+        }
+        let (start, length) = (offset + done as u64, (end - done) as u64);
+        volume.counters.misses.add(pages);
+        volume.read(start, length, &mut [IoSliceMut::new(&mut buffer[done..end])])?;
+        Ok(end)
+    }
+
+    /// Copies bytes out of the volume if all of them are resident, so that nothing is waited for. `false`: no reference was counted, and
+    /// what the buffer holds is unknown.
     pub fn read_at_if_resident(&self, volume: &Arc<Volume>, offset: u64, buffer: &mut [u8]) -> bool {
         if volume.check_range(offset, buffer.len() as u64).is_err() {
             return false;
         }
+        let mut found = self.found.borrow_mut();
+        found.clear();
         let mut done = 0;
         while done < buffer.len() {
             let part = self.part(volume, offset, buffer.len(), done);
-            if !self.resident(volume, part.block) {
+            let Ok(pin) = self.pin(volume.id, part.block) else { return false };
+            let here = !pin.state.in_laundry();
+            if here {
+                self.copy_out(pin.number, &part, buffer);
+                found.push((part.block, pin));
+            }
+            self.unpin(pin);
+            if !here {
                 return false;
             }
             done = part.request.end;
         }
-        // A page that has left since makes this wait, for once.
-        self.read_at(volume, offset, buffer).is_ok()
+        for &(block, pin) in found.iter() {
+            self.hit(volume, block, pin, Operation::Read);
+        }
+        true
     }
 
     /// Whether a page can be used without waiting, as far as can be seen.

@@ -37,6 +37,8 @@ pub struct Handle {
     pub(crate) advice: Cell<Advice>,
     /// Counts hits, to measure the time of some.
     ticks: Cell<u32>,
+    /// Pages that a read has found so far, with pins given back.
+    pub(crate) found: RefCell<Vec<(u64, Pin)>>,
 }
 
 /// What a program says of its references to come.
@@ -48,6 +50,8 @@ pub enum Hint {
     Sequential,
     /// This handle will jump: no readahead.
     Random,
+    /// This handle will use nothing twice: what [`read_at`](Handle::read_at) does not find is read past the cache.
+    Once,
     /// These bytes will be used soon: they are fetched in the background.
     WillNeed {
         /// The first byte.
@@ -96,6 +100,7 @@ impl Handle {
             owner: Cell::new(None),
             advice: Cell::new(Advice::Normal),
             ticks: Cell::new(0),
+            found: RefCell::default(),
         })
     }
 
@@ -201,6 +206,7 @@ impl Handle {
             Hint::Normal => self.advice.set(Advice::Normal),
             Hint::Sequential => self.advice.set(Advice::Sequential),
             Hint::Random => self.advice.set(Advice::Random),
+            Hint::Once => self.advice.set(Advice::Once),
             Hint::WillNeed { offset, length } => {
                 volume.check_range(offset, length)?;
                 let page_size = u64::from(self.shared.config.page_size);

@@ -11,7 +11,7 @@ use forebay_policy::{Operation, Place};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A page with its block, held exclusively or being loaded.
 pub(crate) type Held = (u64, u32);
@@ -208,30 +208,18 @@ impl Handle {
             length += wanted.len() as u64;
             buffers.push(IoSliceMut::new(wanted));
         }
-        let offset = run[0].0 * page_size as u64;
-        let start = Instant::now();
-        let result = volume.device.read(offset, &mut buffers);
+        let result = volume.read(run[0].0 * page_size as u64, length, &mut buffers);
         drop(buffers);
-        volume.counters.read_time.add_time(start.elapsed());
-        volume.counters.reads.add(1);
-        volume.counters.request_lengths.add(length);
-        match result {
-            Ok(()) => {
-                volume.counters.bytes_read.add(length);
-                for &(_, number) in run {
-                    self.shared.loaded(number);
-                }
-                Ok(())
-            }
-            Err(source) => {
-                let mut replacer = lock(&self.shared.replacer);
-                for &(_, number) in run {
-                    replacer.drop_page(memory, number);
-                    self.shared.transfers.fetch_sub(1, Ordering::SeqCst);
-                }
-                Err(volume.failed("read", offset, length, source))
+        if result.is_ok() {
+            run.iter().for_each(|&(_, number)| self.shared.loaded(number));
+        } else {
+            let mut replacer = lock(&self.shared.replacer);
+            for &(_, number) in run {
+                replacer.drop_page(memory, number);
+                self.shared.transfers.fetch_sub(1, Ordering::SeqCst);
             }
         }
+        result
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) enum Advice {
     Normal,
     Sequential,
     Random,
+    Once,
 }
 
 pub(crate) struct Streams {
@@ -50,7 +51,7 @@ impl Streams {
 
     /// Blocks were missed: what to read ahead.
     pub(crate) fn miss(&mut self, missed: &Range<u64>, advice: Advice) -> Option<Range<u64>> {
-        if self.most == 0 || advice == Advice::Random {
+        if self.most == 0 || matches!(advice, Advice::Random | Advice::Once) {
             return None;
         }
         let known = self.streams.iter().position(|stream| (stream.next..=stream.end).contains(&missed.start));

@@ -8,7 +8,7 @@ use crate::stats::DeviceCounters;
 use crate::streams::Streams;
 use crate::sync::{AtomicU32, Condvar, Mutex, Ordering, lock};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -172,6 +172,18 @@ impl Volume {
     pub(crate) fn failed(&self, operation: &'static str, offset: u64, length: u64, source: io::Error) -> Error {
         self.counters.errors.add(1);
         Error::Device { volume: self.name.clone(), operation, offset, length, source: Arc::new(source) }
+    }
+
+    /// Reads from the device; the buffers have `length` bytes.
+    pub(crate) fn read(&self, offset: u64, length: u64, buffers: &mut [IoSliceMut<'_>]) -> Result<(), Error> {
+        let start = Instant::now();
+        let result = self.device.read(offset, buffers);
+        self.counters.read_time.add_time(start.elapsed());
+        self.counters.reads.add(1);
+        self.counters.request_lengths.add(length);
+        result.map_err(|source| self.failed("read", offset, length, source))?;
+        self.counters.bytes_read.add(length);
+        Ok(())
     }
 
     /// Keeps what a writeback failed with for the next flush; the first is kept.

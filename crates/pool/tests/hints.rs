@@ -1,0 +1,77 @@
+//! What hints do, and that they change no byte.
+
+use forebay_policy::Spec;
+use forebay_pool::device::{Device, MemoryDevice};
+use forebay_pool::{Config, Durability, Hint, Pool, Volume, VolumeConfig};
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const PAGE: u64 = 4096;
+const BLOCKS: u64 = 100;
+
+/// The bytes of a block, other than those of all others.
+fn contents(block: u64) -> Vec<u8> {
+    (0..PAGE).map(|at| (block * 7 + at / 16) as u8).collect()
+}
+
+/// A pool of 16 frames in front of a device with different bytes in each block.
+fn pool() -> (Pool, Arc<Volume>, Arc<MemoryDevice>) {
+    let device = Arc::new(MemoryDevice::new(BLOCKS * PAGE));
+    for block in 0..BLOCKS {
+        device.write(block * PAGE, &[IoSlice::new(&contents(block))]).expect("memory is written");
+    }
+    let policy = Spec::parse("lru").expect("a policy");
+    let pool = Pool::new(Config { laundry: 1, ..Config::new(17 * PAGE, policy) }).expect("a pool");
+    let volume = pool.attach(Arc::clone(&device) as Arc<dyn Device>, VolumeConfig::new("test"));
+    (pool, volume, device)
+}
+
+#[test]
+fn what_is_used_once_passes_by_the_cache() {
+    let (pool, volume, _) = pool();
+    let handle = pool.handle().expect("a handle");
+    handle.hint(&volume, Hint::Random).expect("a hint");
+    for block in 0..16 {
+        drop(handle.read(&volume, block).expect("a read"));
+    }
+    let scan = pool.handle().expect("a handle");
+    scan.hint(&volume, Hint::Once).expect("a hint");
+    // From the midst of a resident page to the midst of an absent one.
+    let mut bytes = vec![0; (80 * PAGE) as usize];
+    scan.read_at(&volume, 12 * PAGE + 100, &mut bytes).expect("a read");
+    let all: Vec<u8> = (12..93).flat_map(contents).collect();
+    assert!(bytes == all[100..100 + bytes.len()], "the bytes are the device's");
+    assert!((0..16).all(|block| handle.read_resident(&volume, block).is_some()), "what was resident still is");
+    assert!((16..100).all(|block| handle.read_resident(&volume, block).is_none()), "nothing was admitted");
+}
+
+#[test]
+fn what_is_not_needed_leaves_after_its_writeback() {
+    let (pool, volume, device) = pool();
+    let handle = pool.handle().expect("a handle");
+    handle.write_at(&volume, 3 * PAGE + 5, b"dirty", Durability::Flush).expect("a write");
+    drop(handle.read(&volume, 4).expect("a read"));
+    handle.hint(&volume, Hint::DoNotNeed { offset: 0, length: 4 * PAGE }).expect("a hint");
+    assert!(handle.read_resident(&volume, 3).is_none());
+    assert!(handle.read_resident(&volume, 4).is_some(), "it is outside the range");
+    let mut stored = [0; 5];
+    device.read(3 * PAGE + 5, &mut [IoSliceMut::new(&mut stored)]).expect("memory is read");
+    assert_eq!(&stored, b"dirty");
+}
+
+#[test]
+fn what_will_be_needed_becomes_resident() {
+    let (pool, volume, _) = pool();
+    let handle = pool.handle().expect("a handle");
+    handle.hint(&volume, Hint::WillNeed { offset: 10 * PAGE, length: 4 * PAGE }).expect("a hint");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    for block in 10..14 {
+        while handle.read_resident(&volume, block).is_none() {
+            assert!(Instant::now() < deadline, "block {block} is never fetched");
+            std::thread::yield_now();
+        }
+        assert_eq!(*handle.read(&volume, block).expect("a read"), contents(block));
+    }
+    assert_eq!(pool.statistics().volumes[0].pages_read_ahead, 4);
+}
