@@ -24,7 +24,7 @@ pub(crate) trait Replacement: Send {
     fn reserve(&mut self, pages: u32);
     fn state(&self) -> Vec<(&'static str, f64)>;
     fn bytes(&self) -> usize;
-    #[cfg(all(test, not(feature = "model-check")))]
+    #[cfg(all(test, feature = "model-check"))]
     fn check_invariants(&self);
 }
 
@@ -81,7 +81,7 @@ impl<P: Policy> Replacement for P {
         Policy::bytes(self)
     }
 
-    #[cfg(all(test, not(feature = "model-check")))]
+    #[cfg(all(test, feature = "model-check"))]
     fn check_invariants(&self) {
         Policy::check_invariants(self);
     }

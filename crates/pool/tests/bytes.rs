@@ -190,13 +190,13 @@ impl World {
 
     fn owner(&self, at: u64) -> u64 {
         let region = at / (REGION * self.page_size);
-        if region % 2 == 0 { at / (self.page_size / 8) % self.threads } else { region / 2 % self.threads }
+        if region.is_multiple_of(2) { at / (self.page_size / 8) % self.threads } else { region / 2 % self.threads }
     }
 
     /// The bytes from `at` on that belong to its owner, in one piece: a cell or a region.
     fn piece(&self, at: u64) -> Range<u64> {
         let region = REGION * self.page_size;
-        let size = if at / region % 2 == 0 { self.page_size / 8 } else { region };
+        let size = if (at / region).is_multiple_of(2) { self.page_size / 8 } else { region };
         at / size * size..((at / size + 1) * size).min(self.volume.len())
     }
 
@@ -208,9 +208,9 @@ impl World {
     fn within(&self, place: Place, whole: Range<u64>) -> Range<u64> {
         let length = whole.end - whole.start;
         let unit = if place.aligned && length > self.page_size { self.page_size } else { 1 };
-        let start = whole.start + (length * u64::from(place.start) >> 16) / unit * unit;
+        let start = whole.start + ((length * u64::from(place.start)) >> 16) / unit * unit;
         let most = whole.end.min(start + 10 * self.page_size) - start;
-        let length = (most * u64::from(place.length) >> 16) + 1;
+        let length = ((most * u64::from(place.length)) >> 16) + 1;
         start..(start + length.next_multiple_of(unit)).min(whole.end)
     }
 
