@@ -410,7 +410,7 @@ fn run(setting: &Setting, steps: &[Vec<Step>]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
     fn several_threads_read_what_they_wrote_and_a_flush_stores_it(
