@@ -1,8 +1,10 @@
 //! `forebay manual`: a manual page for each command.
 
 use crate::failure::Failure;
-use clap::{Args, CommandFactory};
+use clap::builder::Resettable;
+use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man;
+use roff::{Roff, roman};
 use std::path::{Path, PathBuf};
 
 /// Write the manual pages, one for each command, to a folder: `man -l FOLDER/forebay-serve.1` shows one.
@@ -20,13 +22,37 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut root = crate::Arguments::command();
     root.build();
     let commands = root.get_subcommands().filter(|command| command.get_name() != "help");
-    // A command of a page of its own is called as it is found: forebay-serve.
-    let pages = commands.map(|command| command.clone().name(format!("forebay-{}", command.get_name())));
-    for command in std::iter::once(root.clone()).chain(pages) {
-        let path = folder.join(format!("{}.1", command.get_name()));
-        let mut page = Vec::new();
-        Man::new(command.display_name(None::<String>)).render(&mut page).map_err(|error| failed(&path, error))?;
-        std::fs::write(&path, page).map_err(|error| failed(&path, error))?;
+    for command in std::iter::once(&root).chain(commands) {
+        // Built, a command is displayed as its page is called: forebay-serve.
+        let path = folder.join(format!("{}.1", command.get_display_name().unwrap_or(command.get_name())));
+        page(command.clone()).and_then(|page| std::fs::write(&path, page)).map_err(|error| failed(&path, error))?;
     }
     Ok(())
+}
+
+/// A command's page. What its long help says at the end under headings of capitals are sections.
+fn page(mut command: Command) -> std::io::Result<Vec<u8>> {
+    let end = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string).unwrap_or_default();
+    let sectioned = end.lines().next().is_some_and(is_heading);
+    if sectioned {
+        command = command.after_help(Resettable::Reset).after_long_help(Resettable::Reset);
+    }
+    let mut page = Vec::new();
+    Man::new(command).render(&mut page)?;
+    if sectioned {
+        let mut sections = Roff::new();
+        for line in end.lines() {
+            if is_heading(line) {
+                sections.control("SH", [line]).control("nf", []);
+            } else {
+                sections.text([roman(line)]);
+            }
+        }
+        sections.to_writer(&mut page)?;
+    }
+    Ok(page)
+}
+
+fn is_heading(line: &str) -> bool {
+    !line.is_empty() && line.chars().all(|letter| letter.is_ascii_uppercase() || letter == ' ')
 }

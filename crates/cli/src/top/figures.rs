@@ -1,8 +1,7 @@
 //! What happened between two reports, in rows of a table.
 
 use crate::output::{grouped, percent};
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, Table, presets};
 use forebay_server::{CacheReport, Report, VolumeReport};
 use std::io::Write;
 
@@ -84,7 +83,8 @@ impl Figures {
 impl Rows {
     fn table(&self) -> String {
         let mut table = Table::new();
-        table.load_preset(NOTHING).set_header(self.headings).add_rows(&self.rows);
+        table.load_style(presets::NOTHING);
+        table.set_header(self.headings).add_rows(&self.rows);
         for (index, column) in table.column_iter_mut().enumerate().skip(1) {
             if !TEXTS.contains(&self.headings[index]) {
                 column.set_cell_alignment(CellAlignment::Right);
