@@ -20,9 +20,11 @@ from serving import KIB, MIB
 from volumes.server import Server, make_volume
 
 PAGE = 4 * KIB
+# The longest request.
+MOST = 128 * KIB
 WORKLOAD = (
-    "mix:references=60k,seed=1+loop:pages=6k,length=16,weight=4+scan:length=32,weight=4"
-    "+zipf:pages=40k,alpha=1.0,weight=3+uniform:pages=60k,weight=1"
+    "mix:references=30k,seed=1+loop:pages=3k,length=16,weight=4+scan:length=32,weight=3"
+    "+zipf:pages=7k,alpha=1.0,weight=3+uniform:pages=20k,weight=1"
 )
 
 
@@ -31,7 +33,7 @@ def options():
     parser.add_argument("forebay", type=program, help="the program, built with --release")
     parser.add_argument("--policies", default="clock-pro,ubm,dulo,arc,lru", help="which")
     parser.add_argument("--workload", default=WORKLOAD, help="a synthetic trace, or a file that `forebay convert` reads")
-    parser.add_argument("--size", type=int, default=48, help="MiB of the cache")
+    parser.add_argument("--size", type=int, default=12, help="MiB of the cache")
     parser.add_argument("--delay", default="nearline", help="the disk: a preset of `forebay devices`, or a TOML file")
     parser.add_argument("--readahead", default="0,512KiB", help="the most that the server reads ahead: each is measured")
     parser.add_argument("--depth", type=int, default=1, help="requests at a time; with more than one their order is not quite the same each time")
@@ -40,12 +42,13 @@ def options():
     parser.add_argument("--out", help="the file for the raw figures")
     given = parser.parse_args()
     if given.quick:
-        given.workload, given.size = given.workload.replace("references=60k", "references=10k"), 16
+        given.workload = given.workload.replace("references=30k", "references=5k")
     return given
 
 
 def placed(rows):
-    """The requests on one volume, and its bytes: the objects of the workload lie one behind the other."""
+    """The requests on one volume, and its bytes: the objects of the workload lie one behind the other. Requests in a row that go on where
+    the last one ended are one, as in a system's queue."""
     requests = []
     for row in rows:
         if "page" in row:
@@ -54,12 +57,16 @@ def placed(rows):
             offset, length = int(row["block"]) * 512, int(row["blocks"]) * 512
         else:
             offset, length = int(row["offset"]), int(row["length"])
-        requests.append((row["object"], offset, length, row["operation"]))
+        what = row["object"], row["operation"]
+        if requests and requests[-1][0] == what and requests[-1][1] + requests[-1][2] == offset and requests[-1][2] < MOST:
+            requests[-1] = what, requests[-1][1], requests[-1][2] + length
+        else:
+            requests.append((what, offset, length))
     ends = {}
-    for object, offset, length, _ in requests:
+    for (object, _), offset, length in requests:
         ends[object] = max(ends.get(object, 0), -(-(offset + length) // MIB) * MIB)
     bases = dict(zip(ends, itertools.accumulate(ends.values(), initial=0)))
-    return [(bases[object] + offset, length, operation) for object, offset, length, operation in requests], sum(ends.values())
+    return [(bases[object] + offset, length, operation) for (object, operation), offset, length in requests], sum(ends.values())
 
 
 def workload(given, folder):

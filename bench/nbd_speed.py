@@ -17,7 +17,7 @@ import sys
 import serving
 from measure import keep, machine, program, spread, table
 from serving import KIB, MIB
-from volumes.checks import run
+from volumes.checks import Failed, run
 from volumes.server import Server, Volume
 
 NAME = "volume"
@@ -106,7 +106,10 @@ def measure(program, server, name, given, job):
     ours = isinstance(program, serving.Forebay)
     misses = program.cache()["misses"] if ours else 0
     before = serving.processor_seconds(server.process)
-    done = fio(server, name, given, pattern, size, depth)
+    try:
+        done = fio(server, name, given, pattern, size, depth)
+    except Failed as error:
+        sys.exit(f"{error}\nthe server's exit code: {server.process.poll()}; {server.told()}")
     spent = serving.processor_seconds(server.process) - before
     if ours and (missed := program.cache()["misses"] - misses):
         sys.exit(f"{job}: {missed} misses, where all should be in the cache")

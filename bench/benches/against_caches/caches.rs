@@ -34,7 +34,10 @@ pub(crate) fn named(name: &str, room: u32, backing: &Arc<Backing>) -> Result<Box
         }
         _ => match name.strip_prefix("pool:") {
             Some(policy) => Ok(Box::new(PoolCache::new(policy, room, backing)?)),
-            None => Err(format!("there is no cache `{name}`; there are {} and other policies of the pool", NAMES.join(", "))),
+            None => Err(format!(
+                "there is no cache `{name}`; there are {} and other policies of the pool",
+                NAMES.join(", ")
+            )),
         },
     }
 }

@@ -111,23 +111,26 @@ fn run(options: &Options) -> Result<(), String> {
         let (warming, keys) = keys.split_at(lookups);
         let parts: Vec<&[u32]> = keys.chunks_exact(lookups).collect();
         let all: Vec<u32> = (0..resident).collect();
-        let named = |name: &String| -> Result<(String, Box<dyn Cache>), String> {
+        let named = |name: &String| -> Result<Box<dyn Cache>, String> {
             let cache = caches::named(name, options.room, &backing)?;
             cache.look_up(if hits { &all } else { warming });
-            Ok((name.clone(), cache))
+            Ok(cache)
         };
         let caches = options.caches.iter().map(named).collect::<Result<Vec<_>, _>>()?;
         for round in 0..options.rounds {
             for &threads in &options.threads {
-                for (name, cache) in &caches {
+                for (name, cache) in options.caches.iter().zip(&caches) {
                     let parts = &parts[..threads];
                     let before = cache.misses();
                     let (seconds, sum) = measure(cache.as_ref(), parts, &cores);
-                    if sum != parts.iter().map(|keys| backing::sum(keys)).sum() {
+                    if sum != parts.iter().map(|keys| backing::sum(keys)).sum::<u64>() {
                         return Err(format!("{name} gave other pages than were asked for"));
                     }
                     let (lookups, misses) = ((lookups * threads) as u64, cache.misses() - before);
-                    eprintln!("{setting}, round {round}, {threads} threads, {name}: {:.2} M/s", lookups as f64 / seconds / 1e6);
+                    eprintln!(
+                        "{setting}, round {round}, {threads} threads, {name}: {:.2} M/s",
+                        lookups as f64 / seconds / 1e6
+                    );
                     runs.push(Run { setting, threads, cache: name, round, lookups, misses, seconds, sum });
                 }
             }
