@@ -72,11 +72,12 @@ def show(runs, setting):
             row += [spread(speeds(cache, count)), ratio]
         row.append(f"{median[cache, threads[-1]] / median[cache, threads[0]]:.2f}")
         one = [run for run in of_setting if run["cache"] == cache and run["threads"] == threads[0]]
+        row.append(spread([run["processor_seconds"] / run["lookups"] * 1e9 for run in one], "{:.0f}"))
         row.append(f"{1 - sum(run['misses'] for run in one) / sum(run['lookups'] for run in one):.4f}")
         rows.append(row)
     columns = [word for count in threads for word in (f"{count} thread{'s' * (count > 1)}, M/s", "of the faster peer")]
     print(f"\n{setting}:\n")
-    table([setting, *columns, f"{threads[-1]} threads by {threads[0]}", "hit ratio"], rows)
+    table([setting, *columns, f"{threads[-1]} threads by {threads[0]}", "processor ns a lookup, 1 thread", "hit ratio"], rows)
     return median, faster, threads
 
 

@@ -46,6 +46,7 @@ def options():
     parser.add_argument("--warmup", type=int, default=25, help="seconds before what is measured")
     parser.add_argument("--seconds", type=int, default=35, help="of what is measured")
     parser.add_argument("--rounds", type=int, default=1, help="how often each is measured")
+    parser.add_argument("--keep-traces", metavar="FOLDER", help="where the recorded references of each run are kept, for forebay compare")
     parser.add_argument("--quick", action="store_true", help="two policies in a small cache for seconds, to see that it works")
     parser.add_argument("--out", help="the file for the raw figures")
     given = parser.parse_args()
@@ -159,6 +160,9 @@ def measure(given, database, policy, size):
     (last_cache,) = last["caches"]
     if last["record_lost"]:
         sys.exit(f"{last['record_lost']} references came too fast to be recorded")
+    if given.keep_traces:
+        pathlib.Path(given.keep_traces).mkdir(parents=True, exist_ok=True)
+        shutil.copy(trace, pathlib.Path(given.keep_traces) / f"pgbench-{policy.replace(':', '-')}-{size}.parquet")
     frames = size * MIB // PAGE
     # A 32nd of the frames is the laundry's.
     (forecast,) = serving.compare(given.forebay, trace, [policy], frames - max(frames // 32, 1), "--page-size", PAGE)

@@ -9,10 +9,12 @@ use caches::Cache;
 use clap::Parser;
 use forebay_trace::{Names, Options as ReaderOptions};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Barrier};
+use std::thread::Builder;
 use std::time::Instant;
 
 /// Lookups a second in caches of 4 KiB pages, with misses (keys of all pages) and hits alone (keys that all fit).
@@ -57,6 +59,7 @@ struct Run<'a> {
     lookups: u64,
     misses: u64,
     seconds: f64,
+    processor_seconds: f64,
     /// Of the bytes read: equal in all caches.
     sum: u64,
 }
@@ -72,27 +75,48 @@ fn keys(pages: u32, alpha: f64, count: usize) -> Vec<u32> {
     keys
 }
 
-/// Runs a thread for each part of the keys on a core of its own: the seconds from the first to begin to the last to end, and the sum.
-fn measure(cache: &dyn Cache, parts: &[&[u32]], cores: &[usize]) -> (f64, u64) {
+/// What the threads of a run have taken.
+struct Taken {
+    /// From the first to begin to the last to end.
+    seconds: f64,
+    /// Of the processor, all threads together: a busy machine disturbs it less.
+    processor_seconds: f64,
+    sum: u64,
+}
+
+fn processor_time() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Runs a thread for each part of the keys, on a core of its own.
+fn measure(cache: &dyn Cache, parts: &[&[u32]], cores: &[usize]) -> Taken {
     let barrier = Barrier::new(parts.len());
     let run = |part: &[u32], core: usize| {
         let mut cpu = CpuSet::new();
         cpu.set(core);
         sched_setaffinity(None, &cpu).expect("this core may be used");
         barrier.wait();
-        let begin = Instant::now();
+        let (begin, spent) = (Instant::now(), processor_time());
         let sum = cache.look_up(part);
-        (begin, Instant::now(), sum)
+        (begin, Instant::now(), processor_time() - spent, sum)
     };
     let done: Vec<_> = std::thread::scope(|scope| {
-        let run = &run;
-        let threads: Vec<_> =
-            parts.iter().zip(cores).map(|(&part, &core)| scope.spawn(move || run(part, core))).collect();
+        let mut threads = Vec::new();
+        for (&part, &core) in parts.iter().zip(cores) {
+            // Under a name, by which a profiler tells them from the making of keys.
+            let (run, named) = (&run, Builder::new().name("lookups".to_owned()));
+            threads.push(named.spawn_scoped(scope, move || run(part, core)).expect("a thread can be made"));
+        }
         threads.into_iter().map(|thread| thread.join().expect("a lookup does not panic")).collect()
     });
     let begin = done.iter().map(|&(begin, ..)| begin).min().expect("a thread has run");
-    let end = done.iter().map(|&(_, end, _)| end).max().expect("a thread has run");
-    ((end - begin).as_secs_f64(), done.iter().map(|&(.., sum)| sum).sum())
+    let end = done.iter().map(|&(_, end, ..)| end).max().expect("a thread has run");
+    Taken {
+        seconds: (end - begin).as_secs_f64(),
+        processor_seconds: done.iter().map(|&(.., spent, _)| spent).sum(),
+        sum: done.iter().map(|&(.., sum)| sum).sum(),
+    }
 }
 
 fn run(options: &Options) -> Result<(), String> {
@@ -122,7 +146,7 @@ fn run(options: &Options) -> Result<(), String> {
                 for (name, cache) in options.caches.iter().zip(&caches) {
                     let parts = &parts[..threads];
                     let before = cache.misses();
-                    let (seconds, sum) = measure(cache.as_ref(), parts, &cores);
+                    let Taken { seconds, processor_seconds, sum } = measure(cache.as_ref(), parts, &cores);
                     if sum != parts.iter().map(|keys| backing::sum(keys)).sum::<u64>() {
                         return Err(format!("{name} gave other pages than were asked for"));
                     }
@@ -131,7 +155,17 @@ fn run(options: &Options) -> Result<(), String> {
                         "{setting}, round {round}, {threads} threads, {name}: {:.2} M/s",
                         lookups as f64 / seconds / 1e6
                     );
-                    runs.push(Run { setting, threads, cache: name, round, lookups, misses, seconds, sum });
+                    runs.push(Run {
+                        setting,
+                        threads,
+                        cache: name,
+                        round,
+                        lookups,
+                        misses,
+                        seconds,
+                        processor_seconds,
+                        sum,
+                    });
                 }
             }
         }
