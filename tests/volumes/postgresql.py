@@ -31,11 +31,11 @@ def programs():
 
 
 class Postgres:
-    """A cluster on a mounted volume; as a context, it does not run after its end."""
+    """A cluster on a mounted volume, with further settings if wanted; as a context, it does not run after its end."""
 
-    def __init__(self, data, sockets):
+    def __init__(self, data, sockets, *settings):
         self.bin = programs()
-        self.data, self.sockets = data, sockets
+        self.data, self.sockets, self.settings = data, sockets, settings
         self.log = sockets / "postgres.log"
         self.process = None
         sockets.mkdir(exist_ok=True)
@@ -60,7 +60,7 @@ class Postgres:
 
     def start(self):
         settings = ["listen_addresses=", f"unix_socket_directories={self.sockets}", "shared_buffers=16MB", "max_wal_size=256MB"]
-        options = [word for setting in settings for word in ("-c", setting)]
+        options = [word for setting in [*settings, *self.settings] for word in ("-c", setting)]
         with self.log.open("ab") as log:
             # Our own child, which can be waited for; pg_ctl's would be left to whoever cares for orphans.
             self.process = self.popen("postgres", "-D", self.data, *options, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -34,6 +34,7 @@ class Volume:
     page: str = None
     policy: str = None
     mode: str = None
+    readahead: str = None
     read_only: bool = False
 
     @property
@@ -57,7 +58,7 @@ class Forebay:
         words = [*self.words, "serve"]
         for volume in volumes:
             parts = [f"{volume.name}={volume.path}"]
-            parts += [f"{key}={getattr(volume, key)}" for key in ("policy", "page", "mode") if getattr(volume, key)]
+            parts += [f"{key}={getattr(volume, key)}" for key in ("policy", "page", "mode", "readahead") if getattr(volume, key)]
             parts += ["read-only"] if volume.read_only else []
             words += ["--volume", ",".join(parts)]
         words += ["--listen", f"unix:{socket_path}"] if socket_path else []
