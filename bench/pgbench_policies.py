@@ -37,7 +37,7 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("forebay", type=program, help="the program, built with --release")
     parser.add_argument("--policies", default="mq,lru,arc,clock-pro", help="which")
-    parser.add_argument("--sizes", default="16,32,64", help="MiB of the cache")
+    parser.add_argument("--sizes", default="8,16,32", help="MiB of the cache: what is filled in the time to warm up")
     parser.add_argument("--delay", default="ultrastar-18zx", help="the disk: a preset of `forebay devices`, or a TOML file")
     parser.add_argument("--mode", default="write-through", help="of the volume: the paper's, or write-back")
     parser.add_argument("--scale", type=int, default=15, help="of pgbench: about 15 MiB each")
@@ -51,7 +51,7 @@ def options():
     parser.add_argument("--out", help="the file for the raw figures")
     given = parser.parse_args()
     if given.quick:
-        given.policies, given.sizes, given.scale, given.warmup, given.seconds = "mq,lru", "16", 3, 5, 5
+        given.policies, given.sizes, given.scale, given.warmup, given.seconds = "mq,lru", "8", 3, 5, 5
     return given
 
 
