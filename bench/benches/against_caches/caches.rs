@@ -125,7 +125,7 @@ impl PoolCache {
     fn new(policy: &str, room: u32, backing: &Arc<Backing>) -> Result<Self, String> {
         let config = Config::new(u64::from(room) * PAGE as u64, Spec::parse(policy)?);
         // Nothing is written, so no frame need be kept for pages that wait to be written: the policy has as many as the peers.
-        let pool = Pool::new(Config { laundry: 0, ..config }).map_err(|error| error.to_string())?;
+        let pool = Pool::new(Config { laundry: 0, huge_pages: true, ..config }).map_err(|error| error.to_string())?;
         let volume = pool.attach(Arc::clone(backing) as _, VolumeConfig { readahead: 0, ..VolumeConfig::new("pages") });
         Ok(Self { pool, volume })
     }

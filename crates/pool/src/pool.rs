@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) hit_sets_bit: bool,
     /// The frames there are.
     pub(crate) frames: AtomicU32,
-    /// Pages that are dirty.
+    /// Pages that are dirty or in writeback; those that are both count twice. So the limit holds though a writeback may fail.
     pub(crate) dirty: AtomicU64,
     /// Pages that are being loaded, and writes to devices that hold pages.
     pub(crate) transfers: AtomicU64,

@@ -334,7 +334,7 @@ impl Shared {
             match page.share(volume.id, block) {
                 Ok(_) => {
                     if page.begin_writeback() {
-                        self.forget_dirty(volume, block);
+                        volume.remove_dirty(block);
                         self.copy_to(writing, copied.len(), number);
                         copied.push((block, number));
                     }
@@ -402,8 +402,9 @@ impl Shared {
                 let mut dirty = lock(&volume.dirty);
                 let (dirty_again, wake) = self.memory.pages.get(number).end_writeback(result.is_ok());
                 if dirty_again {
-                    self.dirty.fetch_add(1, Ordering::Relaxed);
                     dirty.add(block, number);
+                } else {
+                    self.dirty.fetch_sub(1, Ordering::Relaxed);
                 }
                 drop(dirty);
                 self.memory.waiters.wake(number, wake);
