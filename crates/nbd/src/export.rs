@@ -50,8 +50,8 @@ pub struct Limits {
 
 /// One thread's way into an export. Requests lie within the export and are not empty; the server has checked that.
 pub trait Session: Send {
-    /// Reads if that needs no waiting, as when all of it is cached. `false`: nothing has happened, and the server calls `read`
-    /// from a thread that may wait.
+    /// Reads if that needs no waiting, as when all of it is cached. `false`: what the buffer holds is of no use, and the server calls
+    /// `read` from a thread that may wait.
     fn try_read(&mut self, offset: u64, buffer: &mut [u8]) -> bool;
 
     /// Reads.
@@ -60,7 +60,7 @@ pub trait Session: Send {
     /// What the client is told.
     fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), Failure>;
 
-    /// Writes if that needs no waiting. `false`: nothing has happened, and the server calls `write` from a thread that may wait.
+    /// Writes if that needs no waiting. `false`: the server writes all of it by `write`, from a thread that may wait.
     fn try_write(&mut self, offset: u64, data: &[u8]) -> bool;
 
     /// Writes; durable at once if `fua`.

@@ -94,25 +94,35 @@ pub(crate) struct Background {
 
 impl Background {
     pub(crate) fn start(shared: &Arc<Shared>) -> Result<Self, Error> {
-        let mut threads = Vec::new();
+        let mut background = Self { threads: Vec::new() };
         // The model checker knows its own threads alone.
         if cfg!(feature = "model-check") {
-            return Ok(Self { threads });
+            return Ok(background);
         }
+        if let Err(error) = background.start_threads(shared) {
+            background.stop(shared);
+            return Err(error);
+        }
+        Ok(background)
+    }
+
+    fn start_threads(&mut self, shared: &Arc<Shared>) -> Result<(), Error> {
         for reader in 0..READERS {
             let handle = Handle::new(shared)?;
-            let name = format!("readahead-{reader}");
-            let body = move || {
+            self.spawn(format!("readahead-{reader}"), move || {
                 while let Some((volume, blocks)) = handle.shared.queue.next_range() {
                     handle.read_ahead(&volume, blocks);
                 }
-            };
-            threads.push(std::thread::Builder::new().name(name).spawn(body).map_err(no_thread)?);
+            })?;
         }
         let shared = Arc::clone(shared);
-        let body = move || shared.write_in_background();
-        threads.push(std::thread::Builder::new().name("writeback".to_owned()).spawn(body).map_err(no_thread)?);
-        Ok(Self { threads })
+        self.spawn("writeback".to_owned(), move || shared.write_in_background())
+    }
+
+    fn spawn(&mut self, name: String, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        let no_thread = |source| Error::Configuration(format!("the pool cannot start its threads: {source}"));
+        self.threads.push(std::thread::Builder::new().name(name).spawn(body).map_err(no_thread)?);
+        Ok(())
     }
 
     /// Stops the threads. `false`: they were stopped before.
@@ -126,10 +136,6 @@ impl Background {
         }
         running
     }
-}
-
-fn no_thread(source: std::io::Error) -> Error {
-    Error::Configuration(format!("the pool cannot start its threads: {source}"))
 }
 
 impl Handle {

@@ -6,10 +6,10 @@ use crate::handle::{Handle, NotPinned};
 use crate::load::{Admission, Held};
 use crate::page::State;
 use crate::streams::Advice;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, lock};
 use crate::table;
 use crate::volume::Volume;
-use forebay_policy::Operation;
+use forebay_policy::{Operation, Place};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
@@ -71,13 +71,16 @@ impl Handle {
                 }
                 Ok(pin) => {
                     self.unpin(pin);
-                    if self.load(volume, part.block..part.block + 1, Operation::Read, None)?.is_told() {
+                    if self.load(volume, part.block..part.block + 1, Operation::Read, None)? {
                         told = Some(part.block);
                     }
                 }
                 Err(NotPinned::Busy(number)) => memory.waiters.wait(number, memory.pages.get(number), State::busy),
                 Err(NotPinned::Absent) if self.advice.get() == Advice::Once => {
-                    done = self.read_past(volume, offset, buffer, done)?;
+                    let blocks = self.run_of(part.block, offset, buffer.len());
+                    if let Some(pages) = self.absent(volume, blocks) {
+                        done = self.read_past(volume, offset, buffer, done, pages)?;
+                    }
                 }
                 Err(NotPinned::Absent) => {
                     let start = Instant::now();
@@ -102,19 +105,30 @@ impl Handle {
         Ok(())
     }
 
-    /// Reads the absent pages at the start of what is left of a request without admitting them; returns how much is then done. A page
-    /// that somebody admits and writes meanwhile is written at the same time as it is read: old and new are both right.
-    fn read_past(&self, volume: &Volume, offset: u64, buffer: &mut [u8], done: usize) -> Result<usize, Error> {
-        let mut end = done;
-        let mut pages = 0;
-        while end < buffer.len() && pages < self.shared.most_run() {
-            let part = self.part(volume, offset, buffer.len(), end);
-            if pages > 0 && self.state_of(volume, part.block).is_some_and(|state| !state.absent()) {
-                break;
-            }
-            end = part.request.end;
-            pages += 1;
-        }
+    /// How many pages at the start of a range are absent, if the first is. Under the replacer's lock: without it a page that is there
+    /// may not be found, and what it holds is newer than the device.
+    fn absent(&self, volume: &Volume, blocks: Range<u64>) -> Option<u64> {
+        let memory = &self.shared.memory;
+        let replacer = lock(&self.shared.replacer);
+        let absent = |block: &u64| {
+            let found = replacer.find(memory, Place { object: volume.id, block: *block });
+            found.is_none_or(|number| memory.pages.get(number).state().absent())
+        };
+        let pages = blocks.take_while(absent).count() as u64;
+        (pages > 0).then_some(pages)
+    }
+
+    /// Reads so many absent pages of what is left of a request without admitting them; returns how much is then done. A page that
+    /// somebody admits and writes meanwhile is written at the same time as it is read: old and new are both right.
+    fn read_past(
+        &self,
+        volume: &Volume,
+        offset: u64,
+        buffer: &mut [u8],
+        done: usize,
+        pages: u64,
+    ) -> Result<usize, Error> {
+        let end = (0..pages).fold(done, |end, _| self.part(volume, offset, buffer.len(), end).request.end);
         let (start, length) = (offset + done as u64, (end - done) as u64);
         volume.counters.misses.add(pages);
         volume.read(start, length, &mut [IoSliceMut::new(&mut buffer[done..end])])?;
@@ -174,6 +188,18 @@ impl Handle {
         data: &[u8],
         durability: Durability,
     ) -> Result<(), Error> {
+        self.put(volume, offset, data, durability)?;
+        if durability == Durability::Now { self.shared.flush_device(volume) } else { Ok(()) }
+    }
+
+    /// Writes, with [`Durability::Now`] as far as the device, which is then still to be flushed.
+    pub(crate) fn put(
+        &self,
+        volume: &Arc<Volume>,
+        offset: u64,
+        data: &[u8],
+        durability: Durability,
+    ) -> Result<(), Error> {
         volume.check_writable()?;
         volume.check_range(offset, data.len() as u64)?;
         if volume.mode == WriteMode::Back && durability == Durability::Flush {
@@ -183,10 +209,11 @@ impl Handle {
         while done < data.len() {
             done = self.write_chunk(volume, offset, data, done)?;
         }
-        if durability == Durability::Now { self.shared.flush_device(volume) } else { Ok(()) }
+        Ok(())
     }
 
-    /// Copies bytes into the volume if that needs no waiting. `false`: nothing has happened, and no reference was counted.
+    /// Copies bytes into the volume if that needs no waiting. `false`: they are to be written by [`write_at`](Handle::write_at), even
+    /// though some of them may have been.
     pub fn write_at_if_ready(&self, volume: &Arc<Volume>, offset: u64, data: &[u8]) -> bool {
         if volume.mode != WriteMode::Back
             || volume.check_writable().is_err()

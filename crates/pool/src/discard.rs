@@ -55,16 +55,12 @@ impl Handle {
         let end = offset + length;
         let (blocks, bytes) = self.whole_pages(volume, offset, length);
         let zeroes = vec![0; self.shared.config.page_size as usize];
-        let mut edges = vec![offset..bytes.start.min(end), bytes.end.max(offset)..end];
-        if blocks.is_empty() {
-            let middle = offset + (end - offset) / 2;
-            edges = vec![offset..middle, middle..end];
-        }
+        let edges = if blocks.is_empty() { [offset..end, end..end] } else { [offset..bytes.start, bytes.end..end] };
         for edge in edges {
             let mut at = edge.start;
             while at < edge.end {
                 let bytes = (edge.end - at).min(zeroes.len() as u64);
-                self.write_at(volume, at, &zeroes[..bytes as usize], durability)?;
+                self.put(volume, at, &zeroes[..bytes as usize], durability)?;
                 at += bytes;
             }
         }

@@ -3,6 +3,7 @@
 use crate::config::WriteMode;
 use crate::error::Error;
 use crate::page::State;
+use crate::pins::{ReadPin, WritePin};
 use crate::pool::Shared;
 use crate::replacement::Hit;
 use crate::slots::SLOTS;
@@ -12,7 +13,6 @@ use crate::table;
 use crate::volume::Volume;
 use forebay_policy::{Operation, Place, Reference};
 use std::cell::{Cell, RefCell};
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -144,7 +144,7 @@ impl Handle {
             return None;
         }
         self.hit(volume, block, pin, Operation::Read);
-        Some(self.read_pin(pin))
+        Some(ReadPin::new(self, pin))
     }
 
     fn read_absent<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Result<ReadPin<'h>, Error> {
@@ -157,22 +157,21 @@ impl Handle {
                     if !told {
                         self.hit(volume, block, pin, Operation::Read);
                     }
-                    return Ok(self.read_pin(pin));
+                    return Ok(ReadPin::new(self, pin));
                 }
                 Ok(pin) => {
                     self.unpin(pin);
-                    told |= self.load(volume, block..block + 1, Operation::Read, None)?.is_told();
+                    told |= self.load(volume, block..block + 1, Operation::Read, None)?;
                 }
                 Err(NotPinned::Busy(number)) => {
                     self.shared.memory.waiters.wait(number, self.shared.memory.pages.get(number), State::busy);
                 }
                 Err(NotPinned::Absent) => {
                     let mut kept = None;
-                    let loaded = self.load(volume, block..block + 1, Operation::Read, Some(&mut kept))?;
-                    told |= loaded.is_rescued();
+                    told |= self.load(volume, block..block + 1, Operation::Read, Some(&mut kept))?;
                     if let Some(pin) = kept {
                         self.shared.miss_time.add_time(start.elapsed());
-                        return Ok(self.read_pin(pin));
+                        return Ok(ReadPin::new(self, pin));
                     }
                 }
             }
@@ -194,7 +193,7 @@ impl Handle {
         volume.check_block(block)?;
         self.shared.throttle(volume)?;
         let number = self.hold(volume, block, volume.mode == WriteMode::Through)?;
-        Ok(WritePin { handle: self, volume, number, block, open: true })
+        Ok(WritePin::new(self, volume, number, block))
     }
 
     /// Gives hints.
@@ -281,7 +280,7 @@ impl Handle {
             if let Some(number) = self.hold_known(volume, block, settled, told, true) {
                 return Ok(number);
             }
-            told |= self.load(volume, block..block + 1, Operation::Write, None)?.is_told();
+            told |= self.load(volume, block..block + 1, Operation::Write, None)?;
         }
     }
 
@@ -343,7 +342,8 @@ impl Handle {
         let first_use = state.ahead() && self.first_use(volume, block, number);
         self.count_hit(volume);
         let page = self.shared.memory.pages.get(number);
-        if self.shared.hit_sets_bit && !first_use && !page.mark_used() {
+        // The mark also stands for a first use that finds no room below.
+        if self.shared.hit_sets_bit && !page.mark_used() && !first_use {
             return;
         }
         let place = Place { object: volume.id, block };
@@ -399,11 +399,6 @@ impl Handle {
             replacer.deliver_all(&self.shared.memory);
         }
     }
-
-    fn read_pin(&self, pin: Pin) -> ReadPin<'_> {
-        let memory = &self.shared.memory;
-        ReadPin { handle: self, pin, bytes: memory.frames.pointer(memory.pages.get(pin.number).frame()) }
-    }
 }
 
 impl Drop for Handle {
@@ -411,92 +406,5 @@ impl Drop for Handle {
         self.settle();
         self.deliver(&mut lock(&self.shared.replacer));
         self.shared.memory.slots.give_line(self.line);
-    }
-}
-
-/// A page held for reading: it stays, and nobody writes to it.
-pub struct ReadPin<'h> {
-    handle: &'h Handle,
-    pin: Pin,
-    bytes: *const u8,
-}
-
-impl Deref for ReadPin<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        // SAFETY: the frame holds this page as long as the shared pin lives, and nobody writes to it meanwhile (rules 1 and 2 of a
-        // page's state); it is as long as the pool's pages.
-        unsafe { std::slice::from_raw_parts(self.bytes, self.handle.shared.memory.frames.page_size()) }
-    }
-}
-
-impl Drop for ReadPin<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.handle.unpin(self.pin);
-    }
-}
-
-/// A page held for writing. Dropped it counts as written, in write-through mode with its failure kept for the next flush.
-pub struct WritePin<'h> {
-    handle: &'h Handle,
-    volume: &'h Arc<Volume>,
-    number: u32,
-    block: u64,
-    open: bool,
-}
-
-impl WritePin<'_> {
-    /// Ends the write: the page is dirty or, in write-through mode, written.
-    ///
-    /// # Errors
-    /// [`Error::Device`]: the page stays dirty, and its writeback will be tried again.
-    pub fn commit(mut self) -> Result<(), Error> {
-        self.close()
-    }
-
-    fn close(&mut self) -> Result<(), Error> {
-        if !std::mem::take(&mut self.open) {
-            return Ok(());
-        }
-        let held = [(self.block, self.number)];
-        match self.volume.mode {
-            WriteMode::Back => {
-                self.handle.shared.end_write(self.volume, &held);
-                Ok(())
-            }
-            WriteMode::Through => self.handle.shared.write_through(self.volume, &held),
-        }
-    }
-
-    fn pointer(&self) -> *mut u8 {
-        let memory = &self.handle.shared.memory;
-        memory.frames.pointer(memory.pages.get(self.number).frame())
-    }
-}
-
-impl Deref for WritePin<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        // SAFETY: the page is held exclusively (rule 2 of a page's state), so its frame is this value's alone.
-        unsafe { std::slice::from_raw_parts(self.pointer(), self.handle.shared.memory.frames.page_size()) }
-    }
-}
-
-impl DerefMut for WritePin<'_> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`, and this value is borrowed mutably.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.handle.shared.memory.frames.page_size()) }
-    }
-}
-
-impl Drop for WritePin<'_> {
-    fn drop(&mut self) {
-        if let Err(error) = self.close() {
-            self.volume.keep_failure(error);
-        }
     }
 }

@@ -71,6 +71,7 @@ mod load;
 #[cfg(all(test, feature = "model-check"))]
 mod model_check;
 mod page;
+mod pins;
 mod pool;
 mod replacement;
 mod replacer;
@@ -86,7 +87,8 @@ mod writeback;
 pub use bytes::Durability;
 pub use config::{Config, LEAST_PAGE_SIZE, MOST_PAGE_SIZE, VolumeConfig, WriteMode};
 pub use error::Error;
-pub use handle::{Handle, Hint, ReadPin, WritePin};
+pub use handle::{Handle, Hint};
+pub use pins::{ReadPin, WritePin};
 pub use pool::Pool;
 pub use slots::MOST_HANDLES;
 pub use stats::{Distribution, Statistics, VolumeStatistics};

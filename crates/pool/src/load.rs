@@ -38,36 +38,16 @@ pub(crate) enum Admission {
     Changing,
 }
 
-/// What came of a load.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Loaded {
-    /// This thread has read the page: the policy knows of the reference.
-    Here,
-    /// The page was in the laundry: the policy knows of the reference.
-    Rescued,
-    /// Another thread has it: the reference is still to be told.
-    Elsewhere,
-}
-
-impl Loaded {
-    pub(crate) fn is_told(self) -> bool {
-        self != Self::Elsewhere
-    }
-
-    pub(crate) fn is_rescued(self) -> bool {
-        self == Self::Rescued
-    }
-}
-
 impl Handle {
-    /// Loads the absent pages at the start of a range, in one request. `keep` gets a pin of the first.
+    /// Loads the absent pages at the start of a range, in one request. `keep` gets a pin of the first. Whether the policy knows of the
+    /// reference to the first: not if another thread has it.
     pub(crate) fn load(
         &self,
         volume: &Arc<Volume>,
         blocks: Range<u64>,
         operation: Operation,
         keep: Option<&mut Option<Pin>>,
-    ) -> Result<Loaded, Error> {
+    ) -> Result<bool, Error> {
         match self.admit_run(volume, blocks, operation)? {
             Admission::Run(run) => {
                 self.fill(volume, &run)?;
@@ -77,10 +57,10 @@ impl Handle {
                 }
                 held.for_each(|number| self.shared.let_go(number));
                 self.missed(volume, &run);
-                Ok(Loaded::Here)
+                Ok(true)
             }
-            Admission::Rescued => Ok(Loaded::Rescued),
-            Admission::Present | Admission::NoFrame | Admission::Changing => Ok(Loaded::Elsewhere),
+            Admission::Rescued => Ok(true),
+            Admission::Present | Admission::NoFrame | Admission::Changing => Ok(false),
         }
     }
 
@@ -157,7 +137,8 @@ impl Handle {
         let mut end = Admission::Present;
         for block in blocks {
             let place = Place { object: volume.id, block };
-            let state = replacer.find(memory, place).map(|number| memory.pages.get(number).state());
+            let found = replacer.find(memory, place);
+            let state = found.map(|number| memory.pages.get(number).state());
             let in_laundry = state.is_some_and(|state| state.in_laundry());
             if state.is_some_and(|state| !state.absent() && !in_laundry) || in_laundry && !run.is_empty() {
                 break;
@@ -166,7 +147,7 @@ impl Handle {
                 end = Admission::NoFrame;
                 break;
             }
-            match replacer.admit(memory, place, owner, operation) {
+            match replacer.admit(memory, found, place, owner, operation) {
                 Ok(Admitted::Loading(number)) => {
                     self.shared.transfers.fetch_add(1, Ordering::SeqCst);
                     run.push((block, number));

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const SCHEDULES: usize = 400;
 const PAGE: u64 = 4096;
+const BLOCKS: u64 = 1 << 15;
 
 fn check(scenario: impl Fn() + Send + Sync + Clone + 'static) {
     let config = || {
@@ -246,7 +247,7 @@ impl Small {
         let policy = Spec::parse("lru").expect("a policy");
         let config = Config { laundry, dirty_limit: 1.0, ..Config::new(frames * PAGE, policy) };
         let pool = Pool::new(config).expect("a pool");
-        let storage = Arc::new(Slow(Faulty::new(MemoryDevice::new(8 * PAGE), rules, 1)));
+        let storage = Arc::new(Slow(Faulty::new(MemoryDevice::new(BLOCKS * PAGE), rules, 1)));
         let config = VolumeConfig { mode, readahead: 0, ..VolumeConfig::new("small") };
         let volume = pool.attach(Arc::clone(&storage) as Arc<dyn Device>, config);
         Arc::new(Self { pool, volume, storage })
@@ -387,5 +388,36 @@ fn model_check_trims_loads_and_writes_of_one_page_all_end() {
         ];
         join(threads);
         small.expect(&[(0, 0, 0), (1, 0, 7), (2, 0, 9)]);
+    });
+}
+
+#[test]
+fn model_check_what_is_read_once_is_never_older_than_what_was_written() {
+    // Blocks whose entries begin at one place of the page table, and so stand beside each other.
+    let place = |block: &u64| crate::table::hash(0, *block) % 1024;
+    let blocks: Vec<u64> = (0..BLOCKS).filter(|block| place(block) == place(&0)).take(7).collect();
+    check(move || {
+        let small = Small::new(3, 1, WriteMode::Back, Vec::new());
+        let (first, dirty, last) = (blocks[0], blocks[1], blocks[6]);
+        let handle = small.pool.handle().expect("a handle");
+        small.read(&handle, first, 0);
+        assert!(small.write(&handle, dirty, 0, 9, Durability::Flush), "no fault is planned");
+        // Afterwards all page numbers are given out, and the first block's is the next to be taken for another.
+        for &block in &blocks[2..6] {
+            small.read(&handle, block, 0);
+            assert_eq!(small.read(&handle, dirty, 0), 9);
+        }
+        drop(handle);
+        let threads = vec![
+            small.spawn(move |small, handle| assert_eq!(small.read(handle, last, 0), 0)),
+            small.spawn(move |small, handle| {
+                handle.hint(&small.volume, crate::Hint::Once).expect("no fault");
+                let mut byte = [0];
+                handle.read_at(&small.volume, dirty * PAGE, &mut byte).expect("no fault is planned");
+                assert_eq!(byte, [9]);
+            }),
+        ];
+        join(threads);
+        small.expect(&[(dirty, 0, 9)]);
     });
 }

@@ -182,15 +182,15 @@ impl Replacer {
         memory.table.find(hash, |number| memory.pages.get(number).is(place.object, place.block))
     }
 
-    /// Tells the policy of a miss, and gives the page a frame.
+    /// Tells the policy of a miss, and gives the page a frame. `found` is the page's number, if it has one.
     pub(crate) fn admit(
         &mut self,
         memory: &Memory,
+        found: Option<u32>,
         place: Place,
         owner: u32,
         operation: Operation,
     ) -> Result<Admitted, NoFrame> {
-        let found = self.find(memory, place);
         let number = found.unwrap_or_else(|| self.number_of(memory, place));
         let was_known = std::mem::replace(&mut self.marks[number as usize].known, true);
         let reference = Reference { page: number, owner, place, operation };

@@ -5,6 +5,7 @@ use forebay_pool::device::{Device, MemoryDevice};
 use forebay_pool::{Config, Durability, Hint, Pool, Volume, VolumeConfig};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
@@ -44,6 +45,39 @@ fn what_is_used_once_passes_by_the_cache() {
     assert!(bytes == all[100..100 + bytes.len()], "the bytes are the device's");
     assert!((0..16).all(|block| handle.read_resident(&volume, block).is_some()), "what was resident still is");
     assert!((16..100).all(|block| handle.read_resident(&volume, block).is_none()), "nothing was admitted");
+}
+
+#[test]
+fn what_is_read_once_is_never_older_than_what_was_written() {
+    // So many frames that the page table is nearly half full, and entries stand beside their place.
+    let policy = Spec::parse("lru").expect("a policy");
+    let pool = Pool::new(Config::new(500 * PAGE, policy)).expect("a pool");
+    let volume = pool.attach(Arc::new(MemoryDevice::new(4000 * PAGE)), VolumeConfig::new("test"));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Pages come and go, so that entries move.
+        scope.spawn(|| {
+            let handle = pool.handle().expect("a handle");
+            for block in (64..4000).cycle().take_while(|_| !done.load(Ordering::Relaxed)) {
+                drop(handle.read(&volume, block).expect("a read"));
+            }
+        });
+        let (writer, reader) = (pool.handle().expect("a handle"), pool.handle().expect("a handle"));
+        reader.hint(&volume, Hint::Once).expect("a hint");
+        let mut bytes = [0; 8];
+        for written in 0..60_000_u64 {
+            let offset = written % 64 * PAGE;
+            writer.write_at(&volume, offset, &written.to_le_bytes(), Durability::Flush).expect("a write");
+            for _ in 0..20 {
+                reader.read_at(&volume, offset, &mut bytes).expect("a read");
+                if u64::from_le_bytes(bytes) != written {
+                    done.store(true, Ordering::Relaxed);
+                    panic!("write {written} was acknowledged, and {} was read", u64::from_le_bytes(bytes));
+                }
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]

@@ -62,13 +62,7 @@ impl<D: Device, C: Clock> Delayed<D, C> {
 }
 
 impl<D: Device, C: Clock> Device for Delayed<D, C> {
-    fn len(&self) -> u64 {
-        self.device.len()
-    }
-
-    fn read_only(&self) -> bool {
-        self.device.read_only()
-    }
+    as_the_device_within!();
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let length = total(buffers);
@@ -107,10 +101,6 @@ impl<D: Device, C: Clock> Device for Delayed<D, C> {
 
     fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
         self.device.extents(offset, length)
-    }
-
-    fn describe(&self) -> String {
-        self.device.describe()
     }
 }
 

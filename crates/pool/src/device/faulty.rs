@@ -217,13 +217,7 @@ impl Plan {
 }
 
 impl<D: Device, C: Clock> Device for Faulty<D, C> {
-    fn len(&self) -> u64 {
-        self.device.len()
-    }
-
-    fn read_only(&self) -> bool {
-        self.device.read_only()
-    }
+    as_the_device_within!();
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let length = total(buffers);
@@ -270,10 +264,6 @@ impl<D: Device, C: Clock> Device for Faulty<D, C> {
 
     fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
         self.device.extents(offset, length)
-    }
-
-    fn describe(&self) -> String {
-        self.device.describe()
     }
 }
 

@@ -77,13 +77,7 @@ fn lengths<T: std::ops::Deref<Target = [u8]>>(runs: &[(u64, T)]) -> u64 {
 }
 
 impl<D: Device, C: Clock> Device for Limited<D, C> {
-    fn len(&self) -> u64 {
-        self.device.len()
-    }
-
-    fn read_only(&self) -> bool {
-        self.device.read_only()
-    }
+    as_the_device_within!();
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         self.pay(1, total(buffers));
@@ -122,10 +116,6 @@ impl<D: Device, C: Clock> Device for Limited<D, C> {
 
     fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
         self.device.extents(offset, length)
-    }
-
-    fn describe(&self) -> String {
-        self.device.describe()
     }
 }
 

@@ -1,5 +1,22 @@
 //! What lies behind the pool: bytes in storage, read and written by their offset.
 
+/// What a wrapper has of the `device` within.
+macro_rules! as_the_device_within {
+    () => {
+        fn len(&self) -> u64 {
+            self.device.len()
+        }
+
+        fn read_only(&self) -> bool {
+            self.device.read_only()
+        }
+
+        fn describe(&self) -> String {
+            self.device.describe()
+        }
+    };
+}
+
 mod clock;
 mod delayed;
 mod faulty;

@@ -84,13 +84,7 @@ fn sectors(offset: u64, length: u64) -> Vec<(u64, u64, u64)> {
 }
 
 impl<D: Device> Device for Volatile<D> {
-    fn len(&self) -> u64 {
-        self.device.len()
-    }
-
-    fn read_only(&self) -> bool {
-        self.device.read_only()
-    }
+    as_the_device_within!();
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let length = total(buffers);
@@ -155,10 +149,6 @@ impl<D: Device> Device for Volatile<D> {
         } else {
             self.device.extents(offset, length)
         }
-    }
-
-    fn describe(&self) -> String {
-        self.device.describe()
     }
 }
 
