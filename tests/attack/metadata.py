@@ -1,0 +1,48 @@
+"""Caches over volumes 1,000 times as large: their memory must follow the cache, not the pages that were ever touched."""
+
+import random
+import subprocess
+
+from shared.lab import most_memory
+from shared.servers import Failed, Memory
+from shared.wire import KIB, MIB, read_all
+
+QUICK, FULL = 150, 3600
+
+# Policies and sizes of caches in MiB.
+PLANS = {"clock-pro": [8, 16], "lru": [8], "lru-k": [8], "lirs": [8]}
+FULL_SIZES = [8, 16, 64]
+# They know the future.
+OFF_LINE = {"opt", "worst"}
+
+
+def policies(lab):
+    """All on-line policies."""
+    said = subprocess.run([lab.program, "policies"], capture_output=True, text=True, check=True).stdout
+    lines = [line.split() for line in said.splitlines() if line[:1].islower()]
+    return [name for name, *_ in lines if name not in OFF_LINE]
+
+
+def touch(server, size):
+    """Reads all of the volume in a random order, and the beginning again in order, by long requests: pages count, not requests."""
+    length = 256 * KIB
+    with server.client() as client:
+        order = list(range(0, size - length, length))
+        random.Random(1).shuffle(order)
+        read_all(client, order, length)
+        read_all(client, sorted(order)[: len(order) // 8], length)
+
+
+def attack(lab):
+    plans = PLANS if not lab.full else {policy: FULL_SIZES if policy in PLANS else [8] for policy in policies(lab)}
+    for policy, sizes in plans.items():
+        for size in sizes:
+            what = f"{policy}, cache of {size} MiB over {size * 1000:,} MiB: peak RSS"
+            volume = lab.volume("volume", size * MIB * 1000)
+            options = ["--cache", f"{size}MiB", "--policy", policy]
+            try:
+                with lab.forebay(*options, volumes=[f"volume={volume},readahead=0"]) as server, Memory(server) as memory:
+                    touch(server, size * MIB * 1000)
+                    lab.row(what, memory.peak(), "MiB", at_most=most_memory(size * MIB, budget=0))
+            except Failed as failed:
+                lab.holds(what, False, str(failed))

@@ -1,0 +1,137 @@
+"""A well-behaved client beside an attack: it times each of its operations, and checks every byte that it reads.
+
+As a program, in a process of its own so that nothing but the server slows it, it takes its task as JSON, and at each line of its input
+answers with its figures since the last one. It has blocks of 4 KiB to itself: it reads those that it finds full of zeroes or of a
+known content (`content`), or also writes (`writes`), each time other bytes, and then expects what it wrote.
+"""
+
+import json
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from shared import wire  # noqa: E402
+
+BLOCK = 4096
+WORDS = struct.Struct("<QQ")
+
+
+def content(block, version):
+    """Other bytes for each block and version; zeroes for what nobody has written."""
+    return WORDS.pack(block, version) * (BLOCK // WORDS.size) if version else bytes(BLOCK)
+
+
+def quantile(sorted_times, share):
+    return sorted_times[min(len(sorted_times) - 1, int(len(sorted_times) * share))] if sorted_times else 0.0
+
+
+class Work:
+    def __init__(self, task):
+        self.task = task
+        address = task["address"]
+        self.address = address if isinstance(address, str) else tuple(address)
+        self.blocks = range(task["offset"] // BLOCK, (task["offset"] + task["length"]) // BLOCK)
+        self.versions = {}
+        self.first = task["version"]
+        self.random = random.Random(task["seed"])
+        self.lock = threading.Lock()
+        self.error = None
+        self.began = None
+        self.connected = threading.Event()
+        self.reset()
+
+    def reset(self):
+        self.times, self.wrong = [], 0
+
+    def run(self):
+        try:
+            client = wire.Client(self.address, self.task["name"], self.task["timeout"], self.task["source"])
+            self.connected.set()
+            while True:
+                self.operate(client)
+                time.sleep(self.task["think"])
+        except Exception as error:  # part of the figures
+            self.error = f"{type(error).__name__}: {error}"
+            self.connected.set()
+
+    def timed(self, call, *arguments):
+        self.began = time.monotonic()
+        result = call(*arguments)
+        with self.lock:
+            self.times.append(time.monotonic() - self.began)
+            self.began = None
+        return result
+
+    def operate(self, client):
+        block = self.random.choice(self.blocks)
+        version = self.versions.get(block, self.first)
+        if self.random.random() < self.task["writes"]:
+            # In doubt until it is acknowledged.
+            self.versions[block] = None
+            self.timed(client.write, block * BLOCK, content(block, version + 1))
+            self.versions[block] = version + 1
+        else:
+            data = self.timed(client.read, block * BLOCK, BLOCK)
+            with self.lock:
+                self.wrong += data != content(block, version)
+
+    def figures(self):
+        with self.lock:
+            times, wrong = sorted(self.times), self.wrong
+            self.reset()
+            under_way = time.monotonic() - self.began if self.began else 0.0
+        # One that has begun counts as long as it has lasted.
+        if under_way > quantile(times, 0.99):
+            times.append(under_way)
+        seconds = {"p50": quantile(times, 0.5), "p99": quantile(times, 0.99), "longest": times[-1] if times else 0.0}
+        seconds["mean"] = sum(times) / max(1, len(times))
+        return {"count": len(times), "wrong": wrong, "error": self.error, **{key: value * 1000 for key, value in seconds.items()}}
+
+
+def main():
+    work = Work(json.loads(sys.argv[1]))
+    threading.Thread(target=work.run, daemon=True).start()
+    work.connected.wait()
+    for line in sys.stdin:
+        if line.strip() == "versions":
+            print(json.dumps([[block, version] for block, version in work.versions.items()]), flush=True)
+        else:
+            print(json.dumps(work.figures()), flush=True)
+
+
+class Bystander:
+    """The program above at work; a context. Times are in milliseconds."""
+
+    def __init__(self, address, name="volume", offset=0, length=1 << 20, writes=0.0, think=0.001, timeout=15, seed=1, version=0, source=None):
+        task = locals() | {"self": None}
+        command = [sys.executable, __file__, json.dumps(task)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, what):
+        self.process.stdin.write(what + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def figures(self):
+        """Since it was last asked: count, p50, p99, longest and mean, wrong blocks, and the error that ended it."""
+        return self.ask("figures")
+
+    def versions(self):
+        """What it has written: (block, version); the version is None if the write was not acknowledged."""
+        return self.ask("versions")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
+if __name__ == "__main__":
+    main()
