@@ -1,6 +1,7 @@
-# `make test` installs what the tests need and runs them all; `make lint` checks form.
+# `make test` installs what the tests need and runs them all; `make lint` checks form. `make attack` runs all attacks on the built program
+# at full length, some 30 minutes, and `make attack-soak` all at once for an hour.
 
-.PHONY: test lint tools
+.PHONY: test lint tools attack attack-soak
 
 test: tools
 	cargo test --workspace --locked
@@ -17,6 +18,14 @@ lint:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 	cargo check --manifest-path fuzz/Cargo.toml --locked
+
+attack: tools
+	cargo build --release --locked
+	python3 tests/attack/run.py --full --program target/release/forebay --json target/attack.json
+
+attack-soak: tools
+	cargo build --release --locked
+	python3 tests/attack/run.py --soak 60 --program target/release/forebay --json target/attack-soak.json
 
 tools:
 	tests/install-tools.sh

@@ -50,9 +50,9 @@ def removed_and_stopped(lab, what, own=True, mood=None, back=None):
                 time.sleep(back)
                 device.tell("go")
             seconds = server.ends(MOST_STOP)
-            code, missing = server.process.returncode, lost(device)
-            if seconds is None:
-                device.tell("go")
+            missing = lost(device)
+            device.tell("go")
+            code = server.code() if seconds is not None else None
             beside = {"exit code": "none" if code is None else code, "seconds to stop": seconds}
             lab.row(f"{what}: acknowledged, not on the device", missing / MIB, "MiB", beside)
             named = any("removed" in line for line in server.said().splitlines()[-3:])

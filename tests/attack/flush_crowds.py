@@ -60,7 +60,7 @@ def attack(lab):
         with Device(lab.folder, "slow", SIZE, flush=FLUSH) as device:
             for name, start in servers(lab, device):
                 with start() as server:
-                    durable[name], reader[name] = crowd(server, fua, 20 if lab.full else 4)
+                    durable[name], reader[name] = crowd(server, fua, 20 if lab.full else 3)
                 if reader[name]["error"] or reader[name]["wrong"]:
                     lab.holds(f"{how}: {name} serves the reader well", False, f"{reader[name]}")
         ours = durable.pop("ours")

@@ -83,9 +83,7 @@ class Scene:
             lab.row(f"{what}: a second SIGTERM stops it in", self.server.ends(5), "s")
         lab.row(f"{what}: healthy data lost", self.missing(), "MiB", at_most=0)
         self.device.process.kill()
-        with contextlib.suppress(Exception):
-            self.server.process.wait(5)
-        code = self.server.process.returncode
+        code = self.server.code()
         named = any("sick" in line for line in self.server.said().splitlines()[-5:])
         lab.holds(f"{what}: exit code 1, and what hangs is named", code == 1 and named, f"code {code}; {self.server.last_said()}")
 

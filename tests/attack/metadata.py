@@ -10,7 +10,7 @@ from shared.wire import KIB, MIB, read_all
 QUICK, FULL = 150, 3600
 
 # Policies and sizes of caches in MiB.
-PLANS = {"clock-pro": [8, 16], "lru": [8], "lru-k": [8], "lirs": [8]}
+PLANS = {"clock-pro": [16], "lru": [8], "lru-k": [8], "lirs": [8]}
 FULL_SIZES = [8, 16, 64]
 # They know the future.
 OFF_LINE = {"opt", "worst"}

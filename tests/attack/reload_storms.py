@@ -14,7 +14,7 @@ from shared.wire import MIB
 
 QUICK, FULL = 150, 900
 
-COMING = 4
+COMING = [f"coming-{number}" for number in range(4)]
 SIZE = 64 * MIB
 
 
@@ -59,16 +59,16 @@ class Configured:
         return False
 
 
-def come_and_go(configured, number, over, wrong):
-    """A client of whatever of the coming volumes is there: it writes blocks of its own, and reads them again, and at times stays long."""
+def come_and_go(server, number, over, wrong):
+    """A client of whatever of the coming volumes is there: it writes blocks of its own and reads them again, and at times stays long."""
     chosen = random.Random(number)
     versions = {}
     while not over.is_set():
-        name = f"coming-{chosen.randrange(COMING)}"
-        with contextlib.suppress(OSError, wire.Refused), configured.server.client(name, timeout=20) as client:
+        name = chosen.choice(COMING)
+        with contextlib.suppress(OSError, wire.Refused), server.client(name, timeout=20) as client:
             for count in range(chosen.choice([3, 300])):
                 block = number * 1000 + chosen.randrange(1000)
-                known = versions.get((name, block), 0)
+                known = versions.get((name, block))
                 if known is not None and bytes(client.read(block * BLOCK, BLOCK)) != content(block, known):
                     wrong.append((name, block))
                 versions[name, block] = None
@@ -80,19 +80,18 @@ def come_and_go(configured, number, over, wrong):
 def storm(lab):
     count = 1000 if lab.full else 100
     chosen = random.Random(12)
-    coming = [f"coming-{number}" for number in range(COMING)]
     over, wrong, longest = threading.Event(), [], 0
     with contextlib.ExitStack() as stack:
-        configured = Configured(lab, stack, ["stays", *coming])
+        configured = Configured(lab, stack, ["stays", *COMING])
         server = configured.server
         bystander = stack.enter_context(Bystander(server.socket, "stays", length=16 * MIB, writes=0.3))
-        clients = [threading.Thread(target=come_and_go, args=[configured, number, over, wrong]) for number in range(6)]
+        clients = [threading.Thread(target=come_and_go, args=[server, number, over, wrong]) for number in range(6)]
         for client in clients:
             client.start()
         time.sleep(0.5)
         before = {"MiB": server.memory() / MIB, "threads": server.threads(), "descriptors": server.descriptors()}
         for _ in range(count):
-            seconds = configured.reload(["stays", *chosen.sample(coming, chosen.randrange(COMING + 1))])
+            seconds = configured.reload(["stays", *chosen.sample(COMING, chosen.randrange(len(COMING) + 1))])
             if seconds is None:
                 lab.holds("a reload ends within 10 s", False)
                 break
@@ -104,7 +103,7 @@ def storm(lab):
         over.set()
         for client in clients:
             client.join()
-        found = configured.in_force(["stays", *coming], 20)
+        found = configured.in_force(["stays", *COMING], 20)
         lab.row("once the clients have left all volumes are served in", found, "s", at_most=1)
         lab.row("wrong blocks read from volumes that come and go", len(wrong), at_most=0)
         lab.bystander("a bystander on a volume that stays", bystander.figures())
@@ -112,7 +111,7 @@ def storm(lab):
         lab.row("threads then", server.threads(), "", {"before": before["threads"]})
         lab.row("descriptors then", server.descriptors(), "", {"before": before["descriptors"]})
         lab.row("the server stops in", server.stop(), "s", at_most=30)
-        lab.holds("with exit code 0", server.process.returncode == 0, server.last_said())
+        lab.holds("with exit code 0", server.code() == 0, server.last_said())
 
 
 def removed_and_added(lab):

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Attacks on the program, black box: each prints its figures, beside those of nbdkit and qemu-nbd where they matter, and the bars.
 
 Usage: run.py [--quick | --full | --soak MINUTES] [NAME…] [--program PATH] [--json FILE]

@@ -89,7 +89,7 @@ def honest(server, seconds):
 
 
 def attack(lab):
-    seconds = 60 if lab.full else 10
+    seconds = 60 if lab.full else 8
     unread_peaks, honest_peaks, speeds = {}, {}, {}
     for name, start in peers(lab):
         with start() as server:

@@ -76,7 +76,7 @@ def raced(server, seconds, before_end=lambda: None):
 
 
 def attack(lab):
-    seconds = 30 if lab.full else 3
+    seconds = 30 if lab.full else 2
     peers = {}
     for name, start in {"nbdkit": lambda: lab.nbdkit("file", lab.volume("theirs", SIZE)), "qemu-nbd": lambda: lab.qemu_nbd(lab.volume("theirs", SIZE))}.items():
         if lab.has(name):

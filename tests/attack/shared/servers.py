@@ -111,6 +111,11 @@ class Process:
         """The seconds until it ended; None if it did not."""
         return wait_until(self.has_ended, seconds)
 
+    def code(self, seconds=5):
+        """The exit code, once it has ended; None if that is not known by then."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.process.wait(seconds)
+
     def stop(self, seconds=MOST_SECONDS):
         """SIGTERM: the seconds until it ended, None if it did not."""
         self.send(signal.SIGTERM)
@@ -118,8 +123,8 @@ class Process:
 
     def kill(self):
         self.send(signal.SIGKILL)
-        # A thread that waits for a hung device keeps it alive; its device goes first in the attacks, or the machine takes it in the end.
-        self.ends(MOST_SECONDS)
+        # Until the last thread has ended it keeps its files; one that waits for a hung device does until that is gone.
+        self.code(MOST_SECONDS)
 
     def __enter__(self):
         return self
