@@ -55,7 +55,7 @@ def compares(lab, kind, most, seed):
 
 
 def attack(lab):
-    traces = 2000 if lab.full else 60
+    traces = 1000 if lab.full else 60
     plans = [("uniform", range_) for range_ in RANGES] + [("zipf", "2^40"), ("strided", "2^40")]
     with ThreadPoolExecutor(2) as together:
         for kind, range_ in plans:

@@ -93,9 +93,9 @@ def attack(lab):
     unread_peaks, honest_peaks, speeds = {}, {}, {}
     for name, start in peers(lab):
         with start() as server:
-            unread_peaks[name] = unread(server, seconds if lab.full else 2).peak()
+            unread_peaks[name] = unread(server, 10 if lab.full else 2).peak()
         with start() as server:
-            memory, speeds[name] = honest(server, seconds / 2 if lab.full else 3)
+            memory, speeds[name] = honest(server, 15 if lab.full else 3)
             honest_peaks[name] = memory.peak()
 
     with ours(lab) as server, Bystander(server.socket, length=CACHE // 4) as bystander:
@@ -107,7 +107,7 @@ def attack(lab):
         else:
             lab.bystander("a bystander who reads 4 KiB", bystander.figures())
     with ours(lab) as server:
-        memory, speed = honest(server, seconds / 2)
+        memory, speed = honest(server, 15 if lab.full else 4)
         what = f"peak RSS, {HONEST} honest clients with 32 MiB reads"
         lab.row(what, memory.peak(), "MiB", honest_peaks, at_most=most_memory(CACHE))
     if lab.full:

@@ -20,24 +20,26 @@ def torn(data):
     return sum(data[at : at + SECTOR] != data[at : at + 1] * SECTOR for at in range(0, len(data), SECTOR))
 
 
-def requests(seed, zeroes):
+def requests(seed):
     """Writes, each of one byte, and zeroes: of an odd number of sectors, so that their middle is inside one."""
     chosen = random.Random(seed)
     while True:
         sectors = chosen.choice([1, 3, 5, 7, 9, 15])
         offset = chosen.randrange(SIZE // SECTOR - sectors) * SECTOR
         length = sectors * SECTOR
-        if chosen.random() < zeroes:
-            yield WRITE_ZEROES, offset, length, 0, b""
+        # A write that waits for the device leaves readers the time to see its parts.
+        flags = FUA if chosen.random() < 0.2 else 0
+        if chosen.random() < 0.5:
+            yield WRITE_ZEROES, offset, length, flags, b""
         else:
-            yield WRITE, offset, length, FUA if chosen.random() < 0.01 else 0, bytes([chosen.randrange(1, 256)]) * length
+            yield WRITE, offset, length, flags, bytes([chosen.randrange(1, 256)]) * length
         if chosen.random() < 0.01:
             yield FLUSH, 0, 0, 0, b""
 
 
 def write(server, seed, over, sent):
     with contextlib.suppress(OSError), server.client() as client:
-        for number, (kind, offset, length, flags, data) in enumerate(requests(seed, 0.5)):
+        for number, (kind, offset, length, flags, data) in enumerate(requests(seed)):
             client.send(kind, offset, length, flags=flags, data=data)
             sent[0] += 1
             if number >= DEPTH:
