@@ -27,13 +27,15 @@ def attack(lab):
     cache = 4 * GIB if lab.full else GIB
     # Pages that were known once are numbered, too.
     touched = 4 * cache
-    volumes = [f"{name}={lab.volume(name, size)},readahead=0" for name, size in [("full", touched), ("trimmed", 8 * GIB), ("calm", 8 * GIB)]]
+    sizes = {"full": touched, "trimmed": 8 * GIB, "calm": 8 * GIB}
+    volumes = [f"{name}={lab.volume(name, size)},readahead=0" for name, size in sizes.items()]
     with lab.forebay("--cache", str(cache), volumes=volumes) as server:
         with server.client("full") as client:
             read_all(client, range(0, touched, MIB), MIB)
         with Bystander(server.socket, "calm", length=8 * GIB) as bystander:
-            time.sleep(3)
-            lab.bystander("a bystander's misses before", bystander.figures())
+            bystander.figures()
+            time.sleep(2)
+            lab.bystander("a bystander's misses before", bystander.figures(), at_most=None)
             for kind, what in [(TRIM, "TRIM"), (WRITE_ZEROES, "WRITE_ZEROES")]:
                 longest, figures = timed(server, bystander, kind)
                 lab.row(f"{what} of 4 GiB, nothing of it cached, takes", longest * 1000, "ms")

@@ -11,6 +11,8 @@ from shared.wire import GIB, MIB, WRITE, request, still_open
 QUICK, FULL = 120, 600
 
 CACHE = 16 * MIB
+# What the bystander reads.
+HOT = 4 * MIB
 SIZE = 4 * GIB
 LENGTH = 32 * MIB
 # A connection that sends nothing in a message is to be closed after 60 s.
@@ -50,11 +52,11 @@ def attack(lab):
             with lab.nbdkit("file", lab.volume("theirs", SIZE)) as server:
                 peers["nbdkit file"] = peak(server, connections, 2)
         if lab.has("qemu-nbd"):
-            with lab.qemu_nbd(lab.volume("theirs", SIZE), "--cache", "none") as server:
+            with lab.direct_qemu_nbd(lab.volume("theirs", SIZE)) as server:
                 peers["qemu-nbd"] = peak(server, connections, 2)
-        ours = lab.forebay("--cache", f"{CACHE}", volumes=[f"volume={lab.volume('volume', SIZE)}"])
+        ours = lab.forebay("--cache", f"{CACHE}", volumes=[f"volume={lab.volume('volume', SIZE, filled=HOT)}"])
         with ours as server, contextlib.ExitStack() as stack, Memory(server) as memory:
-            reader = stack.enter_context(Bystander(server.socket, length=CACHE // 4))
+            reader = stack.enter_context(Bystander(server.socket, length=HOT, version=1))
             writer = stack.enter_context(Bystander(server.socket, offset=SIZE - MIB, length=MIB, writes=0.5))
             time.sleep(0.5)
             clients = announce(stack, server, connections)

@@ -94,7 +94,11 @@ def hung(lab):
         scene = Scene(lab, stack)
         reader = stack.enter_context(Bystander(scene.server.socket, "well", length=DIRTY, version=1))
         writer = stack.enter_context(Bystander(scene.server.socket, "well", offset=32 * MIB, length=MIB, writes=0.5))
-        failing = threading.Thread(target=lambda: lab.row("a read of the hung device fails after", scene.read_sick(), "s", at_most=DEVICE_TIMEOUT + 5))
+
+        def read_sick():
+            lab.row("a read of the hung device fails after", scene.read_sick(), "s", at_most=DEVICE_TIMEOUT + 5)
+
+        failing = threading.Thread(target=read_sick)
         failing.start()
         written = wait_until(lambda: not scene.missing(), AGE + GRACE, every=0.5)
         lab.row("healthy dirty pages are on disk after", written, "s", {"not by then, MiB": scene.missing()}, at_most=AGE + GRACE)

@@ -187,7 +187,8 @@ def successor(lab):
         while new is None and time.monotonic() - begin < 20:
             with contextlib.suppress(Failed, OSError):
                 new = stack.enter_context(lab.forebay(volumes=[f"new={lab.volume('new')}"]))
-        lab.row("a successor on the socket of a server that stops starts in", time.monotonic() - begin, "s", {"the old one runs": str(old.runs())})
+        beside = {"the old one runs": str(old.runs())}
+        lab.row("a successor on the socket of a server that stops starts in", time.monotonic() - begin, "s", beside)
         old.ends(20)
         try:
             new.client("new", timeout=3).close()

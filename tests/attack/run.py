@@ -122,11 +122,9 @@ def run(name, arguments):
                 end()
                 child.wait()
                 unmount_all(folder)
-            if hung.is_set():
-                lines.append({"figure": f"hung after {seconds} s", "ours": "killed", "unit": "", "peers": {}, "met": False})
-                print(show(lines[-1]), flush=True)
-            elif child.returncode:
-                lines.append({"figure": "the attack failed", "ours": child.returncode, "unit": "", "peers": {}, "met": False})
+            if hung.is_set() or child.returncode:
+                why = f"hung after {seconds} s" if hung.is_set() else f"the attack failed with exit code {child.returncode}"
+                lines.append({"figure": why, "ours": "killed", "unit": "", "peers": {}, "met": False})
                 print(show(lines[-1]), flush=True)
             if any(line.get("met") is False for line in lines):
                 stderr.seek(0)
@@ -156,17 +154,14 @@ def main():
     names = ["soak"] if arguments.soak else arguments.names or [name for name in ATTACKS if limit(name, arguments)]
     results = []
     for name in names:
-        print(f"{name}: {sys.modules[name].__doc__.splitlines()[0]}" if name in sys.modules else f"{name}:", flush=True)
+        print(f"{name}: {importlib.import_module(name).__doc__.splitlines()[0]}", flush=True)
         results.append(run(name, arguments))
         print(f"  {results[-1]['seconds']} s\n", flush=True)
         if arguments.json:
             arguments.json.write_text(json.dumps(results, indent=1))
     lines = [line for result in results for line in result["lines"]]
-    met, missed, skipped = (
-        sum(line.get("met") is True for line in lines),
-        sum(line.get("met") is False for line in lines),
-        sum("skipped" in line for line in lines),
-    )
+    met, missed = (sum(line.get("met") is wanted for line in lines) for wanted in (True, False))
+    skipped = sum("skipped" in line for line in lines)
     print(f"attacks: {met} bars met, {missed} not met, {skipped} skipped; {sum(result['seconds'] for result in results):.0f} s")
     return 1 if missed or (skipped and IN_CI) else 0
 

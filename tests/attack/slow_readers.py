@@ -12,6 +12,8 @@ from shared.wire import GIB, MIB, READ, REPLY_HEADER, request, still_open
 QUICK, FULL = 120, 900
 
 CACHE = 16 * MIB
+# What the bystander reads.
+HOT = 4 * MIB
 SIZE = 4 * GIB
 LENGTH = 32 * MIB
 # 56 kB.
@@ -22,7 +24,7 @@ MOST_STUCK = 70
 
 
 def ours(lab):
-    return lab.forebay("--cache", f"{CACHE}", volumes=[f"volume={lab.volume('volume', SIZE)}"])
+    return lab.forebay("--cache", f"{CACHE}", volumes=[f"volume={lab.volume('volume', SIZE, filled=HOT)}"])
 
 
 def peers(lab):
@@ -30,7 +32,7 @@ def peers(lab):
         yield "nbdkit file", lambda: lab.nbdkit("file", lab.volume("theirs", SIZE))
         yield "nbdkit memory", lambda: lab.nbdkit("memory", str(SIZE))
     if lab.has("qemu-nbd"):
-        yield "qemu-nbd", lambda: lab.qemu_nbd(lab.volume("theirs", SIZE), "--cache", "none", "--aio", "io_uring")
+        yield "qemu-nbd", lambda: lab.direct_qemu_nbd(lab.volume("theirs", SIZE))
 
 
 def ask_for_much(client):
@@ -98,7 +100,7 @@ def attack(lab):
             memory, speeds[name] = honest(server, 15 if lab.full else 3)
             honest_peaks[name] = memory.peak()
 
-    with ours(lab) as server, Bystander(server.socket, length=CACHE // 4) as bystander:
+    with ours(lab) as server, Bystander(server.socket, length=HOT, version=1) as bystander:
         memory = unread(server, seconds)
         what = f"peak RSS, {REQUESTS * 28 // 1000} kB of READs and no reply taken, {seconds} s"
         lab.row(what, memory.peak(), "MiB", unread_peaks, at_most=most_memory(CACHE))

@@ -31,7 +31,7 @@ from shared.servers import configure
 from shared.wire import GIB, LONGEST, MIB, TRIM, request
 
 CACHE = 256 * MIB
-CALM_BLOCKS, COLD_BLOCKS = 128 * MIB // BLOCK, GIB // BLOCK
+CALM = 128 * MIB
 # The device `sick` hangs for so many seconds of each minute: less than --device-timeout, so that nothing may be lost.
 HANGS, DEVICE_TIMEOUT = 8, "30s"
 ROUND = 20
@@ -201,14 +201,6 @@ class Attacker:
         self.process.wait()
 
 
-def filled(path, blocks):
-    """A file of different blocks."""
-    with path.open("wb") as file:
-        for block in range(blocks):
-            file.write(content(block, 1))
-    return path
-
-
 class Watch:
     """The course of the soak: reloads, moods of the sick device, memory."""
 
@@ -262,7 +254,7 @@ def report_memory(lab, memory):
 def attack(lab):
     if not lab.has_fuse():
         return
-    calm, cold = filled(lab.folder / "calm.img", CALM_BLOCKS), filled(lab.folder / "cold.img", COLD_BLOCKS)
+    calm, cold = lab.volume("calm", CALM, filled=CALM), lab.volume("cold", GIB, filled=GIB)
     with contextlib.ExitStack() as stack:
         slow = stack.enter_context(Device(lab.folder, "slow", 64 * MIB, flush=0.01))
         sick = stack.enter_context(Device(lab.folder, "sick", 64 * MIB))
@@ -279,7 +271,7 @@ def attack(lab):
         options = lab.options(device_timeout=DEVICE_TIMEOUT, stop_timeout=f"{MOST_STOP // 2}s")
         server = stack.enter_context(lab.forebay("--config", file, "--dirty-age", "2s", *options, tcp=True))
         stack.callback(sick.process.kill)
-        half = CALM_BLOCKS * BLOCK // 2
+        half = CALM // 2
         paced = {"think": 0.005, "timeout": 60, "version": 1}
         bystanders = {
             "reads pages that are hot": Bystander(server.socket, "calm", length=half, **paced),

@@ -1,4 +1,4 @@
-"""Writes and zeroes of whole sectors against readers of the same: no sector of 512 bytes is seen half old and half new, nor after kill -9."""
+"""Writes and zeroes of whole sectors against readers of them: no sector of 512 bytes is half old and half new, nor after kill -9."""
 
 import contextlib
 import random
@@ -80,9 +80,10 @@ def raced(server, seconds, before_end=lambda: None):
 def attack(lab):
     seconds = 30 if lab.full else 2
     peers = {}
-    for name, start in {"nbdkit": lambda: lab.nbdkit("file", lab.volume("theirs", SIZE)), "qemu-nbd": lambda: lab.qemu_nbd(lab.volume("theirs", SIZE))}.items():
+    starts = {"nbdkit": lambda path: lab.nbdkit("file", path), "qemu-nbd": lab.qemu_nbd}
+    for name, start in starts.items():
         if lab.has(name):
-            with start() as server:
+            with start(lab.volume("theirs", SIZE)) as server:
                 peers[name] = raced(server, seconds)[2]
     for page in ["4KiB", "64KiB"]:
         volume = lab.volume("volume", SIZE)

@@ -1,10 +1,11 @@
 """A well-behaved client beside an attack: it times each of its operations, and checks every byte that it reads.
 
 As a program, in a process of its own so that nothing but the server slows it, it takes its task as JSON, and at each line of its input
-answers with its figures since the last one. It has blocks of 4 KiB to itself: it reads those that it finds full of zeroes or of a
-known content (`content`), or also writes (`writes`), each time other bytes, and then expects what it wrote.
+answers with its figures since the last one. It has blocks of 4 KiB to itself, which hold `content` of the version `version`, zeroes if
+that is 0. It reads them, or also writes them (`writes` is the share), each time other bytes, and then expects what it wrote.
 """
 
+import bisect
 import json
 import pathlib
 import random
@@ -26,6 +27,13 @@ def content(block, version):
     return WORDS.pack(block, version) * (BLOCK // WORDS.size) if version else bytes(BLOCK)
 
 
+def fill(path, length):
+    """Writes the first version to the blocks at the beginning of a file."""
+    with open(path, "r+b") as file:
+        for block in range(length // BLOCK):
+            file.write(content(block, 1))
+
+
 def quantile(sorted_times, share):
     return sorted_times[min(len(sorted_times) - 1, int(len(sorted_times) * share))] if sorted_times else 0.0
 
@@ -38,7 +46,7 @@ class Work:
         self.blocks = range(task["offset"] // BLOCK, (task["offset"] + task["length"]) // BLOCK)
         self.versions = {}
         self.first = task["version"]
-        self.random = random.Random(task["seed"])
+        self.random = random.Random(1)
         self.lock = threading.Lock()
         self.error = None
         self.began = None
@@ -50,7 +58,7 @@ class Work:
 
     def run(self):
         try:
-            client = wire.Client(self.address, self.task["name"], self.task["timeout"], self.task["source"])
+            client = wire.Client(self.address, self.task["name"], self.task["timeout"])
             self.connected.set()
             while True:
                 self.operate(client)
@@ -87,7 +95,7 @@ class Work:
             under_way = time.monotonic() - self.began if self.began else 0.0
         # One that has begun counts as long as it has lasted.
         if under_way > quantile(times, 0.99):
-            times.append(under_way)
+            bisect.insort(times, under_way)
         seconds = {"p50": quantile(times, 0.5), "p99": quantile(times, 0.99), "longest": times[-1] if times else 0.0}
         seconds["mean"] = sum(times) / max(1, len(times))
         return {"count": len(times), "wrong": wrong, "error": self.error, **{key: value * 1000 for key, value in seconds.items()}}
@@ -99,7 +107,7 @@ def main():
     work.connected.wait()
     for line in sys.stdin:
         if line.strip() == "versions":
-            print(json.dumps([[block, version] for block, version in work.versions.items()]), flush=True)
+            print(json.dumps([[block, version] for block, version in list(work.versions.items())]), flush=True)
         else:
             print(json.dumps(work.figures()), flush=True)
 
@@ -107,8 +115,9 @@ def main():
 class Bystander:
     """The program above at work; a context. Times are in milliseconds."""
 
-    def __init__(self, address, name="volume", offset=0, length=1 << 20, writes=0.0, think=0.001, timeout=15, seed=1, version=0, source=None):
-        task = locals() | {"self": None}
+    def __init__(self, address, name="volume", offset=0, length=1 << 20, version=0, writes=0.0, think=0.001, timeout=15):
+        task = {"address": address, "name": name, "offset": offset, "length": length, "version": version}
+        task |= {"writes": writes, "think": think, "timeout": timeout}
         command = [sys.executable, __file__, json.dumps(task)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 

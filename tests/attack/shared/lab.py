@@ -5,7 +5,8 @@ import json
 import os
 import subprocess
 
-from shared.servers import Forebay, Nbdkit, QemuNbd, missing, sparse
+from shared.bystander import fill
+from shared.servers import Failed, Forebay, Nbdkit, QemuNbd, missing, sparse
 from shared.wire import MIB
 
 # Bars of the issue. RSS: the cache, a quarter of it, and 32 MiB; the budget of payloads and replies besides.
@@ -66,9 +67,11 @@ class Lab:
                 self.note(f"the program has no {option} yet: without it")
         return words
 
-    def volume(self, name="volume", size=64 * MIB):
-        """The path of a sparse file."""
-        return sparse(self.folder / f"{name}.img", size)
+    def volume(self, name="volume", size=64 * MIB, filled=0):
+        """The path of a sparse file, the beginning of it with different blocks, of version 1."""
+        path = sparse(self.folder / f"{name}.img", size)
+        fill(path, filled)
+        return path
 
     def forebay(self, *options, **others):
         return Forebay(self.program, self.folder, *options, **others)
@@ -78,6 +81,13 @@ class Lab:
 
     def qemu_nbd(self, path, *options, **others):
         return QemuNbd(self.folder, path, *options, **others)
+
+    def direct_qemu_nbd(self, path):
+        """As it is fastest without the kernel's page cache, here."""
+        try:
+            return self.qemu_nbd(path, "--cache", "none", "--aio", "io_uring")
+        except Failed:
+            return self.qemu_nbd(path, "--cache", "none", "--aio", "native")
 
     def has(self, *programs):
         """Whether they are installed; if not, that is a skip."""
@@ -91,10 +101,10 @@ class Lab:
             return False
         return self.has("fusermount3")
 
-    def bystander(self, who, figures):
+    def bystander(self, who, figures, at_most=LONGEST_P99):
         """What a bystander met with; it must have been served, and well."""
         beside = {"p50": figures["p50"], "longest": figures["longest"], "operations": figures["count"]}
-        self.row(f"{who}: p99", figures["p99"], "ms", beside, at_most=LONGEST_P99)
+        self.row(f"{who}: p99", figures["p99"], "ms", beside, at_most=at_most)
         if figures["wrong"]:
             self.row(f"{who}: blocks with wrong bytes", figures["wrong"], at_most=0)
         if figures["error"]:
