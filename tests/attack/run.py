@@ -42,7 +42,7 @@ ATTACKS = [
 ]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 IN_CI = os.environ.get("CI") == "true"
-COLUMNS = "{:<66} {:>10} {:<5} {:<48} {:>8}  {}"
+COLUMNS = "{:<66} {:>10} {:<5} {:<50} {:>8}  {}"
 
 
 def shown(number):

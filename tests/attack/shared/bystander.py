@@ -59,7 +59,7 @@ class Work:
         self.lock = threading.Lock()
         self.error = None
         self.began = None
-        self.connected = threading.Event()
+        self.connected, self.over = threading.Event(), threading.Event()
         self.reset()
 
     def reset(self):
@@ -69,9 +69,8 @@ class Work:
         try:
             client = wire.Client(self.address, self.task["name"], self.task["timeout"])
             self.connected.set()
-            while True:
+            while not self.over.wait(self.task["think"]):
                 self.operate(client)
-                time.sleep(self.task["think"])
         except Exception as error:  # part of the figures
             self.error = f"{type(error).__name__}: {error}"
             self.connected.set()
@@ -106,18 +105,21 @@ class Work:
         if under_way > quantile(times, 0.99):
             bisect.insort(times, under_way)
         even = sorted(unhindered(times, self.task["think"]))
-        figures = {f"p{share}": quantile(even, share / 100) for share in (50, 90, 99)}
-        figures |= {"p99 of operations": quantile(times, 0.99), "longest": quantile(times, 1)}
+        figures = {"p50": quantile(times, 0.5), "p99": quantile(times, 0.99), "longest": quantile(times, 1)}
+        figures |= {f"p{share} over time": quantile(even, share / 100) for share in (50, 90, 99)}
         milliseconds = {key: seconds * 1000 for key, seconds in figures.items()}
         return {"count": len(times), "wrong": wrong, "error": self.error, **milliseconds}
 
 
 def main():
     work = Work(json.loads(sys.argv[1]))
-    threading.Thread(target=work.run, daemon=True).start()
+    worker = threading.Thread(target=work.run, daemon=True)
+    worker.start()
     work.connected.wait()
     for line in sys.stdin:
         if line.strip() == "versions":
+            work.over.set()
+            worker.join(work.task["timeout"])
             print(json.dumps([[block, version] for block, version in list(work.versions.items())]), flush=True)
         else:
             print(json.dumps(work.figures()), flush=True)
@@ -138,11 +140,11 @@ class Bystander:
         return json.loads(self.process.stdout.readline())
 
     def figures(self):
-        """Since it was last asked: count, p50, p90 and p99 over time, p99 of operations, the longest, wrong blocks, what ended it."""
+        """Since it was last asked: count, p50, p99 and longest, p50, p90 and p99 over time, wrong blocks, and the error that ended it."""
         return self.ask("figures")
 
     def versions(self):
-        """What it has written: (block, version); the version is None if the write was not acknowledged."""
+        """Ends its work: what it has written, (block, version); the version is None if the write was not acknowledged."""
         return self.ask("versions")
 
     def __enter__(self):

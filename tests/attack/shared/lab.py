@@ -103,10 +103,8 @@ class Lab:
 
     def bystander(self, who, figures, at_most=LONGEST_P99):
         """What a bystander met with; it must have been served, and well."""
-        beside = {"p50": figures["p50"], "longest": figures["longest"], "operations": figures["count"]}
-        # In a few seconds one pause of the machine would be more than a hundredth of the time.
-        what = "p99" if self.full else "p99 of operations"
-        self.row(f"{who}: {what}", figures[what], "ms", beside, at_most=at_most)
+        beside = {"p50": figures["p50"], "longest": figures["longest"], "p99 over time": figures["p99 over time"]}
+        self.row(f"{who}: p99", figures["p99"], "ms", beside, at_most=at_most)
         if figures["wrong"]:
             self.row(f"{who}: blocks with wrong bytes", figures["wrong"], at_most=0)
         if figures["error"]:
