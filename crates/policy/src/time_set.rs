@@ -1,7 +1,8 @@
 //! A set of points in time, with its earliest and its latest found in a few steps.
 //!
 //! A bit for each point in time, over it a bit for each word that is not empty, and so on: four or five levels of
-//! 64-fold branching cover 2^30 references, with 1/63 more memory than the bits themselves.
+//! 64-fold branching cover 2^30 references, with 1/63 more memory than the bits themselves. Nothing is hashed or probed: each operation
+//! looks at one word of each level at most twice, up and down, whatever the times.
 
 use crate::prefetch::prefetch;
 

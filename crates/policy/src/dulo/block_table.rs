@@ -7,12 +7,14 @@
 //! ```
 //!
 //! A radix tree of two directory levels and leaves, like a page table, its nodes allocated when a block in them is first
-//! fetched. The global directory is sorted and searched, because objects and high block numbers are sparse. The *disk access
+//! fetched. The global directory is a B-tree, because objects and high block numbers are sparse: whatever the blocks, it is searched and added
+//! to in logarithmic time, and below it each step is an index. The *disk access
 //! clock* ticks with each fetch. A directory entry holds the newest timestamp below it, so what is old is found without
 //! looking into it: when the nodes are used up, every entry older than a threshold is removed with all that is below it. The
 //! threshold is the median of the leaves: what a reclamation costs is spread over the fetches that made half of them.
 
 use crate::policy::Place;
+use std::collections::BTreeMap;
 
 const BITS: u32 = 6;
 /// Entries of a node: fewer than the paper's 512, so that blocks which lie apart waste less.
@@ -32,12 +34,12 @@ struct Entry {
     other: u32,
 }
 
+/// The object, and the bits of the block number above those of the nodes.
+type Key = (u32, u64);
+
 /// An entry of the global directory.
 #[derive(Clone, Copy, Debug)]
 struct Global {
-    object: u32,
-    /// The bits of the block number above those of the nodes.
-    high: u64,
     newest: u32,
     directory: u32,
 }
@@ -51,13 +53,12 @@ pub(super) struct Timestamps {
 
 #[derive(Debug)]
 pub(super) struct BlockTable {
-    /// T1. Sorted by object and high bits.
-    global: Vec<Global>,
-    /// T2. Each is a directory, a leaf or free; at most `limit`.
+    global: BTreeMap<Key, Global>,
+    /// T1. Each is a directory, a leaf or free; at most `limit`.
     nodes: Vec<Node>,
     free: Vec<u32>,
     limit: usize,
-    /// T3. The disk access clock: no timestamp is later, and no entry has one later than the entry above it.
+    /// T2. The disk access clock: no timestamp is later, and no entry has one later than the entry above it.
     clock: u32,
     /// The timestamps that a reclamation compares, kept lest it allocate.
     of_leaves: Vec<u32>,
@@ -92,13 +93,15 @@ impl BlockTable {
             self.reclaim();
         }
         self.clock += 1;
-        let index = self.global_index(place).unwrap_or_else(|index| {
-            let (object, high, directory) = (place.object, high(place), self.take_node());
-            self.global.insert(index, Global { object, high, newest: self.clock, directory });
-            index
-        });
-        self.global[index].newest = self.clock;
-        let (directory, middle) = (self.global[index].directory as usize, middle(place));
+        let directory = if let Some(global) = self.global.get_mut(&key(place)) {
+            global.newest = self.clock;
+            global.directory
+        } else {
+            let directory = self.take_node();
+            self.global.insert(key(place), Global { newest: self.clock, directory });
+            directory
+        };
+        let (directory, middle) = (directory as usize, middle(place));
         if self.nodes[directory][middle].newest == 0 {
             self.nodes[directory][middle].other = self.take_node();
         }
@@ -125,36 +128,31 @@ impl BlockTable {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.global.capacity() * size_of::<Global>()
+        // The nodes of a B-tree are at least half full.
+        self.global.len() * 2 * size_of::<(Key, Global)>()
             + self.nodes.capacity() * size_of::<Node>()
             + (self.free.capacity() + self.of_leaves.capacity()) * size_of::<u32>()
     }
 
     pub(super) fn check(&self) {
-        let key = |global: &Global| (global.object, global.high);
-        assert!(self.global.is_sorted_by(|a, b| key(a) < key(b))); // T1
         let mut used = 0;
-        for global in &self.global {
+        for global in self.global.values() {
             used += 1;
-            assert!(global.newest <= self.clock); // T3
+            assert!(global.newest <= self.clock); // T2
             for entry in self.nodes[global.directory as usize].iter().filter(|entry| entry.newest > 0) {
                 used += 1;
-                assert!(entry.newest <= global.newest); // T3
+                assert!(entry.newest <= global.newest); // T2
                 let leaf = &self.nodes[entry.other as usize];
-                assert!(leaf.iter().all(|block| block.newest <= entry.newest && block.other <= block.newest)); // T3
+                assert!(leaf.iter().all(|block| block.newest <= entry.newest && block.other <= block.newest)); // T2
             }
         }
-        assert_eq!(used + self.free.len(), self.nodes.len()); // T2
-        assert!(self.nodes.len() <= self.limit); // T2
-    }
-
-    fn global_index(&self, place: Place) -> Result<usize, usize> {
-        self.global.binary_search_by_key(&(place.object, high(place)), |global| (global.object, global.high))
+        assert_eq!(used + self.free.len(), self.nodes.len()); // T1
+        assert!(self.nodes.len() <= self.limit); // T1
     }
 
     /// The index of the leaf with the block's entry.
     fn leaf(&self, place: Place) -> Option<usize> {
-        let directory = self.global[self.global_index(place).ok()?].directory;
+        let directory = self.global.get(&key(place))?.directory;
         let entry = self.nodes[directory as usize][middle(place)];
         (entry.newest > 0).then_some(entry.other as usize)
     }
@@ -177,7 +175,7 @@ impl BlockTable {
         self.reclaim_before(BY + 1);
         let set_back = |time: &mut u32| *time = time.saturating_sub(BY);
         let Self { global, nodes, .. } = self;
-        for global in global {
+        for global in global.values_mut() {
             set_back(&mut global.newest);
             for middle in 0..FAN_OUT {
                 let entry = &mut nodes[global.directory as usize][middle];
@@ -195,7 +193,7 @@ impl BlockTable {
     /// Removes the older half of the leaves.
     fn reclaim(&mut self) {
         self.of_leaves.clear();
-        for global in &self.global {
+        for global in self.global.values() {
             let entries = &self.nodes[global.directory as usize];
             self.of_leaves.extend(entries.iter().map(|entry| entry.newest).filter(|&newest| newest > 0));
         }
@@ -207,7 +205,7 @@ impl BlockTable {
     /// Removes the entries whose timestamp is smaller than the threshold, with all that is below them.
     fn reclaim_before(&mut self, threshold: u32) {
         let Self { global, nodes, free, .. } = self;
-        global.retain(|global| {
+        global.retain(|_, global| {
             let directory = &mut nodes[global.directory as usize];
             for entry in directory.iter_mut().filter(|entry| 0 < entry.newest && entry.newest < threshold) {
                 free.push(entry.other);
@@ -221,8 +219,8 @@ impl BlockTable {
     }
 }
 
-fn high(place: Place) -> u64 {
-    place.block >> (2 * BITS)
+fn key(place: Place) -> Key {
+    (place.object, place.block >> (2 * BITS))
 }
 
 fn middle(place: Place) -> usize {
@@ -297,5 +295,31 @@ mod tests {
         }
         assert_eq!(table.timestamps(at(0, 2)), Timestamps { newest: (1 << 31) - 3, older: 0 });
         assert_eq!(table.timestamps(at(0, 3)), Timestamps { newest: 1 << 31, older: (1 << 31) - 1 });
+    }
+
+    #[test]
+    fn ten_thousand_sets_of_blocks_are_known_by_their_latest_fetches() {
+        for set in 0..10_000u64 {
+            let stride = (set.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (set % 64)) | 1;
+            let place = |n: u64| match set % 4 {
+                0 => at(0, n * (1 + set % 200)),
+                1 => at((n % 3) as u32, n.wrapping_mul(stride)),
+                2 => at(0, u64::MAX - (n << (set % 20))),
+                _ => at(n as u32, stride),
+            };
+            // At most half the nodes of the table are needed, a directory and a leaf for each block.
+            let mut table = BlockTable::new(600 * BYTES_PER_NODE);
+            (0..150).chain(0..75).for_each(|n| table.record(place(n)));
+            for n in 0..150u32 {
+                let expected = if n < 75 {
+                    Timestamps { newest: 151 + n, older: 1 + n }
+                } else {
+                    Timestamps { newest: 1 + n, older: 0 }
+                };
+                assert_eq!(table.timestamps(place(u64::from(n))), expected, "set {set}, block {n}");
+            }
+            assert_eq!(table.timestamps(at(4_000_000, 1)), Timestamps::default());
+            table.check();
+        }
     }
 }

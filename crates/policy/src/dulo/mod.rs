@@ -26,7 +26,7 @@
 //! - Equal `H`: the longer sequence is nearer to the bottom; of one size, the one that stood lower in the stack.
 //! - When the eviction section is empty, the bank is sequenced before it is full, and an empty bank takes the bottom block of
 //!   the correlation buffer.
-//! - The block table's nodes have 64 entries, not 512, and its global directory is sorted and searched: several disks or
+//! - The block table's nodes have 64 entries, not 512, and its global directory is a B-tree: several disks or
 //!   files have one table. It is given 32 bytes for each page number, and forgets the older half when these are used up.
 //! - A block whose timestamps are forgotten stands alone, as the paper's pages without a disk mapping do. Of objects nothing else
 //!   is kept, so those that are gone are reclaimed with the oldest blocks.
