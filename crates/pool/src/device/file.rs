@@ -9,12 +9,13 @@
 //! kernel says "Page cache invalidation failure on direct I/O". So a buffered write has the device for itself.
 
 use super::latch::Latch;
+use super::lock::keep_writers_out;
 use super::pieces::{append, cut, cut_mut, total, within, writable, write_zeroes};
 use super::ring::{Rings, Transfer};
 use super::{Device, Extent};
 use rustix::fs::{AtFlags, FallocateFlags, SeekFrom, StatxFlags, fallocate, seek, statx};
 use rustix::io::{Errno, preadv, pwritev};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -65,7 +66,7 @@ struct Direct {
 const MOST_EXTENTS: usize = 1024;
 
 impl FileDevice {
-    /// Opens what is there. Of two that would write one file, the second is refused.
+    /// Opens what is there. Of two that would write one file, the second is refused, QEMU's programs among them.
     ///
     /// # Errors
     /// What cannot be done, with the path.
@@ -83,16 +84,12 @@ impl FileDevice {
         let hint = if options.read_only { "cannot be opened" } else { "cannot be opened for writing" };
         let mut buffered = open.open(&path).map_err(|error| failed(hint, error))?;
         if !options.read_only {
-            match buffered.try_lock() {
+            match keep_writers_out(&buffered) {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    let error =
-                        io::Error::new(io::ErrorKind::ResourceBusy, "stop the other, or open one of them read-only");
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     return Err(failed("is opened for writing elsewhere already", error));
                 }
-                Err(TryLockError::Error(error)) => {
-                    tracing::warn!("{}: cannot be locked against other writers: {error}", path.display());
-                }
+                Err(error) => tracing::warn!("{}: cannot be locked against other writers: {error}", path.display()),
             }
         }
         // Of a block device the end is its length too, which its metadata do not tell.

@@ -24,6 +24,7 @@ mod file;
 mod joined;
 mod latch;
 mod limited;
+mod lock;
 mod memory;
 mod object;
 mod pieces;
