@@ -15,11 +15,19 @@ pub struct Config {
     pub option_bytes: u32,
     /// Options of one client, after which it is closed.
     pub options: u32,
-    /// How long the handshake may take.
+    /// How long the handshake may take as a whole.
     pub handshake: Duration,
+    /// How long a client may rest within a message: send nothing of a request that it has begun, or take nothing of a reply. A message
+    /// as a whole may take as long, and a second more for each 256 KiB.
+    pub message: Duration,
+    /// How long a client may ask for nothing; `None` is for ever.
+    pub idle: Option<Duration>,
+    /// The memory of written data and of replies, of all connections, in bytes. Requests wait for it. A quarter of it is the most
+    /// data in one request.
+    pub buffers: usize,
     /// Requests of one connection that wait for workers at a time; no more are received meanwhile.
     pub in_flight: usize,
-    /// The data of these requests, in bytes. One request is always allowed.
+    /// The data and replies of one connection, in bytes, and at most a quarter of the buffers. One request is always allowed.
     pub in_flight_bytes: usize,
     /// Threads per export for requests that may have to wait. They are started when needed.
     pub workers: usize,
@@ -31,6 +39,16 @@ pub struct Config {
     pub tls: Tls,
 }
 
+/// The bytes a second of a message, at the least, once [`Config::message`] has passed.
+const LEAST_RATE: usize = 256 << 10;
+
+impl Config {
+    /// How long a message of so many bytes may take as a whole.
+    pub(crate) fn whole(&self, bytes: usize) -> Duration {
+        self.message + Duration::from_secs_f64(bytes as f64 / LEAST_RATE as f64)
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -38,7 +56,10 @@ impl Default for Config {
             request_bytes: 32 << 20,
             option_bytes: 64 << 10,
             options: 1024,
-            handshake: Duration::from_secs(30),
+            handshake: Duration::from_secs(10),
+            message: Duration::from_secs(60),
+            idle: None,
+            buffers: 256 << 20,
             in_flight: 128,
             in_flight_bytes: 64 << 20,
             workers: 16,

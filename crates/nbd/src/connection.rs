@@ -14,25 +14,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::budget::{Lease, Purse};
+use crate::buffer::Buffer;
 use crate::counters::Counts;
 use crate::error::Close;
 use crate::input::Input;
 use crate::link::{Link, lock};
 use crate::socket::{Received, Stop, Wait};
-use crate::wire::reply::Replies;
-use crate::wire::request::{Command, FUA, HEADER, Request, Terms};
+use crate::wire::reply::{EXTENTS, Replies};
+use crate::wire::request::{Command, FUA, HEADER, REQ_ONE, Request, Terms};
 use crate::workers::{Job, Volume, count, perform};
 use crate::{Config, Errno, Failure, Session};
 
 /// Requests that have come singly before one is trusted to be alone.
 const SERIAL: u32 = 64;
-
-/// Replies are sent when there are this many bytes of them, though more requests have come: what fits a core's own cache.
-const SENT_AT: usize = 256 << 10;
-
-/// Buffers of written data that are kept for the next, and the longest kept.
-const SPARES: usize = 4;
-const SPARE_BYTES: usize = 1 << 20;
 
 /// How often a connection that is to stop looks whether all in flight is done.
 const STOPPING: Duration = Duration::from_millis(5);
@@ -42,84 +37,52 @@ pub(crate) struct Connection {
     pub(crate) link: Arc<Link>,
     pub(crate) terms: Terms,
     pub(crate) volume: Arc<Volume>,
-    /// Requests in flight.
+    pub(crate) purse: Arc<Purse>,
+    /// Requests in flight; changed under the lock.
     requests: AtomicUsize,
-    load: Mutex<Load>,
+    changing: Mutex<()>,
     eased: Condvar,
 }
 
-#[derive(Default)]
-struct Load {
-    bytes: usize,
-    spares: Vec<Vec<u8>>,
-}
-
-impl Load {
-    /// Keeps a buffer for the next write.
-    fn keep(&mut self, payload: Vec<u8>) {
-        if !payload.is_empty() && payload.len() <= SPARE_BYTES && self.spares.len() < SPARES {
-            self.spares.push(payload);
-        }
-    }
-}
-
 impl Connection {
-    pub(crate) fn new(link: Arc<Link>, terms: Terms, volume: Arc<Volume>) -> Self {
+    pub(crate) fn new(link: Arc<Link>, terms: Terms, volume: Arc<Volume>, purse: Arc<Purse>) -> Self {
         let requests = AtomicUsize::new(0);
-        Self { link, terms, volume, requests, load: Mutex::default(), eased: Condvar::new() }
+        Self { link, terms, volume, purse, requests, changing: Mutex::default(), eased: Condvar::new() }
     }
 
     fn in_flight(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
 
-    /// Whether one more request with so much data may be in flight: the first always.
-    fn has_room(&self, load: &Load, bytes: usize, config: &Config) -> bool {
-        let requests = self.in_flight();
-        requests == 0 || requests < config.in_flight && load.bytes + bytes <= config.in_flight_bytes
+    /// Waits until less than so many requests are in flight.
+    fn wait_below(&self, most: usize) {
+        let mut changing = lock(&self.changing);
+        while self.in_flight() >= most {
+            changing = self.eased.wait(changing).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
-    /// Waits until a request with so much data may be in flight.
-    fn admit(&self, bytes: usize, config: &Config) {
-        let mut load = lock(&self.load);
-        while !self.has_room(&load, bytes, config) {
-            load = self.eased.wait(load).unwrap_or_else(PoisonError::into_inner);
-        }
-        load.bytes += bytes;
+    /// One more request is in flight.
+    fn admit(&self) {
         self.requests.fetch_add(1, Ordering::SeqCst);
     }
 
     /// A request is no longer in flight.
-    pub(crate) fn release(&self, request: &Request, payload: Vec<u8>) {
-        let mut load = lock(&self.load);
-        load.bytes -= weight(request);
-        load.keep(payload);
+    pub(crate) fn release(&self) {
+        let changing = lock(&self.changing);
         self.requests.fetch_sub(1, Ordering::SeqCst);
-        drop(load);
+        drop(changing);
         self.eased.notify_one();
-    }
-
-    /// Waits until nothing is in flight.
-    fn finish(&self) {
-        let mut load = lock(&self.load);
-        while self.in_flight() > 0 {
-            load = self.eased.wait(load).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// A buffer with room for a write's data.
-    fn spare(&self, bytes: usize) -> Vec<u8> {
-        let mut spare = lock(&self.load).spares.pop().unwrap_or_default();
-        if spare.len() < bytes {
-            spare.resize(bytes, 0);
-        }
-        spare
     }
 }
 
-/// The bytes of data that a request in flight holds.
+/// The bytes that a request in flight holds for its data or its reply.
 fn weight(request: &Request) -> usize {
-    if request.command <= Command::Write as u16 { request.length as usize } else { 0 }
+    match request.command {
+        0 | 1 => request.length as usize,
+        command if command == Command::BlockStatus as u16 && !request.has(REQ_ONE) => EXTENTS * size_of::<u64>(),
+        _ => 0,
+    }
 }
 
 /// The thread that receives.
@@ -131,6 +94,8 @@ pub(crate) struct Receiver<'a> {
     counts: Counts,
     /// Requests in a row that came singly.
     serial: u32,
+    /// When the message must be whole that has begun to come.
+    whole: Option<Instant>,
     config: &'a Config,
     stop: &'a Stop,
 }
@@ -145,7 +110,7 @@ impl<'a> Receiver<'a> {
     ) -> Self {
         let replies = Replies::new(connection.terms.structured);
         let counts = Counts { connections: 1, ..Counts::default() };
-        Self { connection, session, input, replies, counts, serial: 0, config, stop }
+        Self { connection, session, input, replies, counts, serial: 0, whole: None, config, stop }
     }
 
     /// Serves until the end, and says why it came. Nothing is in flight afterwards.
@@ -157,8 +122,15 @@ impl<'a> Receiver<'a> {
         };
         // What has been answered before is owed in any case.
         let _ = self.flush();
-        self.connection.finish();
+        self.connection.wait_below(1);
+        // What is not taken in time is lost.
+        let _ = self.connection.link.settle();
         close
+    }
+
+    /// The most data that goes together with other replies.
+    fn short(&self) -> usize {
+        self.config.allowance()
     }
 
     /// Answers, or hands over, each request that is there as a whole.
@@ -170,9 +142,21 @@ impl<'a> Receiver<'a> {
             if whole <= Input::CAPACITY && self.input.ahead().len() < whole {
                 break;
             }
+            self.whole = None;
             self.answer(&request)?;
+            if self.replies.len() > self.short() {
+                self.flush()?;
+            }
+        }
+        if !self.input.ahead().is_empty() {
+            self.begins(Input::CAPACITY);
         }
         Ok(())
+    }
+
+    /// A message of so many bytes has begun to come.
+    fn begins(&mut self, bytes: usize) {
+        self.whole.get_or_insert_with(|| Instant::now() + self.config.whole(bytes));
     }
 
     fn answer(&mut self, request: &Request) -> Result<(), Close> {
@@ -201,14 +185,17 @@ impl<'a> Receiver<'a> {
             Command::Write => self.write(request),
             _ => {
                 self.input.consume(HEADER);
-                self.may_wait(request, command, Vec::new())
+                self.may_wait(request, command, Buffer::default(), None)
             }
         }
     }
 
     fn read(&mut self, request: &Request) -> Result<(), Close> {
         let length = request.length as usize;
-        if self.replies.len() > 0 && self.replies.len() + length > SENT_AT {
+        if length > self.short() {
+            return self.read_long(request);
+        }
+        if self.replies.len() > 0 && self.replies.len() + length > self.short() {
             self.flush()?;
         }
         let mark = self.replies.len();
@@ -218,47 +205,78 @@ impl<'a> Receiver<'a> {
             return Ok(());
         }
         self.replies.truncate(mark);
-        self.may_wait(request, Command::Read, Vec::new())
+        self.may_wait(request, Command::Read, Buffer::default(), None)
+    }
+
+    fn read_long(&mut self, request: &Request) -> Result<(), Close> {
+        let length = request.length as usize;
+        let lease = self.lease(length)?;
+        let mut reply = Replies::new(self.connection.terms.structured);
+        if self.session.try_read(request.offset, reply.data(request.cookie, request.offset, length)) {
+            self.answered(Command::Read, request);
+            return Ok(self.connection.link.send(reply.parcel(Some(lease)))?);
+        }
+        drop(reply);
+        self.may_wait(request, Command::Read, Buffer::default(), Some(lease))
     }
 
     fn write(&mut self, request: &Request) -> Result<(), Close> {
         let length = request.length as usize;
         let now = !request.has(FUA);
-        if HEADER + length <= Input::CAPACITY {
-            // `answer_all` has seen that it is there as a whole.
-            let data = &self.input.ahead()[HEADER..HEADER + length];
-            let written = now && self.session.try_write(request.offset, data);
-            let mut payload = Vec::new();
-            if !written {
-                payload = self.connection.spare(length);
-                payload[..length].copy_from_slice(data);
-            }
-            self.input.consume(HEADER + length);
-            return self.written(request, written, payload);
+        if HEADER + length > Input::CAPACITY {
+            return self.write_long(request);
         }
+        // `answer_all` has seen that it is there as a whole.
+        let data = HEADER..HEADER + length;
+        if now && self.session.try_write(request.offset, &self.input.ahead()[data.clone()]) {
+            self.input.consume(data.end);
+            self.replies.done(request.cookie);
+            self.answered(Command::Write, request);
+            return Ok(());
+        }
+        let lease = self.lease(length)?;
+        let payload = Buffer::Heap(self.input.ahead()[data.clone()].to_vec());
+        self.input.consume(data.end);
+        self.may_wait(request, Command::Write, payload, Some(lease))
+    }
+
+    /// A write whose data does not fit the input. What is only announced takes no memory: its data must have begun to come.
+    fn write_long(&mut self, request: &Request) -> Result<(), Close> {
+        let length = request.length as usize;
         self.input.consume(HEADER);
-        let mut payload = self.connection.spare(length);
+        self.begins(length);
+        self.flush()?;
+        while self.input.ahead().len() < length.min(Input::CAPACITY) {
+            self.receive()?;
+        }
+        let lease = self.lease(length)?;
+        // The time that the server took for it is not the client's.
+        self.whole = None;
+        self.begins(length);
+        let mut payload = self.connection.purse.budget.buffer(length);
         let mut filled = self.input.ahead().len().min(length);
         payload[..filled].copy_from_slice(&self.input.ahead()[..filled]);
         self.input.consume(filled);
-        self.flush()?;
         while filled < length {
             filled += self.receive_into(&mut payload[filled..length])?;
         }
-        let written = now && self.session.try_write(request.offset, &payload[..length]);
-        self.written(request, written, payload)
+        self.whole = None;
+        if !request.has(FUA) && self.session.try_write(request.offset, &payload[..length]) {
+            self.connection.purse.budget.keep(payload);
+            self.replies.done(request.cookie);
+            self.answered(Command::Write, request);
+            return Ok(());
+        }
+        self.may_wait(request, Command::Write, payload, Some(lease))
     }
 
-    fn written(&mut self, request: &Request, written: bool, payload: Vec<u8>) -> Result<(), Close> {
-        if !written {
-            return self.may_wait(request, Command::Write, payload);
+    /// Memory for the data or the reply of a request. What has been answered does not wait for it.
+    fn lease(&mut self, bytes: usize) -> Result<Lease, Close> {
+        if let Some(lease) = self.connection.purse.try_take(bytes) {
+            return Ok(lease);
         }
-        self.replies.done(request.cookie);
-        self.answered(Command::Write, request);
-        if !payload.is_empty() {
-            lock(&self.connection.load).keep(payload);
-        }
-        Ok(())
+        self.flush()?;
+        Ok(self.connection.purse.take(bytes))
     }
 
     /// A request has been answered without waiting.
@@ -273,24 +291,57 @@ impl<'a> Receiver<'a> {
         self.input.ahead().is_empty() && self.connection.in_flight() == 0
     }
 
-    fn may_wait(&mut self, request: &Request, command: Command, payload: Vec<u8>) -> Result<(), Close> {
+    /// Does a request that may have to wait, or has it done. `lease`: the memory of a write's data, and of a long read's reply.
+    fn may_wait(
+        &mut self,
+        request: &Request,
+        command: Command,
+        payload: Buffer,
+        lease: Option<Lease>,
+    ) -> Result<(), Close> {
         let alone = self.alone();
         if alone && self.serial >= SERIAL {
-            perform(&mut *self.session, request, command, &payload, &mut self.replies, &mut self.counts);
+            self.perform(request, command, payload, lease)?;
             self.serial = if self.connection.link.socket.readable() { 0 } else { self.serial.saturating_add(1) };
             return Ok(());
         }
         self.serial = if alone { self.serial + 1 } else { 0 };
-        if !self.connection.has_room(&lock(&self.connection.load), weight(request), self.config) {
+        let lease = match lease {
+            Some(lease) => lease,
+            None => self.lease(weight(request))?,
+        };
+        if self.connection.in_flight() >= self.config.in_flight {
             // What has been answered does not wait for a place.
             self.flush()?;
+            self.connection.wait_below(self.config.in_flight.max(1));
         }
-        self.connection.admit(weight(request), self.config);
-        let job = Job { connection: Arc::clone(&self.connection), request: *request, command, payload };
+        // A client that does not take its replies gets no more of them.
+        self.connection.link.settle()?;
+        self.connection.admit();
+        let job = Job { connection: Arc::clone(&self.connection), request: *request, command, payload, lease };
         if let Err(job) = self.connection.volume.submit(job) {
-            perform(&mut *self.session, request, command, &job.payload, &mut self.replies, &mut self.counts);
-            self.connection.release(request, job.payload);
+            let performed = self.perform(request, command, job.payload, Some(job.lease));
+            self.connection.release();
+            performed?;
         }
+        Ok(())
+    }
+
+    /// Does a request on this thread.
+    fn perform(
+        &mut self,
+        request: &Request,
+        command: Command,
+        payload: Buffer,
+        lease: Option<Lease>,
+    ) -> Result<(), Close> {
+        if command == Command::Read && request.length as usize > self.short() {
+            let mut reply = Replies::new(self.connection.terms.structured);
+            perform(&mut *self.session, request, command, &payload, &mut reply, &mut self.counts);
+            return Ok(self.connection.link.send(reply.parcel(lease))?);
+        }
+        perform(&mut *self.session, request, command, &payload, &mut self.replies, &mut self.counts);
+        self.connection.purse.budget.keep(payload);
         Ok(())
     }
 
@@ -298,20 +349,20 @@ impl<'a> Receiver<'a> {
     fn flush(&mut self) -> Result<(), Close> {
         self.connection.volume.counters.add(&mut self.counts);
         if self.replies.len() > 0 {
-            let sent = self.connection.link.send(self.replies.bytes());
-            self.replies.clear();
-            sent?;
+            self.connection.link.send(self.replies.parcel(None))?;
         }
         Ok(())
     }
 
     /// Passes over the data of a write that is refused.
     fn discard(&mut self, mut left: usize) -> Result<(), Close> {
+        self.begins(left);
         loop {
             let here = self.input.ahead().len().min(left);
             self.input.consume(here);
             left -= here;
             if left == 0 {
+                self.whole = None;
                 return Ok(());
             }
             self.flush()?;
@@ -321,7 +372,7 @@ impl<'a> Receiver<'a> {
 
     /// Receives what has come, or waits for it.
     fn receive(&mut self) -> Result<(), Close> {
-        self.connection.link.settle();
+        self.connection.link.settle()?;
         loop {
             let wait = self.wait();
             let received = self.input.fill(&self.connection.link, wait)?;
@@ -344,7 +395,11 @@ impl<'a> Receiver<'a> {
     }
 
     fn wait(&self) -> Wait<'a> {
-        let deadline = self.stop.told().then(|| Instant::now() + STOPPING);
+        let deadline = match (self.stop.told(), self.whole, self.config.idle) {
+            (true, _, _) => Some(Instant::now() + STOPPING),
+            (_, Some(whole), _) => Some(whole.min(Instant::now() + self.config.message)),
+            (_, None, idle) => idle.map(|idle| Instant::now() + idle),
+        };
         Wait { spin: self.config.spin, deadline, stop: self.stop }
     }
 
@@ -353,9 +408,14 @@ impl<'a> Receiver<'a> {
             Received::Bytes(count) => Ok(count),
             Received::End if self.input.ahead().is_empty() => Err(Close::Finished),
             Received::End => Err(Close::Malformed("it ends in the middle of a request".into())),
-            // Those in flight are finished, and requests that come meanwhile are told why they are not.
-            Received::Nothing if self.connection.in_flight() == 0 => Err(Close::Stopping),
-            Received::Nothing => Ok(0),
+            Received::Nothing if self.stop.told() => {
+                // Those in flight are finished, and requests that come meanwhile are told why they are not.
+                if self.connection.in_flight() == 0 { Err(Close::Stopping) } else { Ok(0) }
+            }
+            Received::Nothing if self.whole.is_some() => Err(Close::Stalled),
+            // It waits for replies.
+            Received::Nothing if self.connection.in_flight() > 0 => Ok(0),
+            Received::Nothing => Err(Close::Idle),
         }
     }
 }

@@ -57,6 +57,10 @@ pub(crate) enum Close {
     Stopping,
     /// The handshake took too long.
     Late,
+    /// The client rests in the middle of a request.
+    Stalled,
+    /// The client has asked for nothing for a long time.
+    Idle,
     /// What the client sent is not the protocol.
     Malformed(String),
     /// The client may not have what it asked for, and there is no reply to say so.
@@ -77,6 +81,8 @@ impl fmt::Display for Close {
             Self::Finished => write!(f, "the client has finished"),
             Self::Stopping => write!(f, "the server is stopping"),
             Self::Late => write!(f, "the handshake took too long"),
+            Self::Stalled => write!(f, "the client does not go on with the request that it has begun"),
+            Self::Idle => write!(f, "the client has asked for nothing for too long"),
             Self::Malformed(what) => write!(f, "the client does not keep to the protocol: {what}"),
             Self::Refused(what) => write!(f, "refused: {what}"),
             Self::Lost(error) => write!(f, "the connection is lost: {error}"),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::error::Close;
 use crate::input::Input;
-use crate::link::Link;
+use crate::link::{Link, Parcel};
 use crate::socket::{Stop, Wait};
 use crate::tls::Tls;
 use crate::wire::option::{Answer, BASE_ALLOCATION, BASE_ALLOCATION_ID, ClientOption, ContextQuery, InfoQuery, info};
@@ -75,10 +75,11 @@ pub(crate) fn shake(
     stop: &Stop,
 ) -> Result<Chosen, Close> {
     let deadline = Some(Instant::now() + config.handshake);
+    link.deadline = deadline;
     let wait = Wait { spin: std::time::Duration::ZERO, deadline, stop };
     let mut out = [SERVER_MAGIC.to_be_bytes(), OPTION_MAGIC.to_be_bytes()].concat();
     out.extend((FIXED_NEWSTYLE | NO_ZEROES).to_be_bytes());
-    link.send(&out)?;
+    link.send(Parcel::borrowed(&out, None))?;
     input.need(4, link, wait)?;
     let flags = input.ahead().first_chunk().copied().map_or(0, u32::from_be_bytes);
     input.consume(4);
@@ -91,7 +92,7 @@ pub(crate) fn shake(
         Tls::Required(_) => Encryption::Required,
     };
     let no_zeroes = flags & u32::from(NO_ZEROES) != 0;
-    let request_bytes = config.request_bytes;
+    let request_bytes = u32::try_from(config.most_request()).unwrap_or(u32::MAX);
     let mut negotiation =
         Negotiation { volumes, request_bytes, encryption, no_zeroes, structured: false, allocation: None };
     for _ in 0..config.options {
@@ -108,11 +109,14 @@ pub(crate) fn shake(
             let data = take(input, length as usize, link, wait)?;
             negotiation.answer(option, &data, stop.told(), &mut out)?
         };
-        link.send(&out)?;
+        link.send(Parcel::borrowed(&out, None))?;
         match next {
             Next::Option => {}
             Next::End => return Err(Close::Finished),
-            Next::Transmission(chosen) => return Ok(*chosen),
+            Next::Transmission(chosen) => {
+                link.deadline = None;
+                return Ok(*chosen);
+            }
             Next::StartTls => {
                 // What came in the clear must not be taken for what came under TLS.
                 if !input.ahead().is_empty() {

@@ -12,10 +12,15 @@
 //! export, and the export says so in [`Features::multi_conn`].
 //!
 //! **Threads.** Each connection has a thread that receives; requests that need no waiting ([`Session::try_read`],
-//! [`Session::try_write`]) are answered on it, the others by threads of their export. All is blocking I/O. A client that is slow,
-//! or takes no replies, holds its own thread and buffers, and nothing that others need. What is malformed ends its connection,
-//! with a reason in the log.
+//! [`Session::try_write`]) are answered on it, the others by threads of their export. What is malformed ends its connection, with a
+//! reason in the log.
+//!
+//! **Memory and time.** Written data and replies of all connections have one budget ([`Config::buffers`]); requests wait for it. A
+//! client that is slow, or takes no replies, holds its own thread and its part of that, and is closed when it rests for too long
+//! within a message ([`Config::message`]).
 
+mod budget;
+mod buffer;
 mod config;
 mod connection;
 mod counters;

@@ -11,8 +11,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 
+use crate::budget::{Budget, Purse};
 use crate::connection::{Connection, Receiver};
 use crate::counters::{Counts, ServerCounts};
 use crate::error::Close;
@@ -94,7 +95,8 @@ pub struct Server {
 }
 
 struct Shared {
-    config: Config,
+    config: Arc<Config>,
+    budget: Arc<Budget>,
     stop: Stop,
     volumes: Mutex<Arc<Volumes>>,
     open: Mutex<HashMap<u64, Arc<dyn Socket>>>,
@@ -113,7 +115,8 @@ impl Server {
     pub fn new(exports: Vec<Arc<dyn Export>>, config: Config) -> Result<Self, Error> {
         let volumes = arrange(exports, &Volumes::new(), &config)?;
         let shared = Shared {
-            config,
+            budget: Budget::new(&config),
+            config: Arc::new(config),
             stop: Stop::new().map_err(Error::Listen)?,
             volumes: Mutex::new(Arc::new(volumes)),
             open: Mutex::default(),
@@ -292,15 +295,10 @@ impl Shared {
 
 fn serve(shared: &Shared, socket: Arc<SystemSocket>, peer: &str) -> Close {
     let (config, stop) = (&shared.config, &shared.stop);
-    // A client that does not take the replies of its handshake is late, too.
-    let limit = |timeout| set_socket_timeout(&socket.0, Timeout::Send, timeout).map_err(io::Error::from);
-    let mut link = Link::new(Arc::clone(&socket) as Arc<dyn Socket>);
+    let mut link = Link::new(Arc::clone(&socket) as Arc<dyn Socket>, config);
     let mut input = Input::new();
     let volumes = Arc::clone(&lock(&shared.volumes));
-    let chosen = limit(Some(config.handshake))
-        .map_err(Close::from)
-        .and_then(|()| shake(&mut link, &mut input, &volumes, config, stop))
-        .and_then(|chosen| limit(None).map(|()| chosen).map_err(Close::from));
+    let chosen = shake(&mut link, &mut input, &volumes, config, stop);
     drop(volumes);
     let chosen = match chosen {
         Ok(chosen) => chosen,
@@ -311,7 +309,8 @@ fn serve(shared: &Shared, socket: Arc<SystemSocket>, peer: &str) -> Close {
     };
     tracing::info!(peer, export = chosen.volume.export.name(), tls = link.tls.is_some(), "connected");
     let link = Arc::new(link);
-    let connection = Arc::new(Connection::new(Arc::clone(&link), chosen.terms, chosen.volume));
+    let purse = Purse::new(&shared.budget, config);
+    let connection = Arc::new(Connection::new(Arc::clone(&link), chosen.terms, chosen.volume, purse));
     let close = Receiver::new(connection, chosen.session, input, config, stop).run();
     link.close(matches!(close, Close::Finished | Close::Stopping));
     close

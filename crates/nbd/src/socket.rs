@@ -37,18 +37,22 @@ impl Stop {
 
     /// Waits until a descriptor is readable; `false` once told, or at the deadline.
     pub(crate) fn wait_readable(&self, fd: impl AsFd, deadline: Option<Instant>) -> io::Result<bool> {
-        loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-            let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(&self.waiting, PollFlags::IN)];
-            // Once told, the pipe would end every wait at once.
-            let watched = if self.told() { 1 } else { 2 };
-            match poll(&mut fds[..watched], timeout.as_ref()) {
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-                Ok(0) => return Ok(false),
-                Ok(_) => return Ok(!fds[0].revents().is_empty()),
-            }
+        let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(&self.waiting, PollFlags::IN)];
+        // Once told, the pipe would end every wait at once.
+        let watched = if self.told() { 1 } else { 2 };
+        Ok(wait(&mut fds[..watched], deadline)? && !fds[0].revents().is_empty())
+    }
+}
+
+/// Waits until one of several descriptors is ready; `false` at the deadline.
+fn wait(fds: &mut [PollFd<'_>], deadline: Option<Instant>) -> io::Result<bool> {
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(fds, timeout.as_ref()) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok(ready) => return Ok(ready > 0),
         }
     }
 }
@@ -60,6 +64,35 @@ pub(crate) struct Wait<'a> {
     pub(crate) spin: Duration,
     pub(crate) deadline: Option<Instant>,
     pub(crate) stop: &'a Stop,
+}
+
+/// How fast the other side must take a message.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// It may take nothing for so long.
+    rest: Duration,
+    /// The message as a whole may take so long.
+    whole: Duration,
+    /// When it must be over in any case. Counted from the first time that it is not taken at once.
+    until: Option<Instant>,
+    begun: bool,
+}
+
+impl Pace {
+    pub(crate) fn new(rest: Duration, whole: Duration, deadline: Option<Instant>) -> Self {
+        Self { rest, whole, until: deadline, begun: false }
+    }
+
+    /// When something more must have been taken.
+    fn next(&mut self) -> Instant {
+        let now = Instant::now();
+        if !std::mem::replace(&mut self.begun, true) {
+            let end = now + self.whole;
+            self.until = Some(self.until.map_or(end, |deadline| deadline.min(end)));
+        }
+        let rest = now + self.rest;
+        self.until.map_or(rest, |until| until.min(rest))
+    }
 }
 
 /// What came of it.
@@ -77,8 +110,8 @@ pub(crate) trait Socket: Send + Sync {
     /// Takes what has come, or waits for it.
     fn receive(&self, buffer: &mut [u8], wait: Wait<'_>) -> io::Result<Received>;
 
-    /// Sends all, if need be waiting for the other side to take it.
-    fn send(&self, bytes: &[u8]) -> io::Result<()>;
+    /// Sends all, if need be waiting for the other side to take it, as long as it keeps the pace.
+    fn send(&self, bytes: &[u8], pace: &mut Pace) -> io::Result<()>;
 
     /// Sends what goes without waiting, and says how much it was.
     fn offer(&self, bytes: &[u8]) -> io::Result<usize>;
@@ -122,15 +155,17 @@ impl Socket for SystemSocket {
         }
     }
 
-    fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL) {
-                Ok(count) => bytes = &bytes[count..],
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+    fn send(&self, mut bytes: &[u8], pace: &mut Pace) -> io::Result<()> {
+        loop {
+            bytes = &bytes[self.offer(bytes)?..];
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            let until = pace.next();
+            if !wait(&mut [PollFd::new(&self.0, PollFlags::OUT)], Some(until))? {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not take what it has asked for"));
             }
         }
-        Ok(())
     }
 
     fn offer(&self, bytes: &[u8]) -> io::Result<usize> {

@@ -4,13 +4,14 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
+use crate::budget::{Budget, Purse};
 use crate::connection::{Connection, Receiver};
 use crate::counters::Counters;
 use crate::error::Close;
 use crate::handshake::{Volumes, shake};
 use crate::input::Input;
 use crate::link::{Link, lock};
-use crate::socket::{Received, Socket, Stop, Wait};
+use crate::socket::{Pace, Received, Socket, Stop, Wait};
 use crate::workers::Volume;
 use crate::{Config, Export, Extent, Failure, Features, Limits, Session};
 
@@ -171,7 +172,7 @@ impl Socket for Script {
         Ok(if count == 0 { Received::End } else { Received::Bytes(count) })
     }
 
-    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+    fn send(&self, bytes: &[u8], _: &mut Pace) -> io::Result<()> {
         self.told().extend(bytes);
         Ok(())
     }
@@ -196,17 +197,23 @@ pub fn converse(export: Arc<dyn Export>, config: &Config, said: &[u8], step: usi
     let script = Arc::new(Script::new(said, step));
     let socket = Arc::clone(&script) as Arc<dyn Socket>;
     if let Ok(stop) = Stop::new() {
-        let _ = talk(socket, &volumes, config, &stop);
+        let _ = talk(socket, &volumes, &Arc::new(config.clone()), &stop);
     }
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
     volumes.values().for_each(|volume| volume.close(deadline));
     std::mem::take(&mut *script.told())
 }
 
-pub(crate) fn talk(socket: Arc<dyn Socket>, volumes: &Volumes, config: &Config, stop: &Stop) -> Result<Close, Close> {
-    let mut link = Link::new(socket);
+pub(crate) fn talk(
+    socket: Arc<dyn Socket>,
+    volumes: &Volumes,
+    config: &Arc<Config>,
+    stop: &Stop,
+) -> Result<Close, Close> {
+    let mut link = Link::new(socket, config);
     let mut input = Input::new();
     let chosen = shake(&mut link, &mut input, volumes, config, stop)?;
-    let connection = Arc::new(Connection::new(Arc::new(link), chosen.terms, chosen.volume));
+    let purse = Purse::new(&Budget::new(config), config);
+    let connection = Arc::new(Connection::new(Arc::new(link), chosen.terms, chosen.volume, purse));
     Ok(Receiver::new(connection, chosen.session, input, config, stop).run())
 }

@@ -8,6 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::budget::Lease;
+use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::counters::{Counters, Counts};
 use crate::link::lock;
@@ -42,7 +44,9 @@ pub(crate) struct Job {
     pub(crate) request: Request,
     pub(crate) command: Command,
     /// The data of a write: the first bytes, as many as the request says.
-    pub(crate) payload: Vec<u8>,
+    pub(crate) payload: Buffer,
+    /// The memory of the data or of the reply.
+    pub(crate) lease: Lease,
 }
 
 impl Volume {
@@ -131,7 +135,7 @@ impl Volume {
 
 impl Job {
     fn run(self, export: &dyn Export, session: &mut Option<Box<dyn Session>>, replies: &mut Replies) {
-        let Self { connection, request, command, payload } = self;
+        let Self { connection, request, command, payload, lease } = self;
         let mut counts = Counts::default();
         replies.reset(connection.terms.structured);
         let done = catch_unwind(AssertUnwindSafe(|| {
@@ -154,9 +158,10 @@ impl Job {
         }
         // Before the reply, after which a client may look.
         connection.volume.counters.add(&mut counts);
-        connection.link.offer(replies.bytes());
-        replies.clear();
-        connection.release(&request, payload);
+        connection.purse.budget.keep(payload);
+        let lease = (command != Command::Write).then_some(lease);
+        connection.link.offer(replies.parcel(lease));
+        connection.release();
     }
 }
 

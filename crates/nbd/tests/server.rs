@@ -2,11 +2,12 @@
 
 mod client;
 
+use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::{Client, DISCONNECT, EINVAL, EIO, ESHUTDOWN, FLUSH, READ, WRITE, option};
 use forebay_nbd::testing::Memory;
@@ -34,12 +35,22 @@ impl Running {
     }
 
     fn connect(&self) -> UnixStream {
-        UnixStream::connect(self.directory.path().join("socket")).expect("the server listens")
+        let stream = UnixStream::connect(self.directory.path().join("socket")).expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream
     }
 
     /// A client in the transmission phase of an export.
     fn client(&self, export: &str) -> Client<UnixStream> {
         Client::enter(self.connect(), export)
+    }
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -219,6 +230,103 @@ fn a_client_that_takes_no_replies_holds_up_nobody() {
     assert_eq!(other.receive(512), (2, Ok(vec![2; 512])));
     assert_eq!(stuck.receive(1 << 19), (1, Ok(vec![2; 1 << 19])), "nothing is lost once it does take them");
     assert_eq!(stuck.ask(READ, HIT, 512, &[]), Ok(vec![1; 512]));
+}
+
+const MIB: u32 = 1 << 20;
+
+/// Clients may rest for a moment only.
+fn hasty() -> Config {
+    Config { message: Duration::from_millis(100), buffers: 8 << 20, ..Config::default() }
+}
+
+/// What has been read of the one export.
+fn read_bytes(running: &Running) -> u64 {
+    running.server.exports()[0].1.read_bytes
+}
+
+#[test]
+fn a_client_that_asks_for_much_and_takes_nothing_gets_no_more_than_its_share_and_is_closed() {
+    for reluctant in [false, true] {
+        let mut export = Memory::new("a", 1 << 20);
+        export.reluctant = reluctant;
+        let running = Running::new(vec![Arc::new(export)], hasty());
+        let mut greedy = running.client("a");
+        for cookie in 0..60 {
+            greedy.send(READ, cookie, 0, MIB, &[]);
+        }
+        wait_until("the greedy client is closed", || running.server.counts().open == 0);
+        assert!(read_bytes(&running) <= 6 << 20, "{} bytes were read for it", read_bytes(&running));
+        let mut other = running.client("a");
+        for _ in 0..20 {
+            assert_eq!(other.ask(READ, 0, MIB, &[]), Ok(vec![0; MIB as usize]), "what it had has come back");
+        }
+    }
+}
+
+#[test]
+fn all_that_is_asked_for_at_once_comes_though_the_budget_is_small() {
+    let running = Running::new(vec![memory("a")], Config { message: PATIENCE, ..hasty() });
+    let mut clients: Vec<_> = (0..8).map(|_| running.client("a")).collect();
+    for client in &mut clients {
+        for cookie in 0..10 {
+            client.send(READ, cookie, 0, MIB, &[]);
+        }
+    }
+    // None waits for the one before for ever: the last come first.
+    let readers = clients.into_iter().rev().map(|mut client| {
+        std::thread::spawn(move || {
+            let mut cookies: Vec<_> = (0..10).map(|_| client.receive(MIB as usize).0).collect();
+            cookies.sort_unstable();
+            cookies
+        })
+    });
+    for reader in readers.collect::<Vec<_>>() {
+        assert_eq!(reader.join().expect("no panic"), (0..10).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn announced_writes_take_nothing_from_those_that_come() {
+    let running = Running::new(vec![memory("a")], Config { message: PATIENCE, ..hasty() });
+    let mut announcing: Vec<_> = (0..20).map(|_| running.client("a")).collect();
+    for client in &mut announcing {
+        client.send(WRITE, 1, 0, MIB, &[1; 1000]);
+    }
+    let mut writer = running.client("a");
+    assert_eq!(writer.ask(WRITE, 0, MIB, &vec![2; MIB as usize]), Ok(Vec::new()));
+    assert_eq!(writer.ask(READ, 0, MIB, &[]), Ok(vec![2; MIB as usize]));
+}
+
+#[test]
+fn a_client_that_rests_or_trickles_within_a_request_is_closed() {
+    let running = Running::new(vec![memory("a")], hasty());
+    for data in [0, 1000, 200_000] {
+        let mut client = running.client("a");
+        client.send(WRITE, 1, 0, MIB, &vec![1; data]);
+        assert!(client.ended(), "after {data} bytes");
+    }
+    let mut client = running.client("a").into_stream();
+    let header = [0x25, 0x60, 0x95, 0x13];
+    let begin = Instant::now();
+    // A byte comes well before the client would be resting.
+    while client.write_all(&header[..1]).is_ok() {
+        assert!(begin.elapsed() < PATIENCE, "the server closes though bytes come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_client_that_asks_for_nothing_is_closed_if_that_is_wanted_and_one_that_waits_is_not() {
+    let (export, begun, go) = Stalling::new();
+    let config = Config { idle: Some(Duration::from_millis(50)), ..Config::default() };
+    let running = Running::new(vec![export, memory("a")], config);
+    let mut waiting = running.client("stalling");
+    waiting.send(READ, 1, STALL, 512, &[]);
+    assert_eq!(begun.recv_timeout(PATIENCE), Ok(STALL));
+    assert!(running.client("a").ended());
+    go.send(()).expect("it waits");
+    assert_eq!(waiting.receive(512), (1, Ok(vec![2; 512])));
+    assert!(waiting.ended());
 }
 
 #[test]

@@ -5,9 +5,13 @@ use crate::listen::Listen;
 use crate::volume_options::VolumeOptions;
 use crate::words::{Age, Policy, Share, Size};
 use clap::{Args, ValueEnum};
+use forebay_nbd::Config;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+/// The least memory for written data and replies.
+const LEAST_BUFFERS: u64 = 1 << 20;
 
 /// What to serve, and how.
 #[derive(Args, Clone, Debug, Default, Deserialize, PartialEq)]
@@ -53,6 +57,17 @@ pub struct Options {
     /// The most data in one request [default: 32MiB]
     #[arg(long, value_name = "SIZE")]
     pub max_request: Option<Size>,
+    /// The memory of written data and of replies, of all connections together; requests wait for it. At least four times the most data
+    /// in one request [default: 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub buffers: Option<Size>,
+    /// Close a connection that rests for this long within a message: sends nothing of a request that it has begun, or takes nothing of
+    /// a reply [default: 1m]
+    #[arg(long, value_name = "TIME")]
+    pub message_timeout: Option<Age>,
+    /// Close a connection that asks for nothing for this long; a mounted disk may rest for days [default: 0s, which is never]
+    #[arg(long, value_name = "TIME")]
+    pub idle_timeout: Option<Age>,
     /// Threads per volume for requests that wait for storage [default: 16]
     #[arg(long, value_name = "NUMBER")]
     pub workers: Option<usize>,
@@ -151,6 +166,9 @@ impl Options {
             tls: if self.tls == TlsOptions::default() { file.tls } else { self.tls },
             max_connections: self.max_connections.or(file.max_connections),
             max_request: self.max_request.or(file.max_request),
+            buffers: self.buffers.or(file.buffers),
+            message_timeout: self.message_timeout.or(file.message_timeout),
+            idle_timeout: self.idle_timeout.or(file.idle_timeout),
             workers: self.workers.or(file.workers),
             dirty_limit: self.dirty_limit.or(file.dirty_limit),
             dirty_age: self.dirty_age.or(file.dirty_age),
@@ -162,6 +180,30 @@ impl Options {
     /// What a running server takes over from a file that is read again: volumes, and the size of the cache.
     pub(crate) fn with_changes_of(&self, new: &Self) -> Self {
         Self { volumes: new.volumes.clone(), cache: new.cache, ..self.clone() }
+    }
+
+    /// What clients may take of the server's connections, memory and time.
+    pub(crate) fn limit_clients(&self, config: &mut Config) -> Result<(), Error> {
+        if let Some(connections) = self.max_connections {
+            config.connections = connections;
+        }
+        if let Some(Size(bytes)) = self.buffers {
+            config.buffers = usize::try_from(bytes).unwrap_or(usize::MAX);
+            let least =
+                self.max_request.map_or(LEAST_BUFFERS, |request| request.0.saturating_mul(4).max(LEAST_BUFFERS));
+            if bytes < least {
+                let what = format!("--buffers must be at least {least} bytes: four times the most data in one request");
+                return Err(Error::Usage(what));
+            }
+        }
+        if let Some(Age(time)) = self.message_timeout {
+            if time.is_zero() {
+                return Err(Error::Usage("--message-timeout must be above 0: it ends what hangs".to_owned()));
+            }
+            config.message = time;
+        }
+        config.idle = self.idle_timeout.map(|age| age.0).filter(|time| !time.is_zero());
+        Ok(())
     }
 
     /// Whether there is a volume to serve under each name, and each name once.
@@ -182,6 +224,7 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn read(text: &str) -> Result<Options, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -247,6 +290,29 @@ mod tests {
         ] {
             let error = read(wrong).unwrap_err();
             assert!(error.starts_with(told), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn clients_are_limited_as_is_said_and_by_default() {
+        let limited = |text: &str| {
+            let mut config = Config::default();
+            read(text).unwrap().limit_clients(&mut config).map(|()| config).map_err(|error| error.to_string())
+        };
+        let config = limited("buffers = \"64MiB\"\nmessage-timeout = \"5s\"\nidle-timeout = \"1h\"").unwrap();
+        assert_eq!(
+            (config.buffers, config.message.as_secs(), config.idle),
+            (64 << 20, 5, Some(Duration::from_secs(3600)))
+        );
+        let config = limited("idle-timeout = \"0s\"").unwrap();
+        assert_eq!((config.buffers, config.message.as_secs(), config.idle), (256 << 20, 60, None));
+        for (wrong, told) in [
+            ("buffers = \"64KiB\"", "at least 1048576 bytes"),
+            ("buffers = \"64MiB\"\nmax-request = \"32MiB\"", "at least 134217728 bytes"),
+            ("message-timeout = \"0s\"", "must be above 0"),
+        ] {
+            let error = limited(wrong).unwrap_err();
+            assert!(error.contains(told), "{wrong}: {error}");
         }
     }
 

@@ -127,9 +127,7 @@ impl Options {
 
     fn nbd(&self) -> Result<Config, Error> {
         let mut config = Config { request_bytes: self.most_request(), tls: self.tls()?, ..Config::default() };
-        if let Some(connections) = self.max_connections {
-            config.connections = connections;
-        }
+        self.limit_clients(&mut config)?;
         if let Some(workers) = self.workers {
             config.workers = workers;
         }

@@ -1,6 +1,9 @@
 //! The replies of the transmission phase, gathered in a buffer that is sent whole.
 
 use super::{SIMPLE_REPLY_MAGIC, STRING_LIMIT, STRUCTURED_REPLY_MAGIC, option::BASE_ALLOCATION_ID};
+use crate::budget::Lease;
+use crate::buffer::{Buffer, SHORT};
+use crate::link::Parcel;
 use crate::{Extent, Failure};
 
 const DONE: u16 = 1 << 0;
@@ -13,16 +16,13 @@ const HOLE: u32 = 1 << 0;
 const ZERO: u32 = 1 << 1;
 
 /// The most extents in one reply; the protocol lets a server tell less than was asked.
-const EXTENTS: usize = 8192;
-
-/// Storage above this is given back after use.
-const KEPT: usize = 1 << 20;
+pub(crate) const EXTENTS: usize = 8192;
 
 /// Replies in the order in which they go out. The storage keeps its initialised bytes, so that room for data that is going to be
 /// overwritten is not zeroed each time.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
-    storage: Vec<u8>,
+    storage: Buffer,
     length: usize,
     /// Structured replies were agreed on.
     structured: bool,
@@ -30,11 +30,12 @@ pub(crate) struct Replies {
 
 impl Replies {
     pub(crate) fn new(structured: bool) -> Self {
-        Self { storage: Vec::new(), length: 0, structured }
+        Self { storage: Buffer::default(), length: 0, structured }
     }
 
     /// What is to be sent.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    #[cfg(test)]
+    fn bytes(&self) -> &[u8] {
         &self.storage[..self.length]
     }
 
@@ -54,19 +55,23 @@ impl Replies {
         self.structured = structured;
     }
 
-    /// Forgets all, and gives back the storage if it has grown large.
-    pub(crate) fn clear(&mut self) {
-        self.length = 0;
-        if self.storage.len() > KEPT {
-            self.storage = Vec::new();
+    /// What is to be sent, and is accounted for by `lease` until it is. Long storage goes with it; short storage is kept for the next.
+    pub(crate) fn parcel(&mut self, lease: Option<Lease>) -> Parcel<'_> {
+        let length = std::mem::take(&mut self.length);
+        if self.storage.len() > SHORT {
+            return Parcel::owned(std::mem::take(&mut self.storage), length, lease);
         }
+        Parcel::borrowed(&self.storage[..length], lease)
     }
 
     fn room(&mut self, count: usize) -> &mut [u8] {
         let start = self.length;
         self.length += count;
         if self.storage.len() < self.length {
-            self.storage.resize(self.length.next_power_of_two(), 0);
+            let grown = (2 * self.storage.len()).min(SHORT);
+            let mut storage = Buffer::new(self.length.max(grown));
+            storage[..start].copy_from_slice(&self.storage[..start]);
+            self.storage = storage;
         }
         &mut self.storage[start..self.length]
     }
