@@ -60,7 +60,8 @@ SIGNALS
                     (within 10 seconds for clients; flushing takes as long as it takes). A second one stops at once,
                     with status 1: what is not flushed is lost
   SIGHUP            read the file of --config again: volumes are added and removed, the size of the shared cache
-                    changes. Clients of a removed volume may stay; it is flushed as they leave
+                    changes, and files that have grown are noticed. Clients of a removed volume may stay; it is
+                    flushed as they leave
 
 EXIT STATUS
   0   stopped in order: everything is flushed
@@ -87,12 +88,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         .with_target(false)
         .init();
     let Arguments { options, config, .. } = arguments;
-    let read = || match &config {
+    let read = move || match &config {
         Some(path) => Options::read(path).map(|file| options.clone().over(file)),
         None => Ok(options.clone()),
     };
-    let serve = read().and_then(|first| forebay_server::serve(first, read));
-    serve.map_err(|error| match error {
+    let first = read();
+    first.and_then(|first| forebay_server::serve(first, read)).map_err(|error| match error {
         Error::Usage(message) => Failure::Usage(message),
         Error::Failed(message) => Failure::Failed(message),
     })

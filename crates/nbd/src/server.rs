@@ -142,13 +142,17 @@ impl Server {
     }
 
     /// Replaces the exports: who connects from now on sees these, who is connected keeps what it has. An export with the name of
-    /// one before goes on with its counts.
+    /// one before goes on with its counts. The threads of one that is gone end as soon as they have no work, and with them their
+    /// sessions.
     ///
     /// # Errors
     /// Exports that cannot be served together; nothing has changed then.
     pub fn replace(&self, exports: Vec<Arc<dyn Export>>) -> Result<(), Error> {
         let mut volumes = lock(&self.shared.volumes);
-        *volumes = Arc::new(arrange(exports, &volumes, &self.shared.config)?);
+        let after = Arc::new(arrange(exports, &volumes, &self.shared.config)?);
+        let before = std::mem::replace(&mut *volumes, after);
+        let stays = |name: &String, volume| volumes.get(name).is_some_and(|after| Arc::ptr_eq(after, volume));
+        before.iter().filter(|(name, volume)| !stays(name, volume)).for_each(|(_, volume)| volume.retire());
         Ok(())
     }
 

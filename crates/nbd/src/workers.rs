@@ -35,6 +35,7 @@ struct Pool {
     queue: VecDeque<Job>,
     threads: usize,
     idle: usize,
+    /// A thread without work ends at once.
     closed: bool,
 }
 
@@ -86,11 +87,16 @@ impl Volume {
         Ok(())
     }
 
-    /// Ends the threads as they run out of work, and waits for that until the deadline.
-    pub(crate) fn close(&self, deadline: Instant) {
-        let mut pool = lock(&self.pool);
-        pool.closed = true;
+    /// Ends the threads as they run out of work. For later jobs there are new ones.
+    pub(crate) fn retire(&self) {
+        lock(&self.pool).closed = true;
         self.work.notify_all();
+    }
+
+    /// The same, and waits for it until the deadline.
+    pub(crate) fn close(&self, deadline: Instant) {
+        self.retire();
+        let mut pool = lock(&self.pool);
         while pool.threads > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::handle::Handle;
 use crate::load::Admission;
 use crate::pool::Shared;
+use crate::slots::MOST_HANDLES;
 use crate::sync::{Condvar, Mutex, Ordering, lock};
 use crate::volume::Volume;
 use crate::writeback::Cleaned;
@@ -16,6 +17,9 @@ use std::time::Duration;
 
 /// Threads that read ahead: as many requests are under way at a time.
 const READERS: usize = 4;
+
+/// The most handles that the users of a pool have at a time: all but those of the threads that read ahead.
+pub const HANDLES: usize = MOST_HANDLES - READERS;
 
 /// Ranges that wait to be read ahead; what comes on top is not read ahead.
 const MOST_WAITING: usize = 256;

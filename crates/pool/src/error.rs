@@ -65,7 +65,7 @@ impl fmt::Display for Error {
             }
             Self::ReadOnly { volume } => write!(f, "volume {volume} is read-only"),
             Self::TooManyHandles => {
-                write!(f, "{} handles of the pool are open, and there can be no more", crate::MOST_HANDLES)
+                write!(f, "{} handles of the pool are open, and there can be no more", crate::HANDLES)
             }
             Self::Memory { bytes, source } => {
                 write!(f, "no address space for a cache of up to {bytes} bytes: {source}; ask for less")

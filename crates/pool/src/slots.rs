@@ -12,7 +12,7 @@ use crate::sync::{AtomicU32, Mutex, Ordering, lock, size};
 pub(crate) const SLOTS: usize = 16;
 
 /// The most handles at a time.
-pub const MOST_HANDLES: usize = size(4096, 8);
+pub(crate) const MOST_HANDLES: usize = size(4096, 8);
 
 /// The slots of one handle.
 #[repr(align(64))]

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::frames::Frames;
 use crate::stats::DeviceCounters;
 use crate::streams::Streams;
-use crate::sync::{AtomicU32, Condvar, Mutex, Ordering, lock};
+use crate::sync::{AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
@@ -29,7 +29,8 @@ pub struct Volume {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) mode: WriteMode,
     read_only: bool,
-    length: u64,
+    /// It grows under `writing`, so that no writeback sees both lengths.
+    length: AtomicU64,
     page_size: u64,
     /// Which pages have `DIRTY` set.
     pub(crate) dirty: Mutex<DirtyPages>,
@@ -95,7 +96,7 @@ impl Volume {
             name: config.name,
             mode: config.mode,
             read_only: config.read_only || device.read_only(),
-            length,
+            length: AtomicU64::new(length),
             page_size: u64::from(page_size),
             dirty: Mutex::default(),
             writing: Mutex::default(),
@@ -123,12 +124,17 @@ impl Volume {
 
     /// Its bytes.
     pub fn len(&self) -> u64 {
-        self.length
+        self.length.load(Ordering::Acquire)
+    }
+
+    /// Its bytes from now on, no fewer than before; `writing` is held.
+    pub(crate) fn set_len(&self, length: u64) {
+        self.length.store(length, Ordering::Release);
     }
 
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
-        self.length == 0
+        self.len() == 0
     }
 
     /// Whether writes are refused.
@@ -143,19 +149,20 @@ impl Volume {
 
     /// Its blocks; the last one may be shorter.
     pub fn blocks(&self) -> u64 {
-        self.length.div_ceil(self.page_size)
+        self.len().div_ceil(self.page_size)
     }
 
     /// The bytes of a block that lie within the volume.
     pub(crate) fn bytes_of(&self, block: u64) -> usize {
-        (self.length - block * self.page_size).min(self.page_size) as usize
+        (self.len() - block * self.page_size).min(self.page_size) as usize
     }
 
     pub(crate) fn check_range(&self, offset: u64, length: u64) -> Result<(), Error> {
-        if offset.checked_add(length).is_some_and(|end| end <= self.length) {
+        let end = self.len();
+        if offset.checked_add(length).is_some_and(|last| last <= end) {
             return Ok(());
         }
-        Err(Error::OutOfRange { volume: self.name.clone(), offset, length, end: self.length })
+        Err(Error::OutOfRange { volume: self.name.clone(), offset, length, end })
     }
 
     pub(crate) fn check_block(&self, block: u64) -> Result<(), Error> {

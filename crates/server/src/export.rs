@@ -3,8 +3,8 @@
 //! Several connections may be used for one volume (`multi_conn`): all sessions of a volume read and write the one pool, which keeps
 //! each page once, so that what one was told is written all of them read; and a flush of one flushes the volume, whoever wrote.
 
+use crate::attached::{Attached, Use};
 use crate::record::Recorder;
-use crate::volumes::Attached;
 use forebay_nbd::{Errno, Export, Extent, Failure, Features, Limits, Session};
 use forebay_policy::Operation;
 use forebay_pool::{Durability, Handle, Hint};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// A volume under its name.
 pub(crate) struct VolumeExport {
-    pub(crate) attached: Arc<Attached>,
+    attached: Use,
     description: String,
     most: u32,
     record: Option<(Arc<Recorder>, u32)>,
@@ -21,12 +21,16 @@ pub(crate) struct VolumeExport {
 
 impl VolumeExport {
     /// `most`: the most data in one request.
-    pub(crate) fn new(attached: Arc<Attached>, most: u32, recorder: Option<&Arc<Recorder>>) -> Self {
+    pub(crate) fn new(attached: &Arc<Attached>, most: u32, recorder: Option<&Arc<Recorder>>) -> Self {
         let options = &attached.options;
         let cache = &attached.cache;
         let description = format!("{}, cached under {} ({})", options.path, cache.policy, cache.name);
         let record = recorder.map(|recorder| (Arc::clone(recorder), recorder.volume(&options.name)));
-        Self { attached, description, most, record }
+        Self { attached: Use::new(attached), description, most, record }
+    }
+
+    pub(crate) fn attached(&self) -> &Arc<Attached> {
+        self.attached.attached()
     }
 }
 
@@ -54,14 +58,14 @@ impl Export for VolumeExport {
 
     fn session(&self) -> Result<Box<dyn Session>, Failure> {
         let handle = self.attached.cache.pool.handle().map_err(failure)?;
-        Ok(Box::new(PoolSession { handle, attached: Arc::clone(&self.attached), record: self.record.clone() }))
+        Ok(Box::new(PoolSession { handle, attached: self.attached.clone(), record: self.record.clone() }))
     }
 }
 
 /// A thread's way into a volume.
 struct PoolSession {
     handle: Handle,
-    attached: Arc<Attached>,
+    attached: Use,
     record: Option<(Arc<Recorder>, u32)>,
 }
 
@@ -130,12 +134,6 @@ impl Session for PoolSession {
             zero: extent.zero,
         };
         Ok(extents.into_iter().map(told).collect())
-    }
-}
-
-impl Drop for PoolSession {
-    fn drop(&mut self) {
-        self.attached.session_ends();
     }
 }
 

@@ -4,6 +4,8 @@
 //! `volumes.rs` puts devices behind pools, `export.rs` shows them to the NBD server, `record.rs` writes down what clients refer to,
 //! `report.rs` gathers figures, which `metrics.rs` says in Prometheus' words and `control.rs` hands out.
 
+mod attached;
+mod changes;
 mod control;
 mod delay;
 mod error;

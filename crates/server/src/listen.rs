@@ -3,9 +3,11 @@
 use crate::error::Error;
 use crate::words::read_as_words;
 use forebay_nbd::Listener;
+use rustix::fs::{Mode, OFlags, fstat, lstat, open};
 use std::fmt;
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -59,13 +61,31 @@ pub(crate) struct Bound {
     pub(crate) made: Option<Made>,
 }
 
-/// A socket's name in the file system, which goes with this value.
-pub(crate) struct Made(PathBuf);
+/// A socket's name in the file system, which goes with this value, unless it is another socket's by then.
+pub(crate) struct Made {
+    path: PathBuf,
+    /// The socket itself. As long as it is open no other can have its inode number.
+    inode: OwnedFd,
+}
+
+impl Made {
+    pub(crate) fn new(path: &Path) -> io::Result<Self> {
+        let inode = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { path: path.to_owned(), inode })
+    }
+
+    fn still_there(&self) -> io::Result<bool> {
+        let (ours, found) = (fstat(&self.inode)?, lstat(&self.path)?);
+        Ok((ours.st_dev, ours.st_ino) == (found.st_dev, found.st_ino))
+    }
+}
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // Somebody may have removed it already, which is what is wanted.
-        let _ = std::fs::remove_file(&self.0);
+        // Somebody may have removed it already, which is what is wanted; and a successor may have put its own there.
+        if self.still_there().is_ok_and(|there| there) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -87,7 +107,7 @@ pub(crate) fn bind(listen: &Listen) -> Result<Bound, Error> {
         Listen::Unix(path) => {
             remove_dead(path).map_err(failed)?;
             let listener = UnixListener::bind(path).map_err(failed)?;
-            let made = Some(Made(path.clone()));
+            let made = Some(Made::new(path).map_err(failed)?);
             Ok(Bound { listener: listener.into(), address: listen.to_string(), made })
         }
     }
@@ -158,6 +178,12 @@ mod tests {
         assert!(refused(&listen).contains("another program listens there"), "{}", refused(&listen));
         drop(bound);
         assert!(!path.exists(), "its name goes with it");
+        let before = bind(&listen).unwrap_or_else(|error| panic!("{error}"));
+        drop(before.listener);
+        let successor = bind(&listen).unwrap_or_else(|error| panic!("{error}"));
+        drop(before.made);
+        assert!(path.exists(), "a successor's socket stays");
+        drop(successor);
         std::fs::write(&path, "a file").unwrap();
         assert!(refused(&listen).contains("no socket"));
         assert_eq!(std::fs::read(&path).unwrap(), b"a file");

@@ -216,6 +216,7 @@ impl Options {
             if self.volumes[..index].iter().any(|before| before.name == volume.name) {
                 return Err(Error::Usage(format!("two volumes are named `{}`: names must differ", volume.name)));
             }
+            volume.check_name()?;
         }
         Ok(())
     }

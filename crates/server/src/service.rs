@@ -1,5 +1,6 @@
 //! A server from its options to its last flush.
 
+use crate::attached::Attached;
 use crate::control;
 use crate::error::Error;
 use crate::export::VolumeExport;
@@ -8,23 +9,26 @@ use crate::options::{Options, TlsMode};
 use crate::record::Recorder;
 use crate::report::{CacheReport, Report, VolumeReport};
 use crate::signals::{self, Request};
-use crate::volumes::{Attached, Cache};
+use crate::volumes::Cache;
 use forebay_nbd::{Config, Export, Identity, Server, ServerCounts, Tls};
-use forebay_pool::MOST_HANDLES;
+use forebay_pool::HANDLES;
 use forebay_sim::Model;
 use sd_notify::NotifyState;
 use std::collections::HashMap;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a stopping server waits for the requests of its clients.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Serves volumes until a signal ends it: returns after everything is drained and flushed. On SIGHUP `reload` says the options anew.
+/// Serves volumes until a signal ends it: returns after everything is drained and flushed. On SIGHUP `reload` says the options anew,
+/// on a thread of its own.
 ///
 /// # Errors
 /// What keeps it from serving, or what could not be written at the end.
-pub fn serve(options: Options, reload: impl Fn() -> Result<Options, Error>) -> Result<(), Error> {
+pub fn serve(options: Options, reload: impl Fn() -> Result<Options, Error> + Send + 'static) -> Result<(), Error> {
     let requests = signals::listen()?;
     let inherited = listen::inherited()?;
     let (service, mut server) = Service::start(options)?;
@@ -55,11 +59,24 @@ pub fn serve(options: Options, reload: impl Fn() -> Result<Options, Error>) -> R
         tracing::info!("figures at http://{address}/metrics");
     }
     notify(&[NotifyState::Ready]);
-    while let Ok(Request::Reload) = requests.recv() {
-        match reload().and_then(|options| service.reload(&options)) {
-            Ok(()) => tracing::info!("the configuration was read again"),
-            Err(error) => tracing::error!("the configuration was read again, and not all of it is in force: {error}"),
+    // One more may wait: it reads what is there when its turn comes, so that the next ones ask for nothing else.
+    let (reloads, asked) = sync_channel(1);
+    let reloading = Arc::clone(&service);
+    let reload = move || {
+        for () in asked {
+            match reload().and_then(|options| reloading.reload(&options)) {
+                Ok(()) => tracing::info!("the configuration was read again"),
+                Err(error) => {
+                    tracing::error!("the configuration was read again, and not all of it is in force: {error}");
+                }
+            }
         }
+    };
+    let thread = std::thread::Builder::new().name("reload".to_owned()).spawn(reload);
+    thread.map_err(|error| Error::Failed(format!("no thread to read the configuration again: {error}")))?;
+    while let Ok(Request::Reload) = requests.recv() {
+        // If one waits already, that is enough.
+        let _ = reloads.try_send(());
     }
     tracing::info!("stopping: what is under way is finished, and everything flushed");
     notify(&[NotifyState::Stopping]);
@@ -75,23 +92,30 @@ fn notify(state: &[NotifyState<'_>]) {
 /// What is served now.
 pub(crate) struct Service {
     began: Instant,
-    delay: Option<Model>,
-    recorder: Option<Arc<Recorder>>,
+    pub(crate) delay: Option<Model>,
+    pub(crate) recorder: Option<Arc<Recorder>>,
     serving: Mutex<Serving>,
     server: Mutex<Option<Server>>,
+    /// Held by whoever changes what is served.
+    pub(crate) changing: Mutex<()>,
 }
 
-struct Serving {
-    options: Options,
-    shared: Option<Arc<Cache>>,
-    exports: Vec<Arc<VolumeExport>>,
+/// What is served. Its lock is never held while a device works.
+pub(crate) struct Serving {
+    pub(crate) options: Options,
+    pub(crate) shared: Option<Arc<Cache>>,
+    pub(crate) exports: Vec<Arc<VolumeExport>>,
+    /// Removed, and not yet closed: clients that have them may stay.
+    pub(crate) leaving: Vec<Arc<Attached>>,
+    /// Nothing is added any more.
+    pub(crate) stopping: bool,
 }
 
 /// The most data in one request, unless it is said.
 const MOST_REQUEST: u32 = 32 << 20;
 
 impl Options {
-    fn most_request(&self) -> u32 {
+    pub(crate) fn most_request(&self) -> u32 {
         self.max_request.map_or(MOST_REQUEST, |size| u32::try_from(size.0).unwrap_or(u32::MAX))
     }
 
@@ -125,20 +149,28 @@ impl Options {
         })
     }
 
-    fn nbd(&self) -> Result<Config, Error> {
+    pub(crate) fn nbd(&self) -> Result<Config, Error> {
         let mut config = Config { request_bytes: self.most_request(), tls: self.tls()?, ..Config::default() };
         self.limit_clients(&mut config)?;
         if let Some(workers) = self.workers {
             config.workers = workers;
         }
-        let threads = config.workers.saturating_mul(self.volumes.len()).saturating_add(config.connections);
-        if threads > MOST_HANDLES {
+        let sharing = self.volumes.iter().filter(|volume| !volume.own_cache()).count();
+        self.check_handles(&config, sharing.max(1))?;
+        Ok(config)
+    }
+
+    /// Whether a cache of so many volumes has a handle for each thread that may use it.
+    pub(crate) fn check_handles(&self, config: &Config, volumes: usize) -> Result<(), Error> {
+        let threads = config.workers.saturating_mul(volumes).saturating_add(config.connections);
+        if threads > HANDLES {
             return Err(Error::Usage(format!(
-                "{} connections and {} workers for each volume are {threads} threads: a cache serves {MOST_HANDLES}; take fewer",
+                "{} connections and {} workers for each of {volumes} volumes of a cache are {threads} threads: \
+                 it serves {HANDLES}; take fewer",
                 config.connections, config.workers
             )));
         }
-        Ok(config)
+        Ok(())
     }
 }
 
@@ -148,92 +180,53 @@ impl Service {
         let config = options.nbd()?;
         let delay = options.delay()?;
         let recorder = options.record.as_deref().map(Recorder::new).transpose()?;
-        let mut serving = Serving { options: options.clone(), shared: None, exports: Vec::new() };
+        let shared = options.volumes.iter().any(|volume| !volume.own_cache()).then(|| options.shared_cache());
+        let shared = shared.transpose()?.map(Arc::new);
+        let mut exports = Vec::new();
         for volume in &options.volumes {
-            serving.open(volume.name.as_str(), delay.as_ref(), recorder.as_ref())?;
+            let attached = options.attach(volume, shared.as_ref(), delay.as_ref())?;
+            exports.push(Arc::new(VolumeExport::new(&attached, options.most_request(), recorder.as_ref())));
         }
-        let server = Server::new(serving.dynamic(), config)?;
-        let service =
-            Self { began: Instant::now(), delay, recorder, serving: Mutex::new(serving), server: Mutex::default() };
+        let server = Server::new(Serving::dynamic(&exports), config)?;
+        let serving = Serving { options, shared, exports, leaving: Vec::new(), stopping: false };
+        let service = Self {
+            began: Instant::now(),
+            delay,
+            recorder,
+            serving: Mutex::new(serving),
+            server: Mutex::default(),
+            changing: Mutex::default(),
+        };
         Ok((Arc::new(service), server))
     }
 
-    fn serving(&self) -> MutexGuard<'_, Serving> {
+    pub(crate) fn serving(&self) -> MutexGuard<'_, Serving> {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn server(&self) -> MutexGuard<'_, Option<Server>> {
+    pub(crate) fn server(&self) -> MutexGuard<'_, Option<Server>> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> Options {
         self.serving().options.clone()
     }
 
-    /// Takes over what can change while the server runs: volumes that come and go, and the size of the shared cache. What can be
-    /// taken over is, whatever fails beside it; the errors are told together.
-    fn reload(&self, new: &Options) -> Result<(), Error> {
-        new.check_names()?;
-        let mut serving = self.serving();
-        let mut wrong = Vec::new();
-        if serving.options.with_changes_of(new) != *new {
-            wrong.push("only volumes and the size of the cache change without a restart".to_owned());
-        }
-        let mut cache = new.cache;
-        if let Some(shared) = &serving.shared
-            && new.cache_size() != serving.options.cache_size()
-        {
-            match shared.pool.resize(new.cache_size()) {
-                Ok(()) => tracing::info!("the shared cache has {} bytes now", new.cache_size()),
-                Err(error) => {
-                    wrong.push(error.to_string());
-                    cache = serving.options.cache;
-                }
-            }
-        }
-        serving.options = Options { cache, ..serving.options.with_changes_of(new) };
-        let (kept, removed): (Vec<_>, Vec<_>) = std::mem::take(&mut serving.exports)
-            .into_iter()
-            .partition(|export| new.volumes.iter().any(|volume| volume.name == export.name()));
-        serving.exports = kept;
-        for volume in &new.volumes {
-            match serving.exports.iter().find(|export| export.name() == volume.name) {
-                Some(export) if export.attached.options == *volume => {}
-                Some(_) => wrong.push(format!(
-                    "volume {}: its options change when it is removed first (SIGHUP), and then added",
-                    volume.name
-                )),
-                None => match serving.open(&volume.name, self.delay.as_ref(), self.recorder.as_ref()) {
-                    Ok(()) => tracing::info!("volume {}: added", volume.name),
-                    Err(error) => wrong.push(error.to_string()),
-                },
-            }
-        }
-        if let Some(server) = &*self.server() {
-            server.replace(serving.dynamic())?;
-        }
-        for export in removed {
-            tracing::info!("volume {}: removed; clients that have it may stay", export.name());
-            export.attached.remove();
-        }
-        if wrong.is_empty() { Ok(()) } else { Err(Error::Failed(wrong.join("; "))) }
-    }
-
-    /// Finishes what is under way, flushes, and completes the trace.
+    /// Finishes what is under way, makes all volumes durable, also those that leave, and completes the trace.
     fn stop(&self) -> Result<(), Error> {
+        self.serving().stopping = true;
         let server = self.server().take();
+        // What is dirty is written while clients finish: a second signal then finds little left to lose.
+        let early = Flushes::begin(self.serving().attached());
         if let Some(server) = server {
             let cut = server.stop(PATIENCE);
             if cut > 0 {
                 tracing::warn!("{cut} connections were cut off after {} s", PATIENCE.as_secs());
             }
         }
-        // Figures are told meanwhile, so no lock is held.
-        let caches = self.serving().caches();
-        let mut failures: Vec<String> = Vec::new();
-        for cache in caches {
-            failures.extend(cache.pool.flush().err().map(|error| error.to_string()));
-        }
+        // What failed is tried again, and the answer of that counts.
+        early.wait();
+        let mut failures = Flushes::begin(self.serving().attached()).wait();
         let recorded = self.recorder.as_ref().map_or(Ok(()), |recorder| recorder.finish());
         failures.extend(recorded.err().map(|error| error.to_string()));
         if failures.is_empty() { Ok(()) } else { Err(Error::Failed(failures.join("; "))) }
@@ -268,25 +261,53 @@ impl Service {
 }
 
 impl Serving {
-    /// Opens the volume of that name in the options.
-    fn open(&mut self, name: &str, delay: Option<&Model>, recorder: Option<&Arc<Recorder>>) -> Result<(), Error> {
-        let options = &self.options;
-        let volume = options.volumes.iter().find(|volume| volume.name == name).expect("the caller has it from there");
-        if !volume.own_cache() && self.shared.is_none() {
-            self.shared = Some(Arc::new(options.shared_cache()?));
-        }
-        let attached: Arc<Attached> = options.attach(volume, self.shared.as_ref(), delay)?;
-        self.exports.push(Arc::new(VolumeExport::new(attached, options.most_request(), recorder)));
-        Ok(())
+    pub(crate) fn dynamic(exports: &[Arc<VolumeExport>]) -> Vec<Arc<dyn Export>> {
+        exports.iter().map(|export| Arc::clone(export) as Arc<dyn Export>).collect()
     }
 
-    fn dynamic(&self) -> Vec<Arc<dyn Export>> {
-        self.exports.iter().map(|export| Arc::clone(export) as Arc<dyn Export>).collect()
+    /// All volumes behind caches: those that are served, and those that leave.
+    pub(crate) fn attached(&self) -> Vec<Arc<Attached>> {
+        self.exports.iter().map(|export| export.attached()).chain(&self.leaving).cloned().collect()
     }
 
     /// All caches, the shared one first.
-    fn caches(&self) -> Vec<Arc<Cache>> {
-        let own = self.exports.iter().filter(|export| export.attached.options.own_cache());
-        self.shared.iter().chain(own.map(|export| &export.attached.cache)).cloned().collect()
+    pub(crate) fn caches(&self) -> Vec<Arc<Cache>> {
+        let attached = self.attached();
+        let own = attached.iter().filter(|attached| attached.options.own_cache());
+        self.shared.iter().chain(own.map(|attached| &attached.cache)).cloned().collect()
     }
+}
+
+/// Volumes that are being made durable, each by a thread of its own: one whose device hangs keeps none waiting.
+struct Flushes(Vec<(Arc<Attached>, Option<JoinHandle<Flushed>>)>);
+
+/// Durable, or why not.
+type Flushed = Result<(), String>;
+
+impl Flushes {
+    fn begin(volumes: Vec<Arc<Attached>>) -> Self {
+        let begin = |attached: Arc<Attached>| {
+            let volume = Arc::clone(&attached);
+            let thread = std::thread::Builder::new().name("flush".to_owned());
+            (attached, thread.spawn(move || flush(&volume)).ok())
+        };
+        Self(volumes.into_iter().map(begin).collect())
+    }
+
+    /// What could not be made durable, and why.
+    fn wait(self) -> Vec<String> {
+        let wait = |(attached, thread): (Arc<Attached>, Option<JoinHandle<_>>)| match thread {
+            Some(thread) => {
+                let inside = |_| Err(format!("volume {}: its flush failed inside", attached.options.name));
+                thread.join().unwrap_or_else(inside).err()
+            }
+            // There was no thread for it.
+            None => flush(&attached).err(),
+        };
+        self.0.into_iter().filter_map(wait).collect()
+    }
+}
+
+fn flush(attached: &Attached) -> Flushed {
+    attached.cache.pool.flush_volume(&attached.volume).map_err(|error| error.to_string())
 }

@@ -89,6 +89,18 @@ pub(crate) struct Opening<'a> {
 }
 
 impl Source {
+    /// Whether some storage belongs to both.
+    pub(crate) fn shares(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Memory(_), _) | (_, Self::Memory(_)) => false,
+            (Self::Concatenated(parts) | Self::Striped(_, parts), whole)
+            | (whole, Self::Concatenated(parts) | Self::Striped(_, parts)) => {
+                parts.iter().any(|part| part.shares(whole))
+            }
+            (one, another) => one == another,
+        }
+    }
+
     /// Opens it. Each of its parts is a device, with a delay and a rate of its own.
     pub(crate) fn open(&self, opening: &Opening<'_>) -> Result<Arc<dyn Device>, Error> {
         let failed = |error: io::Error| Error::Failed(error.to_string());
@@ -160,6 +172,7 @@ mod tests {
         assert_eq!("concat:a+b".parse(), Ok(Source::Concatenated(vec![file("a"), file("b")])));
         let striped = Source::Striped(65536, vec![file("a"), Source::Memory(7)]);
         assert_eq!("stripe=64KiB:a+memory:7".parse::<Source>().as_ref(), Ok(&striped));
+        assert!(striped.shares(&file("a")) && !striped.shares(&file("b")) && !striped.shares(&Source::Memory(7)));
         assert_eq!(striped.to_string().parse(), Ok(striped));
         for wrong in ["", "concat:", "concat:a+", "stripe=64KiB", "stripe=x:a+b", "memory:much"] {
             assert!(wrong.parse::<Source>().is_err(), "{wrong}");

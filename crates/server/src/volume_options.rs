@@ -81,7 +81,24 @@ impl FromStr for VolumeOptions {
     }
 }
 
+/// The most bytes of a name: what the protocol bears.
+const MOST_NAME: usize = 4096;
+
 impl VolumeOptions {
+    /// Whether clients can ask for its name.
+    pub(crate) fn check_name(&self) -> Result<(), Error> {
+        if self.name.len() <= MOST_NAME {
+            return Ok(());
+        }
+        let start: String = self.name.chars().take(20).collect();
+        Err(Error::Usage(format!("the name `{start}…` has {} bytes: at most {MOST_NAME} can be", self.name.len())))
+    }
+
+    /// Whether the two cannot be open at once: one of them writes a file that both have.
+    pub(crate) fn excludes(&self, other: &Self) -> bool {
+        !(self.read_only && other.read_only) && self.path.shares(&other.path)
+    }
+
     /// Whether it has a cache of its own.
     pub(crate) fn own_cache(&self) -> bool {
         self.policy.is_some() || self.size.is_some() || self.page.is_some()

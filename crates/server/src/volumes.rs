@@ -1,16 +1,19 @@
 //! Devices behind pools: one pool that volumes share, and one for each volume that asks for its own.
 
+use crate::attached::Attached;
 use crate::error::Error;
 use crate::options::Options;
 use crate::source::Opening;
 use crate::volume_options::VolumeOptions;
 use forebay_policy::managers::Assignment;
 use forebay_policy::{Spec, registry};
-use forebay_pool::{Config, Pool, Volume, VolumeConfig};
+use forebay_pool::{Config, Pool, VolumeConfig};
 use forebay_sim::Model;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SendError, channel};
+use std::time::Duration;
 
 /// A pool under a name.
 pub(crate) struct Cache {
@@ -19,43 +22,52 @@ pub(crate) struct Cache {
     pub(crate) policy: String,
     pub(crate) page_size: u32,
     pub(crate) pool: Pool,
+    /// A thread changes its size.
+    resizing: AtomicBool,
 }
 
-/// A volume behind a cache.
-pub(crate) struct Attached {
-    pub(crate) options: VolumeOptions,
-    pub(crate) cache: Arc<Cache>,
-    pub(crate) volume: Arc<Volume>,
-    /// No new client sees it: what is written is made durable as clients leave.
-    removed: AtomicBool,
-}
-
-impl Attached {
-    pub(crate) fn remove(&self) {
-        self.removed.store(true, Ordering::Relaxed);
-        self.session_ends();
-    }
-
-    /// A client's thread is done with the volume.
-    pub(crate) fn session_ends(&self) {
-        if self.removed.load(Ordering::Relaxed)
-            && let Err(error) = self.cache.pool.flush_volume(&self.volume)
-        {
-            tracing::error!("{error}; it is tried again");
+impl Cache {
+    /// Changes its size. What takes longer than `patience`, since pages are to be written to a device that hangs, goes on by itself.
+    ///
+    /// # Errors
+    /// As of [`Pool::resize`], or that it goes on.
+    pub(crate) fn resize(self: &Arc<Self>, capacity: u64, patience: Duration) -> Result<(), Error> {
+        check_size(capacity, self.page_size)?;
+        let failed = |what: &str| Error::Failed(format!("cache {}: {what}", self.name));
+        if self.resizing.swap(true, Ordering::SeqCst) {
+            return Err(failed("a change of its size is still under way: it waits for pages that cannot be written"));
+        }
+        let (sender, receiver) = channel();
+        let cache = Arc::clone(self);
+        let resize = move || {
+            let resized = cache.pool.resize(capacity);
+            cache.resizing.store(false, Ordering::SeqCst);
+            match sender.send(resized) {
+                Err(SendError(Ok(()))) => tracing::info!("cache {}: it has {capacity} bytes now", cache.name),
+                Err(SendError(Err(error))) => tracing::error!("cache {}: not resized: {error}", cache.name),
+                Ok(()) => {}
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("resize".to_owned()).spawn(resize) {
+            self.resizing.store(false, Ordering::SeqCst);
+            return Err(failed(&format!("no thread to change its size: {error}")));
+        }
+        match receiver.recv_timeout(patience) {
+            Ok(resized) => resized.map_err(|error| failed(&error.to_string())),
+            Err(RecvTimeoutError::Timeout) => Err(failed(&format!(
+                "not resized within {} s, since pages cannot be written; it goes on",
+                patience.as_secs()
+            ))),
+            Err(RecvTimeoutError::Disconnected) => Err(failed("the change of its size failed inside")),
         }
     }
 }
 
-impl Drop for Attached {
-    fn drop(&mut self) {
-        if !self.removed.load(Ordering::Relaxed) {
-            return;
-        }
-        match self.cache.pool.detach(&self.volume) {
-            Ok(()) => tracing::info!("volume {}: closed", self.options.name),
-            Err(error) => tracing::error!("{error}; it is tried again until the server ends"),
-        }
+fn check_size(capacity: u64, page_size: u32) -> Result<(), Error> {
+    if page_size.is_power_of_two() && !capacity.is_multiple_of(page_size.into()) {
+        return Err(Error::Usage(format!("a cache of {capacity} bytes is no multiple of its page, {page_size} bytes")));
     }
+    Ok(())
 }
 
 /// The cache of volumes that have none of their own.
@@ -111,11 +123,7 @@ impl Options {
 
     fn cache_of(&self, name: &str, capacity: u64, policy: Spec, page_size: u64) -> Result<Cache, Error> {
         let page_size = u32::try_from(page_size).unwrap_or(u32::MAX);
-        if page_size.is_power_of_two() && !capacity.is_multiple_of(page_size.into()) {
-            return Err(Error::Usage(format!(
-                "a cache of {capacity} bytes is no multiple of its page, {page_size} bytes"
-            )));
-        }
+        check_size(capacity, page_size)?;
         let label = policy.label.clone();
         let mut config = Config::new(capacity, policy).with_page_size(page_size);
         config.most_capacity = capacity.max(machine_memory() / u64::from(page_size.max(1)) * u64::from(page_size));
@@ -126,7 +134,13 @@ impl Options {
         if let Some(age) = self.dirty_age {
             config.dirty_age = age.0;
         }
-        Ok(Cache { name: name.to_owned(), policy: label, page_size, pool: Pool::new(config)? })
+        Ok(Cache {
+            name: name.to_owned(),
+            policy: label,
+            page_size,
+            pool: Pool::new(config)?,
+            resizing: AtomicBool::new(false),
+        })
     }
 
     /// Opens a volume and puts it behind its cache; `shared` is that of volumes without their own.
@@ -155,8 +169,8 @@ impl Options {
             if let Some(readahead) = volume.readahead {
                 config.readahead = u32::try_from(readahead.0).unwrap_or(u32::MAX);
             }
-            let attached = cache.pool.attach(device, config);
-            Ok(Arc::new(Attached { options: volume.clone(), cache, volume: attached, removed: AtomicBool::new(false) }))
+            let attached = cache.pool.attach(Arc::clone(&device), config);
+            Ok(Arc::new(Attached::new(volume.clone(), cache, attached, &device)))
         };
         attach().map_err(|error: Error| error.of_volume(&volume.name))
     }

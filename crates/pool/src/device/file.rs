@@ -21,6 +21,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::RwLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +40,11 @@ impl Default for FileOptions {
     }
 }
 
-/// A regular file or block device. Its length is that at opening.
+/// A regular file or block device. Its length is that at opening, or when it was last measured.
 pub struct FileDevice {
     path: PathBuf,
     options: FileOptions,
-    len: u64,
+    len: AtomicU64,
     /// Holds the lock on the file as long as it is open.
     buffered: File,
     direct: Result<Direct, String>,
@@ -102,7 +103,7 @@ impl FileDevice {
         Ok(Self {
             path,
             options,
-            len,
+            len: AtomicU64::new(len),
             buffered,
             direct,
             rings: Rings::default(),
@@ -199,7 +200,13 @@ impl Direct {
 
 impl Device for FileDevice {
     fn len(&self) -> u64 {
-        self.len
+        self.len.load(Ordering::Acquire)
+    }
+
+    fn measure(&self) -> io::Result<u64> {
+        let found = seek(&self.buffered, SeekFrom::End(0))?;
+        self.len.fetch_max(found, Ordering::AcqRel);
+        Ok(found)
     }
 
     fn read_only(&self) -> bool {

@@ -7,6 +7,10 @@ macro_rules! as_the_device_within {
             self.device.len()
         }
 
+        fn measure(&self) -> io::Result<u64> {
+            self.device.measure()
+        }
+
         fn read_only(&self) -> bool {
             self.device.read_only()
         }
@@ -44,7 +48,7 @@ pub use volatile::Volatile;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 
-/// Storage of a fixed length. All its methods may be called by several threads at once.
+/// Storage whose length changes at most when it is [measured](Device::measure), and never becomes less. All its methods may be called by several threads at once.
 ///
 /// The pool asks for offsets and lengths that are multiples of its page size, but for what ends at the device's end, and
 /// from buffers aligned to 4 KiB; it never has two writes of the same bytes under way. Devices bear any offset, length and
@@ -58,6 +62,15 @@ use std::sync::Arc;
 pub trait Device: Send + Sync {
     /// The bytes there are.
     fn len(&self) -> u64;
+
+    /// Looks how long the storage is by now. If it has grown, that is the length from now on; if it has shrunk, the length stays,
+    /// and what lies beyond the end fails.
+    ///
+    /// # Errors
+    /// It cannot be known.
+    fn measure(&self) -> io::Result<u64> {
+        Ok(self.len())
+    }
 
     /// Whether there are no bytes.
     fn is_empty(&self) -> bool {
@@ -141,6 +154,10 @@ macro_rules! device_behind {
         impl<D: Device + ?Sized> Device for $pointer<D> {
             fn len(&self) -> u64 {
                 (**self).len()
+            }
+
+            fn measure(&self) -> io::Result<u64> {
+                (**self).measure()
             }
 
             fn read_only(&self) -> bool {

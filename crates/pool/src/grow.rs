@@ -1,0 +1,54 @@
+//! Volumes that grow, as their storage has.
+
+use crate::error::Error;
+use crate::handle::Handle;
+use crate::sync::lock;
+use crate::volume::Volume;
+use std::io::{self, IoSliceMut};
+use std::sync::Arc;
+
+impl Handle {
+    /// Looks how long the volume's storage is by now, and makes the volume as long if it has grown. Returns the volume's bytes. This
+    /// handle holds no page meanwhile, and one thread at a time measures a volume.
+    ///
+    /// # Errors
+    /// [`Error::Device`], also if the storage has shrunk, and those of [`write`](Handle::write) where the last page was a part of one.
+    pub fn measure(&self, volume: &Arc<Volume>) -> Result<u64, Error> {
+        let before = volume.len();
+        let failed = |error| volume.failed("measuring", 0, before, error);
+        let found = volume.device.measure().map_err(failed)?;
+        if found < before {
+            let message =
+                format!("its storage has shrunk to {found} bytes: what lies behind can neither be read nor written");
+            return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, message)));
+        }
+        let page_size = u64::from(self.shared.config.page_size);
+        let known = before % page_size;
+        if found > before && known > 0 {
+            self.lengthen_last_page(volume, known as usize, found)?;
+        } else if found > before {
+            let _writing = lock(&volume.writing);
+            volume.set_len(found);
+        }
+        Ok(volume.len())
+    }
+
+    /// The last page has had bytes of the volume up to `known` alone; behind them it gets those of the device.
+    fn lengthen_last_page(&self, volume: &Arc<Volume>, known: usize, length: u64) -> Result<(), Error> {
+        let page_size = self.shared.config.page_size as usize;
+        let before = volume.len();
+        let number = self.hold(volume, before / page_size as u64, true)?;
+        let more = (length - before).min((page_size - known) as u64);
+        let frame = self.shared.memory.frames.pointer(self.shared.memory.pages.get(number).frame());
+        // SAFETY: the page is held exclusively (rule 2), so that its frame is this thread's alone; it has `page_size` bytes.
+        let frame = unsafe { std::slice::from_raw_parts_mut(frame, page_size) };
+        let rest = &mut frame[known..known + more as usize];
+        let read = volume.read(before, more, &mut [IoSliceMut::new(rest)]);
+        if read.is_ok() {
+            let _writing = lock(&volume.writing);
+            volume.set_len(length);
+        }
+        self.shared.let_go(number);
+        read
+    }
+}

@@ -1,0 +1,217 @@
+//! What changes while a server runs: volumes come and go, caches change their size.
+//!
+//! SIGHUP and commands make the same changes. Each is made whole or not at all. One thread changes at a time (`changing`); the
+//! lock of what is served is held for moments alone, so that a device that hangs keeps neither figures nor the stop waiting.
+
+use crate::attached::Attached;
+use crate::error::Error;
+use crate::export::VolumeExport;
+use crate::options::Options;
+use crate::service::{Service, Serving};
+use crate::volume_options::VolumeOptions;
+use crate::volumes::Cache;
+use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// How long a change waits for what is before it: another change, a cache's pages, a volume that is being closed.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(5);
+
+impl Service {
+    /// Takes over what can change while the server runs. Of several changes those that can be made are, whatever fails beside them;
+    /// the errors are told together.
+    pub(crate) fn reload(self: &Arc<Self>, new: &Options) -> Result<(), Error> {
+        new.check_names()?;
+        let _changing = self.begin_change()?;
+        let mut wrong = Vec::new();
+        let before = self.options();
+        if before.with_changes_of(new) != *new {
+            wrong.push("only volumes and the size of the cache change without a restart".to_owned());
+        }
+        let mut note = |result: Result<(), Error>| wrong.extend(result.err().map(|error| error.to_string()));
+        if new.cache_size() != before.cache_size() {
+            note(self.resize_shared(new));
+        }
+        let named = |name: &str| new.volumes.iter().any(|volume| volume.name == name);
+        let removed: Vec<String> =
+            before.volumes.into_iter().map(|volume| volume.name).filter(|name| !named(name)).collect();
+        removed.iter().for_each(|name| note(self.remove(name).map(drop)));
+        let deadline = Instant::now() + PATIENCE;
+        for volume in &new.volumes {
+            let served = self.served(&volume.name);
+            note(match served {
+                Some(attached) if attached.options == *volume => measure(&attached),
+                Some(_) => Err(Error::Usage(format!(
+                    "volume {}: its options change when it is removed first (SIGHUP), and then added",
+                    volume.name
+                ))),
+                None => self.add(volume, deadline),
+            });
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(Error::Failed(wrong.join("; "))) }
+    }
+
+    /// Waits its turn, as there may be a change under way that waits for a device.
+    fn begin_change(&self) -> Result<MutexGuard<'_, ()>, Error> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.changing.try_lock() {
+                Ok(changing) => return Ok(changing),
+                Err(TryLockError::Poisoned(poisoned)) => return Ok(PoisonError::into_inner(poisoned)),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Error::Failed("another change is still under way: try again".to_owned()));
+                }
+            }
+        }
+    }
+
+    /// The volume of that name, if it is served.
+    fn served(&self, name: &str) -> Option<Arc<Attached>> {
+        self.serving().exports.iter().map(|export| export.attached()).find(|found| found.options.name == name).cloned()
+    }
+
+    fn resize_shared(&self, new: &Options) -> Result<(), Error> {
+        let shared = self.serving().shared.clone();
+        if let Some(shared) = shared {
+            shared.resize(new.cache_size(), PATIENCE)?;
+            tracing::info!("the shared cache has {} bytes now", new.cache_size());
+        }
+        self.serving().options.cache = new.cache;
+        Ok(())
+    }
+
+    /// Opens a volume and serves it. One that was removed, and whose clients have stayed, returns as it is.
+    fn add(self: &Arc<Self>, volume: &VolumeOptions, deadline: Instant) -> Result<(), Error> {
+        if let Some(attached) = self.take_back(volume) {
+            self.serve_volume(&attached)?;
+            tracing::info!("volume {}: it is back, as it was", volume.name);
+            return Ok(());
+        }
+        self.wait_closed(volume, deadline)?;
+        let options = self.options();
+        self.check_handles(&options, volume)?;
+        let shared = if volume.own_cache() { None } else { Some(self.shared_cache(&options)?) };
+        let attached = options.attach(volume, shared.as_ref(), self.delay.as_ref())?;
+        self.serve_volume(&attached)?;
+        tracing::info!("volume {}: added", volume.name);
+        Ok(())
+    }
+
+    /// The volume among those that leave, if it is not being closed yet.
+    fn take_back(&self, volume: &VolumeOptions) -> Option<Arc<Attached>> {
+        let mut serving = self.serving();
+        let place =
+            serving.leaving.iter().position(|leaving| leaving.options == *volume && leaving.return_to_service())?;
+        Some(serving.leaving.swap_remove(place))
+    }
+
+    /// Waits until no volume that leaves has a file of this one.
+    fn wait_closed(&self, volume: &VolumeOptions, deadline: Instant) -> Result<(), Error> {
+        let in_the_way = |leaving: &&Arc<Attached>| leaving.options.excludes(volume);
+        let devices: Vec<_> =
+            self.serving().leaving.iter().filter(in_the_way).map(|leaving| leaving.device()).collect();
+        while devices.iter().any(|device| device.strong_count() > 0) {
+            if Instant::now() > deadline {
+                let name = self.serving().leaving.iter().find(in_the_way).map(|leaving| leaving.options.name.clone());
+                return Err(Error::Failed(format!(
+                    "volume {}: {} is still open: {}",
+                    volume.name,
+                    volume.path,
+                    name.map_or_else(
+                        || "it is being closed".to_owned(),
+                        |name| format!("volume {name} was removed, and its clients stay or its device hangs")
+                    )
+                )));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Whether the cache has a handle for each thread of one more volume.
+    fn check_handles(&self, options: &Options, volume: &VolumeOptions) -> Result<(), Error> {
+        let sharing = || self.serving().attached().iter().filter(|attached| !attached.options.own_cache()).count();
+        let volumes = if volume.own_cache() { 1 } else { sharing() + 1 };
+        options.check_handles(&options.nbd()?, volumes).map_err(|error| error.of_volume(&volume.name))
+    }
+
+    /// The cache that volumes share, which the first of them has made.
+    fn shared_cache(&self, options: &Options) -> Result<Arc<Cache>, Error> {
+        if let Some(shared) = &self.serving().shared {
+            return Ok(Arc::clone(shared));
+        }
+        let shared = Arc::new(options.shared_cache()?);
+        self.serving().shared = Some(Arc::clone(&shared));
+        Ok(shared)
+    }
+
+    /// Shows a volume to clients, or closes it.
+    fn serve_volume(self: &Arc<Self>, attached: &Arc<Attached>) -> Result<(), Error> {
+        let mut serving = self.serving();
+        let export = VolumeExport::new(attached, serving.options.most_request(), self.recorder.as_ref());
+        let exports = serving.exports.iter().cloned().chain([Arc::new(export)]).collect();
+        let published = self.publish(&mut serving, exports);
+        match published {
+            Ok(()) => serving.options.volumes.push(attached.options.clone()),
+            Err(_) => self.let_leave(serving, Arc::clone(attached)),
+        }
+        published.map_err(|error| error.of_volume(&attached.options.name))
+    }
+
+    /// Hides a volume from new clients, and closes it when those that have it have left. Answers how many uses of it there still are.
+    fn remove(self: &Arc<Self>, name: &str) -> Result<usize, Error> {
+        let mut serving = self.serving();
+        let Some(attached) =
+            serving.exports.iter().map(|export| export.attached()).find(|found| found.options.name == name)
+        else {
+            return Err(Error::Usage(format!("there is no volume `{name}`")));
+        };
+        let attached = Arc::clone(attached);
+        let kept = serving.exports.iter().filter(|export| export.attached().options.name != name).cloned().collect();
+        self.publish(&mut serving, kept)?;
+        serving.options.volumes.retain(|volume| volume.name != name);
+        tracing::info!("volume {name}: removed; clients that have it may stay");
+        let uses = attached.uses();
+        self.let_leave(serving, attached);
+        Ok(uses)
+    }
+
+    fn let_leave(self: &Arc<Self>, mut serving: MutexGuard<'_, Serving>, attached: Arc<Attached>) {
+        serving.leaving.push(Arc::clone(&attached));
+        drop(serving);
+        let service = Arc::downgrade(self);
+        attached.leave(move |closed| {
+            if let Some(service) = service.upgrade() {
+                service.serving().leaving.retain(|leaving| !Arc::ptr_eq(leaving, closed));
+            }
+        });
+    }
+
+    /// Serves these exports alone, or goes on as before.
+    fn publish(&self, serving: &mut Serving, exports: Vec<Arc<VolumeExport>>) -> Result<(), Error> {
+        if serving.stopping {
+            return Err(Error::Failed("the server is stopping".to_owned()));
+        }
+        if let Some(server) = &*self.server() {
+            server.replace(Serving::dynamic(&exports))?;
+        }
+        serving.exports = exports;
+        Ok(())
+    }
+}
+
+/// Notices that a volume's storage has grown, or shrunk.
+fn measure(attached: &Attached) -> Result<(), Error> {
+    let before = attached.volume.len();
+    let length = attached.cache.pool.handle().and_then(|handle| handle.measure(&attached.volume))?;
+    if length > before {
+        let name = &attached.options.name;
+        tracing::info!(
+            "volume {name}: it has grown from {before} to {length} bytes, for clients that connect from now on"
+        );
+    }
+    Ok(())
+}
