@@ -7,8 +7,12 @@ use crate::tls::Tls;
 /// Limits, threads and encryption of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Connections at a time; those above are closed at once.
+    /// Connections at a time. A new one takes the place of the one that has been in its handshake the longest; where there is none
+    /// it is closed at once.
     pub connections: usize,
+    /// Connections at a time from one address, of those that come by TCP; those above are closed at once. `None` is three quarters of
+    /// all, so that no address can take all.
+    pub connections_per_peer: Option<usize>,
     /// The most data in one request, if the export allows as much.
     pub request_bytes: u32,
     /// The most data in one option; a longer one is answered `ERR_TOO_BIG`.
@@ -53,6 +57,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             connections: 256,
+            connections_per_peer: None,
             request_bytes: 32 << 20,
             option_bytes: 64 << 10,
             options: 1024,

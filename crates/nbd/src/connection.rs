@@ -23,7 +23,7 @@ use crate::link::{Link, lock};
 use crate::socket::{Received, Stop, Wait};
 use crate::wire::reply::{EXTENTS, Replies};
 use crate::wire::request::{Command, FUA, HEADER, REQ_ONE, Request, Terms};
-use crate::workers::{Job, Volume, count, perform};
+use crate::workers::{Entry, Job, count, perform};
 use crate::{Config, Errno, Failure, Session};
 
 /// Requests that have come singly before one is trusted to be alone.
@@ -36,7 +36,7 @@ const STOPPING: Duration = Duration::from_millis(5);
 pub(crate) struct Connection {
     pub(crate) link: Arc<Link>,
     pub(crate) terms: Terms,
-    pub(crate) volume: Arc<Volume>,
+    pub(crate) volume: Entry,
     pub(crate) purse: Arc<Purse>,
     /// Requests in flight; changed under the lock.
     requests: AtomicUsize,
@@ -45,7 +45,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(link: Arc<Link>, terms: Terms, volume: Arc<Volume>, purse: Arc<Purse>) -> Self {
+    pub(crate) fn new(link: Arc<Link>, terms: Terms, volume: Entry, purse: Arc<Purse>) -> Self {
         let requests = AtomicUsize::new(0);
         Self { link, terms, volume, purse, requests, changing: Mutex::default(), eased: Condvar::new() }
     }

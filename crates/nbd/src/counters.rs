@@ -67,7 +67,7 @@ pub struct ServerCounts {
     pub open: u64,
     /// Those there have been.
     pub accepted: u64,
-    /// Those closed at once, because there were too many.
+    /// Those closed at once, or in their handshake for a later one, because there were too many.
     pub refused: u64,
     /// Those closed because what came was not the protocol.
     pub malformed: u64,

@@ -55,7 +55,7 @@ pub(crate) enum Close {
     Finished,
     /// The server stops.
     Stopping,
-    /// The handshake took too long.
+    /// The handshake took too long, or another client has taken its place.
     Late,
     /// The client rests in the middle of a request.
     Stalled,

@@ -19,6 +19,11 @@ pub trait Export: Send + Sync {
     /// The sizes of requests.
     fn limits(&self) -> Limits;
 
+    /// The most connections at a time, asked when one comes; `None` is as many as the server has.
+    fn most_connections(&self) -> Option<usize> {
+        None
+    }
+
     /// A way in for one thread at a time.
     ///
     /// # Errors

@@ -1,19 +1,19 @@
 //! The fixed newstyle handshake: a client asks what there is and chooses.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use crate::error::Close;
 use crate::input::Input;
-use crate::link::{Link, Parcel};
+use crate::link::{Link, Parcel, lock};
 use crate::socket::{Stop, Wait};
 use crate::tls::Tls;
 use crate::wire::option::{Answer, BASE_ALLOCATION, BASE_ALLOCATION_ID, ClientOption, ContextQuery, InfoQuery, info};
 use crate::wire::option::{EXPORT_NAME, HEADER, STARTTLS, header, parse, reply};
 use crate::wire::request::Terms;
 use crate::wire::{FIXED_NEWSTYLE, NO_ZEROES, OPTION_MAGIC, SERVER_MAGIC};
-use crate::workers::Volume;
+use crate::workers::{Entry, Volume};
 use crate::{Config, Limits, Session};
 
 /// The exports by their names.
@@ -22,9 +22,12 @@ pub(crate) type Volumes = BTreeMap<String, Arc<Volume>>;
 /// A client that has not agreed on sizes may send requests of this many bytes.
 const COMMON_UNIT: u32 = 512;
 
+/// What is said of an export that lets nobody in.
+const FULL: &str = "has as many connections as it may have";
+
 /// What a client has chosen.
 pub(crate) struct Chosen {
-    pub(crate) volume: Arc<Volume>,
+    pub(crate) volume: Entry,
     pub(crate) session: Box<dyn Session>,
     pub(crate) terms: Terms,
 }
@@ -53,8 +56,9 @@ enum Encryption {
 }
 
 /// The state of a handshake; pure, with the bytes outside.
-struct Negotiation<'a> {
-    volumes: &'a Volumes,
+struct Negotiation {
+    /// The exports there are now: none while the client is waited for, who must not hold one that is removed.
+    volumes: Arc<Volumes>,
     request_bytes: u32,
     encryption: Encryption,
     no_zeroes: bool,
@@ -70,7 +74,7 @@ struct Negotiation<'a> {
 pub(crate) fn shake(
     link: &mut Link,
     input: &mut Input,
-    volumes: &Volumes,
+    volumes: &Mutex<Arc<Volumes>>,
     config: &Config,
     stop: &Stop,
 ) -> Result<Chosen, Close> {
@@ -93,8 +97,14 @@ pub(crate) fn shake(
     };
     let no_zeroes = flags & u32::from(NO_ZEROES) != 0;
     let request_bytes = u32::try_from(config.most_request()).unwrap_or(u32::MAX);
-    let mut negotiation =
-        Negotiation { volumes, request_bytes, encryption, no_zeroes, structured: false, allocation: None };
+    let mut negotiation = Negotiation {
+        volumes: Arc::default(),
+        request_bytes,
+        encryption,
+        no_zeroes,
+        structured: false,
+        allocation: None,
+    };
     for _ in 0..config.options {
         input.need(HEADER, link, wait)?;
         let Some((option, length)) = input.ahead().first_chunk().and_then(header) else {
@@ -107,7 +117,10 @@ pub(crate) fn shake(
             negotiation.too_big(option, &mut out)?
         } else {
             let data = take(input, length as usize, link, wait)?;
-            negotiation.answer(option, &data, stop.told(), &mut out)?
+            negotiation.volumes = Arc::clone(&lock(volumes));
+            let next = negotiation.answer(option, &data, stop.told(), &mut out)?;
+            negotiation.volumes = Arc::default();
+            next
         };
         link.send(Parcel::borrowed(&out, None))?;
         match next {
@@ -153,7 +166,7 @@ fn skip(input: &mut Input, mut count: usize, link: &Link, wait: Wait<'_>) -> Res
     Ok(())
 }
 
-impl Negotiation<'_> {
+impl Negotiation {
     fn too_big(&self, option: u32, out: &mut Vec<u8>) -> Result<Next, Close> {
         if option == EXPORT_NAME {
             return Err(Close::Malformed("the name of an export is too long".into()));
@@ -191,7 +204,7 @@ impl Negotiation<'_> {
             ClientOption::Info(query) => return self.info(&query, option, false, out),
             ClientOption::Go(query) => return self.info(&query, option, true, out),
             ClientOption::List => {
-                for (name, volume) in self.volumes {
+                for (name, volume) in &*self.volumes {
                     let length = (name.len() as u32).to_be_bytes();
                     let parts = [&length, name.as_bytes(), volume.export.description().as_bytes()];
                     reply(out, option, Answer::Server, &parts);
@@ -270,11 +283,12 @@ impl Negotiation<'_> {
         if terms.limits.minimum > COMMON_UNIT {
             return Err(Close::Refused(format!("export {name:?} needs a client that asks for block sizes")));
         }
+        let Some(entry) = volume.enter() else { return Err(Close::Refused(format!("export {name:?} {FULL}"))) };
         let session = volume.export.session().map_err(|failure| Close::Refused(failure.message))?;
         out.extend(terms.size.to_be_bytes());
         out.extend(terms.flags().to_be_bytes());
         out.extend(std::iter::repeat_n(0, if self.no_zeroes { 0 } else { 124 }));
-        Ok(Next::Transmission(Box::new(Chosen { volume: Arc::clone(volume), session, terms })))
+        Ok(Next::Transmission(Box::new(Chosen { volume: entry, session, terms })))
     }
 
     fn info(&self, query: &InfoQuery<'_>, option: u32, go: bool, out: &mut Vec<u8>) -> Result<Next, Close> {
@@ -290,10 +304,14 @@ impl Negotiation<'_> {
             return refuse(out, Answer::BlockSizeRequired, "requests are of multiples that the client must ask for");
         }
         // Opened before anything is told, as it may fail.
-        let session = match go.then(|| volume.export.session()).transpose() {
-            Ok(session) => session,
-            Err(failure) => return refuse(out, Answer::Unknown, &failure.message),
-        };
+        let mut opened = None;
+        if go {
+            let Some(entry) = volume.enter() else { return refuse(out, Answer::Policy, &format!("the export {FULL}")) };
+            match volume.export.session() {
+                Ok(session) => opened = Some((entry, session)),
+                Err(failure) => return refuse(out, Answer::Unknown, &failure.message),
+            }
+        }
         let mut tell = |kind: u16, parts: [&[u8]; 3]| {
             reply(out, option, Answer::Info, &[&kind.to_be_bytes(), parts[0], parts[1], parts[2]]);
         };
@@ -308,9 +326,9 @@ impl Negotiation<'_> {
         let Limits { minimum, preferred, maximum } = terms.limits;
         tell(info::BLOCK_SIZE, [&minimum.to_be_bytes(), &preferred.to_be_bytes(), &maximum.to_be_bytes()]);
         reply(out, option, Answer::Ack, &[]);
-        Ok(match session {
+        Ok(match opened {
             None => Next::Option,
-            Some(session) => Next::Transmission(Box::new(Chosen { volume: Arc::clone(volume), session, terms })),
+            Some((volume, session)) => Next::Transmission(Box::new(Chosen { volume, session, terms })),
         })
     }
 }

@@ -11,7 +11,8 @@ fn volumes(names: &[&str]) -> Volumes {
     names.iter().map(volume).collect()
 }
 
-fn negotiation(volumes: &Volumes, encryption: Encryption) -> Negotiation<'_> {
+fn negotiation(volumes: &Volumes, encryption: Encryption) -> Negotiation {
+    let volumes = Arc::new(volumes.clone());
     Negotiation { volumes, request_bytes: 1 << 20, encryption, no_zeroes: true, structured: false, allocation: None }
 }
 
@@ -34,7 +35,7 @@ fn context_query(name: &str, queries: &[&str]) -> Vec<u8> {
 }
 
 /// The replies to an option as (type, data), after a check of what is common to all.
-fn ask(negotiation: &mut Negotiation<'_>, option: u32, data: &[u8]) -> Vec<(u32, Vec<u8>)> {
+fn ask(negotiation: &mut Negotiation, option: u32, data: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let mut out = Vec::new();
     negotiation.answer(option, data, false, &mut out).expect("this option has replies");
     let mut rest = &out[..];
@@ -51,7 +52,7 @@ fn ask(negotiation: &mut Negotiation<'_>, option: u32, data: &[u8]) -> Vec<(u32,
 }
 
 /// The type of the one reply.
-fn answer(negotiation: &mut Negotiation<'_>, option: u32, data: &[u8]) -> u32 {
+fn answer(negotiation: &mut Negotiation, option: u32, data: &[u8]) -> u32 {
     match ask(negotiation, option, data).as_slice() {
         [(kind, _)] => *kind,
         replies => panic!("{} replies", replies.len()),

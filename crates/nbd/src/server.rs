@@ -1,8 +1,8 @@
 //! Listening, connections and the end.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::net::sockopt;
 
 use crate::budget::{Budget, Purse};
 use crate::connection::{Connection, Receiver};
@@ -46,6 +46,19 @@ impl From<TcpListener> for Listener {
 /// Bytes of replies that the system keeps for a client.
 const SEND_BUFFER: usize = 1 << 20;
 
+/// A client that is gone without a word is noticed after so long without any, and so many more questions of the system in as many
+/// tens of seconds.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+const PROBES: u32 = 6;
+
+/// Who connects.
+struct Peer {
+    /// For the log.
+    name: String,
+    /// Of a connection by TCP.
+    address: Option<IpAddr>,
+}
+
 impl From<UnixListener> for Listener {
     fn from(listener: UnixListener) -> Self {
         Self::Unix(listener)
@@ -60,23 +73,27 @@ impl Listener {
         }
     }
 
-    fn accept(&self) -> io::Result<(OwnedFd, String)> {
+    fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
         let (socket, peer) = match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
                 stream.set_nonblocking(false)?;
                 // Replies are gathered here already.
                 stream.set_nodelay(true)?;
-                (OwnedFd::from(stream), peer.to_string())
+                sockopt::set_socket_keepalive(&stream, true)?;
+                sockopt::set_tcp_keepidle(&stream, KEEP_ALIVE)?;
+                sockopt::set_tcp_keepintvl(&stream, KEEP_ALIVE / PROBES)?;
+                sockopt::set_tcp_keepcnt(&stream, PROBES)?;
+                (OwnedFd::from(stream), Peer { name: peer.to_string(), address: Some(peer.ip()) })
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(false)?;
-                (OwnedFd::from(stream), "unix".into())
+                (OwnedFd::from(stream), Peer { name: "unix".into(), address: None })
             }
         };
         // A long reply then fits, and the next is made while the client takes this one. The system may grant less.
-        let _ = set_socket_send_buffer_size(&socket, SEND_BUFFER);
+        let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER);
         Ok((socket, peer))
     }
 
@@ -99,12 +116,20 @@ struct Shared {
     budget: Arc<Budget>,
     stop: Stop,
     volumes: Mutex<Arc<Volumes>>,
-    open: Mutex<HashMap<u64, Arc<dyn Socket>>>,
+    /// By number, in the order in which they came.
+    open: Mutex<BTreeMap<u64, Open>>,
     /// Told when a connection has ended.
     ended: Condvar,
     accepted: AtomicU64,
     refused: AtomicU64,
     malformed: AtomicU64,
+}
+
+/// A connection that is open.
+struct Open {
+    socket: Arc<dyn Socket>,
+    address: Option<IpAddr>,
+    in_handshake: bool,
 }
 
 impl Server {
@@ -191,7 +216,7 @@ impl Server {
             open = self.shared.ended.wait_timeout(open, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         let cut = open.len();
-        open.values().for_each(|socket| socket.close());
+        open.values().for_each(|one| one.socket.close());
         drop(open);
         let volumes = Arc::clone(&lock(&self.shared.volumes));
         volumes.values().for_each(|volume| volume.close(deadline));
@@ -235,6 +260,7 @@ fn arrange(exports: Vec<Arc<dyn Export>>, before: &Volumes, config: &Config) -> 
 }
 
 fn accept(shared: &Arc<Shared>, listener: &Listener) {
+    let mut failing = false;
     loop {
         match shared.stop.wait_readable(listener.as_fd(), None) {
             _ if shared.stop.told() => return,
@@ -245,30 +271,35 @@ fn accept(shared: &Arc<Shared>, listener: &Listener) {
             }
         }
         match listener.accept() {
-            Ok((socket, peer)) => admit(shared, socket, peer),
+            Ok((socket, peer)) => {
+                failing = false;
+                admit(shared, socket, peer);
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(%error, "cannot accept a connection; it is tried again and again");
+                }
                 std::thread::sleep(BREATH);
             }
         }
     }
 }
 
-fn admit(shared: &Arc<Shared>, socket: OwnedFd, peer: String) {
+fn admit(shared: &Arc<Shared>, socket: OwnedFd, peer: Peer) {
     let socket = Arc::new(SystemSocket(socket));
     let id = shared.accepted.fetch_add(1, Ordering::Relaxed);
-    let mut open = lock(&shared.open);
-    if open.len() >= shared.config.connections {
+    let Peer { name: peer, address } = peer;
+    let refused =
+        shared.enter(id, Open { socket: Arc::clone(&socket) as Arc<dyn Socket>, address, in_handshake: true });
+    if let Err(limit) = refused {
         shared.refused.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(peer, limit = shared.config.connections, "too many connections");
+        tracing::warn!(peer, limit, "too many connections");
         return;
     }
-    open.insert(id, Arc::clone(&socket) as Arc<dyn Socket>);
-    drop(open);
     let serving = Arc::clone(shared);
     let thread = std::thread::Builder::new().name("nbd-connection".into()).spawn(move || {
-        let close = catch_unwind(AssertUnwindSafe(|| serve(&serving, socket, &peer)));
+        let close = catch_unwind(AssertUnwindSafe(|| serve(&serving, id, socket, &peer)));
         match close {
             Ok(close @ (Close::Finished | Close::Stopping)) => tracing::debug!(peer, "closed: {close}"),
             Ok(close) => {
@@ -288,29 +319,50 @@ fn admit(shared: &Arc<Shared>, socket: OwnedFd, peer: String) {
 }
 
 impl Shared {
+    /// Lets a connection in.
+    ///
+    /// # Errors
+    /// The limit that it would exceed.
+    fn enter(&self, id: u64, one: Open) -> Result<(), usize> {
+        let most = self.config.connections;
+        let per_peer = self.config.connections_per_peer.unwrap_or(most - most / 4);
+        let mut open = lock(&self.open);
+        if one.address.is_some() && open.values().filter(|other| other.address == one.address).count() >= per_peer {
+            return Err(per_peer);
+        }
+        if open.len() >= most {
+            let oldest = open.iter().find(|(_, other)| other.in_handshake).map(|(&id, _)| id);
+            let displaced = oldest.and_then(|id| open.remove(&id)).ok_or(most)?;
+            displaced.socket.close();
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        open.insert(id, one);
+        Ok(())
+    }
+
     fn forget(&self, id: u64) {
-        let socket = lock(&self.open).remove(&id);
-        if let Some(socket) = socket {
-            socket.close();
+        let open = lock(&self.open).remove(&id);
+        if let Some(open) = open {
+            open.socket.close();
         }
         self.ended.notify_all();
     }
 }
 
-fn serve(shared: &Shared, socket: Arc<SystemSocket>, peer: &str) -> Close {
+fn serve(shared: &Shared, id: u64, socket: Arc<SystemSocket>, peer: &str) -> Close {
     let (config, stop) = (&shared.config, &shared.stop);
     let mut link = Link::new(Arc::clone(&socket) as Arc<dyn Socket>, config);
     let mut input = Input::new();
-    let volumes = Arc::clone(&lock(&shared.volumes));
-    let chosen = shake(&mut link, &mut input, &volumes, config, stop);
-    drop(volumes);
-    let chosen = match chosen {
+    let chosen = match shake(&mut link, &mut input, &shared.volumes, config, stop) {
         Ok(chosen) => chosen,
         Err(close) => {
             link.close(matches!(close, Close::Finished | Close::Stopping));
             return close;
         }
     };
+    if let Some(open) = lock(&shared.open).get_mut(&id) {
+        open.in_handshake = false;
+    }
     tracing::info!(peer, export = chosen.volume.export.name(), tls = link.tls.is_some(), "connected");
     let link = Arc::new(link);
     let purse = Purse::new(&shared.budget, config);

@@ -23,6 +23,8 @@ pub struct Memory {
     pub features: Features,
     /// The sizes of requests.
     pub limits: Limits,
+    /// The most connections at a time.
+    pub most_connections: Option<usize>,
     /// Answer no request without a thread that may wait.
     pub reluctant: bool,
 }
@@ -35,6 +37,7 @@ impl Memory {
             bytes: Arc::new(RwLock::new(vec![0; size])),
             features: Features { read_only: false, multi_conn: true, rotational: false },
             limits: Limits { minimum: 1, preferred: 4096, maximum: 32 << 20 },
+            most_connections: None,
             reluctant: false,
         }
     }
@@ -59,6 +62,10 @@ impl Export for Memory {
 
     fn limits(&self) -> Limits {
         self.limits
+    }
+
+    fn most_connections(&self) -> Option<usize> {
+        self.most_connections
     }
 
     fn session(&self) -> Result<Box<dyn Session>, Failure> {
@@ -193,20 +200,20 @@ impl Socket for Script {
 pub fn converse(export: Arc<dyn Export>, config: &Config, said: &[u8], step: usize) -> Vec<u8> {
     let name = export.name().to_owned();
     let volume = Volume::new(export, Arc::new(Counters::default()), config.workers);
-    let volumes = Volumes::from([(name, Arc::new(volume))]);
+    let volumes = Mutex::new(Arc::new(Volumes::from([(name, Arc::new(volume))])));
     let script = Arc::new(Script::new(said, step));
     let socket = Arc::clone(&script) as Arc<dyn Socket>;
     if let Ok(stop) = Stop::new() {
         let _ = talk(socket, &volumes, &Arc::new(config.clone()), &stop);
     }
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    volumes.values().for_each(|volume| volume.close(deadline));
+    lock(&volumes).values().for_each(|volume| volume.close(deadline));
     std::mem::take(&mut *script.told())
 }
 
 pub(crate) fn talk(
     socket: Arc<dyn Socket>,
-    volumes: &Volumes,
+    volumes: &Mutex<Arc<Volumes>>,
     config: &Arc<Config>,
     stop: &Stop,
 ) -> Result<Close, Close> {

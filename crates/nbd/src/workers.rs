@@ -4,7 +4,9 @@
 //! Each has a session of its own, is started when a request finds none idle, and ends after a while without work.
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,8 @@ const IDLE: Duration = Duration::from_secs(10);
 pub(crate) struct Volume {
     pub(crate) export: Arc<dyn Export>,
     pub(crate) counters: Arc<Counters>,
+    /// Connections that have chosen it.
+    connected: AtomicUsize,
     most: usize,
     pool: Mutex<Pool>,
     work: Condvar,
@@ -50,16 +54,41 @@ pub(crate) struct Job {
     pub(crate) lease: Lease,
 }
 
+/// A connection's way into a volume, which ends with this value.
+pub(crate) struct Entry(Arc<Volume>);
+
+impl Deref for Entry {
+    type Target = Arc<Volume>;
+
+    fn deref(&self) -> &Arc<Volume> {
+        &self.0
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.0.connected.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Volume {
     pub(crate) fn new(export: Arc<dyn Export>, counters: Arc<Counters>, most: usize) -> Self {
         Self {
             export,
             counters,
+            connected: AtomicUsize::new(0),
             most: most.max(1),
             pool: Mutex::default(),
             work: Condvar::new(),
             ended: Condvar::new(),
         }
+    }
+
+    /// Lets a connection in, if there may be one more.
+    pub(crate) fn enter(self: &Arc<Self>) -> Option<Entry> {
+        let entry = Entry(Arc::clone(self));
+        let others = self.connected.fetch_add(1, Ordering::SeqCst);
+        (others < self.export.most_connections().unwrap_or(usize::MAX)).then_some(entry)
     }
 
     /// Has a job done by a thread.

@@ -343,6 +343,47 @@ fn new_exports_are_for_new_connections() {
 }
 
 #[test]
+fn an_export_that_is_replaced_is_let_go_at_once() {
+    let running = Running::new(vec![memory("a")], Config::default());
+    let (export, begun, go) = Stalling::new();
+    running.server.replace(vec![Arc::clone(&export) as Arc<dyn Export>]).expect("good exports");
+    let mut client = running.client("stalling");
+    let mut shaking = Client::new(running.connect());
+    shaking.expect(18);
+    shaking.raw(&[&3u32.to_be_bytes(), &option(3, b"")[..]].concat());
+    shaking.expect(20);
+    client.send(READ, 1, STALL, 512, &[]);
+    assert_eq!(begun.recv_timeout(PATIENCE), Ok(STALL));
+    running.server.replace(vec![memory("b")]).expect("good exports");
+    go.send(()).expect("it waits");
+    assert_eq!(client.receive(512), (1, Ok(vec![2; 512])));
+    let begin = Instant::now();
+    drop(client);
+    // A thread without work ends after 10 s; so does a handshake.
+    wait_until("nobody has the export", || Arc::strong_count(&export) == 1);
+    assert!(begin.elapsed() < Duration::from_secs(5), "it was not waited for a thread without work");
+    drop(shaking);
+}
+
+#[test]
+fn an_export_may_limit_its_connections() {
+    let mut export = Memory::new("a", 1 << 20);
+    export.most_connections = Some(1);
+    let running = Running::new(vec![Arc::new(export)], Config::default());
+    let first = running.client("a");
+    let mut second = Client::new(running.connect());
+    second.expect(18);
+    let go = [&1u32.to_be_bytes()[..], b"a", &0u16.to_be_bytes()].concat();
+    second.raw(&[&3u32.to_be_bytes(), &option(7, &go)[..]].concat());
+    assert_eq!(second.expect(20)[12..16], 0x8000_0002u32.to_be_bytes(), "ERR_POLICY");
+    second.expect("the export has as many connections as it may have".len());
+    drop(first);
+    wait_until("the first has left", || running.server.counts().open == 1);
+    second.choose("a");
+    assert_eq!(second.ask(READ, 0, 1, &[]), Ok(vec![0]));
+}
+
+#[test]
 fn malformed_input_ends_its_connection_alone() {
     let running = Running::new(vec![memory("a")], Config::default());
     let (mut good, mut bad) = (running.client("a"), running.client("a"));
@@ -367,6 +408,39 @@ fn connections_above_the_limit_are_closed() {
     assert!(Client::new(running.connect()).ended());
     assert_eq!(first.ask(READ, 0, 1, &[]), Ok(vec![0]));
     assert_eq!((running.server.counts().open, running.server.counts().refused), (1, 1));
+}
+
+#[test]
+fn a_new_connection_takes_the_place_of_the_longest_handshake() {
+    let running = Running::new(vec![memory("a")], Config { connections: 3, ..Config::default() });
+    let mut first = running.client("a");
+    let mut silent: Vec<_> = (0..2).map(|_| Client::new(running.connect())).collect();
+    silent.iter_mut().for_each(|client| assert_eq!(client.expect(18).len(), 18));
+    let mut second = running.client("a");
+    assert!(silent[0].ended(), "the one that has waited the longest");
+    assert_eq!((first.ask(READ, 0, 1, &[]), second.ask(READ, 0, 1, &[])), (Ok(vec![0]), Ok(vec![0])));
+    let mut third = running.client("a");
+    assert!(silent[1].ended());
+    assert!(Client::new(running.connect()).ended(), "all have an export now");
+    assert_eq!(third.ask(READ, 0, 1, &[]), Ok(vec![0]));
+}
+
+#[test]
+fn one_address_has_a_part_of_the_connections() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let mut server =
+        Server::new(vec![memory("a")], Config { connections: 4, ..Config::default() }).expect("good exports");
+    server.listen(listener).expect("a thread");
+    let connect = || {
+        let stream = std::net::TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream
+    };
+    let mut kept: Vec<_> = (0..3).map(|_| Client::enter(connect(), "a")).collect();
+    assert!(Client::new(connect()).ended());
+    assert_eq!(kept[0].ask(READ, 0, 1, &[]), Ok(vec![0]));
+    assert_eq!((server.counts().open, server.counts().refused), (3, 1));
 }
 
 #[test]

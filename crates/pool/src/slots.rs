@@ -6,7 +6,7 @@
 //! orders are sequentially consistent, so one of the two sees the other (Dekker's argument; hazard pointers are the same idea,
 //! M. Michael, IEEE TPDS 15(6), 2004).
 
-use crate::sync::{AtomicU32, Mutex, Ordering, lock, size};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, size};
 
 /// Slots in a line: 64 bytes.
 pub(crate) const SLOTS: usize = 16;
@@ -23,45 +23,60 @@ pub(crate) struct Line {
 /// The lines of all handles.
 pub(crate) struct Slots {
     lines: Box<[Line]>,
-    /// Lines from this one on have never been given out.
-    used: AtomicU32,
-    free: Mutex<Vec<u32>>,
+    /// A bit for each line that a handle has: a search looks at these lines alone, however many there have been.
+    given: Box<[AtomicU64]>,
 }
 
 impl Slots {
     pub(crate) fn new(most: usize) -> Self {
         let line = || Line { slots: std::array::from_fn(|_| AtomicU32::new(0)) };
-        Self { lines: (0..most).map(|_| line()).collect(), used: AtomicU32::new(0), free: Mutex::new(Vec::new()) }
+        let given = (0..most.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Self { lines: (0..most).map(|_| line()).collect(), given }
     }
 
     /// A line for a new handle; `None` if all are taken.
     pub(crate) fn take_line(&self) -> Option<u32> {
-        let mut free = lock(&self.free);
-        free.pop().or_else(|| {
-            let line = self.used.load(Ordering::Relaxed);
-            ((line as usize) < self.lines.len()).then(|| {
+        for (index, word) in self.given.iter().enumerate() {
+            loop {
+                let free = word.load(Ordering::Relaxed).trailing_ones();
+                let line = index as u32 * 64 + free;
+                if free == 64 || line as usize >= self.lines.len() {
+                    break;
+                }
                 // Before any slot of the line is filled, so that a search that could miss it began before.
-                self.used.store(line + 1, Ordering::SeqCst);
-                line
-            })
-        })
+                if word.fetch_or(1 << free, Ordering::SeqCst) & 1 << free == 0 {
+                    return Some(line);
+                }
+            }
+        }
+        None
     }
 
+    /// The handle has gone, and no slot of its line names a page.
     pub(crate) fn give_line(&self, line: u32) {
-        lock(&self.free).push(line);
+        self.given[line as usize / 64].fetch_and(!(1 << (line % 64)), Ordering::SeqCst);
     }
 
     pub(crate) fn line(&self, line: u32) -> &Line {
         &self.lines[line as usize]
     }
 
-    fn used(&self) -> &[Line] {
-        &self.lines[..self.used.load(Ordering::SeqCst) as usize]
+    /// The lines that handles have.
+    fn given(&self) -> impl Iterator<Item = &Line> {
+        let lines_of = |(index, word): (usize, &AtomicU64)| {
+            let mut left = word.load(Ordering::SeqCst);
+            std::iter::from_fn(move || {
+                let line = (left != 0).then_some(index * 64 + left.trailing_zeros() as usize);
+                left &= left.wrapping_sub(1);
+                line
+            })
+        };
+        self.given.iter().enumerate().flat_map(lines_of).map(|line| &self.lines[line])
     }
 
     /// Whether a slot names the page. Asked after the page has been marked.
     pub(crate) fn hold(&self, page: u32) -> bool {
-        self.used().iter().any(|line| line.slots.iter().any(|slot| slot.load(Ordering::SeqCst) == page + 1))
+        self.given().any(|line| line.slots.iter().any(|slot| slot.load(Ordering::SeqCst) == page + 1))
     }
 }
 
@@ -81,5 +96,25 @@ impl Line {
     /// Whether a slot of this line names the page.
     pub(crate) fn holds(&self, page: u32) -> bool {
         self.slots.iter().any(|slot| slot.load(Ordering::Relaxed) == page + 1)
+    }
+}
+
+#[cfg(all(test, not(feature = "model-check")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_looks_at_the_lines_that_are_given_out_and_finds_what_they_name() {
+        let slots = Slots::new(100);
+        let lines: Vec<u32> = std::iter::from_fn(|| slots.take_line()).collect();
+        assert_eq!(lines, (0..100).collect::<Vec<_>>());
+        slots.line(99).fill(15, 7);
+        assert!(slots.hold(7) && !slots.hold(8));
+        lines[1..99].iter().for_each(|&line| slots.give_line(line));
+        assert_eq!(slots.given().count(), 2, "those that were given back are not searched");
+        assert!(slots.hold(7), "the last one is");
+        slots.line(99).clear(15);
+        assert!(!slots.hold(7));
+        assert_eq!(slots.take_line(), Some(1));
     }
 }

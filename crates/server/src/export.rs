@@ -56,6 +56,10 @@ impl Export for VolumeExport {
         Limits { minimum: 1, preferred: page_size, maximum: self.most.max(page_size) }
     }
 
+    fn most_connections(&self) -> Option<usize> {
+        self.attached.options.connections
+    }
+
     fn session(&self) -> Result<Box<dyn Session>, Failure> {
         let handle = self.attached.cache.pool.handle().map_err(failure)?;
         Ok(Box::new(PoolSession { handle, attached: self.attached.clone(), record: self.record.clone() }))

@@ -18,7 +18,7 @@ const LEAST_BUFFERS: u64 = 1 << 20;
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Options {
     /// A volume to serve, and its options: policy=, size= and page= give it a cache of its own; mode=write-back|write-through;
-    /// read-only; readahead=512KiB; create=SIZE makes a missing file; manager= is its manager under lru-sp. The path is a file, a
+    /// read-only; readahead=512KiB; connections=4 at a time; create=SIZE makes a missing file; manager= is its manager under lru-sp. The path is a file, a
     /// block device, memory:SIZE, a URL of object storage (file:///, s3://), concat:A+B or stripe=64KiB:A+B
     #[arg(short = 'V', long = "volume", value_name = "NAME=PATH[,OPTION=VALUE]…")]
     #[serde(rename = "volume")]
@@ -54,6 +54,9 @@ pub struct Options {
     /// The most connections at a time [default: 256]
     #[arg(long, value_name = "NUMBER")]
     pub max_connections: Option<usize>,
+    /// The most connections at a time from one address, of those that come by TCP [default: three quarters of --max-connections]
+    #[arg(long, value_name = "NUMBER")]
+    pub max_connections_per_peer: Option<usize>,
     /// The most data in one request [default: 32MiB]
     #[arg(long, value_name = "SIZE")]
     pub max_request: Option<Size>,
@@ -165,6 +168,7 @@ impl Options {
             rate: self.rate.or(file.rate),
             tls: if self.tls == TlsOptions::default() { file.tls } else { self.tls },
             max_connections: self.max_connections.or(file.max_connections),
+            max_connections_per_peer: self.max_connections_per_peer.or(file.max_connections_per_peer),
             max_request: self.max_request.or(file.max_request),
             buffers: self.buffers.or(file.buffers),
             message_timeout: self.message_timeout.or(file.message_timeout),
@@ -187,6 +191,7 @@ impl Options {
         if let Some(connections) = self.max_connections {
             config.connections = connections;
         }
+        config.connections_per_peer = self.max_connections_per_peer;
         if let Some(Size(bytes)) = self.buffers {
             config.buffers = usize::try_from(bytes).unwrap_or(usize::MAX);
             let least =

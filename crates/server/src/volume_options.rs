@@ -2,10 +2,10 @@
 
 use crate::error::Error;
 use crate::source::Source;
-use crate::words::{Policy, Size};
+use crate::words::{Policy, Size, word};
 use forebay_policy::managers::Manager;
 use forebay_pool::WriteMode;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::str::FromStr;
 
 /// A volume as the user describes it.
@@ -32,6 +32,9 @@ pub struct VolumeOptions {
     pub readahead: Option<Size>,
     /// Makes the file or object volume with this size if it is missing.
     pub create: Option<Size>,
+    /// The most connections to it at a time.
+    #[serde(default, deserialize_with = "number")]
+    pub connections: Option<usize>,
     /// Its manager in a cache under lru-sp.
     pub manager: Option<String>,
 }
@@ -54,6 +57,11 @@ impl From<Mode> for WriteMode {
             Mode::WriteThrough => Self::Through,
         }
     }
+}
+
+/// Reads a number, which the command line has as a word.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    word(deserializer).map(Some)
 }
 
 impl FromStr for VolumeOptions {
@@ -124,6 +132,7 @@ mod tests {
     fn a_volume_has_a_name_a_path_and_options() {
         let volume: VolumeOptions = "a=/x,policy=mq:queues=4,size=1GiB,mode=write-through,read-only".parse().unwrap();
         assert_eq!((volume.name.as_str(), &volume.path), ("a", &Source::File("/x".into())));
+        assert_eq!("a=/x,connections=4".parse::<VolumeOptions>().unwrap().connections, Some(4));
         assert_eq!(volume.policy, Some("mq:queues=4".parse().unwrap()));
         assert_eq!((volume.size, volume.mode, volume.read_only), (Some(Size(1 << 30)), Mode::WriteThrough, true));
         assert!(volume.own_cache() && !"a=/x,read-only".parse::<VolumeOptions>().unwrap().own_cache());
@@ -137,6 +146,7 @@ mod tests {
             ("a=/x,polcy=lru", "unknown field `polcy`, expected one of"),
             ("a=/x,policy=opt", "not run"),
             ("a=/x,policy=none", "there is no policy `none`"),
+            ("a=/x,connections=few", "invalid digit"),
             ("a=/x,size=big", "is no number of bytes"),
             ("a=/x,mode=back", "unknown variant `back`, expected `write-back` or `write-through`"),
             ("a=/x,read-only=maybe", "expected a boolean"),
