@@ -85,6 +85,8 @@ impl Policy for Lirs {
         bytes_per_page: 20,
     };
 
+    const HISTORY: Option<&'static str> = Some("history");
+
     fn new(setup: &Setup) -> Self {
         Self {
             s: List::new(),

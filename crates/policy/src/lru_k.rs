@@ -90,6 +90,8 @@ impl Policy for LruK {
         bytes_per_page: 85,
     };
 
+    const HISTORY: Option<&'static str> = Some("history");
+
     fn new(setup: &Setup) -> Self {
         let mut lru_k = Self {
             slots: Slots::new(0, 0),

@@ -147,9 +147,19 @@ impl Settings {
         }
     }
 
+    /// Sets a whole number, which is within its bounds.
+    pub(crate) fn set_integer(&mut self, name: &str, value: u64) {
+        let index = self.index(name);
+        self.values[index] = Value::Integer(value);
+    }
+
     fn value(&self, name: &str) -> Value {
+        self.values[self.index(name)]
+    }
+
+    fn index(&self, name: &str) -> usize {
         let index = self.parameters.iter().position(|parameter| parameter.name == name);
-        self.values[index.unwrap_or_else(|| panic!("parameter `{name}` is not declared"))]
+        index.unwrap_or_else(|| panic!("parameter `{name}` is not declared"))
     }
 }
 

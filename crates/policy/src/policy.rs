@@ -40,6 +40,10 @@ pub trait Policy: Sized + Send + 'static {
     /// would over the whole trace.
     const NEEDS_FOOTPRINT: bool = false;
 
+    /// The whole-number parameter that sets the length of the history, if there is one: [`Info::ghosts`] states the ghosts at its most,
+    /// and each step less is one ghost less per page of the capacity.
+    const HISTORY: Option<&'static str> = None;
+
     /// Whether a hit (and a [`first_use`](Policy::first_use)) does no more than set a bit of its page. Then the hits between two other
     /// calls may be told in any order, and each page once: a cache that many threads use may keep the bits itself, without a lock,
     /// and tell of them before it asks for a victim. A policy of which that holds only at some settings does not claim it.

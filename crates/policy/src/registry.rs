@@ -1,7 +1,7 @@
 //! Every policy, named once. The command line, the contract tests, the fuzzers and the documentation iterate over this.
 
 use crate::managers::Assignment;
-use crate::parameters::Settings;
+use crate::parameters::{Kind, Parameter, Settings};
 use crate::policy::{Info, Policy, Setup};
 use std::sync::Arc;
 
@@ -136,11 +136,71 @@ impl Spec {
         visit(self.info.name, Needs).expect("the policy is in the registry")
     }
 
+    /// The most ghosts with these settings, in multiples of the capacity.
+    pub fn ghosts(&self) -> u32 {
+        self.history().map_or(self.info.ghosts, |history| {
+            let Kind::Integer { most, .. } = history.kind else { unreachable!("a history is a whole number") };
+            self.info.ghosts - (most - self.settings.integer(history.name)) as u32
+        })
+    }
+
+    /// The same with a history so short that there are at most `ghosts` times as many ghosts as resident pages, or as short as it can be.
+    #[must_use]
+    pub fn with_most_ghosts(&self, ghosts: u32) -> Self {
+        let mut shorter = self.clone();
+        let excess = u64::from(self.ghosts().saturating_sub(ghosts));
+        if let (Some(history), true) = (self.history(), excess > 0) {
+            let Kind::Integer { least, .. } = history.kind else { unreachable!("a history is a whole number") };
+            let length = self.settings.integer(history.name).saturating_sub(excess).max(least);
+            shorter.settings.set_integer(history.name, length);
+            let said = format!("{}=", history.name);
+            let others = self.label.split(':').filter(|part| !part.starts_with(&said));
+            shorter.label = others.map(str::to_owned).chain([format!("{said}{length}")]).collect::<Vec<_>>().join(":");
+        }
+        shorter
+    }
+
+    fn history(&self) -> Option<&'static Parameter> {
+        struct History;
+        impl Visitor for History {
+            type Output = Option<&'static str>;
+
+            fn visit<P: Policy>(self) -> Option<&'static str> {
+                P::HISTORY
+            }
+        }
+        let name = visit(self.info.name, History).expect("the policy is in the registry")?;
+        self.info.parameters.iter().find(|parameter| parameter.name == name)
+    }
+
     /// What the policy is made from.
     ///
     /// # Panics
     /// If the capacity is 0.
     pub fn setup(&self, capacity: u32, pages: u32) -> Setup {
         Setup { managers: self.managers.clone(), ..Setup::new(capacity, pages, self.settings.clone()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_is_cut_to_the_ghosts_that_are_allowed_and_to_its_least() {
+        let cut = |text, ghosts| {
+            let shorter = Spec::parse(text).unwrap().with_most_ghosts(ghosts);
+            assert_eq!(Spec::parse(&shorter.label).unwrap().ghosts(), shorter.ghosts());
+            (shorter.ghosts(), shorter.label)
+        };
+        assert_eq!(cut("lirs", 7), (7, "lirs:history=7".to_owned()));
+        assert_eq!(cut("lirs:history=5:hir=0.1", 7), (5, "lirs:history=5:hir=0.1".to_owned()));
+        assert_eq!(cut("lirs:history=50:hir=0.1", 7), (7, "lirs:hir=0.1:history=7".to_owned()));
+        assert_eq!(cut("lirs", 0), (1, "lirs:history=1".to_owned()));
+        assert_eq!(cut("lru-k", 0), (0, "lru-k:history=0".to_owned()));
+        // Beside Qout there are sampled ghosts, as many as pages.
+        assert_eq!(cut("mq", 5), (5, "mq".to_owned()));
+        assert_eq!(cut("mq", 2), (2, "mq:out=1".to_owned()));
+        assert_eq!(cut("2q", 0), (4, "2q".to_owned()));
     }
 }

@@ -150,7 +150,7 @@ impl Policy for Seq {
         uses: Uses { place: true, request: false },
         off_line: false,
         ghosts: 0,
-        bytes_per_page: 25,
+        bytes_per_page: 26,
     };
 
     fn new(setup: &Setup) -> Self {

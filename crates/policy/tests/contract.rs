@@ -108,7 +108,7 @@ impl Visitor for Run<'_> {
                     policy.evicted_above(&Reference { page, place: place(page), ..Reference::default() }, hits);
                 }
             }
-            check(&policy, &account);
+            check(self.spec, &policy, &account);
         }
     }
 }
@@ -177,7 +177,7 @@ fn check_refusal(account: &Account, result: Result<(), AllRefused>) {
     }
 }
 
-fn check<P: Policy>(policy: &P, account: &Account) {
+fn check<P: Policy>(spec: &Spec, policy: &P, account: &Account) {
     policy.check_invariants();
     assert_eq!(policy.len() as usize, account.resident.len());
     assert!(policy.len() <= policy.capacity());
@@ -185,7 +185,7 @@ fn check<P: Policy>(policy: &P, account: &Account) {
         assert_eq!(policy.contains(page), account.resident.contains(&page), "page {page}");
     }
     assert_eq!(account.known.len() - account.resident.len(), policy.ghosts() as usize);
-    assert!(policy.ghosts() <= P::INFO.ghosts * policy.capacity(), "too many ghosts");
+    assert!(policy.ghosts() <= spec.ghosts() * policy.capacity(), "too many ghosts");
     let mut names = BTreeSet::new();
     policy.state(&mut |name, figure| assert!(figure.is_finite() && names.insert(name)));
 }
@@ -291,7 +291,7 @@ fn a_cache_of_one_page_holds_the_page_used_last() {
             for step in &steps {
                 let Step::Reference(page) = *step else { unreachable!() };
                 reference(&mut policy, &mut account, page, Operation::Read);
-                check(&policy, &account);
+                check(self.0, &policy, &account);
                 assert!(policy.contains(page) && policy.len() == 1);
             }
         }
@@ -308,9 +308,15 @@ fn metadata_is_bounded_as_stated() {
         type Output = ();
 
         fn visit<P: Policy>(self) {
-            let pages = 50_000;
+            // As many pages as the simulator replays, and as few as a cache knows.
+            self.over::<P>(50_000);
+            self.over::<P>((5_000 * (1 + self.0.ghosts())).min(200_000) + 100);
+        }
+    }
+    impl Bytes<'_> {
+        fn over<P: Policy>(&self, pages: u32) {
             let references: Arc<Vec<u32>> =
-                Arc::new((0..200_000u64).map(|i| (i * i % 50_021 % 50_000) as u32).collect());
+                Arc::new((0..4 * u64::from(pages)).map(|i| (i * i % 50_021 % u64::from(pages)) as u32).collect());
             let mut setup = self.0.setup(5_000, pages);
             if self.0.needs_future() {
                 setup.future = Some(Arc::new(Future::new(references.clone(), pages)));
@@ -323,7 +329,8 @@ fn metadata_is_bounded_as_stated() {
             // Off-line policies also keep a little more than a bit for each reference.
             let of_references = if self.0.needs_future() { references.len() / 8 * 64 / 63 + 64 } else { 0 };
             let most = P::INFO.bytes_per_page * pages as usize + of_references;
-            assert!(policy.bytes() <= most, "{}: {} bytes, stated {most}", P::INFO.name, policy.bytes());
+            let bytes = policy.bytes();
+            assert!(bytes <= most, "{} over {pages} pages: {bytes} bytes, stated {most}", self.0.label);
         }
     }
     for spec in specs() {

@@ -20,8 +20,9 @@ pub struct Config {
     pub page_size: u32,
     /// The replacement policy.
     pub policy: Spec,
-    /// For how many pages a number is kept, resident, ghosts and forgotten ones together. UBM and DULO detect loops and sequences
-    /// among so many pages: the more, the farther back they see, at 60 to 80 bytes a page. The others need their ghosts alone.
+    /// For how many pages a number is kept at this capacity, resident, ghosts and forgotten ones together. UBM and DULO detect loops
+    /// and sequences among so many pages: the more, the farther back they see, at 170 to 230 bytes a page. The others need their
+    /// ghosts alone.
     pub known_pages: u32,
     /// Whether the system is asked for huge pages.
     pub huge_pages: bool,

@@ -54,8 +54,8 @@
 //!
 //! # What is exact, and what is not
 //!
-//! Frames never take more than the capacity. Beside them there are the pages' states, the page table and the policy, 50 to 150 bytes for
-//! each page number ([`Statistics::metadata`]), and 4 MiB of copies for each volume that writes back. With several threads the policy
+//! Frames never take more than the capacity. Beside them there are the pages' states, the page table and the policy, 80 to 240 bytes for
+//! each page number (at most [`Config::most_metadata`]), and 4 MiB of copies for each volume that writes back. With several threads the policy
 //! learns of another thread's last hits a little late.
 
 mod background;
@@ -71,6 +71,7 @@ mod judge;
 mod load;
 #[cfg(all(test, feature = "model-check"))]
 mod model_check;
+mod numbers;
 mod page;
 mod pins;
 mod pool;

@@ -6,6 +6,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::frames::Frames;
 use crate::handle::Handle;
+use crate::numbers::Numbers;
 use crate::page::Pages;
 use crate::replacement;
 use crate::replacer::{Memory, Replacer};
@@ -77,32 +78,38 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::Configuration`], [`Error::Memory`].
-    pub fn new(config: Config) -> Result<Self, Error> {
+    pub fn new(mut config: Config) -> Result<Self, Error> {
         config.check()?;
+        let fitting = config.policy_that_fits();
+        let asked = std::mem::replace(&mut config.policy, fitting);
+        if asked.label != config.policy.label {
+            tracing::warn!(
+                "a cache of {} bytes has no room for the history of {}: it runs {}, whose metadata takes at most a quarter of it",
+                config.capacity,
+                asked.label,
+                config.policy.label
+            );
+        }
         let frames = config.frames() as u32;
         let most_frames = (config.most_capacity / u64::from(config.page_size)) as u32;
         let mapping = Frames::new(most_frames, config.page_size as usize, config.huge_pages)
             .map_err(|source| Error::Memory { bytes: config.most_capacity, source: Arc::new(source) })?;
-        // Residents, ghosts, the laundry's forgotten pages, and the one that is being admitted.
-        let most_numbers = most_frames
-            .checked_mul(1 + config.policy.info.ghosts)
-            .and_then(|numbers| numbers.checked_add(config.laundry + 2))
-            .ok_or_else(|| Error::Configuration("a cache with too many ghosts: take larger pages".to_owned()))?
-            .max(config.known_pages);
-        let reserved = config.known_pages;
-        let setup =
-            Setup { page_size: u64::from(config.page_size), ..config.policy.setup(frames - config.laundry, reserved) };
+        let numbers = Numbers::of(&config);
+        let setup = Setup {
+            page_size: u64::from(config.page_size),
+            ..config.policy.setup(frames - config.laundry, numbers.most(frames))
+        };
         let policy = replacement::build(&config.policy, &setup);
         let shared = Arc::new(Shared {
             memory: Memory {
                 frames: mapping,
-                pages: Pages::new(most_numbers),
-                table: Table::new(),
+                pages: Pages::new(numbers.most(most_frames)),
+                table: Table::new(numbers.most(frames)),
                 slots: Slots::new(MOST_HANDLES),
                 waiters: Waiters::new(),
                 laundered: AtomicU32::new(0),
             },
-            replacer: Mutex::new(Replacer::new(policy, frames, config.laundry, reserved, most_numbers)),
+            replacer: Mutex::new(Replacer::new(policy, frames, config.laundry, numbers)),
             volumes: Mutex::default(),
             hit_sets_bit: replacement::hit_sets_bit(&config.policy),
             frames: AtomicU32::new(frames),
@@ -252,7 +259,7 @@ impl Pool {
             evictions: replacer.evictions,
             refused_dirty: replacer.refused_dirty,
             readahead_wasted: replacer.readahead_wasted,
-            metadata: replacer.policy.bytes() + shared.memory.pages.bytes() + shared.memory.table.bytes(),
+            metadata: replacer.bytes() + shared.memory.bytes(),
             hit_time: shared.hit_time.snapshot(),
             miss_time: shared.miss_time.snapshot(),
             policy_state: replacer.policy.state(),

@@ -2,6 +2,7 @@
 
 use crate::frames::Frames;
 use crate::judge::{Events, Judge};
+use crate::numbers::Numbers;
 use crate::page::{Pages, State};
 use crate::replacement::{Hit, Replacement};
 use crate::slots::Slots;
@@ -24,6 +25,11 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// The bytes of metadata.
+    pub(crate) fn bytes(&self) -> usize {
+        self.pages.bytes() + self.table.bytes() + self.slots.bytes()
+    }
+
     pub(crate) fn laundered(&self) -> u32 {
         self.laundered.load(Ordering::Relaxed)
     }
@@ -46,8 +52,9 @@ impl Memory {
 ///
 /// 1. Resident pages and pages of the laundry have a frame each; together they are at most `frame_limit`, since the policy's
 ///    capacity and the laundry's limit are together.
-/// 2. A number is in the table from `number_of` on. A page that the policy has forgotten keeps its number until that is needed for
-///    another, when all `most_numbers` have been given out: UBM and DULO look further back by page number than their ghosts go.
+/// 2. A number is in the table from `number_of` on. A page that the policy has forgotten keeps its number until that is given to
+///    another: at once, but for the first `Numbers::kept` of them, since UBM and DULO look further back by page number than their
+///    ghosts go.
 /// 3. `laundry` names each page of the laundry, and perhaps pages that were rescued from it; `Memory::laundered` counts the former.
 pub(crate) struct Replacer {
     pub(crate) policy: Box<dyn Replacement>,
@@ -64,9 +71,7 @@ pub(crate) struct Replacer {
     forgotten: VecDeque<u32>,
     /// By number.
     marks: Vec<Marks>,
-    most_numbers: u32,
-    /// The policy bears numbers below this.
-    reserved: u32,
+    numbers: Numbers,
     pub(crate) laundry: VecDeque<u32>,
     pub(crate) laundry_limit: u32,
     pub(crate) evictions: u64,
@@ -94,14 +99,8 @@ pub(crate) enum Admitted {
 pub(crate) struct NoFrame;
 
 impl Replacer {
-    /// A replacer whose policy bears page numbers below `reserved`.
-    pub(crate) fn new(
-        policy: Box<dyn Replacement>,
-        frames: u32,
-        laundry_limit: u32,
-        reserved: u32,
-        most_numbers: u32,
-    ) -> Self {
+    /// A replacer whose policy accepts as many page numbers as `numbers` says for so many frames.
+    pub(crate) fn new(policy: Box<dyn Replacement>, frames: u32, laundry_limit: u32, numbers: Numbers) -> Self {
         Self {
             policy,
             events: Events::default(),
@@ -110,10 +109,9 @@ impl Replacer {
             next_frame: 0,
             live_frames: 0,
             frame_limit: frames,
-            forgotten: VecDeque::new(),
-            marks: Vec::new(),
-            most_numbers,
-            reserved,
+            forgotten: VecDeque::with_capacity(numbers.most(frames) as usize),
+            marks: Vec::with_capacity(numbers.most(frames) as usize),
+            numbers,
             laundry: VecDeque::new(),
             laundry_limit,
             evictions: 0,
@@ -134,6 +132,13 @@ impl Replacer {
             page.object() == object && blocks.contains(&page.block())
         };
         (0..self.marks.len() as u32).filter(within).filter(has_frame).collect()
+    }
+
+    /// The bytes of metadata that are its own.
+    pub(crate) fn bytes(&self) -> usize {
+        let marks = self.marks.capacity() * size_of::<Marks>();
+        let free = self.free_frames.capacity() + self.retired_frames.capacity() + self.laundry.capacity();
+        self.policy.bytes() + marks + (free + self.forgotten.capacity()) * size_of::<u32>()
     }
 
     pub(crate) fn frame_limit(&self) -> u32 {
@@ -275,6 +280,11 @@ impl Replacer {
     /// goes as soon as it is free.
     pub(crate) fn resize(&mut self, memory: &Memory, frames: u32) -> bool {
         let capacity = frames - self.laundry_limit;
+        let most_numbers = self.numbers.most(frames);
+        self.forgotten.reserve_exact((most_numbers as usize).saturating_sub(self.forgotten.len()));
+        self.marks.reserve_exact((most_numbers as usize).saturating_sub(self.marks.len()));
+        self.policy.reserve(most_numbers);
+        memory.table.reserve(most_numbers, |number| memory.pages.get(number).hash());
         let all = self.ask(memory, None, |policy, judge| policy.resize(capacity, judge)).is_ok();
         self.tell_in_use(memory);
         self.frame_limit = self.policy.capacity() + self.laundry_limit;
@@ -343,8 +353,9 @@ impl Replacer {
 
     /// A number for a place that has none.
     fn number_of(&mut self, memory: &Memory, place: Place) -> u32 {
-        let number =
-            if self.marks.len() < self.most_numbers as usize { self.new_number(memory) } else { self.reuse(memory) };
+        let kept = self.marks.len() < self.numbers.kept(self.frame_limit) as usize;
+        let forgotten = if kept { None } else { self.reuse(memory) };
+        let number = forgotten.unwrap_or_else(|| self.new_number(memory));
         let page = memory.pages.get(number);
         page.name(place.object, place.block);
         memory.table.insert(page.hash(), number, |number| memory.pages.get(number).hash());
@@ -353,25 +364,22 @@ impl Replacer {
 
     fn new_number(&mut self, memory: &Memory) -> u32 {
         let number = self.marks.len() as u32;
+        assert!(number < self.numbers.most(self.frame_limit), "fewer pages are known than there are numbers");
         self.marks.push(Marks::default());
         memory.pages.reserve(number);
-        if number >= self.reserved {
-            self.reserved = (number + 1).max(self.reserved + self.reserved / 8).max(1024);
-            self.policy.reserve(self.reserved);
-        }
         number
     }
 
     /// The number forgotten the longest ago, which now is in the table no more.
-    fn reuse(&mut self, memory: &Memory) -> u32 {
+    fn reuse(&mut self, memory: &Memory) -> Option<u32> {
         loop {
-            let number = self.forgotten.pop_front().expect("fewer pages are known than there are numbers");
+            let number = self.forgotten.pop_front()?;
             let marks = &mut self.marks[number as usize];
             marks.queued = false;
             if !marks.known {
                 let hash = memory.pages.get(number).hash();
                 memory.table.remove(hash, number, |number| memory.pages.get(number).hash());
-                return number;
+                return Some(number);
             }
         }
     }

@@ -61,6 +61,11 @@ impl Slots {
         &self.lines[line as usize]
     }
 
+    /// The bytes of all lines.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lines.len() * size_of::<Line>()
+    }
+
     /// The lines that handles have.
     fn given(&self) -> impl Iterator<Item = &Line> {
         let lines_of = |(index, word): (usize, &AtomicU64)| {

@@ -19,7 +19,7 @@ const SIZES: usize = 24;
 
 pub(crate) struct Table {
     /// The tables by size. A smaller one that was grown out of stays, as a reader may be in it; all of them are together
-    /// smaller than the one in use.
+    /// smaller than the one in use. None is larger than was reserved or is needed.
     tables: [OnceLock<Box<[AtomicU64]>>; SIZES],
     /// Which is in use.
     current: AtomicU32,
@@ -50,13 +50,15 @@ fn page_of(entry: u64) -> u32 {
 }
 
 impl Table {
-    pub(crate) fn new() -> Self {
+    /// A table for so many entries.
+    pub(crate) fn new(entries: u32) -> Self {
+        let size = size_for(entries);
         let table = Self {
             tables: std::array::from_fn(|_| OnceLock::new()),
-            current: AtomicU32::new(0),
+            current: AtomicU32::new(size),
             entries: AtomicU64::new(0),
         };
-        table.slots(0);
+        table.slots(size);
         table
     }
 
@@ -94,15 +96,22 @@ impl Table {
     pub(crate) fn insert(&self, hash: u64, page: u32, hash_of: impl Fn(u32) -> u64) {
         let entries = self.entries.load(Ordering::Relaxed) + 1;
         if entries as usize * 2 > self.current().len() {
-            self.grow(hash_of);
+            self.grow(self.current.load(Ordering::Relaxed) + 1, hash_of);
         }
         put(self.current(), hash, page);
         self.entries.store(entries, Ordering::Relaxed);
     }
 
-    fn grow(&self, hash_of: impl Fn(u32) -> u64) {
+    /// Makes room for so many entries. By the one writer.
+    pub(crate) fn reserve(&self, entries: u32, hash_of: impl Fn(u32) -> u64) {
+        let size = size_for(entries);
+        if size > self.current.load(Ordering::Relaxed) {
+            self.grow(size, hash_of);
+        }
+    }
+
+    fn grow(&self, size: u32, hash_of: impl Fn(u32) -> u64) {
         let old = self.current();
-        let size = self.current.load(Ordering::Relaxed) + 1;
         let new = self.slots(size);
         for entry in old.iter().map(|slot| slot.load(Ordering::Relaxed)).filter(|&entry| entry != 0) {
             put(new, hash_of(page_of(entry)), page_of(entry));
@@ -144,6 +153,11 @@ impl Table {
     }
 }
 
+/// The size of a table that so many entries leave half empty.
+fn size_for(entries: u32) -> u32 {
+    (u64::from(entries) * 2).next_power_of_two().ilog2().saturating_sub(SMALLEST)
+}
+
 fn put(slots: &[AtomicU64], hash: u64, page: u32) {
     let mask = slots.len() - 1;
     let mut index = hash as usize & mask;
@@ -162,7 +176,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_table_is_a_map(steps in prop::collection::vec((any::<bool>(), 0u64..3000), 1..6000)) {
-            let table = Table::new();
+            let table = Table::new(0);
             let mut model: HashMap<u64, u32> = HashMap::new();
             let mut keys: Vec<u64> = Vec::new();
             for (insert, block) in steps {

@@ -149,6 +149,8 @@ impl Policy for Mq {
         bytes_per_page: 24,
     };
 
+    const HISTORY: Option<&'static str> = Some("out");
+
     fn new(setup: &Setup) -> Self {
         let queues = setup.settings.integer("queues") as usize;
         let life_time = setup.settings.integer("lifetime") as u32;

@@ -1,0 +1,79 @@
+//! How many page numbers there are, and what memory they take: metadata follows the capacity, not the pages that were ever read.
+//!
+//! A number is needed for each page that is resident, a ghost or in the laundry, and costs a few bytes here and what the policy
+//! states. A policy whose history can be set to any length gets no more of it than makes a quarter of the capacity.
+
+use crate::config::Config;
+use crate::page::Page;
+use crate::sync::AtomicU64;
+use forebay_policy::Spec;
+
+/// Metadata takes at most one of so many parts of the capacity.
+const PARTS: u64 = 4;
+
+/// What a number costs beside the policy: its page, its entry in a table that is at least a quarter full, its marks, and its place in
+/// the queue of forgotten ones.
+const BYTES: u64 = (size_of::<Page>() + 4 * size_of::<AtomicU64>() + 2 + size_of::<u32>()) as u64;
+
+/// What there is whatever the capacity: the handles' slots, the smallest table, one piece of pages, the policy's counters.
+const FIXED: u64 = 1 << 20;
+
+/// Page numbers are below this: lists of policies use what is above as marks.
+const MOST: u64 = u32::MAX as u64 - 2;
+
+/// How many numbers a pool of some frames needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbers {
+    /// In multiples of the policy's frames.
+    ghosts: u64,
+    laundry: u64,
+    /// For how many pages of each so many frames a number is kept.
+    known: (u64, u64),
+}
+
+impl Numbers {
+    pub(crate) fn of(config: &Config) -> Self {
+        Self {
+            ghosts: config.policy.ghosts().into(),
+            laundry: config.laundry.into(),
+            known: (config.known_pages.into(), config.frames()),
+        }
+    }
+
+    /// The most numbers.
+    pub(crate) fn most(&self, frames: u32) -> u32 {
+        let frames = u64::from(frames);
+        // Residents, ghosts, the laundry's forgotten pages, and the one that is being admitted.
+        let needed = frames.saturating_sub(self.laundry) * (1 + self.ghosts) + self.laundry + 1;
+        needed.max(u64::from(self.kept(frames as u32))).min(MOST) as u32
+    }
+
+    /// So many numbers are given out before one that the policy has forgotten stands for another page.
+    pub(crate) fn kept(&self, frames: u32) -> u32 {
+        let (known, of_frames) = self.known;
+        (u128::from(known) * u128::from(frames) / u128::from(of_frames.max(1))).min(u128::from(MOST)) as u32
+    }
+}
+
+impl Config {
+    /// The policy that runs: the one asked for, with as much of its history as makes metadata of a quarter of the capacity, and as
+    /// page numbers of 32 bits allow when the capacity is the most.
+    pub fn policy_that_fits(&self) -> Spec {
+        let page_size = u64::from(self.page_size.max(1));
+        let of_a_frame = page_size / PARTS / self.bytes_of_a_number();
+        let most_frames = (self.most_capacity / page_size).max(1);
+        let ghosts = of_a_frame.min(MOST.saturating_sub(u64::from(self.laundry) + 1) / most_frames).saturating_sub(1);
+        self.policy.with_most_ghosts(u32::try_from(ghosts).unwrap_or(u32::MAX))
+    }
+
+    /// The most bytes of metadata at this capacity, which [`Statistics::metadata`](crate::Statistics::metadata) never exceeds.
+    pub fn most_metadata(&self) -> u64 {
+        let fitting = Self { policy: self.policy_that_fits(), ..self.clone() };
+        let numbers = Numbers::of(&fitting).most(u32::try_from(self.frames()).unwrap_or(u32::MAX));
+        FIXED + u64::from(numbers) * self.bytes_of_a_number()
+    }
+
+    fn bytes_of_a_number(&self) -> u64 {
+        BYTES + self.policy.info.bytes_per_page as u64
+    }
+}
