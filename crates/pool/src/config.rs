@@ -69,7 +69,7 @@ impl Config {
 
     /// The frames there are.
     pub(crate) fn frames(&self) -> u64 {
-        self.capacity / u64::from(self.page_size)
+        self.capacity / u64::from(self.page_size.max(1))
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {

@@ -6,6 +6,7 @@
 use crate::attached::Attached;
 use crate::error::Error;
 use crate::export::VolumeExport;
+use crate::memory;
 use crate::options::Options;
 use crate::service::{Service, Serving};
 use crate::volume_options::VolumeOptions;
@@ -24,6 +25,7 @@ impl Service {
     /// the errors are told together.
     pub(crate) fn reload(self: &Arc<Self>, new: &Options) -> Result<(), Error> {
         new.check_names()?;
+        new.check_memory(memory::limit())?;
         let _changing = self.begin_change()?;
         let mut wrong = Vec::new();
         let before = self.options();

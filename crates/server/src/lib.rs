@@ -11,6 +11,7 @@ mod delay;
 mod error;
 mod export;
 mod listen;
+mod memory;
 mod metrics;
 mod options;
 mod record;

@@ -5,6 +5,7 @@ use crate::control;
 use crate::error::Error;
 use crate::export::VolumeExport;
 use crate::listen::{self, Listen};
+use crate::memory;
 use crate::options::{Options, TlsMode};
 use crate::record::Recorder;
 use crate::report::{CacheReport, Report, VolumeReport};
@@ -177,6 +178,7 @@ impl Options {
 impl Service {
     fn start(options: Options) -> Result<(Arc<Self>, Server), Error> {
         options.check_names()?;
+        options.check_memory(memory::limit())?;
         let config = options.nbd()?;
         let delay = options.delay()?;
         let recorder = options.record.as_deref().map(Recorder::new).transpose()?;

@@ -2,6 +2,7 @@
 
 use crate::attached::Attached;
 use crate::error::Error;
+use crate::memory;
 use crate::options::Options;
 use crate::source::Opening;
 use crate::volume_options::VolumeOptions;
@@ -27,6 +28,17 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
+    fn new(name: &str, config: Config) -> Result<Self, Error> {
+        let (policy, page_size) = (config.policy_that_fits().label, config.page_size);
+        Ok(Self {
+            name: name.to_owned(),
+            policy,
+            page_size,
+            pool: Pool::new(config)?,
+            resizing: AtomicBool::new(false),
+        })
+    }
+
     /// Changes its size. What takes longer than `patience`, since pages are to be written to a device that hangs, goes on by itself.
     ///
     /// # Errors
@@ -103,7 +115,7 @@ impl Options {
             }
             policy.managers = Some(Arc::new(managers));
         }
-        self.cache_of(SHARED, self.cache_size(), policy, self.page.map_or(4096, |page| page.0))
+        Cache::new(SHARED, self.shared_config(policy)?)
     }
 
     fn policy(&self) -> Spec {
@@ -111,22 +123,46 @@ impl Options {
         self.policy.as_ref().map_or_else(default, |policy| policy.0.clone())
     }
 
-    fn own_cache(&self, volume: &VolumeOptions) -> Result<Cache, Error> {
+    /// Refuses caches that together take more memory than there is, `limit` bytes: the server would be killed with what clients have
+    /// written to it.
+    pub(crate) fn check_memory(&self, limit: u64) -> Result<(), Error> {
+        let mut caches = Vec::new();
+        for volume in self.volumes.iter().filter(|volume| volume.own_cache()) {
+            caches.push(self.own_config(volume)?);
+        }
+        if caches.len() < self.volumes.len() {
+            caches.push(self.shared_config(self.policy())?);
+        }
+        let sum = |bytes: fn(&Config) -> u64| caches.iter().map(bytes).fold(0, u64::saturating_add);
+        let (frames, metadata) = (sum(|config| config.capacity), sum(Config::most_metadata));
+        if frames.saturating_add(metadata) <= limit {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "caches of {frames} bytes with up to {metadata} bytes of metadata need more memory than the {limit} bytes that this machine \
+             or the limits of control groups leave: take smaller ones (--cache, size=)"
+        )))
+    }
+
+    fn shared_config(&self, policy: Spec) -> Result<Config, Error> {
+        self.config(self.cache_size(), policy, self.page.map_or(4096, |page| page.0))
+    }
+
+    fn own_config(&self, volume: &VolumeOptions) -> Result<Config, Error> {
         if volume.manager.is_some() {
             return Err(Error::Usage("manager= is for volumes that share a cache".to_owned()));
         }
         let policy = volume.policy.as_ref().map_or_else(|| self.policy(), |policy| policy.0.clone());
         let size = volume.size.or(self.cache).map_or(CACHE, |size| size.0);
         let page = volume.page.or(self.page).map_or(4096, |page| page.0);
-        self.cache_of(&volume.name, size, policy, page)
+        self.config(size, policy, page)
     }
 
-    fn cache_of(&self, name: &str, capacity: u64, policy: Spec, page_size: u64) -> Result<Cache, Error> {
+    fn config(&self, capacity: u64, policy: Spec, page_size: u64) -> Result<Config, Error> {
         let page_size = u32::try_from(page_size).unwrap_or(u32::MAX);
         check_size(capacity, page_size)?;
-        let label = policy.label.clone();
         let mut config = Config::new(capacity, policy).with_page_size(page_size);
-        config.most_capacity = capacity.max(machine_memory() / u64::from(page_size.max(1)) * u64::from(page_size));
+        config.most_capacity = capacity.max(memory::limit() / u64::from(page_size.max(1)) * u64::from(page_size));
         config.huge_pages = self.huge_pages;
         if let Some(share) = self.dirty_limit {
             config.dirty_limit = share.0;
@@ -134,13 +170,7 @@ impl Options {
         if let Some(age) = self.dirty_age {
             config.dirty_age = age.0;
         }
-        Ok(Cache {
-            name: name.to_owned(),
-            policy: label,
-            page_size,
-            pool: Pool::new(config)?,
-            resizing: AtomicBool::new(false),
-        })
+        Ok(config)
     }
 
     /// Opens a volume and puts it behind its cache; `shared` is that of volumes without their own.
@@ -160,7 +190,7 @@ impl Options {
             };
             let cache = match shared {
                 Some(cache) if !volume.own_cache() => Arc::clone(cache),
-                _ => Arc::new(self.own_cache(volume)?),
+                _ => Arc::new(Cache::new(&volume.name, self.own_config(volume)?)?),
             };
             let device = volume.path.open(&opening)?;
             let mut config = VolumeConfig::new(&volume.name);
@@ -192,10 +222,4 @@ impl Options {
         let text = std::fs::read_to_string(name).map_err(|error| Error::Failed(format!("--delay {name}: {error}")))?;
         text.parse().map(Some).map_err(|wrong| Error::Usage(format!("--delay {name}: {wrong}")))
     }
-}
-
-/// The memory of this machine: no cache grows above it while the server runs.
-fn machine_memory() -> u64 {
-    let info = rustix::system::sysinfo();
-    info.totalram as u64 * u64::from(info.mem_unit)
 }
