@@ -218,7 +218,7 @@ mod tests {
             let block = KINDS[set as usize % KINDS.len()];
             let blocks: Vec<u64> = (0..PAGES).map(|n| block(n, (set * 0x9e37_79b9) | 1)).collect();
             let hash_of = |page: u32| hash(page % 3, blocks[page as usize]);
-            let table = Table::new();
+            let table = Table::new(0);
             let first = table.current().len();
             let found = |page: u32| {
                 let mut looked_at = 0;
@@ -242,7 +242,7 @@ mod tests {
         for (kind, block) in KINDS.into_iter().enumerate() {
             let blocks: Vec<u64> = (0..500_000).map(|n| block(n, 1_000_003)).collect();
             let hash_of = |page: u32| hash(0, blocks[page as usize]);
-            let table = Table::new();
+            let table = Table::new(0);
             (0..blocks.len() as u32).for_each(|page| table.insert(hash_of(page), page, hash_of));
             let slots = table.current();
             let mask = slots.len() - 1;
