@@ -9,6 +9,22 @@ use std::sync::Arc;
 
 const CAPACITY: u64 = 4 << 20;
 
+/// Metadata in percent of the capacity with pages of 4 KiB, as `docs/volumes.md` has it.
+const STATED: &[(u64, &[&str])] = &[
+    (2, &["lru", "fifo", "mru", "random", "clock", "gclock", "fbr", "linux", "sieve", "smq"]),
+    (3, &["lfu", "lrfu"]),
+    (4, &["arc", "car", "s3-fifo"]),
+    (5, &["clock-pro"]),
+    (9, &["seq", "eelru"]),
+    (10, &["2q", "w-tinylfu"]),
+    (14, &["mq"]),
+    (16, &["dulo"]),
+    (19, &["lru-k"]),
+    (20, &["lru-sp"]),
+    (23, &["ubm"]),
+    (24, &["lirs"]),
+];
+
 fn specs() -> impl Iterator<Item = Spec> {
     let others = ["lru-k:history=100:k=4", "mq:out=100", "lirs:hir=0.5", "2q:out=4", "ubm:other=lru-2"];
     let others = others.map(|text| Spec::parse(text).expect("a policy of the registry"));
@@ -46,6 +62,17 @@ fn metadata_is_at_most_what_is_stated_and_a_quarter_of_the_capacity() {
             check(4 * CAPACITY);
             pool.check_invariants();
         }
+    }
+}
+
+#[test]
+fn the_metadata_of_each_policy_is_stated() {
+    const GIB: u64 = 1 << 30;
+    for spec in Spec::all().into_iter().filter(|spec| !spec.needs_future()) {
+        let metadata = Config::new(GIB, spec.clone()).most_metadata();
+        let stated = STATED.iter().find(|(_, names)| names.contains(&spec.info.name));
+        let (percent, _) = stated.unwrap_or_else(|| panic!("{} states {metadata} bytes a GiB", spec.label));
+        assert_eq!((metadata as f64 * 100.0 / GIB as f64).round() as u64, *percent, "{}", spec.label);
     }
 }
 

@@ -123,8 +123,7 @@ impl Options {
         self.policy.as_ref().map_or_else(default, |policy| policy.0.clone())
     }
 
-    /// Refuses caches that together take more memory than there is, `limit` bytes: the server would be killed with what clients have
-    /// written to it.
+    /// Refuses what takes more memory than there is, `limit` bytes: the server would be killed with what clients have written to it.
     pub(crate) fn check_memory(&self, limit: u64) -> Result<(), Error> {
         let mut caches = Vec::new();
         for volume in self.volumes.iter().filter(|volume| volume.own_cache()) {
@@ -135,12 +134,13 @@ impl Options {
         }
         let sum = |bytes: fn(&Config) -> u64| caches.iter().map(bytes).fold(0, u64::saturating_add);
         let (frames, metadata) = (sum(|config| config.capacity), sum(Config::most_metadata));
-        if frames.saturating_add(metadata) <= limit {
+        let buffers = self.buffers.map_or(forebay_nbd::Config::default().buffers as u64, |size| size.0);
+        if frames.saturating_add(metadata).saturating_add(buffers) <= limit {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "caches of {frames} bytes with up to {metadata} bytes of metadata need more memory than the {limit} bytes that this machine \
-             or the limits of control groups leave: take smaller ones (--cache, size=)"
+            "caches of {frames} bytes, up to {metadata} bytes of their metadata and {buffers} bytes of --buffers need more memory than the \
+             {limit} bytes that this machine or a control group leaves: make --cache or size= smaller"
         )))
     }
 
@@ -221,5 +221,29 @@ impl Options {
         }
         let text = std::fs::read_to_string(name).map_err(|error| Error::Failed(format!("--delay {name}: {error}")))?;
         text.parse().map(Some).map_err(|wrong| Error::Usage(format!("--delay {name}: {wrong}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_fit_in_the_memory_there_is_with_their_metadata_and_the_buffers() {
+        let of = |volumes: &[&str]| Options {
+            volumes: volumes.iter().map(|volume| volume.parse().unwrap()).collect(),
+            cache: Some("512MiB".parse().unwrap()),
+            buffers: Some("256MiB".parse().unwrap()),
+            ..Options::default()
+        };
+        const MIB: u64 = 1 << 20;
+        // CLOCK-Pro's metadata is a 20th of its cache.
+        let one = of(&["a=/x"]);
+        assert_eq!(one.check_memory(800 * MIB), Ok(()));
+        assert!(one.check_memory(780 * MIB).unwrap_err().to_string().contains("make --cache or size= smaller"));
+        let two = of(&["a=/x", "b=/y,size=1GiB,policy=lru"]);
+        assert!(two.check_memory(1800 * MIB).is_err());
+        assert_eq!(two.check_memory(1900 * MIB), Ok(()));
+        assert_eq!(of(&["b=/y,size=1GiB"]).check_memory(1400 * MIB), Ok(()));
     }
 }
