@@ -118,6 +118,15 @@ pub enum WriteMode {
     Back,
 }
 
+/// What a volume has of a cache that it shares with others, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Others leave it so much when it needs it.
+    pub min: u64,
+    /// It never has more.
+    pub max: u64,
+}
+
 /// How a volume is attached.
 #[derive(Clone, Debug)]
 pub struct VolumeConfig {

@@ -14,6 +14,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) laundry_room: u32,
     /// The page that is being admitted: its number is kept even if its ghost is forgotten.
     pub(crate) admitted: Option<u32>,
+    /// The pages' numbers by those that the policy has for them; empty if they are the same.
+    pub(crate) numbers: &'a [u32],
     pub(crate) events: &'a mut Events,
 }
 
@@ -36,8 +38,23 @@ pub(crate) struct Events {
     pub(crate) refused_dirty: u64,
 }
 
+impl Judge<'_> {
+    /// Asks a policy that has numbers of its own for its pages.
+    pub(crate) fn named<T>(&mut self, numbers: &[u32], ask: impl FnOnce(&mut Judge<'_>) -> T) -> T {
+        let mut judge = Judge { numbers, events: self.events, ..*self };
+        let answer = ask(&mut judge);
+        self.laundry_room = judge.laundry_room;
+        answer
+    }
+
+    fn number(&self, of_policy: u32) -> u32 {
+        self.numbers.get(of_policy as usize).copied().unwrap_or(of_policy)
+    }
+}
+
 impl Caller for Judge<'_> {
-    fn evict(&mut self, number: u32) -> bool {
+    fn evict(&mut self, page: u32) -> bool {
+        let number = self.number(page);
         let page = self.pages.get(number);
         if page.begin_exclusive(page.object(), page.block()).is_err() {
             return false;
@@ -72,7 +89,8 @@ impl Caller for Judge<'_> {
         true
     }
 
-    fn forget(&mut self, number: u32) {
+    fn forget(&mut self, page: u32) {
+        let number = self.number(page);
         if self.admitted == Some(number) {
             self.events.forgot_admitted = true;
         } else if self.pages.get(number).state().in_laundry() {

@@ -1,7 +1,7 @@
 //! The pool: what its parts share, and its life from first volume to last flush.
 
 use crate::background::{self, Background};
-use crate::config::{Config, VolumeConfig};
+use crate::config::{Config, Share, VolumeConfig};
 use crate::device::Device;
 use crate::error::Error;
 use crate::frames::Frames;
@@ -10,8 +10,9 @@ use crate::numbers::Numbers;
 use crate::page::Pages;
 use crate::replacement;
 use crate::replacer::{Memory, Replacer};
+use crate::shares::{MOST_SHARES, ShareState, Shares};
 use crate::slots::{MOST_HANDLES, Slots};
-use crate::stats::{Histogram, Statistics, Total, VolumeStatistics};
+use crate::stats::{Histogram, ShareStatistics, Statistics, Total, VolumeStatistics};
 use crate::sync::{AtomicU32, AtomicU64, Backoff, Mutex, Ordering, lock};
 use crate::table::Table;
 use crate::volume::Volume;
@@ -99,7 +100,7 @@ impl Pool {
             page_size: u64::from(config.page_size),
             ..config.policy.setup(frames - config.laundry, numbers.most(frames))
         };
-        let policy = replacement::build(&config.policy, &setup);
+        let policy = Shares::new(&config.policy, &setup);
         let shared = Arc::new(Shared {
             memory: Memory {
                 frames: mapping,
@@ -146,7 +147,45 @@ impl Pool {
         if volumes.attached.remove(&volume.id()).is_some() {
             volumes.past.0 += volume.counters.hits.get();
             volumes.past.1 += volume.counters.misses.get();
+            lock(&self.shared.replacer).unset_share(&self.shared.memory, volume.id());
         }
+        Ok(())
+    }
+
+    /// Gives a volume a share of the cache: a policy of its own for its pages, of which others leave it `share.min` bytes when it needs
+    /// them, and which never are more than `share.max`. A volume that has no share gets one before it is used.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] if the mins of all shares do not fit in the cache, there are too many, or the volume was used without one.
+    pub fn set_share(&self, volume: &Volume, share: Share) -> Result<(), Error> {
+        let wrong = |what: String| Err(Error::Configuration(format!("volume {}: {what}", volume.name())));
+        let page_size = u64::from(self.shared.config.page_size);
+        if share.max < share.min.max(page_size) {
+            return wrong(format!("max={} is below min={}, or below a page", share.max, share.min));
+        }
+        let frames = |bytes: u64| u32::try_from(bytes / page_size).unwrap_or(u32::MAX);
+        let (min, max) = (frames(share.min.next_multiple_of(page_size)), frames(share.max));
+        let mut replacer = lock(&self.shared.replacer);
+        let before = replacer.share_of(volume.id());
+        let others = replacer.policy.least() - before.map_or(0, |share| share.min.max(1));
+        let room = replacer.policy.capacity();
+        if u64::from(others) + u64::from(min.max(1)) > u64::from(room) {
+            return wrong(format!(
+                "min={} does not fit: the cache has {} bytes for pages, of which others are to have {}",
+                share.min,
+                u64::from(room) * page_size,
+                u64::from(others) * page_size
+            ));
+        }
+        if before.is_none() {
+            if replacer.policy.shares() == MOST_SHARES {
+                return wrong(format!("a cache has at most {MOST_SHARES} volumes with a share"));
+            }
+            if volume.counters.hits.get() + volume.counters.misses.get() > 0 {
+                return wrong("it was used without a share: it gets one when it is attached anew".to_owned());
+            }
+        }
+        replacer.set_share(&self.shared.memory, volume.id(), min, max);
         Ok(())
     }
 
@@ -175,6 +214,13 @@ impl Pool {
         let config = Config { capacity, ..self.shared.config.clone() };
         config.check()?;
         let frames = config.frames() as u32;
+        let least = lock(&self.shared.replacer).policy.least() + config.laundry;
+        if frames < least {
+            return Err(Error::Configuration(format!(
+                "a cache of {capacity} bytes is too small for its volumes' shares, which need {} bytes",
+                u64::from(least) * u64::from(config.page_size)
+            )));
+        }
         let mut tries = 0;
         loop {
             let resized = {
@@ -242,8 +288,15 @@ impl Pool {
             let volumes = lock(&shared.volumes);
             (volumes.all(), volumes.past)
         };
-        let volumes: Vec<VolumeStatistics> = volumes.iter().map(|volume| volume.statistics()).collect();
         let replacer = lock(&shared.replacer);
+        let page_size = u64::from(shared.config.page_size);
+        let share_of = |volume: &Volume| {
+            let ShareState { min, max, resident } = replacer.share_of(volume.id())?;
+            let [min, max, resident] = [min, max, resident].map(|frames| u64::from(frames) * page_size);
+            Some(ShareStatistics { min, max, resident })
+        };
+        let volumes: Vec<VolumeStatistics> =
+            volumes.iter().map(|volume| VolumeStatistics { share: share_of(volume), ..volume.statistics() }).collect();
         Statistics {
             policy: shared.config.policy.label.clone(),
             page_size: shared.config.page_size,
@@ -284,6 +337,7 @@ impl Volume {
         VolumeStatistics {
             name: self.name().to_owned(),
             length: self.len(),
+            share: None,
             dirty: lock(&self.dirty).by_block.len() as u64,
             hits: counters.hits.get(),
             misses: counters.misses.get(),

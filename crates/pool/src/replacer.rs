@@ -4,7 +4,8 @@ use crate::frames::Frames;
 use crate::judge::{Events, Judge};
 use crate::numbers::Numbers;
 use crate::page::{Pages, State};
-use crate::replacement::{Hit, Replacement};
+use crate::replacement::Hit;
+use crate::shares::{ShareState, Shares};
 use crate::slots::Slots;
 use crate::sync::{AtomicU32, Ordering};
 use crate::table::{self, Table};
@@ -57,7 +58,7 @@ impl Memory {
 ///    ghosts go.
 /// 3. `laundry` names each page of the laundry, and perhaps pages that were rescued from it; `Memory::laundered` counts the former.
 pub(crate) struct Replacer {
-    pub(crate) policy: Box<dyn Replacement>,
+    pub(crate) policy: Shares,
     events: Events,
     free_frames: Vec<u32>,
     /// Frames whose memory was given back.
@@ -100,7 +101,7 @@ pub(crate) struct NoFrame;
 
 impl Replacer {
     /// A replacer whose policy accepts as many page numbers as `numbers` says for so many frames.
-    pub(crate) fn new(policy: Box<dyn Replacement>, frames: u32, laundry_limit: u32, numbers: Numbers) -> Self {
+    pub(crate) fn new(policy: Shares, frames: u32, laundry_limit: u32, numbers: Numbers) -> Self {
         Self {
             policy,
             events: Events::default(),
@@ -147,9 +148,7 @@ impl Replacer {
 
     /// Whether a miss may have to send a page to the laundry that has no room for it.
     pub(crate) fn laundry_full(&self, memory: &Memory) -> bool {
-        memory.laundered() >= self.laundry_limit
-            && self.laundry_limit > 0
-            && self.policy.len() >= self.policy.capacity()
+        memory.laundered() >= self.laundry_limit && self.laundry_limit > 0 && self.policy.full()
     }
 
     /// Tells the policy of hits.
@@ -296,6 +295,26 @@ impl Replacer {
         all
     }
 
+    /// Gives an object that has no page yet a share of `min` to `max` frames, or changes the one that it has.
+    pub(crate) fn set_share(&mut self, memory: &Memory, object: u32, min: u32, max: u32) {
+        self.ask(memory, None, |policy, judge| policy.set(object, min, max, judge));
+        self.tell_in_use(memory);
+    }
+
+    /// An object that has no page any more, and gets none, gives up its share.
+    pub(crate) fn unset_share(&mut self, memory: &Memory, object: u32) {
+        for number in self.ask(memory, None, |policy, judge| policy.unset(object, judge)) {
+            if self.marks[number as usize].known {
+                self.release(number);
+            }
+        }
+    }
+
+    /// What an object has, if it has a share.
+    pub(crate) fn share_of(&self, object: u32) -> Option<ShareState> {
+        self.policy.state_of(object)
+    }
+
     /// Recounts the whole state, while no handle is in use.
     pub(crate) fn check_invariants(&self, memory: &Memory) {
         self.policy.check_invariants();
@@ -325,7 +344,7 @@ impl Replacer {
         &mut self,
         memory: &Memory,
         admitted: Option<u32>,
-        question: impl FnOnce(&mut dyn Replacement, &mut Judge<'_>) -> T,
+        question: impl FnOnce(&mut Shares, &mut Judge<'_>) -> T,
     ) -> T {
         self.events.forgot_admitted = false;
         let mut judge = Judge {
@@ -334,9 +353,10 @@ impl Replacer {
             waiters: &memory.waiters,
             laundry_room: self.laundry_limit.saturating_sub(memory.laundered()),
             admitted,
+            numbers: &[],
             events: &mut self.events,
         };
-        let answer = question(self.policy.as_mut(), &mut judge);
+        let answer = question(&mut self.policy, &mut judge);
         while let Some(frame) = self.events.frames.pop() {
             self.free_frame(memory, frame);
         }
@@ -358,6 +378,7 @@ impl Replacer {
         let number = forgotten.unwrap_or_else(|| self.new_number(memory));
         let page = memory.pages.get(number);
         page.name(place.object, place.block);
+        self.policy.named(number, place.object);
         memory.table.insert(page.hash(), number, |number| memory.pages.get(number).hash());
         number
     }

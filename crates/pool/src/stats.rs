@@ -150,6 +150,17 @@ impl Statistics {
     }
 }
 
+/// What a volume has of a cache, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShareStatistics {
+    /// Others leave it so much when it needs it.
+    pub min: u64,
+    /// It never has more.
+    pub max: u64,
+    /// It has so much now.
+    pub resident: u64,
+}
+
 /// What happened on a volume.
 #[derive(Clone, Debug, Default)]
 pub struct VolumeStatistics {
@@ -157,6 +168,8 @@ pub struct VolumeStatistics {
     pub name: String,
     /// Its bytes.
     pub length: u64,
+    /// What it has of the cache, if it has a share of it.
+    pub share: Option<ShareStatistics>,
     /// Pages that are dirty.
     pub dirty: u64,
     /// References that found their page resident.

@@ -220,6 +220,11 @@ fn volumes(page: &mut Page<'_>, volumes: &[VolumeReport]) -> fmt::Result {
     for (name, help, unit, of) in sizes {
         page.gauges(name, help, unit, volumes.iter().map(|volume| (labels(volume), of(volume))))?;
     }
+    let shares = volumes.iter().filter_map(|volume| Some((volume, volume.share?))).flat_map(|(volume, share)| {
+        [("min", share.min), ("max", share.max), ("resident", share.resident)]
+            .map(|(figure, bytes)| (with(volume, "figure", figure), bytes as f64))
+    });
+    page.gauges("volume_share", "What the volume has of its cache", Some(&Unit::Bytes), shares)?;
     let lengths = volumes.iter().map(|volume| (labels(volume), &volume.device.request_lengths));
     page.histograms("device_request_length", "The lengths of requests to the device", (&Unit::Bytes, 1.0), lengths)?;
     let times = volumes.iter().flat_map(|volume| {

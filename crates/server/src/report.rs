@@ -78,6 +78,8 @@ pub struct VolumeReport {
     pub cache: String,
     /// Its bytes.
     pub size: u64,
+    /// What it has of the cache, if it has a share of it.
+    pub share: Option<ShareReport>,
     /// Dirty pages.
     pub dirty: u64,
     /// References that found their page resident.
@@ -96,6 +98,17 @@ pub struct VolumeReport {
     pub clients: ClientReport,
     /// What its device was asked for.
     pub device: DeviceReport,
+}
+
+/// What a volume has of a cache, in bytes.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct ShareReport {
+    /// Others leave it so much when it needs it.
+    pub min: u64,
+    /// It never has more.
+    pub max: u64,
+    /// It has so much now.
+    pub resident: u64,
 }
 
 /// What clients asked of a volume.

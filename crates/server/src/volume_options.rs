@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::source::Source;
 use crate::words::{Policy, Size, word};
 use forebay_policy::managers::Manager;
-use forebay_pool::WriteMode;
+use forebay_pool::{Share, WriteMode};
 use serde::{Deserialize, Deserializer};
 use std::str::FromStr;
 
@@ -37,6 +37,10 @@ pub struct VolumeOptions {
     pub connections: Option<usize>,
     /// Its manager in a cache under lru-sp.
     pub manager: Option<String>,
+    /// Other volumes of the cache leave it so much when it needs it.
+    pub min: Option<Size>,
+    /// It never has more of the cache.
+    pub max: Option<Size>,
 }
 
 /// When writes are in storage.
@@ -112,6 +116,12 @@ impl VolumeOptions {
         self.policy.is_some() || self.size.is_some() || self.page.is_some()
     }
 
+    /// What it has of the cache that it shares, if that is said.
+    pub(crate) fn share(&self) -> Option<Share> {
+        let (min, max) = (self.min.map(|min| min.0), self.max.map(|max| max.0));
+        (min.is_some() || max.is_some()).then(|| Share { min: min.unwrap_or(0), max: max.unwrap_or(u64::MAX) })
+    }
+
     /// The manager, if one is named and is known.
     pub(crate) fn manager(&self) -> Result<Option<Manager>, Error> {
         let Some(name) = &self.manager else { return Ok(None) };
@@ -135,6 +145,7 @@ mod tests {
         assert_eq!("a=/x,connections=4".parse::<VolumeOptions>().unwrap().connections, Some(4));
         assert_eq!(volume.policy, Some("mq:queues=4".parse().unwrap()));
         assert_eq!((volume.size, volume.mode, volume.read_only), (Some(Size(1 << 30)), Mode::WriteThrough, true));
+        assert_eq!((volume.share(), "a=/x,max=1MiB".parse::<VolumeOptions>().unwrap().share()), (None, Some(Share { min: 0, max: 1 << 20 })));
         assert!(volume.own_cache() && !"a=/x,read-only".parse::<VolumeOptions>().unwrap().own_cache());
     }
 

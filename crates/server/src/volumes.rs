@@ -152,6 +152,10 @@ impl Options {
         if volume.manager.is_some() {
             return Err(Error::Usage("manager= is for volumes that share a cache".to_owned()));
         }
+        if volume.share().is_some() {
+            let what = "min= and max= are for volumes that share a cache: leave policy=, size= and page= out";
+            return Err(Error::Usage(what.to_owned()));
+        }
         let policy = volume.policy.as_ref().map_or_else(|| self.policy(), |policy| policy.0.clone());
         let size = volume.size.or(self.cache).map_or(CACHE, |size| size.0);
         let page = volume.page.or(self.page).map_or(4096, |page| page.0);
@@ -200,6 +204,12 @@ impl Options {
                 config.readahead = u32::try_from(readahead.0).unwrap_or(u32::MAX);
             }
             let attached = cache.pool.attach(Arc::clone(&device), config);
+            if let Some(share) = volume.share()
+                && let Err(error) = cache.pool.set_share(&attached, share)
+            {
+                cache.pool.detach(&attached)?;
+                return Err(error.into());
+            }
             Ok(Arc::new(Attached::new(volume.clone(), cache, attached, &device)))
         };
         attach().map_err(|error: Error| error.of_volume(&volume.name))
