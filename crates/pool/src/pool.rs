@@ -292,7 +292,8 @@ impl Pool {
         let page_size = u64::from(shared.config.page_size);
         let share_of = |volume: &Volume| {
             let ShareState { min, max, resident } = replacer.share_of(volume.id())?;
-            let [min, max, resident] = [min, max, resident].map(|frames| u64::from(frames) * page_size);
+            let [min, max, resident] =
+                [min, max.min(replacer.policy.capacity()), resident].map(|frames| u64::from(frames) * page_size);
             Some(ShareStatistics { min, max, resident })
         };
         let volumes: Vec<VolumeStatistics> =

@@ -18,8 +18,9 @@ const LEAST_BUFFERS: u64 = 1 << 20;
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Options {
     /// A volume to serve, and its options: policy=, size= and page= give it a cache of its own; mode=write-back|write-through;
-    /// read-only; readahead=512KiB; connections=4 at a time; create=SIZE makes a missing file; manager= is its manager under lru-sp. The path is a file, a
-    /// block device, memory:SIZE, a URL of object storage (file:///, s3://), concat:A+B or stripe=64KiB:A+B
+    /// read-only; readahead=512KiB; connections=4 at a time; create=SIZE makes a missing file; min= and max= are its share of the
+    /// common cache; manager= is its manager under lru-sp. The path is a file, a block device, memory:SIZE, a URL of object storage
+    /// (file:///, s3://), concat:A+B or stripe=64KiB:A+B
     #[arg(short = 'V', long = "volume", value_name = "NAME=PATH[,OPTION=VALUE]…")]
     #[serde(rename = "volume")]
     pub volumes: Vec<VolumeOptions>,

@@ -228,6 +228,11 @@ impl VolumeReport {
             name: statistics.name,
             cache: cache.to_owned(),
             size: statistics.length,
+            share: statistics.share.map(|share| ShareReport {
+                min: share.min,
+                max: share.max,
+                resident: share.resident,
+            }),
             dirty: statistics.dirty,
             hits: statistics.hits,
             misses: statistics.misses,

@@ -145,7 +145,10 @@ mod tests {
         assert_eq!("a=/x,connections=4".parse::<VolumeOptions>().unwrap().connections, Some(4));
         assert_eq!(volume.policy, Some("mq:queues=4".parse().unwrap()));
         assert_eq!((volume.size, volume.mode, volume.read_only), (Some(Size(1 << 30)), Mode::WriteThrough, true));
-        assert_eq!((volume.share(), "a=/x,max=1MiB".parse::<VolumeOptions>().unwrap().share()), (None, Some(Share { min: 0, max: 1 << 20 })));
+        assert_eq!(
+            (volume.share(), "a=/x,max=1MiB".parse::<VolumeOptions>().unwrap().share()),
+            (None, Some(Share { min: 0, max: 1 << 20 }))
+        );
         assert!(volume.own_cache() && !"a=/x,read-only".parse::<VolumeOptions>().unwrap().own_cache());
     }
 

@@ -256,4 +256,22 @@ mod tests {
         assert_eq!(two.check_memory(1900 * MIB), Ok(()));
         assert_eq!(of(&["b=/y,size=1GiB"]).check_memory(1400 * MIB), Ok(()));
     }
+
+    #[test]
+    fn a_volume_may_have_a_share_of_the_common_cache() {
+        let volume = |text: &str| text.parse::<VolumeOptions>().unwrap();
+        let mut options = Options { cache: Some("4MiB".parse().unwrap()), ..Options::default() };
+        options.volumes = vec![volume("a=memory:8MiB,min=1MiB,max=2MiB"), volume("b=memory:8MiB,min=3MiB")];
+        let cache = Arc::new(options.shared_cache().unwrap());
+        let attached = options.attach(&options.volumes[0], Some(&cache), None).unwrap();
+        let share = cache.pool.statistics().volumes[0].share.unwrap();
+        assert_eq!((share.min, share.max, share.resident), (1 << 20, 2 << 20, 0));
+        // The laundry's frames are nobody's share.
+        let refused = options.attach(&options.volumes[1], Some(&cache), None).err().unwrap().to_string();
+        assert!(refused.contains("volume b") && refused.contains("does not fit"), "{refused}");
+        assert_eq!(cache.pool.statistics().volumes.len(), 1);
+        let own = options.attach(&volume("c=memory:8MiB,size=1MiB,max=1MiB"), Some(&cache), None).err().unwrap();
+        assert!(own.to_string().contains("for volumes that share a cache"), "{own}");
+        drop(attached);
+    }
 }
