@@ -1,5 +1,6 @@
 """Caches over volumes 1,000 times as large: their memory must follow the cache, not the pages that were ever touched."""
 
+import json
 import random
 import subprocess
 
@@ -12,15 +13,13 @@ QUICK, FULL = 150, 3600
 # Policies and sizes of caches in MiB.
 PLANS = {"clock-pro": [16], "lru": [8], "lru-k": [8], "lirs": [8]}
 FULL_SIZES = [8, 16, 64]
-# They know the future.
-OFF_LINE = {"opt", "worst"}
 
 
 def policies(lab):
     """All on-line policies."""
-    said = subprocess.run([lab.program, "policies"], capture_output=True, text=True, check=True).stdout
-    lines = [line.split() for line in said.splitlines() if line[:1].islower()]
-    return [name for name, *_ in lines if name not in OFF_LINE]
+    command = [lab.program, "policies", "--format", "json"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [policy["name"] for policy in json.loads(said) if not policy["off_line"]]
 
 
 def touch(server, size):

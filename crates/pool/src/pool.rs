@@ -85,7 +85,7 @@ impl Pool {
         let asked = std::mem::replace(&mut config.policy, fitting);
         if asked.label != config.policy.label {
             tracing::warn!(
-                "a cache of {} bytes has no room for the history of {}: it runs {}, whose metadata takes at most a quarter of it",
+                "a cache of {} bytes has no room for the history of {}: it runs {}, whose metadata is at most a quarter of that",
                 config.capacity,
                 asked.label,
                 config.policy.label

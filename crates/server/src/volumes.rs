@@ -138,9 +138,10 @@ impl Options {
         if frames.saturating_add(metadata).saturating_add(buffers) <= limit {
             return Ok(());
         }
+        let [frames, metadata, buffers, limit] = [frames, metadata, buffers, limit].map(|bytes| bytes >> 20);
         Err(Error::Usage(format!(
-            "caches of {frames} bytes, up to {metadata} bytes of their metadata and {buffers} bytes of --buffers need more memory than the \
-             {limit} bytes that this machine or a control group leaves: make --cache or size= smaller"
+            "caches of {frames} MiB, up to {metadata} MiB of metadata and --buffers of {buffers} MiB need more memory than the {limit} MiB \
+             that this machine or a control group allows: make --cache, size= or --buffers smaller"
         )))
     }
 
@@ -250,7 +251,7 @@ mod tests {
         // CLOCK-Pro's metadata is a 20th of its cache.
         let one = of(&["a=/x"]);
         assert_eq!(one.check_memory(800 * MIB), Ok(()));
-        assert!(one.check_memory(780 * MIB).unwrap_err().to_string().contains("make --cache or size= smaller"));
+        assert!(one.check_memory(780 * MIB).unwrap_err().to_string().contains("need more memory than the 780 MiB"));
         let two = of(&["a=/x", "b=/y,size=1GiB,policy=lru"]);
         assert!(two.check_memory(1800 * MIB).is_err());
         assert_eq!(two.check_memory(1900 * MIB), Ok(()));
