@@ -24,6 +24,9 @@ pub struct Config {
     /// and sequences among so many pages: the more, the farther back they see, at 170 to 230 bytes a page. The others need their
     /// ghosts alone.
     pub known_pages: u32,
+    /// How many volumes will have a share ([`Pool::set_share`](crate::Pool::set_share)), each with a policy of its own, whose metadata
+    /// counts. With more of them there is more metadata than [`most_metadata`](Self::most_metadata) says.
+    pub shares: u32,
     /// Whether the system is asked for huge pages.
     pub huge_pages: bool,
     /// Frames for pages that the policy has evicted and that are still to be written: the laundry. They are part of the
@@ -46,6 +49,7 @@ impl Config {
             page_size: LEAST_PAGE_SIZE,
             policy,
             known_pages: 0,
+            shares: 0,
             huge_pages: false,
             laundry: 0,
             dirty_limit: 0.5,

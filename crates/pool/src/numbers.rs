@@ -15,6 +15,9 @@ const PARTS: u64 = 4;
 /// the queue of forgotten ones.
 const BYTES: u64 = (size_of::<Page>() + 4 * size_of::<AtomicU64>() + 2 + size_of::<u32>()) as u64;
 
+/// What it costs besides where volumes have shares: whose page it stands for, and its number there.
+const OWN_BYTES: u64 = 2 * size_of::<Option<(u32, u32)>>() as u64;
+
 /// What there is whatever the capacity: the handles' slots, the smallest table, one piece of pages, the policy's counters.
 const FIXED: u64 = 1 << 20;
 
@@ -74,6 +77,9 @@ impl Config {
     }
 
     fn bytes_of_a_number(&self) -> u64 {
-        BYTES + self.policy.info.bytes_per_page as u64
+        let of_policy = self.policy.info.bytes_per_page as u64;
+        let own = if self.shares > 0 { OWN_BYTES } else { 0 };
+        // Any share may have had all pages at one time, in arrays that have grown bit by bit.
+        BYTES + of_policy + own + u64::from(self.shares) * (of_policy + size_of::<u32>() as u64) * 9 / 4
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::Zeroes;
 use forebay_policy::Spec;
-use forebay_pool::{Config, Pool, VolumeConfig};
+use forebay_pool::{Config, Pool, Share, Volume, VolumeConfig};
 use std::sync::Arc;
 
 const CAPACITY: u64 = 4 << 20;
@@ -31,14 +31,21 @@ fn specs() -> impl Iterator<Item = Spec> {
     Spec::all().into_iter().chain(others).filter(|spec| !spec.needs_future())
 }
 
-/// Reads a volume through, and every other page of it.
+fn zeroes(pool: &Pool) -> Arc<Volume> {
+    pool.attach(Arc::new(Zeroes), VolumeConfig { readahead: 0, ..VolumeConfig::new("zeroes") })
+}
+
 fn read(pool: &Pool, length: u64) {
-    let volume = pool.attach(Arc::new(Zeroes), VolumeConfig { readahead: 0, ..VolumeConfig::new("zeroes") });
+    read_volume(pool, &zeroes(pool), length);
+}
+
+/// Reads a volume through, and every other page of it.
+fn read_volume(pool: &Pool, volume: &Arc<Volume>, length: u64) {
     let handle = pool.handle().expect("a handle");
     let page_size = u64::from(pool.statistics().page_size);
     let blocks = length / page_size;
     for block in (0..blocks).chain((0..blocks).step_by(2)) {
-        handle.read(&volume, block).expect("zeroes");
+        handle.read(volume, block).expect("zeroes");
     }
 }
 
@@ -73,6 +80,25 @@ fn the_metadata_of_each_policy_is_stated() {
         let stated = STATED.iter().find(|(_, names)| names.contains(&spec.info.name));
         let (percent, _) = stated.unwrap_or_else(|| panic!("{} states {metadata} bytes a GiB", spec.label));
         assert_eq!((metadata as f64 * 100.0 / GIB as f64).round() as u64, *percent, "{}", spec.label);
+    }
+}
+
+#[test]
+fn policies_of_shares_count() {
+    for spec in specs() {
+        let config = Config { shares: 2, ..Config::new(CAPACITY, spec.clone()) };
+        let pool = Pool::new(config.clone()).expect("a pool");
+        for _ in 0..2 {
+            let volume = zeroes(&pool);
+            pool.set_share(&volume, Share { min: 0, max: u64::MAX }).expect("it fits");
+            read_volume(&pool, &volume, 40 * CAPACITY);
+        }
+        read(&pool, 40 * CAPACITY);
+        let (metadata, stated) = (pool.statistics().metadata as u64, config.most_metadata());
+        assert!(metadata <= stated, "{}: {metadata} bytes, stated {stated}", spec.label);
+        let cut = config.policy_that_fits().label != spec.label;
+        assert!(!cut || stated <= CAPACITY / 4 + (1 << 20), "{} states {stated} bytes", spec.label);
+        pool.check_invariants();
     }
 }
 

@@ -146,7 +146,9 @@ impl Options {
     }
 
     fn shared_config(&self, policy: Spec) -> Result<Config, Error> {
-        self.config(self.cache_size(), policy, self.page.map_or(4096, |page| page.0))
+        let mut config = self.config(self.cache_size(), policy, self.page.map_or(4096, |page| page.0))?;
+        config.shares = self.volumes.iter().filter(|volume| volume.share().is_some()).count() as u32;
+        Ok(config)
     }
 
     fn own_config(&self, volume: &VolumeOptions) -> Result<Config, Error> {
