@@ -9,6 +9,7 @@ mod analyze;
 mod charts;
 mod compare;
 mod compare_forms;
+mod control;
 mod convert;
 mod curve;
 mod device;
@@ -66,6 +67,7 @@ enum Command {
     Devices(devices::Arguments),
     Experiment(experiment::Arguments),
     Serve(Box<serve::Arguments>),
+    Control(control::Arguments),
     Top(top::Arguments),
     Manual(manual::Arguments),
 }
@@ -108,6 +110,7 @@ fn main() -> ExitCode {
         Some(Command::Devices(arguments)) => devices::run(&arguments),
         Some(Command::Experiment(arguments)) => experiment::run(&arguments),
         Some(Command::Serve(arguments)) => serve::run(*arguments),
+        Some(Command::Control(arguments)) => control::run(arguments),
         Some(Command::Top(arguments)) => top::run(&arguments),
         Some(Command::Manual(arguments)) => manual::run(&arguments),
     };

@@ -21,8 +21,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
     let mut root = crate::Arguments::command();
     root.build();
-    let commands = root.get_subcommands().filter(|command| command.get_name() != "help");
-    for command in std::iter::once(&root).chain(commands) {
+    let mut commands = vec![&root];
+    while let Some(command) = commands.pop() {
+        commands.extend(command.get_subcommands().filter(|command| command.get_name() != "help"));
         // Built, a command is displayed as its page is called: forebay-serve.
         let path = folder.join(format!("{}.1", command.get_display_name().unwrap_or(command.get_name())));
         page(command.clone()).and_then(|page| std::fs::write(&path, page)).map_err(|error| failed(&path, error))?;

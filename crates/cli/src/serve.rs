@@ -2,10 +2,12 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use forebay_server::{Error, Options};
+use forebay_server::{Error, Hooks, Options};
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, reload};
 
 /// Serve files, devices and object storage as volumes over NBD, behind a cache under any policy.
 ///
@@ -81,19 +83,22 @@ fn filter(text: &str) -> Result<String, String> {
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&arguments.log).expect("it was tried when it was read");
     let ansi = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(ansi)
-        .with_target(false)
-        .init();
+    let (filter, level) = reload::Layer::new(filter);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(ansi).with_target(false);
+    tracing_subscriber::registry().with(filter).with(lines).init();
     let Arguments { options, config, .. } = arguments;
     let read = move || match &config {
         Some(path) => Options::read(path).map(|file| options.clone().over(file)),
         None => Ok(options.clone()),
     };
     let first = read();
-    first.and_then(|first| forebay_server::serve(first, read)).map_err(|error| match error {
+    let log = move |text: &str| {
+        let wrong = |error| Error::Usage(format!("`{text}`: {error}: write info, or a part and its level"));
+        let filter = EnvFilter::try_new(text).map_err(wrong)?;
+        level.reload(filter).map_err(|error| Error::Failed(error.to_string()))
+    };
+    let serve = |first| forebay_server::serve(first, Hooks { reload: Box::new(read), log: Box::new(log) });
+    first.and_then(serve).map_err(|error| match error {
         Error::Usage(message) => Failure::Usage(message),
         Error::Failed(message) => Failure::Failed(message),
     })

@@ -5,7 +5,7 @@ mod screen;
 
 use crate::failure::Failure;
 use clap::Args;
-use figures::Figures;
+pub(crate) use figures::Figures;
 use forebay_server::Report;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;

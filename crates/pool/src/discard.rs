@@ -202,9 +202,16 @@ impl Shared {
         let page_size = u64::from(self.config.page_size);
         let blocks = offset / page_size..(offset + length).div_ceil(page_size);
         self.write_range(volume, &blocks)?;
+        self.drop_clean(volume, &blocks);
+        Ok(())
+    }
+
+    /// Lets the clean pages of a range go that are not in use, and returns how many have gone.
+    pub(crate) fn drop_clean(&self, volume: &Volume, blocks: &Range<u64>) -> u64 {
         let memory = &self.memory;
+        let mut dropped = 0;
         let mut replacer = lock(&self.replacer);
-        for number in replacer.pages_of(memory, volume.id, &blocks) {
+        for number in replacer.pages_of(memory, volume.id, blocks) {
             let page = memory.pages.get(number);
             if page.begin_exclusive(volume.id, page.block()).is_err() {
                 continue;
@@ -214,8 +221,9 @@ impl Shared {
                 self.let_go(number);
             } else {
                 replacer.drop_page(memory, number);
+                dropped += 1;
             }
         }
-        Ok(())
+        dropped
     }
 }

@@ -45,6 +45,12 @@ pub(crate) struct Shared {
     pub(crate) hit_sets_bit: bool,
     /// The frames there are.
     pub(crate) frames: AtomicU32,
+    /// How often a change of the capacity has begun: only the last one goes on.
+    resizes: AtomicU32,
+    /// The share of the frames that may be dirty, as the bits of an `f64`.
+    pub(crate) dirty_share: AtomicU64,
+    /// How long a page may be dirty, in nanoseconds.
+    dirty_age: AtomicU64,
     /// Pages that are dirty or in writeback; those that are both count twice. So the limit holds though a writeback may fail.
     pub(crate) dirty: AtomicU64,
     /// Pages that are being loaded, and writes to devices that hold pages.
@@ -114,6 +120,9 @@ impl Pool {
             volumes: Mutex::default(),
             hit_sets_bit: replacement::hit_sets_bit(&config.policy),
             frames: AtomicU32::new(frames),
+            resizes: AtomicU32::new(0),
+            dirty_share: AtomicU64::new(config.dirty_limit.to_bits()),
+            dirty_age: AtomicU64::new(nanoseconds(config.dirty_age)),
             dirty: AtomicU64::new(0),
             transfers: AtomicU64::new(0),
             rescued: Total::default(),
@@ -189,6 +198,38 @@ impl Pool {
         Ok(())
     }
 
+    /// Lets the clean pages of a volume go, but for those in use, and returns how many have gone.
+    pub fn drop_clean(&self, volume: &Arc<Volume>) -> u64 {
+        self.shared.drop_clean(volume, &(0..volume.blocks()))
+    }
+
+    /// Changes the share of the frames that may be dirty before writers wait.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] if it is not above 0 and at most 1.
+    pub fn set_dirty_limit(&self, share: f64) -> Result<(), Error> {
+        Config { dirty_limit: share, ..self.shared.config.clone() }.check()?;
+        self.shared.dirty_share.store(share.to_bits(), Ordering::Relaxed);
+        self.shared.queue.wake_writer();
+        Ok(())
+    }
+
+    /// The share of the frames that may be dirty before writers wait.
+    pub fn dirty_limit(&self) -> f64 {
+        f64::from_bits(self.shared.dirty_share.load(Ordering::Relaxed))
+    }
+
+    /// Changes how long a page may be dirty before it is written back.
+    pub fn set_dirty_age(&self, age: Duration) {
+        self.shared.dirty_age.store(nanoseconds(age), Ordering::Relaxed);
+        self.shared.queue.wake_writer();
+    }
+
+    /// How long a page may be dirty before it is written back.
+    pub fn dirty_age(&self) -> Duration {
+        self.shared.dirty_age()
+    }
+
     /// Makes durable all that was written to a volume before.
     ///
     /// # Errors
@@ -205,11 +246,17 @@ impl Pool {
         Handle::new(&self.shared)
     }
 
-    /// Changes the capacity, in bytes; the laundry keeps its frames.
+    /// The bytes of all frames.
+    pub fn capacity(&self) -> u64 {
+        self.shared.frames() * u64::from(self.shared.config.page_size)
+    }
+
+    /// Changes the capacity, in bytes; the laundry keeps its frames. A later call takes the place of one that waits for a device.
     ///
     /// # Errors
     /// [`Error::Configuration`] if it is above the most or leaves nothing beside the laundry; [`Error::AllPinned`] or the device's
-    /// error if too many pages are held or cannot be written: the capacity is then as near to what was asked as could be.
+    /// error if too many pages are held or cannot be written: the capacity is then as near to what was asked as could be, or what
+    /// a later call has asked.
     pub fn resize(&self, capacity: u64) -> Result<(), Error> {
         let config = Config { capacity, ..self.shared.config.clone() };
         config.check()?;
@@ -221,10 +268,14 @@ impl Pool {
                 u64::from(least) * u64::from(config.page_size)
             )));
         }
+        let turn = self.shared.resizes.fetch_add(1, Ordering::SeqCst) + 1;
         let mut tries = 0;
         loop {
             let resized = {
                 let mut replacer = lock(&self.shared.replacer);
+                if self.shared.resizes.load(Ordering::SeqCst) != turn {
+                    return Err(Error::AllPinned);
+                }
                 let resized = replacer.resize(&self.shared.memory, frames);
                 self.shared.frames.store(replacer.frame_limit(), Ordering::Relaxed);
                 resized
@@ -320,6 +371,17 @@ impl Pool {
             volumes,
         }
     }
+}
+
+impl Shared {
+    pub(crate) fn dirty_age(&self) -> Duration {
+        Duration::from_nanos(self.dirty_age.load(Ordering::Relaxed))
+    }
+}
+
+/// As many as there can be: 584 years.
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Drop for Pool {

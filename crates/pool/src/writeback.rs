@@ -53,7 +53,8 @@ impl Shared {
 
     /// The most pages that may be dirty before writers wait.
     pub(crate) fn dirty_limit(&self) -> u64 {
-        ((self.frames() as f64 * self.config.dirty_limit) as u64).max(1)
+        let share = f64::from_bits(self.dirty_share.load(Ordering::Relaxed));
+        ((self.frames() as f64 * share) as u64).max(1)
     }
 
     /// From how many dirty pages on they are written in the background.
@@ -273,7 +274,7 @@ impl Shared {
         let mut dirty = lock(&volume.dirty);
         let mut aged = Vec::new();
         while let Some(&(since, block)) = dirty.ages.front() {
-            if since.elapsed() < self.config.dirty_age {
+            if since.elapsed() < self.dirty_age() {
                 break;
             }
             dirty.ages.pop_front();

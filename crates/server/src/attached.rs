@@ -10,10 +10,11 @@
 //! While clients of a volume that leaves stay, it is flushed as each of them goes. A thread of its own closes it, so that a device
 //! that hangs keeps nobody else waiting.
 
-use crate::volume_options::VolumeOptions;
+use crate::error::Error;
+use crate::volume_options::{VolumeLimits, VolumeOptions};
 use crate::volumes::Cache;
 use forebay_pool::Volume;
-use forebay_pool::device::Device;
+use forebay_pool::device::{Device, Limited};
 use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -26,7 +27,8 @@ pub(crate) struct Attached {
     pub(crate) options: VolumeOptions,
     pub(crate) cache: Arc<Cache>,
     pub(crate) volume: Arc<Volume>,
-    device: Weak<dyn Device>,
+    device: Weak<Limited<Arc<dyn Device>>>,
+    limits: Mutex<VolumeLimits>,
     life: Mutex<Life>,
     changed: Condvar,
 }
@@ -52,11 +54,11 @@ impl Attached {
         options: VolumeOptions,
         cache: Arc<Cache>,
         volume: Arc<Volume>,
-        device: &Arc<dyn Device>,
+        device: &Arc<Limited<Arc<dyn Device>>>,
     ) -> Self {
         let life = Life { phase: Phase::Serving, uses: 0, ended: 0, watched: false };
-        let device = Arc::downgrade(device);
-        Self { options, cache, volume, device, life: Mutex::new(life), changed: Condvar::new() }
+        let (device, limits) = (Arc::downgrade(device), Mutex::new(options.limits()));
+        Self { options, cache, volume, device, limits, life: Mutex::new(life), changed: Condvar::new() }
     }
 
     fn life(&self) -> MutexGuard<'_, Life> {
@@ -64,13 +66,29 @@ impl Attached {
     }
 
     /// Its device, which is closed when nothing holds it any more.
-    pub(crate) fn device(&self) -> Weak<dyn Device> {
+    pub(crate) fn device(&self) -> Weak<Limited<Arc<dyn Device>>> {
         Weak::clone(&self.device)
     }
 
-    /// The export and the sessions that use it.
-    pub(crate) fn uses(&self) -> usize {
-        self.life().uses
+    /// The limits in force.
+    pub(crate) fn limits(&self) -> VolumeLimits {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the limits.
+    pub(crate) fn set_limits(&self, limits: VolumeLimits) -> Result<(), Error> {
+        let mut before = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        if *before != limits {
+            tracing::info!("volume {}: {limits}", self.options.name);
+        }
+        if before.rate_limits() != limits.rate_limits()
+            && let Some(device) = self.device.upgrade()
+        {
+            let wrong = |error| Error::Usage(format!("volume {}: {error}", self.options.name));
+            device.set_limits(limits.rate_limits()).map_err(wrong)?;
+        }
+        *before = limits;
+        Ok(())
     }
 
     /// Closes it when the last use has ended, and calls `closed` then. Until then it can return to service.

@@ -11,6 +11,8 @@ use crate::options::Options;
 use crate::service::{Service, Serving};
 use crate::volume_options::VolumeOptions;
 use crate::volumes::Cache;
+use crate::words::Size;
+use forebay_pool::Config;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -23,28 +25,31 @@ const LOOK: Duration = Duration::from_millis(5);
 impl Service {
     /// Takes over what can change while the server runs. Of several changes those that can be made are, whatever fails beside them;
     /// the errors are told together.
-    pub(crate) fn reload(self: &Arc<Self>, new: &Options) -> Result<(), Error> {
+    fn reload(self: &Arc<Self>, new: &Options) -> Result<(), Error> {
         new.check_names()?;
         new.check_memory(memory::limit())?;
         let _changing = self.begin_change()?;
         let mut wrong = Vec::new();
         let before = self.options();
         if before.with_changes_of(new) != *new {
-            wrong.push("only volumes and the size of the cache change without a restart".to_owned());
+            wrong.push("only volumes, the size of the cache and dirty limits change without a restart".to_owned());
         }
         let mut note = |result: Result<(), Error>| wrong.extend(result.err().map(|error| error.to_string()));
         if new.cache_size() != before.cache_size() {
             note(self.resize_shared(new));
         }
+        note(self.limit_dirty(new));
         let named = |name: &str| new.volumes.iter().any(|volume| volume.name == name);
         let removed: Vec<String> =
             before.volumes.into_iter().map(|volume| volume.name).filter(|name| !named(name)).collect();
-        removed.iter().for_each(|name| note(self.remove(name).map(drop)));
+        removed.iter().for_each(|name| note(self.remove(name)));
         let deadline = Instant::now() + PATIENCE;
         for volume in &new.volumes {
-            let served = self.served(&volume.name);
+            let served = self.serving().served(&volume.name);
             note(match served {
-                Some(attached) if attached.options == *volume => measure(&attached),
+                Some(attached) if attached.options.same_but_limits(volume) => {
+                    attached.set_limits(volume.limits()).and_then(|()| measure(&attached))
+                }
                 Some(_) => Err(Error::Usage(format!(
                     "volume {}: its options change when it is removed first (SIGHUP), and then added",
                     volume.name
@@ -70,9 +75,50 @@ impl Service {
         }
     }
 
-    /// The volume of that name, if it is served.
-    fn served(&self, name: &str) -> Option<Arc<Attached>> {
-        self.serving().exports.iter().map(|export| export.attached()).find(|found| found.options.name == name).cloned()
+    /// Reads the configuration again, and takes over what can change.
+    pub(crate) fn read_again(self: &Arc<Self>) -> Result<(), Error> {
+        let done = (self.hooks.reload)().and_then(|options| self.reload(&options));
+        match &done {
+            Ok(()) => tracing::info!("the configuration was read again"),
+            Err(error) => tracing::error!("the configuration was read again, and not all of it is in force: {error}"),
+        }
+        done
+    }
+
+    /// Serves one more volume, and returns its bytes.
+    pub(crate) fn attach(self: &Arc<Self>, volume: &VolumeOptions) -> Result<u64, Error> {
+        volume.check_name()?;
+        let _changing = self.begin_change()?;
+        if self.serving().served(&volume.name).is_some() {
+            return Err(Error::Usage(format!("there is a volume `{}` already: detach it first", volume.name)));
+        }
+        self.add(volume, Instant::now() + PATIENCE)?;
+        Ok(self.attached(&volume.name)?.volume.len())
+    }
+
+    /// Serves a volume no more.
+    pub(crate) fn detach(self: &Arc<Self>, name: &str) -> Result<(), Error> {
+        let _changing = self.begin_change()?;
+        self.remove(name)
+    }
+
+    /// Changes the size of a cache.
+    pub(crate) fn resize(&self, name: &str, size: Size) -> Result<(), Error> {
+        let cache = self.cache(name)?;
+        let _changing = self.begin_change()?;
+        cache.resize(size.0, PATIENCE)?;
+        tracing::info!("cache {name}: it has {} bytes now", size.0);
+        let mut serving = self.serving();
+        if serving.shared.as_ref().is_some_and(|shared| Arc::ptr_eq(shared, &cache)) {
+            serving.options.cache = Some(size);
+        }
+        Ok(())
+    }
+
+    /// The volume of that name.
+    pub(crate) fn attached(&self, name: &str) -> Result<Arc<Attached>, Error> {
+        let serving = self.serving();
+        serving.served(name).ok_or_else(|| no_volume(name, &serving))
     }
 
     fn resize_shared(&self, new: &Options) -> Result<(), Error> {
@@ -85,10 +131,24 @@ impl Service {
         Ok(())
     }
 
+    /// All caches keep to the same limits of what is dirty.
+    fn limit_dirty(&self, new: &Options) -> Result<(), Error> {
+        let caches = self.serving().caches();
+        let defaults = Config::new(0, new.policy());
+        for cache in &caches {
+            cache.pool.set_dirty_limit(new.dirty_limit.map_or(defaults.dirty_limit, |share| share.0))?;
+            cache.pool.set_dirty_age(new.dirty_age.map_or(defaults.dirty_age, |age| age.0));
+        }
+        let mut serving = self.serving();
+        (serving.options.dirty_limit, serving.options.dirty_age) = (new.dirty_limit, new.dirty_age);
+        Ok(())
+    }
+
     /// Opens a volume and serves it. One that was removed, and whose clients have stayed, returns as it is.
     fn add(self: &Arc<Self>, volume: &VolumeOptions, deadline: Instant) -> Result<(), Error> {
         if let Some(attached) = self.take_back(volume) {
             self.serve_volume(&attached)?;
+            attached.set_limits(volume.limits())?;
             tracing::info!("volume {}: it is back, as it was", volume.name);
             return Ok(());
         }
@@ -105,8 +165,10 @@ impl Service {
     /// The volume among those that leave, if it is not being closed yet.
     fn take_back(&self, volume: &VolumeOptions) -> Option<Arc<Attached>> {
         let mut serving = self.serving();
-        let place =
-            serving.leaving.iter().position(|leaving| leaving.options == *volume && leaving.return_to_service())?;
+        let place = serving
+            .leaving
+            .iter()
+            .position(|leaving| leaving.options.same_but_limits(volume) && leaving.return_to_service())?;
         Some(serving.leaving.swap_remove(place))
     }
 
@@ -153,7 +215,7 @@ impl Service {
     /// Shows a volume to clients, or closes it.
     fn serve_volume(self: &Arc<Self>, attached: &Arc<Attached>) -> Result<(), Error> {
         let mut serving = self.serving();
-        let export = VolumeExport::new(attached, serving.options.most_request(), self.recorder.as_ref());
+        let export = VolumeExport::new(attached, serving.options.most_request(), &self.recorder);
         let exports = serving.exports.iter().cloned().chain([Arc::new(export)]).collect();
         let published = self.publish(&mut serving, exports);
         match published {
@@ -163,22 +225,16 @@ impl Service {
         published.map_err(|error| error.of_volume(&attached.options.name))
     }
 
-    /// Hides a volume from new clients, and closes it when those that have it have left. Answers how many uses of it there still are.
-    fn remove(self: &Arc<Self>, name: &str) -> Result<usize, Error> {
+    /// Hides a volume from new clients, and closes it when those that have it have left.
+    fn remove(self: &Arc<Self>, name: &str) -> Result<(), Error> {
         let mut serving = self.serving();
-        let Some(attached) =
-            serving.exports.iter().map(|export| export.attached()).find(|found| found.options.name == name)
-        else {
-            return Err(Error::Usage(format!("there is no volume `{name}`")));
-        };
-        let attached = Arc::clone(attached);
+        let attached = serving.served(name).ok_or_else(|| no_volume(name, &serving))?;
         let kept = serving.exports.iter().filter(|export| export.attached().options.name != name).cloned().collect();
         self.publish(&mut serving, kept)?;
         serving.options.volumes.retain(|volume| volume.name != name);
         tracing::info!("volume {name}: removed; clients that have it may stay");
-        let uses = attached.uses();
         self.let_leave(serving, attached);
-        Ok(uses)
+        Ok(())
     }
 
     fn let_leave(self: &Arc<Self>, mut serving: MutexGuard<'_, Serving>, attached: Arc<Attached>) {
@@ -203,6 +259,12 @@ impl Service {
         serving.exports = exports;
         Ok(())
     }
+}
+
+fn no_volume(name: &str, serving: &Serving) -> Error {
+    let names: Vec<&str> = serving.options.volumes.iter().map(|volume| volume.name.as_str()).collect();
+    let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Error::Usage(format!("there is no volume `{name}`; there are {there}"))
 }
 
 /// Notices that a volume's storage has grown, or shrunk.

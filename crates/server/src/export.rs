@@ -16,17 +16,19 @@ pub(crate) struct VolumeExport {
     attached: Use,
     description: String,
     most: u32,
-    record: Option<(Arc<Recorder>, u32)>,
+    recorder: Arc<Recorder>,
+    /// The volume's number there.
+    number: u32,
 }
 
 impl VolumeExport {
     /// `most`: the most data in one request.
-    pub(crate) fn new(attached: &Arc<Attached>, most: u32, recorder: Option<&Arc<Recorder>>) -> Self {
+    pub(crate) fn new(attached: &Arc<Attached>, most: u32, recorder: &Arc<Recorder>) -> Self {
         let options = &attached.options;
         let cache = &attached.cache;
         let description = format!("{}, cached under {} ({})", options.path, cache.policy, cache.name);
-        let record = recorder.map(|recorder| (Arc::clone(recorder), recorder.volume(&options.name)));
-        Self { attached: Use::new(attached), description, most, record }
+        let (recorder, number) = (Arc::clone(recorder), recorder.volume(&options.name));
+        Self { attached: Use::new(attached), description, most, recorder, number }
     }
 
     pub(crate) fn attached(&self) -> &Arc<Attached> {
@@ -57,12 +59,13 @@ impl Export for VolumeExport {
     }
 
     fn most_connections(&self) -> Option<usize> {
-        self.attached.options.connections
+        self.attached.limits().connections.map(|most| usize::try_from(most.0).unwrap_or(usize::MAX))
     }
 
     fn session(&self) -> Result<Box<dyn Session>, Failure> {
         let handle = self.attached.cache.pool.handle().map_err(failure)?;
-        Ok(Box::new(PoolSession { handle, attached: self.attached.clone(), record: self.record.clone() }))
+        let (recorder, number) = (Arc::clone(&self.recorder), self.number);
+        Ok(Box::new(PoolSession { handle, attached: self.attached.clone(), recorder, number }))
     }
 }
 
@@ -70,15 +73,15 @@ impl Export for VolumeExport {
 struct PoolSession {
     handle: Handle,
     attached: Use,
-    record: Option<(Arc<Recorder>, u32)>,
+    recorder: Arc<Recorder>,
+    /// The volume's number there.
+    number: u32,
 }
 
 impl PoolSession {
     #[inline]
     fn record(&self, offset: u64, length: u64, operation: Operation) {
-        if let Some((recorder, volume)) = &self.record {
-            recorder.record(*volume, offset, length, operation);
-        }
+        self.recorder.record(self.number, offset, length, operation);
     }
 }
 

@@ -2,10 +2,14 @@
 //!
 //! [`Options`] say what to serve, from the command line and from a configuration file; [`serve`] does it until a signal ends it.
 //! `volumes.rs` puts devices behind pools, `export.rs` shows them to the NBD server, `record.rs` writes down what clients refer to,
-//! `report.rs` gathers figures, which `metrics.rs` says in Prometheus' words and `control.rs` hands out.
+//! `report.rs` gathers figures, which `metrics.rs` says in Prometheus' words and `control.rs` hands out. `attached.rs` is a volume's
+//! life from when it is attached to when it is closed, `changes.rs` what changes at run time, on SIGHUP or by the commands of
+//! `commands.rs`, which come through `command_socket.rs`.
 
 mod attached;
 mod changes;
+mod command_socket;
+mod commands;
 mod control;
 mod delay;
 mod error;
@@ -23,11 +27,12 @@ mod volume_options;
 mod volumes;
 mod words;
 
+pub use commands::{Answer, Command};
 pub use error::Error;
 pub use listen::Listen;
 pub use options::{Direct, Options, TlsMode, TlsOptions};
 pub use report::{CacheReport, Histogram, Report, VolumeReport};
-pub use service::serve;
+pub use service::{Hooks, SetLog, serve};
 pub use source::Source;
 pub use volume_options::{Mode, VolumeOptions};
-pub use words::{Age, Policy, Share, Size};
+pub use words::{Age, Count, Policy, Share, Size};

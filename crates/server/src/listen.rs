@@ -114,7 +114,7 @@ pub(crate) fn bind(listen: &Listen) -> Result<Bound, Error> {
 }
 
 /// Removes the socket that a server left behind when it was killed: one that nobody listens to.
-fn remove_dead(path: &Path) -> io::Result<()> {
+pub(crate) fn remove_dead(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),

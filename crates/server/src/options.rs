@@ -18,9 +18,9 @@ const LEAST_BUFFERS: u64 = 1 << 20;
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Options {
     /// A volume to serve, and its options: policy=, size= and page= give it a cache of its own; mode=write-back|write-through;
-    /// read-only; readahead=512KiB; connections=4 at a time; create=SIZE makes a missing file; min= and max= are its share of the
-    /// common cache; manager= is its manager under lru-sp. The path is a file, a block device, memory:SIZE, a URL of object storage
-    /// (file:///, s3://), concat:A+B or stripe=64KiB:A+B
+    /// read-only; readahead=512KiB; create=SIZE makes a missing file; rate=, iops= and connections= limit bytes and requests a second,
+    /// and clients; min= and max= are its share of the common cache; manager= is its manager under lru-sp. The path is a file, a block
+    /// device, memory:SIZE, a URL of object storage (file:///, s3://), concat:A+B or stripe=64KiB:A+B
     #[arg(short = 'V', long = "volume", value_name = "NAME=PATH[,OPTION=VALUE]…")]
     #[serde(rename = "volume")]
     pub volumes: Vec<VolumeOptions>,
@@ -40,6 +40,9 @@ pub struct Options {
     /// Serve figures by HTTP: /metrics for Prometheus, /statistics as JSON for `forebay top`
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics: Option<SocketAddr>,
+    /// Take commands of `forebay control` at a unix socket, its owner's alone
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
     /// Write the references of clients to a trace, which is whole when the server has stopped
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
@@ -164,6 +167,7 @@ impl Options {
             policy: self.policy.or(file.policy),
             page: self.page.or(file.page),
             metrics: self.metrics.or(file.metrics),
+            control: self.control.or(file.control),
             record: self.record.or(file.record),
             delay: self.delay.or(file.delay),
             rate: self.rate.or(file.rate),
@@ -182,9 +186,11 @@ impl Options {
         }
     }
 
-    /// What a running server takes over from a file that is read again: volumes, and the size of the cache.
+    /// What a running server takes over from a file that is read again: volumes, the size of the cache, and dirty limits.
     pub(crate) fn with_changes_of(&self, new: &Self) -> Self {
-        Self { volumes: new.volumes.clone(), cache: new.cache, ..self.clone() }
+        let volumes = new.volumes.clone();
+        let (dirty_limit, dirty_age) = (new.dirty_limit, new.dirty_age);
+        Self { volumes, cache: new.cache, dirty_limit, dirty_age, ..self.clone() }
     }
 
     /// What clients may take of the server's connections, memory and time.

@@ -1,13 +1,14 @@
 //! A server from its options to its last flush.
 
 use crate::attached::Attached;
+use crate::command_socket;
 use crate::control;
 use crate::error::Error;
 use crate::export::VolumeExport;
 use crate::listen::{self, Listen};
 use crate::memory;
 use crate::options::{Options, TlsMode};
-use crate::record::Recorder;
+use crate::record::{self, Recorder};
 use crate::report::{CacheReport, Report, VolumeReport};
 use crate::signals::{self, Request};
 use crate::volumes::Cache;
@@ -24,15 +25,25 @@ use std::time::{Duration, Instant};
 /// How long a stopping server waits for the requests of its clients.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Serves volumes until a signal ends it: returns after everything is drained and flushed. On SIGHUP `reload` says the options anew,
-/// on a thread of its own.
+/// What a running server asks of the program that it runs in.
+pub struct Hooks {
+    /// Says the options anew, on SIGHUP and when a command asks for it.
+    pub reload: Box<dyn Fn() -> Result<Options, Error> + Send + Sync>,
+    /// Changes what is logged.
+    pub log: SetLog,
+}
+
+/// Changes what is logged to what a text like that of `--log` says.
+pub type SetLog = Box<dyn Fn(&str) -> Result<(), Error> + Send + Sync>;
+
+/// Serves volumes until a signal ends it: returns after everything is drained and flushed.
 ///
 /// # Errors
 /// What keeps it from serving, or what could not be written at the end.
-pub fn serve(options: Options, reload: impl Fn() -> Result<Options, Error> + Send + 'static) -> Result<(), Error> {
+pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
     let requests = signals::listen()?;
     let inherited = listen::inherited()?;
-    let (service, mut server) = Service::start(options)?;
+    let (service, mut server) = Service::start(options, hooks)?;
     let mut bound = inherited;
     let mut addresses = service.options().listen.clone();
     if addresses.is_empty() && bound.is_empty() {
@@ -42,10 +53,10 @@ pub fn serve(options: Options, reload: impl Fn() -> Result<Options, Error> + Sen
         bound.push(listen::bind(address)?);
     }
     let metrics = service.options().metrics.map(|address| control::start(&service, address)).transpose()?;
-    if let Some(recorder) = &service.recorder {
-        recorder.begin()?;
-    }
     let mut made = Vec::new();
+    if let Some(path) = &service.options().record {
+        service.recorder.start(path)?;
+    }
     let mut listening = Vec::new();
     for socket in bound {
         server.listen(socket.listener)?;
@@ -56,6 +67,10 @@ pub fn serve(options: Options, reload: impl Fn() -> Result<Options, Error> + Sen
     for address in listening {
         tracing::info!("listening on {address}");
     }
+    if let Some(path) = &service.options().control {
+        made.push(command_socket::start(&service, path)?);
+        tracing::info!("commands are taken at {}", path.display());
+    }
     if let Some(address) = metrics {
         tracing::info!("figures at http://{address}/metrics");
     }
@@ -64,14 +79,8 @@ pub fn serve(options: Options, reload: impl Fn() -> Result<Options, Error> + Sen
     let (reloads, asked) = sync_channel(1);
     let reloading = Arc::clone(&service);
     let reload = move || {
-        for () in asked {
-            match reload().and_then(|options| reloading.reload(&options)) {
-                Ok(()) => tracing::info!("the configuration was read again"),
-                Err(error) => {
-                    tracing::error!("the configuration was read again, and not all of it is in force: {error}");
-                }
-            }
-        }
+        // The log says what came of it.
+        asked.iter().for_each(|()| drop(reloading.read_again()));
     };
     let thread = std::thread::Builder::new().name("reload".to_owned()).spawn(reload);
     thread.map_err(|error| Error::Failed(format!("no thread to read the configuration again: {error}")))?;
@@ -94,7 +103,8 @@ fn notify(state: &[NotifyState<'_>]) {
 pub(crate) struct Service {
     began: Instant,
     pub(crate) delay: Option<Model>,
-    pub(crate) recorder: Option<Arc<Recorder>>,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) hooks: Hooks,
     serving: Mutex<Serving>,
     server: Mutex<Option<Server>>,
     /// Held by whoever changes what is served.
@@ -176,18 +186,19 @@ impl Options {
 }
 
 impl Service {
-    fn start(options: Options) -> Result<(Arc<Self>, Server), Error> {
+    fn start(options: Options, hooks: Hooks) -> Result<(Arc<Self>, Server), Error> {
         options.check_names()?;
         options.check_memory(memory::limit())?;
         let config = options.nbd()?;
         let delay = options.delay()?;
-        let recorder = options.record.as_deref().map(Recorder::new).transpose()?;
+        options.record.as_deref().map_or(Ok(()), record::check)?;
+        let recorder = Arc::new(Recorder::new());
         let shared = options.volumes.iter().any(|volume| !volume.own_cache()).then(|| options.shared_cache());
         let shared = shared.transpose()?.map(Arc::new);
         let mut exports = Vec::new();
         for volume in &options.volumes {
             let attached = options.attach(volume, shared.as_ref(), delay.as_ref())?;
-            exports.push(Arc::new(VolumeExport::new(&attached, options.most_request(), recorder.as_ref())));
+            exports.push(Arc::new(VolumeExport::new(&attached, options.most_request(), &recorder)));
         }
         let server = Server::new(Serving::dynamic(&exports), config)?;
         let serving = Serving { options, shared, exports, leaving: Vec::new(), stopping: false };
@@ -195,6 +206,7 @@ impl Service {
             began: Instant::now(),
             delay,
             recorder,
+            hooks,
             serving: Mutex::new(serving),
             server: Mutex::default(),
             changing: Mutex::default(),
@@ -229,8 +241,12 @@ impl Service {
         // What failed is tried again, and the answer of that counts.
         early.wait();
         let mut failures = Flushes::begin(self.serving().attached()).wait();
-        let recorded = self.recorder.as_ref().map_or(Ok(()), |recorder| recorder.finish());
-        failures.extend(recorded.err().map(|error| error.to_string()));
+        match self.recorder.stop() {
+            Ok(None) => {}
+            Ok(Some(recorded)) if recorded.lost > 0 => tracing::warn!("{recorded}"),
+            Ok(Some(recorded)) => tracing::info!("{recorded}"),
+            Err(error) => failures.push(error.to_string()),
+        }
         if failures.is_empty() { Ok(()) } else { Err(Error::Failed(failures.join("; "))) }
     }
 
@@ -239,7 +255,7 @@ impl Service {
             || (ServerCounts::default(), HashMap::new()),
             |server| (server.counts(), server.exports().into_iter().collect()),
         );
-        let recorded = self.recorder.as_ref().map(|recorder| recorder.counts());
+        let recorded = self.recorder.counts();
         let mut report = Report {
             uptime_seconds: self.began.elapsed().as_secs_f64(),
             connections: counts.open,
@@ -263,6 +279,11 @@ impl Service {
 }
 
 impl Serving {
+    /// The volume of that name, if it is served.
+    pub(crate) fn served(&self, name: &str) -> Option<Arc<Attached>> {
+        self.exports.iter().map(|export| export.attached()).find(|found| found.options.name == name).cloned()
+    }
+
     pub(crate) fn dynamic(exports: &[Arc<VolumeExport>]) -> Vec<Arc<dyn Export>> {
         exports.iter().map(|export| Arc::clone(export) as Arc<dyn Export>).collect()
     }
@@ -281,13 +302,13 @@ impl Serving {
 }
 
 /// Volumes that are being made durable, each by a thread of its own: one whose device hangs keeps none waiting.
-struct Flushes(Vec<(Arc<Attached>, Option<JoinHandle<Flushed>>)>);
+pub(crate) struct Flushes(Vec<(Arc<Attached>, Option<JoinHandle<Flushed>>)>);
 
 /// Durable, or why not.
 type Flushed = Result<(), String>;
 
 impl Flushes {
-    fn begin(volumes: Vec<Arc<Attached>>) -> Self {
+    pub(crate) fn begin(volumes: Vec<Arc<Attached>>) -> Self {
         let begin = |attached: Arc<Attached>| {
             let volume = Arc::clone(&attached);
             let thread = std::thread::Builder::new().name("flush".to_owned());
@@ -297,7 +318,7 @@ impl Flushes {
     }
 
     /// What could not be made durable, and why.
-    fn wait(self) -> Vec<String> {
+    pub(crate) fn wait(self) -> Vec<String> {
         let wait = |(attached, thread): (Arc<Attached>, Option<JoinHandle<_>>)| match thread {
             Some(thread) => {
                 let inside = |_| Err(format!("volume {}: its flush failed inside", attached.options.name));

@@ -2,11 +2,15 @@
 
 use crate::error::Error;
 use crate::source::Source;
-use crate::words::{Policy, Size, word};
+use crate::words::{Count, Policy, Size};
 use forebay_policy::managers::Manager;
+use forebay_pool::device::Limits;
 use forebay_pool::{Share, WriteMode};
-use serde::{Deserialize, Deserializer};
+use forebay_sim::size::show_bytes;
+use serde::Deserialize;
+use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// A volume as the user describes it.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -32,15 +36,54 @@ pub struct VolumeOptions {
     pub readahead: Option<Size>,
     /// Makes the file or object volume with this size if it is missing.
     pub create: Option<Size>,
-    /// The most connections to it at a time.
-    #[serde(default, deserialize_with = "number")]
-    pub connections: Option<usize>,
     /// Its manager in a cache under lru-sp.
     pub manager: Option<String>,
     /// Other volumes of the cache leave it so much when it needs it.
     pub min: Option<Size>,
     /// It never has more of the cache.
     pub max: Option<Size>,
+    /// The most bytes a second read from and written to its storage.
+    pub rate: Option<Size>,
+    /// The most requests a second to its storage.
+    pub iops: Option<Count>,
+    /// The most connections at a time.
+    pub connections: Option<Count>,
+}
+
+/// Limits of a volume, which may be changed while it is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct VolumeLimits {
+    /// Bytes a second of its storage.
+    pub(crate) rate: Option<Size>,
+    /// Requests a second of its storage.
+    pub(crate) iops: Option<Count>,
+    /// Connections at a time.
+    pub(crate) connections: Option<Count>,
+}
+
+/// How much of unused time a limited volume catches up on at once.
+const BURST: Duration = Duration::from_millis(100);
+
+impl VolumeLimits {
+    pub(crate) fn rate_limits(&self) -> Limits {
+        Limits {
+            bytes_per_second: self.rate.map(|rate| rate.0),
+            requests_per_second: self.iops.map(|iops| iops.0),
+            burst: BURST,
+        }
+    }
+}
+
+impl fmt::Display for VolumeLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits = [
+            self.rate.map(|rate| format!("{} a second", show_bytes(rate.0))),
+            self.iops.map(|iops| format!("{} requests a second", iops.0)),
+            self.connections.map(|connections| format!("{} connections", connections.0)),
+        ];
+        let limits: Vec<String> = limits.into_iter().flatten().collect();
+        if limits.is_empty() { f.write_str("no limits") } else { write!(f, "at most {}", limits.join(", ")) }
+    }
 }
 
 /// When writes are in storage.
@@ -61,11 +104,6 @@ impl From<Mode> for WriteMode {
             Mode::WriteThrough => Self::Through,
         }
     }
-}
-
-/// Reads a number, which the command line has as a word.
-fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
-    word(deserializer).map(Some)
 }
 
 impl FromStr for VolumeOptions {
@@ -111,6 +149,17 @@ impl VolumeOptions {
         !(self.read_only && other.read_only) && self.path.shares(&other.path)
     }
 
+    /// What may be changed while it is served.
+    pub(crate) fn limits(&self) -> VolumeLimits {
+        VolumeLimits { rate: self.rate, iops: self.iops, connections: self.connections }
+    }
+
+    /// Whether the two differ at most in limits.
+    pub(crate) fn same_but_limits(&self, other: &Self) -> bool {
+        let VolumeLimits { rate, iops, connections } = other.limits();
+        Self { rate, iops, connections, ..self.clone() } == *other
+    }
+
     /// Whether it has a cache of its own.
     pub(crate) fn own_cache(&self) -> bool {
         self.policy.is_some() || self.size.is_some() || self.page.is_some()
@@ -142,13 +191,16 @@ mod tests {
     fn a_volume_has_a_name_a_path_and_options() {
         let volume: VolumeOptions = "a=/x,policy=mq:queues=4,size=1GiB,mode=write-through,read-only".parse().unwrap();
         assert_eq!((volume.name.as_str(), &volume.path), ("a", &Source::File("/x".into())));
-        assert_eq!("a=/x,connections=4".parse::<VolumeOptions>().unwrap().connections, Some(4));
+        assert_eq!("a=/x,connections=4".parse::<VolumeOptions>().unwrap().connections, Some(Count(4)));
         assert_eq!(volume.policy, Some("mq:queues=4".parse().unwrap()));
         assert_eq!((volume.size, volume.mode, volume.read_only), (Some(Size(1 << 30)), Mode::WriteThrough, true));
         assert_eq!(
             (volume.share(), "a=/x,max=1MiB".parse::<VolumeOptions>().unwrap().share()),
             (None, Some(Share { min: 0, max: 1 << 20 }))
         );
+        let limited: VolumeOptions = "a=/x,rate=1MiB,iops=500,connections=3".parse().unwrap();
+        assert_eq!(limited.limits().to_string(), "at most 1 MiB a second, 500 requests a second, 3 connections");
+        assert!(limited.same_but_limits(&"a=/x".parse().unwrap()) && !limited.same_but_limits(&volume));
         assert!(volume.own_cache() && !"a=/x,read-only".parse::<VolumeOptions>().unwrap().own_cache());
     }
 
@@ -164,6 +216,7 @@ mod tests {
             ("a=/x,size=big", "is no number of bytes"),
             ("a=/x,mode=back", "unknown variant `back`, expected `write-back` or `write-through`"),
             ("a=/x,read-only=maybe", "expected a boolean"),
+            ("a=/x,iops=0", "`0` is no number above 0"),
             ("a=/x,size=1GiB,size=2GiB", "`size` is said twice"),
         ] {
             let error = wrong.parse::<VolumeOptions>().unwrap_err();

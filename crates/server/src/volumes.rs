@@ -8,12 +8,12 @@ use crate::source::Opening;
 use crate::volume_options::VolumeOptions;
 use forebay_policy::managers::Assignment;
 use forebay_policy::{Spec, registry};
+use forebay_pool::device::{Device, Limited};
 use forebay_pool::{Config, Pool, VolumeConfig};
 use forebay_sim::Model;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, SendError, channel};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 /// A pool under a name.
@@ -23,55 +23,37 @@ pub(crate) struct Cache {
     pub(crate) policy: String,
     pub(crate) page_size: u32,
     pub(crate) pool: Pool,
-    /// A thread changes its size.
-    resizing: AtomicBool,
 }
 
 impl Cache {
     fn new(name: &str, config: Config) -> Result<Self, Error> {
         let (policy, page_size) = (config.policy_that_fits().label, config.page_size);
-        Ok(Self {
-            name: name.to_owned(),
-            policy,
-            page_size,
-            pool: Pool::new(config)?,
-            resizing: AtomicBool::new(false),
-        })
+        Ok(Self { name: name.to_owned(), policy, page_size, pool: Pool::new(config)? })
     }
 
-    /// Changes its size. What takes longer than `patience`, since pages are to be written to a device that hangs, goes on by itself.
+    /// Changes its size, or keeps the one that it has: one thread at a time does this.
     ///
     /// # Errors
-    /// As of [`Pool::resize`], or that it goes on.
+    /// As of [`Pool::resize`]; or pages could not be written in `patience`, since a device hangs.
     pub(crate) fn resize(self: &Arc<Self>, capacity: u64, patience: Duration) -> Result<(), Error> {
         check_size(capacity, self.page_size)?;
         let failed = |what: &str| Error::Failed(format!("cache {}: {what}", self.name));
-        if self.resizing.swap(true, Ordering::SeqCst) {
-            return Err(failed("a change of its size is still under way: it waits for pages that cannot be written"));
-        }
+        let before = self.pool.capacity();
         let (sender, receiver) = channel();
         let cache = Arc::clone(self);
-        let resize = move || {
-            let resized = cache.pool.resize(capacity);
-            cache.resizing.store(false, Ordering::SeqCst);
-            match sender.send(resized) {
-                Err(SendError(Ok(()))) => tracing::info!("cache {}: it has {capacity} bytes now", cache.name),
-                Err(SendError(Err(error))) => tracing::error!("cache {}: not resized: {error}", cache.name),
-                Ok(()) => {}
-            }
+        // Whoever asked may have gone.
+        let resize = move || drop(sender.send(cache.pool.resize(capacity)));
+        let thread = std::thread::Builder::new().name("resize".to_owned()).spawn(resize);
+        thread.map_err(|error| failed(&format!("no thread to change its size: {error}")))?;
+        let error = match receiver.recv_timeout(patience) {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error @ forebay_pool::Error::Configuration(_))) => return Err(error.into()),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("pages that have to leave could not be written in {} s", patience.as_secs()),
         };
-        if let Err(error) = std::thread::Builder::new().name("resize".to_owned()).spawn(resize) {
-            self.resizing.store(false, Ordering::SeqCst);
-            return Err(failed(&format!("no thread to change its size: {error}")));
-        }
-        match receiver.recv_timeout(patience) {
-            Ok(resized) => resized.map_err(|error| failed(&error.to_string())),
-            Err(RecvTimeoutError::Timeout) => Err(failed(&format!(
-                "not resized within {} s, since pages cannot be written; it goes on",
-                patience.as_secs()
-            ))),
-            Err(RecvTimeoutError::Disconnected) => Err(failed("the change of its size failed inside")),
-        }
+        // Growing again waits for nothing.
+        self.pool.resize(before)?;
+        Err(failed(&format!("it keeps its size: {error}")))
     }
 }
 
@@ -118,7 +100,7 @@ impl Options {
         Cache::new(SHARED, self.shared_config(policy)?)
     }
 
-    fn policy(&self) -> Spec {
+    pub(crate) fn policy(&self) -> Spec {
         let default = || Spec::new(registry::named("clock-pro").expect("it is in the registry"));
         self.policy.as_ref().map_or_else(default, |policy| policy.0.clone())
     }
@@ -199,21 +181,23 @@ impl Options {
                 Some(cache) if !volume.own_cache() => Arc::clone(cache),
                 _ => Arc::new(Cache::new(&volume.name, self.own_config(volume)?)?),
             };
-            let device = volume.path.open(&opening)?;
+            let device: Arc<dyn Device> = volume.path.open(&opening)?;
+            let limited = Limited::new(device, volume.limits().rate_limits());
+            let limited = Arc::new(limited.map_err(|error| Error::Usage(format!("rate= and iops=: {error}")))?);
             let mut config = VolumeConfig::new(&volume.name);
             config.mode = volume.mode.into();
             config.read_only = volume.read_only;
             if let Some(readahead) = volume.readahead {
                 config.readahead = u32::try_from(readahead.0).unwrap_or(u32::MAX);
             }
-            let attached = cache.pool.attach(Arc::clone(&device), config);
+            let attached = cache.pool.attach(Arc::clone(&limited) as Arc<dyn Device>, config);
             if let Some(share) = volume.share()
                 && let Err(error) = cache.pool.set_share(&attached, share)
             {
                 cache.pool.detach(&attached)?;
                 return Err(error.into());
             }
-            Ok(Arc::new(Attached::new(volume.clone(), cache, attached, &device)))
+            Ok(Arc::new(Attached::new(volume.clone(), cache, attached, &limited)))
         };
         attach().map_err(|error: Error| error.of_volume(&volume.name))
     }

@@ -1,8 +1,8 @@
 //! Values as people write them, on the command line and in a configuration file alike.
 
 use forebay_policy::{Spec, parse_bytes};
-use serde::Deserializer;
 use serde::de::{Error, Visitor};
+use serde::{Deserializer, Serialize, Serializer};
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -27,6 +27,10 @@ pub(crate) fn word<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserial
             self.visit_str(&number.to_string())
         }
 
+        fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+
         fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
             self.visit_str(&number.to_string())
         }
@@ -47,10 +51,10 @@ macro_rules! read_as_words {
 }
 pub(crate) use read_as_words;
 
-read_as_words!(Size, Share, Age, Policy);
+read_as_words!(Size, Count, Share, Age, Policy);
 
 /// Bytes: `4096`, `64KiB`, `1.5GiB`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Size(pub u64);
 
 impl FromStr for Size {
@@ -61,8 +65,21 @@ impl FromStr for Size {
     }
 }
 
+/// A number above 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Count(pub u64);
+
+impl FromStr for Count {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let above = text.parse().ok().filter(|&count| count > 0);
+        above.map(Self).ok_or_else(|| format!("`{text}` is no number above 0"))
+    }
+}
+
 /// A share of a whole, above 0: `50%` or `0.5`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Share(pub f64);
 
 impl FromStr for Share {
@@ -87,6 +104,12 @@ impl FromStr for Age {
 
     fn from_str(text: &str) -> Result<Self, String> {
         humantime::parse_duration(text).map(Self).map_err(|_| format!("`{text}` is no time: write 5s, 500ms, 2m"))
+    }
+}
+
+impl Serialize for Age {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&humantime::format_duration(self.0))
     }
 }
 
@@ -122,6 +145,8 @@ mod tests {
         assert_eq!(["50%", "0.5", "100 %"].map(|text| text.parse::<Share>().unwrap().0), [0.5, 0.5, 1.0]);
         assert_eq!("1m 30s".parse(), Ok(Age(Duration::from_secs(90))));
         assert_eq!("mq:queues=4".parse::<Policy>().unwrap().0.label, "mq:queues=4");
+        assert_eq!("7".parse(), Ok(Count(7)));
+        assert!(["0", "-1", "many"].iter().all(|wrong| wrong.parse::<Count>().is_err()));
         for wrong in ["0%", "101%", "-1", "half", "NaN"] {
             assert!(wrong.parse::<Share>().unwrap_err().contains("write 50% or 0.5"), "{wrong}");
         }

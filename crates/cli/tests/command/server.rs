@@ -66,6 +66,16 @@ impl Server {
         }
     }
 
+    /// Waits until something holds.
+    #[track_caller]
+    pub(crate) fn wait_until(&self, what: &str, holds: impl Fn() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !holds() {
+            assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([&format!("-{signal}"), &self.child.id().to_string()]).status();
         assert!(sent.expect("kill runs").success());

@@ -3,7 +3,7 @@
 use super::pieces::total;
 use super::{Clock, Device, Extent, SystemClock};
 use std::io::{self, IoSlice, IoSliceMut};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What a device may do.
@@ -21,11 +21,20 @@ pub struct Limits {
 /// and those after it wait longer. One longer than a bucket is deep goes when the bucket has paid for it.
 pub struct Limited<D, C = SystemClock> {
     device: D,
-    limits: Limits,
-    /// Until when the bytes, and the requests, made so far take up the device. A bucket is full when this is `burst` ago.
-    spent: Mutex<(Duration, Duration)>,
+    buckets: Mutex<Buckets>,
     clock: C,
 }
+
+struct Buckets {
+    limits: Limits,
+    /// How often the limits have been changed.
+    changes: u64,
+    /// Until when the bytes, and the requests, made so far take up the device. A bucket is full when this is `burst` ago.
+    spent: (Duration, Duration),
+}
+
+/// How long a request that waits may not notice that the limits have been changed.
+const LOOK: Duration = Duration::from_millis(100);
 
 impl<D: Device> Limited<D> {
     /// The device, limited by the machine's clock.
@@ -43,13 +52,31 @@ impl<D: Device, C: Clock> Limited<D, C> {
     /// # Errors
     /// A limit is 0, which nothing could ever meet.
     pub fn with_clock(device: D, limits: Limits, clock: C) -> io::Result<Self> {
-        if limits.bytes_per_second == Some(0) || limits.requests_per_second == Some(0) {
-            let message = "a limit of 0 a second: give at least 1, or no limit";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        }
+        limits.check()?;
         // Nothing is saved up at first.
         let now = clock.now();
-        Ok(Self { device, limits, spent: Mutex::new((now, now)), clock })
+        Ok(Self { device, buckets: Mutex::new(Buckets { limits, changes: 0, spent: (now, now) }), clock })
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> Limits {
+        self.buckets().limits
+    }
+
+    /// Changes the limits; requests that wait for the ones before go on.
+    ///
+    /// # Errors
+    /// A limit is 0; those before stay in force.
+    pub fn set_limits(&self, limits: Limits) -> io::Result<()> {
+        limits.check()?;
+        let now = self.clock.now();
+        let mut buckets = self.buckets();
+        *buckets = Buckets { limits, changes: buckets.changes + 1, spent: (now, now) };
+        Ok(())
+    }
+
+    fn buckets(&self) -> MutexGuard<'_, Buckets> {
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until so many requests of so many bytes together may go.
@@ -60,15 +87,35 @@ impl<D: Device, C: Clock> Limited<D, C> {
                 Duration::from_secs(count / rate) + Duration::from_secs_f64((count % rate) as f64 / rate as f64)
             }
         };
-        let burst = self.limits.burst;
-        let go = {
-            let mut spent = self.spent.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (go, changes) = {
+            let mut buckets = self.buckets();
+            let Limits { bytes_per_second, requests_per_second, burst } = buckets.limits;
+            if bytes_per_second.or(requests_per_second).is_none() {
+                return;
+            }
             let full = self.clock.now().saturating_sub(burst);
-            spent.0 = spent.0.max(full) + time(bytes, self.limits.bytes_per_second);
-            spent.1 = spent.1.max(full) + time(requests, self.limits.requests_per_second);
-            spent.0.max(spent.1)
+            let spent = &mut buckets.spent;
+            spent.0 = spent.0.max(full) + time(bytes, bytes_per_second);
+            spent.1 = spent.1.max(full) + time(requests, requests_per_second);
+            (spent.0.max(spent.1), buckets.changes)
         };
+        while self.clock.now() + LOOK < go {
+            self.clock.sleep_until(self.clock.now() + LOOK);
+            if self.buckets().changes != changes {
+                return;
+            }
+        }
         self.clock.sleep_until(go);
+    }
+}
+
+impl Limits {
+    fn check(&self) -> io::Result<()> {
+        if self.bytes_per_second == Some(0) || self.requests_per_second == Some(0) {
+            let message = "a limit of 0 a second: give at least 1, or no limit";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        Ok(())
     }
 }
 
@@ -159,6 +206,31 @@ mod tests {
         assert_eq!(ms(), 100_000, "a second's bytes at once");
         write(&device, 100);
         assert_eq!(ms(), 100_100);
+    }
+
+    #[test]
+    fn limits_change_and_who_waits_for_the_old_ones_goes_on() {
+        let device = std::sync::Arc::new(
+            Limited::new(
+                MemoryDevice::new(1 << 20),
+                Limits { bytes_per_second: Some(1), requests_per_second: None, burst: Duration::ZERO },
+            )
+            .expect("no limit is 0"),
+        );
+        let (done, ended) = std::sync::mpsc::channel();
+        let writing = std::sync::Arc::clone(&device);
+        std::thread::spawn(move || {
+            write(&*writing, 100_000);
+            done.send(()).expect("the test waits");
+        });
+        while device.buckets().spent.0 < Duration::from_secs(1000) {
+            std::thread::yield_now();
+        }
+        assert!(device.set_limits(Limits { bytes_per_second: Some(0), ..Limits::default() }).is_err());
+        assert_eq!(device.limits().bytes_per_second, Some(1));
+        device.set_limits(Limits::default()).expect("no limit is 0");
+        ended.recv_timeout(Duration::from_secs(30)).expect("a write that waited for a day's rate goes on");
+        write(&*device, 100_000);
     }
 
     #[test]

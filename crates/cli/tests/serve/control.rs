@@ -1,0 +1,153 @@
+//! `forebay control`: what a running server is told to do.
+
+use crate::command::{answer, failure};
+use crate::reload::configure;
+use crate::server::Server;
+use crate::{MIB, folder, sparse};
+use std::path::Path;
+
+/// The answer of `forebay control` to a command.
+#[track_caller]
+fn control(socket: &Path, command: &str) -> String {
+    let words = command.split(' ').filter(|word| !word.is_empty());
+    answer(&["control", "--socket", socket.to_str().unwrap()].into_iter().chain(words).collect::<Vec<_>>())
+}
+
+/// What it refuses, or fails to do.
+#[track_caller]
+fn refused(socket: &Path, command: &str, code: i32) -> String {
+    let words = command.split(' ').filter(|word| !word.is_empty());
+    failure(&["control", "--socket", socket.to_str().unwrap()].into_iter().chain(words).collect::<Vec<_>>(), code)
+}
+
+#[test]
+fn a_running_server_is_steered_by_its_socket() {
+    let (folder, path) = folder();
+    let (a, own, new) = (sparse(&path("a"), 4 * MIB), sparse(&path("own"), MIB), sparse(&path("new"), 2 * MIB));
+    let socket = path("control");
+    let volumes = [format!("a={a}"), format!("own={own},size=1MiB")];
+    let arguments = ["-V", &volumes[0], "-V", &volumes[1], "-c", "2MiB", "--control", socket.to_str().unwrap()];
+    let mut server = Server::start(folder.path(), &[&arguments[..], &["--dirty-age", "1h"]].concat());
+    server.wait_for("commands are taken at");
+    let json = |command: &str| -> serde_json::Value {
+        serde_json::from_str(&control(&socket, &format!("--format json {command}"))).unwrap()
+    };
+    let capacity = |cache: usize| json("statistics")["statistics"]["caches"][cache]["capacity"].as_u64().unwrap();
+    assert_eq!((capacity(0), capacity(1)), (2 * MIB, MIB));
+    assert!(control(&socket, "statistics").contains("clock-pro of cache shared"));
+    assert_eq!(control(&socket, "resize shared 3MiB"), "cache shared: it has 3 MiB now\n");
+    assert_eq!(json("resize own 2MiB")["figures"]["bytes"], 2 * MIB);
+    assert_eq!((capacity(0), capacity(1)), (3 * MIB, 2 * MIB));
+    assert!(refused(&socket, "resize other 3MiB", 2).contains("there is no cache `other`; there are shared, own"));
+    assert!(refused(&socket, "resize shared 1000000", 2).contains("is no multiple of its page, 4096 bytes"));
+
+    let mut client = server.client("a");
+    assert_eq!(client.write(0, &[7; 8192]), 0);
+    client.read(MIB, 16384);
+    let dirty = || json("statistics")["statistics"]["volumes"][0]["dirty"].as_u64().unwrap();
+    assert_eq!(dirty(), 2);
+    let dropped = json("drop a")["figures"]["pages"].as_u64().unwrap();
+    assert!(dropped >= 4 && dirty() == 2, "{dropped} pages are dropped, and dirty ones stay");
+    assert_eq!(control(&socket, "flush a"), "volume a: durable\n");
+    assert_eq!((dirty(), &std::fs::read(&a).unwrap()[..8192]), (0, &[7; 8192][..]));
+    assert_eq!(control(&socket, "flush"), "all volumes: durable\n");
+    assert!(refused(&socket, "flush b", 2).contains("there is no volume `b`; there are a, own"));
+
+    let dirty = control(&socket, "dirty shared --limit 25% --age 1500ms");
+    assert_eq!(dirty, "cache shared: at most 25 % may be dirty, and for 1s 500ms\n");
+    assert_eq!(control(&socket, "dirty own"), "cache own: at most 50 % may be dirty, and for 1h\n");
+    assert_eq!(client.write(0, &[8; 512]), 0);
+    server.wait_until("it is written after its age", || std::fs::read(&a).unwrap()[0] == 8);
+
+    assert!(control(&socket, &format!("attach new {new},readahead=0")).contains("volume new: 2 MiB are served"));
+    let mut other = server.client("new");
+    assert_eq!(other.write(0, b"new"), 0);
+    assert!(refused(&socket, &format!("attach new {new}"), 2).contains("there is a volume `new` already"));
+    assert!(refused(&socket, &format!("attach b {new}x"), 1).contains("No such file"));
+    assert!(refused(&socket, &format!("attach b {new},polcy=lru"), 2).contains("unknown field `polcy`"));
+    control(&socket, "detach new");
+    assert!(server.try_client("new").is_none(), "no new client sees it");
+    assert_eq!(other.read(0, 3), b"new", "who has it keeps it");
+    drop(other);
+    server.wait_for("volume new: closed");
+    assert_eq!(std::fs::read(&new).unwrap()[..3], *b"new");
+
+    assert_eq!(control(&socket, "log warn"), "the log is at warn now\n");
+    assert!(refused(&socket, "log loud,=", 2).contains("write info"));
+    server.stop();
+    assert!(!socket.exists());
+    assert!(refused(&socket, "statistics", 1).contains("is there a `forebay serve --control"));
+}
+
+#[test]
+fn a_rate_limits_a_volume_and_is_lifted_while_a_flush_waits_for_it() {
+    let (folder, path) = folder();
+    let (a, socket) = (sparse(&path("a"), 4 * MIB), path("control"));
+    let volume = format!("a={a},rate=1KiB,iops=100");
+    let mut server = Server::start(folder.path(), &["-V", &volume, "--control", socket.to_str().unwrap()]);
+    server.wait_for("commands are taken at");
+    let mut client = server.client("a");
+    assert_eq!(client.write(0, &vec![1; 1 << 20]), 0);
+    let flush = std::thread::spawn(move || client.flush());
+    let socket = &socket;
+    server.wait_until("the flush has begun", || {
+        let json: serde_json::Value = serde_json::from_str(&control(socket, "-f json statistics")).unwrap();
+        json["statistics"]["volumes"][0]["clients"]["requests"]["write"] == 1
+    });
+    assert!(!flush.is_finished(), "a MiB takes 1,024 seconds");
+    assert_eq!(control(socket, "rate a --rate 1GiB"), "volume a: at most 1 GiB a second\n");
+    assert_eq!(flush.join().unwrap(), 0);
+    assert_eq!(control(socket, "rate a"), "volume a: no limits\n");
+    assert_eq!(control(socket, "connections a 3"), "volume a: at most 3 connections\n");
+    server.stop();
+}
+
+#[test]
+fn references_are_recorded_whenever_it_is_asked_for() {
+    let (folder, path) = folder();
+    let (a, socket) = (sparse(&path("a"), 4 * MIB), path("control"));
+    let arguments = ["-V", &format!("a={a}"), "--control", socket.to_str().unwrap()];
+    let mut server = Server::start(folder.path(), &arguments);
+    server.wait_for("commands are taken at");
+    let mut client = server.client("a");
+    let file = |name: &str| path(name).display().to_string();
+    assert!(refused(&socket, "record stop", 1).contains("nothing is being recorded"));
+    client.read(0, 512);
+    control(&socket, &format!("record start {}", file("one.csv")));
+    assert!(refused(&socket, &format!("record start {}", file("two.csv")), 1).contains("one.csv is being recorded"));
+    client.read(4096, 512);
+    let snapshot = control(&socket, &format!("record snapshot {}", file("snapshot.parquet")));
+    assert!(snapshot.starts_with("recorded 1 references in "), "{snapshot}");
+    client.read(8192, 512);
+    let whole: serde_json::Value = serde_json::from_str(&control(&socket, "-f json record stop")).unwrap();
+    assert_eq!((&whole["figures"]["references"], &whole["figures"]["lost"]), (&2.into(), &0.into()));
+    client.read(0, 512);
+    for (name, reads) in [("one.csv", "reads       2"), ("snapshot.parquet", "reads       1")] {
+        let info = answer(&["info", &file(name)]);
+        assert!(info.contains(reads), "{name}: {info}");
+    }
+    server.stop();
+}
+
+#[test]
+fn reading_the_configuration_again_puts_back_what_it_says() {
+    let (folder, path) = folder();
+    let (config, a, socket) = (path("serve.toml"), sparse(&path("a"), MIB), path("control"));
+    configure(&config, &[("a", &a, "rate = \"1MiB\"")]);
+    let arguments = ["--config", config.to_str().unwrap(), "--control", socket.to_str().unwrap(), "-c", "2MiB"];
+    let mut server = Server::start(folder.path(), &arguments);
+    server.wait_for("commands are taken at");
+    control(&socket, "resize shared 1MiB");
+    control(&socket, "rate a --iops 5");
+    control(&socket, "dirty shared --age 1s");
+    control(&socket, "detach a");
+    assert_eq!(control(&socket, "reload"), "the configuration was read again\n");
+    assert_eq!(control(&socket, "connections a"), "volume a: at most 1 MiB a second\n");
+    assert_eq!(control(&socket, "dirty shared"), "cache shared: at most 50 % may be dirty, and for 1h\n");
+    let figures = control(&socket, "-f json statistics");
+    assert!(figures.contains("\"capacity\":2097152"), "{figures}");
+    assert_eq!(server.client("a").read(0, 1), [0]);
+    std::fs::write(&config, "cache = \"nonsense\"").unwrap();
+    assert!(refused(&socket, "reload", 2).contains("serve.toml: line 1"));
+    server.stop();
+}

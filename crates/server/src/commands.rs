@@ -1,0 +1,278 @@
+//! What a running server can be told to do: by a line of JSON each, through the socket of `--control`.
+
+use crate::error::Error;
+use crate::report::Report;
+use crate::service::{Flushes, Service};
+use crate::volume_options::{VolumeLimits, VolumeOptions};
+use crate::volumes::Cache;
+use crate::words::{Age, Count, Share, Size};
+use forebay_sim::size::show_bytes;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A command: `{"command":"resize","cache":"shared","size":"1GiB"}`. Sizes are numbers of bytes, or as on the command line.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Command {
+    /// All figures.
+    Statistics {},
+    /// Changes the size of a cache: `shared`, or that of the volume of this name.
+    Resize {
+        /// The cache.
+        cache: String,
+        /// Its bytes.
+        size: Size,
+    },
+    /// Makes durable what was written: to one volume, or to all.
+    Flush {
+        /// The volume.
+        volume: Option<String>,
+    },
+    /// Lets the clean pages of a volume go.
+    Drop {
+        /// The volume.
+        volume: String,
+    },
+    /// Serves another volume.
+    Attach {
+        /// `NAME=PATH[,OPTION=VALUE]…`, as after `--volume`.
+        volume: String,
+    },
+    /// Removes a volume; its clients may stay.
+    Detach {
+        /// The volume.
+        volume: String,
+    },
+    /// Changes what may be dirty in a cache; what is not given stays.
+    Dirty {
+        /// The cache.
+        cache: String,
+        /// The share that may be dirty before writers wait.
+        limit: Option<Share>,
+        /// How long a page may be dirty.
+        age: Option<Age>,
+    },
+    /// Limits what is read from and written to a volume's storage; what is not given has no limit.
+    Rate {
+        /// The volume.
+        volume: String,
+        /// Bytes a second.
+        rate: Option<Size>,
+        /// Requests a second.
+        iops: Option<Count>,
+    },
+    /// Limits the connections to a volume.
+    Connections {
+        /// The volume.
+        volume: String,
+        /// The most; none for no limit.
+        limit: Option<Count>,
+    },
+    /// Changes what is logged.
+    Log {
+        /// As after `--log`.
+        level: String,
+    },
+    /// Begins to record the references of clients.
+    RecordStart {
+        /// The trace, which is whole when the recording stops.
+        file: PathBuf,
+    },
+    /// Completes the trace that is being recorded.
+    RecordStop {},
+    /// Writes a trace of what has been recorded so far.
+    RecordSnapshot {
+        /// The trace.
+        file: PathBuf,
+    },
+    /// Reads the configuration file again, as SIGHUP does.
+    Reload {},
+}
+
+/// What became of a command.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum Answer {
+    /// It was done.
+    Done {
+        /// What was done, for people.
+        message: String,
+        /// Figures under their names: bytes, pages, references.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        figures: BTreeMap<String, u64>,
+    },
+    /// The figures.
+    Statistics {
+        /// As of `/statistics`.
+        statistics: Box<Report>,
+    },
+    /// The command makes no sense.
+    Refused {
+        /// Why.
+        message: String,
+    },
+    /// It could not be done.
+    Failed {
+        /// Why.
+        message: String,
+    },
+}
+
+impl From<Error> for Answer {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Usage(message) => Self::Refused { message },
+            Error::Failed(message) => Self::Failed { message },
+        }
+    }
+}
+
+fn done(message: String) -> Result<Answer, Error> {
+    with_figures(message, [])
+}
+
+fn with_figures<const N: usize>(message: String, figures: [(&str, u64); N]) -> Result<Answer, Error> {
+    let figures = figures.into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect();
+    Ok(Answer::Done { message, figures })
+}
+
+impl Service {
+    /// Does what a command says, and waits until it is done.
+    pub(crate) fn execute(self: &Arc<Self>, command: Command) -> Answer {
+        // Figures alone change nothing.
+        if !matches!(command, Command::Statistics {}) {
+            tracing::info!("control: {command:?}");
+        }
+        self.try_execute(command).unwrap_or_else(Answer::from)
+    }
+
+    fn try_execute(self: &Arc<Self>, command: Command) -> Result<Answer, Error> {
+        match command {
+            Command::Statistics {} => Ok(Answer::Statistics { statistics: Box::new(self.report()) }),
+            Command::Resize { cache, size } => {
+                self.resize(&cache, size)?;
+                with_figures(format!("cache {cache}: it has {} now", show_bytes(size.0)), [("bytes", size.0)])
+            }
+            Command::Flush { volume } => self.flush(volume.as_deref()),
+            Command::Drop { volume } => {
+                let attached = self.attached(&volume)?;
+                let pages = attached.cache.pool.drop_clean(&attached.volume);
+                let bytes = pages * u64::from(attached.cache.page_size);
+                let message = format!("volume {volume}: {} of clean pages have left its cache", show_bytes(bytes));
+                with_figures(message, [("pages", pages), ("bytes", bytes)])
+            }
+            Command::Attach { volume } => {
+                let volume: VolumeOptions = volume.parse().map_err(Error::Usage)?;
+                let bytes = self.attach(&volume)?;
+                with_figures(format!("volume {}: {} are served", volume.name, show_bytes(bytes)), [("bytes", bytes)])
+            }
+            Command::Detach { volume } => {
+                self.detach(&volume)?;
+                done(format!("volume {volume}: removed; clients that have it may stay"))
+            }
+            Command::Dirty { cache, limit, age } => self.dirty(&cache, limit, age),
+            Command::Rate { volume, rate, iops } => {
+                let attached = self.attached(&volume)?;
+                attached.set_limits(VolumeLimits { rate, iops, ..attached.limits() })?;
+                done(format!("volume {volume}: {}", attached.limits()))
+            }
+            Command::Connections { volume, limit } => {
+                let attached = self.attached(&volume)?;
+                attached.set_limits(VolumeLimits { connections: limit, ..attached.limits() })?;
+                done(format!("volume {volume}: {}", attached.limits()))
+            }
+            Command::Log { level } => {
+                (self.hooks.log)(&level)?;
+                done(format!("the log is at {level} now"))
+            }
+            Command::RecordStart { file } => {
+                self.recorder.start(&file)?;
+                done(format!("recording to {}, which is whole when the recording stops", file.display()))
+            }
+            Command::RecordStop {} => match self.recorder.stop()? {
+                Some(recorded) => with_figures(recorded.to_string(), recorded.figures()),
+                None => Err(Error::Failed("nothing is being recorded".to_owned())),
+            },
+            Command::RecordSnapshot { file } => {
+                let recorded = self.recorder.snapshot(&file)?;
+                with_figures(recorded.to_string(), recorded.figures())
+            }
+            Command::Reload {} => {
+                self.read_again()?;
+                done("the configuration was read again".to_owned())
+            }
+        }
+    }
+
+    fn flush(&self, volume: Option<&str>) -> Result<Answer, Error> {
+        let volumes = match volume {
+            Some(name) => vec![self.attached(name)?],
+            None => self.serving().attached(),
+        };
+        let what = volume.map_or_else(|| "all volumes".to_owned(), |name| format!("volume {name}"));
+        let failures = Flushes::begin(volumes).wait();
+        if failures.is_empty() { done(format!("{what}: durable")) } else { Err(Error::Failed(failures.join("; "))) }
+    }
+
+    fn dirty(&self, cache: &str, limit: Option<Share>, age: Option<Age>) -> Result<Answer, Error> {
+        let found = self.cache(cache)?;
+        if let Some(share) = limit {
+            found.pool.set_dirty_limit(share.0)?;
+        }
+        if let Some(age) = age {
+            found.pool.set_dirty_age(age.0);
+        }
+        let (share, age) = (100.0 * found.pool.dirty_limit(), found.pool.dirty_age());
+        // Written as it is read: the rest below a millisecond is of no use.
+        let age = humantime::format_duration(Duration::from_millis(age.as_millis() as u64));
+        done(format!("cache {cache}: at most {share:.0} % may be dirty, and for {age}"))
+    }
+
+    /// The cache of that name.
+    pub(crate) fn cache(&self, name: &str) -> Result<Arc<Cache>, Error> {
+        let caches = self.serving().caches();
+        caches.iter().find(|cache| cache.name == name).cloned().ok_or_else(|| {
+            let names: Vec<&str> = caches.iter().map(|cache| cache.name.as_str()).collect();
+            Error::Usage(format!("there is no cache `{name}`; there are {}", names.join(", ")))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_a_line_of_json_and_what_is_wrong_is_told() {
+        let read = |text: &str| serde_json::from_str::<Command>(text).map_err(|error| error.to_string());
+        let resize = Command::Resize { cache: "shared".to_owned(), size: Size(1 << 30) };
+        assert_eq!(read(r#"{"command":"resize","cache":"shared","size":"1GiB"}"#).as_ref(), Ok(&resize));
+        assert_eq!(read(r#"{"command":"resize","cache":"shared","size":1073741824}"#), Ok(resize));
+        for command in [
+            Command::Statistics {},
+            Command::Flush { volume: None },
+            Command::Dirty {
+                cache: "shared".to_owned(),
+                limit: Some(Share(0.25)),
+                age: Some(Age(Duration::from_millis(1500))),
+            },
+            Command::Rate { volume: "a".to_owned(), rate: Some(Size(4096)), iops: Some(Count(7)) },
+            Command::RecordSnapshot { file: "/a".into() },
+        ] {
+            assert_eq!(read(&serde_json::to_string(&command).unwrap()), Ok(command));
+        }
+        for (wrong, told) in [
+            (r#"{"command":"halt"}"#, "unknown variant `halt`, expected one of `statistics`"),
+            (r#"{"command":"drop"}"#, "missing field `volume`"),
+            (r#"{"command":"drop","volume":"a","more":1}"#, "unknown field `more`"),
+            (r#"{"command":"resize","cache":"a","size":"much"}"#, "`much` is no number of bytes"),
+            ("resize", "expected value"),
+        ] {
+            let error = read(wrong).unwrap_err();
+            assert!(error.contains(told), "{wrong}: {error}");
+        }
+    }
+}

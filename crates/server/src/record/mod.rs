@@ -1,0 +1,221 @@
+//! The references of clients, written down as a trace: from the server's start by `--record`, or while it runs.
+//!
+//! A reference goes through a bounded queue to a thread that writes. The queue never makes a client wait: what does not fit is
+//! left out, counted and told, since a trace with a gap says so, while a server slowed by its recorder would be another workload.
+//!
+//! A trace is whole only when it is completed. So a snapshot completes the part that is being written, and begins the next one; it
+//! is the trace of the parts so far, and the recording in the end the trace of them all.
+
+mod parts;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use crate::error::Error;
+use forebay_policy::Operation;
+use forebay_trace::OUTPUTS;
+use parts::Parts;
+use queue::{Message, Queue};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// References that wait to be written: at 32 bytes each, 8 MiB.
+const QUEUE: usize = 1 << 18;
+
+/// Records what clients refer to, whenever it is asked to.
+pub(crate) struct Recorder {
+    began: Instant,
+    /// The names of volumes, by their numbers.
+    volumes: Arc<Mutex<Vec<String>>>,
+    /// Looked at first, so that a reference that is not recorded costs no lock.
+    recording: AtomicBool,
+    sender: RwLock<Option<SyncSender<Message>>>,
+    recorded: Arc<AtomicU64>,
+    lost: AtomicU64,
+    /// Held by whoever starts, stops or takes a snapshot.
+    writer: Mutex<Option<Writer>>,
+}
+
+struct Writer {
+    path: PathBuf,
+    thread: JoinHandle<forebay_trace::Result<Parts>>,
+}
+
+/// What has been recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Recorded {
+    pub(crate) path: PathBuf,
+    /// References in the trace.
+    pub(crate) written: u64,
+    /// References that came too fast, and are not.
+    pub(crate) lost: u64,
+}
+
+impl Recorded {
+    /// For programs.
+    pub(crate) fn figures(&self) -> [(&'static str, u64); 2] {
+        [("references", self.written), ("lost", self.lost)]
+    }
+}
+
+impl fmt::Display for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "recorded {} references in {}", self.written, self.path.display())?;
+        if self.lost > 0 { write!(f, "; {} are missing, since they came too fast", self.lost) } else { Ok(()) }
+    }
+}
+
+impl Recorder {
+    pub(crate) fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            volumes: Arc::default(),
+            recording: AtomicBool::new(false),
+            sender: RwLock::default(),
+            recorded: Arc::default(),
+            lost: AtomicU64::new(0),
+            writer: Mutex::default(),
+        }
+    }
+
+    /// Begins a trace in the format that its name says; it appears there when it is stopped.
+    ///
+    /// # Errors
+    /// A name that cannot be one, or that a trace is being recorded already.
+    pub(crate) fn start(&self, path: &Path) -> Result<(), Error> {
+        let mut writer = self.writer();
+        if let Some(writer) = &*writer {
+            let name = writer.path.display();
+            return Err(Error::Failed(format!("{name} is being recorded already: stop that first")));
+        }
+        check(path)?;
+        let (sender, receiver) = sync_channel(QUEUE);
+        let mut queue = Queue::new(receiver, Arc::clone(&self.volumes));
+        self.recorded.store(0, Ordering::Relaxed);
+        self.lost.store(0, Ordering::Relaxed);
+        let (parts, count) = (Parts::of(path), Arc::clone(&self.recorded));
+        let write = move || {
+            let written = parts.write(&mut queue, &count);
+            if let Err(error) = &written {
+                tracing::error!("recording has stopped: {error}");
+            }
+            written
+        };
+        let thread = std::thread::Builder::new().name("record".to_owned()).spawn(write);
+        let thread = thread.map_err(|error| Error::Failed(format!("no thread to record with: {error}")))?;
+        *writer = Some(Writer { path: path.to_owned(), thread });
+        self.set_sender(Some(sender));
+        Ok(())
+    }
+
+    /// Completes the trace. `None`: there is none.
+    ///
+    /// # Errors
+    /// What kept it from being written.
+    pub(crate) fn stop(&self) -> Result<Option<Recorded>, Error> {
+        let mut writer = self.writer();
+        let Some(Writer { path, thread }) = writer.take() else { return Ok(None) };
+        // The thread ends when the last sender has gone, and it has written what was sent before.
+        self.set_sender(None);
+        let failed = |error| Error::Failed(format!("{}: {error}", path.display()));
+        let parts = thread.join().map_err(|_| Error::Failed("the recorder failed inside".to_owned()))?;
+        parts.and_then(Parts::complete).map_err(failed)?;
+        Ok(Some(self.so_far(&path)))
+    }
+
+    /// Writes a trace of what has been recorded so far, while the recording goes on.
+    ///
+    /// # Errors
+    /// Nothing is being recorded, a name that cannot be one, or what kept it from being written.
+    pub(crate) fn snapshot(&self, path: &Path) -> Result<Recorded, Error> {
+        let writer = self.writer();
+        let Some(writer) = &*writer else {
+            return Err(Error::Failed("nothing is being recorded: start that first".to_owned()));
+        };
+        check(path)?;
+        let failed = |error| Error::Failed(format!("{}: {error}", path.display()));
+        let (answer, answered) = channel();
+        let sender = self.sender.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let asked = sender.and_then(|sender| sender.send(Message::Cut(answer)).ok());
+        // A writer that has failed answers nothing; the log says why.
+        let parts = asked.and_then(|()| answered.recv().ok());
+        let parts = parts.ok_or_else(|| Error::Failed(format!("recording {} has failed", writer.path.display())))?;
+        let written = parts.copy_to(path).map_err(failed)?;
+        Ok(Recorded { written, ..self.so_far(path) })
+    }
+
+    /// The number under which a volume's references are recorded.
+    pub(crate) fn volume(&self, name: &str) -> u32 {
+        let mut volumes = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = volumes.iter().position(|volume| volume == name);
+        known.unwrap_or_else(|| {
+            volumes.push(name.to_owned());
+            volumes.len() - 1
+        }) as u32
+    }
+
+    /// Records a reference, if references are recorded; never waits for the trace.
+    #[inline]
+    pub(crate) fn record(&self, volume: u32, offset: u64, length: u64, operation: Operation) {
+        if self.recording.load(Ordering::Relaxed) {
+            self.send(volume, offset, length, operation);
+        }
+    }
+
+    #[cold]
+    fn send(&self, volume: u32, offset: u64, length: u64, operation: Operation) {
+        let time = self.began.elapsed().as_nanos() as u64;
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let message = Message::Reference { time, offset, length, volume, operation };
+        let sender = self.sender.read().unwrap_or_else(PoisonError::into_inner);
+        let sent = sender.as_ref().map(|sender| sender.try_send(message));
+        if let Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) = sent
+            && self.lost.fetch_add(1, Ordering::Relaxed) == 0
+        {
+            tracing::warn!("references cannot be written as fast as they come: some are left out of the trace");
+        }
+    }
+
+    /// References written so far, and those left out, of the trace that is being recorded.
+    pub(crate) fn counts(&self) -> Option<(u64, u64)> {
+        let counts = || (self.recorded.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed));
+        self.recording.load(Ordering::Relaxed).then(counts)
+    }
+
+    fn so_far(&self, path: &Path) -> Recorded {
+        let (written, lost) = (self.recorded.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed));
+        Recorded { path: path.to_owned(), written, lost }
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_sender(&self, sender: Option<SyncSender<Message>>) {
+        let recording = sender.is_some();
+        *self.sender.write().unwrap_or_else(PoisonError::into_inner) = sender;
+        self.recording.store(recording, Ordering::Relaxed);
+    }
+}
+
+/// Whether a trace can be written under a name that is not taken.
+pub(crate) fn check(path: &Path) -> Result<(), Error> {
+    let name = path.display();
+    if path.exists() {
+        return Err(Error::Failed(format!("{name}: exists already; remove it, or choose another name")));
+    }
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    if !OUTPUTS.iter().any(|output| output.keeps_requests && output.extensions.contains(&extension)) {
+        return Err(Error::Usage(format!("{name}: let its name end in .parquet or .csv")));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(Error::Failed(format!("{name}: there is no folder {}", folder.display())));
+    }
+    Ok(())
+}

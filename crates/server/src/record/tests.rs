@@ -1,0 +1,99 @@
+use super::*;
+use forebay_trace::{Names, Unit};
+
+/// The references of a trace: volume, offset, length, operation.
+fn read(path: &Path) -> Vec<(String, u64, u64, Operation)> {
+    let (_, mut reader) = forebay_trace::open(path, &forebay_trace::Options::default()).unwrap();
+    assert_eq!(reader.unit(), Unit::Bytes);
+    let (mut names, mut found) = (Names::new(), Vec::new());
+    while let Some(request) = reader.next(&mut names).unwrap() {
+        found.push((names.object_name(request.object).to_owned(), request.offset, request.length, request.operation));
+    }
+    found
+}
+
+#[test]
+fn what_is_recorded_is_read_back_in_order_with_snapshots_on_the_way() {
+    let folder = tempfile::tempdir().unwrap();
+    for extension in ["parquet", "csv"] {
+        let path = |name: &str| folder.path().join(format!("{name}.{extension}"));
+        let recorder = Recorder::new();
+        let (a, b) = (recorder.volume("a"), recorder.volume("b"));
+        assert_eq!((recorder.volume("a"), a == b), (a, false));
+        recorder.record(a, 7, 7, Operation::Read);
+        recorder.start(&path("trace")).unwrap();
+        assert_eq!(recorder.counts().map(|(_, lost)| lost), Some(0));
+        recorder.record(b, 4096, 8192, Operation::Write);
+        recorder.record(a, 0, 512, Operation::Read);
+        let first = recorder.snapshot(&path("first")).unwrap();
+        assert_eq!((first.written, first.lost), (2, 0));
+        recorder.record(recorder.volume("c"), 512, 512, Operation::Readahead);
+        recorder.snapshot(&path("second")).unwrap();
+        recorder.snapshot(&path("third")).unwrap();
+        recorder.record(a, 1024, 512, Operation::Read);
+        assert!(!path("trace").exists(), "it appears when it is whole");
+        let whole = recorder.stop().unwrap().expect("it was recorded");
+        assert_eq!((whole.written, whole.lost), (4, 0));
+        recorder.record(a, 7, 7, Operation::Read);
+        assert_eq!((recorder.counts(), recorder.stop().unwrap()), (None, None));
+
+        let expected = [
+            ("b".to_owned(), 4096, 8192, Operation::Write),
+            ("a".to_owned(), 0, 512, Operation::Read),
+            ("c".to_owned(), 512, 512, Operation::Readahead),
+            ("a".to_owned(), 1024, 512, Operation::Read),
+        ];
+        assert_eq!(read(&path("first")), expected[..2]);
+        assert_eq!(read(&path("second")), expected[..3]);
+        assert_eq!(read(&path("third")), expected[..3]);
+        assert_eq!(read(&path("trace")), expected);
+    }
+    assert_eq!(folder.path().read_dir().unwrap().count(), 8, "no part is left");
+}
+
+#[test]
+fn another_trace_can_be_recorded_after_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (folder.path().join("one.csv"), folder.path().join("two.csv"));
+    let recorder = Recorder::new();
+    let volume = recorder.volume("a");
+    recorder.start(&one).unwrap();
+    recorder.record(volume, 0, 512, Operation::Read);
+    let refused = recorder.start(&two).unwrap_err().to_string();
+    assert!(refused.contains("one.csv is being recorded already"), "{refused}");
+    recorder.stop().unwrap();
+    recorder.start(&two).unwrap();
+    recorder.record(volume, 512, 512, Operation::Read);
+    assert_eq!(recorder.stop().unwrap().map(|recorded| recorded.written), Some(1));
+    assert_eq!((read(&one)[0].1, read(&two)[0].1), (0, 512));
+}
+
+#[test]
+fn nothing_is_overwritten_and_nothing_begun_in_vain() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = folder.path().join("there.parquet");
+    std::fs::write(&there, "").unwrap();
+    let recorder = Recorder::new();
+    let refused = |path: &Path| recorder.start(path).expect_err("it is refused").to_string();
+    assert!(refused(&there).contains("exists already"));
+    assert!(refused(&folder.path().join("trace.lirs")).contains("let its name end in .parquet or .csv"));
+    assert!(refused(&folder.path().join("no/trace.csv")).contains("there is no folder"));
+    let refused = recorder.snapshot(&folder.path().join("snapshot.csv")).unwrap_err().to_string();
+    assert!(refused.contains("nothing is being recorded"), "{refused}");
+}
+
+#[test]
+fn references_that_do_not_fit_are_counted_and_none_is_lost_silently() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.csv");
+    let recorder = Recorder::new();
+    let volume = recorder.volume("a");
+    recorder.start(&path).unwrap();
+    let sent = 3 * QUEUE as u64;
+    for index in 0..sent {
+        recorder.record(volume, index * 512, 512, Operation::Read);
+    }
+    let recorded = recorder.stop().unwrap().expect("it was recorded");
+    assert_eq!(recorded.written + recorded.lost, sent);
+    assert_eq!(read(&path).len() as u64, recorded.written);
+}
