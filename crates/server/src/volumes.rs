@@ -109,7 +109,7 @@ impl Options {
     pub(crate) fn check_memory(&self, limit: u64) -> Result<(), Error> {
         let mut caches = Vec::new();
         for volume in self.volumes.iter().filter(|volume| volume.own_cache()) {
-            caches.push(self.own_config(volume)?);
+            caches.push(self.own_config(volume).map_err(|error| error.of_volume(&volume.name))?);
         }
         if caches.len() < self.volumes.len() {
             caches.push(self.shared_config(self.policy())?);
