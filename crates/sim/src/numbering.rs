@@ -133,18 +133,25 @@ impl Numbering {
 
     /// The slot that holds the place's number, or the empty one that would.
     fn find(&self, place: Place) -> usize {
-        let mut probe = self.probe(place);
-        let found = probe.find(|&at| self.slots[at] == EMPTY || self.places.of(self.slots[at]) == place);
-        found.expect("a third of the slots are empty")
+        self.probe(place, |number| number == EMPTY || self.places.of(number) == place)
     }
 
-    /// All slots, each once, in the order in which the place is looked for.
-    fn probe(&self, place: Place) -> impl Iterator<Item = usize> + use<> {
+    /// The first slot whose number is wanted, of all slots in the order in which the place is looked for.
+    #[inline]
+    fn probe(&self, place: Place, wanted: impl Fn(u32) -> bool) -> usize {
         let (home, first) = self.home(place);
-        let lines = self.slots.len() / LINE;
-        (first..LINE)
-            .chain(0..first)
-            .flat_map(move |slot| (home..lines).chain(0..home).map(move |line| line * LINE + slot))
+        let (mut line, mut slot) = (home, first);
+        loop {
+            let at = line * LINE + slot;
+            if wanted(self.slots[at]) {
+                return at;
+            }
+            line = if (line + 1) * LINE == self.slots.len() { 0 } else { line + 1 };
+            if line == home {
+                slot = (slot + 1) % LINE;
+                assert_ne!(slot, first, "a third of the slots are empty");
+            }
+        }
     }
 
     /// The line, and the slot in it, where the place's number is looked for first.
@@ -163,8 +170,7 @@ impl Numbering {
         self.slots = vec![EMPTY; (lines + lines / 2) * LINE];
         for number in 0..self.pages() {
             // Pages differ, so the first empty slot is theirs; the earliest pages, often the most used, get their home.
-            let mut probe = self.probe(self.places.of(number));
-            let at = probe.find(|&at| self.slots[at] == EMPTY).expect("a third of the slots are empty");
+            let at = self.probe(self.places.of(number), |taken| taken == EMPTY);
             self.slots[at] = number;
         }
     }
@@ -207,8 +213,12 @@ mod tests {
         let mut numbering = Numbering::default();
         numbering.number(places, &mut Vec::new()).unwrap();
         let looked_at = |&place: &Place| {
-            let found = numbering.find(place);
-            numbering.probe(place).position(|at| at == found).unwrap() + 1
+            let slots = std::cell::Cell::new(0);
+            numbering.probe(place, |number| {
+                slots.set(slots.get() + 1);
+                numbering.places.of(number) == place
+            });
+            slots.get()
         };
         let sum: usize = places.iter().map(looked_at).sum();
         (sum as f64 / places.len() as f64, numbering.bytes() as f64 / f64::from(numbering.pages()))
