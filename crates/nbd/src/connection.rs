@@ -10,6 +10,7 @@
 //! nobody waits for the receiving thread. A client that begins to ask for more just while such a request stalls waits for that
 //! one request, and for no further one: it is no longer alone.
 
+use std::slice::from_ref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,8 +23,8 @@ use crate::input::Input;
 use crate::link::{Link, lock};
 use crate::socket::{Received, Stop, Wait};
 use crate::wire::reply::{EXTENTS, Replies};
-use crate::wire::request::{Command, FUA, HEADER, REQ_ONE, Request, Terms};
-use crate::workers::{Entry, Job, count, perform};
+use crate::wire::request::{Command, HEADER, REQ_ONE, Request, Terms};
+use crate::workers::{Entry, Job, conclude, count, is_durable, perform, range};
 use crate::{Config, Errno, Failure, Session};
 
 /// Requests that have come singly before one is trusted to be alone.
@@ -222,17 +223,14 @@ impl<'a> Receiver<'a> {
 
     fn write(&mut self, request: &Request) -> Result<(), Close> {
         let length = request.length as usize;
-        let now = !request.has(FUA);
         if HEADER + length > Input::CAPACITY {
             return self.write_long(request);
         }
         // `answer_all` has seen that it is there as a whole.
         let data = HEADER..HEADER + length;
-        if now && self.session.try_write(request.offset, &self.input.ahead()[data.clone()]) {
+        if self.session.try_write(request.offset, &self.input.ahead()[data.clone()]) {
             self.input.consume(data.end);
-            self.replies.done(request.cookie);
-            self.answered(Command::Write, request);
-            return Ok(());
+            return self.written(request);
         }
         let lease = self.lease(length)?;
         let payload = Buffer::Heap(self.input.ahead()[data.clone()].to_vec());
@@ -261,13 +259,22 @@ impl<'a> Receiver<'a> {
             filled += self.receive_into(&mut payload[filled..length])?;
         }
         self.whole = None;
-        if !request.has(FUA) && self.session.try_write(request.offset, &payload[..length]) {
+        if self.session.try_write(request.offset, &payload[..length]) {
             self.connection.purse.budget.keep(payload);
-            self.replies.done(request.cookie);
-            self.answered(Command::Write, request);
-            return Ok(());
+            drop(lease);
+            return self.written(request);
         }
         self.may_wait(request, Command::Write, payload, Some(lease))
+    }
+
+    /// A write has been done without waiting.
+    fn written(&mut self, request: &Request) -> Result<(), Close> {
+        if is_durable(request, Command::Write) {
+            return self.wait_for(request, Command::Write, Buffer::default(), None, true);
+        }
+        self.replies.done(request.cookie);
+        self.answered(Command::Write, request);
+        Ok(())
     }
 
     /// Memory for the data or the reply of a request. What has been answered does not wait for it.
@@ -299,16 +306,28 @@ impl<'a> Receiver<'a> {
         payload: Buffer,
         lease: Option<Lease>,
     ) -> Result<(), Close> {
+        self.wait_for(request, command, payload, lease, command == Command::Flush)
+    }
+
+    /// Does what is left of a request, or has it done. `commit`: it is only to be made durable.
+    fn wait_for(
+        &mut self,
+        request: &Request,
+        command: Command,
+        payload: Buffer,
+        lease: Option<Lease>,
+        commit: bool,
+    ) -> Result<(), Close> {
         let alone = self.alone();
         if alone && self.serial >= SERIAL {
-            self.perform(request, command, payload, lease)?;
+            self.perform(request, command, payload, lease, commit)?;
             self.serial = if self.connection.link.socket.readable() { 0 } else { self.serial.saturating_add(1) };
             return Ok(());
         }
         self.serial = if alone { self.serial + 1 } else { 0 };
         let lease = match lease {
-            Some(lease) => lease,
-            None => self.lease(weight(request))?,
+            None if !commit => Some(self.lease(weight(request))?),
+            lease => lease,
         };
         if self.connection.in_flight() >= self.config.in_flight {
             // What has been answered does not wait for a place.
@@ -319,29 +338,36 @@ impl<'a> Receiver<'a> {
         self.connection.link.settle()?;
         self.connection.admit();
         let job = Job { connection: Arc::clone(&self.connection), request: *request, command, payload, lease };
-        if let Err(job) = self.connection.volume.submit(job) {
-            let performed = self.perform(request, command, job.payload, Some(job.lease));
+        let volume = &self.connection.volume;
+        let submitted = if commit { volume.submit_commit(job) } else { volume.submit(job) };
+        if let Err(job) = submitted {
+            let performed = self.perform(request, command, job.payload, job.lease, commit);
             self.connection.release();
             performed?;
         }
         Ok(())
     }
 
-    /// Does a request on this thread.
+    /// Does a request on this thread. `commit`: it is only to be made durable.
     fn perform(
         &mut self,
         request: &Request,
         command: Command,
         payload: Buffer,
         lease: Option<Lease>,
+        commit: bool,
     ) -> Result<(), Close> {
         if command == Command::Read && request.length as usize > self.short() {
             let mut reply = Replies::new(self.connection.terms.structured);
             perform(&mut *self.session, request, command, &payload, &mut reply, &mut self.counts);
             return Ok(self.connection.link.send(reply.parcel(lease))?);
         }
-        perform(&mut *self.session, request, command, &payload, &mut self.replies, &mut self.counts);
-        self.connection.purse.budget.keep(payload);
+        let Self { connection, session, replies, counts, .. } = self;
+        if commit || perform(&mut **session, request, command, &payload, replies, counts) {
+            let committed = connection.volume.export.commit(from_ref(&range(request, command)));
+            conclude(&committed, request, command, replies, counts);
+        }
+        connection.purse.budget.keep(payload);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! What the server serves.
 
 use std::fmt;
+use std::ops::Range;
 
 /// A volume that clients see under a name.
 pub trait Export: Send + Sync {
@@ -29,6 +30,13 @@ pub trait Export: Send + Sync {
     /// # Errors
     /// Why there is none.
     fn session(&self) -> Result<Box<dyn Session>, Failure>;
+
+    /// Makes durable what was done to these ranges of bytes before, by whichever session: a flush asks for `0..u64::MAX`, requests with
+    /// FUA for their own ranges, many at a time.
+    ///
+    /// # Errors
+    /// What the clients are told, all that share the call.
+    fn commit(&self, ranges: &[Range<u64>]) -> Result<(), Failure>;
 }
 
 /// What an export allows, told to clients as transmission flags.
@@ -68,29 +76,23 @@ pub trait Session: Send {
     /// Writes if that needs no waiting. `false`: the server writes all of it by `write`, from a thread that may wait.
     fn try_write(&mut self, offset: u64, data: &[u8]) -> bool;
 
-    /// Writes; durable at once if `fua`.
+    /// Writes.
     ///
     /// # Errors
     /// What the client is told.
-    fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<(), Failure>;
-
-    /// Makes durable what was written before, by whichever session.
-    ///
-    /// # Errors
-    /// What the client is told.
-    fn flush(&mut self) -> Result<(), Failure>;
+    fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), Failure>;
 
     /// Gives up the contents of a range.
     ///
     /// # Errors
     /// What the client is told.
-    fn trim(&mut self, offset: u64, length: u64, fua: bool) -> Result<(), Failure>;
+    fn trim(&mut self, offset: u64, length: u64) -> Result<(), Failure>;
 
     /// Makes a range read as zeroes. `allocate`: it must keep its space (`NBD_CMD_FLAG_NO_HOLE`).
     ///
     /// # Errors
     /// What the client is told.
-    fn write_zeroes(&mut self, offset: u64, length: u64, allocate: bool, fua: bool) -> Result<(), Failure>;
+    fn write_zeroes(&mut self, offset: u64, length: u64, allocate: bool) -> Result<(), Failure>;
 
     /// A hint that the range will be read soon: begins to fetch it, and need not wait.
     ///

@@ -1,6 +1,7 @@
 //! An export in memory, and a connection without a socket: for tests, the example and fuzzing.
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
@@ -71,6 +72,10 @@ impl Export for Memory {
     fn session(&self) -> Result<Box<dyn Session>, Failure> {
         Ok(Box::new(MemorySession { bytes: Arc::clone(&self.bytes), reluctant: self.reluctant }))
     }
+
+    fn commit(&self, _: &[Range<u64>]) -> Result<(), Failure> {
+        Ok(())
+    }
 }
 
 struct MemorySession {
@@ -110,21 +115,17 @@ impl Session for MemorySession {
         !self.reluctant
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], _: bool) -> Result<(), Failure> {
+    fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), Failure> {
         self.change(offset, data.len(), |bytes| bytes.copy_from_slice(data));
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn trim(&mut self, offset: u64, length: u64, _: bool) -> Result<(), Failure> {
+    fn trim(&mut self, offset: u64, length: u64) -> Result<(), Failure> {
         self.change(offset, length as usize, |bytes| bytes.fill(0));
         Ok(())
     }
 
-    fn write_zeroes(&mut self, offset: u64, length: u64, _: bool, _: bool) -> Result<(), Failure> {
+    fn write_zeroes(&mut self, offset: u64, length: u64, _: bool) -> Result<(), Failure> {
         self.change(offset, length as usize, |bytes| bytes.fill(0));
         Ok(())
     }

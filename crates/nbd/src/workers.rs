@@ -1,10 +1,14 @@
 //! An export with the threads that do what may have to wait.
 //!
 //! The threads belong to the export, for all its connections, so that a device that stalls takes no thread from another export.
-//! Each has a session of its own, is started when a request finds none idle, and ends after a while without work.
+//! Each worker has a session of its own, is started when a request finds none idle, and ends after a while without work.
+//!
+//! A request that is to be durable is done in two steps: first by a worker, or at once where that needs no waiting, then by the one
+//! thread that commits, which takes all that are there at a time. So those that wait for a flush share it, and take no worker from
+//! those that read.
 
 use std::collections::VecDeque;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -28,6 +32,12 @@ pub(crate) struct Volume {
     pub(crate) counters: Arc<Counters>,
     /// Connections that have chosen it.
     connected: AtomicUsize,
+    workers: Lane,
+    commits: Lane,
+}
+
+/// Jobs of one kind, and the threads that do them.
+struct Lane {
     most: usize,
     pool: Mutex<Pool>,
     work: Condvar,
@@ -51,7 +61,7 @@ pub(crate) struct Job {
     /// The data of a write: the first bytes, as many as the request says.
     pub(crate) payload: Buffer,
     /// The memory of the data or of the reply.
-    pub(crate) lease: Lease,
+    pub(crate) lease: Option<Lease>,
 }
 
 /// A connection's way into a volume, which ends with this value.
@@ -71,39 +81,23 @@ impl Drop for Entry {
     }
 }
 
-impl Volume {
-    pub(crate) fn new(export: Arc<dyn Export>, counters: Arc<Counters>, most: usize) -> Self {
-        Self {
-            export,
-            counters,
-            connected: AtomicUsize::new(0),
-            most: most.max(1),
-            pool: Mutex::default(),
-            work: Condvar::new(),
-            ended: Condvar::new(),
-        }
+impl Lane {
+    fn new(most: usize) -> Self {
+        Self { most, pool: Mutex::default(), work: Condvar::new(), ended: Condvar::new() }
     }
 
-    /// Lets a connection in, if there may be one more.
-    pub(crate) fn enter(self: &Arc<Self>) -> Option<Entry> {
-        let entry = Entry(Arc::clone(self));
-        let others = self.connected.fetch_add(1, Ordering::SeqCst);
-        (others < self.export.most_connections().unwrap_or(usize::MAX)).then_some(entry)
-    }
-
-    /// Has a job done by a thread.
+    /// Has a job done by a thread, which runs `body` if it is to be started.
     ///
     /// # Errors
     /// The job, if there is no thread and none can be started.
-    pub(crate) fn submit(self: &Arc<Self>, job: Job) -> Result<(), Box<Job>> {
+    fn submit(&self, job: Job, body: impl FnOnce() + Send + 'static) -> Result<(), Box<Job>> {
         let mut pool = lock(&self.pool);
         pool.queue.push_back(job);
         if pool.queue.len() <= pool.idle {
             drop(pool);
             self.work.notify_one();
         } else if pool.threads < self.most {
-            let volume = Arc::clone(self);
-            match std::thread::Builder::new().name("nbd-worker".into()).spawn(move || volume.run()) {
+            match std::thread::Builder::new().name("nbd-worker".into()).spawn(body) {
                 Ok(_) => pool.threads += 1,
                 Err(error) if pool.threads == 0 => {
                     tracing::warn!(%error, "no thread for a request that may wait");
@@ -116,14 +110,12 @@ impl Volume {
         Ok(())
     }
 
-    /// Ends the threads as they run out of work. For later jobs there are new ones.
-    pub(crate) fn retire(&self) {
+    fn retire(&self) {
         lock(&self.pool).closed = true;
         self.work.notify_all();
     }
 
-    /// The same, and waits for it until the deadline.
-    pub(crate) fn close(&self, deadline: Instant) {
+    fn close(&self, deadline: Instant) {
         self.retire();
         let mut pool = lock(&self.pool);
         while pool.threads > 0 {
@@ -135,13 +127,14 @@ impl Volume {
         }
     }
 
-    /// The next job. `None`: the thread is no longer counted, which is decided under the same lock as that there is no job, so
-    /// that none is left to a thread that has gone.
-    fn take(&self) -> Option<Job> {
+    /// The next jobs, at most so many and at least one. `None`: the thread is no longer counted, which is decided under the same lock
+    /// as that there is no job, so that none is left to a thread that has gone.
+    fn take(&self, most: usize) -> Option<Vec<Job>> {
         let mut pool = lock(&self.pool);
         loop {
-            if let Some(job) = pool.queue.pop_front() {
-                return Some(job);
+            if !pool.queue.is_empty() {
+                let count = pool.queue.len().min(most);
+                return Some(pool.queue.drain(..count).collect());
             }
             if pool.closed {
                 pool.threads -= 1;
@@ -157,50 +150,144 @@ impl Volume {
             }
         }
     }
-
-    fn run(&self) {
-        let mut session = None;
-        let mut replies = Replies::default();
-        while let Some(job) = self.take() {
-            job.run(&*self.export, &mut session, &mut replies);
-        }
-        self.ended.notify_all();
-    }
 }
 
-impl Job {
-    fn run(self, export: &dyn Export, session: &mut Option<Box<dyn Session>>, replies: &mut Replies) {
-        let Self { connection, request, command, payload, lease } = self;
+impl Volume {
+    /// `most`: workers.
+    pub(crate) fn new(export: Arc<dyn Export>, counters: Arc<Counters>, most: usize) -> Self {
+        let (workers, commits) = (Lane::new(most.max(1)), Lane::new(1));
+        Self { export, counters, connected: AtomicUsize::new(0), workers, commits }
+    }
+
+    /// Lets a connection in, if there may be one more.
+    pub(crate) fn enter(self: &Arc<Self>) -> Option<Entry> {
+        let entry = Entry(Arc::clone(self));
+        let others = self.connected.fetch_add(1, Ordering::SeqCst);
+        (others < self.export.most_connections().unwrap_or(usize::MAX)).then_some(entry)
+    }
+
+    /// Has a request done by a worker.
+    ///
+    /// # Errors
+    /// The job, if there is no thread and none can be started.
+    pub(crate) fn submit(self: &Arc<Self>, job: Job) -> Result<(), Box<Job>> {
+        let volume = Arc::clone(self);
+        self.workers.submit(job, move || volume.work())
+    }
+
+    /// Has a request that is done made durable.
+    ///
+    /// # Errors
+    /// As for `submit`.
+    pub(crate) fn submit_commit(self: &Arc<Self>, job: Job) -> Result<(), Box<Job>> {
+        let volume = Arc::clone(self);
+        self.commits.submit(job, move || volume.commit())
+    }
+
+    /// Ends the threads as they run out of work. For later jobs there are new ones.
+    pub(crate) fn retire(&self) {
+        self.workers.retire();
+        self.commits.retire();
+    }
+
+    /// The same, and waits for it until the deadline.
+    pub(crate) fn close(&self, deadline: Instant) {
+        // Workers leave jobs to be committed.
+        self.workers.close(deadline);
+        self.commits.close(deadline);
+    }
+
+    fn work(self: &Arc<Self>) {
+        let mut session = None;
+        let mut replies = Replies::default();
+        while let Some(jobs) = self.workers.take(1) {
+            jobs.into_iter().for_each(|job| self.run(job, &mut session, &mut replies));
+        }
+        self.workers.ended.notify_all();
+    }
+
+    fn run(self: &Arc<Self>, job: Job, session: &mut Option<Box<dyn Session>>, replies: &mut Replies) {
         let mut counts = Counts::default();
-        replies.reset(connection.terms.structured);
+        replies.reset(job.connection.terms.structured);
         let done = catch_unwind(AssertUnwindSafe(|| {
             let session = match session {
                 Some(session) => session,
-                None => match export.session() {
+                None => match self.export.session() {
                     Ok(opened) => session.insert(opened),
-                    Err(failure) => return replies.error(request.cookie, &failure),
+                    Err(failure) => {
+                        counts.errors += 1;
+                        replies.error(job.request.cookie, &failure);
+                        return false;
+                    }
                 },
             };
-            perform(&mut **session, &request, command, &payload, replies, &mut counts);
+            perform(&mut **session, &job.request, job.command, &job.payload, replies, &mut counts)
         }));
-        if done.is_err() {
-            // Nothing is known of the session any more.
-            *session = None;
-            replies.reset(connection.terms.structured);
-            let message = "the server failed inside".into();
-            replies.error(request.cookie, &Failure { errno: Errno::Io, message });
-            counts.errors += 1;
+        match done {
+            Ok(false) => job.answer(replies, counts),
+            Ok(true) => {
+                if let Err(job) = self.submit_commit(job.without_data()) {
+                    self.commit_all(vec![*job], replies);
+                }
+            }
+            Err(_) => {
+                // Nothing is known of the session any more.
+                *session = None;
+                replies.reset(job.connection.terms.structured);
+                replies.error(job.request.cookie, &failed_inside());
+                counts.errors += 1;
+                job.answer(replies, counts);
+            }
         }
+    }
+
+    fn commit(&self) {
+        let mut replies = Replies::default();
+        while let Some(jobs) = self.commits.take(usize::MAX) {
+            self.commit_all(jobs, &mut replies);
+        }
+        self.commits.ended.notify_all();
+    }
+
+    /// Makes requests durable together, and answers them.
+    fn commit_all(&self, jobs: Vec<Job>, replies: &mut Replies) {
+        let ranges: Vec<_> = jobs.iter().map(|job| range(&job.request, job.command)).collect();
+        let committed = catch_unwind(AssertUnwindSafe(|| self.export.commit(&ranges)));
+        let committed = committed.unwrap_or_else(|_| Err(failed_inside()));
+        for job in jobs {
+            let mut counts = Counts::default();
+            replies.reset(job.connection.terms.structured);
+            conclude(&committed, &job.request, job.command, replies, &mut counts);
+            job.answer(replies, counts);
+        }
+    }
+}
+
+fn failed_inside() -> Failure {
+    Failure { errno: Errno::Io, message: "the server failed inside".into() }
+}
+
+impl Job {
+    /// Gives back the memory of the data, which has been written.
+    fn without_data(mut self) -> Self {
+        self.connection.purse.budget.keep(std::mem::take(&mut self.payload));
+        self.lease = None;
+        self
+    }
+
+    /// Sends the reply; the request is in flight no more.
+    fn answer(self, replies: &mut Replies, mut counts: Counts) {
+        let Self { connection, command, payload, lease, .. } = self;
         // Before the reply, after which a client may look.
         connection.volume.counters.add(&mut counts);
         connection.purse.budget.keep(payload);
-        let lease = (command != Command::Write).then_some(lease);
-        connection.link.offer(replies.parcel(lease));
+        connection.link.offer(replies.parcel(lease.filter(|_| command != Command::Write)));
         connection.release();
     }
 }
 
-/// Does what a request asks, waiting as long as it takes, and adds the reply.
+/// Does what a request asks, waiting as long as it takes, and adds the reply. `true`: it is still to be made durable, and then to be
+/// answered.
 pub(crate) fn perform(
     session: &mut dyn Session,
     request: &Request,
@@ -208,33 +295,65 @@ pub(crate) fn perform(
     payload: &[u8],
     replies: &mut Replies,
     counts: &mut Counts,
-) {
+) -> bool {
     let Request { cookie, offset, length, .. } = *request;
-    let (size, fua, mark) = (length as usize, request.has(FUA), replies.len());
+    let (size, mark) = (length as usize, replies.len());
     let result = match command {
         Command::Read => session.read(offset, replies.data(cookie, offset, size)),
-        Command::Write => session.write(offset, &payload[..size], fua),
-        Command::Flush => session.flush(),
-        Command::Trim => session.trim(offset, length.into(), fua),
+        Command::Write => session.write(offset, &payload[..size]),
+        Command::Trim => session.trim(offset, length.into()),
         Command::Cache => session.cache(offset, length.into()),
-        Command::WriteZeroes => session.write_zeroes(offset, length.into(), request.has(NO_HOLE), fua),
+        Command::WriteZeroes => session.write_zeroes(offset, length.into(), request.has(NO_HOLE)),
         Command::BlockStatus => session.status(offset, length.into()).map(|extents| {
             replies.status(cookie, length, &extents, request.has(REQ_ONE));
         }),
+        Command::Flush => Ok(()),
         // It has no reply.
-        Command::Disconnect => return,
+        Command::Disconnect => return false,
     };
     match result {
-        Ok(()) if matches!(command, Command::Read | Command::BlockStatus) => {}
-        Ok(()) => replies.done(cookie),
-        Err(failure) => {
+        Ok(()) if is_durable(request, command) => return true,
+        Ok(()) if matches!(command, Command::Read | Command::BlockStatus) => count(command, length, counts),
+        result => {
             replies.truncate(mark);
-            replies.error(cookie, &failure);
-            counts.errors += 1;
-            return;
+            conclude(&result, request, command, replies, counts);
         }
     }
-    count(command, length, counts);
+    false
+}
+
+/// Whether a request is answered only when it is durable.
+pub(crate) fn is_durable(request: &Request, command: Command) -> bool {
+    match command {
+        Command::Flush => true,
+        Command::Write | Command::Trim | Command::WriteZeroes => request.has(FUA),
+        _ => false,
+    }
+}
+
+/// The bytes that a request wants durable.
+pub(crate) fn range(request: &Request, command: Command) -> Range<u64> {
+    if command == Command::Flush { 0..u64::MAX } else { request.offset..request.offset + u64::from(request.length) }
+}
+
+/// Adds the reply to a request that gives nothing back.
+pub(crate) fn conclude(
+    result: &Result<(), Failure>,
+    request: &Request,
+    command: Command,
+    replies: &mut Replies,
+    counts: &mut Counts,
+) {
+    match result {
+        Ok(()) => {
+            replies.done(request.cookie);
+            count(command, request.length, counts);
+        }
+        Err(failure) => {
+            replies.error(request.cookie, failure);
+            counts.errors += 1;
+        }
+    }
 }
 
 /// Counts a request that has been answered well.

@@ -4,14 +4,15 @@ mod client;
 
 use std::io::Write;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use client::{Client, DISCONNECT, EINVAL, EIO, ESHUTDOWN, FLUSH, READ, WRITE, option};
+use client::{Client, DISCONNECT, EINVAL, EIO, ESHUTDOWN, FLUSH, FUA, READ, TRIM, WRITE, option};
 use forebay_nbd::testing::Memory;
-use forebay_nbd::{Config, Export, Extent, Failure, Features, Identity, Limits, Server, Session, Tls};
+use forebay_nbd::{Config, Errno, Export, Extent, Failure, Features, Identity, Limits, Server, Session, Tls};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -87,6 +88,9 @@ impl Export for Stalling {
         let begun = self.begun.lock().expect("not poisoned").clone();
         Ok(Box::new(StallingSession { begun, go: Arc::clone(&self.go) }))
     }
+    fn commit(&self, _: &[Range<u64>]) -> Result<(), Failure> {
+        Ok(())
+    }
 }
 
 struct StallingSession {
@@ -114,16 +118,13 @@ impl Session for StallingSession {
     fn try_write(&mut self, _: u64, _: &[u8]) -> bool {
         true
     }
-    fn write(&mut self, _: u64, _: &[u8], _: bool) -> Result<(), Failure> {
+    fn write(&mut self, _: u64, _: &[u8]) -> Result<(), Failure> {
         Ok(())
     }
-    fn flush(&mut self) -> Result<(), Failure> {
+    fn trim(&mut self, _: u64, _: u64) -> Result<(), Failure> {
         Ok(())
     }
-    fn trim(&mut self, _: u64, _: u64, _: bool) -> Result<(), Failure> {
-        Ok(())
-    }
-    fn write_zeroes(&mut self, _: u64, _: u64, _: bool, _: bool) -> Result<(), Failure> {
+    fn write_zeroes(&mut self, _: u64, _: u64, _: bool) -> Result<(), Failure> {
         Ok(())
     }
     fn cache(&mut self, _: u64, _: u64) -> Result<(), Failure> {
@@ -132,6 +133,61 @@ impl Session for StallingSession {
     fn status(&mut self, _: u64, length: u64) -> Result<Vec<Extent>, Failure> {
         Ok(vec![Extent { length, hole: false, zero: false }])
     }
+}
+
+/// An export in memory whose commits wait for their answer.
+struct Committing {
+    memory: Memory,
+    begun: Mutex<Sender<Vec<Range<u64>>>>,
+    answers: Mutex<Receiver<Result<(), Failure>>>,
+}
+
+impl Export for Committing {
+    fn name(&self) -> &str {
+        self.memory.name()
+    }
+    fn description(&self) -> &str {
+        self.memory.description()
+    }
+    fn size(&self) -> u64 {
+        self.memory.size()
+    }
+    fn features(&self) -> Features {
+        self.memory.features()
+    }
+    fn limits(&self) -> Limits {
+        self.memory.limits()
+    }
+    fn session(&self) -> Result<Box<dyn Session>, Failure> {
+        self.memory.session()
+    }
+    fn commit(&self, ranges: &[Range<u64>]) -> Result<(), Failure> {
+        self.begun.lock().expect("not poisoned").send(ranges.to_vec()).expect("the test watches");
+        self.answers.lock().expect("not poisoned").recv_timeout(PATIENCE).expect("the test answers")
+    }
+}
+
+#[test]
+fn requests_that_wait_for_a_flush_share_the_next_and_take_no_worker() {
+    let ((begun, watch), (answer, answers)) = (channel(), channel());
+    let memory = Memory::new("a", 1 << 20);
+    let export = Committing { memory, begun: Mutex::new(begun), answers: Mutex::new(answers) };
+    let running = Running::new(vec![Arc::new(export)], Config { workers: 1, ..Config::default() });
+    let begins = || watch.recv_timeout(PATIENCE).expect("a commit begins");
+    let (mut first, mut second) = (running.client("a"), running.client("a"));
+    first.send(FLUSH, 1, 0, 0, &[]);
+    assert_eq!(begins(), std::slice::from_ref(&(0..u64::MAX)));
+    second.send(FLUSH, 2, 0, 0, &[]);
+    second.send_with(FUA, WRITE, 3, 4096, 512, &[5; 512]);
+    second.send(TRIM, 4, 0, 512, &[]);
+    assert_eq!(second.receive(0), (4, Ok(Vec::new())), "the one worker is free");
+    answer.send(Ok(())).expect("a commit waits");
+    assert_eq!(first.receive(0), (1, Ok(Vec::new())));
+    assert_eq!(begins(), [0..u64::MAX, 4096..4608]);
+    answer.send(Err(Failure { errno: Errno::Io, message: "as the test wants".into() })).expect("a commit waits");
+    assert_eq!(second.receive(0), (2, Err(EIO)), "the error is everybody's");
+    assert_eq!(second.receive(0), (3, Err(EIO)), "the error is everybody's");
+    assert_eq!(second.ask(READ, 4096, 512, &[]), Ok(vec![5; 512]));
 }
 
 #[test]

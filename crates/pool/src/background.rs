@@ -1,18 +1,17 @@
-//! The pool's own threads: one writes back, some read ahead.
+//! The pool's own threads: some read ahead, one sees what is to be written back, and others write, a volume each.
 
 use crate::error::Error;
 use crate::handle::Handle;
-use crate::load::Admission;
+use crate::load::{Admission, Held};
 use crate::pool::Shared;
 use crate::slots::MOST_HANDLES;
-use crate::sync::{Condvar, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, Condvar, Mutex, Ordering, lock};
 use crate::volume::Volume;
-use crate::writeback::Cleaned;
 use forebay_policy::Operation;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Threads that read ahead: as many requests are under way at a time.
@@ -21,10 +20,13 @@ const READERS: usize = 4;
 /// The most handles that the users of a pool have at a time: all but those of the threads that read ahead.
 pub const HANDLES: usize = MOST_HANDLES - READERS;
 
+/// The most threads that write back. A device that hangs keeps one of them.
+const WRITERS: usize = 32;
+
 /// Ranges that wait to be read ahead; what comes on top is not read ahead.
 const MOST_WAITING: usize = 256;
 
-/// How often the writer looks whether pages have been dirty for too long.
+/// How often it is seen whether pages have been dirty for too long.
 const ROUND: Duration = Duration::from_millis(200);
 
 /// Work for the pool's threads.
@@ -32,14 +34,31 @@ const ROUND: Duration = Duration::from_millis(200);
 pub(crate) struct Queue {
     work: Mutex<Work>,
     reader: Condvar,
+    /// For the one that sees what is to be written.
+    overseer: Condvar,
     writer: Condvar,
+    ended: Condvar,
+    /// Whether there are threads that write back.
+    writes: AtomicBool,
 }
 
 #[derive(Default)]
 struct Work {
     ranges: VecDeque<(Arc<Volume>, Range<u64>)>,
+    /// Something is to be written.
     write: bool,
+    orders: VecDeque<Order>,
+    writers: usize,
+    idle_writers: usize,
+    /// Threads that have not ended.
+    threads: usize,
     stop: bool,
+}
+
+/// A volume to be written back by one of the threads, and pages of it that are in the laundry.
+struct Order {
+    volume: Arc<Volume>,
+    laundry: Vec<Held>,
 }
 
 impl Queue {
@@ -58,8 +77,13 @@ impl Queue {
         let mut work = lock(&self.work);
         if !work.write {
             work.write = true;
-            self.writer.notify_one();
+            self.overseer.notify_one();
         }
+    }
+
+    /// Whether what a thread leaves is written by others.
+    pub(crate) fn writes(&self) -> bool {
+        self.writes.load(Ordering::Relaxed)
     }
 
     fn next_range(&self) -> Option<(Arc<Volume>, Range<u64>)> {
@@ -80,65 +104,96 @@ impl Queue {
         let work = lock(&self.work);
         let wait = |work: &mut Work| !work.write && !work.stop;
         let (mut work, _) =
-            self.writer.wait_timeout_while(work, pause, wait).expect("no thread panicked under this lock");
+            self.overseer.wait_timeout_while(work, pause, wait).expect("no thread panicked under this lock");
         work.write = false;
         !work.stop
     }
 
-    fn stop(&self) {
-        lock(&self.work).stop = true;
+    fn next_order(&self) -> Option<Order> {
+        let mut work = lock(&self.work);
+        loop {
+            if work.stop {
+                return None;
+            }
+            if let Some(order) = work.orders.pop_front() {
+                return Some(order);
+            }
+            work.idle_writers += 1;
+            work = self.writer.wait(work).expect("no thread panicked under this lock");
+            work.idle_writers -= 1;
+        }
+    }
+
+    /// Ends the threads, and waits for that so long. `false`: some hang in a device.
+    fn stop(&self, patience: Duration) -> bool {
+        self.writes.store(false, Ordering::Relaxed);
+        let mut work = lock(&self.work);
+        work.stop = true;
         self.reader.notify_all();
+        self.overseer.notify_all();
         self.writer.notify_all();
+        let running = |work: &mut Work| work.threads > 0;
+        let (work, _) =
+            self.ended.wait_timeout_while(work, patience, running).expect("no thread panicked under this lock");
+        work.threads == 0
     }
 }
 
-pub(crate) struct Background {
-    threads: Vec<JoinHandle<()>>,
+/// A thread that has not ended. It holds no more of the pool than this.
+struct Running(Arc<Queue>);
+
+impl Running {
+    /// Starts a thread of the pool.
+    fn start(shared: &Arc<Shared>, name: String, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        lock(&shared.queue.work).threads += 1;
+        let running = Self(Arc::clone(&shared.queue));
+        std::thread::Builder::new().name(name).spawn(move || {
+            let _running = running;
+            body();
+        })?;
+        Ok(())
+    }
 }
 
-impl Background {
-    pub(crate) fn start(shared: &Arc<Shared>) -> Result<Self, Error> {
-        let mut background = Self { threads: Vec::new() };
+impl Drop for Running {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("a thread of the pool has panicked");
+        }
+        // A thread that panicked under this lock has left nobody who could be told.
+        if let Ok(mut work) = self.0.work.lock() {
+            work.threads -= 1;
+            self.0.ended.notify_all();
+        }
+    }
+}
+
+impl Shared {
+    /// Starts the pool's threads.
+    pub(crate) fn start_threads(self: &Arc<Self>) -> Result<(), Error> {
         // The model checker knows its own threads alone.
         if cfg!(feature = "model-check") {
-            return Ok(background);
+            return Ok(());
         }
-        if let Err(error) = background.start_threads(shared) {
-            background.stop(shared);
-            return Err(error);
-        }
-        Ok(background)
-    }
-
-    fn start_threads(&mut self, shared: &Arc<Shared>) -> Result<(), Error> {
+        let no_thread = |source| Error::Configuration(format!("the pool cannot start its threads: {source}"));
         for reader in 0..READERS {
-            let handle = Handle::new(shared)?;
-            self.spawn(format!("readahead-{reader}"), move || {
+            let handle = Handle::new(self)?;
+            let body = move || {
                 while let Some((volume, blocks)) = handle.shared.queue.next_range() {
                     handle.read_ahead(&volume, blocks);
                 }
-            })?;
+            };
+            Running::start(self, format!("readahead-{reader}"), body).map_err(no_thread)?;
         }
-        let shared = Arc::clone(shared);
-        self.spawn("writeback".to_owned(), move || shared.write_in_background())
-    }
-
-    fn spawn(&mut self, name: String, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-        let no_thread = |source| Error::Configuration(format!("the pool cannot start its threads: {source}"));
-        self.threads.push(std::thread::Builder::new().name(name).spawn(body).map_err(no_thread)?);
+        let shared = Arc::clone(self);
+        Running::start(self, "writeback".to_owned(), move || shared.oversee()).map_err(no_thread)?;
+        self.queue.writes.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Stops the threads. `false`: they were stopped before.
-    pub(crate) fn stop(&mut self, shared: &Shared) -> bool {
-        let running = !self.threads.is_empty();
-        shared.queue.stop();
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the pool has panicked");
-            }
-        }
-        running
+    /// Ends the pool's threads, and waits for that so long. `false`: some hang in a device, and are left behind.
+    pub(crate) fn stop_threads(&self, patience: Duration) -> bool {
+        self.queue.stop(patience)
     }
 }
 
@@ -166,15 +221,63 @@ impl Handle {
 }
 
 impl Shared {
-    /// The writer: what is dirty for too long, or too much, or in the laundry, is written back until the pool closes. A failure is kept
-    /// for the volume's next flush, and the volume left alone for a while.
-    fn write_in_background(&self) {
+    /// Until the pool closes, sees what is dirty for too long, or too much, or in the laundry, and has each such volume written by a thread
+    /// that does nothing else: it touches no device itself.
+    fn oversee(self: &Arc<Self>) {
         while self.queue.wait_to_write(ROUND) {
-            while (self.memory.laundered() > 0 || self.dirty.load(Ordering::Relaxed) >= self.background_limit())
-                && matches!(self.clean_some(true), Ok(Cleaned::Some))
-            {}
-            let volumes = lock(&self.volumes).all();
-            volumes.iter().for_each(|volume| self.write_aged(volume));
+            let mut laundry = if self.memory.laundered() > 0 { self.laundry_by_volume().1 } else { BTreeMap::new() };
+            let too_much = self.too_much_dirty();
+            for volume in lock(&self.volumes).all() {
+                let laundry = laundry.remove(&volume.id).unwrap_or_default();
+                let due = !laundry.is_empty() || volume.is_due(too_much, self.dirty_age());
+                if due && !volume.resting() && volume.begin_order() {
+                    self.order(Order { volume, laundry });
+                }
+            }
         }
+    }
+
+    fn order(self: &Arc<Self>, order: Order) {
+        let mut work = lock(&self.queue.work);
+        work.orders.push_back(order);
+        if work.orders.len() <= work.idle_writers {
+            self.queue.writer.notify_one();
+        } else if work.writers < WRITERS {
+            work.writers += 1;
+            let name = format!("writer-{}", work.writers);
+            drop(work);
+            let shared = Arc::clone(self);
+            let body = move || {
+                while let Some(order) = shared.queue.next_order() {
+                    shared.carry_out(&order);
+                }
+            };
+            if let Err(error) = Running::start(self, name, body) {
+                // Those there are will come to it, or a later one.
+                tracing::warn!(%error, "no further thread to write pages back");
+                lock(&self.queue.work).writers -= 1;
+            }
+        }
+    }
+
+    /// Writes a volume back as far as it is due. A failure is kept for its next flush, and the volume left alone for a while.
+    fn carry_out(&self, Order { volume, laundry }: &Order) {
+        let mut written = self.write_laundry(volume, laundry).unwrap_or(0);
+        written += self.write_aged(volume);
+        while self.too_much_dirty() && !volume.resting() {
+            match self.write_some(volume, &mut lock(&volume.writing)) {
+                Ok(pages) if pages > 0 => written += pages,
+                _ => break,
+            }
+        }
+        volume.end_order();
+        if written > 0 {
+            // There may be more.
+            self.queue.wake_writer();
+        }
+    }
+
+    fn too_much_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Relaxed) >= self.background_limit()
     }
 }

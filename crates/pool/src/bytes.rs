@@ -12,6 +12,7 @@ use crate::volume::Volume;
 use forebay_policy::{Operation, Place};
 use std::io::IoSliceMut;
 use std::ops::Range;
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -180,7 +181,8 @@ impl Handle {
     /// else a flush, or the pool on its own, writes them back.
     ///
     /// # Errors
-    /// As for [`write`](Handle::write). Bytes whose write to the device failed are kept, and written again later.
+    /// As for [`write`](Handle::write), and with [`Durability::Now`] as for [`flush`](Handle::flush). Bytes whose write to the
+    /// device failed are kept, and written again later.
     pub fn write_at(
         &self,
         volume: &Arc<Volume>,
@@ -188,21 +190,18 @@ impl Handle {
         data: &[u8],
         durability: Durability,
     ) -> Result<(), Error> {
-        self.put(volume, offset, data, durability)?;
-        if durability == Durability::Now { self.shared.flush_device(volume) } else { Ok(()) }
+        self.put(volume, offset, data)?;
+        match durability {
+            Durability::Flush => Ok(()),
+            Durability::Now => self.shared.commit(volume, from_ref(&(offset..offset + data.len() as u64))),
+        }
     }
 
-    /// Writes, with [`Durability::Now`] as far as the device, which is then still to be flushed.
-    pub(crate) fn put(
-        &self,
-        volume: &Arc<Volume>,
-        offset: u64,
-        data: &[u8],
-        durability: Durability,
-    ) -> Result<(), Error> {
+    /// Writes, as far as the volume's mode says.
+    pub(crate) fn put(&self, volume: &Arc<Volume>, offset: u64, data: &[u8]) -> Result<(), Error> {
         volume.check_writable()?;
         volume.check_range(offset, data.len() as u64)?;
-        if volume.mode == WriteMode::Back && durability == Durability::Flush {
+        if volume.mode == WriteMode::Back {
             return self.write_behind(volume, offset, data);
         }
         let mut done = 0;

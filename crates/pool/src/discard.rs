@@ -7,9 +7,10 @@ use crate::handle::Handle;
 use crate::load::Held;
 use crate::page::State;
 use crate::pool::Shared;
-use crate::sync::lock;
+use crate::sync::{lock, yield_now};
 use crate::volume::{Change, Volume};
 use std::ops::Range;
+use std::slice::from_ref;
 use std::sync::Arc;
 
 impl Handle {
@@ -53,6 +54,7 @@ impl Handle {
         volume.check_writable()?;
         volume.check_range(offset, length)?;
         let end = offset + length;
+        let range = offset..end;
         let (blocks, bytes) = self.whole_pages(volume, offset, length);
         let zeroes = vec![0; self.shared.config.page_size as usize];
         let edges = if blocks.is_empty() { [offset..end, end..end] } else { [offset..bytes.start, bytes.end..end] };
@@ -60,7 +62,7 @@ impl Handle {
             let mut at = edge.start;
             while at < edge.end {
                 let bytes = (edge.end - at).min(zeroes.len() as u64);
-                self.put(volume, at, &zeroes[..bytes as usize], durability)?;
+                self.put(volume, at, &zeroes[..bytes as usize])?;
                 at += bytes;
             }
         }
@@ -72,7 +74,7 @@ impl Handle {
                 .write_zeroes(start, length, allocate)
                 .map_err(|source| volume.failed("write of zeroes", start, length, source))?;
         }
-        if durability == Durability::Now { self.shared.flush_device(volume) } else { Ok(()) }
+        if durability == Durability::Now { self.shared.commit(volume, from_ref(&range)) } else { Ok(()) }
     }
 
     /// What is known of a range: dirty pages are data, whatever the device says of their place.
@@ -168,29 +170,33 @@ impl Handle {
     /// or to drop some and let the others be read, would not do.
     fn hold_all(&self, volume: &Volume, blocks: &Range<u64>) -> Result<Vec<Held>, u32> {
         let memory = &self.shared.memory;
-        let candidates = lock(&self.shared.replacer).pages_of(memory, volume.id, blocks);
-        let mut held: Vec<Held> = Vec::with_capacity(candidates.len());
-        for number in candidates {
-            let page = memory.pages.get(number);
-            // A load waits for its device alone.
-            memory.waiters.wait(number, page, State::loading);
-            let block = page.block();
-            if !blocks.contains(&block) {
-                continue;
-            }
-            match memory.begin_exclusive(number, volume.id, block) {
-                Ok(()) => {
-                    held.push((block, number));
-                    if page.soon_unshared(number, &memory.slots) {
-                        continue;
-                    }
+        let mut held: Vec<Held> = Vec::new();
+        // None comes behind us: the range is being given up.
+        let mut search = lock(&self.shared.replacer).search(volume.id, blocks);
+        let mut next = || lock(&self.shared.replacer).next_pages(memory, &mut search);
+        while let Some(candidates) = next() {
+            for number in candidates {
+                let page = memory.pages.get(number);
+                // A load waits for its device alone.
+                memory.waiters.wait(number, page, State::loading);
+                let block = page.block();
+                if !blocks.contains(&block) {
+                    continue;
                 }
-                Err(state) if state.busy() && page.is(volume.id, block) => {}
-                // It has left.
-                Err(_) => continue,
+                match memory.begin_exclusive(number, volume.id, block) {
+                    Ok(()) => {
+                        held.push((block, number));
+                        if page.soon_unshared(number, &memory.slots) {
+                            continue;
+                        }
+                    }
+                    Err(state) if state.busy() && page.is(volume.id, block) => {}
+                    // It has left.
+                    Err(_) => continue,
+                }
+                held.iter().for_each(|&(_, number)| self.shared.let_go(number));
+                return Err(number);
             }
-            held.iter().for_each(|&(_, number)| self.shared.let_go(number));
-            return Err(number);
         }
         Ok(held)
     }
@@ -201,7 +207,7 @@ impl Shared {
     pub(crate) fn give_up(&self, volume: &Arc<Volume>, offset: u64, length: u64) -> Result<(), Error> {
         let page_size = u64::from(self.config.page_size);
         let blocks = offset / page_size..(offset + length).div_ceil(page_size);
-        self.write_range(volume, &blocks)?;
+        self.write_ranges(volume, from_ref(&blocks))?;
         self.drop_clean(volume, &blocks);
         Ok(())
     }
@@ -210,20 +216,25 @@ impl Shared {
     pub(crate) fn drop_clean(&self, volume: &Volume, blocks: &Range<u64>) -> u64 {
         let memory = &self.memory;
         let mut dropped = 0;
-        let mut replacer = lock(&self.replacer);
-        for number in replacer.pages_of(memory, volume.id, blocks) {
-            let page = memory.pages.get(number);
-            if page.begin_exclusive(volume.id, page.block()).is_err() {
-                continue;
+        let mut search = lock(&self.replacer).search(volume.id, blocks);
+        loop {
+            let mut replacer = lock(&self.replacer);
+            let Some(numbers) = replacer.next_pages(memory, &mut search) else { return dropped };
+            for number in numbers {
+                let page = memory.pages.get(number);
+                if page.begin_exclusive(volume.id, page.block()).is_err() {
+                    continue;
+                }
+                let state = page.state();
+                if state.dirty() || state.in_writeback() || page.still_shared(number, &memory.slots) {
+                    self.let_go(number);
+                } else {
+                    replacer.drop_page(memory, number);
+                    dropped += 1;
+                }
             }
-            let state = page.state();
-            if state.dirty() || state.in_writeback() || page.still_shared(number, &memory.slots) {
-                self.let_go(number);
-            } else {
-                replacer.drop_page(memory, number);
-                dropped += 1;
-            }
+            drop(replacer);
+            yield_now();
         }
-        dropped
     }
 }

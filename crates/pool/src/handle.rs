@@ -180,7 +180,8 @@ impl Handle {
 
     /// Pins a page for writing: alone. It is loaded if it is not resident.
     ///
-    /// While this handle holds the page it must not ask for it again, nor for a flush, trim or write of zeroes that concerns it.
+    /// While this handle holds the page it must not ask for it again, nor for a flush or durable write of its volume, nor for a trim or
+    /// write of zeroes that concerns it.
     ///
     /// # Errors
     /// As for [`read`](Handle::read), and [`Error::ReadOnly`]; a device that fails to write back what is dirty fails writers, too, as
@@ -404,7 +405,32 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.settle();
-        self.deliver(&mut lock(&self.shared.replacer));
+        // A thread that panicked under the lock has broken what it guards: there is nobody to tell, and to panic here might be to do so
+        // while a panic is under way, which ends the process.
+        if let Ok(mut replacer) = self.shared.replacer.lock() {
+            self.deliver(&mut replacer);
+        }
         self.shared.memory.slots.give_line(self.line);
+    }
+}
+
+#[cfg(all(test, not(feature = "model-check")))]
+mod tests {
+    use crate::sync::lock;
+    use crate::{Config, Pool};
+    use forebay_policy::Spec;
+
+    #[test]
+    fn a_panic_under_the_lock_of_the_replacer_ends_its_thread_alone() {
+        let pool = Pool::new(Config::new(1 << 20, Spec::parse("lru").expect("a policy"))).expect("a pool");
+        let handle = pool.handle().expect("a handle");
+        let panics = move || {
+            // Dropped after the guard, while the panic is under way.
+            let handle = handle;
+            let _guard = lock(&handle.shared.replacer);
+            panic!("as the test wants");
+        };
+        assert!(std::thread::spawn(panics).join().is_err());
+        assert!(pool.shared.replacer.is_poisoned());
     }
 }

@@ -22,8 +22,8 @@ pub(crate) struct Judge<'a> {
 /// What has happened to pages, in reused buffers.
 #[derive(Default)]
 pub(crate) struct Events {
-    /// Frames that are free.
-    pub(crate) frames: Vec<u32>,
+    /// Pages that have left their frames.
+    pub(crate) left: Vec<u32>,
     /// Pages that went to the laundry.
     pub(crate) laundered: Vec<u32>,
     /// Pages whose number may stand for another.
@@ -82,7 +82,7 @@ impl Caller for Judge<'_> {
             return room;
         }
         self.events.wasted += u64::from(state.ahead());
-        self.events.frames.push(page.frame());
+        self.events.left.push(number);
         self.events.evicted += 1;
         let wake: Wake = page.unbind();
         self.waiters.wake(number, wake);

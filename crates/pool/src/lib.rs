@@ -60,6 +60,7 @@
 
 mod background;
 mod bytes;
+mod commit;
 mod config;
 pub mod device;
 mod discard;
@@ -75,6 +76,7 @@ mod numbers;
 mod page;
 mod pins;
 mod pool;
+mod regions;
 mod replacement;
 mod replacer;
 mod shares;

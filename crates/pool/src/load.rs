@@ -99,7 +99,7 @@ impl Handle {
                 admission => return Ok(admission),
             }
             // A device that fails, perhaps after a long time, is not asked twice.
-            let cleaned = if failure.is_none() { self.shared.clean_some(false) } else { Ok(Cleaned::Nothing) };
+            let cleaned = if failure.is_none() { self.shared.clean_some(Some(volume)) } else { Ok(Cleaned::Nothing) };
             match cleaned {
                 Ok(Cleaned::Some) => tries = 0,
                 Ok(Cleaned::ByOthers) => backoff.sleep(PAUSE),

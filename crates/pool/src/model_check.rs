@@ -421,3 +421,76 @@ fn model_check_what_is_read_once_is_never_older_than_what_was_written() {
         small.expect(&[(dirty, 0, 9)]);
     });
 }
+
+/// A device that is written at once and durable only after a flush, which takes its time.
+struct Forgetful {
+    written: AtomicU64,
+    durable: AtomicU64,
+}
+
+impl Device for Forgetful {
+    fn len(&self) -> u64 {
+        8 * PAGE
+    }
+
+    fn read(&self, _: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        buffers.iter_mut().for_each(|buffer| buffer.fill(0));
+        Ok(())
+    }
+
+    /// Takes note of the blocks that were written, and not of what.
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
+        take_time();
+        let length: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        let end = offset + length as u64;
+        (offset / PAGE..end / PAGE).for_each(|block| drop(self.written.fetch_or(1 << block, Ordering::SeqCst)));
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let written = self.written.load(Ordering::SeqCst);
+        take_time();
+        self.durable.fetch_or(written, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn trim(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write_zeroes(&self, _: u64, _: u64, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        "forgetful".to_owned()
+    }
+}
+
+#[test]
+fn model_check_nobody_who_shares_a_flush_is_told_too_early_that_a_write_is_durable() {
+    check(|| {
+        let storage = Arc::new(Forgetful { written: AtomicU64::new(0), durable: AtomicU64::new(0) });
+        let policy = Spec::parse("lru").expect("a policy");
+        let pool = Pool::new(Config { laundry: 1, dirty_limit: 1.0, ..Config::new(6 * PAGE, policy) }).expect("a pool");
+        let config = VolumeConfig { readahead: 0, ..VolumeConfig::new("forgetful") };
+        let volume = pool.attach(Arc::clone(&storage) as Arc<dyn Device>, config);
+        let threads = (0..3u64).map(|number| {
+            let (volume, storage) = (Arc::clone(&volume), Arc::clone(&storage));
+            let handle = pool.handle().expect("a handle");
+            thread::spawn(move || {
+                // Two blocks each, so that no other's write is taken for its own.
+                for (block, now) in [(2 * number, true), (2 * number + 1, false)] {
+                    let durability = if now { Durability::Now } else { Durability::Flush };
+                    let page = [1; PAGE as usize];
+                    handle.write_at(&volume, block * PAGE, &page, durability).expect("no fault is planned");
+                    if !now {
+                        handle.flush(&volume).expect("no fault is planned");
+                    }
+                    assert!(storage.durable.load(Ordering::SeqCst) & 1 << block != 0, "block {block} is not durable");
+                }
+            })
+        });
+        join(threads.collect());
+    });
+}

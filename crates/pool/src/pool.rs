@@ -1,6 +1,6 @@
 //! The pool: what its parts share, and its life from first volume to last flush.
 
-use crate::background::{self, Background};
+use crate::background;
 use crate::config::{Config, Share, VolumeConfig};
 use crate::device::Device;
 use crate::error::Error;
@@ -20,19 +20,28 @@ use crate::waiters::Waiters;
 use crate::writeback::Cleaned;
 use forebay_policy::Setup;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 /// Times that a change of the capacity looks again while pages that should leave are held.
 const PATIENCE: u32 = 1000;
 
+/// Volumes that are flushed side by side.
+const FLUSHES: usize = 32;
+
+/// How long a pool that is dropped, and was not closed, waits for its devices.
+const LAST_ATTEMPT: Duration = Duration::from_secs(60);
+
 /// A buffer pool: frames of memory in front of devices.
 ///
-/// Dropping it stops its threads after a last attempt to write everything back; whether that succeeded is told by
-/// [`close`](Pool::close) alone.
+/// Dropping it stops its threads after a last attempt to write everything back, which takes a minute at most; whether that succeeded
+/// is told by [`close`](Pool::close) and [`flush_within`](Pool::flush_within) alone.
 pub struct Pool {
     pub(crate) shared: Arc<Shared>,
-    background: Background,
+    closed: bool,
 }
 
 /// What handles and background threads work on.
@@ -58,7 +67,7 @@ pub(crate) struct Shared {
     pub(crate) rescued: Total,
     pub(crate) hit_time: Histogram,
     pub(crate) miss_time: Histogram,
-    pub(crate) queue: background::Queue,
+    pub(crate) queue: Arc<background::Queue>,
 }
 
 /// The volumes attached, by number. A number is given once: the policy may still know pages of one that has been detached.
@@ -128,11 +137,12 @@ impl Pool {
             rescued: Total::default(),
             hit_time: Histogram::default(),
             miss_time: Histogram::default(),
-            queue: background::Queue::default(),
+            queue: Arc::default(),
             config,
         });
-        let background = Background::start(&shared)?;
-        Ok(Self { shared, background })
+        let pool = Self { shared, closed: false };
+        pool.shared.start_threads()?;
+        Ok(pool)
     }
 
     /// Puts the pool in front of a device.
@@ -238,6 +248,16 @@ impl Pool {
         self.shared.flush(volume)
     }
 
+    /// Makes durable what was written to these ranges of a volume's bytes before. It shares the work with all who ask for a flush of
+    /// the volume meanwhile, and their errors.
+    ///
+    /// # Errors
+    /// [`Error::Device`]: what failed stays dirty, and is written again later. For a range from the first byte to the last or beyond
+    /// also what [`flush_volume`](Pool::flush_volume) tells.
+    pub fn commit(&self, volume: &Arc<Volume>, ranges: &[Range<u64>]) -> Result<(), Error> {
+        self.shared.commit(volume, ranges)
+    }
+
     /// A way into the pool for one thread at a time.
     ///
     /// # Errors
@@ -283,22 +303,71 @@ impl Pool {
             if resized {
                 return Ok(());
             }
-            tries = if matches!(self.shared.clean_some(false)?, Cleaned::Some) { 0 } else { tries + 1 };
+            match self.shared.clean_some(None)? {
+                Cleaned::Some => tries = 0,
+                Cleaned::ByOthers => {}
+                Cleaned::Nothing | Cleaned::Hanging => tries += 1,
+            }
             if tries > PATIENCE {
-                return Err(Error::AllPinned);
+                let hanging = lock(&self.shared.volumes).all().into_iter().find(|volume| volume.hangs());
+                return Err(hanging.map_or(Error::AllPinned, |volume| volume.hung("writeback")));
             }
             Backoff::new().sleep(Duration::from_micros(100));
         }
     }
 
-    /// Makes durable all that was written to any volume before.
+    /// Makes durable all that was written to any volume before, the volumes side by side.
     ///
     /// # Errors
     /// The first device's error. The other volumes are flushed all the same.
     pub fn flush(&self) -> Result<(), Error> {
-        let volumes = lock(&self.shared.volumes).all();
-        let results: Vec<Result<(), Error>> = volumes.iter().map(|volume| self.shared.flush(volume)).collect();
-        results.into_iter().collect()
+        let failed = self.flush_all(lock(&self.shared.volumes).all(), None);
+        failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// The same, and waits for it so long: which volumes are not known to be durable, and why. Those that hang go on behind its back, but
+    /// the pool does not wait for them again when it is dropped.
+    pub fn flush_within(&self, limit: Duration) -> Vec<(Arc<Volume>, Error)> {
+        self.flush_all(lock(&self.shared.volumes).all(), Instant::now().checked_add(limit))
+    }
+
+    fn flush_all(&self, volumes: Vec<Arc<Volume>>, deadline: Option<Instant>) -> Vec<(Arc<Volume>, Error)> {
+        let (results, received) = channel();
+        let all: Arc<[Arc<Volume>]> = volumes.into();
+        let next = Arc::new(AtomicUsize::new(0));
+        let flush = || {
+            let (all, next, results) = (Arc::clone(&all), Arc::clone(&next), results.clone());
+            let shared = Arc::clone(&self.shared);
+            move || {
+                while let Some((place, volume)) = {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    all.get(place).map(|volume| (place, volume))
+                } {
+                    // Nobody may listen any more.
+                    let _ = results.send((place, shared.flush(volume)));
+                }
+            }
+        };
+        // The model checker knows its own threads alone.
+        let threads = if cfg!(feature = "model-check") { 0 } else { all.len().min(FLUSHES) };
+        let spawn = |_: &usize| std::thread::Builder::new().name("flush".to_owned()).spawn(flush()).is_ok();
+        if !(0..threads).all(|thread| spawn(&thread)) || threads == 0 {
+            flush()();
+        }
+        drop(results);
+        let mut outcomes: Vec<Option<Result<(), Error>>> = all.iter().map(|_| None).collect();
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let received = left.map_or_else(|| received.recv().ok(), |left| received.recv_timeout(left).ok());
+            let Some((place, outcome)) = received else { break };
+            outcomes[place] = Some(outcome);
+        }
+        let outcome = |(volume, outcome): (&Arc<Volume>, Option<Result<(), Error>>)| {
+            volume.give_up_waiting(outcome.is_none());
+            let error = outcome.unwrap_or_else(|| Err(volume.hung("flush"))).err()?;
+            Some((Arc::clone(volume), error))
+        };
+        all.iter().zip(outcomes).filter_map(outcome).collect()
     }
 
     /// Stops the pool's threads and flushes all volumes.
@@ -306,7 +375,8 @@ impl Pool {
     /// # Errors
     /// As of [`flush`](Pool::flush): what could not be written is lost with the pool.
     pub fn close(mut self) -> Result<(), Error> {
-        self.background.stop(&self.shared);
+        self.closed = true;
+        self.shared.stop_threads(Duration::MAX);
         self.flush()
     }
 
@@ -386,9 +456,14 @@ fn nanoseconds(time: Duration) -> u64 {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if self.background.stop(&self.shared)
-            && let Err(error) = self.flush()
-        {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        let (hang, rest): (Vec<_>, Vec<_>) =
+            lock(&self.shared.volumes).all().into_iter().partition(|volume| volume.is_given_up());
+        let patience = if hang.is_empty() { LAST_ATTEMPT } else { Duration::ZERO };
+        self.shared.stop_threads(patience);
+        for (_, error) in self.flush_all(rest, Some(Instant::now() + LAST_ATTEMPT)) {
             tracing::error!(%error, "the pool was dropped, and not all that was written is in storage");
         }
     }

@@ -4,6 +4,7 @@ use crate::frames::Frames;
 use crate::judge::{Events, Judge};
 use crate::numbers::Numbers;
 use crate::page::{Pages, State};
+use crate::regions::Regions;
 use crate::replacement::Hit;
 use crate::shares::{ShareState, Shares};
 use crate::slots::Slots;
@@ -13,6 +14,17 @@ use crate::waiters::Waiters;
 use forebay_policy::{Operation, Place, Reference};
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
+
+/// Places or numbers looked at in one step of a search.
+const LOOKED_AT: u32 = 4096;
+
+/// What is left of a search for the pages of a range of blocks.
+pub(crate) enum Search {
+    /// Blocks.
+    Places { object: u32, blocks: Range<u64> },
+    /// Page numbers, where these are fewer.
+    Numbers { object: u32, blocks: Range<u64>, numbers: Range<u32> },
+}
 
 /// What the replacer works on, which others read without its lock.
 pub(crate) struct Memory {
@@ -57,6 +69,7 @@ impl Memory {
 ///    another: at once, but for the first `Numbers::kept` of them, since UBM and DULO look further back by page number than their
 ///    ghosts go.
 /// 3. `laundry` names each page of the laundry, and perhaps pages that were rescued from it; `Memory::laundered` counts the former.
+/// 4. `regions` counts the pages with a frame.
 pub(crate) struct Replacer {
     pub(crate) policy: Shares,
     events: Events,
@@ -73,6 +86,7 @@ pub(crate) struct Replacer {
     /// By number.
     marks: Vec<Marks>,
     numbers: Numbers,
+    regions: Regions,
     pub(crate) laundry: VecDeque<u32>,
     pub(crate) laundry_limit: u32,
     pub(crate) evictions: u64,
@@ -113,6 +127,7 @@ impl Replacer {
             forgotten: VecDeque::with_capacity(numbers.most(frames) as usize),
             marks: Vec::with_capacity(numbers.most(frames) as usize),
             numbers,
+            regions: Regions::default(),
             laundry: VecDeque::new(),
             laundry_limit,
             evictions: 0,
@@ -121,25 +136,47 @@ impl Replacer {
         }
     }
 
-    /// The pages of a range of blocks that have a frame.
-    pub(crate) fn pages_of(&self, memory: &Memory, object: u32, blocks: &Range<u64>) -> Vec<u32> {
-        let has_frame = |number: &u32| !memory.pages.get(*number).state().absent();
-        if blocks.end - blocks.start < self.marks.len() as u64 {
-            let find = |block| self.find(memory, Place { object, block });
-            return blocks.clone().filter_map(find).filter(has_frame).collect();
+    /// Begins to look for the pages of a range of blocks that have a frame: by place in the regions that have some, or among all numbers if
+    /// these are fewer.
+    pub(crate) fn search(&self, object: u32, blocks: &Range<u64>) -> Search {
+        let places: u64 = self.regions.parts(object, blocks).map(|part| part.end - part.start).sum();
+        let (blocks, numbers) = (blocks.clone(), self.marks.len() as u32);
+        if places > u64::from(numbers) {
+            Search::Numbers { object, blocks, numbers: 0..numbers }
+        } else {
+            Search::Places { object, blocks }
         }
-        let within = |number: &u32| {
-            let page = memory.pages.get(*number);
-            page.object() == object && blocks.contains(&page.block())
-        };
-        (0..self.marks.len() as u32).filter(within).filter(has_frame).collect()
+    }
+
+    /// The next pages that a search finds: so much at a time that nobody waits long for the lock. `None`: it has ended.
+    pub(crate) fn next_pages(&self, memory: &Memory, search: &mut Search) -> Option<Vec<u32>> {
+        let has_frame = |number: &u32| !memory.pages.get(*number).state().absent();
+        match search {
+            Search::Places { object, blocks } => {
+                let part = self.regions.parts(*object, blocks).next()?;
+                let part = part.start..part.end.min(part.start + u64::from(LOOKED_AT));
+                blocks.start = part.end;
+                let find = |block| self.find(memory, Place { object: *object, block });
+                Some(part.filter_map(find).filter(has_frame).collect())
+            }
+            Search::Numbers { numbers, .. } if numbers.start == numbers.end => None,
+            Search::Numbers { object, blocks, numbers } => {
+                let some = numbers.start..numbers.end.min(numbers.start + LOOKED_AT);
+                numbers.start = some.end;
+                let within = |number: &u32| {
+                    let page = memory.pages.get(*number);
+                    page.object() == *object && blocks.contains(&page.block())
+                };
+                Some(some.filter(within).filter(has_frame).collect())
+            }
+        }
     }
 
     /// The bytes of metadata that are its own.
     pub(crate) fn bytes(&self) -> usize {
         let marks = self.marks.capacity() * size_of::<Marks>();
         let free = self.free_frames.capacity() + self.retired_frames.capacity() + self.laundry.capacity();
-        self.policy.bytes() + marks + (free + self.forgotten.capacity()) * size_of::<u32>()
+        self.policy.bytes() + self.regions.bytes() + marks + (free + self.forgotten.capacity()) * size_of::<u32>()
     }
 
     pub(crate) fn frame_limit(&self) -> u32 {
@@ -220,6 +257,7 @@ impl Replacer {
             return Ok(Admitted::Rescued);
         }
         let frame = self.take_frame();
+        self.regions.add(place.object, place.block);
         page.bind(frame, operation == Operation::Readahead);
         Ok(Admitted::Loading(number))
     }
@@ -240,9 +278,8 @@ impl Replacer {
             memory.laundered.fetch_sub(1, Ordering::Relaxed);
         }
         self.ask(memory, Some(number), |policy, judge| policy.remove(number, judge));
-        let frame = page.frame();
         let wake = page.unbind();
-        self.free_frame(memory, frame);
+        self.left(memory, number);
         self.release(number);
         memory.waiters.wake(number, wake);
     }
@@ -264,10 +301,9 @@ impl Replacer {
             return false;
         }
         let forgotten = page.state().forgotten();
-        let frame = page.frame();
         let wake = page.unbind();
         memory.laundered.fetch_sub(1, Ordering::Relaxed);
-        self.free_frame(memory, frame);
+        self.left(memory, number);
         if forgotten {
             self.release(number);
         }
@@ -333,6 +369,7 @@ impl Replacer {
             }
         }
         assert_eq!(laundered, memory.laundered(), "invariant 3");
+        assert_eq!(holders.len() as u64, self.regions.pages(), "invariant 4");
         assert_eq!(holders.len() as u32, self.policy.len() + laundered, "invariant 1");
         assert_eq!(holders.len() + self.free_frames.len(), self.live_frames as usize, "a frame is held, or free");
         assert!(self.free_frames.iter().all(|frame| !holders.contains(frame)), "a free frame is nobody's");
@@ -357,8 +394,8 @@ impl Replacer {
             events: &mut self.events,
         };
         let answer = question(&mut self.policy, &mut judge);
-        while let Some(frame) = self.events.frames.pop() {
-            self.free_frame(memory, frame);
+        while let Some(number) = self.events.left.pop() {
+            self.left(memory, number);
         }
         memory.laundered.fetch_add(self.events.laundered.len() as u32, Ordering::Relaxed);
         self.laundry.extend(self.events.laundered.drain(..));
@@ -423,6 +460,13 @@ impl Replacer {
                 self.next_frame - 1
             })
         })
+    }
+
+    /// A page has just left its frame, which is free.
+    fn left(&mut self, memory: &Memory, number: u32) {
+        let page = memory.pages.get(number);
+        self.regions.remove(page.object(), page.block());
+        self.free_frame(memory, page.frame());
     }
 
     fn free_frame(&mut self, memory: &Memory, frame: u32) {

@@ -1,12 +1,13 @@
 //! A device behind the pool, with what is known of its pages as a whole: which are dirty, what failed, what is being given up.
 
+use crate::commit::Commits;
 use crate::config::{VolumeConfig, WriteMode};
 use crate::device::Device;
 use crate::error::Error;
 use crate::frames::Frames;
 use crate::stats::DeviceCounters;
 use crate::streams::Streams;
-use crate::sync::{AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
@@ -36,6 +37,12 @@ pub struct Volume {
     pub(crate) dirty: Mutex<DirtyPages>,
     /// Held by the one who writes dirty pages back: there is one at a time. Before any page is held exclusively.
     pub(crate) writing: Mutex<Writing>,
+    /// Flushes and durable writes.
+    pub(crate) commits: Commits,
+    /// A flush of it was waited for in vain.
+    given_up: AtomicBool,
+    /// A thread of the pool writes it back, or is to.
+    ordered: AtomicBool,
     /// What a writeback failed with, until a flush has told it.
     failure: Mutex<Option<Error>>,
     /// When the request of writebacks that is under way began.
@@ -100,6 +107,9 @@ impl Volume {
             page_size: u64::from(page_size),
             dirty: Mutex::default(),
             writing: Mutex::default(),
+            commits: Commits::default(),
+            given_up: AtomicBool::new(false),
+            ordered: AtomicBool::new(false),
             failure: Mutex::default(),
             writeback_began: Mutex::default(),
             rest: Mutex::default(),
@@ -208,6 +218,21 @@ impl Volume {
         lock(&self.writeback_began).is_some_and(|began| began.elapsed() > HANGS)
     }
 
+    /// That an operation has not ended.
+    pub(crate) fn hung(&self, operation: &'static str) -> Error {
+        let source = io::Error::new(io::ErrorKind::TimedOut, "the device hangs");
+        self.failed(operation, 0, self.len(), source)
+    }
+
+    /// Takes note of whether a flush was waited for in vain.
+    pub(crate) fn give_up_waiting(&self, gave_up: bool) {
+        self.given_up.store(gave_up, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
     /// Takes note of how writebacks have ended: after failures the device gets time to recover.
     pub(crate) fn tried(&self, written: bool) {
         *lock(&self.writeback_began) = None;
@@ -225,6 +250,21 @@ impl Volume {
 
     pub(crate) fn take_failure(&self) -> Option<Error> {
         lock(&self.failure).take()
+    }
+
+    /// Whether some of its pages are to be written back: as too many are dirty, or they are for longer than `age`.
+    pub(crate) fn is_due(&self, too_much: bool, age: Duration) -> bool {
+        let dirty = lock(&self.dirty);
+        !dirty.by_block.is_empty() && (too_much || dirty.ages.front().is_some_and(|(since, _)| since.elapsed() >= age))
+    }
+
+    /// Takes note that a thread of the pool is to write it back. `false`: one does already.
+    pub(crate) fn begin_order(&self) -> bool {
+        !self.ordered.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn end_order(&self) {
+        self.ordered.store(false, Ordering::Relaxed);
     }
 
     /// A page is dirty no more.

@@ -1,4 +1,4 @@
-//! From frames to storage: flushes, background writeback, the laundry, write-through.
+//! From frames to storage: writeback for flushes and in the background, the laundry, write-through.
 //!
 //! What is written back is copied first: a page can be written again while its writeback is under way, and runs of neighbouring
 //! blocks go out as one request. Only the holder of a volume's `writing` lock writes dirty pages back, so a flush that holds it
@@ -34,7 +34,7 @@ const LOOKS: u32 = 1000;
 pub(crate) enum Cleaned {
     /// There was nothing to clean that is not in use.
     Nothing,
-    /// Other threads write what there is, to devices that hang.
+    /// Other threads write what there is, to devices that hang or have failed lately.
     Hanging,
     /// Other threads write what there is.
     ByOthers,
@@ -43,7 +43,7 @@ pub(crate) enum Cleaned {
 }
 
 fn written_by_others(volume: &Volume) -> Cleaned {
-    if volume.hangs() { Cleaned::Hanging } else { Cleaned::ByOthers }
+    if volume.hangs() || volume.resting() { Cleaned::Hanging } else { Cleaned::ByOthers }
 }
 
 impl Shared {
@@ -60,21 +60,6 @@ impl Shared {
     /// From how many dirty pages on they are written in the background.
     pub(crate) fn background_limit(&self) -> u64 {
         self.dirty_limit().div_ceil(2)
-    }
-
-    /// Makes durable all that was written to the volume before.
-    pub(crate) fn flush(&self, volume: &Arc<Volume>) -> Result<(), Error> {
-        let written = self.write_range(volume, &(0..volume.blocks()));
-        // Also after an error: what could be written is durable then.
-        let flushed = self.flush_device(volume);
-        // Told once, even if the pages have been written since.
-        let kept = volume.take_failure();
-        written.and(flushed).and(kept.map_or(Ok(()), Err))
-    }
-
-    pub(crate) fn flush_device(&self, volume: &Volume) -> Result<(), Error> {
-        volume.counters.flushes.add(1);
-        volume.device.flush().map_err(|source| volume.failed("flush", 0, volume.len(), source))
     }
 
     /// Ends the writing of pages held exclusively: they are dirty.
@@ -145,7 +130,7 @@ impl Shared {
     pub(crate) fn throttle(&self, volume: &Arc<Volume>) -> Result<(), Error> {
         let mut looks = 0;
         while self.dirty.load(Ordering::Relaxed) >= self.dirty_limit() {
-            match self.clean_some(false) {
+            match self.clean_some(Some(volume)) {
                 Ok(Cleaned::Some) => looks = 0,
                 Ok(Cleaned::ByOthers) => Backoff::new().sleep(Duration::from_micros(100)),
                 Ok(Cleaned::Nothing) if looks < LOOKS => {
@@ -160,58 +145,88 @@ impl Shared {
         Ok(())
     }
 
-    /// Frees frames of the laundry, or cleans pages if many are dirty: what a thread does that needs one of these. A volume that fails, or
-    /// that another thread writes, does not keep it from the others; an error is answered if nothing else could be done. `background`: volumes
-    /// that have failed lately are left alone.
-    pub(crate) fn clean_some(&self, background: bool) -> Result<Cleaned, Error> {
-        let (freed, candidates) = self.look_through_laundry();
+    /// Frees frames of the laundry, or cleans pages if many are dirty: what a thread does that needs one of these. It writes back its `own`
+    /// volume, and leaves others to the pool's threads, so that no device holds up those who have no business with it. An error is
+    /// answered if nothing else could be done.
+    pub(crate) fn clean_some(&self, own: Option<&Volume>) -> Result<Cleaned, Error> {
+        let (freed, laundry) = self.laundry_by_volume();
         if freed {
             return Ok(Cleaned::Some);
         }
+        let others_write = self.queue.writes();
+        let is_own = |volume: &Volume| !others_write || own.is_some_and(|own| own.id == volume.id);
+        let mut left = false;
         let mut result = Ok(Cleaned::Nothing);
-        let mut by_volume: BTreeMap<u32, Vec<Held>> = BTreeMap::new();
-        for &number in &candidates {
-            let page = self.memory.pages.get(number);
-            by_volume.entry(page.object()).or_default().push((page.block(), number));
-        }
-        for (object, pages) in by_volume {
+        for (object, pages) in laundry {
             let Some(volume) = lock(&self.volumes).get(object) else { continue };
-            if background && volume.resting() {
-                continue;
-            }
-            let written = try_lock(&volume.writing).map(|mut writing| {
-                let pages = self.with_neighbours(&volume, &pages);
-                self.write_back(&volume, &mut writing, &pages, &mut Vec::new())
-            });
-            match written {
-                Some(Ok(_)) => {}
-                Some(Err(error)) => result = result.and(Err(error)),
-                None => result = result.map(|before| before.max(written_by_others(&volume))),
-            }
-        }
-        if !candidates.is_empty() {
-            let mut replacer = lock(&self.replacer);
-            let freed = candidates.iter().filter(|&&number| replacer.finish_laundry(&self.memory, number)).count();
-            if freed > 0 {
-                return Ok(Cleaned::Some);
+            if is_own(&volume)
+                && let Some(mut writing) = try_lock(&volume.writing)
+            {
+                let written = self.write_pages(&volume, &mut writing, &pages);
+                drop(writing);
+                if self.finish_laundry(&pages) {
+                    return Ok(Cleaned::Some);
+                }
+                result = written.and(result);
+            } else {
+                left |= !is_own(&volume);
+                result = result.map(|before| before.max(written_by_others(&volume)));
             }
         }
         // Without a laundry a dirty page is no victim until it is clean.
         let limit = if self.config.laundry == 0 { 1 } else { self.background_limit() };
-        if self.dirty.load(Ordering::Relaxed) < limit {
-            return result;
-        }
-        let mut volumes = lock(&self.volumes).all();
-        volumes.sort_by_key(|volume| Reverse(lock(&volume.dirty).by_block.len()));
-        for volume in volumes.iter().filter(|volume| !(background && volume.resting())) {
-            match try_lock(&volume.writing).map(|mut writing| self.write_some(volume, &mut writing)) {
-                Some(Ok(0)) => {}
-                Some(Ok(_)) => return Ok(Cleaned::Some),
-                Some(Err(error)) => result = result.and(Err(error)),
-                None => result = result.map(|before| before.max(written_by_others(volume))),
+        if self.dirty.load(Ordering::Relaxed) >= limit {
+            let mut volumes = lock(&self.volumes).all();
+            volumes.sort_by_key(|volume| Reverse(lock(&volume.dirty).by_block.len()));
+            for volume in &volumes {
+                if !is_own(volume) {
+                    if !lock(&volume.dirty).by_block.is_empty() {
+                        left = true;
+                        result = result.map(|before| before.max(written_by_others(volume)));
+                    }
+                    continue;
+                }
+                match try_lock(&volume.writing).map(|mut writing| self.write_some(volume, &mut writing)) {
+                    Some(Ok(0)) => {}
+                    Some(Ok(_)) => return Ok(Cleaned::Some),
+                    Some(Err(error)) => result = result.and(Err(error)),
+                    None => result = result.map(|before| before.max(written_by_others(volume))),
+                }
             }
         }
+        if left {
+            self.queue.wake_writer();
+        }
         result
+    }
+
+    /// Writes back pages of the laundry and frees their frames; how many were written, neighbours included.
+    pub(crate) fn write_laundry(&self, volume: &Volume, pages: &[Held]) -> Result<u64, Error> {
+        let written = self.write_pages(volume, &mut lock(&volume.writing), pages);
+        self.finish_laundry(pages);
+        written
+    }
+
+    fn write_pages(&self, volume: &Volume, writing: &mut Writing, pages: &[Held]) -> Result<u64, Error> {
+        let pages = self.with_neighbours(volume, pages);
+        self.write_back(volume, writing, &pages, &mut Vec::new())
+    }
+
+    /// Frees the frames of pages of the laundry that are clean; whether there are such.
+    fn finish_laundry(&self, pages: &[Held]) -> bool {
+        let mut replacer = lock(&self.replacer);
+        pages.iter().filter(|&&(_, number)| replacer.finish_laundry(&self.memory, number)).count() > 0
+    }
+
+    /// Frees what is clean in the laundry; whether there was such, and what is not.
+    pub(crate) fn laundry_by_volume(&self) -> (bool, BTreeMap<u32, Vec<Held>>) {
+        let (freed, candidates) = self.look_through_laundry();
+        let mut by_volume: BTreeMap<u32, Vec<Held>> = BTreeMap::new();
+        for number in candidates {
+            let page = self.memory.pages.get(number);
+            by_volume.entry(page.object()).or_default().push((page.block(), number));
+        }
+        (freed, by_volume)
     }
 
     /// Frees what is clean in the laundry, and answers what is not.
@@ -254,7 +269,7 @@ impl Shared {
     }
 
     /// Writes the next dirty pages of a volume back, in the order of their blocks from where the last round ended.
-    fn write_some(&self, volume: &Volume, writing: &mut Writing) -> Result<u64, Error> {
+    pub(crate) fn write_some(&self, volume: &Volume, writing: &mut Writing) -> Result<u64, Error> {
         let most = (BATCH / self.config.page_size as usize).max(1);
         let mut dirty = lock(&volume.dirty);
         let behind = dirty.by_block.range(dirty.cursor..).chain(dirty.by_block.range(..dirty.cursor));
@@ -265,12 +280,12 @@ impl Shared {
         self.write_back(volume, writing, &pages, &mut Vec::new())
     }
 
-    /// Writes back what has been dirty for too long, unless the volume has failed lately or another thread writes it.
-    pub(crate) fn write_aged(&self, volume: &Volume) {
+    /// Writes back what has been dirty for too long, unless the volume has failed lately; how many pages were written.
+    pub(crate) fn write_aged(&self, volume: &Volume) -> u64 {
         if volume.resting() {
-            return;
+            return 0;
         }
-        let Some(mut writing) = try_lock(&volume.writing) else { return };
+        let mut writing = lock(&volume.writing);
         let mut dirty = lock(&volume.dirty);
         let mut aged = Vec::new();
         while let Some(&(since, block)) = dirty.ages.front() {
@@ -284,16 +299,22 @@ impl Shared {
         let pages = self.with_neighbours(volume, &aged);
         let mut busy = Vec::new();
         // A failure is kept for the next flush.
-        let _ = self.write_back(volume, &mut writing, &pages, &mut busy);
+        let written = self.write_back(volume, &mut writing, &pages, &mut busy).unwrap_or(0);
         let mut dirty = lock(&volume.dirty);
         dirty.ages.extend(busy.into_iter().map(|(block, _)| (Instant::now(), block)));
+        written
     }
 
-    /// Writes back the dirty pages of a range of blocks.
-    pub(crate) fn write_range(&self, volume: &Volume, blocks: &Range<u64>) -> Result<(), Error> {
+    /// Writes back the dirty pages of ranges of blocks.
+    pub(crate) fn write_ranges(&self, volume: &Volume, ranges: &[Range<u64>]) -> Result<(), Error> {
         let mut writing = lock(&volume.writing);
-        let mut pages: Vec<Held> =
-            lock(&volume.dirty).by_block.range(blocks.clone()).map(|(&block, &number)| (block, number)).collect();
+        let mut pages: Vec<Held> = {
+            let dirty = lock(&volume.dirty);
+            let within = ranges.iter().flat_map(|blocks| dirty.by_block.range(blocks.clone()));
+            within.map(|(&block, &number)| (block, number)).collect()
+        };
+        pages.sort_unstable();
+        pages.dedup();
         let mut result = Ok(());
         loop {
             let mut busy = Vec::new();

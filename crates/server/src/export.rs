@@ -9,6 +9,7 @@ use forebay_nbd::{Errno, Export, Extent, Failure, Features, Limits, Session};
 use forebay_policy::Operation;
 use forebay_pool::{Durability, Handle, Hint};
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A volume under its name.
@@ -67,6 +68,10 @@ impl Export for VolumeExport {
         let (recorder, number) = (Arc::clone(&self.recorder), self.number);
         Ok(Box::new(PoolSession { handle, attached: self.attached.clone(), recorder, number }))
     }
+
+    fn commit(&self, ranges: &[Range<u64>]) -> Result<(), Failure> {
+        self.attached.cache.pool.commit(&self.attached.volume, ranges).map_err(failure)
+    }
 }
 
 /// A thread's way into a volume.
@@ -107,25 +112,18 @@ impl Session for PoolSession {
         written
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<(), Failure> {
+    fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), Failure> {
         self.record(offset, data.len() as u64, Operation::Write);
-        self.handle.write_at(&self.attached.volume, offset, data, durability(fua)).map_err(failure)
+        self.handle.write_at(&self.attached.volume, offset, data, Durability::Flush).map_err(failure)
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
-        self.handle.settle();
-        self.handle.flush(&self.attached.volume).map_err(failure)
+    fn trim(&mut self, offset: u64, length: u64) -> Result<(), Failure> {
+        self.handle.trim(&self.attached.volume, offset, length).map_err(failure)
     }
 
-    fn trim(&mut self, offset: u64, length: u64, fua: bool) -> Result<(), Failure> {
+    fn write_zeroes(&mut self, offset: u64, length: u64, allocate: bool) -> Result<(), Failure> {
         let volume = &self.attached.volume;
-        self.handle.trim(volume, offset, length).map_err(failure)?;
-        if fua { self.handle.flush(volume).map_err(failure) } else { Ok(()) }
-    }
-
-    fn write_zeroes(&mut self, offset: u64, length: u64, allocate: bool, fua: bool) -> Result<(), Failure> {
-        let volume = &self.attached.volume;
-        self.handle.write_zeroes(volume, offset, length, allocate, durability(fua)).map_err(failure)
+        self.handle.write_zeroes(volume, offset, length, allocate, Durability::Flush).map_err(failure)
     }
 
     fn cache(&mut self, offset: u64, length: u64) -> Result<(), Failure> {
@@ -142,10 +140,6 @@ impl Session for PoolSession {
         };
         Ok(extents.into_iter().map(told).collect())
     }
-}
-
-fn durability(fua: bool) -> Durability {
-    if fua { Durability::Now } else { Durability::Flush }
 }
 
 /// What the client is told of the pool's error; the server's log has it, too.

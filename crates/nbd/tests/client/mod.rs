@@ -6,6 +6,10 @@ pub(crate) const READ: u16 = 0;
 pub(crate) const WRITE: u16 = 1;
 pub(crate) const DISCONNECT: u16 = 2;
 pub(crate) const FLUSH: u16 = 3;
+pub(crate) const TRIM: u16 = 4;
+
+/// A flag of requests.
+pub(crate) const FUA: u16 = 1;
 
 pub(crate) const EIO: u32 = 5;
 pub(crate) const EINVAL: u32 = 22;
@@ -62,8 +66,13 @@ impl<S: Read + Write> Client<S> {
     }
 
     pub(crate) fn send(&mut self, command: u16, cookie: u64, offset: u64, length: u32, data: &[u8]) {
+        self.send_with(0, command, cookie, offset, length, data);
+    }
+
+    /// The same with flags.
+    pub(crate) fn send_with(&mut self, flags: u16, command: u16, cookie: u64, offset: u64, length: u32, data: &[u8]) {
         let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
-        request.extend([0, 0]);
+        request.extend(flags.to_be_bytes());
         request.extend(command.to_be_bytes());
         request.extend(cookie.to_be_bytes());
         request.extend(offset.to_be_bytes());

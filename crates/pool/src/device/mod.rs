@@ -21,6 +21,7 @@ macro_rules! as_the_device_within {
     };
 }
 
+mod bounded;
 mod clock;
 mod delayed;
 mod faulty;
@@ -35,6 +36,7 @@ mod pieces;
 mod ring;
 mod volatile;
 
+pub use bounded::Bounded;
 pub use clock::{Clock, SystemClock};
 pub use delayed::{Delayed, Timing};
 pub use faulty::{Fault, Faulty, Operation, Rule, Tear, When};

@@ -1,0 +1,175 @@
+//! A device that hangs holds up those who use it, and nobody else.
+
+use forebay_policy::Spec;
+use forebay_pool::device::{Device, MemoryDevice};
+use forebay_pool::{Config, Durability, Pool, Volume, VolumeConfig};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+const PAGE: u64 = 4096;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A device whose writes and flushes wait while it hangs.
+struct Moody {
+    memory: MemoryDevice,
+    hangs: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Moody {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { memory: MemoryDevice::new(256 * PAGE), hangs: Mutex::new(false), changed: Condvar::new() })
+    }
+
+    fn hang(&self, hangs: bool) {
+        *self.hangs.lock().expect("nobody panics") = hangs;
+        self.changed.notify_all();
+    }
+
+    fn endure(&self) {
+        let hangs = self.hangs.lock().expect("nobody panics");
+        drop(self.changed.wait_while(hangs, |hangs| *hangs).expect("nobody panics"));
+    }
+
+    fn holds(&self, offset: u64, byte: u8) -> bool {
+        let mut found = [0];
+        self.memory.read(offset, &mut [IoSliceMut::new(&mut found)]).expect("memory is read");
+        found == [byte]
+    }
+}
+
+impl Device for Moody {
+    fn len(&self) -> u64 {
+        self.memory.len()
+    }
+
+    fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        self.memory.read(offset, buffers)
+    }
+
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
+        self.endure();
+        self.memory.write(offset, buffers)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.endure();
+        Ok(())
+    }
+
+    fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.memory.trim(offset, length)
+    }
+
+    fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
+        self.memory.write_zeroes(offset, length, allocate)
+    }
+
+    fn describe(&self) -> String {
+        "moody".to_owned()
+    }
+}
+
+/// A pool with a volume that hangs, of which pages are dirty, and one that is well.
+struct Scene {
+    sick_device: Arc<Moody>,
+    well_device: Arc<Moody>,
+    sick: Arc<Volume>,
+    well: Arc<Volume>,
+    pool: Pool,
+}
+
+impl Scene {
+    fn new(dirty_age: Duration) -> Self {
+        let config = Config { dirty_age, ..Config::new(64 * PAGE, Spec::parse("lru").expect("a policy")) };
+        let pool = Pool::new(config).expect("a pool");
+        let attach = |name: &str, device: &Arc<Moody>| {
+            let config = VolumeConfig { readahead: 0, ..VolumeConfig::new(name) };
+            pool.attach(Arc::clone(device) as Arc<dyn Device>, config)
+        };
+        let (sick_device, well_device) = (Moody::new(), Moody::new());
+        let (sick, well) = (attach("sick", &sick_device), attach("well", &well_device));
+        sick_device.hang(true);
+        let scene = Self { sick_device, well_device, sick, well, pool };
+        for block in 0..8 {
+            scene.write(&scene.sick, block);
+        }
+        scene
+    }
+
+    fn write(&self, volume: &Arc<Volume>, block: u64) {
+        let handle = self.pool.handle().expect("a handle");
+        handle.write_at(volume, block * PAGE, &[7; PAGE as usize], Durability::Flush).expect("it is cached");
+    }
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn pages_of_a_healthy_volume_are_written_back_while_another_hangs() {
+    let scene = Scene::new(Duration::from_millis(20));
+    std::thread::sleep(Duration::from_millis(500));
+    scene.write(&scene.well, 3);
+    wait_until("the healthy page is in storage", || scene.well_device.holds(3 * PAGE, 7));
+    assert!(!scene.sick_device.holds(0, 7), "the other device hangs");
+    scene.sick_device.hang(false);
+    wait_until("the other's is in storage", || scene.sick_device.holds(0, 7));
+}
+
+#[test]
+fn a_flush_within_a_limit_names_what_hangs_and_flushes_the_rest() {
+    let scene = Scene::new(PATIENCE);
+    scene.write(&scene.well, 3);
+    let failed = scene.pool.flush_within(Duration::from_millis(300));
+    let names: Vec<&str> = failed.iter().map(|(volume, _)| volume.name()).collect();
+    assert_eq!(names, ["sick"]);
+    let error = failed[0].1.to_string();
+    assert!(error.contains("volume sick: flush") && error.contains("the device hangs"), "{error}");
+    assert!(scene.well_device.holds(3 * PAGE, 7));
+    // Dropped while it hangs, for which it has been waited already.
+    let Scene { pool, sick_device, sick, well, .. } = scene;
+    let begin = Instant::now();
+    drop((pool, sick, well));
+    assert!(begin.elapsed() < PATIENCE, "the pool is dropped at once");
+    sick_device.hang(false);
+}
+
+#[test]
+fn healthy_volumes_are_read_and_written_though_the_dirty_pages_of_another_cannot_be() {
+    let scene = Scene::new(PATIENCE);
+    // As many as may be dirty, and more in the laundry than it takes.
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| (8..40).for_each(|block| scene.write(&scene.sick, block)));
+        let handle = scene.pool.handle().expect("a handle");
+        for block in (0..256).chain(0..256) {
+            let mut byte = [1];
+            handle.read_at(&scene.well, block * PAGE, &mut byte).expect("it is read");
+            assert_eq!(byte, [0]);
+        }
+        drop(handle);
+        (0..64).for_each(|block| scene.write(&scene.well, block));
+        scene.pool.flush_volume(&scene.well).expect("it is well");
+        assert!((0..64).all(|block| scene.well_device.holds(block * PAGE, 7)));
+        scene.sick_device.hang(false);
+        writer.join().expect("no panic");
+    });
+    scene.pool.close().expect("both are well");
+    assert!((0..40).all(|block| scene.sick_device.holds(block * PAGE, 7)));
+}
+
+#[test]
+fn a_change_of_the_capacity_ends_while_a_device_hangs() {
+    let scene = Scene::new(Duration::from_millis(20));
+    // Whether there is room for what cannot be written is a question apart.
+    let _ = scene.pool.resize(8 * PAGE);
+    scene.pool.resize(64 * PAGE).expect("what was there before");
+    scene.sick_device.hang(false);
+    scene.pool.close().expect("both are well");
+}
