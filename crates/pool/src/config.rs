@@ -71,6 +71,15 @@ impl Config {
         self
     }
 
+    /// The same that may be resized up to `bytes`, as far as there are numbers for their pages, and never less than its capacity.
+    #[must_use]
+    pub fn with_most_capacity(mut self, bytes: u64) -> Self {
+        let page_size = u64::from(self.page_size.max(1));
+        let frames = (bytes / page_size).min(u64::from(MOST_FRAMES));
+        self.most_capacity = self.capacity.max(frames * page_size);
+        self
+    }
+
     /// The frames there are.
     pub(crate) fn frames(&self) -> u64 {
         self.capacity / u64::from(self.page_size.max(1))

@@ -83,3 +83,35 @@ impl Config {
         BYTES + of_policy + own + u64::from(self.shares) * (of_policy + size_of::<u32>() as u64) * 9 / 4
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIB: u64 = 1 << 40;
+
+    fn config(policy: &str, capacity: u64, most: u64) -> Config {
+        Config::new(capacity, Spec::parse(policy).expect("a policy")).with_most_capacity(most)
+    }
+
+    #[test]
+    fn the_pages_of_the_largest_cache_have_numbers() {
+        for spec in Spec::all().into_iter().filter(|spec| !spec.needs_future()) {
+            let config = Config { policy: spec.clone(), ..config("lru", 8 << 20, 64 * TIB) };
+            assert_eq!(config.most_capacity, TIB, "2^28 frames of 4 KiB");
+            assert!(config.check().is_ok());
+            let numbers = Numbers::of(&Config { policy: config.policy_that_fits(), ..config });
+            assert!(u64::from(numbers.most(1 << 28)) < MOST, "{}", spec.label);
+        }
+    }
+
+    #[test]
+    fn numbers_are_in_proportion_to_the_frames() {
+        let numbers = Numbers::of(&config("ubm", 8 << 20, TIB));
+        assert_eq!((numbers.kept(2048), numbers.kept(4096), numbers.kept(512)), (8192, 16384, 2048));
+        // UBM keeps more numbers than its pages, ghosts and the laundry need; CLOCK-Pro needs them all, and gives them again at once.
+        assert_eq!(numbers.most(2048), 8192);
+        let numbers = Numbers::of(&config("clock-pro", 8 << 20, TIB));
+        assert_eq!((numbers.kept(2048), numbers.most(2048)), (0, 2 * (2048 - 64) + 64 + 1));
+    }
+}

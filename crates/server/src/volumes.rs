@@ -150,8 +150,7 @@ impl Options {
     fn config(&self, capacity: u64, policy: Spec, page_size: u64) -> Result<Config, Error> {
         let page_size = u32::try_from(page_size).unwrap_or(u32::MAX);
         check_size(capacity, page_size)?;
-        let mut config = Config::new(capacity, policy).with_page_size(page_size);
-        config.most_capacity = capacity.max(memory::limit() / u64::from(page_size.max(1)) * u64::from(page_size));
+        let mut config = Config::new(capacity, policy).with_page_size(page_size).with_most_capacity(memory::limit());
         config.huge_pages = self.huge_pages;
         if let Some(share) = self.dirty_limit {
             config.dirty_limit = share.0;
