@@ -59,8 +59,8 @@ FILES
 
 SIGNALS
   SIGTERM, SIGINT   stop: no new connections, requests under way are answered, everything is flushed
-                    (within 10 seconds for clients; flushing takes as long as it takes). A second one stops at once,
-                    with status 1: what is not flushed is lost
+                    (within 10 seconds for clients, and --stop-timeout for devices; what is not flushed then is named).
+                    A second one stops at once, with status 1: what is not flushed is lost
   SIGHUP            read the file of --config again: volumes are added and removed, the size of the shared cache
                     changes, and files that have grown are noticed. Clients of a removed volume may stay; it is
                     flushed as they leave

@@ -1,8 +1,9 @@
 //! What a running server can be told to do: by a line of JSON each, through the socket of `--control`.
 
 use crate::error::Error;
+use crate::flushes::Flushes;
 use crate::report::Report;
-use crate::service::{Flushes, Service};
+use crate::service::Service;
 use crate::volume_options::{VolumeLimits, VolumeOptions};
 use crate::volumes::Cache;
 use crate::words::{Age, Count, Share, Size};
@@ -213,7 +214,7 @@ impl Service {
             None => self.serving().attached(),
         };
         let what = volume.map_or_else(|| "all volumes".to_owned(), |name| format!("volume {name}"));
-        let failures = Flushes::begin(volumes).wait();
+        let failures = Flushes::begin(volumes).wait(None);
         if failures.is_empty() { done(format!("{what}: durable")) } else { Err(Error::Failed(failures.join("; "))) }
     }
 

@@ -14,6 +14,7 @@ mod control;
 mod delay;
 mod error;
 mod export;
+mod flushes;
 mod listen;
 mod memory;
 mod metrics;

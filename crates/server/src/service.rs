@@ -5,6 +5,7 @@ use crate::command_socket;
 use crate::control;
 use crate::error::Error;
 use crate::export::VolumeExport;
+use crate::flushes::Flushes;
 use crate::listen::{self, Listen};
 use crate::memory;
 use crate::options::{Options, TlsMode};
@@ -19,7 +20,6 @@ use sd_notify::NotifyState;
 use std::collections::HashMap;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a stopping server waits for the requests of its clients.
@@ -35,6 +35,9 @@ pub struct Hooks {
 
 /// Changes what is logged to what a text like that of `--log` says.
 pub type SetLog = Box<dyn Fn(&str) -> Result<(), Error> + Send + Sync>;
+
+/// How long a stopping server waits for what is dirty to be durable, unless it is said.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves volumes until a signal ends it: returns after everything is drained and flushed.
 ///
@@ -90,7 +93,10 @@ pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
     }
     tracing::info!("stopping: what is under way is finished, and everything flushed");
     notify(&[NotifyState::Stopping]);
-    service.stop()
+    let stopped = service.stop();
+    // What it holds waits for devices when it is dropped, and there may be one that hangs.
+    std::mem::forget(service);
+    stopped
 }
 
 fn notify(state: &[NotifyState<'_>]) {
@@ -231,16 +237,16 @@ impl Service {
         self.serving().stopping = true;
         let server = self.server().take();
         // What is dirty is written while clients finish: a second signal then finds little left to lose.
-        let early = Flushes::begin(self.serving().attached());
+        Flushes::begin(self.serving().attached());
         if let Some(server) = server {
             let cut = server.stop(PATIENCE);
             if cut > 0 {
                 tracing::warn!("{cut} connections were cut off after {} s", PATIENCE.as_secs());
             }
         }
-        // What failed is tried again, and the answer of that counts.
-        early.wait();
-        let mut failures = Flushes::begin(self.serving().attached()).wait();
+        // What failed before is tried again, and the answer of that counts.
+        let limit = self.options().stop_timeout.map_or(STOP_TIMEOUT, |limit| limit.0);
+        let mut failures = Flushes::begin(self.serving().attached()).wait(Some(limit));
         match self.recorder.stop() {
             Ok(None) => {}
             Ok(Some(recorded)) if recorded.lost > 0 => tracing::warn!("{recorded}"),
@@ -267,11 +273,20 @@ impl Service {
             ..Report::default()
         };
         for cache in self.serving().caches() {
-            let mut statistics = cache.pool.statistics();
-            for volume in std::mem::take(&mut statistics.volumes) {
-                let counts = clients.get(&volume.name).copied().unwrap_or_default();
-                report.volumes.push(VolumeReport::new(&cache.name, volume, counts));
+            if report.caches.iter().any(|before| before.name == cache.name) {
+                // It belongs to a volume that leaves, and whose name another has.
+                continue;
             }
+            let mut statistics = cache.pool.statistics();
+            let mut volumes = std::mem::take(&mut statistics.volumes);
+            let mut rows = Vec::with_capacity(volumes.len());
+            while let Some(volume) = volumes.pop() {
+                // Of two of one name the one before leaves.
+                volumes.retain(|before| before.name != volume.name);
+                let counts = clients.get(&volume.name).copied().unwrap_or_default();
+                rows.push(VolumeReport::new(&cache.name, volume, counts));
+            }
+            report.volumes.extend(rows.into_iter().rev());
             report.caches.push(CacheReport::new(&cache.name, statistics));
         }
         report
@@ -299,38 +314,4 @@ impl Serving {
         let own = attached.iter().filter(|attached| attached.options.own_cache());
         self.shared.iter().chain(own.map(|attached| &attached.cache)).cloned().collect()
     }
-}
-
-/// Volumes that are being made durable, each by a thread of its own: one whose device hangs keeps none waiting.
-pub(crate) struct Flushes(Vec<(Arc<Attached>, Option<JoinHandle<Flushed>>)>);
-
-/// Durable, or why not.
-type Flushed = Result<(), String>;
-
-impl Flushes {
-    pub(crate) fn begin(volumes: Vec<Arc<Attached>>) -> Self {
-        let begin = |attached: Arc<Attached>| {
-            let volume = Arc::clone(&attached);
-            let thread = std::thread::Builder::new().name("flush".to_owned());
-            (attached, thread.spawn(move || flush(&volume)).ok())
-        };
-        Self(volumes.into_iter().map(begin).collect())
-    }
-
-    /// What could not be made durable, and why.
-    pub(crate) fn wait(self) -> Vec<String> {
-        let wait = |(attached, thread): (Arc<Attached>, Option<JoinHandle<_>>)| match thread {
-            Some(thread) => {
-                let inside = |_| Err(format!("volume {}: its flush failed inside", attached.options.name));
-                thread.join().unwrap_or_else(inside).err()
-            }
-            // There was no thread for it.
-            None => flush(&attached).err(),
-        };
-        self.0.into_iter().filter_map(wait).collect()
-    }
-}
-
-fn flush(attached: &Attached) -> Flushed {
-    attached.cache.pool.flush_volume(&attached.volume).map_err(|error| error.to_string())
 }

@@ -212,7 +212,7 @@ mod tests {
             ("a=/x,polcy=lru", "unknown field `polcy`, expected one of"),
             ("a=/x,policy=opt", "not run"),
             ("a=/x,policy=none", "there is no policy `none`"),
-            ("a=/x,connections=few", "invalid digit"),
+            ("a=/x,connections=few", "`few` is no number above 0"),
             ("a=/x,size=big", "is no number of bytes"),
             ("a=/x,mode=back", "unknown variant `back`, expected `write-back` or `write-through`"),
             ("a=/x,read-only=maybe", "expected a boolean"),

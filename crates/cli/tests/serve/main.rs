@@ -307,6 +307,23 @@ fn a_flush_that_fails_at_the_end_is_exit_code_1() {
 }
 
 #[test]
+fn a_stop_waits_for_a_device_in_bounded_time_and_writes_what_others_take() {
+    let (folder, path) = folder();
+    let (slow, well) = (sparse(&path("slow"), MIB), sparse(&path("well"), MIB));
+    let slow = format!("slow={slow},rate=1KiB");
+    let arguments = ["-V", &slow, "-V", &format!("well={well}"), "--dirty-age", "1h", "--stop-timeout", "1s"];
+    let server = Server::start(folder.path(), &arguments);
+    assert_eq!(server.client("slow").write(0, &[1; 512 << 10]), 0);
+    assert_eq!(server.client("well").write(0, &[2; 512 << 10]), 0);
+    server.signal("TERM");
+    let (code, log) = server.end();
+    assert_eq!(code, Some(1), "{log}");
+    let told = "volume slow: what was written to it is not durable: its flush has not ended within 1s";
+    assert!(log.contains(told) && !log.contains("volume well"), "{log}");
+    assert_eq!(std::fs::read(&well).unwrap()[..512 << 10], [2; 512 << 10]);
+}
+
+#[test]
 fn a_second_signal_stops_at_once() {
     let (folder, path) = folder();
     let image = sparse(&path("image"), MIB);
