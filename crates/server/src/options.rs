@@ -84,6 +84,9 @@ pub struct Options {
     /// How long a page may be dirty before it is written back [default: 5s]
     #[arg(long, value_name = "TIME")]
     pub dirty_age: Option<Age>,
+    /// How long a request to a file or device may take: what hangs for longer fails. By default it is waited for
+    #[arg(long, value_name = "TIME")]
+    pub device_timeout: Option<Age>,
     /// How long a stopping server waits until what was written is durable; then it names what is not, and exits with 1 [default: 60s]
     #[arg(long, value_name = "TIME")]
     pub stop_timeout: Option<Age>,
@@ -184,6 +187,7 @@ impl Options {
             workers: self.workers.or(file.workers),
             dirty_limit: self.dirty_limit.or(file.dirty_limit),
             dirty_age: self.dirty_age.or(file.dirty_age),
+            device_timeout: self.device_timeout.or(file.device_timeout),
             stop_timeout: self.stop_timeout.or(file.stop_timeout),
             huge_pages: self.huge_pages || file.huge_pages,
             direct: self.direct.or(file.direct),

@@ -6,7 +6,7 @@ use crate::options::Direct;
 use crate::words::read_as_words;
 use forebay_policy::parse_bytes;
 use forebay_pool::device::{
-    Delayed, Device, FileDevice, FileOptions, Joined, Limited, Limits, MemoryDevice, NewVolume, ObjectDevice,
+    Bounded, Delayed, Device, FileDevice, FileOptions, Joined, Limited, Limits, MemoryDevice, NewVolume, ObjectDevice,
 };
 use forebay_sim::Model;
 use std::fmt;
@@ -83,6 +83,8 @@ pub(crate) struct Opening<'a> {
     /// How long a file or object volume is that is made if it is missing.
     pub(crate) create: Option<u64>,
     pub(crate) direct: Direct,
+    /// How long a request may take.
+    pub(crate) timeout: Option<Duration>,
     pub(crate) delay: Option<&'a Model>,
     /// Bytes a second.
     pub(crate) rate: Option<u64>,
@@ -122,6 +124,13 @@ impl Opening<'_> {
     /// The device, as slow as was asked.
     fn slow(&self, device: impl Device + 'static) -> Result<Arc<dyn Device>, Error> {
         let mut device: Arc<dyn Device> = Arc::new(device);
+        if let Some(timeout) = self.timeout {
+            if timeout.is_zero() {
+                return Err(Error::Usage("--device-timeout must be above 0: every request takes a while".to_owned()));
+            }
+            // Within the others: what is slow on purpose does not hang.
+            device = Arc::new(Bounded::new(device, timeout));
+        }
         if let Some(model) = self.delay {
             device = Arc::new(Delayed::new(device, Box::new(ModelTiming::new(model))));
         }

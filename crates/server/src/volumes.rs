@@ -173,6 +173,7 @@ impl Options {
                 read_only: volume.read_only,
                 create: volume.create.map(|size| size.0),
                 direct: self.direct.unwrap_or_default(),
+                timeout: self.device_timeout.map(|timeout| timeout.0),
                 delay,
                 rate: self.rate.map(|rate| rate.0),
             };
