@@ -10,8 +10,9 @@
 //! nobody waits for the receiving thread. A client that begins to ask for more just while such a request stalls waits for that
 //! one request, and for no further one: it is no longer alone.
 
+use std::collections::VecDeque;
 use std::slice::from_ref;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,9 @@ const SERIAL: u32 = 64;
 /// How often a connection that is to stop looks whether all in flight is done.
 const STOPPING: Duration = Duration::from_millis(5);
 
+/// Hints of one connection at a time; those that come on top are answered, and not done.
+const MOST_HINTS: usize = 32;
+
 /// What the receiving thread shares with those that do its requests.
 pub(crate) struct Connection {
     pub(crate) link: Arc<Link>,
@@ -43,12 +47,55 @@ pub(crate) struct Connection {
     requests: AtomicUsize,
     changing: Mutex<()>,
     eased: Condvar,
+    /// Hints to fetch that wait for the one under way; `None` if there is none.
+    hints: Mutex<Option<VecDeque<Job>>>,
+    /// The client leaves, or the server stops.
+    leaving: AtomicBool,
 }
 
 impl Connection {
     pub(crate) fn new(link: Arc<Link>, terms: Terms, volume: Entry, purse: Arc<Purse>) -> Self {
-        let requests = AtomicUsize::new(0);
-        Self { link, terms, volume, purse, requests, changing: Mutex::default(), eased: Condvar::new() }
+        Self {
+            link,
+            terms,
+            volume,
+            purse,
+            requests: AtomicUsize::new(0),
+            changing: Mutex::default(),
+            eased: Condvar::new(),
+            hints: Mutex::default(),
+            leaving: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether nobody waits for what hints would fetch.
+    pub(crate) fn called_off(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed) || self.link.failed()
+    }
+
+    /// Takes a hint, which is returned if it is to be done now.
+    fn take_hint(&self, job: Job) -> Option<Job> {
+        let mut hints = lock(&self.hints);
+        match &mut *hints {
+            Some(waiting) => {
+                waiting.push_back(job);
+                None
+            }
+            None => {
+                *hints = Some(VecDeque::new());
+                Some(job)
+            }
+        }
+    }
+
+    /// A hint has been done; returns the next.
+    pub(crate) fn next_hint(&self) -> Option<Job> {
+        let mut hints = lock(&self.hints);
+        let next = hints.as_mut().and_then(VecDeque::pop_front);
+        if next.is_none() {
+            *hints = None;
+        }
+        next
     }
 
     fn in_flight(&self) -> usize {
@@ -123,6 +170,7 @@ impl<'a> Receiver<'a> {
         };
         // What has been answered before is owed in any case.
         let _ = self.flush();
+        self.connection.leaving.store(true, Ordering::Relaxed);
         self.connection.wait_below(1);
         // What is not taken in time is lost.
         let _ = self.connection.link.settle();
@@ -184,6 +232,10 @@ impl<'a> Receiver<'a> {
                 self.read(request)
             }
             Command::Write => self.write(request),
+            Command::Cache => {
+                self.input.consume(HEADER);
+                self.hint(request)
+            }
             _ => {
                 self.input.consume(HEADER);
                 self.may_wait(request, command, Buffer::default(), None)
@@ -277,6 +329,27 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
+    /// A hint to fetch: as much as it may bring in, one after the other.
+    fn hint(&mut self, request: &Request) -> Result<(), Close> {
+        let connection = Arc::clone(&self.connection);
+        let waiting = lock(&connection.hints).as_ref().map_or(0, VecDeque::len);
+        if waiting >= MOST_HINTS {
+            return self.perform(request, Command::Cache, Buffer::default(), None, false);
+        }
+        let most = u32::try_from(connection.volume.export.most_fetched()).unwrap_or(u32::MAX);
+        let request = Request { length: request.length.min(most.max(1)), ..*request };
+        let (command, payload) = (Command::Cache, Buffer::default());
+        let job = Job { connection: Arc::clone(&connection), request, command, payload, lease: None };
+        self.make_place()?;
+        let Some(job) = connection.take_hint(job) else { return Ok(()) };
+        if let Err(job) = connection.volume.submit_fetch(job) {
+            connection.next_hint();
+            connection.release();
+            return self.perform(&job.request, Command::Cache, Buffer::default(), None, false);
+        }
+        Ok(())
+    }
+
     /// Memory for the data or the reply of a request. What has been answered does not wait for it.
     fn lease(&mut self, bytes: usize) -> Result<Lease, Close> {
         if let Some(lease) = self.connection.purse.try_take(bytes) {
@@ -329,14 +402,7 @@ impl<'a> Receiver<'a> {
             None if !commit => Some(self.lease(weight(request))?),
             lease => lease,
         };
-        if self.connection.in_flight() >= self.config.in_flight {
-            // What has been answered does not wait for a place.
-            self.flush()?;
-            self.connection.wait_below(self.config.in_flight.max(1));
-        }
-        // A client that does not take its replies gets no more of them.
-        self.connection.link.settle()?;
-        self.connection.admit();
+        self.make_place()?;
         let job = Job { connection: Arc::clone(&self.connection), request: *request, command, payload, lease };
         let volume = &self.connection.volume;
         let submitted = if commit { volume.submit_commit(job) } else { volume.submit(job) };
@@ -345,6 +411,19 @@ impl<'a> Receiver<'a> {
             self.connection.release();
             performed?;
         }
+        Ok(())
+    }
+
+    /// Has one more request in flight, waiting for others if there are too many.
+    fn make_place(&mut self) -> Result<(), Close> {
+        if self.connection.in_flight() >= self.config.in_flight {
+            // What has been answered does not wait for a place.
+            self.flush()?;
+            self.connection.wait_below(self.config.in_flight.max(1));
+        }
+        // A client that does not take its replies gets no more of them.
+        self.connection.link.settle()?;
+        self.connection.admit();
         Ok(())
     }
 
@@ -435,6 +514,7 @@ impl<'a> Receiver<'a> {
             Received::End if self.input.ahead().is_empty() => Err(Close::Finished),
             Received::End => Err(Close::Malformed("it ends in the middle of a request".into())),
             Received::Nothing if self.stop.told() => {
+                self.connection.leaving.store(true, Ordering::Relaxed);
                 // Those in flight are finished, and requests that come meanwhile are told why they are not.
                 if self.connection.in_flight() == 0 { Err(Close::Stopping) } else { Ok(0) }
             }

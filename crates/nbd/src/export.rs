@@ -20,6 +20,12 @@ pub trait Export: Send + Sync {
     /// The sizes of requests.
     fn limits(&self) -> Limits;
 
+    /// The most bytes that one hint to fetch may bring in, so that nobody evicts what others use; of a longer one the beginning is
+    /// fetched.
+    fn most_fetched(&self) -> u64 {
+        u64::MAX
+    }
+
     /// The most connections at a time, asked when one comes; `None` is as many as the server has.
     fn most_connections(&self) -> Option<usize> {
         None
@@ -94,11 +100,12 @@ pub trait Session: Send {
     /// What the client is told.
     fn write_zeroes(&mut self, offset: u64, length: u64, allocate: bool) -> Result<(), Failure>;
 
-    /// A hint that the range will be read soon: begins to fetch it, and need not wait.
+    /// Fetches the beginning of a range that will be read soon: as much as takes a short time. Returns how many bytes that was; 0 if no
+    /// more can be fetched. The server asks again for the rest, as long as the client is there.
     ///
     /// # Errors
     /// What the client is told.
-    fn cache(&mut self, offset: u64, length: u64) -> Result<(), Failure>;
+    fn cache(&mut self, offset: u64, length: u64) -> Result<u64, Failure>;
 
     /// What is known of a range: consecutive extents from `offset` on, at least one, within the range.
     ///

@@ -67,7 +67,7 @@ struct Negotiation {
     allocation: Option<String>,
 }
 
-/// Shakes hands with a client.
+/// Shakes hands with a client. `chosen` is called before the client knows that it has an export.
 ///
 /// # Errors
 /// Why the connection ends without an export.
@@ -77,6 +77,7 @@ pub(crate) fn shake(
     volumes: &Mutex<Arc<Volumes>>,
     config: &Config,
     stop: &Stop,
+    chosen: impl Fn(),
 ) -> Result<Chosen, Close> {
     let deadline = Some(Instant::now() + config.handshake);
     link.deadline = deadline;
@@ -122,6 +123,9 @@ pub(crate) fn shake(
             negotiation.volumes = Arc::default();
             next
         };
+        if matches!(next, Next::Transmission(_)) {
+            chosen();
+        }
         link.send(Parcel::borrowed(&out, None))?;
         match next {
             Next::Option => {}

@@ -353,16 +353,18 @@ fn serve(shared: &Shared, id: u64, socket: Arc<SystemSocket>, peer: &str) -> Clo
     let (config, stop) = (&shared.config, &shared.stop);
     let mut link = Link::new(Arc::clone(&socket) as Arc<dyn Socket>, config);
     let mut input = Input::new();
-    let chosen = match shake(&mut link, &mut input, &shared.volumes, config, stop) {
+    let chosen = || {
+        if let Some(open) = lock(&shared.open).get_mut(&id) {
+            open.in_handshake = false;
+        }
+    };
+    let chosen = match shake(&mut link, &mut input, &shared.volumes, config, stop, chosen) {
         Ok(chosen) => chosen,
         Err(close) => {
             link.close(matches!(close, Close::Finished | Close::Stopping));
             return close;
         }
     };
-    if let Some(open) = lock(&shared.open).get_mut(&id) {
-        open.in_handshake = false;
-    }
     tracing::info!(peer, export = chosen.volume.export.name(), tls = link.tls.is_some(), "connected");
     let link = Arc::new(link);
     let purse = Purse::new(&shared.budget, config);

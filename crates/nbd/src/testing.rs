@@ -130,8 +130,8 @@ impl Session for MemorySession {
         Ok(())
     }
 
-    fn cache(&mut self, _: u64, _: u64) -> Result<(), Failure> {
-        Ok(())
+    fn cache(&mut self, _: u64, length: u64) -> Result<u64, Failure> {
+        Ok(length)
     }
 
     /// Blocks of 4096 bytes that are all zero are holes.
@@ -220,7 +220,7 @@ pub(crate) fn talk(
 ) -> Result<Close, Close> {
     let mut link = Link::new(socket, config);
     let mut input = Input::new();
-    let chosen = shake(&mut link, &mut input, volumes, config, stop)?;
+    let chosen = shake(&mut link, &mut input, volumes, config, stop, || ())?;
     let purse = Purse::new(&Budget::new(config), config);
     let connection = Arc::new(Connection::new(Arc::new(link), chosen.terms, chosen.volume, purse));
     Ok(Receiver::new(connection, chosen.session, input, config, stop).run())

@@ -6,6 +6,9 @@
 //! A request that is to be durable is done in two steps: first by a worker, or at once where that needs no waiting, then by the one
 //! thread that commits, which takes all that are there at a time. So those that wait for a flush share it, and take no worker from
 //! those that read.
+//!
+//! Hints to fetch (CACHE) are done in short steps by a few threads of their own, in turn, one of a connection at a time, and called off
+//! when their client leaves.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, Range};
@@ -34,6 +37,7 @@ pub(crate) struct Volume {
     connected: AtomicUsize,
     workers: Lane,
     commits: Lane,
+    fetches: Lane,
 }
 
 /// Jobs of one kind, and the threads that do them.
@@ -155,8 +159,8 @@ impl Lane {
 impl Volume {
     /// `most`: workers.
     pub(crate) fn new(export: Arc<dyn Export>, counters: Arc<Counters>, most: usize) -> Self {
-        let (workers, commits) = (Lane::new(most.max(1)), Lane::new(1));
-        Self { export, counters, connected: AtomicUsize::new(0), workers, commits }
+        let (workers, commits, fetches) = (Lane::new(most.max(1)), Lane::new(1), Lane::new((most / 4).max(1)));
+        Self { export, counters, connected: AtomicUsize::new(0), workers, commits, fetches }
     }
 
     /// Lets a connection in, if there may be one more.
@@ -184,10 +188,20 @@ impl Volume {
         self.commits.submit(job, move || volume.commit())
     }
 
+    /// Has a hint done, a part at a time.
+    ///
+    /// # Errors
+    /// As for `submit`.
+    pub(crate) fn submit_fetch(self: &Arc<Self>, job: Job) -> Result<(), Box<Job>> {
+        let volume = Arc::clone(self);
+        self.fetches.submit(job, move || volume.fetch())
+    }
+
     /// Ends the threads as they run out of work. For later jobs there are new ones.
     pub(crate) fn retire(&self) {
         self.workers.retire();
         self.commits.retire();
+        self.fetches.retire();
     }
 
     /// The same, and waits for it until the deadline.
@@ -195,6 +209,7 @@ impl Volume {
         // Workers leave jobs to be committed.
         self.workers.close(deadline);
         self.commits.close(deadline);
+        self.fetches.close(deadline);
     }
 
     fn work(self: &Arc<Self>) {
@@ -263,6 +278,62 @@ impl Volume {
     }
 }
 
+/// Hints to fetch.
+impl Volume {
+    fn fetch(&self) {
+        let mut session = None;
+        let mut replies = Replies::default();
+        while let Some(jobs) = self.fetches.take(1) {
+            for job in jobs {
+                if let Some(next) = self.fetch_some(job, &mut session, &mut replies) {
+                    lock(&self.fetches.pool).queue.push_back(next);
+                }
+            }
+        }
+        self.fetches.ended.notify_all();
+    }
+
+    /// Does a part of a hint. Returns what is left of it, or the connection's next hint.
+    fn fetch_some(&self, mut job: Job, session: &mut Option<Box<dyn Session>>, replies: &mut Replies) -> Option<Job> {
+        let Request { cookie, offset, length, .. } = job.request;
+        let fetched = catch_unwind(AssertUnwindSafe(|| {
+            if job.connection.called_off() {
+                return Ok(0);
+            }
+            let session = match session {
+                Some(session) => session,
+                None => session.insert(self.export.session()?),
+            };
+            session.cache(offset, length.into())
+        }));
+        if let Ok(Ok(fetched @ 1..)) = fetched
+            && fetched < u64::from(length)
+        {
+            job.request.offset += fetched;
+            job.request.length -= fetched as u32;
+            return Some(job);
+        }
+        if fetched.is_err() {
+            *session = None;
+        }
+        let mut counts = Counts::default();
+        replies.reset(job.connection.terms.structured);
+        match fetched.unwrap_or_else(|_| Err(failed_inside())) {
+            Ok(_) => {
+                replies.done(cookie);
+                count(job.command, length, &mut counts);
+            }
+            Err(failure) => {
+                replies.error(cookie, &failure);
+                counts.errors += 1;
+            }
+        }
+        let next = job.connection.next_hint();
+        job.answer(replies, counts);
+        next
+    }
+}
+
 fn failed_inside() -> Failure {
     Failure { errno: Errno::Io, message: "the server failed inside".into() }
 }
@@ -302,12 +373,12 @@ pub(crate) fn perform(
         Command::Read => session.read(offset, replies.data(cookie, offset, size)),
         Command::Write => session.write(offset, &payload[..size]),
         Command::Trim => session.trim(offset, length.into()),
-        Command::Cache => session.cache(offset, length.into()),
         Command::WriteZeroes => session.write_zeroes(offset, length.into(), request.has(NO_HOLE)),
         Command::BlockStatus => session.status(offset, length.into()).map(|extents| {
             replies.status(cookie, length, &extents, request.has(REQ_ONE));
         }),
-        Command::Flush => Ok(()),
+        // A flush is only to be committed. A hint for which there is no thread is none.
+        Command::Flush | Command::Cache => Ok(()),
         // It has no reply.
         Command::Disconnect => return false,
     };

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use client::{Client, DISCONNECT, EINVAL, EIO, ESHUTDOWN, FLUSH, FUA, READ, TRIM, WRITE, option};
+use client::{CACHE, Client, DISCONNECT, EINVAL, EIO, ESHUTDOWN, FLUSH, FUA, READ, TRIM, WRITE, option};
 use forebay_nbd::testing::Memory;
 use forebay_nbd::{Config, Errno, Export, Extent, Failure, Features, Identity, Limits, Server, Session, Tls};
 
@@ -127,8 +127,10 @@ impl Session for StallingSession {
     fn write_zeroes(&mut self, _: u64, _: u64, _: bool) -> Result<(), Failure> {
         Ok(())
     }
-    fn cache(&mut self, _: u64, _: u64) -> Result<(), Failure> {
-        Ok(())
+    fn cache(&mut self, offset: u64, _: u64) -> Result<u64, Failure> {
+        self.begun.send(offset).expect("the test watches");
+        self.go.lock().expect("not poisoned").recv().expect("the test tells");
+        Ok(512)
     }
     fn status(&mut self, _: u64, length: u64) -> Result<Vec<Extent>, Failure> {
         Ok(vec![Extent { length, hole: false, zero: false }])
@@ -383,6 +385,50 @@ fn a_client_that_asks_for_nothing_is_closed_if_that_is_wanted_and_one_that_waits
     go.send(()).expect("it waits");
     assert_eq!(waiting.receive(512), (1, Ok(vec![2; 512])));
     assert!(waiting.ended());
+}
+
+#[test]
+fn hints_are_done_one_after_the_other_in_parts_and_called_off_when_the_client_leaves() {
+    let (export, begun, go) = Stalling::new();
+    let running = Running::new(vec![export], Config::default());
+    let mut client = running.client("stalling");
+    for number in 0..20 {
+        client.send(CACHE, number, 4096 * number, 1024, &[]);
+    }
+    let next = || begun.recv_timeout(PATIENCE);
+    assert_eq!(next(), Ok(0));
+    assert_eq!(client.ask(READ, HIT, 512, &[]), Ok(vec![1; 512]), "hints hold up no request");
+    for expected in [512, 4096, 4096 + 512, 8192] {
+        assert!(begun.try_recv().is_err(), "one at a time");
+        go.send(()).expect("it waits");
+        assert_eq!(next(), Ok(expected));
+    }
+    drop(client);
+    // Until the server knows that the client has gone, parts may go on.
+    let (begin, mut parts) = (Instant::now(), 1);
+    go.send(()).expect("it waits");
+    while running.server.counts().open > 0 {
+        assert!(begin.elapsed() < PATIENCE, "the connection ends");
+        if begun.recv_timeout(Duration::from_millis(20)).is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+            go.send(()).expect("it waits");
+            parts += 1;
+        }
+    }
+    assert!(parts < 30, "{parts} of 35 parts were fetched for nobody");
+}
+
+#[test]
+fn a_flood_of_hints_is_answered() {
+    let running = Running::new(vec![memory("a")], Config::default());
+    let mut client = running.client("a");
+    for number in 0..500 {
+        client.send(CACHE, number, 0, 1 << 20, &[]);
+    }
+    let mut cookies: Vec<_> =
+        (0..500).map(|_| client.receive(0)).map(|(cookie, outcome)| (cookie, outcome.is_ok())).collect();
+    cookies.sort_unstable();
+    assert_eq!(cookies, (0..500).map(|number| (number, true)).collect::<Vec<_>>());
 }
 
 #[test]

@@ -180,7 +180,8 @@ impl Shared {
             let handle = Handle::new(self)?;
             let body = move || {
                 while let Some((volume, blocks)) = handle.shared.queue.next_range() {
-                    handle.read_ahead(&volume, blocks);
+                    // What there is no frame for is not read ahead.
+                    let _ = handle.read_ahead(&volume, blocks);
                 }
             };
             Running::start(self, format!("readahead-{reader}"), body).map_err(no_thread)?;
@@ -198,25 +199,45 @@ impl Shared {
 }
 
 impl Handle {
-    /// Reads what is absent of a range, as far as there are frames; errors are left to who needs the pages.
-    fn read_ahead(&self, volume: &Arc<Volume>, blocks: Range<u64>) {
+    /// Fetches the pages of a range that are absent, as [`Hint::WillNeed`](crate::Hint::WillNeed) has it done in the background, and
+    /// returns when they are there. `false`: there is no frame for more, or the device fails, which is left to who needs the pages.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`].
+    pub fn fetch(&self, volume: &Arc<Volume>, offset: u64, length: u64) -> Result<bool, Error> {
+        volume.check_range(offset, length)?;
+        let page_size = u64::from(self.shared.config.page_size);
+        Ok(self.read_ahead(volume, offset / page_size..(offset + length).div_ceil(page_size)))
+    }
+
+    /// Reads what is absent of a range, as far as there are frames; errors are left to who needs the pages. Whether that was all.
+    fn read_ahead(&self, volume: &Arc<Volume>, blocks: Range<u64>) -> bool {
         let mut block = blocks.start;
         while block < blocks.end {
+            if let Ok(pin) = self.pin(volume.id, block) {
+                // Seen without a lock, as most are of what is fetched again.
+                self.unpin(pin);
+                if !pin.state.in_laundry() {
+                    block += 1;
+                    continue;
+                }
+            }
             let end = blocks.end.min(block + self.shared.most_run());
             match self.try_admit_run(volume, block..end, Operation::Readahead, false) {
                 Admission::Run(run) => {
                     block = run.last().map_or(end, |&(last, _)| last + 1);
                     if let Err(error) = self.fill(volume, &run) {
                         tracing::debug!(%error, "a readahead failed");
-                        return;
+                        return false;
                     }
                     volume.counters.pages_read_ahead.add(run.len() as u64);
                     run.iter().for_each(|&(_, number)| self.shared.let_go(number));
                 }
                 Admission::Present | Admission::Rescued => block += 1,
-                Admission::NoFrame | Admission::Changing => return,
+                Admission::NoFrame | Admission::Changing => return false,
             }
         }
+        true
     }
 }
 

@@ -109,3 +109,16 @@ fn what_will_be_needed_becomes_resident() {
     }
     assert_eq!(pool.statistics().volumes[0].pages_read_ahead, 4);
 }
+
+#[test]
+fn what_is_fetched_is_there_and_ends_where_no_frame_is_left() {
+    let (pool, volume, _) = pool();
+    let handle = pool.handle().expect("a handle");
+    assert!(handle.fetch(&volume, 10 * PAGE + 5, 4 * PAGE).expect("within the volume"));
+    assert!((10..15).all(|block| handle.read_resident(&volume, block).is_some()));
+    assert!(handle.fetch(&volume, 10 * PAGE, 5 * PAGE).expect("within the volume"), "what is there is fetched");
+    assert!(handle.fetch(&volume, (BLOCKS - 1) * PAGE, 2 * PAGE).is_err(), "beyond the end");
+    let pins: Vec<_> = (20..36).map(|block| handle.read(&volume, block).expect("a read")).collect();
+    assert!(!handle.fetch(&volume, 50 * PAGE, 4 * PAGE).expect("within the volume"), "all frames are pinned");
+    drop(pins);
+}

@@ -7,10 +7,16 @@ use crate::attached::{Attached, Use};
 use crate::record::Recorder;
 use forebay_nbd::{Errno, Export, Extent, Failure, Features, Limits, Session};
 use forebay_policy::Operation;
-use forebay_pool::{Durability, Handle, Hint};
+use forebay_pool::{Durability, Handle};
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// One hint may fetch this part of the cache: a quarter.
+const SHARE_OF_HINTS: u64 = 4;
+
+/// The bytes that are fetched before a hint is looked at again.
+const FETCHED: u64 = 1 << 20;
 
 /// A volume under its name.
 pub(crate) struct VolumeExport {
@@ -57,6 +63,10 @@ impl Export for VolumeExport {
     fn limits(&self) -> Limits {
         let page_size = self.attached.cache.page_size;
         Limits { minimum: 1, preferred: page_size, maximum: self.most.max(page_size) }
+    }
+
+    fn most_fetched(&self) -> u64 {
+        self.attached.cache.pool.capacity() / SHARE_OF_HINTS
     }
 
     fn most_connections(&self) -> Option<usize> {
@@ -126,9 +136,11 @@ impl Session for PoolSession {
         self.handle.write_zeroes(volume, offset, length, allocate, Durability::Flush).map_err(failure)
     }
 
-    fn cache(&mut self, offset: u64, length: u64) -> Result<(), Failure> {
+    fn cache(&mut self, offset: u64, length: u64) -> Result<u64, Failure> {
+        let length = length.min(FETCHED);
         self.record(offset, length, Operation::Readahead);
-        self.handle.hint(&self.attached.volume, Hint::WillNeed { offset, length }).map_err(failure)
+        let all = self.handle.fetch(&self.attached.volume, offset, length).map_err(failure)?;
+        Ok(if all { length } else { 0 })
     }
 
     fn status(&mut self, offset: u64, length: u64) -> Result<Vec<Extent>, Failure> {

@@ -6,6 +6,7 @@ pub(crate) const READ: u16 = 0;
 pub(crate) const WRITE: u16 = 1;
 pub(crate) const DISCONNECT: u16 = 2;
 pub(crate) const FLUSH: u16 = 3;
+pub(crate) const CACHE: u16 = 5;
 pub(crate) const TRIM: u16 = 4;
 
 /// A flag of requests.
