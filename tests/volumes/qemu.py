@@ -14,7 +14,7 @@ write -P 0x11 0 4M
 write -P 0x22 4M 4M
 write -P 0x33 1000 70000
 write -z 2M 1M
-write -z -u 5M 1M
+write -z -u -n 5M 1M
 write -P 0x44 5505024 512
 discard 6M 1M
 write -P 0x55 6M 1M

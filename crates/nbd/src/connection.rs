@@ -24,7 +24,7 @@ use crate::input::Input;
 use crate::link::{Link, lock};
 use crate::socket::{Received, Stop, Wait};
 use crate::wire::reply::{EXTENTS, Replies};
-use crate::wire::request::{Command, HEADER, REQ_ONE, Request, Terms};
+use crate::wire::request::{Command, REQ_ONE, Request, Terms, header};
 use crate::workers::{Entry, Job, conclude, count, is_durable, perform, range};
 use crate::{Config, Errno, Failure, Session};
 
@@ -36,6 +36,9 @@ const STOPPING: Duration = Duration::from_millis(5);
 
 /// Hints of one connection at a time; those that come on top are answered, and not done.
 const MOST_HINTS: usize = 32;
+
+/// The longest data of a refused request that are passed over; longer ones end the connection.
+const MOST_REFUSED: usize = u32::MAX as usize;
 
 /// What the receiving thread shares with those that do its requests.
 pub(crate) struct Connection {
@@ -128,7 +131,7 @@ impl Connection {
 fn weight(request: &Request) -> usize {
     match request.command {
         0 | 1 => request.length as usize,
-        command if command == Command::BlockStatus as u16 && !request.has(REQ_ONE) => EXTENTS * size_of::<u64>(),
+        command if command == Command::BlockStatus as u16 && !request.has(REQ_ONE) => EXTENTS * 2 * size_of::<u64>(),
         _ => 0,
     }
 }
@@ -142,6 +145,8 @@ pub(crate) struct Receiver<'a> {
     counts: Counts,
     /// Requests in a row that came singly.
     serial: u32,
+    /// The bytes of a request before its data.
+    header: usize,
     /// When the message must be whole that has begun to come.
     whole: Option<Instant>,
     config: &'a Config,
@@ -156,9 +161,10 @@ impl<'a> Receiver<'a> {
         config: &'a Config,
         stop: &'a Stop,
     ) -> Self {
-        let replies = Replies::new(connection.terms.structured);
+        let replies = Replies::new(connection.terms.form);
         let counts = Counts { connections: 1, ..Counts::default() };
-        Self { connection, session, input, replies, counts, serial: 0, whole: None, config, stop }
+        let header = header(connection.terms.form);
+        Self { connection, session, input, replies, counts, serial: 0, header, whole: None, config, stop }
     }
 
     /// Serves until the end, and says why it came. Nothing is in flight afterwards.
@@ -184,10 +190,10 @@ impl<'a> Receiver<'a> {
 
     /// Answers, or hands over, each request that is there as a whole.
     fn answer_all(&mut self) -> Result<(), Close> {
-        while let Some(header) = self.input.ahead().first_chunk::<HEADER>() {
-            let request = Request::parse(header)
+        while self.input.ahead().len() >= self.header {
+            let request = Request::parse(self.input.ahead(), self.connection.terms.form)
                 .map_err(|magic| Close::Malformed(format!("{magic:#010x} in place of a request's magic")))?;
-            let whole = HEADER + request.payload();
+            let whole = usize::try_from(request.payload).map_or(usize::MAX, |data| data.saturating_add(self.header));
             if whole <= Input::CAPACITY && self.input.ahead().len() < whole {
                 break;
             }
@@ -219,25 +225,25 @@ impl<'a> Receiver<'a> {
             Ok(Command::Disconnect) => return Err(Close::Finished),
             Ok(command) => command,
             Err(failure) => {
-                self.input.consume(HEADER);
-                self.discard(request.payload())?;
-                self.replies.error(request.cookie, &failure);
+                self.input.consume(self.header);
+                self.discard(request.payload)?;
+                self.replies.error(request, &failure);
                 self.counts.errors += 1;
                 return Ok(());
             }
         };
         match command {
             Command::Read => {
-                self.input.consume(HEADER);
+                self.input.consume(self.header);
                 self.read(request)
             }
             Command::Write => self.write(request),
             Command::Cache => {
-                self.input.consume(HEADER);
+                self.input.consume(self.header);
                 self.hint(request)
             }
             _ => {
-                self.input.consume(HEADER);
+                self.input.consume(self.header);
                 self.may_wait(request, command, Buffer::default(), None)
             }
         }
@@ -252,7 +258,7 @@ impl<'a> Receiver<'a> {
             self.flush()?;
         }
         let mark = self.replies.len();
-        let data = self.replies.data(request.cookie, request.offset, length);
+        let data = self.replies.data(request);
         if self.session.try_read(request.offset, data) {
             self.answered(Command::Read, request);
             return Ok(());
@@ -264,8 +270,8 @@ impl<'a> Receiver<'a> {
     fn read_long(&mut self, request: &Request) -> Result<(), Close> {
         let length = request.length as usize;
         let lease = self.lease(length)?;
-        let mut reply = Replies::new(self.connection.terms.structured);
-        if self.session.try_read(request.offset, reply.data(request.cookie, request.offset, length)) {
+        let mut reply = Replies::new(self.connection.terms.form);
+        if self.session.try_read(request.offset, reply.data(request)) {
             self.answered(Command::Read, request);
             return Ok(self.connection.link.send(reply.parcel(Some(lease)))?);
         }
@@ -275,11 +281,11 @@ impl<'a> Receiver<'a> {
 
     fn write(&mut self, request: &Request) -> Result<(), Close> {
         let length = request.length as usize;
-        if HEADER + length > Input::CAPACITY {
+        if self.header + length > Input::CAPACITY {
             return self.write_long(request);
         }
         // `answer_all` has seen that it is there as a whole.
-        let data = HEADER..HEADER + length;
+        let data = self.header..self.header + length;
         if self.session.try_write(request.offset, &self.input.ahead()[data.clone()]) {
             self.input.consume(data.end);
             return self.written(request);
@@ -293,7 +299,7 @@ impl<'a> Receiver<'a> {
     /// A write whose data does not fit the input. What is only announced takes no memory: its data must have begun to come.
     fn write_long(&mut self, request: &Request) -> Result<(), Close> {
         let length = request.length as usize;
-        self.input.consume(HEADER);
+        self.input.consume(self.header);
         self.begins(length);
         self.flush()?;
         while self.input.ahead().len() < length.min(Input::CAPACITY) {
@@ -324,7 +330,7 @@ impl<'a> Receiver<'a> {
         if is_durable(request, Command::Write) {
             return self.wait_for(request, Command::Write, Buffer::default(), None, true);
         }
-        self.replies.done(request.cookie);
+        self.replies.done(request);
         self.answered(Command::Write, request);
         Ok(())
     }
@@ -336,10 +342,10 @@ impl<'a> Receiver<'a> {
         if waiting >= MOST_HINTS {
             return self.perform(request, Command::Cache, Buffer::default(), None, false);
         }
-        let most = u32::try_from(connection.volume.export.most_fetched()).unwrap_or(u32::MAX);
+        let most = connection.volume.export.most_fetched();
         let request = Request { length: request.length.min(most.max(1)), ..*request };
         let (command, payload) = (Command::Cache, Buffer::default());
-        let job = Job { connection: Arc::clone(&connection), request, command, payload, lease: None };
+        let job = Job { connection: Arc::clone(&connection), request, command, payload, lease: None, done: 0 };
         self.make_place()?;
         let Some(job) = connection.take_hint(job) else { return Ok(()) };
         if let Err(job) = connection.volume.submit_fetch(job) {
@@ -403,7 +409,7 @@ impl<'a> Receiver<'a> {
             lease => lease,
         };
         self.make_place()?;
-        let job = Job { connection: Arc::clone(&self.connection), request: *request, command, payload, lease };
+        let job = Job { connection: Arc::clone(&self.connection), request: *request, command, payload, lease, done: 0 };
         let volume = &self.connection.volume;
         let submitted = if commit { volume.submit_commit(job) } else { volume.submit(job) };
         if let Err(job) = submitted {
@@ -437,7 +443,7 @@ impl<'a> Receiver<'a> {
         commit: bool,
     ) -> Result<(), Close> {
         if command == Command::Read && request.length as usize > self.short() {
-            let mut reply = Replies::new(self.connection.terms.structured);
+            let mut reply = Replies::new(self.connection.terms.form);
             perform(&mut *self.session, request, command, &payload, &mut reply, &mut self.counts);
             return Ok(self.connection.link.send(reply.parcel(lease))?);
         }
@@ -460,7 +466,11 @@ impl<'a> Receiver<'a> {
     }
 
     /// Passes over the data of a write that is refused.
-    fn discard(&mut self, mut left: usize) -> Result<(), Close> {
+    fn discard(&mut self, left: u64) -> Result<(), Close> {
+        let mut left = usize::try_from(left)
+            .ok()
+            .filter(|&left| left <= MOST_REFUSED)
+            .ok_or_else(|| Close::Malformed(format!("{left} bytes of data follow a request")))?;
         self.begins(left);
         loop {
             let here = self.input.ahead().len().min(left);

@@ -54,6 +54,8 @@ pub struct Features {
     pub multi_conn: bool,
     /// Reading in the order of offsets is much faster than at random.
     pub rotational: bool,
+    /// Zeroes that need not keep their space are written faster than data.
+    pub fast_zero: bool,
 }
 
 /// The sizes of requests, in bytes.

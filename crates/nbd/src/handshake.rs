@@ -12,7 +12,7 @@ use crate::tls::Tls;
 use crate::wire::option::{Answer, BASE_ALLOCATION, BASE_ALLOCATION_ID, ClientOption, ContextQuery, InfoQuery, info};
 use crate::wire::option::{EXPORT_NAME, HEADER, STARTTLS, header, parse, reply};
 use crate::wire::request::Terms;
-use crate::wire::{FIXED_NEWSTYLE, NO_ZEROES, OPTION_MAGIC, SERVER_MAGIC};
+use crate::wire::{FIXED_NEWSTYLE, Form, NO_ZEROES, OPTION_MAGIC, SERVER_MAGIC};
 use crate::workers::{Entry, Volume};
 use crate::{Config, Limits, Session};
 
@@ -62,7 +62,7 @@ struct Negotiation {
     request_bytes: u32,
     encryption: Encryption,
     no_zeroes: bool,
-    structured: bool,
+    form: Form,
     /// The export for which `base:allocation` has been selected.
     allocation: Option<String>,
 }
@@ -103,7 +103,7 @@ pub(crate) fn shake(
         request_bytes,
         encryption,
         no_zeroes,
-        structured: false,
+        form: Form::Simple,
         allocation: None,
     };
     for _ in 0..config.options {
@@ -219,12 +219,19 @@ impl Negotiation {
                 Encryption::On => return refuse(out, Answer::Invalid, "TLS is in use already"),
                 Encryption::Allowed | Encryption::Required => {
                     // What was agreed in the clear, anybody may have said.
-                    (self.encryption, self.structured, self.allocation) = (Encryption::On, false, None);
+                    (self.encryption, self.form, self.allocation) = (Encryption::On, Form::Simple, None);
                     reply(out, option, Answer::Ack, &[]);
                     return Ok(Next::StartTls);
                 }
             },
-            ClientOption::StructuredReply => self.structured = true,
+            ClientOption::StructuredReply if self.form == Form::Extended => {
+                return refuse(out, Answer::ExtendedHeadersRequired, "extended headers were agreed on");
+            }
+            ClientOption::StructuredReply => self.form = Form::Structured,
+            ClientOption::ExtendedHeaders if self.form == Form::Extended => {
+                return refuse(out, Answer::Invalid, "extended headers were agreed on already");
+            }
+            ClientOption::ExtendedHeaders => self.form = Form::Extended,
             ClientOption::ListMetaContext(query) => match self.contexts(&query) {
                 Err((answer, reason)) => return refuse(out, answer, reason),
                 Ok(_) if query.empty || query.exact || query.namespace => {
@@ -253,7 +260,7 @@ impl Negotiation {
     }
 
     fn contexts(&self, query: &ContextQuery<'_>) -> Result<&Volume, (Answer, &'static str)> {
-        if !self.structured {
+        if self.form == Form::Simple {
             return Err((Answer::Invalid, "metadata contexts need structured replies"));
         }
         self.find(query.export).map(|volume| &**volume).ok_or((Answer::Unknown, "there is no such export"))
@@ -274,12 +281,15 @@ impl Negotiation {
             size: export.size(),
             features: export.features(),
             limits: Limits { maximum, preferred: limits.preferred.min(maximum), ..limits },
-            structured: self.structured,
+            form: self.form,
             allocation: self.allocation.as_deref() == Some(export.name()),
         }
     }
 
     fn export_name(&self, name: &str, out: &mut Vec<u8>) -> Result<Next, Close> {
+        if self.form == Form::Extended {
+            return Err(Close::Malformed("EXPORT_NAME does not go with extended headers: GO does".into()));
+        }
         let Some(volume) = self.find(name) else {
             return Err(Close::Refused(format!("there is no export {name:?}")));
         };

@@ -1,6 +1,8 @@
 use super::*;
 use crate::testing::Memory;
-use crate::wire::option::{ABORT, GO, INFO, LIST, LIST_META_CONTEXT, SET_META_CONTEXT, STRUCTURED_REPLY};
+use crate::wire::option::{
+    ABORT, EXTENDED_HEADERS, GO, INFO, LIST, LIST_META_CONTEXT, SET_META_CONTEXT, STRUCTURED_REPLY,
+};
 use proptest::prelude::*;
 
 fn volumes(names: &[&str]) -> Volumes {
@@ -13,7 +15,7 @@ fn volumes(names: &[&str]) -> Volumes {
 
 fn negotiation(volumes: &Volumes, encryption: Encryption) -> Negotiation {
     let volumes = Arc::new(volumes.clone());
-    Negotiation { volumes, request_bytes: 1 << 20, encryption, no_zeroes: true, structured: false, allocation: None }
+    Negotiation { volumes, request_bytes: 1 << 20, encryption, no_zeroes: true, form: Form::Simple, allocation: None }
 }
 
 fn string(text: &str) -> Vec<u8> {
@@ -68,6 +70,7 @@ const ERR_UNKNOWN: u32 = 0x8000_0006;
 const ERR_SHUTDOWN: u32 = 0x8000_0007;
 const ERR_BLOCK_SIZE_REQD: u32 = 0x8000_0008;
 const ERR_TOO_BIG: u32 = 0x8000_0009;
+const ERR_EXT_HEADER_REQD: u32 = 0x8000_000a;
 
 #[test]
 fn list_tells_each_export_with_its_description_in_order() {
@@ -81,7 +84,7 @@ fn list_tells_each_export_with_its_description_in_order() {
 #[test]
 fn info_tells_size_and_flags_what_was_asked_for_and_block_sizes_always() {
     let volumes = volumes(&["a"]);
-    let export = (3, b"\0\0\0\0\0\0\0\x10\0\0\x05\x6d".to_vec());
+    let export = (3, b"\0\0\0\0\0\0\0\x10\0\0\x0d\x6d".to_vec());
     let sizes = (3, b"\0\x03\0\0\0\x01\0\0\x10\0\0\x10\0\0".to_vec());
     let ack = (ACK, Vec::new());
     let bare = ask(&mut negotiation(&volumes, Encryption::Off), INFO, &info_query("a", &[]));
@@ -105,7 +108,7 @@ fn export_name_gets_size_flags_and_124_zeroes_unless_they_are_left_out() {
     let mut out = Vec::new();
     let next = negotiation(&volumes, Encryption::Off).answer(EXPORT_NAME, b"a", false, &mut out);
     assert!(matches!(next, Ok(Next::Transmission(_))));
-    assert_eq!(out, b"\0\0\0\0\0\x10\0\0\x05\x6d");
+    assert_eq!(out, b"\0\0\0\0\0\x10\0\0\x0d\x6d");
     let mut padded = Vec::new();
     let mut old = Negotiation { no_zeroes: false, ..negotiation(&volumes, Encryption::Off) };
     assert!(old.answer(EXPORT_NAME, b"a", false, &mut padded).is_ok());
@@ -120,12 +123,27 @@ fn abort_is_acknowledged_and_unknown_options_are_unsupported() {
     let mut out = Vec::new();
     assert!(matches!(negotiation(&volumes, Encryption::Off).answer(ABORT, b"", true, &mut out), Ok(Next::End)));
     assert_eq!(out[12..], [0, 0, 0, 1, 0, 0, 0, 0]);
-    let extended_headers = 11;
-    for option in [0, 4, extended_headers, 12, u32::MAX] {
+    for option in [0, 4, 12, u32::MAX] {
         assert_eq!(answer(&mut negotiation(&volumes, Encryption::Off), option, b"any"), ERR_UNSUP, "{option}");
     }
     negotiation(&volumes, Encryption::Off).too_big(LIST, &mut out).expect("it has a reply");
     assert_eq!(out[20 + 12..20 + 16], ERR_TOO_BIG.to_be_bytes());
+}
+
+#[test]
+fn extended_headers_stand_for_structured_replies_and_need_go() {
+    let volumes = volumes(&["a"]);
+    let mut talk = negotiation(&volumes, Encryption::Off);
+    assert_eq!(answer(&mut talk, EXTENDED_HEADERS, b"x"), ERR_INVALID);
+    assert_eq!(answer(&mut talk, EXTENDED_HEADERS, b""), ACK);
+    assert_eq!(answer(&mut talk, EXTENDED_HEADERS, b""), ERR_INVALID);
+    assert_eq!(answer(&mut talk, STRUCTURED_REPLY, b""), ERR_EXT_HEADER_REQD);
+    let context = context_query("a", &["base:allocation"]);
+    assert_eq!(ask(&mut talk, SET_META_CONTEXT, &context).last(), Some(&(ACK, Vec::new())));
+    assert_eq!(talk.terms(&volumes["a"]).form, Form::Extended);
+    let export_name = talk.answer(EXPORT_NAME, b"a", false, &mut Vec::new());
+    assert!(matches!(export_name, Err(Close::Malformed(_))), "{export_name:?}");
+    assert!(matches!(talk.answer(GO, &info_query("a", &[]), false, &mut Vec::new()), Ok(Next::Transmission(_))));
 }
 
 #[test]
@@ -173,10 +191,10 @@ fn starttls_forgets_what_was_agreed_in_the_clear() {
     let mut talk = negotiation(&volumes, Encryption::Allowed);
     ask(&mut talk, STRUCTURED_REPLY, b"");
     ask(&mut talk, SET_META_CONTEXT, &context_query("a", &["base:allocation"]));
-    assert!(talk.terms(&volumes["a"]).structured);
+    assert_eq!(talk.terms(&volumes["a"]).form, Form::Structured);
     ask(&mut talk, STARTTLS, b"");
     let terms = talk.terms(&volumes["a"]);
-    assert!(!terms.structured && !terms.allocation);
+    assert!(terms.form == Form::Simple && !terms.allocation);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! It speaks what the protocol's public text (doc/proto.md of NetworkBlockDevice/nbd) calls the baseline, and more: the fixed
 //! newstyle handshake with `EXPORT_NAME`, `ABORT`, `LIST`, `STARTTLS`, `INFO`, `GO`, `STRUCTURED_REPLY`, `LIST_META_CONTEXT` and
 //! `SET_META_CONTEXT` (`base:allocation`); `READ`, `WRITE`, `DISC`, `FLUSH`, `TRIM`, `CACHE`, `WRITE_ZEROES` and `BLOCK_STATUS`
-//! with FUA, DF, NO_HOLE and REQ_ONE; simple and structured replies; TLS 1.2 and 1.3, with certificates of clients if wanted.
-//! It does not speak the oldstyle handshake, extended headers (requests of 64-bit lengths), resizing, and fast zeroing.
+//! with FUA, DF, NO_HOLE, REQ_ONE and FAST_ZERO; simple, structured and extended replies; TLS 1.2 and 1.3, with certificates of clients if wanted.
+//! With extended headers (`EXTENDED_HEADERS`), lengths have 64 bits. It does not speak the oldstyle handshake and resizing.
 //!
 //! **Several connections.** A client may spread its requests over connections if the server says `CAN_MULTI_CONN`: what one
 //! connection was told is written, all of them read, and a flush on one makes durable what was written on any. This crate keeps

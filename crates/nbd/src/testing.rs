@@ -36,7 +36,7 @@ impl Memory {
         Self {
             name: name.into(),
             bytes: Arc::new(RwLock::new(vec![0; size])),
-            features: Features { read_only: false, multi_conn: true, rotational: false },
+            features: Features { read_only: false, multi_conn: true, rotational: false, fast_zero: true },
             limits: Limits { minimum: 1, preferred: 4096, maximum: 32 << 20 },
             most_connections: None,
             reluctant: false,

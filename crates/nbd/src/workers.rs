@@ -66,6 +66,8 @@ pub(crate) struct Job {
     pub(crate) payload: Buffer,
     /// The memory of the data or of the reply.
     pub(crate) lease: Option<Lease>,
+    /// The bytes that a hint has fetched already.
+    pub(crate) done: u64,
 }
 
 /// A connection's way into a volume, which ends with this value.
@@ -223,7 +225,7 @@ impl Volume {
 
     fn run(self: &Arc<Self>, job: Job, session: &mut Option<Box<dyn Session>>, replies: &mut Replies) {
         let mut counts = Counts::default();
-        replies.reset(job.connection.terms.structured);
+        replies.reset(job.connection.terms.form);
         let done = catch_unwind(AssertUnwindSafe(|| {
             let session = match session {
                 Some(session) => session,
@@ -231,7 +233,7 @@ impl Volume {
                     Ok(opened) => session.insert(opened),
                     Err(failure) => {
                         counts.errors += 1;
-                        replies.error(job.request.cookie, &failure);
+                        replies.error(&job.request, &failure);
                         return false;
                     }
                 },
@@ -248,8 +250,8 @@ impl Volume {
             Err(_) => {
                 // Nothing is known of the session any more.
                 *session = None;
-                replies.reset(job.connection.terms.structured);
-                replies.error(job.request.cookie, &failed_inside());
+                replies.reset(job.connection.terms.form);
+                replies.error(&job.request, &failed_inside());
                 counts.errors += 1;
                 job.answer(replies, counts);
             }
@@ -271,7 +273,7 @@ impl Volume {
         let committed = committed.unwrap_or_else(|_| Err(failed_inside()));
         for job in jobs {
             let mut counts = Counts::default();
-            replies.reset(job.connection.terms.structured);
+            replies.reset(job.connection.terms.form);
             conclude(&committed, &job.request, job.command, replies, &mut counts);
             job.answer(replies, counts);
         }
@@ -295,7 +297,7 @@ impl Volume {
 
     /// Does a part of a hint. Returns what is left of it, or the connection's next hint.
     fn fetch_some(&self, mut job: Job, session: &mut Option<Box<dyn Session>>, replies: &mut Replies) -> Option<Job> {
-        let Request { cookie, offset, length, .. } = job.request;
+        let Request { offset, length, .. } = job.request;
         let fetched = catch_unwind(AssertUnwindSafe(|| {
             if job.connection.called_off() {
                 return Ok(0);
@@ -304,27 +306,26 @@ impl Volume {
                 Some(session) => session,
                 None => session.insert(self.export.session()?),
             };
-            session.cache(offset, length.into())
+            session.cache(offset + job.done, length - job.done)
         }));
         if let Ok(Ok(fetched @ 1..)) = fetched
-            && fetched < u64::from(length)
+            && job.done + fetched < length
         {
-            job.request.offset += fetched;
-            job.request.length -= fetched as u32;
+            job.done += fetched;
             return Some(job);
         }
         if fetched.is_err() {
             *session = None;
         }
         let mut counts = Counts::default();
-        replies.reset(job.connection.terms.structured);
+        replies.reset(job.connection.terms.form);
         match fetched.unwrap_or_else(|_| Err(failed_inside())) {
             Ok(_) => {
-                replies.done(cookie);
+                replies.done(&job.request);
                 count(job.command, length, &mut counts);
             }
             Err(failure) => {
-                replies.error(cookie, &failure);
+                replies.error(&job.request, &failure);
                 counts.errors += 1;
             }
         }
@@ -367,15 +368,15 @@ pub(crate) fn perform(
     replies: &mut Replies,
     counts: &mut Counts,
 ) -> bool {
-    let Request { cookie, offset, length, .. } = *request;
-    let (size, mark) = (length as usize, replies.len());
+    let Request { offset, length, .. } = *request;
+    let mark = replies.len();
     let result = match command {
-        Command::Read => session.read(offset, replies.data(cookie, offset, size)),
-        Command::Write => session.write(offset, &payload[..size]),
-        Command::Trim => session.trim(offset, length.into()),
-        Command::WriteZeroes => session.write_zeroes(offset, length.into(), request.has(NO_HOLE)),
-        Command::BlockStatus => session.status(offset, length.into()).map(|extents| {
-            replies.status(cookie, length, &extents, request.has(REQ_ONE));
+        Command::Read => session.read(offset, replies.data(request)),
+        Command::Write => session.write(offset, &payload[..length as usize]),
+        Command::Trim => session.trim(offset, length),
+        Command::WriteZeroes => session.write_zeroes(offset, length, request.has(NO_HOLE)),
+        Command::BlockStatus => session.status(offset, length).map(|extents| {
+            replies.status(request, &extents, request.has(REQ_ONE));
         }),
         // A flush is only to be committed. A hint for which there is no thread is none.
         Command::Flush | Command::Cache => Ok(()),
@@ -404,7 +405,7 @@ pub(crate) fn is_durable(request: &Request, command: Command) -> bool {
 
 /// The bytes that a request wants durable.
 pub(crate) fn range(request: &Request, command: Command) -> Range<u64> {
-    if command == Command::Flush { 0..u64::MAX } else { request.offset..request.offset + u64::from(request.length) }
+    if command == Command::Flush { 0..u64::MAX } else { request.offset..request.offset + request.length }
 }
 
 /// Adds the reply to a request that gives nothing back.
@@ -417,18 +418,18 @@ pub(crate) fn conclude(
 ) {
     match result {
         Ok(()) => {
-            replies.done(request.cookie);
+            replies.done(request);
             count(command, request.length, counts);
         }
         Err(failure) => {
-            replies.error(request.cookie, failure);
+            replies.error(request, failure);
             counts.errors += 1;
         }
     }
 }
 
 /// Counts a request that has been answered well.
-pub(crate) fn count(command: Command, length: u32, counts: &mut Counts) {
+pub(crate) fn count(command: Command, length: u64, counts: &mut Counts) {
     let (number, bytes) = match command {
         Command::Read => (&mut counts.reads, Some(&mut counts.read_bytes)),
         Command::Write => (&mut counts.writes, Some(&mut counts.written_bytes)),
@@ -441,6 +442,6 @@ pub(crate) fn count(command: Command, length: u32, counts: &mut Counts) {
     };
     *number += 1;
     if let Some(bytes) = bytes {
-        *bytes += u64::from(length);
+        *bytes += length;
     }
 }

@@ -16,6 +16,11 @@ const ENTER_STRUCTURED: &[u8] = b"\0\0\0\x03IHAVEOPT\0\0\0\x08\0\0\0\0\
     IHAVEOPT\0\0\0\x0a\0\0\0\x1b\0\0\0\0\0\0\0\x01\0\0\0\x0fbase:allocation\
     IHAVEOPT\0\0\0\x01\0\0\0\0";
 
+/// With extended headers, `base:allocation` and GO.
+const ENTER_EXTENDED: &[u8] = b"\0\0\0\x03IHAVEOPT\0\0\0\x0b\0\0\0\0\
+    IHAVEOPT\0\0\0\x0a\0\0\0\x1b\0\0\0\0\0\0\0\x01\0\0\0\x0fbase:allocation\
+    IHAVEOPT\0\0\0\x07\0\0\0\x06\0\0\0\0\0\0";
+
 fn config() -> Config {
     Config { in_flight: 4, in_flight_bytes: 65536, request_bytes: 65536, workers: 2, ..Config::default() }
 }
@@ -43,6 +48,33 @@ fn structured(requests: &[Vec<u8>]) -> Vec<u8> {
     answers(Memory::new("", SIZE), ENTER_STRUCTURED, requests, usize::MAX, 18 + 20 + (20 + 19) + 20 + 10)
 }
 
+fn extended(requests: &[Vec<u8>]) -> Vec<u8> {
+    let greeting = 18 + 20 + (20 + 19) + 20;
+    let go = (20 + 12) + (20 + 14) + 20;
+    answers(Memory::new("", SIZE), ENTER_EXTENDED, requests, usize::MAX, greeting + go)
+}
+
+fn extended_request(flags: u16, command: u16, cookie: u64, offset: u64, length: u64) -> Vec<u8> {
+    let mut bytes = b"\x21\xe4\x1c\x71".to_vec();
+    bytes.extend(flags.to_be_bytes());
+    bytes.extend(command.to_be_bytes());
+    bytes.extend(cookie.to_be_bytes());
+    bytes.extend(offset.to_be_bytes());
+    bytes.extend(length.to_be_bytes());
+    bytes
+}
+
+/// A chunk that is a whole extended reply.
+fn extended_reply(kind: u16, cookie: u64, offset: u64, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = b"\x6e\x8a\x27\x8c\0\x01".to_vec();
+    bytes.extend(kind.to_be_bytes());
+    bytes.extend(cookie.to_be_bytes());
+    bytes.extend(offset.to_be_bytes());
+    bytes.extend((payload.len() as u64).to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
 fn write(cookie: u64, offset: u64, data: &[u8]) -> Vec<u8> {
     [&request(0, 1, cookie, offset, data.len() as u32)[..], data].concat()
 }
@@ -57,6 +89,34 @@ fn a_read_gives_what_a_write_has_put_there() {
         b"\x66\x8e\x33\xef\0\x01\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\
         \x66\x8e\x33\xef\0\x01\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x0d\0\0\0\0\0\0\0\x04\0abc\0"
     );
+}
+
+#[test]
+fn extended_headers_have_lengths_of_64_bits_and_writes_that_say_so() {
+    let data = 1 << 5;
+    let write = [extended_request(data, 1, 1, 5, 3), b"abc".to_vec()].concat();
+    let told = extended(&[write, extended_request(0, 0, 2, 4, 5)]);
+    let read = extended_reply(1, 2, 4, b"\0\0\0\0\0\0\0\x04\0abc\0");
+    assert_eq!(told, [extended_reply(0, 1, 5, b""), read].concat());
+    let told = extended(&[extended_request(0, 7, 3, 512, 8192)]);
+    assert_eq!(told, extended_reply(6, 3, 512, b"\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\x20\0\0\0\0\0\0\0\0\x03"));
+    // 5 GiB are too much for this export; data that no command takes are passed over.
+    let refused = [extended_request(data, 4, 4, 0, 3), b"xyz".to_vec()].concat();
+    let told = extended(&[extended_request(0, 4, 3, 0, 5 << 30), refused, extended_request(0, 3, 5, 0, 0)]);
+    let error = |cookie: u8| [&b"\x6e\x8a\x27\x8c\0\x01\x80\x01\0\0\0\0\0\0\0"[..], &[cookie]].concat();
+    assert!(told.starts_with(&error(3)) && told.ends_with(&extended_reply(0, 5, 0, b"")));
+    assert!(told.windows(16).any(|bytes| bytes == error(4)));
+    assert_eq!(extended(&[request(0, 0, 1, 0, 4), extended_request(0, 3, 5, 0, 0)]), b"", "another magic ends it");
+    let endless = extended_request(data, 1, 1, 0, u64::MAX);
+    assert_eq!(extended(&[endless, extended_request(0, 3, 5, 0, 0)]), b"", "so does data without end");
+}
+
+#[test]
+fn zeroes_are_fast_or_refused_at_once() {
+    let fast = 1 << 4;
+    assert_eq!(simple(&[request(fast, 6, 9, 0, 512)]), b"\x67\x44\x66\x98\0\0\0\0\0\0\0\0\0\0\0\x09");
+    let told = simple(&[request(fast | 1 << 1, 6, 9, 0, 512)]);
+    assert_eq!(told, b"\x67\x44\x66\x98\0\0\0\x5f\0\0\0\0\0\0\0\x09", "ENOTSUP");
 }
 
 #[test]
@@ -157,6 +217,19 @@ fn each_request_is_answered_once_though_threads_share_the_work() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_extended_requests_are_answered_or_end_the_connection(
+        requests in prop::collection::vec((0u16..64, 0u16..9, any::<u16>(), 0u64..100_000), 0..12),
+        step in 1usize..5000,
+    ) {
+        let requests: Vec<_> = requests
+            .into_iter()
+            .enumerate()
+            .map(|(n, (flags, command, offset, length))| extended_request(flags, command, n as u64, offset.into(), length))
+            .collect();
+        answers(Memory::new("", SIZE), ENTER_EXTENDED, &requests, step, 0);
+    }
 
     #[test]
     fn any_bytes_are_answered_or_end_the_connection(said: Vec<u8>, step in 1usize..64) {

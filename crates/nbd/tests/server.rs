@@ -79,7 +79,7 @@ impl Export for Stalling {
         1 << 20
     }
     fn features(&self) -> Features {
-        Features { read_only: false, multi_conn: false, rotational: false }
+        Features { read_only: false, multi_conn: false, rotational: false, fast_zero: false }
     }
     fn limits(&self) -> Limits {
         Limits { minimum: 1, preferred: 4096, maximum: 1 << 20 }

@@ -51,6 +51,21 @@ fn what_is_opened_for_reading_is_not_changed() {
 }
 
 #[test]
+fn zeroes_are_fast_where_holes_can_be_made_and_finding_out_changes_nothing() {
+    let (_directory, path) = file(8192);
+    let device = open(&path);
+    if device.zeroes_fast() {
+        device.write(0, &[IoSlice::new(&[1; 8192])]).expect("it lies in the file");
+        device.write_zeroes(0, 4096, false).expect("it lies in the file");
+        assert_eq!(device.extents(0, 8192).expect("known")[0], Extent { length: 4096, hole: true, zero: true });
+    }
+    assert_eq!((device.len(), std::fs::metadata(&path).expect("it is there").len()), (8192, 8192));
+    assert!(MemoryDevice::new(4096).zeroes_fast());
+    drop(device);
+    assert!(!FileDevice::open(&path, READ_ONLY).expect("it can be opened").zeroes_fast());
+}
+
+#[test]
 fn what_is_no_file_is_refused_by_name() {
     let directory = tempfile::tempdir().expect("a directory");
     for path in [directory.path().to_path_buf(), directory.path().join("missing"), PathBuf::from("/dev/null")] {

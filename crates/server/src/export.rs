@@ -57,7 +57,12 @@ impl Export for VolumeExport {
     }
 
     fn features(&self) -> Features {
-        Features { read_only: self.attached.volume.read_only(), multi_conn: true, rotational: false }
+        Features {
+            read_only: self.attached.volume.read_only(),
+            multi_conn: true,
+            rotational: false,
+            fast_zero: self.attached.volume.device().zeroes_fast(),
+        }
     }
 
     fn limits(&self) -> Limits {

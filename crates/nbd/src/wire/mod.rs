@@ -13,10 +13,26 @@ pub(crate) const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
 pub(crate) const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 /// Begins every request.
 pub(crate) const REQUEST_MAGIC: u32 = 0x2560_9513;
+/// Begins an extended request.
+pub(crate) const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
 /// Begins a simple reply.
 pub(crate) const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 /// Begins a chunk of a structured reply.
 pub(crate) const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
+
+/// Begins a chunk of an extended reply.
+pub(crate) const EXTENDED_REPLY_MAGIC: u32 = 0x6e8a_278c;
+
+/// The forms of requests and replies; a client asks for those above the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Form {
+    #[default]
+    Simple,
+    /// Replies in chunks, that say what they are.
+    Structured,
+    /// The same, with lengths of 64 bits.
+    Extended,
+}
 
 /// Handshake flags, of the server (16 bits) and the client (32 bits) alike.
 pub(crate) const FIXED_NEWSTYLE: u16 = 1 << 0;
@@ -34,6 +50,7 @@ pub(crate) mod transmission {
     pub(crate) const SEND_DF: u16 = 1 << 7;
     pub(crate) const CAN_MULTI_CONN: u16 = 1 << 8;
     pub(crate) const SEND_CACHE: u16 = 1 << 10;
+    pub(crate) const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
 /// The strings of the protocol are no longer than this.

@@ -18,6 +18,7 @@ pub(crate) const GO: u32 = 7;
 pub(crate) const STRUCTURED_REPLY: u32 = 8;
 pub(crate) const LIST_META_CONTEXT: u32 = 9;
 pub(crate) const SET_META_CONTEXT: u32 = 10;
+pub(crate) const EXTENDED_HEADERS: u32 = 11;
 
 /// The kinds of information in an answer to `INFO` and `GO`.
 pub(crate) mod info {
@@ -43,6 +44,7 @@ pub(crate) enum Answer {
     Shutdown = 1 << 31 | 7,
     BlockSizeRequired = 1 << 31 | 8,
     TooBig = 1 << 31 | 9,
+    ExtendedHeadersRequired = 1 << 31 | 10,
 }
 
 /// An option's number and the length of its data; `None` if the magic is not there.
@@ -64,7 +66,8 @@ pub(crate) enum ClientOption<'a> {
     StructuredReply,
     ListMetaContext(ContextQuery<'a>),
     SetMetaContext(ContextQuery<'a>),
-    /// Not known here, such as `EXTENDED_HEADERS` (11).
+    ExtendedHeaders,
+    /// Not known here.
     Other,
 }
 
@@ -111,6 +114,7 @@ pub(crate) fn parse(option: u32, data: &[u8]) -> Result<ClientOption<'_>, &'stat
         STRUCTURED_REPLY => bare(ClientOption::StructuredReply),
         LIST_META_CONTEXT => context_query(data).map(ClientOption::ListMetaContext),
         SET_META_CONTEXT => context_query(data).map(ClientOption::SetMetaContext),
+        EXTENDED_HEADERS => bare(ClientOption::ExtendedHeaders),
         _ => Ok(ClientOption::Other),
     }
 }
@@ -210,7 +214,7 @@ mod tests {
 
     #[test]
     fn options_without_data_refuse_some() {
-        for option in [LIST, STARTTLS, STRUCTURED_REPLY] {
+        for option in [LIST, STARTTLS, STRUCTURED_REPLY, EXTENDED_HEADERS] {
             assert!(parse(option, b"").is_ok());
             assert!(parse(option, b"x").is_err());
         }

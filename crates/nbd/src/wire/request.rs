@@ -1,15 +1,20 @@
 //! The requests of the transmission phase, and which of them an export may be asked.
 
-use super::{Fields, REQUEST_MAGIC, transmission};
+use super::{EXTENDED_REQUEST_MAGIC, Fields, Form, REQUEST_MAGIC, transmission};
 use crate::{Errno, Failure, Features, Limits};
 
-/// The bytes of a request, before the data of a write.
-pub(crate) const HEADER: usize = 28;
+/// The bytes of a request, before its data.
+pub(crate) fn header(form: Form) -> usize {
+    if form == Form::Extended { 32 } else { 28 }
+}
 
 pub(crate) const FUA: u16 = 1 << 0;
 pub(crate) const NO_HOLE: u16 = 1 << 1;
 pub(crate) const DF: u16 = 1 << 2;
 pub(crate) const REQ_ONE: u16 = 1 << 3;
+pub(crate) const FAST_ZERO: u16 = 1 << 4;
+/// Of extended requests: the length is that of the data that follow.
+pub(crate) const PAYLOAD_LEN: u16 = 1 << 5;
 
 /// A request as it came, nothing checked but the magic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,37 +24,34 @@ pub(crate) struct Request {
     /// The client's name for it, which the reply repeats.
     pub(crate) cookie: u64,
     pub(crate) offset: u64,
-    pub(crate) length: u32,
+    pub(crate) length: u64,
+    /// The bytes of data that follow it.
+    pub(crate) payload: u64,
 }
 
 impl Request {
-    /// Reads a request.
+    /// Reads the header of a request.
     ///
     /// # Errors
     /// The number that is there in place of the magic.
-    pub(crate) fn parse(bytes: &[u8; HEADER]) -> Result<Self, u32> {
-        let magic = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        let mut fields = Fields(&bytes[4..]);
+    pub(crate) fn parse(bytes: &[u8], form: Form) -> Result<Self, u32> {
+        let extended = form == Form::Extended;
+        let expected = if extended { EXTENDED_REQUEST_MAGIC } else { REQUEST_MAGIC };
+        let mut fields = Fields(bytes);
+        let magic = fields.u32().unwrap_or_default();
         let request = (|| {
-            Some(Self {
-                flags: fields.u16()?,
-                command: fields.u16()?,
-                cookie: fields.u64()?,
-                offset: fields.u64()?,
-                length: fields.u32()?,
-            })
+            let (flags, command) = (fields.u16()?, fields.u16()?);
+            let (cookie, offset) = (fields.u64()?, fields.u64()?);
+            let length = if extended { fields.u64()? } else { fields.u32()?.into() };
+            let data = if extended { flags & PAYLOAD_LEN != 0 } else { command == Command::Write as u16 };
+            Some(Self { flags, command, cookie, offset, length, payload: if data { length } else { 0 } })
         })();
-        request.filter(|_| magic == REQUEST_MAGIC).ok_or(magic)
+        request.filter(|_| magic == expected).ok_or(magic)
     }
 
     /// Whether a flag is set.
     pub(crate) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
-    }
-
-    /// The bytes of data that follow it.
-    pub(crate) fn payload(&self) -> usize {
-        if self.command == Command::Write as u16 { self.length as usize } else { 0 }
     }
 }
 
@@ -86,8 +88,8 @@ pub(crate) struct Terms {
     pub(crate) size: u64,
     pub(crate) features: Features,
     pub(crate) limits: Limits,
-    /// Structured replies.
-    pub(crate) structured: bool,
+    /// The form of requests and replies.
+    pub(crate) form: Form,
     /// `base:allocation`.
     pub(crate) allocation: bool,
 }
@@ -98,9 +100,11 @@ impl Terms {
         use transmission::*;
         let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_CACHE;
         flags |= if self.features.read_only { READ_ONLY } else { SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES };
+        let fast_zero = self.features.fast_zero && !self.features.read_only;
+        flags |= if fast_zero { SEND_FAST_ZERO } else { 0 };
         flags |= if self.features.rotational { ROTATIONAL } else { 0 };
         flags |= if self.features.multi_conn { CAN_MULTI_CONN } else { 0 };
-        flags | if self.structured { SEND_DF } else { 0 }
+        flags | if self.form >= Form::Structured { SEND_DF } else { 0 }
     }
 
     /// What a request asks, if it may be asked.
@@ -113,10 +117,13 @@ impl Terms {
             return invalid(format!("there is no command {}", request.command));
         };
         // FUA is allowed with every command, as clients are known to set it on any.
-        let (df, status) = (if self.structured { DF } else { 0 }, command == Command::BlockStatus);
+        let df = if self.form >= Form::Structured { DF } else { 0 };
+        let payload = if self.form == Form::Extended { PAYLOAD_LEN } else { 0 };
         let known = FUA
             | match command {
                 Command::Read => df,
+                Command::Write => payload,
+                Command::WriteZeroes if self.features.fast_zero => NO_HOLE | FAST_ZERO,
                 Command::WriteZeroes => NO_HOLE,
                 Command::BlockStatus => REQ_ONE,
                 _ => 0,
@@ -137,23 +144,30 @@ impl Terms {
         if writes && self.features.read_only {
             return Err(Failure { errno: Errno::NotPermitted, message: "the export is read-only".into() });
         }
-        if status && !self.allocation {
+        if command == Command::BlockStatus && !self.allocation {
             return invalid("block status needs base:allocation, which was not selected".into());
         }
         if length == 0 {
             return invalid("the length is 0".into());
         }
-        if offset.checked_add(u64::from(length)).is_none_or(|end| end > self.size) {
+        if command == Command::Write && request.payload == 0 {
+            return invalid("a write needs the flag that data follow".into());
+        }
+        if request.has(FAST_ZERO) && request.has(NO_HOLE) {
+            let message = "zeroes that keep their space are not written faster than data".into();
+            return Err(Failure { errno: Errno::NotSupported, message });
+        }
+        if offset.checked_add(length).is_none_or(|end| end > self.size) {
             let errno = if writes && command != Command::Trim { Errno::NoSpace } else { Errno::Invalid };
             let message = format!("{length} bytes at {offset} do not lie within the export's {} bytes", self.size);
             return Err(Failure { errno, message });
         }
         let Limits { minimum, maximum, .. } = self.limits;
-        if matches!(command, Command::Read | Command::Write) && length > maximum {
+        if matches!(command, Command::Read | Command::Write) && length > maximum.into() {
             return invalid(format!("{length} bytes are more than the {maximum} that one request may have"));
         }
         let unit = u64::from(minimum.max(1));
-        if offset % unit != 0 || u64::from(length) % unit != 0 {
+        if offset % unit != 0 || length % unit != 0 {
             return invalid(format!("offset {offset} or length {length} is not a multiple of {minimum}"));
         }
         Ok(command)
@@ -167,25 +181,26 @@ mod tests {
 
     const TERMS: Terms = Terms {
         size: 1 << 20,
-        features: Features { read_only: false, multi_conn: true, rotational: false },
+        features: Features { read_only: false, multi_conn: true, rotational: false, fast_zero: false },
         limits: Limits { minimum: 1, preferred: 4096, maximum: 65536 },
-        structured: true,
+        form: Form::Structured,
         allocation: true,
     };
 
-    fn encode(request: &Request) -> [u8; HEADER] {
-        let mut bytes = [0; HEADER];
-        bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
-        bytes[4..6].copy_from_slice(&request.flags.to_be_bytes());
-        bytes[6..8].copy_from_slice(&request.command.to_be_bytes());
-        bytes[8..16].copy_from_slice(&request.cookie.to_be_bytes());
-        bytes[16..24].copy_from_slice(&request.offset.to_be_bytes());
-        bytes[24..].copy_from_slice(&request.length.to_be_bytes());
+    fn encode(request: &Request, form: Form) -> Vec<u8> {
+        let extended = form == Form::Extended;
+        let mut bytes = if extended { EXTENDED_REQUEST_MAGIC } else { REQUEST_MAGIC }.to_be_bytes().to_vec();
+        bytes.extend(request.flags.to_be_bytes());
+        bytes.extend(request.command.to_be_bytes());
+        bytes.extend(request.cookie.to_be_bytes());
+        bytes.extend(request.offset.to_be_bytes());
+        bytes.extend(&request.length.to_be_bytes()[if extended { 0 } else { 4 }..]);
         bytes
     }
 
-    fn request(command: Command, flags: u16, offset: u64, length: u32) -> Request {
-        Request { flags, command: command as u16, cookie: 7, offset, length }
+    fn request(command: Command, flags: u16, offset: u64, length: u64) -> Request {
+        let payload = if command == Command::Write { length } else { 0 };
+        Request { flags, command: command as u16, cookie: 7, offset, length, payload }
     }
 
     fn errno(terms: &Terms, request: Request) -> Option<Errno> {
@@ -193,26 +208,62 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_28_bytes_behind_its_magic() {
-        let bytes = *b"\x25\x60\x95\x13\0\x01\0\x06ABCDEFGH\0\0\0\0\0\0\x10\0\0\0\x02\0";
-        let expected = Request { flags: FUA, command: 6, cookie: 0x4142_4344_4546_4748, offset: 4096, length: 512 };
-        assert_eq!(Request::parse(&bytes), Ok(expected));
-        assert_eq!(Request::parse(&[0xff; 28]), Err(u32::MAX));
+    fn a_request_is_28_or_32_bytes_behind_its_magic() {
+        let bytes = b"\x25\x60\x95\x13\0\x01\0\x06ABCDEFGH\0\0\0\0\0\0\x10\0\0\0\x02\0";
+        let cookie = 0x4142_4344_4546_4748;
+        let expected = Request { flags: FUA, command: 6, cookie, offset: 4096, length: 512, payload: 0 };
+        assert_eq!(Request::parse(bytes, Form::Simple), Ok(expected));
+        assert_eq!(Request::parse(bytes, Form::Extended), Err(REQUEST_MAGIC));
+        assert_eq!(Request::parse(&[0xff; 28], Form::Structured), Err(u32::MAX));
+        let bytes = b"\x21\xe4\x1c\x71\0\x01\0\x06ABCDEFGH\0\0\0\0\0\0\x10\0\0\0\0\x05\0\0\x02\0";
+        let expected = Request { length: 0x5_0000_0200, ..expected };
+        assert_eq!(Request::parse(bytes, Form::Extended), Ok(expected));
+        assert_eq!(Request::parse(&bytes[..28], Form::Simple), Err(EXTENDED_REQUEST_MAGIC));
     }
 
     #[test]
-    fn only_a_write_is_followed_by_data() {
+    fn a_write_is_followed_by_data_and_an_extended_request_if_it_says_so() {
         for command in Command::ALL {
-            let expected = if command == Command::Write { 512 } else { 0 };
-            assert_eq!(request(command, 0, 0, 512).payload(), expected);
+            let parsed = |form, flags| {
+                let parsed = Request::parse(&encode(&request(command, flags, 0, 512), form), form);
+                parsed.expect("a request").payload
+            };
+            assert_eq!(parsed(Form::Simple, 0), if command == Command::Write { 512 } else { 0 });
+            assert_eq!((parsed(Form::Extended, 0), parsed(Form::Extended, PAYLOAD_LEN)), (0, 512));
         }
+    }
+
+    #[test]
+    fn extended_writes_alone_have_data_and_lengths_have_64_bits() {
+        let terms = Terms { form: Form::Extended, size: 1 << 40, ..TERMS };
+        assert_eq!(errno(&terms, request(Command::Write, PAYLOAD_LEN, 0, 512)), None);
+        assert_eq!(errno(&TERMS, request(Command::Write, PAYLOAD_LEN, 0, 512)), Some(Errno::Invalid));
+        let without = Request { payload: 0, ..request(Command::Write, 0, 0, 512) };
+        assert_eq!(errno(&terms, without), Some(Errno::Invalid));
+        for command in [Command::Trim, Command::WriteZeroes, Command::BlockStatus, Command::Cache] {
+            assert_eq!(errno(&terms, request(command, 0, 5, 5 << 30)), None, "{command:?}");
+            assert_eq!(errno(&terms, request(command, PAYLOAD_LEN, 0, 512)), Some(Errno::Invalid), "{command:?}");
+        }
+        assert_eq!(errno(&terms, request(Command::Read, 0, 0, 5 << 30)), Some(Errno::Invalid));
+    }
+
+    #[test]
+    fn fast_zeroes_are_for_exports_that_have_them_and_make_holes() {
+        let terms = Terms { features: Features { fast_zero: true, ..TERMS.features }, ..TERMS };
+        assert_eq!(terms.flags(), 0b1101_1110_1101);
+        assert_eq!(errno(&terms, request(Command::WriteZeroes, FAST_ZERO, 0, 512)), None);
+        let filled = request(Command::WriteZeroes, FAST_ZERO | NO_HOLE, 0, 512);
+        assert_eq!(errno(&terms, filled), Some(Errno::NotSupported));
+        assert_eq!(errno(&terms, request(Command::Trim, FAST_ZERO, 0, 512)), Some(Errno::Invalid));
+        let read_only = Terms { features: Features { read_only: true, ..terms.features }, ..terms };
+        assert_eq!(read_only.flags() & transmission::SEND_FAST_ZERO, 0);
     }
 
     #[test]
     fn flags_tell_what_may_be_asked() {
         assert_eq!(TERMS.flags(), 0b101_1110_1101);
-        let read_only = Features { read_only: true, multi_conn: false, rotational: true };
-        assert_eq!(Terms { features: read_only, structured: false, ..TERMS }.flags(), 0b100_0001_0111);
+        let read_only = Features { read_only: true, multi_conn: false, rotational: true, fast_zero: false };
+        assert_eq!(Terms { features: read_only, form: Form::Simple, ..TERMS }.flags(), 0b100_0001_0111);
     }
 
     #[test]
@@ -248,7 +299,7 @@ mod tests {
             }
             assert_eq!(errno(&TERMS, request(command, 1 << 4, 0, length)), Some(Errno::Invalid), "fast zero");
         }
-        let simple = Terms { structured: false, ..TERMS };
+        let simple = Terms { form: Form::Simple, ..TERMS };
         assert_eq!(errno(&simple, request(Command::Read, DF, 0, 512)), Some(Errno::Invalid));
     }
 
@@ -282,17 +333,25 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_request_reads_back(flags: u16, command: u16, cookie: u64, offset: u64, length: u32) {
-            let request = Request { flags, command, cookie, offset, length };
-            prop_assert_eq!(Request::parse(&encode(&request)), Ok(request));
+        fn a_request_reads_back(flags: u16, command: u16, cookie: u64, offset: u64, length: u64) {
+            for form in [Form::Simple, Form::Extended] {
+                let (length, data) = match form {
+                    Form::Extended => (length, flags & PAYLOAD_LEN != 0),
+                    _ => (length >> 32, command == Command::Write as u16),
+                };
+                let request = Request { flags, command, cookie, offset, length, payload: if data { length } else { 0 } };
+                let bytes = encode(&request, form);
+                prop_assert_eq!(bytes.len(), header(form));
+                prop_assert_eq!(Request::parse(&bytes, form), Ok(request));
+            }
         }
 
         #[test]
-        fn what_passes_lies_within_the_export(flags in 0u16..32, command in 0u16..10, offset in 0u64..3 << 20, length in 0u32..3 << 20) {
-            let request = Request { flags, command, cookie: 0, offset, length };
+        fn what_passes_lies_within_the_export(flags in 0u16..32, command in 0u16..10, offset in 0u64..3 << 20, length in 0u64..3 << 20) {
+            let request = Request { flags, command, cookie: 0, offset, length, payload: length };
             if let Ok(command) = TERMS.check(&request) && !matches!(command, Command::Disconnect | Command::Flush) {
-                prop_assert!(length > 0 && offset + u64::from(length) <= TERMS.size);
-                prop_assert!(length <= TERMS.limits.maximum || !matches!(command, Command::Read | Command::Write));
+                prop_assert!(length > 0 && offset + length <= TERMS.size);
+                prop_assert!(length <= TERMS.limits.maximum.into() || !matches!(command, Command::Read | Command::Write));
             }
         }
     }

@@ -263,6 +263,10 @@ impl Device for Bounded {
         self.ask(true, move |device| device.write_zeroes(offset, length, allocate))?
     }
 
+    fn zeroes_fast(&self) -> bool {
+        self.device.zeroes_fast()
+    }
+
     fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
         self.ask(false, move |device| device.extents(offset, length))?
     }

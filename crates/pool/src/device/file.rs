@@ -45,6 +45,8 @@ pub struct FileDevice {
     path: PathBuf,
     options: FileOptions,
     len: AtomicU64,
+    /// Its file system makes holes.
+    punches: bool,
     /// Holds the lock on the file as long as it is open.
     buffered: File,
     direct: Result<Direct, String>,
@@ -100,10 +102,14 @@ impl FileDevice {
         } else {
             Err("it was not asked to bypass the page cache".to_owned())
         };
+        // Behind the end, where there is nothing to lose. A block device refuses that, and may be slow at it.
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let punches = kind.is_file() && !options.read_only && fallocate(&buffered, flags, len, 1).is_ok();
         Ok(Self {
             path,
             options,
             len: AtomicU64::new(len),
+            punches,
             buffered,
             direct,
             rings: Rings::default(),
@@ -309,6 +315,10 @@ impl Device for FileDevice {
             return Ok(());
         }
         write_zeroes(self, offset, length)
+    }
+
+    fn zeroes_fast(&self) -> bool {
+        self.punches
     }
 
     fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {

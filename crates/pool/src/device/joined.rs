@@ -244,6 +244,10 @@ impl Device for Joined {
         self.pieces(offset, length).iter().try_for_each(zero)
     }
 
+    fn zeroes_fast(&self) -> bool {
+        self.parts.iter().all(|part| part.zeroes_fast())
+    }
+
     fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
         within(self, offset, length)?;
         let mut extents = Vec::new();

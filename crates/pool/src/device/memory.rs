@@ -97,6 +97,10 @@ impl Device for MemoryDevice {
         Ok(())
     }
 
+    fn zeroes_fast(&self) -> bool {
+        true
+    }
+
     fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
         within(self, offset, length)?;
         let mut extents = Vec::new();

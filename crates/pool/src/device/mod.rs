@@ -125,6 +125,11 @@ pub trait Device: Send + Sync {
     /// What went wrong; some of the bytes may be zero.
     fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()>;
 
+    /// Whether `write_zeroes` of what need not keep its space is faster than a write of as many bytes.
+    fn zeroes_fast(&self) -> bool {
+        false
+    }
+
     /// What is known of a range: consecutive extents that begin at `offset` and cover at least its first byte, and at most
     /// the range.
     ///
@@ -192,6 +197,10 @@ macro_rules! device_behind {
 
             fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
                 (**self).write_zeroes(offset, length, allocate)
+            }
+
+            fn zeroes_fast(&self) -> bool {
+                (**self).zeroes_fast()
             }
 
             fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
