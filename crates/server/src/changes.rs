@@ -92,6 +92,9 @@ impl Service {
         if self.serving().served(&volume.name).is_some() {
             return Err(Error::Usage(format!("there is a volume `{}` already: detach it first", volume.name)));
         }
+        let mut options = self.options();
+        options.volumes.push(volume.clone());
+        options.check_memory(memory::limit())?;
         self.add(volume, Instant::now() + PATIENCE)?;
         Ok(self.attached(&volume.name)?.volume.len())
     }
@@ -106,6 +109,12 @@ impl Service {
     pub(crate) fn resize(&self, name: &str, size: Size) -> Result<(), Error> {
         let cache = self.cache(name)?;
         let _changing = self.begin_change()?;
+        let mut options = self.options();
+        match options.volumes.iter_mut().find(|volume| volume.own_cache() && volume.name == name) {
+            Some(volume) => volume.size = Some(size),
+            None => options.cache = Some(size),
+        }
+        options.check_memory(memory::limit())?;
         cache.resize(size.0, PATIENCE)?;
         tracing::info!("cache {name}: it has {} bytes now", size.0);
         let mut serving = self.serving();

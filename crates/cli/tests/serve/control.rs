@@ -20,6 +20,9 @@ fn refused(socket: &Path, command: &str, code: i32) -> String {
     failure(&["control", "--socket", socket.to_str().unwrap()].into_iter().chain(words).collect::<Vec<_>>(), code)
 }
 
+/// More memory than any machine has.
+const MUCH: &str = "1000000GiB";
+
 #[test]
 fn a_running_server_is_steered_by_its_socket() {
     let (folder, path) = folder();
@@ -40,6 +43,9 @@ fn a_running_server_is_steered_by_its_socket() {
     assert_eq!((capacity(0), capacity(1)), (3 * MIB, 2 * MIB));
     assert!(refused(&socket, "resize other 3MiB", 2).contains("there is no cache `other`; there are shared, own"));
     assert!(refused(&socket, "resize shared 1000000", 2).contains("is no multiple of its page, 4096 bytes"));
+    for much in [format!("resize own {MUCH}"), format!("resize shared {MUCH}"), format!("attach b {new},size={MUCH}")] {
+        assert!(refused(&socket, &much, 2).contains("need more memory than the"), "{much}");
+    }
 
     let mut client = server.client("a");
     assert_eq!(client.write(0, &[7; 8192]), 0);
