@@ -36,7 +36,8 @@ def removed_and_stopped(lab, what, own=True, mood=None, back=None):
     with Device(lab.folder, "slow", 2 * WRITTEN, rate=RATE) as device:
         removed = {"name": "removed", "path": device.path, **({"size": "128MiB"} if own else {})}
         file = configure(lab.folder / "serve.toml", [kept, removed], cache="128MiB")
-        with lab.forebay("--config", file) as server, server.client("removed") as client:
+        options = lab.options(stop_timeout="20s")
+        with lab.forebay("--config", file, *options) as server, server.client("removed") as client:
             configure(file, [kept], cache="128MiB")
             server.send(signal.SIGHUP)
             if wait_until(lambda: "was read again" in server.said(), 10) is None:

@@ -147,6 +147,11 @@ impl Volume {
         self.len() == 0
     }
 
+    /// How many bytes have been written to its device: what shows that a flush which takes long goes on.
+    pub fn bytes_written(&self) -> u64 {
+        self.counters.bytes_written.get()
+    }
+
     /// Whether writes are refused.
     pub fn read_only(&self) -> bool {
         self.read_only

@@ -2,8 +2,11 @@
 
 use crate::attached::Attached;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
+
+/// How often to look whether devices go on.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Flushes under way, each on a thread of its own. One that nobody waits for goes on.
 pub(crate) struct Flushes {
@@ -30,25 +33,35 @@ impl Flushes {
         Self { volumes, results }
     }
 
-    /// Waits until all have ended, or for so long: what is not known to be durable, and why.
+    /// Waits until all have ended, or nothing more has been written for so long of those that have not: what is not known to be durable,
+    /// and why.
     pub(crate) fn wait(self, limit: Option<Duration>) -> Vec<String> {
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut outcomes = vec![None; self.volumes.len()];
-        let next = || match deadline {
-            Some(deadline) => self.results.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok(),
-            None => self.results.recv().ok(),
-        };
-        while let Some((place, result)) = next() {
-            outcomes[place] = Some(result);
+        let mut written: Vec<u64> = self.volumes.iter().map(|attached| attached.volume.bytes_written()).collect();
+        let mut last = Instant::now();
+        loop {
+            match self.results.recv_timeout(LOOK) {
+                Ok((place, result)) => {
+                    outcomes[place] = Some(result);
+                    last = Instant::now();
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    for ((attached, outcome), before) in self.volumes.iter().zip(&outcomes).zip(&mut written) {
+                        let now = attached.volume.bytes_written();
+                        if outcome.is_none() && *before != now {
+                            (*before, last) = (now, Instant::now());
+                        }
+                    }
+                    if limit.is_some_and(|limit| last.elapsed() > limit) {
+                        break;
+                    }
+                }
+            }
         }
         let late = limit.map_or_else(
             || "its flush failed inside".to_owned(),
-            |limit| {
-                format!(
-                    "its flush has not ended within {}: its device hangs or is slow",
-                    humantime::format_duration(limit)
-                )
-            },
+            |limit| format!("its device has taken nothing for {}: it hangs", humantime::format_duration(limit)),
         );
         let unknown = |name: &str| Err(format!("volume {name}: what was written to it is not durable: {late}"));
         let outcomes = self.volumes.iter().zip(outcomes);

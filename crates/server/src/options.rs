@@ -87,7 +87,8 @@ pub struct Options {
     /// How long a request to a file or device may take: what hangs for longer fails. By default it is waited for
     #[arg(long, value_name = "TIME")]
     pub device_timeout: Option<Age>,
-    /// How long a stopping server waits until what was written is durable; then it names what is not, and exits with 1 [default: 60s]
+    /// How long a stopping server waits for a device that takes nothing; then it names what is not durable, and exits with 1
+    /// [default: 60s]
     #[arg(long, value_name = "TIME")]
     pub stop_timeout: Option<Age>,
     /// Ask the system for huge pages for caches

@@ -36,7 +36,7 @@ pub struct Hooks {
 /// Changes what is logged to what a text like that of `--log` says.
 pub type SetLog = Box<dyn Fn(&str) -> Result<(), Error> + Send + Sync>;
 
-/// How long a stopping server waits for what is dirty to be durable, unless it is said.
+/// How long a stopping server waits for a device that takes nothing, unless it is said.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves volumes until a signal ends it: returns after everything is drained and flushed.

@@ -307,7 +307,7 @@ fn a_flush_that_fails_at_the_end_is_exit_code_1() {
 }
 
 #[test]
-fn a_stop_waits_for_a_device_in_bounded_time_and_writes_what_others_take() {
+fn a_stop_gives_a_device_that_takes_nothing_up_and_writes_what_others_take() {
     let (folder, path) = folder();
     let (slow, well) = (sparse(&path("slow"), MIB), sparse(&path("well"), MIB));
     let slow = format!("slow={slow},rate=1KiB");
@@ -318,9 +318,22 @@ fn a_stop_waits_for_a_device_in_bounded_time_and_writes_what_others_take() {
     server.signal("TERM");
     let (code, log) = server.end();
     assert_eq!(code, Some(1), "{log}");
-    let told = "volume slow: what was written to it is not durable: its flush has not ended within 1s";
+    let told = "volume slow: what was written to it is not durable: its device has taken nothing for 1s";
     assert!(log.contains(told) && !log.contains("volume well"), "{log}");
     assert_eq!(std::fs::read(&well).unwrap()[..512 << 10], [2; 512 << 10]);
+}
+
+#[test]
+fn a_stop_waits_for_a_slow_device_as_long_as_it_takes_something() {
+    let (folder, path) = folder();
+    let image = sparse(&path("image"), 16 * MIB);
+    let arguments = ["-V", &format!("a={image},rate=4MiB"), "--dirty-age", "1h", "--stop-timeout", "2s", "-c", "64MiB"];
+    let server = Server::start(folder.path(), &arguments);
+    let mut client = server.client("a");
+    assert_eq!(client.write(0, &vec![1; 12 << 20]), 0);
+    drop(client);
+    server.stop();
+    assert!(std::fs::read(&image).unwrap()[..12 << 20].iter().all(|&byte| byte == 1));
 }
 
 #[test]
