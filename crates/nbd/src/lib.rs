@@ -12,8 +12,9 @@
 //! export, and the export says so in [`Features::multi_conn`].
 //!
 //! **Threads.** Each connection has a thread that receives; requests that need no waiting ([`Session::try_read`],
-//! [`Session::try_write`]) are answered on it, the others by threads of their export. What is malformed ends its connection, with a
-//! reason in the log.
+//! [`Session::try_write`]) are answered on it, the others by threads of their export. One more of these commits ([`Export::commit`]): it makes
+//! durable, together, all that FLUSH and FUA have asked for since it began the time before. What is malformed ends its connection,
+//! with a reason in the log.
 //!
 //! **Memory and time.** Written data and replies of all connections have one budget ([`Config::buffers`]); requests wait for it. A
 //! client that is slow, or takes no replies, holds its own thread and its part of that, and is closed when it rests for too long

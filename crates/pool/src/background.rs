@@ -248,7 +248,7 @@ impl Shared {
         while self.queue.wait_to_write(ROUND) {
             let mut laundry = if self.memory.laundered() > 0 { self.laundry_by_volume().1 } else { BTreeMap::new() };
             let too_much = self.too_much_dirty();
-            for volume in lock(&self.volumes).all() {
+            for volume in self.all_volumes() {
                 let laundry = laundry.remove(&volume.id).unwrap_or_default();
                 let due = !laundry.is_empty() || volume.is_due(too_much, self.dirty_age());
                 if due && !volume.resting() && volume.begin_order() {

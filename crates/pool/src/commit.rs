@@ -52,6 +52,13 @@ impl Drop for Leader<'_> {
     }
 }
 
+impl Volume {
+    /// Whether a flush of it is under way.
+    pub(crate) fn is_flushed(&self) -> bool {
+        lock(&self.commits.rounds).under_way
+    }
+}
+
 impl Shared {
     /// Makes durable all that was written to the volume before.
     pub(crate) fn flush(&self, volume: &Volume) -> Result<(), Error> {

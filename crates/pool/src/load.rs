@@ -98,8 +98,16 @@ impl Handle {
                 }
                 admission => return Ok(admission),
             }
-            // A device that fails, perhaps after a long time, is not asked twice.
-            let cleaned = if failure.is_none() { self.shared.clean_some(Some(volume)) } else { Ok(Cleaned::Nothing) };
+            let cleaned = if failure.is_some() {
+                // A device that fails, perhaps after a long time, is not asked twice.
+                Ok(Cleaned::Nothing)
+            } else if operation == Operation::Read && !hanging && volume.is_flushed() {
+                // A write of ours might wait behind the flush, and a reader takes a clean page's frame rather than wait for that.
+                let (freed, _) = self.shared.laundry_by_volume();
+                Ok(if freed { Cleaned::Some } else { Cleaned::Hanging })
+            } else {
+                self.shared.clean_some(Some(volume))
+            };
             match cleaned {
                 Ok(Cleaned::Some) => tries = 0,
                 Ok(Cleaned::ByOthers) => backoff.sleep(PAUSE),

@@ -309,7 +309,7 @@ impl Pool {
                 Cleaned::Nothing | Cleaned::Hanging => tries += 1,
             }
             if tries > PATIENCE {
-                let hanging = lock(&self.shared.volumes).all().into_iter().find(|volume| volume.hangs());
+                let hanging = self.shared.all_volumes().into_iter().find(|volume| volume.hangs());
                 return Err(hanging.map_or(Error::AllPinned, |volume| volume.hung("writeback")));
             }
             Backoff::new().sleep(Duration::from_micros(100));
@@ -321,14 +321,14 @@ impl Pool {
     /// # Errors
     /// The first device's error. The other volumes are flushed all the same.
     pub fn flush(&self) -> Result<(), Error> {
-        let failed = self.flush_all(lock(&self.shared.volumes).all(), None);
+        let failed = self.flush_all(self.shared.all_volumes(), None);
         failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// The same, and waits for it so long: which volumes are not known to be durable, and why. Those that hang go on behind its back, but
     /// the pool does not wait for them again when it is dropped.
     pub fn flush_within(&self, limit: Duration) -> Vec<(Arc<Volume>, Error)> {
-        self.flush_all(lock(&self.shared.volumes).all(), Instant::now().checked_add(limit))
+        self.flush_all(self.shared.all_volumes(), Instant::now().checked_add(limit))
     }
 
     fn flush_all(&self, volumes: Vec<Arc<Volume>>, deadline: Option<Instant>) -> Vec<(Arc<Volume>, Error)> {
@@ -444,6 +444,11 @@ impl Pool {
 }
 
 impl Shared {
+    /// The volumes attached. Their lock is not held afterwards.
+    pub(crate) fn all_volumes(&self) -> Vec<Arc<Volume>> {
+        lock(&self.volumes).all()
+    }
+
     pub(crate) fn dirty_age(&self) -> Duration {
         Duration::from_nanos(self.dirty_age.load(Ordering::Relaxed))
     }
@@ -460,7 +465,7 @@ impl Drop for Pool {
             return;
         }
         let (hang, rest): (Vec<_>, Vec<_>) =
-            lock(&self.shared.volumes).all().into_iter().partition(|volume| volume.is_given_up());
+            self.shared.all_volumes().into_iter().partition(|volume| volume.is_given_up());
         let patience = if hang.is_empty() { LAST_ATTEMPT } else { Duration::ZERO };
         self.shared.stop_threads(patience);
         for (_, error) in self.flush_all(rest, Some(Instant::now() + LAST_ATTEMPT)) {

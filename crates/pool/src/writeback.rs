@@ -176,7 +176,7 @@ impl Shared {
         // Without a laundry a dirty page is no victim until it is clean.
         let limit = if self.config.laundry == 0 { 1 } else { self.background_limit() };
         if self.dirty.load(Ordering::Relaxed) >= limit {
-            let mut volumes = lock(&self.volumes).all();
+            let mut volumes = self.all_volumes();
             volumes.sort_by_key(|volume| Reverse(lock(&volume.dirty).by_block.len()));
             for volume in &volumes {
                 if !is_own(volume) {

@@ -4,6 +4,8 @@ use forebay_policy::Spec;
 use forebay_pool::device::{Device, MemoryDevice};
 use forebay_pool::{Config, Durability, Pool, Volume, VolumeConfig};
 use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,11 +17,17 @@ struct Moody {
     memory: MemoryDevice,
     hangs: Mutex<bool>,
     changed: Condvar,
+    enduring: AtomicUsize,
 }
 
 impl Moody {
     fn new() -> Arc<Self> {
-        Arc::new(Self { memory: MemoryDevice::new(256 * PAGE), hangs: Mutex::new(false), changed: Condvar::new() })
+        Arc::new(Self {
+            memory: MemoryDevice::new(256 * PAGE),
+            hangs: Mutex::new(false),
+            changed: Condvar::new(),
+            enduring: AtomicUsize::new(0),
+        })
     }
 
     fn hang(&self, hangs: bool) {
@@ -28,8 +36,10 @@ impl Moody {
     }
 
     fn endure(&self) {
+        self.enduring.fetch_add(1, Ordering::SeqCst);
         let hangs = self.hangs.lock().expect("nobody panics");
         drop(self.changed.wait_while(hangs, |hangs| *hangs).expect("nobody panics"));
+        self.enduring.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn holds(&self, offset: u64, byte: u8) -> bool {
@@ -172,4 +182,50 @@ fn a_change_of_the_capacity_ends_while_a_device_hangs() {
     scene.pool.resize(64 * PAGE).expect("what was there before");
     scene.sick_device.hang(false);
     scene.pool.close().expect("both are well");
+}
+
+#[test]
+fn figures_are_told_and_volumes_attached_while_a_flush_hangs() {
+    let scene = Scene::new(PATIENCE);
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| scene.pool.flush());
+        wait_until("the flush is in the device", || scene.sick_device.enduring.load(Ordering::SeqCst) > 0);
+        let (tell, told) = channel();
+        let pool = &scene.pool;
+        scope.spawn(move || {
+            pool.attach(Moody::new(), VolumeConfig::new("another"));
+            tell.send(pool.statistics().volumes.len()).expect("the test listens");
+        });
+        let volumes = told.recv_timeout(PATIENCE);
+        scene.sick_device.hang(false);
+        assert_eq!(volumes, Ok(3));
+        flush.join().expect("no panic").expect("all are well");
+    });
+}
+
+#[test]
+fn a_reader_waits_for_no_flush_though_the_pages_that_could_leave_are_dirty() {
+    let scene = Scene::new(PATIENCE);
+    scene.sick_device.hang(false);
+    scene.pool.flush().expect("all are well");
+    scene.sick_device.hang(true);
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| scene.pool.flush_volume(&scene.sick));
+        wait_until("the flush is in the device", || scene.sick_device.enduring.load(Ordering::SeqCst) > 0);
+        // More than the laundry takes, and fewer than are written in the background.
+        (0..12).for_each(|block| scene.write(&scene.sick, block));
+        let (tell, told) = channel();
+        let reading = &scene;
+        scope.spawn(move || {
+            let handle = reading.pool.handle().expect("a handle");
+            for block in 12..256 {
+                handle.read_at(&reading.sick, block * PAGE, &mut [0]).expect("it is read");
+            }
+            tell.send(()).expect("the test listens");
+        });
+        let read = told.recv_timeout(PATIENCE);
+        scene.sick_device.hang(false);
+        assert_eq!(read, Ok(()), "the reader waits for the flush");
+        flush.join().expect("no panic").expect("it is well");
+    });
 }
