@@ -12,16 +12,24 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use memmap2::MmapMut;
+
 use crate::Config;
-use crate::buffer::{Buffer, SHORT};
+use crate::buffer::{Buffer, Mapping, SHORT};
 use crate::link::lock;
 
 /// The longest allowance for each of three things: replies that are being gathered, replies that wait behind others, and requests
 /// in flight.
 const ALLOWANCE: usize = 256 << 10;
 
-/// Buffers kept for the data of the next writes.
+/// Short buffers kept for the data of the next writes.
 const SPARES: usize = 8;
+
+/// The most bytes of long buffers kept for the next requests: a page that the system gives anew costs more than to fill it.
+const KEPT: usize = 33 << 20;
+
+/// A kept buffer may be so much longer than what is asked for.
+const SLACK: usize = 4096;
 
 /// What all connections have together.
 pub(crate) struct Budget {
@@ -37,32 +45,41 @@ struct State {
     /// The next to come, and the next to be served.
     tickets: u64,
     served: u64,
+    /// Long buffers for the next requests. They count as taken, and go when somebody needs their memory.
+    kept: Vec<MmapMut>,
+}
+
+impl State {
+    /// Takes memory, if there is as much.
+    fn take(&mut self, bytes: usize) -> bool {
+        if self.free < bytes as i64 {
+            self.free += self.kept.drain(..).map(|buffer| buffer.len() as i64).sum::<i64>();
+        }
+        let there = self.free >= bytes as i64;
+        self.free -= if there { bytes as i64 } else { 0 };
+        there
+    }
 }
 
 impl Budget {
     pub(crate) fn new(config: &Config) -> Arc<Self> {
-        let state = State { free: config.buffers as i64, tickets: 0, served: 0 };
+        let state = State { free: config.buffers as i64, tickets: 0, served: 0, kept: Vec::new() };
         Arc::new(Self { state: Mutex::new(state), freed: Condvar::new(), spares: Mutex::default() })
     }
 
     fn try_take(&self, bytes: usize) -> bool {
         let mut state = lock(&self.state);
-        let taken = state.tickets == state.served && state.free >= bytes as i64;
-        if taken {
-            state.free -= bytes as i64;
-        }
-        taken
+        state.tickets == state.served && state.take(bytes)
     }
 
     fn take(&self, bytes: usize) {
         let mut state = lock(&self.state);
         let ticket = state.tickets;
         state.tickets += 1;
-        while state.served != ticket || state.free < bytes as i64 {
+        while state.served != ticket || !state.take(bytes) {
             state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.served += 1;
-        state.free -= bytes as i64;
         drop(state);
         self.freed.notify_all();
     }
@@ -77,20 +94,46 @@ impl Budget {
         }
     }
 
-    /// A buffer for the data of a write.
-    pub(crate) fn buffer(&self, length: usize) -> Buffer {
+    /// A buffer for data, whose memory has been taken. What it holds is of no use.
+    pub(crate) fn buffer(self: &Arc<Self>, length: usize) -> Buffer {
         if length > SHORT {
-            return Buffer::new(length);
+            return self.long(length);
         }
         let mut spare = lock(&self.spares).pop().unwrap_or_default();
         spare.resize(length.max(spare.len()), 0);
         Buffer::Heap(spare)
     }
 
+    fn long(self: &Arc<Self>, length: usize) -> Buffer {
+        let mut state = lock(&self.state);
+        let fits = |kept: &MmapMut| (length..=length + SLACK).contains(&kept.len());
+        if let Some(place) = state.kept.iter().position(fits) {
+            let buffer = state.kept.swap_remove(place);
+            state.free += buffer.len() as i64;
+            return Buffer::Mapping(Mapping::new(buffer, self));
+        }
+        drop(state);
+        match MmapMut::map_anon(length) {
+            Ok(bytes) => Buffer::Mapping(Mapping::new(bytes, self)),
+            Err(_) => Buffer::Heap(vec![0; length]),
+        }
+    }
+
+    /// Keeps a long buffer, if nobody needs its memory.
+    pub(crate) fn keep_long(&self, buffer: MmapMut) {
+        let mut state = lock(&self.state);
+        let length = buffer.len();
+        let kept: usize = state.kept.iter().map(|kept| kept.len()).sum();
+        if state.tickets == state.served && state.free >= length as i64 && kept + length <= KEPT {
+            state.free -= length as i64;
+            state.kept.push(buffer);
+        }
+    }
+
     /// Keeps a buffer for the next write.
     pub(crate) fn keep(&self, buffer: Buffer) {
         if let Buffer::Heap(bytes) = buffer
-            && !bytes.is_empty()
+            && (1..=SHORT).contains(&bytes.len())
         {
             let mut spares = lock(&self.spares);
             if spares.len() < SPARES {
@@ -225,6 +268,22 @@ mod tests {
 
     fn config() -> Config {
         Config { buffers: 32 * MIB, connections: 16, ..Config::default() }
+    }
+
+    #[test]
+    fn long_buffers_are_kept_until_somebody_needs_their_memory() {
+        let budget = Budget::new(&config());
+        let all = free(&budget);
+        let first = budget.buffer(MIB + 20);
+        let place = first.as_ptr();
+        drop(first);
+        assert_eq!(free(&budget), all - MIB - 20);
+        let again = budget.buffer(MIB);
+        assert_eq!((again.as_ptr(), free(&budget)), (place, all), "it is used again");
+        drop(again);
+        drop(budget.buffer(40 * MIB));
+        assert_eq!(free(&budget), all - MIB - 20, "a longer one than is kept is not");
+        assert!(budget.try_take(all), "what is kept gives way");
     }
 
     fn free(budget: &Budget) -> usize {

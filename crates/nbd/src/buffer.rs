@@ -1,24 +1,40 @@
 //! Memory for the data of one request.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use memmap2::MmapMut;
 
+use crate::budget::Budget;
+
 /// Buffers above this are mappings of their own: exactly as long as they are asked for, touched only as data comes, and given back
-/// to the system at once. An allocator keeps what is freed, and each of its arenas its own.
+/// to the system or kept by the budget. An allocator keeps what is freed, uncounted, and each of its arenas its own.
 pub(crate) const SHORT: usize = 260 << 10;
 
-/// Bytes that are zero at first.
-#[derive(Debug)]
+/// Bytes that have some value.
 pub(crate) enum Buffer {
     Heap(Vec<u8>),
-    Mapping(MmapMut),
+    Mapping(Mapping),
 }
 
-impl Buffer {
-    pub(crate) fn new(length: usize) -> Self {
-        let mapping = if length > SHORT { MmapMut::map_anon(length).ok() } else { None };
-        mapping.map_or_else(|| Self::Heap(vec![0; length]), Self::Mapping)
+/// A long buffer, which the budget may keep afterwards.
+pub(crate) struct Mapping {
+    /// `None` only while it is dropped.
+    bytes: Option<MmapMut>,
+    home: Arc<Budget>,
+}
+
+impl Mapping {
+    pub(crate) fn new(bytes: MmapMut, home: &Arc<Budget>) -> Self {
+        Self { bytes: Some(bytes), home: Arc::clone(home) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if let Some(bytes) = self.bytes.take() {
+            self.home.keep_long(bytes);
+        }
     }
 }
 
@@ -34,7 +50,7 @@ impl Deref for Buffer {
     fn deref(&self) -> &[u8] {
         match self {
             Self::Heap(bytes) => bytes,
-            Self::Mapping(bytes) => bytes,
+            Self::Mapping(mapping) => mapping.bytes.as_deref().unwrap_or_default(),
         }
     }
 }
@@ -43,7 +59,7 @@ impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Heap(bytes) => bytes,
-            Self::Mapping(bytes) => bytes,
+            Self::Mapping(mapping) => mapping.bytes.as_deref_mut().unwrap_or_default(),
         }
     }
 }

@@ -37,6 +37,9 @@ const STOPPING: Duration = Duration::from_millis(5);
 /// Hints of one connection at a time; those that come on top are answered, and not done.
 const MOST_HINTS: usize = 32;
 
+/// The bytes of a long write that must have come before its memory is taken.
+const COME: usize = 16 << 10;
+
 /// The longest data of a refused request that are passed over; longer ones end the connection.
 const MOST_REFUSED: usize = u32::MAX as usize;
 
@@ -270,13 +273,20 @@ impl<'a> Receiver<'a> {
     fn read_long(&mut self, request: &Request) -> Result<(), Close> {
         let length = request.length as usize;
         let lease = self.lease(length)?;
-        let mut reply = Replies::new(self.connection.terms.form);
+        let mut reply = self.long_reply(request);
         if self.session.try_read(request.offset, reply.data(request)) {
             self.answered(Command::Read, request);
             return Ok(self.connection.link.send(reply.parcel(Some(lease)))?);
         }
         drop(reply);
         self.may_wait(request, Command::Read, Buffer::default(), Some(lease))
+    }
+
+    /// Room for a reply that goes out by itself.
+    fn long_reply(&self, request: &Request) -> Replies {
+        let mut reply = Replies::new(self.connection.terms.form);
+        reply.make_room(request, &self.connection.purse.budget);
+        reply
     }
 
     fn write(&mut self, request: &Request) -> Result<(), Close> {
@@ -302,7 +312,7 @@ impl<'a> Receiver<'a> {
         self.input.consume(self.header);
         self.begins(length);
         self.flush()?;
-        while self.input.ahead().len() < length.min(Input::CAPACITY) {
+        while self.input.ahead().len() < COME {
             self.receive()?;
         }
         let lease = self.lease(length)?;
@@ -443,7 +453,7 @@ impl<'a> Receiver<'a> {
         commit: bool,
     ) -> Result<(), Close> {
         if command == Command::Read && request.length as usize > self.short() {
-            let mut reply = Replies::new(self.connection.terms.form);
+            let mut reply = self.long_reply(request);
             perform(&mut *self.session, request, command, &payload, &mut reply, &mut self.counts);
             return Ok(self.connection.link.send(reply.parcel(lease))?);
         }

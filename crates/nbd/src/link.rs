@@ -30,8 +30,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Bytes to be sent, with the memory that they are accounted for by.
 pub(crate) struct Parcel<'a> {
-    bytes: Bytes<'a>,
+    /// Given back before the bytes, which may then be kept in its place.
     lease: Option<Lease>,
+    bytes: Bytes<'a>,
 }
 
 enum Bytes<'a> {

@@ -226,6 +226,9 @@ impl Volume {
     fn run(self: &Arc<Self>, job: Job, session: &mut Option<Box<dyn Session>>, replies: &mut Replies) {
         let mut counts = Counts::default();
         replies.reset(job.connection.terms.form);
+        if job.command == Command::Read {
+            replies.make_room(&job.request, &job.connection.purse.budget);
+        }
         let done = catch_unwind(AssertUnwindSafe(|| {
             let session = match session {
                 Some(session) => session,

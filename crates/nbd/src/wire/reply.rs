@@ -1,10 +1,12 @@
 //! The replies of the transmission phase, gathered in a buffer that is sent whole.
 
+use std::sync::Arc;
+
 use super::request::Request;
 use super::{
     EXTENDED_REPLY_MAGIC, Form, SIMPLE_REPLY_MAGIC, STRING_LIMIT, STRUCTURED_REPLY_MAGIC, option::BASE_ALLOCATION_ID,
 };
-use crate::budget::Lease;
+use crate::budget::{Budget, Lease};
 use crate::buffer::{Buffer, SHORT};
 use crate::link::Parcel;
 use crate::{Extent, Failure};
@@ -19,12 +21,15 @@ const ERROR: u16 = 1 << 15 | 1;
 const HOLE: u32 = 1 << 0;
 const ZERO: u32 = 1 << 1;
 
+/// The most bytes before the data of a reply.
+const MOST_HEAD: usize = 32 + 8;
+
 /// The most extents in one reply; the protocol lets a server tell less than was asked.
 pub(crate) const EXTENTS: usize = 8192;
 
 /// Replies in the order in which they go out. The storage keeps its initialised bytes, so that room for data that is going to be
 /// overwritten is not zeroed each time.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Replies {
     storage: Buffer,
     length: usize,
@@ -68,14 +73,22 @@ impl Replies {
         Parcel::borrowed(&self.storage[..length], lease)
     }
 
+    /// Makes room for the data of a long reply, whose memory has been taken.
+    pub(crate) fn make_room(&mut self, request: &Request, budget: &Arc<Budget>) {
+        let length = request.length as usize + MOST_HEAD;
+        if length > SHORT && self.length == 0 {
+            self.storage = budget.buffer(length);
+        }
+    }
+
     fn room(&mut self, count: usize) -> &mut [u8] {
         let start = self.length;
         self.length += count;
         if self.storage.len() < self.length {
             let grown = (2 * self.storage.len()).min(SHORT);
-            let mut storage = Buffer::new(self.length.max(grown));
+            let mut storage = vec![0; self.length.max(grown)];
             storage[..start].copy_from_slice(&self.storage[..start]);
-            self.storage = storage;
+            self.storage = Buffer::Heap(storage);
         }
         &mut self.storage[start..self.length]
     }
