@@ -12,6 +12,7 @@ test: tools
 	target/test-tools/bin/python tests/report_in_browser.py target/release/forebay target/debug/examples/gallery
 	bench/check.sh target/release/forebay
 	/usr/bin/python3 tests/volumes_with_real_clients.py target/release/forebay
+	python3 tests/attack/run.py --quick --program target/release/forebay
 
 lint:
 	cargo fmt --all --check

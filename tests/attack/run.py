@@ -5,7 +5,8 @@ Usage: run.py [--quick | --full | --soak MINUTES] [NAME…] [--program PATH] [--
 
 Without names: all attacks, with --quick those that show their fault in under a minute. Each is a module beside this file, with
 `attack(lab)`, and QUICK and FULL, the seconds after which it is killed; QUICK is None where --quick leaves it out. Exits with 1 if a bar
-is not met, an attack fails or hangs, or, in CI (CI=true), one must be skipped.
+is not met, an attack fails or hangs, or, in CI (CI=true), one must be skipped. Other work of the machine makes times longer: with --quick an
+attack that misses nothing but bars on times is tried again, three times at most.
 """
 
 import argparse
@@ -41,6 +42,8 @@ ATTACKS = [
     "two_writers",
 ]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+TIMES = ("ms", "s", "/s", "×")
+QUICK_TRIES = 3
 IN_CI = os.environ.get("CI") == "true"
 COLUMNS = "{:<66} {:>10} {:<5} {:<50} {:>8}  {}"
 
@@ -132,6 +135,12 @@ def run(name, arguments):
     return {"attack": name, "seconds": round(time.monotonic() - begin, 1), "lines": lines}
 
 
+def only_times(lines):
+    """Whether bars were missed, and none but those on times that came to an end."""
+    missed = [line for line in lines if line.get("met") is False]
+    return bool(missed) and all(line["unit"] in TIMES and isinstance(line["ours"], int | float) for line in missed)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     how = parser.add_mutually_exclusive_group()
@@ -156,6 +165,10 @@ def main():
     for name in names:
         print(f"{name}: {importlib.import_module(name).__doc__.splitlines()[0]}", flush=True)
         results.append(run(name, arguments))
+        for _ in range(0 if arguments.full or arguments.soak else QUICK_TRIES - 1):
+            if only_times(results[-1]["lines"]):
+                print("  tried again, as nothing but times missed its bar", flush=True)
+                results[-1] = run(name, arguments)
         print(f"  {results[-1]['seconds']} s\n", flush=True)
         if arguments.json:
             arguments.json.write_text(json.dumps(results, indent=1))
