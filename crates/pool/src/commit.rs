@@ -4,13 +4,19 @@
 //! what he wrote. The first of them who finds no round under way leads it, and the others are told what came of it, errors included.
 
 use crate::error::Error;
-use crate::pool::Shared;
-use crate::sync::{Condvar, Mutex, lock};
+use crate::pool::{Pool, Shared};
+use crate::sync::{Condvar, Mutex, Ordering, lock};
 use crate::volume::Volume;
 use std::io;
 use std::ops::Range;
 use std::slice::from_ref;
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Volumes that are flushed side by side.
+const FLUSHES: usize = 32;
 
 type Outcome = Arc<OnceLock<Result<(), Error>>>;
 
@@ -56,6 +62,62 @@ impl Volume {
     /// Whether a flush of it is under way.
     pub(crate) fn is_flushed(&self) -> bool {
         lock(&self.commits.rounds).under_way
+    }
+}
+
+impl Pool {
+    /// Makes durable all that was written to any volume before, the volumes side by side.
+    ///
+    /// # Errors
+    /// The first device's error. The other volumes are flushed all the same.
+    pub fn flush(&self) -> Result<(), Error> {
+        let failed = self.flush_all(self.shared.all_volumes(), None);
+        failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// The same, and waits for it so long: which volumes are not known to be durable, and why. Those that hang go on behind its back, but
+    /// the pool does not wait for them again when it is dropped.
+    pub fn flush_within(&self, limit: Duration) -> Vec<(Arc<Volume>, Error)> {
+        self.flush_all(self.shared.all_volumes(), Instant::now().checked_add(limit))
+    }
+
+    pub(crate) fn flush_all(&self, volumes: Vec<Arc<Volume>>, deadline: Option<Instant>) -> Vec<(Arc<Volume>, Error)> {
+        let (results, received) = channel();
+        let all: Arc<[Arc<Volume>]> = volumes.into();
+        let next = Arc::new(AtomicUsize::new(0));
+        let flush = || {
+            let (all, next, results) = (Arc::clone(&all), Arc::clone(&next), results.clone());
+            let shared = Arc::clone(&self.shared);
+            move || {
+                while let Some((place, volume)) = {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    all.get(place).map(|volume| (place, volume))
+                } {
+                    // Nobody may listen any more.
+                    let _ = results.send((place, shared.flush(volume)));
+                }
+            }
+        };
+        // The model checker knows its own threads alone.
+        let threads = if cfg!(feature = "model-check") { 0 } else { all.len().min(FLUSHES) };
+        let spawn = |_: &usize| std::thread::Builder::new().name("flush".to_owned()).spawn(flush()).is_ok();
+        if !(0..threads).all(|thread| spawn(&thread)) || threads == 0 {
+            flush()();
+        }
+        drop(results);
+        let mut outcomes: Vec<Option<Result<(), Error>>> = all.iter().map(|_| None).collect();
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let received = left.map_or_else(|| received.recv().ok(), |left| received.recv_timeout(left).ok());
+            let Some((place, outcome)) = received else { break };
+            outcomes[place] = Some(outcome);
+        }
+        let outcome = |(volume, outcome): (&Arc<Volume>, Option<Result<(), Error>>)| {
+            volume.give_up_waiting(outcome.is_none());
+            let error = outcome.unwrap_or_else(|| Err(volume.hung("flush"))).err()?;
+            Some((Arc::clone(volume), error))
+        };
+        all.iter().zip(outcomes).filter_map(outcome).collect()
     }
 }
 

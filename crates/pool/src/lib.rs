@@ -49,6 +49,8 @@
 //!   policy decides here as in the simulator, whatever is dirty: one thread has the same hits in both.
 //! - **Writing** holds a page alone; a page in writeback is copied first, and can be written again meanwhile.
 //! - A failed writeback leaves its pages dirty; the next flush tells of it, and they are written again.
+//! - A flush is shared by all who ask for one while another is under way (`commit.rs`), and holds nothing that a reader needs.
+//! - Each volume is written back by a thread of its own while it is due, so that a device that hangs holds up no other (`background.rs`).
 //!
 //! The state of a page and the rules that say who may touch its bytes stand in `page.rs`, the order of locks in `writeback.rs`.
 //!

@@ -443,7 +443,9 @@ impl Device for Forgetful {
         take_time();
         let length: usize = buffers.iter().map(|buffer| buffer.len()).sum();
         let end = offset + length as u64;
-        (offset / PAGE..end / PAGE).for_each(|block| drop(self.written.fetch_or(1 << block, Ordering::SeqCst)));
+        for block in offset / PAGE..end / PAGE {
+            self.written.fetch_or(1 << block, Ordering::SeqCst);
+        }
         Ok(())
     }
 
