@@ -30,6 +30,7 @@ mod export;
 mod handshake;
 mod input;
 mod link;
+mod receiver;
 mod server;
 mod socket;
 #[cfg(any(test, feature = "testing"))]

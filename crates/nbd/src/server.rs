@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt;
 
 use crate::budget::{Budget, Purse};
-use crate::connection::{Connection, Receiver};
+use crate::connection::Connection;
 use crate::counters::{Counts, ServerCounts};
 use crate::error::Close;
 use crate::handshake::{Volumes, shake};
 use crate::input::Input;
 use crate::link::{Link, lock};
+use crate::receiver::Receiver;
 use crate::socket::{Socket, Stop, SystemSocket};
 use crate::wire::STRING_LIMIT;
 use crate::workers::Volume;

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use crate::budget::{Budget, Purse};
-use crate::connection::{Connection, Receiver};
+use crate::connection::Connection;
 use crate::counters::Counters;
 use crate::error::Close;
 use crate::handshake::{Volumes, shake};
 use crate::input::Input;
 use crate::link::{Link, lock};
+use crate::receiver::Receiver;
 use crate::socket::{Pace, Received, Socket, Stop, Wait};
 use crate::workers::Volume;
 use crate::{Config, Export, Extent, Failure, Features, Limits, Session};
