@@ -1,8 +1,12 @@
 //! What is particular to files and to objects: who may open them, how they end, what is kept.
 
-use forebay_pool::device::{Device, Extent, FileDevice, FileOptions, MemoryDevice, NewVolume, ObjectDevice};
+use forebay_pool::device::{
+    Bounded, Device, Extent, FileDevice, FileOptions, Limited, Limits, MemoryDevice, NewVolume, ObjectDevice,
+};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 const READ_ONLY: FileOptions = FileOptions { read_only: true, direct: true, ring: true };
 
@@ -60,7 +64,10 @@ fn zeroes_are_fast_where_holes_can_be_made_and_finding_out_changes_nothing() {
         assert_eq!(device.extents(0, 8192).expect("known")[0], Extent { length: 4096, hole: true, zero: true });
     }
     assert_eq!((device.len(), std::fs::metadata(&path).expect("it is there").len()), (8192, 8192));
-    assert!(MemoryDevice::new(4096).zeroes_fast());
+    let limits = Limits { bytes_per_second: Some(1), requests_per_second: None, burst: Duration::from_secs(1) };
+    let limited = Limited::new(MemoryDevice::new(4096), limits).expect("a limit");
+    assert!(limited.zeroes_fast(), "zeroes are no bytes");
+    assert!(Bounded::new(Arc::new(limited), Duration::from_secs(30)).zeroes_fast());
     drop(device);
     assert!(!FileDevice::open(&path, READ_ONLY).expect("it can be opened").zeroes_fast());
 }

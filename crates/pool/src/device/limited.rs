@@ -161,6 +161,11 @@ impl<D: Device, C: Clock> Device for Limited<D, C> {
         self.device.write_zeroes(offset, length, allocate)
     }
 
+    /// Zeroes pay for a request, and not for their bytes.
+    fn zeroes_fast(&self) -> bool {
+        self.device.zeroes_fast()
+    }
+
     fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
         self.device.extents(offset, length)
     }
