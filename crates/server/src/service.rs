@@ -246,7 +246,9 @@ impl Service {
         }
         // What failed before is tried again, and the answer of that counts.
         let limit = self.options().stop_timeout.map_or(STOP_TIMEOUT, |limit| limit.0);
-        let mut failures = Flushes::begin(self.serving().attached()).wait(Some(limit));
+        // A lock taken within the statement would be held until all have ended, and figures would wait.
+        let volumes = self.serving().attached();
+        let mut failures = Flushes::begin(volumes).wait(Some(limit));
         match self.recorder.stop() {
             Ok(None) => {}
             Ok(Some(recorded)) if recorded.lost > 0 => tracing::warn!("{recorded}"),
