@@ -2,7 +2,8 @@
 //!
 //! Each request runs on a thread of this device, with a buffer of its own: what comes too late reaches no memory that is used for
 //! something else by then. A change (write, flush, trim, zeroes) that has failed so may still take effect. Until it has ended, no other
-//! change is begun: what it writes late could come after what is newer.
+//! change is begun: what it writes late could come after what is newer. Nor are its bytes read: who caches what they were would keep it
+//! after the device has changed them. Such reads wait for it up to the limit; those of other bytes go on.
 
 use super::{Device, Extent};
 use std::collections::{BTreeMap, VecDeque};
@@ -10,7 +11,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The most requests under way at a time, those that hang among them.
 const MOST_THREADS: usize = 64;
@@ -31,17 +32,32 @@ type Request = Box<dyn FnOnce() + Send>;
 struct Queue {
     work: Mutex<Work>,
     more: Condvar,
+    /// A change has ended.
+    ended: Condvar,
 }
 
 #[derive(Default)]
 struct Work {
     waiting: VecDeque<(u64, Request)>,
-    /// Changes that wait or are under way, and whether their callers have gone.
-    changes: BTreeMap<u64, bool>,
+    /// Changes that wait or are under way.
+    changes: BTreeMap<u64, Change>,
     next: u64,
     threads: usize,
     idle: usize,
     closed: bool,
+}
+
+struct Change {
+    /// The bytes that it changes: none if it is a flush.
+    ranges: Vec<Range<u64>>,
+    /// Its caller has gone.
+    late: bool,
+}
+
+/// What a request does with which bytes of the device.
+enum Access {
+    Read(Vec<Range<u64>>),
+    Change(Vec<Range<u64>>),
 }
 
 impl Bounded {
@@ -58,23 +74,34 @@ impl Bounded {
     /// Has a request made by a thread, and waits for its answer in bounded time.
     fn ask<T: Send + 'static>(
         &self,
-        change: bool,
+        access: Access,
         request: impl FnOnce(&dyn Device) -> T + Send + 'static,
     ) -> io::Result<T> {
         let (answer, answered) = sync_channel(1);
         let (device, queue) = (Arc::clone(&self.device), Arc::clone(&self.queue));
+        let begun = Instant::now();
+        let left = || self.limit.saturating_sub(begun.elapsed());
         let mut work = self.queue.lock();
-        if change && work.changes.values().any(|&late| late) {
-            return Err(self.late("has not ended a change begun before"));
-        }
         let number = work.next;
         work.next += 1;
-        if change {
-            work.changes.insert(number, false);
+        match access {
+            Access::Read(ranges) => {
+                let waited = self.queue.ended.wait_timeout_while(work, left(), |work| work.late_change_of(&ranges));
+                work = waited.unwrap_or_else(PoisonError::into_inner).0;
+                if work.late_change_of(&ranges) {
+                    return Err(self.late("has not ended a change of these bytes begun before"));
+                }
+            }
+            Access::Change(_) if work.changes.values().any(|change| change.late) => {
+                return Err(self.late("has not ended a change begun before"));
+            }
+            Access::Change(ranges) => drop(work.changes.insert(number, Change { ranges, late: false })),
         }
         let request = move || {
             let result = request(&*device);
-            queue.lock().changes.remove(&number);
+            if queue.lock().changes.remove(&number).is_some() {
+                queue.ended.notify_all();
+            }
             // The caller may have gone.
             let _ = answer.send(result);
         };
@@ -95,12 +122,12 @@ impl Bounded {
             }
         }
         drop(work);
-        answered.recv_timeout(self.limit).map_err(|_| {
+        answered.recv_timeout(left()).map_err(|_| {
             let mut work = self.queue.lock();
             if !work.forget(number)
-                && let Some(late) = work.changes.get_mut(&number)
+                && let Some(change) = work.changes.get_mut(&number)
             {
-                *late = true;
+                change.late = true;
             }
             self.late("has not answered")
         })
@@ -116,6 +143,13 @@ impl Work {
             self.changes.remove(&number);
         }
         place.is_some()
+    }
+
+    /// Whether a change whose caller has gone may still reach some of these bytes.
+    fn late_change_of(&self, ranges: &[Range<u64>]) -> bool {
+        let late = self.changes.values().filter(|change| change.late);
+        let mut changed = late.flat_map(|change| &change.ranges);
+        changed.any(|change| ranges.iter().any(|range| range.start < change.end && change.start < range.end))
     }
 }
 
@@ -168,6 +202,11 @@ impl Runs {
         Self { bytes, places }
     }
 
+    /// The bytes of the device.
+    fn ranges(&self) -> Vec<Range<u64>> {
+        self.places.iter().map(|(offset, place)| *offset..*offset + place.len() as u64).collect()
+    }
+
     fn read(&mut self, device: &dyn Device) -> Vec<io::Result<()>> {
         let (mut runs, mut rest, mut at) = (Vec::new(), &mut self.bytes[..], 0);
         for (offset, place) in &self.places {
@@ -190,6 +229,10 @@ impl Runs {
     }
 }
 
+fn one_range(offset: u64, length: u64) -> Vec<Range<u64>> {
+    std::iter::once(offset..offset + length).collect()
+}
+
 /// The error of a request for every run of it.
 fn for_all(runs: usize, error: &io::Error) -> Vec<io::Result<()>> {
     (0..runs).map(|_| Err(io::Error::new(error.kind(), error.to_string()))).collect()
@@ -201,7 +244,7 @@ impl Device for Bounded {
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let length = buffers.iter().map(|buffer| buffer.len()).sum();
         let mut runs = Runs::new([(offset, length)].into_iter());
-        let (runs, results) = self.ask(false, move |device| {
+        let (runs, results) = self.ask(Access::Read(runs.ranges()), move |device| {
             let results = runs.read(device);
             (runs, results)
         })?;
@@ -223,12 +266,12 @@ impl Device for Bounded {
             runs.bytes[at..at + buffer.len()].copy_from_slice(buffer);
             at += buffer.len();
         }
-        self.ask(true, move |device| runs.write(device))?.into_iter().collect()
+        self.ask(Access::Change(runs.ranges()), move |device| runs.write(device))?.into_iter().collect()
     }
 
     fn read_many(&self, runs: &mut [(u64, IoSliceMut<'_>)]) -> Vec<io::Result<()>> {
         let mut copies = Runs::new(runs.iter().map(|(offset, run)| (*offset, run.len())));
-        let answer = self.ask(false, move |device| {
+        let answer = self.ask(Access::Read(copies.ranges()), move |device| {
             let results = copies.read(device);
             (copies, results)
         });
@@ -248,19 +291,22 @@ impl Device for Bounded {
         for ((_, run), (_, place)) in runs.iter().zip(&copies.places) {
             copies.bytes[place.clone()].copy_from_slice(run);
         }
-        self.ask(true, move |device| copies.write(device)).unwrap_or_else(|error| for_all(runs.len(), &error))
+        self.ask(Access::Change(copies.ranges()), move |device| copies.write(device))
+            .unwrap_or_else(|error| for_all(runs.len(), &error))
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.ask(true, |device| device.flush())?
+        self.ask(Access::Change(Vec::new()), |device| device.flush())?
     }
 
     fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.ask(true, move |device| device.trim(offset, length))?
+        self.ask(Access::Change(one_range(offset, length)), move |device| device.trim(offset, length))?
     }
 
     fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
-        self.ask(true, move |device| device.write_zeroes(offset, length, allocate))?
+        self.ask(Access::Change(one_range(offset, length)), move |device| {
+            device.write_zeroes(offset, length, allocate)
+        })?
     }
 
     fn zeroes_fast(&self) -> bool {
@@ -268,7 +314,7 @@ impl Device for Bounded {
     }
 
     fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
-        self.ask(false, move |device| device.extents(offset, length))?
+        self.ask(Access::Read(one_range(offset, length)), move |device| device.extents(offset, length))?
     }
 }
 
@@ -276,16 +322,25 @@ impl Device for Bounded {
 mod tests {
     use super::*;
     use crate::device::MemoryDevice;
+    use crate::{Config, Durability, Pool, VolumeConfig};
+    use forebay_policy::Spec;
     use std::sync::mpsc::{Receiver, Sender, channel};
-    use std::time::Instant;
 
     const PATIENCE: Duration = Duration::from_secs(30);
     const SOON: Duration = Duration::from_millis(50);
 
-    /// A device whose writes at 0 wait for a word.
+    /// A device whose writes and zeroes at 0 wait for a word.
     struct Hanging {
         memory: MemoryDevice,
         go: Mutex<Receiver<()>>,
+    }
+
+    impl Hanging {
+        fn wait(&self, offset: u64) {
+            if offset == 0 {
+                self.go.lock().expect("not poisoned").recv_timeout(PATIENCE).expect("the test lets it go on");
+            }
+        }
     }
 
     impl Device for Hanging {
@@ -296,9 +351,7 @@ mod tests {
             self.memory.read(offset, buffers)
         }
         fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
-            if offset == 0 {
-                self.go.lock().expect("not poisoned").recv_timeout(PATIENCE).expect("the test lets it go on");
-            }
+            self.wait(offset);
             self.memory.write(offset, buffers)
         }
         fn flush(&self) -> io::Result<()> {
@@ -308,6 +361,7 @@ mod tests {
             self.memory.trim(offset, length)
         }
         fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
+            self.wait(offset);
             self.memory.write_zeroes(offset, length, allocate)
         }
         fn describe(&self) -> String {
@@ -358,7 +412,10 @@ mod tests {
         let error = device.write(1, &[IoSlice::new(&[2])]).expect_err("the one before may still be written");
         assert!(error.to_string().contains("a change begun before"), "{error}");
         device.flush().expect_err("what was written is not durable");
-        assert_eq!(read(&device, 1), 0, "reads go on");
+        assert_eq!(read(&device, 1), 0, "reads of other bytes go on");
+        let error = device.read(0, &mut [IoSliceMut::new(&mut [0])]).expect_err("it may still be changed");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("a change of these bytes"), "{error}");
         go.send(()).expect("the device is there");
         let deadline = Instant::now() + PATIENCE;
         while device.write(1, &[IoSlice::new(&[2])]).is_err() {
@@ -367,6 +424,32 @@ mod tests {
         }
         assert_eq!((read(&device, 0), read(&device, 1)), (1, 2));
         device.flush().expect("nothing hangs any more");
+    }
+
+    #[test]
+    fn what_a_late_change_overwrites_is_not_cached_before_it_has_ended() {
+        let (device, go) = hanging(SOON);
+        let pool = Pool::new(Config::new(1 << 20, Spec::parse("lru").expect("a policy"))).expect("a pool");
+        let volume = pool.attach(Arc::new(device), VolumeConfig::new("hanging"));
+        let (reader, handle) = (pool.handle().expect("a handle"), pool.handle().expect("a handle"));
+        go.send(()).expect("the device is there");
+        handle.write_at(&volume, 0, &[7; 8192], Durability::Flush).expect("in time");
+        handle.flush(&volume).expect("in time");
+        let read = || {
+            let mut bytes = [1; 8192];
+            reader.read_at(&volume, 0, &mut bytes).map(|()| bytes)
+        };
+        assert_eq!(read().expect("in the cache"), [7; 8192]);
+        let error = handle.write_zeroes(&volume, 0, 8192, false, Durability::Flush).expect_err("it hangs");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(read().expect_err("it may still become zeroes").kind(), io::ErrorKind::TimedOut);
+        go.send(()).expect("the device is there");
+        let deadline = Instant::now() + PATIENCE;
+        while handle.flush(&volume).is_err() {
+            assert!(Instant::now() < deadline, "the zeroing has ended");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(read().expect("nothing hangs any more"), [0; 8192]);
     }
 
     #[test]
