@@ -198,10 +198,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let unknown = |error| Failure::Failed(format!("{}: the answer is none of this version: {error}", socket.display()));
     let answer: Answer = serde_json::from_str(&line).map_err(unknown)?;
     let mut out = io::stdout();
+    if format == Form::Json {
+        writeln!(out, "{}", line.trim_end())?;
+        return match answer {
+            Answer::Refused { .. } => Err(Failure::Said(2)),
+            Answer::Failed { .. } => Err(Failure::Said(1)),
+            Answer::Done { .. } | Answer::Statistics { .. } => Ok(()),
+        };
+    }
     match answer {
         Answer::Refused { message } => return Err(Failure::Usage(message)),
         Answer::Failed { message } => return Err(Failure::Failed(message)),
-        _ if format == Form::Json => writeln!(out, "{}", line.trim_end())?,
         Answer::Done { message, .. } => writeln!(out, "{message}")?,
         Answer::Statistics { statistics } => write!(out, "{}", Figures::new(&statistics, &Report::default()).table())?,
     }

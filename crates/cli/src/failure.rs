@@ -11,6 +11,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// The user stopped it, and was told what was done: exit code 130.
     Stopped(String),
+    /// Standard output says what went wrong: this exit code alone.
+    Said(u8),
     /// Whoever reads standard output has gone (`forebay … | head`): no failure of ours.
     ReaderGone,
 }

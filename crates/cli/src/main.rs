@@ -116,6 +116,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
+        Err(Failure::Said(code)) => ExitCode::from(code),
         Err(Failure::Usage(message)) => {
             eprintln!("forebay: {message}");
             ExitCode::from(2)

@@ -155,6 +155,7 @@ impl Service {
 
     /// Opens a volume and serves it. One that was removed, and whose clients have stayed, returns as it is.
     fn add(self: &Arc<Self>, volume: &VolumeOptions, deadline: Instant) -> Result<(), Error> {
+        volume.check_apart(&self.options().volumes)?;
         if let Some(attached) = self.take_back(volume) {
             self.serve_volume(&attached)?;
             attached.set_limits(volume.limits())?;

@@ -227,7 +227,7 @@ impl Options {
         Ok(())
     }
 
-    /// Whether there is a volume to serve under each name, and each name once.
+    /// Whether there is a volume to serve under each name, each name once, and each volume's storage its own.
     pub(crate) fn check_names(&self) -> Result<(), Error> {
         if self.volumes.is_empty() {
             let hint = "name one, as in --volume data=/srv/data.img, or in a file with --config";
@@ -238,6 +238,7 @@ impl Options {
                 return Err(Error::Usage(format!("two volumes are named `{}`: names must differ", volume.name)));
             }
             volume.check_name()?;
+            volume.check_apart(&self.volumes[..index])?;
         }
         Ok(())
     }
@@ -344,8 +345,12 @@ mod tests {
             volumes: volumes.iter().map(|volume| volume.parse().unwrap()).collect(),
             ..Options::default()
         };
-        assert_eq!(of(&["a=/x", "b=/x"]).check_names(), Ok(()));
+        assert_eq!(of(&["a=/x,read-only", "b=/x,read-only"]).check_names(), Ok(()));
         assert!(of(&[]).check_names().unwrap_err().to_string().contains("--volume data=/srv/data.img"));
+        let twice = of(&["a=file:///o/p", "b=concat:/x+file:///o/p/"]).check_names().unwrap_err().to_string();
+        assert_eq!(twice, "volume b: concat:/x+file:///o/p/ is in use: volume a has it, as file:///o/p");
+        let twice = of(&["a=stripe=4KiB:file:///o/p+file:///o/p"]).check_names().unwrap_err().to_string();
+        assert!(twice.contains("file:///o/p is in it twice"), "{twice}");
         assert!(of(&["a=/x", "a=/y"]).check_names().unwrap_err().to_string().contains("two volumes are named `a`"));
     }
 }

@@ -99,8 +99,19 @@ impl Source {
             | (whole, Self::Concatenated(parts) | Self::Striped(_, parts)) => {
                 parts.iter().any(|part| part.shares(whole))
             }
+            (Self::Object(one), Self::Object(another)) => {
+                let place = ObjectDevice::place(one);
+                place.is_some() && place == ObjectDevice::place(another)
+            }
             (one, another) => one == another,
         }
+    }
+
+    /// The part that is in it twice, if one is.
+    pub(crate) fn repeated(&self) -> Option<&Self> {
+        let (Self::Concatenated(parts) | Self::Striped(_, parts)) = self else { return None };
+        let repeats = |&(index, part): &(usize, &Self)| parts[..index].iter().any(|before| before.shares(part));
+        parts.iter().enumerate().find(repeats).map(|(_, part)| part)
     }
 
     /// Opens it. Each of its parts is a device, with a delay and a rate of its own.
@@ -183,6 +194,18 @@ mod tests {
         assert_eq!("stripe=64KiB:a+memory:7".parse::<Source>().as_ref(), Ok(&striped));
         assert!(striped.shares(&file("a")) && !striped.shares(&file("b")) && !striped.shares(&Source::Memory(7)));
         assert_eq!(striped.to_string().parse(), Ok(striped));
+        let place = |text: &str| text.parse::<Source>().unwrap();
+        let object = place("file:///no/such/p");
+        for same in ["file:///no/such/p/", "file:///no/other/../such/%70", "concat:/a+file:///no/such/p"] {
+            assert!(object.shares(&place(same)) && place(same).shares(&object), "{same}");
+        }
+        for other in ["file:///no/such/q", "s3://no/such/p", "/no/such/p"] {
+            assert!(!object.shares(&place(other)), "{other}");
+        }
+        assert!(place("s3://a/b/").shares(&place("s3://a/b")) && !place("s3://a/b").shares(&place("s3://c/b")));
+        assert!(!place("memory:///a").shares(&place("memory:///a")), "each is a volume of its own");
+        assert_eq!(place("stripe=4KiB:/a+file:///p+file:///p/").repeated(), Some(&place("file:///p/")));
+        assert_eq!(place("concat:/a+/b").repeated(), None);
         for wrong in ["", "concat:", "concat:a+", "stripe=64KiB", "stripe=x:a+b", "memory:much"] {
             assert!(wrong.parse::<Source>().is_err(), "{wrong}");
         }

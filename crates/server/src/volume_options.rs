@@ -149,6 +149,18 @@ impl VolumeOptions {
         !(self.read_only && other.read_only) && self.path.shares(&other.path)
     }
 
+    /// Refuses a volume that writes what is also another's, or twice its own: each would lose what the other has written.
+    pub(crate) fn check_apart(&self, others: &[Self]) -> Result<(), Error> {
+        let wrong = |what: String| Err(Error::Usage(format!("volume {}: {what}", self.name)));
+        if let Some(part) = self.path.repeated().filter(|_| !self.read_only) {
+            return wrong(format!("{part} is in it twice: its halves would overwrite each other"));
+        }
+        match others.iter().find(|other| self.excludes(other)) {
+            Some(other) => wrong(format!("{} is in use: volume {} has it, as {}", self.path, other.name, other.path)),
+            None => Ok(()),
+        }
+    }
+
     /// What may be changed while it is served.
     pub(crate) fn limits(&self) -> VolumeLimits {
         VolumeLimits { rate: self.rate, iops: self.iops, connections: self.connections }

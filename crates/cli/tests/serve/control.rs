@@ -86,6 +86,56 @@ fn a_running_server_is_steered_by_its_socket() {
 }
 
 #[test]
+fn storage_that_a_volume_writes_is_no_other_volumes() {
+    let (folder, path) = folder();
+    let (image, socket) = (sparse(&path("image"), MIB), path("control"));
+    let prefix = format!("file://{}", path("objects/p").display());
+    let volumes = [format!("o={prefix},create=1MiB"), format!("f={image}")];
+    let arguments = ["-V", &volumes[0], "-V", &volumes[1], "--control", socket.to_str().unwrap()];
+    let mut server = Server::start(folder.path(), &arguments);
+    server.wait_for("commands are taken at");
+    std::os::unix::fs::symlink(path("objects"), path("link")).unwrap();
+    let linked = format!("file://{}", path("link/p").display());
+    for same in [&prefix, &format!("{prefix}/"), &linked, &format!("concat:{prefix}+memory:1MiB"), &image] {
+        let message = refused(&socket, &format!("attach again {same}"), 2);
+        assert!(message.contains("is in use: volume "), "{same}: {message}");
+    }
+    let other = format!("file://{}", path("objects/q").display());
+    let twice = refused(&socket, &format!("attach again stripe=64KiB:{other}+{other},create=1MiB"), 2);
+    assert!(twice.contains("is in it twice"), "{twice}");
+    control(&socket, &format!("attach other {other},create=1MiB"));
+    control(&socket, "detach o");
+    control(&socket, &format!("attach again {prefix}"));
+    server.stop();
+    let message = failure(&["serve", "-V", &volumes[0], "-V", &format!("again={linked}")], 2);
+    assert!(message.contains("is in use: volume o has it"), "{message}");
+}
+
+#[test]
+fn what_is_refused_or_fails_is_json_for_a_program() {
+    let (folder, path) = folder();
+    let (image, socket) = (sparse(&path("image"), MIB), path("control"));
+    let mut server =
+        Server::start(folder.path(), &["-V", &format!("a={image}"), "--control", socket.to_str().unwrap()]);
+    server.wait_for("commands are taken at");
+    for (command, answer, code, told) in [
+        ("resize b 1MiB", "refused", 2, "there is no cache `b`"),
+        ("record stop", "failed", 1, "nothing is being recorded"),
+    ] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["control", "--format", "json", "--socket", socket.to_str().unwrap()])
+            .args(command.split(' '))
+            .output()
+            .unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&json["answer"], output.status.code()), (&answer.into(), Some(code)), "{json}");
+        assert!(json["message"].as_str().unwrap().contains(told), "{json}");
+        assert!(output.stderr.is_empty(), "it is said once");
+    }
+    server.stop();
+}
+
+#[test]
 fn a_rate_limits_a_volume_and_is_lifted_while_a_flush_waits_for_it() {
     let (folder, path) = folder();
     let (a, socket) = (sparse(&path("a"), 4 * MIB), path("control"));

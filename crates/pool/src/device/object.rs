@@ -120,6 +120,20 @@ impl ObjectDevice {
         Self::assemble(store, prefix, url.to_owned(), directory, new)
     }
 
+    /// What of storage a URL names, in one spelling: two URLs of one volume have the same place. None has one if its URL is wrong, or
+    /// of memory, where each opening is a volume of its own.
+    pub fn place(url: &str) -> Option<String> {
+        let parsed = Url::parse(url).ok()?;
+        match parsed.scheme() {
+            "file" => Some(format!("file://{}", resolved(&parsed.to_file_path().ok()?).display())),
+            "memory" => None,
+            scheme => {
+                let prefix = Path::from_url_path(parsed.path()).ok()?;
+                Some(format!("{scheme}://{}/{prefix}", parsed.host_str().unwrap_or_default()))
+            }
+        }
+    }
+
     /// Opens the volume under a prefix of a store, or makes it. The store's PUT must be durable when it returns.
     ///
     /// # Errors
@@ -280,6 +294,12 @@ async fn manifest(store: &dyn ObjectStore, path: &Path, name: &str, new: Option<
         return Err(wrong(name, &message));
     }
     Ok(found)
+}
+
+/// A path without links, as far as it is there.
+fn resolved(path: &std::path::Path) -> PathBuf {
+    let there = path.ancestors().find_map(|start| Some((start.canonicalize().ok()?, path.strip_prefix(start).ok()?)));
+    there.map_or_else(|| path.to_owned(), |(start, rest)| start.components().chain(rest.components()).collect())
 }
 
 #[cfg(feature = "s3")]
