@@ -24,6 +24,9 @@ const MOST_LINE: u64 = 64 << 10;
 /// Connections at a time.
 const MOST_CONNECTIONS: usize = 16;
 
+/// Commands at a time that may wait for a device or a folder: there are places left for the others, whatever hangs.
+const MOST_WAITING: usize = 8;
+
 /// How long a connection may be silent, or take nothing of its answer.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -67,7 +70,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 }
 
 fn accept(service: &Arc<Service>, listener: &UnixListener) {
-    let open = Arc::new(AtomicUsize::new(0));
+    let (open, waiting) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     for stream in listener.incoming() {
         let stream = match stream {
             Ok(stream) => stream,
@@ -77,15 +80,14 @@ fn accept(service: &Arc<Service>, listener: &UnixListener) {
                 continue;
             }
         };
-        if open.load(Ordering::Relaxed) >= MOST_CONNECTIONS {
+        let Some(counted) = Counted::new(&open, MOST_CONNECTIONS) else {
             tracing::warn!("control: more than {MOST_CONNECTIONS} connections: one is closed");
             continue;
-        }
-        let counted = Counted::new(&open);
-        let service = Arc::clone(service);
+        };
+        let (service, waiting) = (Arc::clone(service), Arc::clone(&waiting));
         let serve = move || {
             let _counted = counted;
-            if let Err(error) = serve(&service, stream) {
+            if let Err(error) = serve(&service, &waiting, stream) {
                 tracing::debug!("control: a connection has ended: {error}");
             }
         };
@@ -95,13 +97,14 @@ fn accept(service: &Arc<Service>, listener: &UnixListener) {
     }
 }
 
-/// A connection, counted while it is open.
+/// A connection or a command, counted while it is there.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    fn new(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(open))
+    /// One more, unless there are `most`.
+    fn new(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let counted = Self(Arc::clone(count));
+        (count.fetch_add(1, Ordering::Relaxed) < most).then_some(counted)
     }
 }
 
@@ -111,7 +114,7 @@ impl Drop for Counted {
     }
 }
 
-fn serve(service: &Arc<Service>, stream: UnixStream) -> io::Result<()> {
+fn serve(service: &Arc<Service>, waiting: &Arc<AtomicUsize>, stream: UnixStream) -> io::Result<()> {
     stream.set_read_timeout(Some(SILENCE))?;
     stream.set_write_timeout(Some(SILENCE))?;
     let peer = sockopt::socket_peercred(&stream)?.uid;
@@ -130,11 +133,22 @@ fn serve(service: &Arc<Service>, stream: UnixStream) -> io::Result<()> {
             return answer(&stream, &Answer::Refused { message: format!("a command has at most {MOST_LINE} bytes") });
         }
         let answered = match serde_json::from_slice::<Command>(&line) {
-            Ok(command) => service.execute(command),
+            Ok(command) => execute(service, waiting, command),
             Err(error) => Answer::Refused { message: format!("that is no command: {error}") },
         };
         answer(&stream, &answered)?;
     }
+}
+
+fn execute(service: &Arc<Service>, waiting: &Arc<AtomicUsize>, command: Command) -> Answer {
+    if !command.may_wait() {
+        return service.execute(command);
+    }
+    let Some(_counted) = Counted::new(waiting, MOST_WAITING) else {
+        let message = format!("{MOST_WAITING} commands that may wait for storage are under way: try again");
+        return Answer::Failed { message };
+    };
+    service.execute(command)
 }
 
 fn answer(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
@@ -154,6 +168,16 @@ mod tests {
         let path = folder.path().join("control");
         let _listener = bind(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn no_more_are_counted_than_there_may_be_and_places_return() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let first = Counted::new(&count, 2);
+        let second = Counted::new(&count, 2);
+        assert!(first.is_some() && second.is_some() && Counted::new(&count, 2).is_none());
+        drop(first);
+        assert!(Counted::new(&count, 2).is_some());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::flushes::Flushes;
+use crate::record::Recorder;
 use crate::report::Report;
 use crate::service::Service;
 use crate::volume_options::{VolumeLimits, VolumeOptions};
@@ -91,6 +92,16 @@ pub enum Command {
     },
     /// Reads the configuration file again, as SIGHUP does.
     Reload {},
+}
+
+impl Command {
+    /// Whether it may wait for a device, for the folder of a trace, or for another change.
+    pub(crate) fn may_wait(&self) -> bool {
+        !matches!(
+            self,
+            Self::Statistics {} | Self::Dirty { .. } | Self::Rate { .. } | Self::Connections { .. } | Self::Log { .. }
+        )
+    }
 }
 
 /// What became of a command.
@@ -190,15 +201,16 @@ impl Service {
                 done(format!("the log is at {level} now"))
             }
             Command::RecordStart { file } => {
-                self.recorder.start(&file)?;
-                done(format!("recording to {}, which is whole when the recording stops", file.display()))
+                let message = format!("recording to {}, which is whole when the recording stops", file.display());
+                self.recorder.within(self.hangs_after(), move |recorder| recorder.start(&file))?;
+                done(message)
             }
-            Command::RecordStop {} => match self.recorder.stop()? {
+            Command::RecordStop {} => match self.recorder.within(self.hangs_after(), Recorder::stop)? {
                 Some(recorded) => with_figures(recorded.to_string(), recorded.figures()),
                 None => Err(Error::Failed("nothing is being recorded".to_owned())),
             },
             Command::RecordSnapshot { file } => {
-                let recorded = self.recorder.snapshot(&file)?;
+                let recorded = self.recorder.within(self.hangs_after(), move |recorder| recorder.snapshot(&file))?;
                 with_figures(recorded.to_string(), recorded.figures())
             }
             Command::Reload {} => {
@@ -214,7 +226,7 @@ impl Service {
             None => self.serving().attached(),
         };
         let what = volume.map_or_else(|| "all volumes".to_owned(), |name| format!("volume {name}"));
-        let failures = Flushes::begin(volumes).wait(None);
+        let failures = Flushes::begin(volumes).wait(self.hangs_after());
         if failures.is_empty() { done(format!("{what}: durable")) } else { Err(Error::Failed(failures.join("; "))) }
     }
 

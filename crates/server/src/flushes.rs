@@ -35,17 +35,17 @@ impl Flushes {
 
     /// Waits until all have ended, or nothing more has been written for so long of those that have not: what is not known to be durable,
     /// and why.
-    pub(crate) fn wait(self, limit: Option<Duration>) -> Vec<String> {
+    pub(crate) fn wait(self, limit: Duration) -> Vec<String> {
         let mut outcomes = vec![None; self.volumes.len()];
         let mut written: Vec<u64> = self.volumes.iter().map(|attached| attached.volume.bytes_written()).collect();
         let mut last = Instant::now();
-        loop {
+        let late = loop {
             match self.results.recv_timeout(LOOK) {
                 Ok((place, result)) => {
                     outcomes[place] = Some(result);
                     last = Instant::now();
                 }
-                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Disconnected) => break "its flush failed inside".to_owned(),
                 Err(RecvTimeoutError::Timeout) => {
                     for ((attached, outcome), before) in self.volumes.iter().zip(&outcomes).zip(&mut written) {
                         let now = attached.volume.bytes_written();
@@ -53,16 +53,13 @@ impl Flushes {
                             (*before, last) = (now, Instant::now());
                         }
                     }
-                    if limit.is_some_and(|limit| last.elapsed() > limit) {
-                        break;
+                    if last.elapsed() > limit {
+                        let limit = humantime::format_duration(limit);
+                        break format!("its device has taken nothing for {limit}: it hangs");
                     }
                 }
             }
-        }
-        let late = limit.map_or_else(
-            || "its flush failed inside".to_owned(),
-            |limit| format!("its device has taken nothing for {}: it hangs", humantime::format_duration(limit)),
-        );
+        };
         let unknown = |name: &str| Err(format!("volume {name}: what was written to it is not durable: {late}"));
         let outcomes = self.volumes.iter().zip(outcomes);
         outcomes

@@ -7,6 +7,7 @@
 //! `commands.rs`, which come through `command_socket.rs`.
 
 mod attached;
+mod bounded;
 mod changes;
 mod command_socket;
 mod commands;

@@ -232,6 +232,11 @@ impl Service {
         self.serving().options.clone()
     }
 
+    /// How long devices are waited for that take nothing.
+    pub(crate) fn hangs_after(&self) -> Duration {
+        self.serving().options.stop_timeout.map_or(STOP_TIMEOUT, |limit| limit.0)
+    }
+
     /// Finishes what is under way, makes all volumes durable, also those that leave, and completes the trace.
     fn stop(&self) -> Result<(), Error> {
         self.serving().stopping = true;
@@ -245,11 +250,15 @@ impl Service {
             }
         }
         // What failed before is tried again, and the answer of that counts.
-        let limit = self.options().stop_timeout.map_or(STOP_TIMEOUT, |limit| limit.0);
+        let limit = self.hangs_after();
         // A lock taken within the statement would be held until all have ended, and figures would wait.
         let volumes = self.serving().attached();
-        let mut failures = Flushes::begin(volumes).wait(Some(limit));
-        match self.recorder.stop() {
+        let (mut failures, recorded) = std::thread::scope(|scope| {
+            let recorded = scope.spawn(|| self.recorder.within(limit, Recorder::stop));
+            let failures = Flushes::begin(volumes).wait(limit);
+            (failures, recorded.join().expect("the work that may panic has another thread"))
+        });
+        match recorded {
             Ok(None) => {}
             Ok(Some(recorded)) if recorded.lost > 0 => tracing::warn!("{recorded}"),
             Ok(Some(recorded)) => tracing::info!("{recorded}"),

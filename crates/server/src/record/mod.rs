@@ -11,6 +11,7 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
+use crate::bounded::bounded;
 use crate::error::Error;
 use forebay_policy::Operation;
 use forebay_trace::OUTPUTS;
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// References that wait to be written: at 32 bytes each, 8 MiB.
 const QUEUE: usize = 1 << 18;
@@ -37,6 +38,10 @@ pub(crate) struct Recorder {
     sender: RwLock<Option<SyncSender<Message>>>,
     recorded: Arc<AtomicU64>,
     lost: AtomicU64,
+    /// References written again, to snapshots and to traces of several parts.
+    copied: AtomicU64,
+    /// The trace that was begun last.
+    last: Mutex<PathBuf>,
     /// Held by whoever starts, stops or takes a snapshot.
     writer: Mutex<Option<Writer>>,
 }
@@ -79,8 +84,30 @@ impl Recorder {
             sender: RwLock::default(),
             recorded: Arc::default(),
             lost: AtomicU64::new(0),
+            copied: AtomicU64::new(0),
+            last: Mutex::default(),
             writer: Mutex::default(),
         }
+    }
+
+    /// Does what may wait for the trace's storage, as long as references are written within each `limit`.
+    ///
+    /// # Errors
+    /// Those of `work`, or that the storage hangs.
+    pub(crate) fn within<T: Send + 'static>(
+        self: &Arc<Self>,
+        limit: Duration,
+        work: impl FnOnce(&Self) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let what = format!("recording {}", self.last().display());
+        let progress = || {
+            // While clients are recorded, they say nothing of what is waited for here.
+            let written =
+                if self.recording.load(Ordering::Relaxed) { 0 } else { self.recorded.load(Ordering::Relaxed) };
+            written + self.copied.load(Ordering::Relaxed)
+        };
+        let recorder = Arc::clone(self);
+        bounded(what.trim_ascii_end(), limit, progress, move || work(&recorder))
     }
 
     /// Begins a trace in the format that its name says; it appears there when it is stopped.
@@ -108,6 +135,7 @@ impl Recorder {
         };
         let thread = std::thread::Builder::new().name("record".to_owned()).spawn(write);
         let thread = thread.map_err(|error| Error::Failed(format!("no thread to record with: {error}")))?;
+        *self.last() = path.to_owned();
         *writer = Some(Writer { path: path.to_owned(), thread });
         self.set_sender(Some(sender));
         Ok(())
@@ -124,7 +152,7 @@ impl Recorder {
         self.set_sender(None);
         let failed = |error| Error::Failed(format!("{}: {error}", path.display()));
         let parts = thread.join().map_err(|_| Error::Failed("the recorder failed inside".to_owned()))?;
-        parts.and_then(Parts::complete).map_err(failed)?;
+        parts.and_then(|parts| parts.complete(&self.copied)).map_err(failed)?;
         Ok(Some(self.so_far(&path)))
     }
 
@@ -145,7 +173,7 @@ impl Recorder {
         // A writer that has failed answers nothing; the log says why.
         let parts = asked.and_then(|()| answered.recv().ok());
         let parts = parts.ok_or_else(|| Error::Failed(format!("recording {} has failed", writer.path.display())))?;
-        let written = parts.copy_to(path).map_err(failed)?;
+        let written = parts.copy_to(path, &self.copied).map_err(failed)?;
         Ok(Recorded { written, ..self.so_far(path) })
     }
 
@@ -194,6 +222,10 @@ impl Recorder {
 
     fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn last(&self) -> MutexGuard<'_, PathBuf> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_sender(&self, sender: Option<SyncSender<Message>>) {

@@ -39,21 +39,23 @@ impl Parts {
         }
     }
 
-    /// Writes all parts as one trace, and returns its references.
-    pub(super) fn copy_to(&self, path: &Path) -> forebay_trace::Result<u64> {
+    /// Writes all parts as one trace, and returns its references; `copied` grows by as many.
+    pub(super) fn copy_to(&self, path: &Path, copied: &AtomicU64) -> forebay_trace::Result<u64> {
         let mut all = Joined { left: self.parts.clone().into_iter(), part: None };
-        convert(&mut all, path, &ConvertOptions::default(), &mut |_| {})
+        let before = copied.load(Ordering::Relaxed);
+        let mut progress = |written| copied.store(before + written, Ordering::Relaxed);
+        convert(&mut all, path, &ConvertOptions::default(), &mut progress)
     }
 
     /// Makes the parts the trace that was asked for.
-    pub(super) fn complete(self) -> forebay_trace::Result<()> {
+    pub(super) fn complete(self, copied: &AtomicU64) -> forebay_trace::Result<()> {
         if let [part] = &self.parts[..]
             && !self.path.exists()
             && std::fs::rename(part, &self.path).is_ok()
         {
             return Ok(());
         }
-        self.copy_to(&self.path)?;
+        self.copy_to(&self.path, copied)?;
         for part in &self.parts {
             if let Err(error) = std::fs::remove_file(part) {
                 tracing::warn!("{}: cannot be removed: {error}", part.display());

@@ -97,3 +97,14 @@ fn references_that_do_not_fit_are_counted_and_none_is_lost_silently() {
     assert_eq!(recorded.written + recorded.lost, sent);
     assert_eq!(read(&path).len() as u64, recorded.written);
 }
+
+#[test]
+fn a_stop_that_hangs_ends_at_its_limit_and_names_the_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Arc::new(Recorder::new());
+    recorder.start(&folder.path().join("trace.csv")).unwrap();
+    let hangs = recorder.writer();
+    let error = recorder.within(Duration::from_millis(100), Recorder::stop).unwrap_err().to_string();
+    assert!(error.contains("trace.csv: it has not gone on for 100ms: its storage hangs"), "{error}");
+    drop(hangs);
+}
