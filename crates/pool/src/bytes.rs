@@ -247,7 +247,8 @@ impl Handle {
                 let page_size = u64::from(self.shared.config.page_size);
                 let end = offset + data.len() as u64;
                 let whole_end = if end == volume.len() { volume.blocks() } else { end / page_size };
-                let blocks = part.block..whole_end.min(part.block + self.shared.most_run());
+                let blocks =
+                    part.block..whole_end.min(part.block + self.shared.most_run().min(self.shared.room_for_dirty()));
                 if let Admission::Run(run) = self.admit_run(volume, blocks, Operation::Write)? {
                     for &(_, number) in &run {
                         let part = self.part(volume, offset, data.len(), done);

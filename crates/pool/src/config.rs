@@ -32,7 +32,8 @@ pub struct Config {
     /// Frames for pages that the policy has evicted and that are still to be written: the laundry. They are part of the
     /// capacity; the policy has the others. With none, dirty pages are refused as victims.
     pub laundry: u32,
-    /// The share of the frames that may be dirty before writers have to wait; background writeback begins at half of it.
+    /// The share of the frames that may be dirty before writers have to wait, though never the last 16th; background writeback begins at
+    /// half of it.
     pub dirty_limit: f64,
     /// How long a page may be dirty before it is written back.
     pub dirty_age: Duration,

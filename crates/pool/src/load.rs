@@ -11,7 +11,7 @@ use forebay_policy::{Operation, Place};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A page with its block, held exclusively or being loaded.
 pub(crate) type Held = (u64, u32);
@@ -21,6 +21,9 @@ const PATIENCE: u32 = 2000;
 
 /// Of these, the times that it only lets other threads run.
 const EAGER: u32 = 500;
+
+/// How long a miss waits for a frame while all that could become free wait for devices that hang or fail.
+const HANGING: Duration = Duration::from_secs(10);
 
 const PAUSE: Duration = Duration::from_micros(100);
 
@@ -85,12 +88,12 @@ impl Handle {
         blocks: Range<u64>,
         operation: Operation,
     ) -> Result<Admission, Error> {
-        let (mut tries, mut hanging) = (0, false);
+        let (mut tries, mut hanging) = (0, None);
         let mut failure = None;
         let mut backoff = Backoff::new();
         loop {
             // Where the laundry cannot be emptied, dirty victims are refused, and clean ones go.
-            match self.try_admit_run(volume, blocks.clone(), operation, failure.is_some() || hanging) {
+            match self.try_admit_run(volume, blocks.clone(), operation, failure.is_some() || hanging.is_some()) {
                 Admission::NoFrame => {}
                 Admission::Changing => {
                     volume.wait_unchanged(&blocks);
@@ -101,7 +104,7 @@ impl Handle {
             let cleaned = if failure.is_some() {
                 // A device that fails, perhaps after a long time, is not asked twice.
                 Ok(Cleaned::Nothing)
-            } else if operation == Operation::Read && !hanging && volume.is_flushed() {
+            } else if operation == Operation::Read && hanging.is_none() && volume.is_flushed() {
                 // A write of ours might wait behind the flush, and a reader takes a clean page's frame rather than wait for that.
                 let (freed, _) = self.shared.laundry_by_volume();
                 Ok(if freed { Cleaned::Some } else { Cleaned::Hanging })
@@ -109,10 +112,13 @@ impl Handle {
                 self.shared.clean_some(Some(volume))
             };
             match cleaned {
-                Ok(Cleaned::Some) => tries = 0,
+                Ok(Cleaned::Some) => (tries, hanging) = (0, hanging.map(|_| Instant::now())),
                 Ok(Cleaned::ByOthers) => backoff.sleep(PAUSE),
-                Ok(Cleaned::Hanging) if !hanging => hanging = true,
-                Ok(Cleaned::Hanging) => backoff.sleep(PAUSE),
+                Ok(Cleaned::Hanging) => match hanging {
+                    None => hanging = Some(Instant::now()),
+                    Some(since) if since.elapsed() > HANGING => return Err(self.shared.unwritten()),
+                    Some(_) => backoff.sleep(PAUSE),
+                },
                 Ok(Cleaned::Nothing) if self.shared.transfers.load(Ordering::SeqCst) > 0 => backoff.sleep(PAUSE),
                 Ok(Cleaned::Nothing) => {
                     tries += 1;

@@ -17,7 +17,7 @@ use crate::sync::{AtomicU32, AtomicU64, Backoff, Mutex, Ordering, lock};
 use crate::table::Table;
 use crate::volume::Volume;
 use crate::waiters::Waiters;
-use crate::writeback::Cleaned;
+use crate::writeback::{Cleaned, least_frames};
 use forebay_policy::Setup;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -270,8 +270,8 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::Configuration`] if it is above the most or leaves nothing beside the laundry; [`Error::AllPinned`] or the device's
-    /// error if too many pages are held or cannot be written: the capacity is then as near to what was asked as could be, or what
-    /// a later call has asked.
+    /// error if too many pages are held or cannot be written: the capacity is then as near to what was asked as could be while a 16th
+    /// of it is left to clean pages, or what a later call has asked.
     pub fn resize(&self, capacity: u64) -> Result<(), Error> {
         let config = Config { capacity, ..self.shared.config.clone() };
         config.check()?;
@@ -291,7 +291,10 @@ impl Pool {
                 if self.shared.resizes.load(Ordering::SeqCst) != turn {
                     return Err(Error::AllPinned);
                 }
-                let resized = replacer.resize(&self.shared.memory, frames);
+                // As pages become clean it comes nearer.
+                let dirty = u32::try_from(self.shared.dirty.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+                let target = frames.max(least_frames(dirty).min(replacer.frame_limit()));
+                let resized = replacer.resize(&self.shared.memory, target) && target == frames;
                 self.shared.frames.store(replacer.frame_limit(), Ordering::Relaxed);
                 resized
             };
@@ -304,8 +307,7 @@ impl Pool {
                 Cleaned::Nothing | Cleaned::Hanging => tries += 1,
             }
             if tries > PATIENCE {
-                let hanging = self.shared.all_volumes().into_iter().find(|volume| volume.hangs());
-                return Err(hanging.map_or(Error::AllPinned, |volume| volume.hung("writeback")));
+                return Err(self.shared.unwritten());
             }
             Backoff::new().sleep(Duration::from_micros(100));
         }

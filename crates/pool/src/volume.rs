@@ -253,6 +253,14 @@ impl Volume {
         lock(&self.rest).is_some_and(|(until, _)| Instant::now() < until)
     }
 
+    /// Why its dirty pages stay dirty, if its device hangs or has failed lately.
+    pub(crate) fn takes_no_writes(&self) -> Option<Error> {
+        if self.hangs() {
+            return Some(self.hung("writeback"));
+        }
+        if self.resting() { lock(&self.failure).clone() } else { None }
+    }
+
     pub(crate) fn take_failure(&self) -> Option<Error> {
         lock(&self.failure).take()
     }

@@ -29,6 +29,20 @@ const ROUND: usize = 256;
 /// Times that a writer looks again while too many pages are dirty and all of them held.
 const LOOKS: u32 = 1000;
 
+/// One in so many frames is left to clean pages, whatever share may be dirty, so that a device which takes no writes holds up no other's
+/// volumes: their pages come and go in these.
+const CLEAN: u32 = 16;
+
+/// The most of these frames that dirty pages may take.
+fn most_dirty(frames: u32) -> u32 {
+    frames - (frames / CLEAN).max(1)
+}
+
+/// The fewest frames of which dirty pages leave enough to clean ones.
+pub(crate) fn least_frames(dirty: u32) -> u32 {
+    (dirty + 1).max(dirty.saturating_mul(CLEAN).div_ceil(CLEAN - 1))
+}
+
 /// What came of an attempt to clean pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cleaned {
@@ -54,7 +68,14 @@ impl Shared {
     /// The most pages that may be dirty before writers wait.
     pub(crate) fn dirty_limit(&self) -> u64 {
         let share = f64::from_bits(self.dirty_share.load(Ordering::Relaxed));
-        ((self.frames() as f64 * share) as u64).max(1)
+        let most = u64::from(most_dirty(self.frames.load(Ordering::Relaxed)));
+        ((self.frames() as f64 * share) as u64).min(most).max(1)
+    }
+
+    /// How many pages a writer may make dirty in one go: at least one.
+    pub(crate) fn room_for_dirty(&self) -> u64 {
+        let most = u64::from(most_dirty(self.frames.load(Ordering::Relaxed)));
+        most.saturating_sub(self.dirty.load(Ordering::Relaxed)).max(1)
     }
 
     /// From how many dirty pages on they are written in the background.
@@ -143,6 +164,12 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Why no frame becomes free: a device takes no writes, or else all pages are held.
+    pub(crate) fn unwritten(&self) -> Error {
+        let cause = self.all_volumes().iter().find_map(|volume| volume.takes_no_writes());
+        cause.unwrap_or(Error::AllPinned)
     }
 
     /// Frees frames of the laundry, or cleans pages if many are dirty: what a thread does that needs one of these. It writes back its `own`

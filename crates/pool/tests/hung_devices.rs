@@ -92,7 +92,11 @@ struct Scene {
 
 impl Scene {
     fn new(dirty_age: Duration) -> Self {
-        let config = Config { dirty_age, ..Config::new(64 * PAGE, Spec::parse("lru").expect("a policy")) };
+        Self::with_dirty_limit(dirty_age, 0.5)
+    }
+
+    fn with_dirty_limit(dirty_age: Duration, dirty_limit: f64) -> Self {
+        let config = Config { dirty_age, dirty_limit, ..Config::new(64 * PAGE, Spec::parse("lru").expect("a policy")) };
         let pool = Pool::new(config).expect("a pool");
         let attach = |name: &str, device: &Arc<Moody>| {
             let config = VolumeConfig { readahead: 0, ..VolumeConfig::new(name) };
@@ -175,10 +179,66 @@ fn healthy_volumes_are_read_and_written_though_the_dirty_pages_of_another_cannot
 }
 
 #[test]
+fn healthy_volumes_go_on_though_all_pages_that_may_be_dirty_are_another_s() {
+    let scene = Scene::with_dirty_limit(PATIENCE, 1.0);
+    std::thread::scope(|scope| {
+        // In one request, so that it could take all frames at once.
+        let writer = scope.spawn(|| {
+            let handle = scene.pool.handle().expect("a handle");
+            handle.write_at(&scene.sick, 0, &[7; 128 * PAGE as usize], Durability::Flush).expect("it is written");
+        });
+        wait_until("pages are written back", || scene.sick_device.enduring.load(Ordering::SeqCst) > 0);
+        // The writer goes on as far as it may.
+        std::thread::sleep(Duration::from_millis(500));
+        let (tell, told) = channel();
+        let going_on = &scene;
+        scope.spawn(move || {
+            let handle = going_on.pool.handle().expect("a handle");
+            for block in 0..64 {
+                handle.read_at(&going_on.well, block * PAGE, &mut [0]).expect("it is read");
+                going_on.write(&going_on.well, block);
+            }
+            tell.send(()).expect("the test listens");
+        });
+        let done = told.recv_timeout(PATIENCE);
+        scene.sick_device.hang(false);
+        assert_eq!(done, Ok(()), "the healthy volume waits for the other");
+        writer.join().expect("no panic");
+    });
+}
+
+#[test]
+fn a_miss_that_can_have_no_frame_fails_in_the_end_while_a_device_hangs() {
+    let scene = Scene::new(Duration::from_millis(20));
+    let (tell, told) = channel();
+    std::thread::scope(|scope| {
+        let reading = &scene;
+        scope.spawn(move || {
+            let handle = reading.pool.handle().expect("a handle");
+            // All that is not dirty.
+            let mut pins = Vec::new();
+            let mut pin = |block| handle.read(&reading.well, block).map(|pin| pins.push(pin));
+            let error = (0..64).find_map(|block| pin(block).err());
+            tell.send(error.map(|error| error.to_string())).expect("the test listens");
+        });
+        let error = told.recv_timeout(PATIENCE);
+        scene.sick_device.hang(false);
+        let error = error.expect("it ends").expect("it fails");
+        assert!(error.contains("volume sick: writeback") && error.contains("hangs"), "{error}");
+    });
+}
+
+#[test]
 fn a_change_of_the_capacity_ends_while_a_device_hangs() {
     let scene = Scene::new(Duration::from_millis(20));
-    // Whether there is room for what cannot be written is a question apart.
-    let _ = scene.pool.resize(8 * PAGE);
+    let error = scene.pool.resize(8 * PAGE).expect_err("dirty pages would take all frames");
+    assert!(error.to_string().contains("volume sick: writeback"), "{error}");
+    assert!(scene.pool.capacity() > 8 * PAGE, "a frame is left to clean pages");
+    let handle = scene.pool.handle().expect("a handle");
+    for block in 0..64 {
+        handle.read_at(&scene.well, block * PAGE, &mut [0]).expect("it is read");
+    }
+    drop(handle);
     scene.pool.resize(64 * PAGE).expect("what was there before");
     scene.sick_device.hang(false);
     scene.pool.close().expect("both are well");
