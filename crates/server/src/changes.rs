@@ -47,9 +47,10 @@ impl Service {
         for volume in &new.volumes {
             let served = self.serving().served(&volume.name);
             note(match served {
-                Some(attached) if attached.options.same_but_limits(volume) => {
-                    attached.set_limits(volume.limits()).and_then(|()| measure(&attached))
-                }
+                Some(attached) if attached.options.same_but_limits(volume) => attached
+                    .set_limits(volume.limits())
+                    .and_then(|()| resize_own(&attached, new))
+                    .and_then(|()| measure(&attached)),
                 Some(_) => Err(Error::Usage(format!(
                     "volume {}: its options change when it is removed first (SIGHUP), and then added",
                     volume.name
@@ -159,6 +160,7 @@ impl Service {
         if let Some(attached) = self.take_back(volume) {
             self.serve_volume(&attached)?;
             attached.set_limits(volume.limits())?;
+            resize_own(&attached, &self.options())?;
             tracing::info!("volume {}: it is back, as it was", volume.name);
             return Ok(());
         }
@@ -166,7 +168,8 @@ impl Service {
         let options = self.options();
         self.check_handles(&options, volume)?;
         let shared = if volume.own_cache() { None } else { Some(self.shared_cache(&options)?) };
-        let attached = options.attach(volume, shared.as_ref(), self.delay.as_ref())?;
+        let patience = options.device_timeout.map_or(PATIENCE, |timeout| timeout.0.max(PATIENCE));
+        let attached = options.attach(volume, shared.as_ref(), self.delay.as_ref(), Some(patience))?;
         self.serve_volume(&attached)?;
         tracing::info!("volume {}: added", volume.name);
         Ok(())
@@ -275,6 +278,17 @@ fn no_volume(name: &str, serving: &Serving) -> Error {
     let names: Vec<&str> = serving.options.volumes.iter().map(|volume| volume.name.as_str()).collect();
     let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     Error::Usage(format!("there is no volume `{name}`; there are {there}"))
+}
+
+/// Gives a volume's own cache the size that the configuration says.
+fn resize_own(attached: &Attached, new: &Options) -> Result<(), Error> {
+    let (options, cache) = (&attached.options, &attached.cache);
+    if !options.own_cache() || cache.pool.capacity() == new.own_size(options) {
+        return Ok(());
+    }
+    cache.resize(new.own_size(options), PATIENCE)?;
+    tracing::info!("cache {}: it has {} bytes now", cache.name, new.own_size(options));
+    Ok(())
 }
 
 /// Notices that a volume's storage has grown, or shrunk.

@@ -203,7 +203,7 @@ impl Service {
         let shared = shared.transpose()?.map(Arc::new);
         let mut exports = Vec::new();
         for volume in &options.volumes {
-            let attached = options.attach(volume, shared.as_ref(), delay.as_ref())?;
+            let attached = options.attach(volume, shared.as_ref(), delay.as_ref(), None)?;
             exports.push(Arc::new(VolumeExport::new(&attached, options.most_request(), &recorder)));
         }
         let server = Server::new(Serving::dynamic(&exports), config)?;

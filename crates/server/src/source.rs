@@ -78,14 +78,14 @@ impl fmt::Display for Source {
 }
 
 /// How a source is opened.
-pub(crate) struct Opening<'a> {
+pub(crate) struct Opening {
     pub(crate) read_only: bool,
     /// How long a file or object volume is that is made if it is missing.
     pub(crate) create: Option<u64>,
     pub(crate) direct: Direct,
     /// How long a request may take.
     pub(crate) timeout: Option<Duration>,
-    pub(crate) delay: Option<&'a Model>,
+    pub(crate) delay: Option<Model>,
     /// Bytes a second.
     pub(crate) rate: Option<u64>,
 }
@@ -115,7 +115,7 @@ impl Source {
     }
 
     /// Opens it. Each of its parts is a device, with a delay and a rate of its own.
-    pub(crate) fn open(&self, opening: &Opening<'_>) -> Result<Arc<dyn Device>, Error> {
+    pub(crate) fn open(&self, opening: &Opening) -> Result<Arc<dyn Device>, Error> {
         let failed = |error: io::Error| Error::Failed(error.to_string());
         let all = |parts: &[Self]| parts.iter().map(|part| part.open(opening)).collect::<Result<Vec<_>, _>>();
         Ok(match self {
@@ -131,7 +131,7 @@ impl Source {
     }
 }
 
-impl Opening<'_> {
+impl Opening {
     /// The device, as slow as was asked.
     fn slow(&self, device: impl Device + 'static) -> Result<Arc<dyn Device>, Error> {
         let mut device: Arc<dyn Device> = Arc::new(device);
@@ -142,7 +142,7 @@ impl Opening<'_> {
             // Within the others: what is slow on purpose does not hang.
             device = Arc::new(Bounded::new(device, timeout));
         }
-        if let Some(model) = self.delay {
+        if let Some(model) = &self.delay {
             device = Arc::new(Delayed::new(device, Box::new(ModelTiming::new(model))));
         }
         if let Some(rate) = self.rate {
@@ -154,7 +154,7 @@ impl Opening<'_> {
     }
 }
 
-fn open_file(path: &Path, opening: &Opening<'_>) -> Result<FileDevice, Error> {
+fn open_file(path: &Path, opening: &Opening) -> Result<FileDevice, Error> {
     let missing = std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     if let Some(bytes) = opening.create.filter(|_| missing) {
         let made = std::fs::File::create_new(path).and_then(|file| file.set_len(bytes));

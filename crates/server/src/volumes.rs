@@ -1,6 +1,7 @@
 //! Devices behind pools: one pool that volumes share, and one for each volume that asks for its own.
 
 use crate::attached::Attached;
+use crate::bounded::bounded;
 use crate::error::Error;
 use crate::memory;
 use crate::options::Options;
@@ -133,6 +134,11 @@ impl Options {
         Ok(config)
     }
 
+    /// The bytes of a volume's own cache.
+    pub(crate) fn own_size(&self, volume: &VolumeOptions) -> u64 {
+        volume.size.or(self.cache).map_or(CACHE, |size| size.0)
+    }
+
     fn own_config(&self, volume: &VolumeOptions) -> Result<Config, Error> {
         if volume.manager.is_some() {
             return Err(Error::Usage("manager= is for volumes that share a cache".to_owned()));
@@ -142,9 +148,8 @@ impl Options {
             return Err(Error::Usage(what.to_owned()));
         }
         let policy = volume.policy.as_ref().map_or_else(|| self.policy(), |policy| policy.0.clone());
-        let size = volume.size.or(self.cache).map_or(CACHE, |size| size.0);
         let page = volume.page.or(self.page).map_or(4096, |page| page.0);
-        self.config(size, policy, page)
+        self.config(self.own_size(volume), policy, page)
     }
 
     fn config(&self, capacity: u64, policy: Spec, page_size: u64) -> Result<Config, Error> {
@@ -161,12 +166,13 @@ impl Options {
         Ok(config)
     }
 
-    /// Opens a volume and puts it behind its cache; `shared` is that of volumes without their own.
+    /// Opens a volume and puts it behind its cache; `shared` is that of volumes without their own. What is opened later than `patience` is closed again.
     pub(crate) fn attach(
         &self,
         volume: &VolumeOptions,
         shared: Option<&Arc<Cache>>,
         delay: Option<&Model>,
+        patience: Option<Duration>,
     ) -> Result<Arc<Attached>, Error> {
         let attach = || {
             let opening = Opening {
@@ -174,14 +180,20 @@ impl Options {
                 create: volume.create.map(|size| size.0),
                 direct: self.direct.unwrap_or_default(),
                 timeout: self.device_timeout.map(|timeout| timeout.0),
-                delay,
+                delay: delay.cloned(),
                 rate: self.rate.map(|rate| rate.0),
             };
             let cache = match shared {
                 Some(cache) if !volume.own_cache() => Arc::clone(cache),
                 _ => Arc::new(Cache::new(&volume.name, self.own_config(volume)?)?),
             };
-            let device: Arc<dyn Device> = volume.path.open(&opening)?;
+            let device: Arc<dyn Device> = match patience {
+                None => volume.path.open(&opening)?,
+                Some(patience) => {
+                    let path = volume.path.clone();
+                    bounded(&format!("opening {path}"), patience, || 0, move || path.open(&opening))?
+                }
+            };
             let limited = Limited::new(device, volume.limits().rate_limits());
             let limited = Arc::new(limited.map_err(|error| Error::Usage(format!("rate= and iops=: {error}")))?);
             let mut config = VolumeConfig::new(&volume.name);
@@ -250,14 +262,14 @@ mod tests {
         let mut options = Options { cache: Some("4MiB".parse().unwrap()), ..Options::default() };
         options.volumes = vec![volume("a=memory:8MiB,min=1MiB,max=2MiB"), volume("b=memory:8MiB,min=3MiB")];
         let cache = Arc::new(options.shared_cache().unwrap());
-        let attached = options.attach(&options.volumes[0], Some(&cache), None).unwrap();
+        let attached = options.attach(&options.volumes[0], Some(&cache), None, None).unwrap();
         let share = cache.pool.statistics().volumes[0].share.unwrap();
         assert_eq!((share.min, share.max, share.resident), (1 << 20, 2 << 20, 0));
         // The laundry's frames are nobody's share.
-        let refused = options.attach(&options.volumes[1], Some(&cache), None).err().unwrap().to_string();
+        let refused = options.attach(&options.volumes[1], Some(&cache), None, None).err().unwrap().to_string();
         assert!(refused.contains("volume b") && refused.contains("does not fit"), "{refused}");
         assert_eq!(cache.pool.statistics().volumes.len(), 1);
-        let own = options.attach(&volume("c=memory:8MiB,size=1MiB,max=1MiB"), Some(&cache), None).err().unwrap();
+        let own = options.attach(&volume("c=memory:8MiB,size=1MiB,max=1MiB"), Some(&cache), None, None).err().unwrap();
         assert!(own.to_string().contains("for volumes that share a cache"), "{own}");
         drop(attached);
     }

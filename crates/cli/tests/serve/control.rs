@@ -189,11 +189,13 @@ fn references_are_recorded_whenever_it_is_asked_for() {
 fn reading_the_configuration_again_puts_back_what_it_says() {
     let (folder, path) = folder();
     let (config, a, socket) = (path("serve.toml"), sparse(&path("a"), MIB), path("control"));
-    configure(&config, &[("a", &a, "rate = \"1MiB\"")]);
+    let own = sparse(&path("own"), MIB);
+    configure(&config, &[("a", &a, "rate = \"1MiB\""), ("own", &own, "size = \"3MiB\"")]);
     let arguments = ["--config", config.to_str().unwrap(), "--control", socket.to_str().unwrap(), "-c", "2MiB"];
     let mut server = Server::start(folder.path(), &arguments);
     server.wait_for("commands are taken at");
     control(&socket, "resize shared 1MiB");
+    control(&socket, "resize own 1MiB");
     control(&socket, "rate a --iops 5");
     control(&socket, "dirty shared --age 1s");
     control(&socket, "detach a");
@@ -202,6 +204,7 @@ fn reading_the_configuration_again_puts_back_what_it_says() {
     assert_eq!(control(&socket, "dirty shared"), "cache shared: at most 50 % may be dirty, and for 1h\n");
     let figures = control(&socket, "-f json statistics");
     assert!(figures.contains("\"capacity\":2097152"), "{figures}");
+    assert!(figures.contains("\"capacity\":3145728"), "the volume's own cache: {figures}");
     assert_eq!(server.client("a").read(0, 1), [0]);
     std::fs::write(&config, "cache = \"nonsense\"").unwrap();
     assert!(refused(&socket, "reload", 2).contains("serve.toml: line 1"));

@@ -15,9 +15,10 @@ use crate::bounded::bounded;
 use crate::error::Error;
 use forebay_policy::Operation;
 use forebay_trace::OUTPUTS;
-use parts::Parts;
+use parts::{Parts, folder_of};
 use queue::{Message, Queue};
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, channel, sync_channel};
@@ -48,7 +49,7 @@ pub(crate) struct Recorder {
 
 struct Writer {
     path: PathBuf,
-    thread: JoinHandle<forebay_trace::Result<Parts>>,
+    thread: JoinHandle<(Parts, forebay_trace::Result<()>)>,
 }
 
 /// What has been recorded.
@@ -127,11 +128,11 @@ impl Recorder {
         self.lost.store(0, Ordering::Relaxed);
         let (parts, count) = (Parts::of(path), Arc::clone(&self.recorded));
         let write = move || {
-            let written = parts.write(&mut queue, &count);
+            let (parts, written) = parts.write(&mut queue, &count);
             if let Err(error) = &written {
-                tracing::error!("recording has stopped: {error}");
+                tracing::error!("recording has stopped: {error}; {}", parts.kept());
             }
-            written
+            (parts, written)
         };
         let thread = std::thread::Builder::new().name("record".to_owned()).spawn(write);
         let thread = thread.map_err(|error| Error::Failed(format!("no thread to record with: {error}")))?;
@@ -144,15 +145,16 @@ impl Recorder {
     /// Completes the trace. `None`: there is none.
     ///
     /// # Errors
-    /// What kept it from being written.
+    /// What kept it from being written, and where to find what was.
     pub(crate) fn stop(&self) -> Result<Option<Recorded>, Error> {
         let mut writer = self.writer();
         let Some(Writer { path, thread }) = writer.take() else { return Ok(None) };
         // The thread ends when the last sender has gone, and it has written what was sent before.
         self.set_sender(None);
-        let failed = |error| Error::Failed(format!("{}: {error}", path.display()));
-        let parts = thread.join().map_err(|_| Error::Failed("the recorder failed inside".to_owned()))?;
-        parts.and_then(|parts| parts.complete(&self.copied)).map_err(failed)?;
+        let ended = thread.join().map_err(|_| Error::Failed("the recorder failed inside".to_owned()));
+        let (parts, written) = ended?;
+        let whole = written.and_then(|()| parts.complete(&self.copied));
+        whole.map_err(|error| Error::Failed(format!("{error}; {}", parts.kept())))?;
         Ok(Some(self.so_far(&path)))
     }
 
@@ -166,14 +168,17 @@ impl Recorder {
             return Err(Error::Failed("nothing is being recorded: start that first".to_owned()));
         };
         check(path)?;
-        let failed = |error| Error::Failed(format!("{}: {error}", path.display()));
+        if Parts::take(&writer.path, path) {
+            let name = path.display();
+            return Err(Error::Usage(format!("{name}: is a name of the recording itself: choose another")));
+        }
         let (answer, answered) = channel();
         let sender = self.sender.read().unwrap_or_else(PoisonError::into_inner).clone();
         let asked = sender.and_then(|sender| sender.send(Message::Cut(answer)).ok());
         // A writer that has failed answers nothing; the log says why.
         let parts = asked.and_then(|()| answered.recv().ok());
         let parts = parts.ok_or_else(|| Error::Failed(format!("recording {} has failed", writer.path.display())))?;
-        let written = parts.copy_to(path, &self.copied).map_err(failed)?;
+        let written = parts.copy_to(path, &self.copied).map_err(|error| Error::Failed(error.to_string()))?;
         Ok(Recorded { written, ..self.so_far(path) })
     }
 
@@ -238,14 +243,16 @@ impl Recorder {
 /// Whether a trace can be written under a name that is not taken.
 pub(crate) fn check(path: &Path) -> Result<(), Error> {
     let name = path.display();
-    if path.exists() {
-        return Err(Error::Failed(format!("{name}: exists already; remove it, or choose another name")));
+    match path.symlink_metadata() {
+        Ok(_) => return Err(Error::Failed(format!("{name}: exists already; remove it, or choose another name"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(Error::Failed(format!("{name}: {error}"))),
     }
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     if !OUTPUTS.iter().any(|output| output.keeps_requests && output.extensions.contains(&extension)) {
         return Err(Error::Usage(format!("{name}: let its name end in .parquet or .csv")));
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     if !folder.is_dir() {
         return Err(Error::Failed(format!("{name}: there is no folder {}", folder.display())));
     }

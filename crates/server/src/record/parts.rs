@@ -1,7 +1,7 @@
 //! The parts of a trace that is being recorded: files beside it, which are whole.
 
 use super::queue::{End, Queue};
-use forebay_trace::{ConvertOptions, Names, Options, Reader, Request, Unit, convert, open};
+use forebay_trace::{ConvertOptions, Error, Names, Options, Reader, Request, Unit, convert, open};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,31 +10,62 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct Parts {
     path: PathBuf,
     parts: Vec<PathBuf>,
+    /// The number of the part that was begun last.
+    number: u32,
 }
 
 impl Parts {
     pub(super) fn of(path: &Path) -> Self {
-        Self { path: path.to_owned(), parts: Vec::new() }
+        Self { path: path.to_owned(), parts: Vec::new(), number: 0 }
     }
 
-    /// The next part's file: `data.parquet` has `data.part-1.parquet`.
-    fn next(&self) -> PathBuf {
+    /// The next part's file: `data.parquet` has `data.part-1.parquet`. One that is left of a server that was killed is kept.
+    fn next(&mut self) -> PathBuf {
         let extension = self.path.extension().unwrap_or_default().to_string_lossy();
-        self.path.with_extension(format!("part-{}.{extension}", self.parts.len() + 1))
+        loop {
+            self.number += 1;
+            let part = self.path.with_extension(format!("part-{}.{extension}", self.number));
+            if !part.exists() {
+                return part;
+            }
+            tracing::warn!("{}: is left of a recording that was not completed, and stays as it is", part.display());
+        }
+    }
+
+    /// Whether a file of this name would be in the way of the trace or of one of its parts.
+    pub(super) fn take(trace: &Path, name: &Path) -> bool {
+        let folder = |path: &Path| folder_of(path).canonicalize().ok();
+        let part = || {
+            let (stem, name) = (trace.file_stem()?.to_str()?, name.file_stem()?.to_str()?);
+            name.strip_prefix(stem)?.strip_prefix(".part-")?.parse::<u32>().ok()
+        };
+        let named = name.file_name() == trace.file_name() || name.extension() == trace.extension() && part().is_some();
+        named && folder(name) == folder(trace)
+    }
+
+    /// Where to find what was recorded, if the trace could not be completed.
+    pub(super) fn kept(&self) -> String {
+        let parts: Vec<String> = self.parts.iter().map(|part| part.display().to_string()).collect();
+        if parts.is_empty() {
+            return "nothing of the recording could be kept".to_owned();
+        }
+        format!("what could be recorded is in {}", parts.join(", "))
     }
 
     /// Writes what comes until nobody sends any more; `count` is told how many references those are.
-    pub(super) fn write(mut self, queue: &mut Queue, count: &AtomicU64) -> forebay_trace::Result<Self> {
+    pub(super) fn write(mut self, queue: &mut Queue, count: &AtomicU64) -> (Self, forebay_trace::Result<()>) {
         loop {
             let before = count.load(Ordering::Relaxed);
             let mut progress = |written| count.store(before + written, Ordering::Relaxed);
             let part = self.next();
-            convert(queue, &part, &ConvertOptions::default(), &mut progress)?;
+            if let Err(error) = convert(queue, &part, &ConvertOptions::default(), &mut progress) {
+                return (self, Err(error));
+            }
             self.parts.push(part);
             match queue.next_part() {
                 // Who has asked may have gone.
                 End::Cut(answer) => drop(answer.send(self.clone())),
-                End::Stopped => return Ok(self),
+                End::Stopped => return (self, Ok(())),
             }
         }
     }
@@ -48,9 +79,12 @@ impl Parts {
     }
 
     /// Makes the parts the trace that was asked for.
-    pub(super) fn complete(self, copied: &AtomicU64) -> forebay_trace::Result<()> {
+    pub(super) fn complete(&self, copied: &AtomicU64) -> forebay_trace::Result<()> {
+        if self.path.exists() {
+            let file = self.path.display().to_string();
+            return Err(Error::new(file, "has been made by another meanwhile, and is kept"));
+        }
         if let [part] = &self.parts[..]
-            && !self.path.exists()
             && std::fs::rename(part, &self.path).is_ok()
         {
             return Ok(());
@@ -63,6 +97,11 @@ impl Parts {
         }
         Ok(())
     }
+}
+
+/// The folder that a file is in.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Traces read one behind the other.

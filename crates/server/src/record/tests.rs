@@ -108,3 +108,54 @@ fn a_stop_that_hangs_ends_at_its_limit_and_names_the_trace() {
     assert!(error.contains("trace.csv: it has not gone on for 100ms: its storage hangs"), "{error}");
     drop(hangs);
 }
+
+#[test]
+fn parts_left_of_a_server_that_was_killed_are_kept_and_in_nobodys_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("r.part-1.csv"), "precious").unwrap();
+    std::fs::write(path("r.part-3.csv"), "too").unwrap();
+    let recorder = Recorder::new();
+    let volume = recorder.volume("a");
+    recorder.start(&path("r.csv")).unwrap();
+    recorder.record(volume, 0, 512, Operation::Read);
+    recorder.snapshot(&path("s.csv")).unwrap();
+    recorder.record(volume, 512, 512, Operation::Read);
+    assert_eq!(recorder.stop().unwrap().map(|recorded| recorded.written), Some(2));
+    assert_eq!(read(&path("r.csv")).len(), 2);
+    assert_eq!(std::fs::read_to_string(path("r.part-1.csv")).unwrap(), "precious");
+    assert_eq!(std::fs::read_to_string(path("r.part-3.csv")).unwrap(), "too");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 4);
+}
+
+#[test]
+fn a_snapshot_takes_no_name_of_the_recording_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::new();
+    recorder.start(&folder.path().join("r.csv")).unwrap();
+    for name in ["r.csv", "r.part-1.csv", "r.part-2.csv", "./r.part-77.csv"] {
+        let refused = recorder.snapshot(&folder.path().join(name)).unwrap_err().to_string();
+        assert!(refused.contains("is a name of the recording itself"), "{name}: {refused}");
+    }
+    for name in ["r.parquet", "r.part-x.csv", "r2.part-1.csv"] {
+        recorder.snapshot(&folder.path().join(name)).unwrap();
+    }
+    recorder.stop().unwrap();
+}
+
+#[test]
+fn a_stop_that_fails_says_where_the_references_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let recorder = Recorder::new();
+    let volume = recorder.volume("a");
+    recorder.start(&path("r.csv")).unwrap();
+    recorder.record(volume, 0, 512, Operation::Read);
+    std::fs::write(path("r.csv"), "of another").unwrap();
+    let error = recorder.stop().unwrap_err().to_string();
+    let (trace, part) = (path("r.csv").display().to_string(), path("r.part-1.csv").display().to_string());
+    let expected = "has been made by another meanwhile, and is kept; what could be recorded is in";
+    assert_eq!(error, format!("{trace}: {expected} {part}"));
+    assert_eq!(std::fs::read_to_string(path("r.csv")).unwrap(), "of another");
+    assert_eq!(read(&path("r.part-1.csv")).len(), 1);
+}
