@@ -25,10 +25,8 @@ impl Parts {
         loop {
             self.number += 1;
             let part = self.path.with_extension(format!("part-{}.{extension}", self.number));
-            if !part.exists() {
-                return part;
-            }
-            tracing::warn!("{}: is left of a recording that was not completed, and stays as it is", part.display());
+            let Some(left) = left_of(&part) else { return part };
+            tracing::warn!("{}: is left of a recording that was not completed, and stays as it is", left.display());
         }
     }
 
@@ -97,6 +95,13 @@ impl Parts {
         }
         Ok(())
     }
+}
+
+/// A file of this name, or one that was to become it.
+fn left_of(part: &Path) -> Option<PathBuf> {
+    let name = part.file_name()?.as_encoded_bytes();
+    let mut entries = folder_of(part).read_dir().ok()?.map_while(Result::ok);
+    entries.find(|entry| entry.file_name().as_encoded_bytes().starts_with(name)).map(|entry| entry.path())
 }
 
 /// The folder that a file is in.

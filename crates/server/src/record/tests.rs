@@ -115,17 +115,20 @@ fn parts_left_of_a_server_that_was_killed_are_kept_and_in_nobodys_way() {
     let path = |name: &str| folder.path().join(name);
     std::fs::write(path("r.part-1.csv"), "precious").unwrap();
     std::fs::write(path("r.part-3.csv"), "too").unwrap();
+    // In a container each server may have the same number.
+    std::fs::write(path(&format!("r.part-4.csv.{}.tmp", std::process::id())), "half").unwrap();
     let recorder = Recorder::new();
     let volume = recorder.volume("a");
     recorder.start(&path("r.csv")).unwrap();
     recorder.record(volume, 0, 512, Operation::Read);
     recorder.snapshot(&path("s.csv")).unwrap();
     recorder.record(volume, 512, 512, Operation::Read);
+    recorder.snapshot(&path("s2.csv")).unwrap();
     assert_eq!(recorder.stop().unwrap().map(|recorded| recorded.written), Some(2));
     assert_eq!(read(&path("r.csv")).len(), 2);
     assert_eq!(std::fs::read_to_string(path("r.part-1.csv")).unwrap(), "precious");
     assert_eq!(std::fs::read_to_string(path("r.part-3.csv")).unwrap(), "too");
-    assert_eq!(folder.path().read_dir().unwrap().count(), 4);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 6);
 }
 
 #[test]
