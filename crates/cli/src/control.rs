@@ -106,7 +106,7 @@ enum What {
     },
     /// Change what is logged
     Log {
-        /// error, warn, info, debug or trace, or for parts of the program, as info,forebay_nbd=debug
+        /// error, warn, info, debug, trace or off, or for parts of the program, as info,forebay_nbd=debug
         level: String,
     },
     /// Record the references of clients as a trace, for `forebay compare`

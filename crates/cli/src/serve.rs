@@ -26,9 +26,9 @@ pub(crate) struct Arguments {
     /// Read options from a file: the long names, `[[volume]]` tables with name, path and the volume's options, and a `[tls]` table
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
-    /// What to log on standard error: error, warn, info, debug or trace, or for parts of the program, as in
+    /// What to log on standard error: error, warn, info, debug, trace or off, or for parts of the program, as in
     /// info,forebay_nbd=debug
-    #[arg(long, value_name = "LEVEL", default_value = "info", env = "FOREBAY_LOG", value_parser = filter)]
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "FOREBAY_LOG", value_parser = |text: &str| filter(text).map(|_| text.to_owned()))]
     log: String,
 }
 
@@ -75,13 +75,27 @@ ENVIRONMENT
   LISTEN_FDS, LISTEN_PID    sockets handed on by the service manager, which are then listened to
   NOTIFY_SOCKET             where the service manager is told that the server is ready, and that it stops";
 
-fn filter(text: &str) -> Result<String, String> {
-    EnvFilter::try_new(text).map_err(|error| format!("{error}: write info, or a part and its level"))?;
-    Ok(text.to_owned())
+const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+
+/// Levels, for all or for parts. The library takes any word for the name of a part, and a mistyped level would silence the log.
+fn filter(text: &str) -> Result<EnvFilter, String> {
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let is_part = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_:".contains(c));
+    for word in text.split(',') {
+        let known =
+            word.split_once('=').map_or_else(|| is_level(word), |(part, level)| is_part(part) && is_level(level));
+        if !known {
+            let levels = LEVELS.join(", ");
+            return Err(format!(
+                "`{word}` is no level: write info, or a part and its level, forebay_nbd=debug; levels are {levels}"
+            ));
+        }
+    }
+    EnvFilter::try_new(text).map_err(|error| format!("`{text}`: {error}"))
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&arguments.log).expect("it was tried when it was read");
+    let filter = filter(&arguments.log).expect("it was tried when it was read");
     let ansi = std::io::stderr().is_terminal();
     let (filter, level) = reload::Layer::new(filter);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(ansi).with_target(false);
@@ -93,8 +107,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     };
     let first = read();
     let log = move |text: &str| {
-        let wrong = |error| Error::Usage(format!("`{text}`: {error}: write info, or a part and its level"));
-        let filter = EnvFilter::try_new(text).map_err(wrong)?;
+        let filter = self::filter(text).map_err(|error| Error::Usage(format!("log: {error}")))?;
         level.reload(filter).map_err(|error| Error::Failed(error.to_string()))
     };
     let serve = |first| forebay_server::serve(first, Hooks { reload: Box::new(read), log: Box::new(log) });

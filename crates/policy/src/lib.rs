@@ -76,7 +76,7 @@ pub mod ubm;
 mod w_tinylfu;
 pub mod worst;
 
-pub use parameters::{Kind, Parameter, Part, Settings, parse_bytes};
+pub use parameters::{Kind, Parameter, Part, Settings, parse_bytes, show_bytes};
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
 pub use registry::{
     AdaptiveReplacement, Car, Clock, ClockPro, Dulo, Eelru, Fbr, Fifo, Gclock, Lfu, Linux, Lirs, Lrfu, Lru, LruK,

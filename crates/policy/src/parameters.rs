@@ -208,6 +208,19 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     if bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(format!("`{text}` is more than 2^64 bytes")) }
 }
 
+/// Bytes for a person: `64 MiB`.
+pub fn show_bytes(bytes: u64) -> String {
+    let mut scaled = bytes as f64;
+    for unit in ["bytes", "KiB", "MiB", "GiB"] {
+        if scaled < 1024.0 {
+            let decimals = usize::from(unit != "bytes" && scaled < 100.0 && scaled.fract() >= 0.05);
+            return format!("{scaled:.decimals$} {unit}");
+        }
+        scaled /= 1024.0;
+    }
+    format!("{scaled:.1} TiB")
+}
+
 fn scale_of(unit: &str) -> Option<u64> {
     let powers = |base: u64, letter: &str| {
         ["k", "m", "g", "t"].iter().position(|&l| l == letter).map(|p| base.pow(p as u32 + 1))
@@ -263,5 +276,14 @@ mod tests {
         for text in ["", "%", "101%", "-1%", "NaN%", "4 parrots"] {
             assert!(pages(text).unwrap_err().contains("is out of bounds: buffer=PAGES|BYTES|PERCENT% (5%)"), "{text}");
         }
+    }
+
+    #[test]
+    fn bytes_are_shown_with_the_unit_that_fits() {
+        assert_eq!(show_bytes(512), "512 bytes");
+        assert_eq!(show_bytes(8192), "8 KiB");
+        assert_eq!(show_bytes(1_572_864), "1.5 MiB");
+        assert_eq!(show_bytes(64 << 30), "64 GiB");
+        assert_eq!(show_bytes(3 << 40), "3.0 TiB");
     }
 }

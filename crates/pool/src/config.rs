@@ -1,7 +1,7 @@
 //! How a pool and its volumes are made.
 
 use crate::error::Error;
-use forebay_policy::Spec;
+use forebay_policy::{Spec, show_bytes};
 use std::time::Duration;
 
 /// The smallest page.
@@ -92,21 +92,24 @@ impl Config {
             return wrong(format!("a page of {} bytes: it is a power of two from 4 KiB to 1 MiB", self.page_size));
         }
         if self.most_capacity < self.capacity {
-            return wrong(format!("a capacity of {} bytes is above the most, {}", self.capacity, self.most_capacity));
+            return wrong(format!(
+                "a cache of {}: it can grow to {} at most, which is what it was made for at the start",
+                show_bytes(self.capacity),
+                show_bytes(self.most_capacity)
+            ));
         }
         if self.most_capacity / u64::from(self.page_size) > u64::from(MOST_FRAMES) {
             return wrong(format!(
-                "a cache of {} bytes has more than {MOST_FRAMES} pages: take larger ones",
-                self.most_capacity
+                "a cache of {} has more than {MOST_FRAMES} pages: take larger ones",
+                show_bytes(self.most_capacity)
             ));
         }
         if self.frames() <= u64::from(self.laundry) {
             return wrong(format!(
-                "a cache of {} bytes has {} pages of {} bytes, {} of them for the laundry: none is left; make it larger",
-                self.capacity,
-                self.frames(),
-                self.page_size,
-                self.laundry
+                "a cache of {} is too small, as {} are kept for evicted pages until they are written; make it larger, at least {} KiB",
+                show_bytes(self.capacity),
+                show_bytes(u64::from(self.laundry) * u64::from(self.page_size)),
+                ((u64::from(self.laundry) + 1) * u64::from(self.page_size)) >> 10
             ));
         }
         if !(self.dirty_limit > 0.0 && self.dirty_limit <= 1.0) {

@@ -18,7 +18,7 @@ use crate::table::Table;
 use crate::volume::Volume;
 use crate::waiters::Waiters;
 use crate::writeback::{Cleaned, least_frames};
-use forebay_policy::Setup;
+use forebay_policy::{Setup, show_bytes};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -174,8 +174,11 @@ impl Pool {
     pub fn set_share(&self, volume: &Volume, share: Share) -> Result<(), Error> {
         let wrong = |what: String| Err(Error::Configuration(format!("volume {}: {what}", volume.name())));
         let page_size = u64::from(self.shared.config.page_size);
-        if share.max < share.min.max(page_size) {
-            return wrong(format!("max={} is below min={}, or below a page", share.max, share.min));
+        if share.max < page_size {
+            return wrong(format!("max={} is below a page, {}", show_bytes(share.max), show_bytes(page_size)));
+        }
+        if share.max < share.min {
+            return wrong(format!("max={} is below min={}", show_bytes(share.max), show_bytes(share.min)));
         }
         let frames = |bytes: u64| u32::try_from(bytes / page_size).unwrap_or(u32::MAX);
         let (min, max) = (frames(share.min.next_multiple_of(page_size)), frames(share.max));
@@ -279,8 +282,9 @@ impl Pool {
         let least = lock(&self.shared.replacer).policy.least() + config.laundry;
         if frames < least {
             return Err(Error::Configuration(format!(
-                "a cache of {capacity} bytes is too small for its volumes' shares, which need {} bytes",
-                u64::from(least) * u64::from(config.page_size)
+                "a cache of {} is too small for its volumes' shares, which need {} KiB",
+                show_bytes(capacity),
+                (u64::from(least) * u64::from(config.page_size)) >> 10
             )));
         }
         let turn = self.shared.resizes.fetch_add(1, Ordering::SeqCst) + 1;

@@ -78,14 +78,14 @@ impl Attached {
     /// Changes the limits.
     pub(crate) fn set_limits(&self, limits: VolumeLimits) -> Result<(), Error> {
         let mut before = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        if *before != limits {
-            tracing::info!("volume {}: {limits}", self.options.name);
-        }
         if before.rate_limits() != limits.rate_limits()
             && let Some(device) = self.device.upgrade()
         {
             let wrong = |error| Error::Usage(format!("volume {}: {error}", self.options.name));
             device.set_limits(limits.rate_limits()).map_err(wrong)?;
+        }
+        if *before != limits {
+            tracing::info!("volume {}: {limits}", self.options.name);
         }
         *before = limits;
         Ok(())

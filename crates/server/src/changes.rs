@@ -24,11 +24,8 @@ const LOOK: Duration = Duration::from_millis(5);
 
 impl Service {
     /// Takes over what can change while the server runs. Of several changes those that can be made are, whatever fails beside them;
-    /// the errors are told together.
-    fn reload(self: &Arc<Self>, new: &Options) -> Result<(), Error> {
-        new.check_names()?;
-        new.check_memory(memory::limit())?;
-        let _changing = self.begin_change()?;
+    /// the errors are told together. `_changing` says that no other change is under way.
+    fn reload(self: &Arc<Self>, new: &Options, _changing: &MutexGuard<'_, ()>) -> Result<(), Error> {
         let mut wrong = Vec::new();
         let before = self.options();
         if before.with_changes_of(new) != *new {
@@ -51,9 +48,10 @@ impl Service {
                     .set_limits(volume.limits())
                     .and_then(|()| resize_own(&attached, new))
                     .and_then(|()| measure(&attached)),
-                Some(_) => Err(Error::Usage(format!(
-                    "volume {}: its options change when it is removed first (SIGHUP), and then added",
-                    volume.name
+                Some(attached) => Err(Error::Usage(format!(
+                    "volume {}: {} cannot change while it is served: remove it (SIGHUP), then add it",
+                    volume.name,
+                    attached.options.fixed_differences(volume).join(", ")
                 ))),
                 None => self.add(volume, deadline),
             });
@@ -78,7 +76,15 @@ impl Service {
 
     /// Reads the configuration again, and takes over what can change.
     pub(crate) fn read_again(self: &Arc<Self>) -> Result<(), Error> {
-        let done = (self.hooks.reload)().and_then(|options| self.reload(&options));
+        let sound = (self.hooks.reload)().and_then(|new| {
+            new.check_names()?;
+            new.check_memory(memory::limit())?;
+            Ok((new, self.begin_change()?))
+        });
+        let (new, changing) = sound.inspect_err(|error| {
+            tracing::error!("the configuration was read again, and nothing has changed: {error}");
+        })?;
+        let done = self.reload(&new, &changing);
         match &done {
             Ok(()) => tracing::info!("the configuration was read again"),
             Err(error) => tracing::error!("the configuration was read again, and not all of it is in force: {error}"),

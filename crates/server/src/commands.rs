@@ -11,6 +11,7 @@ use crate::words::{Age, Count, Share, Size};
 use forebay_sim::size::show_bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,6 +105,41 @@ impl Command {
     }
 }
 
+/// What a command asks to do, in words for the log.
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Statistics {} => f.write_str("show all figures"),
+            Self::Resize { cache, size } => write!(f, "resize cache {cache} to {}", show_bytes(size.0)),
+            Self::Flush { volume: None } => f.write_str("flush all volumes"),
+            Self::Flush { volume: Some(volume) } => write!(f, "flush volume {volume}"),
+            Self::Drop { volume } => write!(f, "drop the clean pages of volume {volume}"),
+            Self::Attach { volume } => write!(f, "attach {volume}"),
+            Self::Detach { volume } => write!(f, "detach volume {volume}"),
+            Self::Dirty { cache, limit: None, age: None } => write!(f, "show the dirty limits of cache {cache}"),
+            Self::Dirty { cache, limit, age } => {
+                let share = limit.map(|share| format!("{:.0} %", 100.0 * share.0));
+                let limits = [share, age.map(|age| humantime::format_duration(age.0).to_string())];
+                let limits = limits.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+                write!(f, "let at most {limits} of cache {cache} be dirty")
+            }
+            Self::Rate { volume, rate, iops } => {
+                let limits = VolumeLimits { rate: *rate, iops: *iops, connections: None };
+                write!(f, "limit volume {volume} to {limits}")
+            }
+            Self::Connections { volume, limit } => {
+                let limits = VolumeLimits { connections: *limit, ..VolumeLimits::default() };
+                write!(f, "limit volume {volume} to {limits}")
+            }
+            Self::Log { level } => write!(f, "log at {level}"),
+            Self::RecordStart { file } => write!(f, "record to {}", file.display()),
+            Self::RecordStop {} => f.write_str("stop the recording"),
+            Self::RecordSnapshot { file } => write!(f, "write what is recorded to {}", file.display()),
+            Self::Reload {} => f.write_str("read the configuration again"),
+        }
+    }
+}
+
 /// What became of a command.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
@@ -156,9 +192,12 @@ impl Service {
     pub(crate) fn execute(self: &Arc<Self>, command: Command) -> Answer {
         // Figures alone change nothing.
         if !matches!(command, Command::Statistics {}) {
-            tracing::info!("control: {command:?}");
+            tracing::info!("control: asked to {command}");
         }
-        self.try_execute(command).unwrap_or_else(Answer::from)
+        self.try_execute(command).unwrap_or_else(|error| {
+            tracing::info!("control: not done: {error}");
+            Answer::from(error)
+        })
     }
 
     fn try_execute(self: &Arc<Self>, command: Command) -> Result<Answer, Error> {

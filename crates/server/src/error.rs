@@ -12,11 +12,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// The same, of a volume.
+    /// The same, of a volume that it may name already.
     pub(crate) fn of_volume(self, name: &str) -> Self {
+        let volume = format!("volume {name}: ");
+        let named = |what: String| if what.starts_with(&volume) { what } else { volume.clone() + &what };
         match self {
-            Self::Usage(what) => Self::Usage(format!("volume {name}: {what}")),
-            Self::Failed(what) => Self::Failed(format!("volume {name}: {what}")),
+            Self::Usage(what) => Self::Usage(named(what)),
+            Self::Failed(what) => Self::Failed(named(what)),
         }
     }
 }

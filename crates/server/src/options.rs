@@ -6,6 +6,7 @@ use crate::volume_options::VolumeOptions;
 use crate::words::{Age, Policy, Share, Size};
 use clap::{Args, ValueEnum};
 use forebay_nbd::Config;
+use forebay_sim::size::show_bytes;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,8 @@ pub struct Options {
     /// A volume to serve, and its options: policy=, size= and page= give it a cache of its own; mode=write-back|write-through;
     /// read-only; readahead=512KiB; create=SIZE makes a missing file; rate=, iops= and connections= limit bytes and requests a second,
     /// and clients; min= and max= are its share of the common cache; manager= is its manager under lru-sp. The path is a file, a block
-    /// device, memory:SIZE, a URL of object storage (file:///, s3://), concat:A+B or stripe=64KiB:A+B
+    /// device, memory:SIZE, a URL of object storage (file:///, s3://), concat:A+B or stripe=64KiB:A+B. With an empty name, =PATH, it
+    /// is the default export
     #[arg(short = 'V', long = "volume", value_name = "NAME=PATH[,OPTION=VALUE]…")]
     #[serde(rename = "volume")]
     pub volumes: Vec<VolumeOptions>,
@@ -204,8 +206,20 @@ impl Options {
 
     /// What clients may take of the server's connections, memory and time.
     pub(crate) fn limit_clients(&self, config: &mut Config) -> Result<(), Error> {
+        let above_0 = [
+            ("--max-connections", self.max_connections, "no client could connect"),
+            ("--max-connections-per-peer", self.max_connections_per_peer, "no client could connect by TCP"),
+            ("--workers", self.workers, "no request that waits for storage would be done"),
+        ];
+        if let Some((option, _, why)) = above_0.into_iter().find(|&(_, number, _)| number == Some(0)) {
+            return Err(Error::Usage(format!("{option} must be above 0: {why}")));
+        }
         if let Some(connections) = self.max_connections {
             config.connections = connections;
+        }
+        if self.max_connections_per_peer.is_some_and(|most| most > config.connections) {
+            let what = format!("--max-connections-per-peer must be at most --max-connections, {}", config.connections);
+            return Err(Error::Usage(what));
         }
         config.connections_per_peer = self.max_connections_per_peer;
         if let Some(Size(bytes)) = self.buffers {
@@ -213,7 +227,10 @@ impl Options {
             let least =
                 self.max_request.map_or(LEAST_BUFFERS, |request| request.0.saturating_mul(4).max(LEAST_BUFFERS));
             if bytes < least {
-                let what = format!("--buffers must be at least {least} bytes: four times the most data in one request");
+                let what = format!(
+                    "--buffers must be at least {}: four times the most data in one request",
+                    show_bytes(least)
+                );
                 return Err(Error::Usage(what));
             }
         }
@@ -330,8 +347,8 @@ mod tests {
         let config = limited("idle-timeout = \"0s\"").unwrap();
         assert_eq!((config.buffers, config.message.as_secs(), config.idle), (256 << 20, 60, None));
         for (wrong, told) in [
-            ("buffers = \"64KiB\"", "at least 1048576 bytes"),
-            ("buffers = \"64MiB\"\nmax-request = \"32MiB\"", "at least 134217728 bytes"),
+            ("buffers = \"64KiB\"", "at least 1 MiB"),
+            ("buffers = \"64MiB\"\nmax-request = \"32MiB\"", "at least 128 MiB"),
             ("message-timeout = \"0s\"", "must be above 0"),
         ] {
             let error = limited(wrong).unwrap_err();

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::source::Source;
-use crate::words::{Count, Policy, Size};
+use crate::words::{Count, Policy, Size, counted};
 use forebay_policy::managers::Manager;
 use forebay_pool::device::Limits;
 use forebay_pool::{Share, WriteMode};
@@ -78,8 +78,8 @@ impl fmt::Display for VolumeLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limits = [
             self.rate.map(|rate| format!("{} a second", show_bytes(rate.0))),
-            self.iops.map(|iops| format!("{} requests a second", iops.0)),
-            self.connections.map(|connections| format!("{} connections", connections.0)),
+            self.iops.map(|iops| format!("{} a second", counted(iops.0, "request"))),
+            self.connections.map(|connections| counted(connections.0, "connection")),
         ];
         let limits: Vec<String> = limits.into_iter().flatten().collect();
         if limits.is_empty() { f.write_str("no limits") } else { write!(f, "at most {}", limits.join(", ")) }
@@ -137,6 +137,9 @@ const MOST_NAME: usize = 4096;
 impl VolumeOptions {
     /// Whether clients can ask for its name.
     pub(crate) fn check_name(&self) -> Result<(), Error> {
+        if self.name.chars().any(char::is_control) {
+            return Err(Error::Usage(format!("the name `{}` has control characters", self.name.escape_default())));
+        }
         if self.name.len() <= MOST_NAME {
             return Ok(());
         }
@@ -168,8 +171,42 @@ impl VolumeOptions {
 
     /// Whether the two differ at most in limits.
     pub(crate) fn same_but_limits(&self, other: &Self) -> bool {
-        let VolumeLimits { rate, iops, connections } = other.limits();
-        Self { rate, iops, connections, ..self.clone() } == *other
+        self.name == other.name && self.fixed_differences(other).is_empty()
+    }
+
+    /// The options that differ and cannot change while it is served.
+    pub(crate) fn fixed_differences(&self, other: &Self) -> Vec<&'static str> {
+        let Self {
+            name: _,
+            path,
+            policy,
+            size,
+            page,
+            mode,
+            read_only,
+            readahead,
+            create,
+            manager,
+            min,
+            max,
+            rate: _,
+            iops: _,
+            connections: _,
+        } = self;
+        let differs = [
+            ("path", *path != other.path),
+            ("policy", *policy != other.policy),
+            ("size", *size != other.size),
+            ("page", *page != other.page),
+            ("mode", *mode != other.mode),
+            ("read-only", *read_only != other.read_only),
+            ("readahead", *readahead != other.readahead),
+            ("create", *create != other.create),
+            ("manager", *manager != other.manager),
+            ("min", *min != other.min),
+            ("max", *max != other.max),
+        ];
+        differs.into_iter().filter_map(|(option, differs)| differs.then_some(option)).collect()
     }
 
     /// Whether it has a cache of its own.

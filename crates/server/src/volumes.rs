@@ -12,6 +12,7 @@ use forebay_policy::{Spec, registry};
 use forebay_pool::device::{Device, Limited};
 use forebay_pool::{Config, Pool, VolumeConfig};
 use forebay_sim::Model;
+use forebay_sim::size::show_bytes;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -121,9 +122,9 @@ impl Options {
         if frames.saturating_add(metadata).saturating_add(buffers) <= limit {
             return Ok(());
         }
-        let [frames, metadata, buffers, limit] = [frames, metadata, buffers, limit].map(|bytes| bytes >> 20);
+        let [frames, metadata, buffers, limit] = [frames, metadata, buffers, limit].map(show_bytes);
         Err(Error::Usage(format!(
-            "caches of {frames} MiB, up to {metadata} MiB of metadata and --buffers of {buffers} MiB need more memory than the {limit} MiB \
+            "caches of {frames}, up to {metadata} of metadata and --buffers of {buffers} need more memory than the {limit} \
              that this machine or a control group allows: make --cache, size= or --buffers smaller"
         )))
     }

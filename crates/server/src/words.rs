@@ -53,6 +53,11 @@ pub(crate) use read_as_words;
 
 read_as_words!(Size, Count, Share, Age, Policy);
 
+/// `1 page`, `2 pages`.
+pub(crate) fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Bytes: `4096`, `64KiB`, `1.5GiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Size(pub u64);

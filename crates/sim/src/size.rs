@@ -1,6 +1,6 @@
 //! The size of a cache, as a user writes it.
 
-pub use forebay_policy::parse_bytes;
+pub use forebay_policy::{parse_bytes, show_bytes};
 use std::fmt;
 use std::str::FromStr;
 
@@ -39,19 +39,6 @@ impl Size {
             _ => Err(format!("a cache of {self} is too large: {MOST_PAGES} pages are the most")),
         }
     }
-}
-
-/// Bytes for a person: `64 MiB`.
-pub fn show_bytes(bytes: u64) -> String {
-    let mut scaled = bytes as f64;
-    for unit in ["bytes", "KiB", "MiB", "GiB"] {
-        if scaled < 1024.0 {
-            let decimals = usize::from(unit != "bytes" && scaled < 100.0 && scaled.fract() >= 0.05);
-            return format!("{scaled:.decimals$} {unit}");
-        }
-        scaled /= 1024.0;
-    }
-    format!("{scaled:.1} TiB")
 }
 
 impl FromStr for Size {
@@ -122,14 +109,5 @@ mod tests {
         for text in ["", "x", "-5", "5 parrots", "1e9", "NaN%", "-1%", "%", "1.2.3MiB", "MiB"] {
             assert!(wrong(text).contains("is no size"), "{text}: {}", wrong(text));
         }
-    }
-
-    #[test]
-    fn bytes_are_shown_with_the_unit_that_fits() {
-        assert_eq!(show_bytes(512), "512 bytes");
-        assert_eq!(show_bytes(8192), "8 KiB");
-        assert_eq!(show_bytes(1_572_864), "1.5 MiB");
-        assert_eq!(show_bytes(64 << 30), "64 GiB");
-        assert_eq!(show_bytes(3 << 40), "3.0 TiB");
     }
 }

@@ -79,7 +79,12 @@ fn a_running_server_is_steered_by_its_socket() {
     assert_eq!(std::fs::read(&new).unwrap()[..3], *b"new");
 
     assert_eq!(control(&socket, "log warn"), "the log is at warn now\n");
-    assert!(refused(&socket, "log loud,=", 2).contains("write info"));
+    assert_eq!(control(&socket, "log info,forebay_nbd=debug"), "the log is at info,forebay_nbd=debug now\n");
+    for wrong in ["loud,=", "foo", "info,", "info,forebay_nbd", "forebay_nbd=loud", "=debug"] {
+        assert!(refused(&socket, &format!("log {wrong}"), 2).contains("write info"), "{wrong}");
+    }
+    let message = failure(&["control", "--socket", socket.to_str().unwrap(), "log", ""], 2);
+    assert!(message.contains("`` is no level"), "{message}");
     server.stop();
     assert!(!socket.exists());
     assert!(refused(&socket, "statistics", 1).contains("is there a `forebay serve --control"));
@@ -155,6 +160,14 @@ fn a_rate_limits_a_volume_and_is_lifted_while_a_flush_waits_for_it() {
     assert_eq!(flush.join().unwrap(), 0);
     assert_eq!(control(socket, "rate a"), "volume a: no limits\n");
     assert_eq!(control(socket, "connections a 3"), "volume a: at most 3 connections\n");
+    assert_eq!(control(socket, "connections a 1"), "volume a: at most 1 connection\n");
+    assert!(refused(socket, "rate a --rate 0", 2).contains("a limit of 0 a second"));
+    server.wait_for("control: asked to limit volume a to at most 0 bytes a second");
+    let line = server.wait_for("volume a: ");
+    assert!(
+        line.contains("control: not done: volume a: a limit of 0 a second"),
+        "what is refused is not in force: {line}"
+    );
     server.stop();
 }
 

@@ -62,6 +62,15 @@ fn what_is_wrong_with_the_options_is_told_with_exit_code_2() {
         (vec!["-V", &volume, "--workers", "5000"], "take fewer"),
         (vec!["-V", &volume, "--record", "trace.txt"], "let its name end in .parquet or .csv"),
         (vec!["-V", &volume, "--log", "loud,="], "write info"),
+        (vec!["-V", &volume, "--log", "nonsense"], "`nonsense` is no level: write info"),
+        (vec!["-V", &volume, "--max-connections", "0"], "--max-connections must be above 0"),
+        (vec!["-V", &volume, "--max-connections-per-peer", "0"], "--max-connections-per-peer must be above 0"),
+        (
+            vec!["-V", &volume, "--max-connections", "8", "--max-connections-per-peer", "9"],
+            "--max-connections-per-peer must be at most --max-connections, 8",
+        ),
+        (vec!["-V", &volume, "--workers", "0"], "--workers must be above 0"),
+        (vec!["-V", &format!("a\nb={image}")], "the name `a\\nb` has control characters"),
     ] {
         let message = failure(&[&["serve"], &arguments[..]].concat(), 2);
         assert!(message.contains(told), "{arguments:?}: {message}");

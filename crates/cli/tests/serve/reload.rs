@@ -90,7 +90,7 @@ fn a_reload_that_is_refused_changes_nothing_and_the_next_one_all() {
     assert_eq!(server.client("a").write(0, b"written"), 0);
     configure(&config, &[("b", &b, ""), ("c", &c, ""), (&"x".repeat(5000), &a, "")]);
     server.signal("HUP");
-    let line = server.wait_for("not all of it is in force");
+    let line = server.wait_for("nothing has changed");
     assert!(line.contains("has 5000 bytes: at most 4096"), "{line}");
     assert_eq!(server.client("a").read(0, 7), b"written");
     assert!(server.try_client("c").is_none());
@@ -101,6 +101,10 @@ fn a_reload_that_is_refused_changes_nothing_and_the_next_one_all() {
     assert!(line.contains("volume c: ") && line.contains("No such file"), "{line}");
     assert!(server.try_client("a").is_none() && server.try_client("c").is_none());
     assert_eq!(server.client("d").read(0, 1), [0], "what can be changed is");
+    configure(&config, &[("b", &b, ""), ("d", &c, "mode = \"write-through\"\nreadahead = 0\n")]);
+    server.signal("HUP");
+    let line = server.wait_for("not all of it is in force");
+    assert!(line.contains("volume d: mode, readahead cannot change while it is served"), "{line}");
     configure(&config, &[("a", &a, ""), ("b", &b, "")]);
     server.signal("HUP");
     let line = server.wait_for("was read again");
@@ -176,7 +180,7 @@ fn a_configuration_file_is_read_again_at_sighup() {
 
     std::fs::write(&config, "cache = \"nonsense\"").unwrap();
     server.signal("HUP");
-    let line = server.wait_for("not all of it is in force");
+    let line = server.wait_for("nothing has changed");
     assert!(line.contains("serve.toml: line 1"), "{line}");
     assert_eq!(server.client("c").read(0, 4), [0; 4], "a wrong file changes nothing");
     server.stop();

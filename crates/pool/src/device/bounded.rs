@@ -67,7 +67,7 @@ impl Bounded {
     }
 
     fn late(&self, what: &str) -> io::Error {
-        let message = format!("{} {what} for {} s: it hangs", self.device.describe(), self.limit.as_secs_f64());
+        let message = format!("{} {what} for {:?}: it hangs", self.device.describe(), self.limit);
         io::Error::new(io::ErrorKind::TimedOut, message)
     }
 
@@ -408,7 +408,7 @@ mod tests {
         let (device, go) = hanging(SOON);
         let error = device.write(0, &[IoSlice::new(&[1])]).expect_err("it hangs");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert!(error.to_string().contains("hanging has not answered for 0.05 s"), "{error}");
+        assert!(error.to_string().contains("hanging has not answered for 50ms"), "{error}");
         let error = device.write(1, &[IoSlice::new(&[2])]).expect_err("the one before may still be written");
         assert!(error.to_string().contains("a change begun before"), "{error}");
         device.flush().expect_err("what was written is not durable");
