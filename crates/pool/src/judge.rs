@@ -59,7 +59,7 @@ impl Caller for Judge<'_> {
         if page.begin_exclusive(page.object(), page.block()).is_err() {
             return false;
         }
-        if page.used() || page.still_shared(number, self.slots) {
+        if page.used() || page.in_use(number, self.slots) {
             if page.used() {
                 page.clear_used();
                 self.events.in_use.push(number);

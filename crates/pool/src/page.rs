@@ -13,11 +13,13 @@
 //!
 //! Rules, cited where they are enforced:
 //!
-//! 1. Bytes are read under a shared pin: a slot of a handle (`slots.rs`), or one counted in the state.
+//! 1. Bytes are read under a shared pin: a slot of a handle (`slots.rs`), one counted in the state, or the pin of the thread that copies
+//!    the page for a writeback (`COPYING`). That one is kept apart, because a page that is copied may still be evicted: it is dirty or in
+//!    writeback all the while, and so goes to the laundry with its frame. Victims then do not depend on what is being copied.
 //! 2. Bytes are written by the one who holds the page exclusively: the loader of a loading page, or who set `EXCLUSIVE` and then
 //!    saw no shared pin.
-//! 3. `DIRTY` is set by the exclusive holder before he lets go, and cleared under a shared pin by `begin_writeback`, which sets
-//!    `WRITEBACK`: no page has two writebacks at a time.
+//! 3. `DIRTY` is set by the exclusive holder before he lets go, and cleared by `begin_writeback`, which sets `WRITEBACK` and begins the
+//!    copy: no page has two writebacks at a time.
 //! 4. A page loses its frame only while it is held exclusively, clean and not in writeback: no dirty page leaves.
 //! 5. Key, frame and the bits `LAUNDRY` and `FORGOTTEN` change under the replacer's lock alone; the key and the frame only while
 //!    the page is absent.
@@ -38,6 +40,7 @@ const AHEAD: u64 = 1 << 5;
 const LAUNDRY: u64 = 1 << 6;
 const FORGOTTEN: u64 = 1 << 7;
 const WAITERS: u64 = 1 << 8;
+const COPYING: u64 = 1 << 9;
 /// Times that one who holds a page exclusively looks whether its readers are gone, before he lets them go first.
 const LOOKS: usize = size(1000, 2);
 
@@ -79,6 +82,11 @@ impl State {
 
     pub(crate) fn in_writeback(self) -> bool {
         self.0 & WRITEBACK != 0
+    }
+
+    /// It is being copied for a writeback.
+    pub(crate) fn copying(self) -> bool {
+        self.0 & COPYING != 0
     }
 
     pub(crate) fn valid(self) -> bool {
@@ -160,7 +168,7 @@ impl Page {
             State(old).busy() && !State(old).in_writeback(),
             "a page leaves while it is held and not written"
         );
-        debug_assert_eq!(old & PINS, 0, "a page that leaves is not pinned");
+        debug_assert_eq!(old & (PINS | COPYING), 0, "a page that leaves is not pinned");
         Wake(old & WAITERS != 0)
     }
 
@@ -220,6 +228,11 @@ impl Page {
 
     /// Whether shared pins are left on a page that is exclusively held.
     pub(crate) fn still_shared(&self, number: u32, slots: &Slots) -> bool {
+        self.state.load(Ordering::SeqCst) & COPYING != 0 || self.in_use(number, slots)
+    }
+
+    /// The same without the pin of a thread that copies the page for a writeback.
+    pub(crate) fn in_use(&self, number: u32, slots: &Slots) -> bool {
         self.state.load(Ordering::SeqCst) & PINS != 0 || slots.hold(number)
     }
 
@@ -262,9 +275,27 @@ impl Page {
         Wake(old & WAITERS != 0)
     }
 
-    /// From dirty to writeback, under a shared pin (rule 3). `false`: it is not dirty, or the last writeback is still under way.
-    pub(crate) fn begin_writeback(&self) -> bool {
-        self.change(|state| (state & (DIRTY | WRITEBACK) == DIRTY).then_some(state & !DIRTY | WRITEBACK)).is_some()
+    /// From dirty to writeback (rule 3), and pins the page until [`end_copy`](Page::end_copy). An error is the state of a page that is busy or
+    /// being copied, not dirty, or another by now.
+    pub(crate) fn begin_writeback(&self, object: u32, block: u64) -> Result<(), State> {
+        let may = |state: u64| {
+            let bits = VALID | DIRTY | WRITEBACK | LOADING | EXCLUSIVE | COPYING;
+            state & bits == VALID | DIRTY && self.is(object, block)
+        };
+        self.change(|state| may(state).then_some(state | COPYING)).ok_or_else(|| self.state())?;
+        // The key was read before the pin held it. While it holds, `DIRTY` stays: nobody gets the page exclusively.
+        if !self.is(object, block) {
+            self.end_copy();
+            return Err(State::default());
+        }
+        let _ = self.change(|state| Some(state & !DIRTY | WRITEBACK));
+        Ok(())
+    }
+
+    /// The page has been copied for its writeback.
+    pub(crate) fn end_copy(&self) {
+        let old = self.state.fetch_and(!COPYING, Ordering::SeqCst);
+        debug_assert!(old & COPYING != 0, "a copy ends once");
     }
 
     /// The writeback is over; what failed is dirty again. Whether it is now dirty that was not, and whom to wake.

@@ -380,16 +380,14 @@ impl Shared {
         let mut copied: Vec<Held> = Vec::new();
         for &(block, number) in pages {
             let page = self.memory.pages.get(number);
-            match page.share(volume.id, block) {
-                Ok(_) => {
-                    if page.begin_writeback() {
-                        volume.remove_dirty(block);
-                        self.copy_to(writing, copied.len(), number);
-                        copied.push((block, number));
-                    }
-                    page.unshare();
+            match page.begin_writeback(volume.id, block) {
+                Ok(()) => {
+                    volume.remove_dirty(block);
+                    self.copy_to(writing, copied.len(), number);
+                    copied.push((block, number));
+                    page.end_copy();
                 }
-                Err(state) if state.busy() => busy.push((block, number)),
+                Err(state) if state.busy() || state.copying() => busy.push((block, number)),
                 Err(_) => {}
             }
             if copied.len() == room {
@@ -405,7 +403,7 @@ impl Shared {
         let page_size = self.config.page_size as usize;
         let buffer = writing.buffer.as_ref().expect("there is a buffer where pages are written").pointer(0);
         let frame = self.memory.frames.pointer(self.memory.pages.get(number).frame());
-        // SAFETY: the frame is read under a shared pin (rule 1); the buffer belongs to the holder of the lock, and has the place.
+        // SAFETY: the frame is read under the pin of a copy (rule 1); the buffer belongs to the holder of the lock, and has the place.
         unsafe { std::ptr::copy_nonoverlapping(frame, buffer.add(place * page_size), page_size) };
     }
 

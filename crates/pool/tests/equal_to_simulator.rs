@@ -7,16 +7,11 @@ use forebay_policy::{Operation, Spec};
 use forebay_pool::{Config, Durability, Pool, Volume, VolumeConfig};
 use forebay_sim::{Keep, Sweep, Trace};
 use forebay_trace::Options;
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 /// That of the sample.
 const PAGE_SIZE: u32 = 8192;
-
-/// Pages written between two flushes: as many as the laundry has room for, and fewer than the pool's threads would write back on their own.
-/// A page that one of these copies is refused as a victim, and another goes in its place.
-const UNFLUSHED: u32 = 16;
 
 fn sample() -> Trace {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/sample.parquet");
@@ -32,7 +27,7 @@ fn simulated(trace: &Trace, specs: &[Spec], pages: u32) -> Vec<u64> {
 
 /// The hits of the pool, whose policy has `pages` frames and which keeps numbers for `known_pages`, and writes go behind.
 fn cached(trace: &Trace, spec: &Spec, pages: u32, known_pages: u32) -> u64 {
-    let laundry = UNFLUSHED;
+    let laundry = 3;
     let capacity = u64::from(pages + laundry) * u64::from(PAGE_SIZE);
     let config = Config { laundry, known_pages, ..Config::new(capacity, spec.clone()).with_page_size(PAGE_SIZE) };
     let pool = Pool::new(config).expect("a pool");
@@ -45,7 +40,6 @@ fn cached(trace: &Trace, spec: &Spec, pages: u32, known_pages: u32) -> u64 {
         .collect();
     let handle = pool.handle().expect("a handle");
     let written = vec![7; PAGE_SIZE as usize];
-    let (mut writes, mut unflushed) = (0, BTreeSet::new());
     let ends = trace.requests.first.iter().skip(1).copied().chain([trace.len() as u32]);
     for (request, end) in ends.enumerate() {
         handle.set_owner(trace.requests.owner[request]);
@@ -56,13 +50,6 @@ fn cached(trace: &Trace, spec: &Spec, pages: u32, known_pages: u32) -> u64 {
                 Operation::Write => {
                     let offset = place.block * u64::from(PAGE_SIZE);
                     handle.write_at(volume, offset, &written, Durability::Flush).expect("a write");
-                    unflushed.insert(place.object);
-                    writes += 1;
-                    if writes % UNFLUSHED == 0 {
-                        for object in std::mem::take(&mut unflushed) {
-                            pool.flush_volume(&volumes[object as usize]).expect("a flush");
-                        }
-                    }
                 }
                 _ => assert_eq!(handle.read(volume, place.block).expect("a read").len(), PAGE_SIZE as usize),
             }
