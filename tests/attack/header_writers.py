@@ -1,6 +1,8 @@
-"""Clients that announce a write and send none of it: what is announced is not taken from memory, nor from those who write."""
+"""Clients that announce a write and send none of it, or next to nothing: what they announce is not taken from memory, nor from those who write."""
 
 import contextlib
+import socket
+import threading
 import time
 
 from shared.bystander import Bystander
@@ -17,6 +19,8 @@ SIZE = 4 * GIB
 LENGTH = 32 * MIB
 # A connection that sends nothing in a message is to be closed after 60 s.
 MOST_STUCK = 70
+# Who sends next to nothing has 5 s once others wait, and is looked at every 5 s.
+MOST_WAITED = 15
 
 
 def announce(stack, server, connections):
@@ -41,6 +45,32 @@ def peak(server, connections, seconds):
         announce(stack, server, connections)
         time.sleep(seconds)
         return memory.peak()
+
+
+def waited_for_tricklers(server):
+    """The seconds that 1 MiB takes to be written while twelve clients hold all buffers and send a byte now and then."""
+    with contextlib.ExitStack() as stack:
+        clients = announce(stack, server, 12)
+        for client in clients:
+            client.connection.sendall(bytes(128 << 10))
+        time.sleep(0.5)
+        other, done = stack.enter_context(server.client()), threading.Event()
+
+        def trickle():
+            while not done.wait(0.5):
+                for client in clients:
+                    with contextlib.suppress(OSError):
+                        client.connection.send(b"0", socket.MSG_DONTWAIT)
+
+        trickling = threading.Thread(target=trickle)
+        trickling.start()
+        try:
+            begin = time.monotonic()
+            other.write(SIZE - MIB, bytes(MIB))
+            return time.monotonic() - begin
+        finally:
+            done.set()
+            trickling.join()
 
 
 def attack(lab):
@@ -71,3 +101,6 @@ def attack(lab):
             if lab.full and connections == 100:
                 lab.row("they are closed after", all_closed(clients), "s", at_most=MOST_STUCK)
                 lab.row("RSS then", server.memory() / MIB, "MiB", at_most=most_memory(CACHE))
+    with lab.forebay("--cache", f"{CACHE}", volumes=[f"volume={lab.volume('volume', SIZE)}"]) as server:
+        what = "1 MiB is written beside 12 who trickle 32 MiB each, after"
+        lab.row(what, waited_for_tricklers(server), "s", at_most=MOST_WAITED)

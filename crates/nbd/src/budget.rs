@@ -5,17 +5,19 @@
 //! 2. First come, first served: a long request is not overtaken for ever by short ones.
 //! 3. Only a thread that receives waits here, and it holds up its own connection alone. What others have taken belongs to requests
 //!    under way, to replies on their way and to data that is coming. None of these waits here, and the last two have limits of time,
-//!    so every wait ends.
+//!    so every wait ends. The limits are shorter while somebody waits here ([`Hurry`]), so that eight slow clients do not hold up all.
 //!
 //! Each connection has an allowance beside it, set aside while it lasts, so that short requests wait for nobody and take no lock
 //! that connections share.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use memmap2::MmapMut;
 
 use crate::Config;
 use crate::buffer::{Buffer, Mapping, SHORT};
+use crate::config::LEAST_RATE;
 use crate::link::lock;
 
 /// The longest allowance for each of three things: replies that are being gathered, replies that wait behind others, and requests
@@ -31,6 +33,9 @@ const KEPT: usize = 33 << 20;
 /// A kept buffer may be so much longer than what is asked for.
 const SLACK: usize = 4096;
 
+/// How often the rate of a message is looked at that holds memory, and how long others wait for memory before it counts.
+const WINDOW: Duration = Duration::from_secs(5);
+
 /// What all connections have together.
 pub(crate) struct Budget {
     state: Mutex<State>,
@@ -45,6 +50,8 @@ struct State {
     /// The next to come, and the next to be served.
     tickets: u64,
     served: u64,
+    /// Since when the next to be served has waited.
+    awaited: Option<Instant>,
     /// Long buffers for the next requests. They count as taken, and go when somebody needs their memory.
     kept: Vec<MmapMut>,
 }
@@ -63,7 +70,7 @@ impl State {
 
 impl Budget {
     pub(crate) fn new(config: &Config) -> Arc<Self> {
-        let state = State { free: config.buffers as i64, tickets: 0, served: 0, kept: Vec::new() };
+        let state = State { free: config.buffers as i64, tickets: 0, served: 0, awaited: None, kept: Vec::new() };
         Arc::new(Self { state: Mutex::new(state), freed: Condvar::new(), spares: Mutex::default() })
     }
 
@@ -74,14 +81,23 @@ impl Budget {
 
     fn take(&self, bytes: usize) {
         let mut state = lock(&self.state);
-        let ticket = state.tickets;
+        let (ticket, since) = (state.tickets, Instant::now());
         state.tickets += 1;
         while state.served != ticket || !state.take(bytes) {
+            if state.served == ticket {
+                state.awaited = Some(since);
+            }
             state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.served += 1;
+        state.awaited = None;
         drop(state);
         self.freed.notify_all();
+    }
+
+    /// Whether somebody has waited for long.
+    fn is_awaited(&self) -> bool {
+        lock(&self.state).awaited.is_some_and(|since| since.elapsed() >= WINDOW)
     }
 
     fn give(&self, bytes: usize) {
@@ -212,6 +228,14 @@ impl Purse {
         held.bytes == 0 || held.bytes + bytes <= self.most
     }
 
+    /// Whether it holds memory that others have waited for.
+    fn is_in_the_way(&self) -> bool {
+        let held = lock(&self.held);
+        let common = held.bytes > held.own;
+        drop(held);
+        common && self.budget.is_awaited()
+    }
+
     fn lease(self: &Arc<Self>, held: &mut Held, bytes: usize, own: bool) -> Lease {
         held.bytes += bytes;
         held.own += if own { bytes } else { 0 };
@@ -222,6 +246,35 @@ impl Purse {
 impl Drop for Purse {
     fn drop(&mut self) {
         self.budget.give(3 * self.allowance);
+    }
+}
+
+/// The rate of a message on its way, whose connection holds memory: at least 256 KiB a second in every five, while others wait for memory.
+pub(crate) struct Hurry {
+    purse: Arc<Purse>,
+    begun: Instant,
+    moved: usize,
+}
+
+impl Hurry {
+    pub(crate) fn new(purse: &Arc<Purse>) -> Self {
+        Self { purse: Arc::clone(purse), begun: Instant::now(), moved: 0 }
+    }
+
+    /// When to look again.
+    pub(crate) fn next(&self) -> Instant {
+        self.begun + WINDOW
+    }
+
+    /// More has come, or been taken. Whether it was too slow.
+    pub(crate) fn is_slow(&mut self, moved: usize) -> bool {
+        self.moved += moved;
+        if self.begun.elapsed() < WINDOW {
+            return false;
+        }
+        let enough = self.moved as f64 >= LEAST_RATE as f64 * self.begun.elapsed().as_secs_f64();
+        (self.begun, self.moved) = (Instant::now(), 0);
+        !enough && self.purse.is_in_the_way()
     }
 }
 

@@ -22,7 +22,8 @@ pub struct Config {
     /// How long the handshake may take as a whole.
     pub handshake: Duration,
     /// How long a client may rest within a message: send nothing of a request that it has begun, or take nothing of a reply. A message
-    /// as a whole may take as long, and a second more for each 256 KiB.
+    /// as a whole may take as long, and a second more for each 256 KiB. While requests have waited five seconds for memory, a message
+    /// that holds some must keep to 256 KiB a second in every five seconds.
     pub message: Duration,
     /// How long a client may ask for nothing; `None` is for ever.
     pub idle: Option<Duration>,
@@ -44,10 +45,10 @@ pub struct Config {
 }
 
 /// The bytes a second of a message, at the least, once [`Config::message`] has passed.
-const LEAST_RATE: usize = 256 << 10;
+pub(crate) const LEAST_RATE: usize = 256 << 10;
 
 impl Config {
-    /// How long a message of so many bytes may take as a whole.
+    /// How long a message of this many bytes may take as a whole.
     pub(crate) fn whole(&self, bytes: usize) -> Duration {
         self.message + Duration::from_secs_f64(bytes as f64 / LEAST_RATE as f64)
     }

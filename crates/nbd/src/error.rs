@@ -59,6 +59,8 @@ pub(crate) enum Close {
     Late,
     /// The client rests in the middle of a request.
     Stalled,
+    /// The client is slow, and others wait for the memory of its request.
+    Slow,
     /// The client has asked for nothing for a long time.
     Idle,
     /// What the client sent is not the protocol.
@@ -82,6 +84,9 @@ impl fmt::Display for Close {
             Self::Stopping => write!(f, "the server is stopping"),
             Self::Late => write!(f, "the handshake took too long"),
             Self::Stalled => write!(f, "the client does not go on with the request that it has begun"),
+            Self::Slow => {
+                write!(f, "the client sends less than 256 KiB a second, and others wait for the memory of its request")
+            }
             Self::Idle => write!(f, "the client has asked for nothing for too long"),
             Self::Malformed(what) => write!(f, "the client does not keep to the protocol: {what}"),
             Self::Refused(what) => write!(f, "refused: {what}"),

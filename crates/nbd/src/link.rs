@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustls::ServerConnection;
 
 use crate::Config;
-use crate::budget::Lease;
+use crate::budget::{Lease, Purse};
 use crate::buffer::{Buffer, SHORT};
 use crate::socket::{Pace, Received, Socket, Wait};
 
@@ -99,6 +99,8 @@ pub(crate) struct Link {
     config: Arc<Config>,
     /// When the handshake must be over.
     pub(crate) deadline: Option<Instant>,
+    /// What the connection has of the memory of all, after the handshake.
+    pub(crate) purse: Option<Arc<Purse>>,
     state: Mutex<State>,
     /// Told when the queue is empty or a turn has ended, if that is awaited.
     retired: Condvar,
@@ -133,6 +135,7 @@ impl Link {
             tls: None,
             config: Arc::clone(config),
             deadline: None,
+            purse: None,
             state: Mutex::default(),
             retired: Condvar::new(),
             behind: AtomicBool::new(false),
@@ -337,8 +340,8 @@ impl Link {
         }
     }
 
-    fn pace(&self, bytes: usize) -> Pace {
-        Pace::new(self.config.message, self.config.whole(bytes), self.deadline)
+    fn pace(&self, bytes: usize) -> Pace<'_> {
+        Pace::new(self.config.message, self.config.whole(bytes), self.deadline, self.purse.as_ref())
     }
 
     /// Agrees on TLS with the client; afterwards all goes through it.

@@ -14,7 +14,7 @@ use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::budget::Lease;
+use crate::budget::{Hurry, Lease};
 use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::counters::Counts;
@@ -234,8 +234,9 @@ impl<'a> Receiver<'a> {
         let mut filled = self.input.ahead().len().min(length);
         payload[..filled].copy_from_slice(&self.input.ahead()[..filled]);
         self.input.consume(filled);
+        let mut hurry = Hurry::new(&self.connection.purse);
         while filled < length {
-            filled += self.receive_into(&mut payload[filled..length])?;
+            filled += self.receive_into(&mut payload[filled..length], &mut hurry)?;
         }
         self.whole = None;
         if self.session.try_write(request.offset, &payload[..length]) {
@@ -410,7 +411,7 @@ impl<'a> Receiver<'a> {
     fn receive(&mut self) -> Result<(), Close> {
         self.connection.link.settle()?;
         loop {
-            let wait = self.wait();
+            let wait = self.wait(self.deadline());
             let received = self.input.fill(&self.connection.link, wait)?;
             if self.judge(received)? > 0 {
                 return Ok(());
@@ -418,24 +419,35 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// The same, into a buffer.
-    fn receive_into(&mut self, buffer: &mut [u8]) -> Result<usize, Close> {
+    /// The same, into a buffer whose memory others may wait for.
+    fn receive_into(&mut self, buffer: &mut [u8], hurry: &mut Hurry) -> Result<usize, Close> {
+        let deadline = self.deadline();
         loop {
-            let wait = self.wait();
+            let next = hurry.next();
+            let first = deadline.map_or(next, |deadline| deadline.min(next));
+            let wait = self.wait(Some(first));
             let received = self.connection.link.receive(&mut self.input.sealed, buffer, wait)?;
-            match self.judge(received)? {
-                0 => {}
-                count => return Ok(count),
+            let looked = received == Received::Nothing && Some(first) != deadline && !self.stop.told();
+            let count = if looked { 0 } else { self.judge(received)? };
+            if hurry.is_slow(count) {
+                return Err(Close::Slow);
+            }
+            if count > 0 {
+                return Ok(count);
             }
         }
     }
 
-    fn wait(&self) -> Wait<'a> {
-        let deadline = match (self.stop.told(), self.whole, self.config.idle) {
+    /// Until when the client may send nothing.
+    fn deadline(&self) -> Option<Instant> {
+        match (self.stop.told(), self.whole, self.config.idle) {
             (true, _, _) => Some(Instant::now() + STOPPING),
             (_, Some(whole), _) => Some(whole.min(Instant::now() + self.config.message)),
             (_, None, idle) => idle.map(|idle| Instant::now() + idle),
-        };
+        }
+    }
+
+    fn wait(&self, deadline: Option<Instant>) -> Wait<'a> {
         Wait { spin: self.config.spin, deadline, stop: self.stop }
     }
 

@@ -367,8 +367,9 @@ fn serve(shared: &Shared, id: u64, socket: Arc<SystemSocket>, peer: &str) -> Clo
         }
     };
     tracing::info!(peer, export = chosen.volume.export.name(), tls = link.tls.is_some(), "connected");
-    let link = Arc::new(link);
     let purse = Purse::new(&shared.budget, config);
+    link.purse = Some(Arc::clone(&purse));
+    let link = Arc::new(link);
     let connection = Arc::new(Connection::new(Arc::clone(&link), chosen.terms, chosen.volume, purse));
     let close = Receiver::new(connection, chosen.session, input, config, stop).run();
     link.close(matches!(close, Close::Finished | Close::Stopping));

@@ -2,12 +2,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
+
+use crate::budget::{Hurry, Purse};
 
 /// Calls off what waits, once and for all.
 #[derive(Debug)]
@@ -67,31 +69,55 @@ pub(crate) struct Wait<'a> {
 }
 
 /// How fast the other side must take a message.
-#[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct Pace<'a> {
     /// It may take nothing for so long.
     rest: Duration,
     /// The message as a whole may take so long.
     whole: Duration,
     /// When it must be over in any case. Counted from the first time that it is not taken at once.
     until: Option<Instant>,
-    begun: bool,
+    /// Whose memory it holds.
+    purse: Option<&'a Arc<Purse>>,
+    waiting: Option<Waiting>,
 }
 
-impl Pace {
-    pub(crate) fn new(rest: Duration, whole: Duration, deadline: Option<Instant>) -> Self {
-        Self { rest, whole, until: deadline, begun: false }
+/// A message that was not taken at once.
+struct Waiting {
+    /// When it must be over.
+    until: Instant,
+    /// When something more must have been taken.
+    rest: Instant,
+    hurry: Option<Hurry>,
+}
+
+impl<'a> Pace<'a> {
+    pub(crate) fn new(
+        rest: Duration,
+        whole: Duration,
+        deadline: Option<Instant>,
+        purse: Option<&'a Arc<Purse>>,
+    ) -> Self {
+        Self { rest, whole, until: deadline, purse, waiting: None }
     }
 
-    /// When something more must have been taken.
-    fn next(&mut self) -> Instant {
+    /// Some bytes more have been taken, and not all. When to look again; `None`: it takes too long.
+    fn next(&mut self, taken: usize) -> Option<Instant> {
         let now = Instant::now();
-        if !std::mem::replace(&mut self.begun, true) {
+        let waiting = self.waiting.get_or_insert_with(|| {
             let end = now + self.whole;
-            self.until = Some(self.until.map_or(end, |deadline| deadline.min(end)));
+            Waiting {
+                until: self.until.map_or(end, |deadline| deadline.min(end)),
+                rest: now + self.rest,
+                hurry: self.purse.map(Hurry::new),
+            }
+        });
+        if taken > 0 {
+            waiting.rest = now + self.rest;
         }
-        let rest = now + self.rest;
-        self.until.map_or(rest, |until| until.min(rest))
+        let end = waiting.until.min(waiting.rest);
+        let slow = waiting.hurry.as_mut().is_some_and(|hurry| hurry.is_slow(taken));
+        let next = waiting.hurry.as_ref().map_or(end, |hurry| end.min(hurry.next()));
+        (now < end && !slow).then_some(next)
     }
 }
 
@@ -111,7 +137,7 @@ pub(crate) trait Socket: Send + Sync {
     fn receive(&self, buffer: &mut [u8], wait: Wait<'_>) -> io::Result<Received>;
 
     /// Sends all, if need be waiting for the other side to take it, as long as it keeps the pace.
-    fn send(&self, bytes: &[u8], pace: &mut Pace) -> io::Result<()>;
+    fn send(&self, bytes: &[u8], pace: &mut Pace<'_>) -> io::Result<()>;
 
     /// Sends what goes without waiting, and says how much it was.
     fn offer(&self, bytes: &[u8]) -> io::Result<usize>;
@@ -155,16 +181,17 @@ impl Socket for SystemSocket {
         }
     }
 
-    fn send(&self, mut bytes: &[u8], pace: &mut Pace) -> io::Result<()> {
+    fn send(&self, mut bytes: &[u8], pace: &mut Pace<'_>) -> io::Result<()> {
         loop {
-            bytes = &bytes[self.offer(bytes)?..];
+            let taken = self.offer(bytes)?;
+            bytes = &bytes[taken..];
             if bytes.is_empty() {
                 return Ok(());
             }
-            let until = pace.next();
-            if !wait(&mut [PollFd::new(&self.0, PollFlags::OUT)], Some(until))? {
+            let Some(next) = pace.next(taken) else {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not take what it has asked for"));
-            }
+            };
+            wait(&mut [PollFd::new(&self.0, PollFlags::OUT)], Some(next))?;
         }
     }
 

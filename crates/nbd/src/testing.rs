@@ -181,7 +181,7 @@ impl Socket for Script {
         Ok(if count == 0 { Received::End } else { Received::Bytes(count) })
     }
 
-    fn send(&self, bytes: &[u8], _: &mut Pace) -> io::Result<()> {
+    fn send(&self, bytes: &[u8], _: &mut Pace<'_>) -> io::Result<()> {
         self.told().extend(bytes);
         Ok(())
     }
@@ -223,6 +223,7 @@ pub(crate) fn talk(
     let mut input = Input::new();
     let chosen = shake(&mut link, &mut input, volumes, config, stop, || ())?;
     let purse = Purse::new(&Budget::new(config), config);
+    link.purse = Some(Arc::clone(&purse));
     let connection = Arc::new(Connection::new(Arc::new(link), chosen.terms, chosen.volume, purse));
     Ok(Receiver::new(connection, chosen.session, input, config, stop).run())
 }
