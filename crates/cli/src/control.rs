@@ -1,4 +1,4 @@
-//! `forebay control`: a running server is told what to do.
+//! `forebay control`: steers a running server.
 
 use crate::failure::Failure;
 use crate::top::Figures;

@@ -30,7 +30,7 @@ const SPARES: usize = 8;
 /// The most bytes of long buffers kept for the next requests: a page that the system gives anew costs more than to fill it.
 const KEPT: usize = 33 << 20;
 
-/// A kept buffer may be so much longer than what is asked for.
+/// The most bytes by which a kept buffer may be longer than what is asked for.
 const SLACK: usize = 4096;
 
 /// How often the rate of a message is looked at that holds memory, and how long others wait for memory before it counts.

@@ -85,7 +85,7 @@ impl Connection {
         self.requests.load(Ordering::SeqCst)
     }
 
-    /// Waits until less than so many requests are in flight.
+    /// Waits until fewer requests than this are in flight.
     pub(crate) fn wait_below(&self, most: usize) {
         let mut changing = lock(&self.changing);
         while self.in_flight() >= most {

@@ -41,7 +41,7 @@ pub trait Export: Send + Sync {
     /// FUA for their own ranges, many at a time.
     ///
     /// # Errors
-    /// What the clients are told, all that share the call.
+    /// The reply to the clients, all that share the call.
     fn commit(&self, ranges: &[Range<u64>]) -> Result<(), Failure>;
 }
 

@@ -123,7 +123,7 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// A message of so many bytes has begun to come.
+    /// A message of this many bytes has begun to come.
     fn begins(&mut self, bytes: usize) {
         self.whole.get_or_insert_with(|| Instant::now() + self.config.whole(bytes));
     }
@@ -458,7 +458,7 @@ impl<'a> Receiver<'a> {
             Received::End => Err(Close::Malformed("it ends in the middle of a request".into())),
             Received::Nothing if self.stop.told() => {
                 self.connection.leave();
-                // Those in flight are finished, and requests that come meanwhile are told why they are not.
+                // Those in flight are finished, and requests that come meanwhile are answered with ESHUTDOWN.
                 if self.connection.in_flight() == 0 { Err(Close::Stopping) } else { Ok(0) }
             }
             Received::Nothing if self.whole.is_some() => Err(Close::Stalled),

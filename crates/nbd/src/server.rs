@@ -47,8 +47,7 @@ impl From<TcpListener> for Listener {
 /// Bytes of replies that the system keeps for a client.
 const SEND_BUFFER: usize = 1 << 20;
 
-/// A client that is gone without a word is noticed after so long without any, and so many more questions of the system in as many
-/// tens of seconds.
+/// A client that is gone without a word: the system asks after it once nothing has come for this long, and then every ten seconds.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const PROBES: u32 = 6;
 

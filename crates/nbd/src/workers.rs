@@ -133,7 +133,7 @@ impl Lane {
         }
     }
 
-    /// The next jobs, at most so many and at least one. `None`: the thread is no longer counted, which is decided under the same lock
+    /// The next jobs: at least one, and at most `most`. `None`: the thread is no longer counted, which is decided under the same lock
     /// as that there is no job, so that none is left to a thread that has gone.
     fn take(&self, most: usize) -> Option<Vec<Job>> {
         let mut pool = lock(&self.pool);

@@ -14,8 +14,8 @@
 //!
 //! Deviations: the paper does not bound the ghosts in S; its simulator does so at 2,500 times the memory, by dropping the
 //! oldest, and that is the default of `history`. For a real cache 3 is enough: it costs at most 1.1 points of
-//! the hit ratio (cpp at 20 blocks) at all sizes of the reference figures; the pool takes as much of it as fits in a quarter of the cache. As in the simulator, a reference that repeats the
-//! one before it changes nothing. In a memory of 2 pages one is for HIR pages; in one of 1 page there are no LIR pages.
+//! the hit ratio (cpp at 20 blocks) at all sizes of the reference figures; the pool takes as much of it as fits in a quarter of the
+//! cache. As in the simulator, a reference that repeats the one before it changes nothing. In a memory of 2 pages one is for HIR pages; in one of 1 page there are no LIR pages.
 //!
 //! Refused victims keep their places in Q and the next is offered; when Q is through, the LIR pages from the bottom of S are, which
 //! is a walk over its ghosts too: another reason for a small `history` in a real cache.

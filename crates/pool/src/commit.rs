@@ -1,7 +1,7 @@
 //! Group commit: flushes and durable writes of a volume share the work.
 //!
 //! One round is under way at a time. Who asks meanwhile shares the *next* round, never the one under way: that may have passed by
-//! what he wrote. The first of them who finds no round under way leads it, and the others are told what came of it, errors included.
+//! what he wrote. The first of them who finds no round under way leads it, and the others get its result, errors included.
 
 use crate::error::Error;
 use crate::pool::{Pool, Shared};

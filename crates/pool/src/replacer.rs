@@ -114,7 +114,7 @@ pub(crate) enum Admitted {
 pub(crate) struct NoFrame;
 
 impl Replacer {
-    /// A replacer whose policy accepts as many page numbers as `numbers` says for so many frames.
+    /// A replacer whose policy accepts as many page numbers as `numbers` says for this many frames.
     pub(crate) fn new(policy: Shares, frames: u32, laundry_limit: u32, numbers: Numbers) -> Self {
         Self {
             policy,

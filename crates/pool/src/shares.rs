@@ -18,7 +18,7 @@ use forebay_policy::{AllRefused, Reference, Setup, Spec};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Frames change hands so many parts of the capacity at a time.
+/// Frames change hands by the capacity divided by this.
 const PARTS: u32 = 1024;
 /// The most shares of a cache.
 pub(crate) const MOST_SHARES: usize = 64;
@@ -329,7 +329,7 @@ impl Shares {
         }
     }
 
-    /// Who is to give up `step` frames at this miss: once in so many misses, each in proportion to what it has above its min.
+    /// Who is to give up `step` frames at this miss: now and then, each in proportion to what it has above its min.
     fn drawn(&mut self, step: u32) -> Option<Option<usize>> {
         if !self.random.next_u32().is_multiple_of(step) {
             return None;

@@ -50,7 +50,7 @@ fn page_of(entry: u64) -> u32 {
 }
 
 impl Table {
-    /// A table for so many entries.
+    /// A table for this many entries.
     pub(crate) fn new(entries: u32) -> Self {
         let size = size_for(entries);
         let table = Self {
@@ -102,7 +102,7 @@ impl Table {
         self.entries.store(entries, Ordering::Relaxed);
     }
 
-    /// Makes room for so many entries. By the one writer.
+    /// Makes room for this many entries. By the one writer.
     pub(crate) fn reserve(&self, entries: u32, hash_of: impl Fn(u32) -> u64) {
         let size = size_for(entries);
         if size > self.current.load(Ordering::Relaxed) {
@@ -153,7 +153,7 @@ impl Table {
     }
 }
 
-/// The size of a table that so many entries leave half empty.
+/// The size of a table that this many entries leave half empty.
 fn size_for(entries: u32) -> u32 {
     (u64::from(entries) * 2).next_power_of_two().ilog2().saturating_sub(SMALLEST)
 }

@@ -29,7 +29,7 @@ const ROUND: usize = 256;
 /// Times that a writer looks again while too many pages are dirty and all of them held.
 const LOOKS: u32 = 1000;
 
-/// One in so many frames is left to clean pages, whatever share may be dirty, so that a device which takes no writes holds up no other's
+/// One frame in this many is left to clean pages, whatever share may be dirty, so that a device which takes no writes holds up no other's
 /// volumes: their pages come and go in these.
 const CLEAN: u32 = 16;
 

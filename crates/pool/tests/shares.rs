@@ -16,7 +16,7 @@ use std::sync::Arc;
 const PAGE: u64 = 4096;
 const LAUNDRY: u32 = 3;
 
-/// A pool whose policy has so many frames.
+/// A pool whose policy has this many frames.
 fn pool(policy: &Spec, frames: u64) -> Pool {
     let config = Config { laundry: LAUNDRY, ..Config::new((frames + u64::from(LAUNDRY)) * PAGE, policy.clone()) };
     Pool::new(Config { most_capacity: config.capacity * 4, ..config }).expect("a pool")

@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 impl Service {
     /// Takes over what can change while the server runs. Of several changes those that can be made are, whatever fails beside them;
-    /// the errors are told together. `_changing` says that no other change is under way.
+    /// the errors come together. `_changing` says that no other change is under way.
     fn reload(self: &Arc<Self>, new: &Options, _changing: &MutexGuard<'_, ()>) -> Result<(), Error> {
         let mut wrong = Vec::new();
         let before = self.options();

@@ -177,7 +177,7 @@ impl Options {
         Ok(config)
     }
 
-    /// Whether a cache of so many volumes has a handle for each thread that may use it.
+    /// Whether a cache of this many volumes has a handle for each thread that may use it.
     pub(crate) fn check_handles(&self, config: &Config, volumes: usize) -> Result<(), Error> {
         let threads = config.workers.saturating_mul(volumes).saturating_add(config.connections);
         if threads > HANDLES {

@@ -131,7 +131,7 @@ impl FromStr for VolumeOptions {
     }
 }
 
-/// The most bytes of a name: what the protocol bears.
+/// The most bytes of a name, by the protocol.
 const MOST_NAME: usize = 4096;
 
 impl VolumeOptions {

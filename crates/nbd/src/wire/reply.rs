@@ -154,7 +154,7 @@ impl Replies {
         self.push(message.as_bytes());
     }
 
-    /// A reply with what is known of the range that was asked for: neighbours of one kind are told as one, and what lies beyond
+    /// A reply with what is known of the range that was asked for: neighbours of one kind make one extent, and what lies beyond
     /// the range is left out.
     pub(crate) fn status(&mut self, request: &Request, extents: &[Extent], one: bool) {
         let mut told: Vec<(u64, u32)> = Vec::new();
@@ -204,7 +204,7 @@ mod tests {
     use crate::Errno;
     use proptest::prelude::*;
 
-    /// A request for so many bytes from 9 on.
+    /// A request for this many bytes from 9 on.
     fn asked(length: u64) -> Request {
         Request { flags: 0, command: 0, cookie: 0x4142_4344_4546_4748, offset: 9, length, payload: 0 }
     }

@@ -76,7 +76,7 @@ impl Reader for Queue {
     }
 
     fn fill(&mut self, names: &mut Names, most: usize, batch: &mut Vec<Request>) -> forebay_trace::Result<bool> {
-        // What is there is taken; only for the first one it waits, so that figures are told as they come.
+        // What is there is taken; only for the first one it waits, so that figures are up to date.
         let Some(first) = self.next(names)? else { return Ok(false) };
         batch.push(first);
         while batch.len() < most
