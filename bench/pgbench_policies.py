@@ -11,6 +11,7 @@ Each run begins with a copy of the same database. Keeps every figure as JSON in 
 
 import argparse
 import contextlib
+import os
 import pathlib
 import re
 import shutil
@@ -65,7 +66,7 @@ class MemoryLimit:
         lines = [line.split(":", 2) for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines()]
         own = next(path for _, names, path in lines if (names == "memory" if first else names == ""))
         root = root / "memory" if first else root
-        self.home, self.group = root / own.lstrip("/"), root / "forebay-bench"
+        self.home, self.group = root / own.lstrip("/"), root / f"forebay-bench-{os.getpid()}"
         if not self.home.is_dir():
             self.home = root
         try:
