@@ -10,7 +10,7 @@
 #   DIRECTORY            where the traces go: default memory-traces in the working directory
 #
 # gzip.parquet     compresses a file
-# gnuplot.parquet  plots two curves and a surface as SVG (some minutes: it links many libraries)
+# gnuplot.parquet  plots two curves of 3,000 points as PostScript, three times over (some minutes)
 # matvec.parquet   multiplies a sparse matrix by a vector, again and again (C, compiled here)
 # sort.parquet     sorts lines
 #
@@ -122,12 +122,13 @@ int main(void) {
 END
 gcc -O2 -o matvec matvec.c
 
+awk '{ print NR, $1 % 1000, $1 % 77 }' lines >points
 cat >plot.gnuplot <<'END'
-set terminal svg
-set output "plot.svg"
-plot sin(x), cos(3*x)
-set isosamples 20
-splot sin(x) * cos(y)
+set terminal postscript
+set output "plot.ps"
+plot "points" using 1:2 with lines, "points" using 1:3 with lines
+replot
+replot
 END
 
 # ---- The recording ----------------------------------------------------------

@@ -4,6 +4,7 @@ use crate::analysis_charts;
 use crate::analysis_table;
 use crate::failure::Failure;
 use crate::input::{How, SAMPLE};
+use crate::managers::Managers;
 use crate::progress::Progress;
 use crate::report::ReportFile;
 use clap::builder::PossibleValue;
@@ -12,6 +13,7 @@ use forebay_policy::Spec;
 use forebay_sim::analysis::{Asked, Section};
 use forebay_sim::{Analysis, Size, Trace};
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 /// Say what a trace is like: footprint and working set, space and time, temporal distances, frequencies, reference classes, and
 /// what policies hit of it by distance, by request and by owner.
@@ -31,6 +33,9 @@ pub(crate) struct Arguments {
     /// Their cache sizes: pages (1000), bytes (64MiB) or percent of the distinct pages (10%)
     #[arg(short, long, value_name = "SIZE,…", value_delimiter = ',', default_value = "10%", value_parser = str::parse::<Size>)]
     sizes: Vec<Size>,
+    /// A TOML file that says which manager is in charge of which owners and files, for the policy lru-sp
+    #[arg(long, value_name = "FILE")]
+    managers: Option<PathBuf>,
     /// How many columns (times) and rows (positions) the space–time graph has
     #[arg(long, value_name = "COLUMNSxROWS", default_value = "512x256", value_parser = parse_grid)]
     grid: (u32, u32),
@@ -92,12 +97,13 @@ fn parse_grid(text: &str) -> Result<(u32, u32), String> {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.how.check()?;
     arguments.report.check(&arguments.traces)?;
+    let managers = Managers::for_specs(arguments.managers.as_deref(), &arguments.policies)?;
     let mut out = io::stdout().lock();
     let mut analyses = Vec::new();
     let mut keys = Vec::new();
     let mut sections = Vec::new();
     for name in &arguments.traces {
-        let analysis = analyze(name, arguments)?;
+        let analysis = analyze(name, managers.as_ref(), arguments)?;
         if arguments.report.wanted() {
             let specs = arguments.specs();
             keys = analysis_charts::keys(&analysis, &specs);
@@ -117,7 +123,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.report.write(&arguments.traces, keys, sections)
 }
 
-fn analyze(name: &str, arguments: &Arguments) -> Result<Analysis, Failure> {
+fn analyze(name: &str, managers: Option<&Managers>, arguments: &Arguments) -> Result<Analysis, Failure> {
     let mut asked = arguments.asked();
     let (_, mut reader) = arguments.how.open(name)?;
     let reading = Progress::new(format!("reading {name}"), None);
@@ -125,6 +131,9 @@ fn analyze(name: &str, arguments: &Arguments) -> Result<Analysis, Failure> {
     let trace = Trace::load(name, reader.as_mut(), page_size, asked.keep(), &mut |done| reading.set(done))?;
     reading.finish();
     asked.sizes = arguments.sizes(&trace)?;
+    if let Some(managers) = managers {
+        managers.give(&mut asked.specs, &trace)?;
+    }
     let analyzing = Progress::new(format!("analyzing {name}"), Some(asked.work(&trace)));
     let analysis = Analysis::of(&trace, &asked, &|more| analyzing.add(more));
     analyzing.finish();

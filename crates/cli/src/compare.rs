@@ -13,12 +13,11 @@ use crate::report::Files;
 use crate::sampling::Sampled;
 use crate::table;
 use clap::Args;
-use forebay_policy::{LruSp, Policy, Spec};
+use forebay_policy::Spec;
 use forebay_sim::{Extent, Keep, Model, Outcome, Readahead, Sample, Size, Streamed, Sweep, Trace, Watch};
 use forebay_trace::{Format, Paging, Reader};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Compare what replacement policies would make of a trace, at each cache size.
 ///
@@ -61,7 +60,8 @@ pub(crate) struct Arguments {
     /// Estimate the hits from this share of the pages (1% or 0.01), by miniature simulation
     #[arg(long, value_name = "RATE", conflicts_with_all = ["device", "readahead", "by_distance", "states", "behind", "managers"])]
     sample: Option<Sample>,
-    /// A TOML file that says which manager is in charge of which owners and files, for the policy lru-sp
+    /// A TOML file that says which manager is in charge of which owners and files, for the policy lru-sp; hits and misses are
+    /// then told by owner, too
     #[arg(long, value_name = "FILE")]
     managers: Option<PathBuf>,
     /// Threads; 0: one for each core
@@ -213,6 +213,7 @@ impl Arguments {
             think_ms: self.think / 1e3,
             readahead: self.readahead.clone(),
             distances: self.by_distance || self.files.report(),
+            owners: self.managers.is_some(),
             states: self.states(),
         }
     }
@@ -236,6 +237,8 @@ pub(crate) struct Comparison {
     pub(crate) readahead: Readahead,
     /// By policy, then by size.
     pub(crate) outcomes: Vec<Outcome>,
+    /// The owners' names by number, if hits and misses are told by owner.
+    pub(crate) owners: Vec<String>,
     /// What is not done, if it was stopped.
     stopped: Option<String>,
 }
@@ -257,13 +260,7 @@ impl Comparison {
 pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     arguments.how.check()?;
     let specs = arguments.specs();
-    let managers = arguments.managers.as_deref().map(Managers::read).transpose()?;
-    if managers.is_some() && !specs.iter().any(has_managers) {
-        return Err(Failure::Usage(format!(
-            "--managers is for {}, which is not among the policies asked",
-            LruSp::INFO.name
-        )));
-    }
+    let managers = Managers::for_specs(arguments.managers.as_deref(), &specs)?;
     if arguments.states > Some(0) && arguments.format != Form::Json && !arguments.files.report() {
         return Err(Failure::Usage(
             "--states is told in JSON and the report: add --format json or --report FILE.html".to_owned(),
@@ -314,10 +311,6 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     stopped.map_or(Ok(()), |message| Err(Failure::Stopped(message)))
 }
 
-fn has_managers(spec: &Spec) -> bool {
-    spec.info.name == LruSp::INFO.name
-}
-
 fn compare(
     name: &str,
     specs: &[Spec],
@@ -353,10 +346,7 @@ fn compare(
     let warmup = arguments.warmup.references(&extent)?;
     let mut specs = specs.to_vec();
     if let Some(managers) = managers {
-        let assignment = Arc::new(managers.assign(&trace)?);
-        for spec in specs.iter_mut().filter(|spec| has_managers(spec)) {
-            spec.managers = Some(Arc::clone(&assignment));
-        }
+        managers.give(&mut specs, &trace)?;
     }
     let sizes_in_pages = sizes.iter().map(|&(pages, _)| pages).collect();
     let sweep = Sweep { specs, sizes: sizes_in_pages, warmup: warmup as usize, threads: arguments.threads };
@@ -376,7 +366,8 @@ fn compare(
     }
     let device = arguments.device.clone();
     let readahead = arguments.readahead.clone();
-    Ok(Comparison { trace: extent, warmup, sizes, device, readahead, sample: None, outcomes, stopped })
+    let owners = if managers.is_some() { trace.names.owners().to_vec() } else { Vec::new() };
+    Ok(Comparison { trace: extent, warmup, sizes, device, readahead, sample: None, outcomes, owners, stopped })
 }
 
 /// The outcomes of the policies that are done at all sizes, and what is not done, if it was stopped.
@@ -432,6 +423,7 @@ fn estimate(
         readahead: Readahead::default(),
         sample,
         outcomes,
+        owners: Vec::new(),
         stopped,
     })
 }
@@ -485,5 +477,6 @@ fn stream(
     }
     let device = arguments.device.clone();
     let readahead = Readahead::default();
-    Ok(Comparison { trace, warmup, sizes, device, readahead, sample: None, outcomes, stopped })
+    let owners = Vec::new();
+    Ok(Comparison { trace, warmup, sizes, device, readahead, sample: None, outcomes, owners, stopped })
 }

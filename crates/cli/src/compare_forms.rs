@@ -1,6 +1,7 @@
 //! The CSV and JSON of `forebay compare`.
 
 use crate::advice::advice;
+use crate::by_owner;
 use crate::compare::Comparison;
 use crate::device;
 use crate::failure::Failure;
@@ -92,6 +93,7 @@ pub(crate) fn to_json(comparison: &Comparison) -> serde_json::Value {
                 "far_hits": counts.far_hits,
                 "far_misses": counts.far_misses,
             })),
+            "by_owner": by_owner::to_json(comparison, outcome),
             "metadata_bytes": outcome.bytes,
             "state": figures(&outcome.state),
             "states": outcome.states.iter().map(|state| json!({

@@ -6,6 +6,7 @@ mod analysis_charts;
 mod analysis_figures;
 mod analysis_table;
 mod analyze;
+mod by_owner;
 mod charts;
 mod compare;
 mod compare_forms;

@@ -2,11 +2,13 @@
 
 use crate::failure::Failure;
 use forebay_policy::managers::{Assignment, FileOrder, Filter, MOST_USES, Manager, Weights};
+use forebay_policy::{LruSp, Policy, Spec};
 use forebay_sim::Trace;
 use glob::Pattern;
 use serde::Deserialize;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use toml::Spanned;
 
 /// The rules, read and checked but for the names, which only a trace knows.
@@ -63,7 +65,26 @@ type Wrong = (Range<usize>, String);
 const NAMES: &str = "lru, mru, sequential, file-order, filter, same-order, access-once, weights, lru-k, rmin, foolish";
 
 impl Managers {
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+    /// Those of the file, if one is given and a policy asked is for them.
+    pub(crate) fn for_specs(path: Option<&Path>, specs: &[Spec]) -> Result<Option<Self>, Failure> {
+        let Some(path) = path else { return Ok(None) };
+        if !specs.iter().any(has_managers) {
+            let name = LruSp::INFO.name;
+            return Err(Failure::Usage(format!("--managers is for {name}, which is not among the policies asked")));
+        }
+        Self::read(path).map(Some)
+    }
+
+    /// Gives the policies that have managers those of the trace.
+    pub(crate) fn give(&self, specs: &mut [Spec], trace: &Trace) -> Result<(), Failure> {
+        let assignment = Arc::new(self.assign(trace)?);
+        for spec in specs.iter_mut().filter(|spec| has_managers(spec)) {
+            spec.managers = Some(Arc::clone(&assignment));
+        }
+        Ok(())
+    }
+
+    fn read(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| Failure::Failed(format!("{name}: {error}")))?;
         let parsed = toml::from_str(&text)
@@ -75,7 +96,7 @@ impl Managers {
     }
 
     /// The rules over the trace's owners and files. A pattern that matches nothing is named on standard error.
-    pub(crate) fn assign(&self, trace: &Trace) -> Result<Assignment, Failure> {
+    fn assign(&self, trace: &Trace) -> Result<Assignment, Failure> {
         let numbers = |globs: &[Glob], what: &str, names: &[String]| {
             let mut numbers = Vec::new();
             for Glob { pattern, span } in globs {
@@ -120,6 +141,10 @@ impl Managers {
         let line = 1 + self.text.bytes().take(span.start).filter(|&byte| byte == b'\n').count();
         format!("{} line {line}", self.path)
     }
+}
+
+fn has_managers(spec: &Spec) -> bool {
+    spec.info.name == LruSp::INFO.name
 }
 
 fn check(content: Content) -> Result<(Option<Manager>, Vec<Rule>), Wrong> {

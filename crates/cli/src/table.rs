@@ -1,6 +1,7 @@
 //! The table of `forebay compare`, for a person.
 
 use crate::advice::{advice, best_on_line};
+use crate::by_owner;
 use crate::compare::Comparison;
 use crate::device::Device;
 use crate::failure::Failure;
@@ -76,6 +77,9 @@ pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(),
     }
     if outcomes.iter().any(|outcome| outcome.by_distance.is_some()) {
         print_distances(comparison, out)?;
+    }
+    if !comparison.owners.is_empty() {
+        by_owner::print(comparison, out)?;
     }
     writeln!(out, "\n{}", advice(comparison))?;
     Ok(())

@@ -16,6 +16,9 @@ use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 pub struct Clock {
     /// The value of a resident page is its reference bit.
     frames: Frames<bool>,
+    /// Pages that the hand has looked at, and misses.
+    steps: u64,
+    faults: u64,
     capacity: u32,
 }
 
@@ -34,7 +37,7 @@ impl Policy for Clock {
     const HIT_SETS_BIT: bool = true;
 
     fn new(setup: &Setup) -> Self {
-        Self { frames: Frames::new(setup.pages, setup.capacity), capacity: setup.capacity }
+        Self { frames: Frames::new(setup.pages, setup.capacity), steps: 0, faults: 0, capacity: setup.capacity }
     }
 
     fn capacity(&self) -> u32 {
@@ -62,6 +65,7 @@ impl Policy for Clock {
         if self.frames.len() == self.capacity {
             self.evict(caller)?;
         }
+        self.faults += 1;
         self.frames.enter(reference.page, false);
         Ok(())
     }
@@ -70,6 +74,7 @@ impl Policy for Clock {
         // Twice around: bits are cleared in the first round, so in the second every page is offered.
         for _ in 0..2 * u64::from(self.frames.len()) {
             let (page, bit) = self.frames.at_hand().ok_or(AllRefused)?;
+            self.steps += 1;
             if !std::mem::take(bit) && caller.evict(page) {
                 self.frames.leave(page);
                 caller.forget(page);
@@ -91,6 +96,10 @@ impl Policy for Clock {
 
     fn reserve(&mut self, pages: u32) {
         self.frames.reserve(pages);
+    }
+
+    fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        show("hand steps a fault", self.steps as f64 / self.faults.max(1) as f64);
     }
 
     fn bytes(&self) -> usize {

@@ -66,6 +66,9 @@ pub struct Linux {
     ratio: f64,
     /// Whether uses are system calls, which the kernel sees, and not accesses to mapped memory.
     by_calls: bool,
+    /// Pages looked at from the tails of the lists, and misses.
+    steps: u64,
+    faults: u64,
     capacity: u32,
 }
 
@@ -102,6 +105,8 @@ impl Policy for Linux {
             refill: 0.0,
             ratio: setup.settings.real("ratio"),
             by_calls: setup.settings.choice("access") == "file",
+            steps: 0,
+            faults: 0,
             capacity: setup.capacity,
         }
     }
@@ -140,6 +145,7 @@ impl Policy for Linux {
         if self.len() == self.capacity {
             self.evict(caller)?;
         }
+        self.faults += 1;
         self.nodes[reference.page] = Flags::default();
         self.inactive.push_front(&mut self.nodes, reference.page);
         Ok(())
@@ -162,6 +168,7 @@ impl Policy for Linux {
                 break;
             }
             let page = self.inactive.back().expect("there are more inactive pages than refused ones");
+            self.steps += 1;
             if self.nodes[page].referenced {
                 self.activate(page);
             } else if caller.evict(page) {
@@ -196,6 +203,7 @@ impl Policy for Linux {
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
         show("active", f64::from(self.active.len()));
         show("inactive", f64::from(self.inactive.len()));
+        show("hand steps a fault", self.steps as f64 / self.faults.max(1) as f64);
     }
 
     fn bytes(&self) -> usize {
@@ -228,6 +236,7 @@ impl Linux {
     fn deactivate_one(&mut self) {
         loop {
             let page = self.active.back().expect("the active list is not empty");
+            self.steps += 1;
             self.active.remove(&mut self.nodes, page);
             if !std::mem::take(&mut self.nodes[page].referenced) {
                 self.nodes[page].active = false;

@@ -36,4 +36,4 @@ pub use size::Size;
 pub use stream::Streamed;
 pub use sweep::Sweep;
 pub use trace::{Extent, Keep, LoadTimes, Requests, Trace};
-pub use watch::{ByDistance, State, Watch};
+pub use watch::{ByDistance, OwnerCounts, State, Watch};

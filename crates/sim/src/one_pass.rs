@@ -115,6 +115,7 @@ impl<S: Stack + Send> Run for OnePass<'_, S> {
             device: None,
             readahead: None,
             by_distance: None,
+            by_owner: Vec::new(),
             // All sizes together took the time of the pass.
             seconds: self.seconds / self.sizes.len() as f64,
             // What the policy would take.

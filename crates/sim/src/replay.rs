@@ -5,7 +5,7 @@ use crate::places::Places;
 use crate::readahead::{ReadaheadCounts, Reader, Successors};
 use crate::size::MOST_PAGES;
 use crate::trace::{Requests, Trace};
-use crate::watch::{ByDistance, State, Watch, Watcher, state};
+use crate::watch::{ByDistance, OwnerCounts, State, Watch, Watcher, state};
 use crate::watched;
 use forebay_policy::registry::{self, Visitor};
 use forebay_policy::{Caller, Future, Operation, Place, Policy, Reference, Setup, Spec};
@@ -61,6 +61,8 @@ pub struct Outcome {
     pub readahead: Option<ReadaheadCounts>,
     /// The references after the warm-up by temporal distance, if that was asked for.
     pub by_distance: Option<ByDistance>,
+    /// The references after the warm-up by the number of their owner, if that was asked for.
+    pub by_owner: Vec<OwnerCounts>,
     /// The time of the replay alone.
     pub seconds: f64,
     /// The memory of the policy.
@@ -188,6 +190,7 @@ impl<P: Policy> Run for Running<'_, P> {
             device: self.watcher.device.as_mut().map(|device| device.cost(after)),
             readahead: self.reader.map(|reader| reader.counts(self.watcher.device.is_some())),
             by_distance: self.watcher.by_distance,
+            by_owner: self.watcher.by_owner.map_or_else(Vec::new, |by_owner| by_owner.counts),
             seconds: self.seconds,
             bytes: self.policy.bytes(),
             state: state(&self.policy),

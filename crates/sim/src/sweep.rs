@@ -48,11 +48,12 @@ impl Sweep {
     /// Like [`run`](Sweep::run), and answers what is asked besides.
     ///
     /// # Panics
-    /// Also if there is a device or readahead and the trace has no places, or readahead and a policy knows the future.
+    /// Also if there is a device or readahead and the trace has no places, if owners are asked for and it has no requests, or readahead and a policy knows the future.
     pub fn run_watching(&self, watch: &Watch, trace: &Trace, progress: &(dyn Fn(u64) -> bool + Sync)) -> Vec<Outcome> {
         assert!(self.warmup <= trace.len(), "the warm-up is longer than the trace");
         assert!(watch.device.is_none() || !trace.places.is_empty(), "device time needs the places of pages");
         assert!(watch.readahead.is_none() || !trace.places.is_empty(), "readahead needs the places of pages");
+        assert!(!watch.owners || !trace.requests.first.is_empty(), "hits by owner need the requests");
         let off_line = self.specs.iter().find(|spec| spec.needs_future());
         assert!(watch.readahead.is_none() || off_line.is_none(), "who knows the future takes no readahead");
         let runs = self.runs(watch);

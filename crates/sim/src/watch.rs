@@ -17,6 +17,8 @@ pub struct Watch {
     pub readahead: Readahead,
     /// Split hits and misses by temporal distance.
     pub distances: bool,
+    /// Split hits and misses by owner.
+    pub owners: bool,
     /// Take the policy's state so many times, at equal numbers of references apart; 0: only at the end.
     pub states: u32,
 }
@@ -32,7 +34,7 @@ pub struct State {
 
 impl Watch {
     pub(crate) fn anything(&self) -> bool {
-        self.device.is_some() || !self.readahead.is_none() || self.distances || self.states > 0
+        self.device.is_some() || !self.readahead.is_none() || self.distances || self.owners || self.states > 0
     }
 }
 
@@ -62,6 +64,39 @@ impl ByDistance {
     }
 }
 
+/// An owner's hits and misses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnerCounts {
+    /// Its references that hit.
+    pub hits: u64,
+    /// Its references that missed.
+    pub misses: u64,
+}
+
+/// Hits and misses by the number of their owner, and whose the present references are.
+#[derive(Default)]
+pub(crate) struct ByOwner {
+    pub(crate) counts: Vec<OwnerCounts>,
+    /// The first request of the stretch that starts behind the present reference.
+    next_request: usize,
+}
+
+impl ByOwner {
+    #[inline]
+    fn count(&mut self, stretch: &Stretch<'_>, index: usize, hit: bool) {
+        let Requests { first, owner, .. } = stretch.requests;
+        while first.get(self.next_request).is_some_and(|&first| first as usize <= index) {
+            self.next_request += 1;
+        }
+        let owner = self.next_request.checked_sub(1).map_or(0, |request| owner[request]) as usize;
+        if owner >= self.counts.len() {
+            self.counts.resize(owner + 1, OwnerCounts::default());
+        }
+        let OwnerCounts { hits, misses } = &mut self.counts[owner];
+        *if hit { hits } else { misses } += 1;
+    }
+}
+
 /// A policy's state.
 pub(crate) fn state<P: Policy>(policy: &P) -> Vec<(&'static str, f64)> {
     let mut figures = Vec::new();
@@ -85,6 +120,7 @@ pub(crate) struct Watcher {
     asked: bool,
     write: bool,
     pub(crate) by_distance: Option<ByDistance>,
+    pub(crate) by_owner: Option<ByOwner>,
     /// When each page was used last, if distances are asked for.
     last: Vec<u64>,
     capacity: u32,
@@ -111,6 +147,7 @@ impl Watcher {
             asked: false,
             write: false,
             by_distance,
+            by_owner: watch.owners.then(ByOwner::default),
             last: Vec::new(),
             capacity: setup.capacity,
             interval,
@@ -135,6 +172,9 @@ impl Watcher {
         }
         if let Some(by_distance) = &mut self.by_distance {
             *by_distance = ByDistance::default();
+        }
+        if let Some(by_owner) = &mut self.by_owner {
+            by_owner.counts.fill(OwnerCounts::default());
         }
     }
 
@@ -245,11 +285,18 @@ impl Watcher {
     /// References follow whose requests are counted from 0.
     pub(crate) fn start_stretch(&mut self) {
         self.next_request = 0;
+        if let Some(by_owner) = &mut self.by_owner {
+            by_owner.next_request = 0;
+        }
     }
 
     #[inline]
-    pub(crate) fn reference(&mut self, time: u64, page: u32, hit: bool) {
+    pub(crate) fn reference(&mut self, stretch: &Stretch<'_>, index: usize, page: u32, hit: bool) {
+        if let Some(by_owner) = &mut self.by_owner {
+            by_owner.count(stretch, index, hit);
+        }
         if let Some(counts) = &mut self.by_distance {
+            let time = stretch.start + index as u64;
             let last = std::mem::replace(&mut self.last[page as usize], time);
             if last != NEVER {
                 counts.count(time - last < u64::from(self.capacity), hit);

@@ -104,7 +104,7 @@ fn replay_part<P: Policy>(
                 watcher.miss(trace.places.of(page));
             }
         }
-        watcher.reference(trace.start + index as u64, page, hit);
+        watcher.reference(trace, index, page, hit);
     }
     if let Some(reader) = reader {
         reader.refer(&trace.references[range], missed, trace.places);

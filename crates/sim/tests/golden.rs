@@ -61,6 +61,8 @@ exact_hits! {
     hits_on_sprite_are_exact: "sprite",
     hits_on_multi1_are_exact: "multi1",
     hits_on_multi2_are_exact: "multi2",
+    hits_on_multi3_are_exact: "multi3",
+    hits_on_gli_are_exact: "gli",
     hits_on_two_pools_are_exact: "2_pools",
     hits_on_loop_are_exact: "loop",
 }
@@ -95,11 +97,11 @@ fn check_clock_pro(name: &str) {
         let outcomes = run(&trace, &["clock-pro", "clock"], &[size]);
         let [clock_pro, clock] = [&outcomes[0], &outcomes[1]].map(|outcome| 100.0 * outcome.counted.hit_ratio());
         assert!(
-            (table - 2.5..=table + 4.0).contains(&clock_pro),
+            (table - 0.05..=table + 3.5).contains(&clock_pro),
             "{name} at {size}: {clock_pro:.2}, the table {table}"
         );
         if name == "sprite" {
-            assert!(clock_pro >= clock - 1.0, "{name} at {size}: {clock_pro:.2}, CLOCK {clock:.2}");
+            assert!(clock_pro >= clock - 0.3, "{name} at {size}: {clock_pro:.2}, CLOCK {clock:.2}");
         }
         compared += 1;
     }
@@ -114,6 +116,55 @@ fn clock_pro_on_cpp_is_within_the_band_of_its_paper_and_program() {
 #[test]
 fn clock_pro_on_sprite_is_within_the_band_of_its_paper_and_program_and_near_clock() {
     check_clock_pro("sprite");
+}
+
+/// How far CLOCK-Pro lies above CLOCK, in points.
+fn above_clock(file: &str, sizes: &[u32]) -> Vec<f64> {
+    let Some(trace) = load(file) else { return Vec::new() };
+    let outcomes = run(&trace, &["clock-pro", "clock"], sizes);
+    let (clock_pro, clock) = outcomes.split_at(sizes.len());
+    let difference = |(a, b): (&Outcome, &Outcome)| 100.0 * (a.counted.hit_ratio() - b.counted.hit_ratio());
+    clock_pro.iter().zip(clock).map(difference).collect()
+}
+
+#[test]
+fn clock_pro_is_near_clock_on_a_database_and_a_virtual_machine() {
+    // 1, 5, 10, 20, 30 and 50 % of the pages; the README of the paper lists vSCSI at 30 %.
+    let oltp = above_clock("arc/OLTP.lis.zst", &[1_869, 9_344, 18_688, 37_376, 56_064, 93_440]);
+    assert!(oltp.iter().all(|&points| points >= -0.6), "{oltp:?}");
+    let vscsi = above_clock("block/cloudPhysicsIO.vscsi.zst", &[1_363, 6_814, 13_627, 27_254, 40_881, 68_136]);
+    assert!(vscsi.iter().enumerate().all(|(size, &points)| points >= if size == 4 { -3.8 } else { -2.0 }), "{vscsi:?}");
+}
+
+/// The CLOCK of CLOCK-Pro's Table 1, as far as its figures tell: the bits of the pages that fill the memory are set when
+/// they are loaded. Hit ratio in percent.
+fn clock_of_the_clock_pro_paper(pages: &[u32], capacity: usize) -> f64 {
+    let mut frames: Vec<(u32, bool)> = Vec::new();
+    let (mut hand, mut hits) = (0, 0);
+    for &page in pages {
+        if let Some((_, bit)) = frames.iter_mut().find(|(resident, _)| *resident == page) {
+            *bit = true;
+            hits += 1;
+        } else if frames.len() < capacity {
+            frames.push((page, true));
+        } else {
+            while std::mem::take(&mut frames[hand].1) {
+                hand = (hand + 1) % capacity;
+            }
+            frames[hand] = (page, false);
+            hand = (hand + 1) % capacity;
+        }
+    }
+    100.0 * f64::from(hits) / pages.len() as f64
+}
+
+#[test]
+fn the_clock_of_the_clock_pro_paper_sets_the_bits_of_the_pages_that_fill_the_memory() {
+    let Some(trace) = load("lirs/cpp.trace.gz") else { return };
+    for (blocks, table) in [(500, 84.7), (700, 85.4), (900, 85.7)] {
+        let theirs = clock_of_the_clock_pro_paper(&trace.references, blocks);
+        assert!((theirs - table).abs() <= 0.05, "{blocks}: {theirs:.2}, the table {table}");
+    }
 }
 
 /// How far a policy's hit ratios lie above those that a paper prints, in points, at the sizes from `least` on.

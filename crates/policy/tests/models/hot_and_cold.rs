@@ -11,14 +11,16 @@ pub(crate) struct HotAndCold {
     in_test: Vec<u32>,
     bits: Vec<u32>,
     cold_target: usize,
+    least_cold: usize,
     warming_up: bool,
+    new_tests: bool,
     capacity: usize,
 }
 
 impl HotAndCold {
-    pub(crate) fn new(capacity: usize) -> Self {
-        let cold_target = (capacity / 100).max(capacity.min(2));
-        Self { capacity, cold_target, warming_up: true, ..Self::default() }
+    pub(crate) fn new(capacity: usize, least_cold: usize, warming_up: bool, new_tests: bool) -> Self {
+        let least_cold = least_cold.min(capacity);
+        Self { capacity, cold_target: least_cold, least_cold, warming_up, new_tests, ..Self::default() }
     }
 
     fn turn_hot(&mut self, page: u32) {
@@ -37,7 +39,11 @@ impl HotAndCold {
     fn end_test(&mut self, page: u32) {
         take(&mut self.clock, page);
         take(&mut self.in_test, page);
-        self.cold_target = (self.cold_target - 1).max(self.capacity.min(2));
+        self.cold_target = if self.bits.contains(&page) {
+            (self.cold_target + 1).min(self.capacity)
+        } else {
+            (self.cold_target - 1).max(self.least_cold)
+        };
     }
 
     fn stop_at_hot(&mut self) {
@@ -88,8 +94,10 @@ impl HotAndCold {
                 self.run_hand_hot();
             } else {
                 self.cold.push(page);
-                self.in_test.push(page);
-                self.clock.push(page);
+                if self.new_tests {
+                    self.in_test.push(page);
+                    self.clock.push(page);
+                }
             }
         }
     }

@@ -1,0 +1,189 @@
+#!/bin/sh
+# Records which parts of files real programs reference, under strace, as traces for `forebay compare`, and for `forebay mix`,
+# which puts them into one cache with others.
+#
+#   samples/record_files.sh [--install] [--only NAME]... [--forebay PROGRAM] [DIRECTORY]
+#
+#   --only NAME          record only the programs named: link, postgres
+#   --install            install the missing Debian packages first (needs root)
+#   --forebay PROGRAM    the forebay to write the traces with: default `cargo run --release`
+#   DIRECTORY            where the traces go: default file-traces in the working directory
+#
+# link.parquet      ld links all members of libc, libm, libstdc++ and libgcc (2,800 objects) into one object, twice
+# postgres.parquet  a PostgreSQL server process answers selections and joins after the Wisconsin benchmark
+#
+# The server process runs alone (`postgres --single`), with a buffer of its own of 256 KiB, so that it references its files instead
+# of remembering them.
+set -eu
+
+fail() {
+    echo "record_files.sh: $*" >&2
+    exit 1
+}
+
+install=no
+only=
+forebay=
+out=
+while [ $# -gt 0 ]; do
+    case $1 in
+        --install) install=yes ;;
+        --only)
+            case ${2-} in
+                link | postgres) only="$only $2" ;;
+                *) fail "--only needs one of link, postgres" ;;
+            esac
+            shift
+            ;;
+        --forebay)
+            [ $# -gt 1 ] || fail "--forebay needs a program"
+            case $2 in
+                /*) forebay=$2 ;;
+                *) forebay=$PWD/$2 ;;
+            esac
+            [ -x "$forebay" ] || fail "--forebay $2: there is no such program"
+            shift
+            ;;
+        -h | --help)
+            sed -n '2,16s/^# \{0,1\}//p' "$0"
+            exit 0
+            ;;
+        -*) fail "unknown option $1; --help lists the right ones" ;;
+        *)
+            [ -z "$out" ] || fail "give one directory, not both $out and $1"
+            out=$1
+            ;;
+    esac
+    shift
+done
+root=$(cd "$(dirname "$0")/.." && pwd)
+out=${out:-file-traces}
+only=${only:-link postgres}
+
+if [ $install = yes ]; then
+    [ "$(id -u)" = 0 ] || fail "--install needs root; run it with sudo or leave the flag out"
+    apt-get update -q
+    apt-get install -qy --no-install-recommends g++ postgresql-15 strace
+fi
+bin=/usr/lib/postgresql/15/bin
+missing=
+for program in g++ ld strace; do
+    command -v $program >/dev/null || missing="$missing $program"
+done
+case $only in *postgres*) [ -x $bin/postgres ] || missing="$missing postgresql-15" ;; esac
+[ -z "$missing" ] || fail "missing:$missing; --install gets them"
+strace -o /dev/null true 2>/dev/null || fail "strace cannot trace here; a container needs --cap-add=SYS_PTRACE"
+
+# The same messages and the same collation everywhere, and paths that say nothing of the machine.
+export LC_ALL=C
+work=/tmp/forebay-files
+if [ -e $work ] && [ ! -e $work/.forebay-files ]; then
+    fail "$work exists and is not of this script's making; move it away"
+fi
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+rm -rf $work
+mkdir -m 755 $work
+touch $work/.forebay-files
+cd $work
+
+# The calls that name, move or copy a descriptor, and those that move bytes.
+calls=open,openat,openat2,creat,close,close_range,dup,dup2,dup3,fcntl,lseek
+calls=$calls,read,write,pread64,pwrite64,readv,writev,preadv,pwritev,preadv2,pwritev2
+calls=$calls,copy_file_range,sendfile,chdir,fchdir,execve,fork,vfork,clone,clone3
+
+# Runs a script under strace, as a user if one is named, and converts what it wrote.
+record() {
+    name=$1
+    user=${2:+--user=$2}
+    env -i PATH=/usr/bin:/bin LC_ALL=C HOME=$work TMPDIR=$work \
+        strace $user -f -ttt -y -s 0 -o "$name.strace" -e "trace=$calls" sh "$name.sh" </dev/null >"$name.messages" 2>&1 ||
+        { cat "$name.messages" >&2; fail "$name failed under strace"; }
+    rm -f "$out/$name.parquet"
+    if [ -n "$forebay" ]; then
+        "$forebay" convert "$name.strace" "$out/$name.parquet"
+    else
+        (cd "$root" && cargo run --release --quiet -- convert "$work/$name.strace" "$out/$name.parquet")
+    fi
+    rm -f "$name.strace"
+    ls -l "$out/$name.parquet"
+}
+
+# ---- Linking ----------------------------------------------------------------
+
+link() {
+    archives=
+    for archive in libc.a libm-2.36.a libmvec.a libstdc++.a libgcc.a; do
+        path=$(g++ -print-file-name=$archive)
+        [ -e "$path" ] || fail "there is no $archive of Debian 12"
+        archives="$archives $(realpath "$path")"
+    done
+    cat >link.sh <<END
+ld -r -o first.o --whole-archive --allow-multiple-definition $archives
+ld -r -o second.o --whole-archive --allow-multiple-definition $archives
+END
+    record link
+}
+
+# ---- PostgreSQL -------------------------------------------------------------
+
+# A relation of the Wisconsin benchmark: unique1 is a shuffle of 0..n-1 (n is no multiple of 7), unique2 the order of insertion. One
+# statement a line, as the server reads them.
+relation() {
+    echo "CREATE TABLE $1 AS SELECT (i * 7) % $2 AS unique1, i AS unique2, i % 2 AS two, i % 10 AS ten, i % 20 AS twenty," \
+        "i % 100 AS hundred, lpad(i::text, 52, 'x') AS stringu1, lpad((i * 7 % $2)::text, 52, 'x') AS stringu2," \
+        "repeat(substr('AHOV', i % 4 + 1, 1), 52) AS string4 FROM generate_series(0, $2 - 1) AS i;"
+}
+
+postgres() {
+    as=
+    user=
+    if [ "$(id -u)" = 0 ]; then
+        id postgres >/dev/null 2>&1 || fail "PostgreSQL does not run as root, and there is no user postgres"
+        user=postgres
+        chown -R postgres .
+        as="setpriv --reuid=postgres --regid=postgres --clear-groups"
+    fi
+    $as $bin/initdb --no-sync -D data -A trust --no-locale -E SQL_ASCII >/dev/null
+    server="$bin/postgres --single -D data -c fsync=off -c work_mem=64kB -c jit=off -c wal_level=minimal"
+    server="$server -c max_wal_senders=0 -c archive_mode=off -c log_checkpoints=off postgres"
+    {
+        relation onektup 1000
+        relation tenktup1 10000
+        relation tenktup2 10000
+        relation hundredktup 100000
+        echo "CREATE INDEX tenktup1_unique1 ON tenktup1 (unique1);"
+        echo "CREATE INDEX hundredktup_unique1 ON hundredktup (unique1);"
+        echo "VACUUM ANALYZE;"
+    } >load.sql
+    $as $server <load.sql >load.messages 2>&1 || fail "the relations cannot be loaded: $(cat load.messages)"
+    succeeded load
+    for round in 1 2 3; do
+        cat <<END
+SELECT count(stringu1) FROM tenktup2 WHERE unique2 BETWEEN 792 AND 891;
+SELECT count(stringu1) FROM tenktup2 WHERE unique2 BETWEEN 792 AND 1791;
+SELECT count(stringu1) FROM tenktup1 WHERE unique1 BETWEEN $round * 100 AND $round * 100 + 99;
+SELECT count(a.stringu1) FROM tenktup1 a, tenktup2 b WHERE a.unique1 = b.unique1 AND b.unique2 < 1000;
+SELECT count(a.stringu1) FROM tenktup1 a, onektup b WHERE a.unique1 = b.unique1;
+SELECT count(a.stringu1) FROM hundredktup a, onektup b WHERE a.unique1 = b.unique1 * 97;
+SELECT min(stringu1) FROM hundredktup GROUP BY hundred;
+SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; SET enable_indexscan = off; SET enable_bitmapscan = off;
+SELECT count(a.stringu1) FROM tenktup1 a, onektup b WHERE b.unique2 < 40 AND a.twenty = b.twenty;
+SELECT count(a.stringu1) FROM tenktup2 a, tenktup1 b WHERE b.unique2 < 20 AND a.unique1 = b.unique2;
+RESET ALL;
+END
+    done >queries.sql
+    cat >postgres.sh <<END
+exec ${server% postgres} -c shared_buffers=256kB postgres <queries.sql
+END
+    record postgres $user
+    succeeded postgres
+}
+
+# A server process that runs alone goes on after an error.
+succeeded() {
+    if grep -q ERROR "$1.messages"; then fail "a statement failed: $(grep ERROR "$1.messages" | head -n 1)"; fi
+}
+
+for name in $only; do $name; done
+rm -rf $work
