@@ -33,8 +33,8 @@
 //! - A resident page may be found used only when HAND_hot or HAND_test ends its test. It was "accessed during its test period" (section
 //!   4.4): `m_c` grows by one. Its status stays until HAND_cold comes, since only that hand turns cold pages hot (section 4.3).
 //! - A resident cold page that is used after its test period starts a new one at the list head. (The paper: "no status change", and
-//!   nothing of a test; without one the page cannot become hot while it is resident. `new-test=off`: 1.2 points less on vSCSI at 30 %, 0.4
-//!   more at 50 %, elsewhere within 0.5.)
+//!   nothing of a test; without one the page cannot become hot while it is resident. `new-test=off`: 1.2 points less on vSCSI at 30 %, 0.8
+//!   more on cpp at 50 blocks, elsewhere within 0.5.)
 //! - HAND_hot runs once at a fault, and once for a page that HAND_cold turns hot, and only while there are more hot pages
 //!   than `m - m_c`: so a changed `m_c` is realised at the pace of the faults ("by temporally adjusting the moving speeds").
 //! - Ghosts are limited to `m`; HAND_test ends the oldest test, of a resident page or a ghost, until they are.
@@ -45,7 +45,7 @@
 //! Reference figures: the paper's Tables 1 and 2, and the authors' later C program, both in `golden/README.md`; from 50 blocks
 //! on never below the tables, and above them by no more than 3.5 points (sprite at 100 blocks; else 1.2); on sprite within 0.3 points of CLOCK
 //! at worst. At 20 blocks of cpp 15.5 %: the program gives 17.5, the table 23.9. On OLTP, P6, P12 and vSCSI at 1 to 50 % of the footprint it is at
-//! most 2 points below CLOCK, but 3.8 on vSCSI at 30 %.
+//! most 2.0 points below CLOCK, but 3.8 on vSCSI at 30 %.
 //! Parameters: the paper has none; these show what the decisions are for. Memory: 24 bytes a page.
 
 use crate::list::{List, Nodes, offer};
