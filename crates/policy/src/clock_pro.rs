@@ -25,7 +25,7 @@
 //! - Until the hot pages fill their share for the first time, pages are admitted hot, as in LIRS and in the authors' later program.
 //!   Section 4.3 has every faulted page cold, which cannot be meant of a memory that fills: without hot pages a loop over more than
 //!   twice the memory never hits, and Figure 2 has CLOCK-Pro near OPT on such loops (`warm-up=cold`: gli at 300 blocks 1.3 % for 19.2, where
-//!   OPT has 21.0). The price is up to 2.7 points at half the footprint of the vSCSI trace.
+//!   OPT has 21.0). The price is up to 2.0 points at half the footprint of the vSCSI trace.
 //! - `m_c` starts at the least that it may be, 1 % of the memory and 2 pages at least: LIRS's allocation, which section 5.1.1 compares
 //!   it with, and the program's band. Without the 1 % it falls to 2 pages wherever most pages come once, and pages that are used twice at
 //!   short distance are lost between (`least=2`: OLTP at 5 % of the footprint 57.8 % for 59.9, vSCSI at 1 % 10.8 for 14.7).
