@@ -44,6 +44,11 @@ pub trait Policy: Sized + Send + 'static {
     /// and each step less is one ghost less per page of the capacity.
     const HISTORY: Option<&'static str> = None;
 
+    /// A real cache gives the number of a page that the policy has forgotten to another page. A policy that decides something by number, as
+    /// who is in a sample, states for how many pages numbers must be kept, in multiples of the capacity, for it to decide as in the
+    /// simulator; a cache keeps as many of them as its metadata allows.
+    const NUMBERS_KEPT: u32 = 0;
+
     /// Whether a hit (and a [`first_use`](Policy::first_use)) does no more than set a bit of its page. Then the hits between two other
     /// calls may be told in any order, and each page once: a cache that many threads use may keep the bits itself, without a lock,
     /// and tell of them before it asks for a victim. A policy of which that holds only at some settings does not claim it.

@@ -160,6 +160,19 @@ impl Spec {
         shorter
     }
 
+    /// For how many pages, in multiples of the capacity, a real cache should keep numbers ([`Policy::NUMBERS_KEPT`]).
+    pub fn numbers_kept(&self) -> u32 {
+        struct Kept;
+        impl Visitor for Kept {
+            type Output = u32;
+
+            fn visit<P: Policy>(self) -> u32 {
+                P::NUMBERS_KEPT
+            }
+        }
+        visit(self.info.name, Kept).expect("the policy is in the registry")
+    }
+
     fn history(&self) -> Option<&'static Parameter> {
         struct History;
         impl Visitor for History {

@@ -63,7 +63,7 @@ impl Config {
     /// page numbers of 32 bits allow when the capacity is the most.
     pub fn policy_that_fits(&self) -> Spec {
         let page_size = u64::from(self.page_size.max(1));
-        let of_a_frame = page_size / PARTS / self.bytes_of_a_number();
+        let of_a_frame = self.numbers_of_a_frame();
         let most_frames = (self.most_capacity / page_size).max(1);
         let ghosts = of_a_frame.min(MOST.saturating_sub(u64::from(self.laundry) + 1) / most_frames).saturating_sub(1);
         self.policy.with_most_ghosts(u32::try_from(ghosts).unwrap_or(u32::MAX))
@@ -74,6 +74,11 @@ impl Config {
         let fitting = Self { policy: self.policy_that_fits(), ..self.clone() };
         let numbers = Numbers::of(&fitting).most(u32::try_from(self.frames()).unwrap_or(u32::MAX));
         FIXED + u64::from(numbers) * self.bytes_of_a_number()
+    }
+
+    /// How many numbers for each frame make metadata of a quarter of the capacity.
+    pub(crate) fn numbers_of_a_frame(&self) -> u64 {
+        u64::from(self.page_size) / PARTS / self.bytes_of_a_number()
     }
 
     fn bytes_of_a_number(&self) -> u64 {

@@ -81,6 +81,14 @@ fn numbers_that_stand_for_other_pages_once_forgotten_change_no_hit() {
     check_equal(&sample(), &specs, 90, 0);
 }
 
+#[test]
+fn mq_draws_the_same_sample_while_numbers_are_kept_for_it() {
+    let (trace, spec, pages) = (sample(), Spec::parse("mq").expect("a policy"), 900);
+    let config = Config::new(u64::from(pages) * u64::from(PAGE_SIZE), spec.clone()).with_page_size(PAGE_SIZE);
+    assert!(config.known_pages >= trace.pages && trace.pages > 6 * pages, "more than residents and ghosts need");
+    check_equal(&trace, &[spec], pages, config.known_pages);
+}
+
 fn check_equal(trace: &Trace, specs: &[Spec], pages: u32, known_pages: u32) {
     let hits: Vec<(String, u64, u64)> = specs
         .iter()

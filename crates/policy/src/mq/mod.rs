@@ -151,6 +151,10 @@ impl Policy for Mq {
 
     const HISTORY: Option<&'static str> = Some("out");
 
+    /// One page of 8 is sampled, by its number. Known ones of these are an 8th of the cache and of Qout, and as many beyond as there are
+    /// frames: 8 × (5/8 + 1). With fewer numbers the sampled ones run out: long distances are not seen, and lifeTime is too long.
+    const NUMBERS_KEPT: u32 = 13;
+
     fn new(setup: &Setup) -> Self {
         let queues = setup.settings.integer("queues") as usize;
         let life_time = setup.settings.integer("lifetime") as u32;
