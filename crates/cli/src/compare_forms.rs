@@ -5,7 +5,7 @@ use crate::by_owner;
 use crate::compare::Comparison;
 use crate::device;
 use crate::failure::Failure;
-use forebay_sim::{ByDistance, Cost, ReadaheadCounts};
+use forebay_sim::{ByDistance, Cost, ReadaheadCounts, Size};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -59,6 +59,15 @@ pub(crate) fn print_csv(comparison: &Comparison, out: &mut impl Write) -> Result
     Ok(())
 }
 
+/// A size as the user wrote it.
+fn asked(comparison: &Comparison, pages: u32) -> Option<serde_json::Value> {
+    let (_, size) = comparison.sizes.iter().find(|&&(of, _)| of == pages)?;
+    Some(match size {
+        Size::Pages(pages) => json!(pages),
+        size => json!(size.to_string()),
+    })
+}
+
 /// All that is known.
 pub(crate) fn to_json(comparison: &Comparison) -> serde_json::Value {
     let Comparison { trace, warmup, device, readahead, sample, outcomes, .. } = comparison;
@@ -77,6 +86,7 @@ pub(crate) fn to_json(comparison: &Comparison) -> serde_json::Value {
             "policy": outcome.policy,
             "off_line": outcome.off_line,
             "pages": outcome.pages,
+            "size": asked(comparison, outcome.pages),
             "counted": counts(outcome.counted),
             "total": counts(outcome.total),
             "seconds": outcome.seconds,

@@ -75,15 +75,18 @@ fn each_seed_is_a_run_and_the_mean_is_shown() {
         [[table]]
         trace = "zipf:pages=1000,references=5000,seed={seed}"
         policies = ["lru", "random:seed={seed}"]
-        sizes = [100]
+        sizes = ["10%", 100]
         "#,
     );
     let table = &json(&path)[0]["tables"][0];
+    // 10 % are other pages with each seed, and one column.
+    assert_eq!(table["columns"], serde_json::json!(["10%", "100"]));
     assert_eq!(table["rows"].as_array().unwrap().len(), 2);
     assert_eq!(table["rows"][1]["row"], "random:seed={seed}");
     let ours: Vec<f64> =
         table["rows"][1]["ours"][0].as_array().unwrap().iter().map(|of| of.as_f64().unwrap()).collect();
     assert!(ours.len() == 3 && ours[0] != ours[1], "{ours:?}");
+    assert_eq!(table["rows"][0]["ours"][1].as_array().unwrap().len(), 3);
     assert!(answer(&["experiment", path.to_str().unwrap()]).contains(" ±"));
 }
 

@@ -23,7 +23,8 @@
 //!
 //! Decided here: the old section has at least one page, and the new one takes what room it leaves. Sections are
 //! filled from the top, so a page taken out by `remove` leaves its section one short until the next admission. Counts
-//! are forgotten with the page. Counting and ageing stop at nothing but A_max; a count above C_max is still part of
+//! are forgotten with the page, or kept with `history`, as MQ's authors gave it to FBR for fairness: the last pages evicted are
+//! ghosts with their counts, FIFO, which do not age, and one that comes back goes on from its count. Counting and ageing stop at nothing but A_max; a count above C_max is still part of
 //! the average. Defaults: the sections of 25 % and 60 % are as commonly quoted for the authors and for the study of
 //! D. L. Willick, D. L. Eager and R. B. Bunt (ICDCS 1993); which of them chose them we could not check, nor their
 //! C_max and A_max. Ours are those with the best hit ratios on cpp, sprite, multi1 and OLTP together: A_max of 4 (3
@@ -31,7 +32,7 @@
 //! points at most, at an A_max of 10.
 //!
 //! Reference figures: none outside; tested against a plain model, equal to LRU with `new=1:old=0` and to LFU with
-//! `new=0:old=1` and no ageing. Parameters: `new`, `old`, `c-max`, `a-max`. Memory: 24 bytes a page (two links and
+//! `new=0:old=1` and no ageing. Parameters: `new`, `old`, `c-max`, `a-max`, `history`. Memory: 24 bytes a page (two links and
 //! the section, two links and the count), and 12 bytes a chain.
 
 use crate::list::{List, Nodes, offer};
@@ -44,14 +45,18 @@ enum Section {
     New,
     Middle,
     Old,
+    Ghost,
 }
-use Section::{Middle, New, Old};
+use Section::{Ghost, Middle, New, Old};
 
 /// Frequency-based replacement.
 #[derive(Debug)]
 pub struct Fbr {
     /// B1. A resident page is in the list of the section that its value names; each list is in the order of last use.
+    /// A ghost is in `ghosts`.
     stack: Nodes<Section>,
+    /// B5. At most `history` times the capacity, the one evicted last at the front.
+    ghosts: List,
     sections: [List; 3],
     /// B2. A resident page's value is its count; if that is C_max or less, the page is in the chain of that count,
     /// which is in the order of last use.
@@ -66,6 +71,7 @@ pub struct Fbr {
     most: [u32; 2],
     /// The shares of the new and the old section.
     shares: [f64; 2],
+    history: u32,
 }
 
 impl Policy for Fbr {
@@ -98,16 +104,25 @@ impl Policy for Fbr {
                 kind: Kind::Real { least: 2.0, most: 1e6 },
                 default: "4",
             },
+            Parameter {
+                name: "history",
+                help: "the most ghosts whose counts are kept, in multiples of the capacity",
+                kind: Kind::Integer { least: 0, most: 100 },
+                default: "0",
+            },
         ],
         uses: Uses::PAGE,
         off_line: false,
-        ghosts: 0,
+        ghosts: 100,
         bytes_per_page: 25,
     };
+
+    const HISTORY: Option<&'static str> = Some("history");
 
     fn new(setup: &Setup) -> Self {
         let mut fbr = Self {
             stack: Nodes::new(setup.pages),
+            ghosts: List::new(),
             sections: [List::new(); 3],
             counts: Nodes::new(setup.pages),
             chains: vec![List::new(); setup.settings.integer("c-max") as usize],
@@ -116,6 +131,7 @@ impl Policy for Fbr {
             capacity: setup.capacity,
             most: [0; 2],
             shares: [setup.settings.real("new"), setup.settings.real("old")],
+            history: setup.settings.integer("history") as u32,
         };
         fbr.divide();
         fbr
@@ -129,8 +145,12 @@ impl Policy for Fbr {
         self.sections.iter().map(List::len).sum()
     }
 
+    fn ghosts(&self) -> u32 {
+        self.ghosts.len()
+    }
+
     fn contains(&self, page: u32) -> bool {
-        self.stack.is_linked(page)
+        self.stack.is_linked(page) && self.stack[page] != Ghost
     }
 
     #[inline]
@@ -153,7 +173,13 @@ impl Policy for Fbr {
         if self.len() == self.capacity {
             self.evict(caller)?;
         }
-        self.enter(reference.page, 1);
+        let page = reference.page;
+        let mut count = 1;
+        if self.stack.is_linked(page) {
+            self.ghosts.remove(&mut self.stack, page);
+            count = self.counts[page].saturating_add(1);
+        }
+        self.enter(page, count);
         Ok(())
     }
 
@@ -164,21 +190,26 @@ impl Policy for Fbr {
         let victim = offer(by_count.chain(others), caller)?;
         self.leave(victim);
         self.age();
-        caller.forget(victim);
+        self.stack[victim] = Ghost;
+        self.ghosts.push_front(&mut self.stack, victim);
+        self.limit_ghosts(caller);
         Ok(())
     }
 
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
-        if self.stack.is_linked(page) {
+        if self.contains(page) {
             self.leave(page);
             self.age();
+        } else if self.stack.is_linked(page) {
+            self.ghosts.remove(&mut self.stack, page);
         }
     }
 
-    fn set_capacity<C: Caller>(&mut self, capacity: u32, _: &mut C) {
+    fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C) {
         self.capacity = capacity;
         self.divide();
         self.settle();
+        self.limit_ghosts(caller);
     }
 
     fn reserve(&mut self, pages: u32) {
@@ -211,6 +242,9 @@ impl Policy for Fbr {
         assert_eq!(self.sum, self.by_recency().map(|page| u64::from(self.counts[page])).sum::<u64>()); // B3
         assert!(self.sum as f64 <= self.a_max * f64::from(self.len()).max(1.0)); // B3
         assert!(self.sections.iter().zip(self.most).all(|(list, most)| list.len() <= most)); // B4
+        self.ghosts.check(&self.stack);
+        assert!(self.ghosts.back_to_front(&self.stack).all(|page| self.stack[page] == Ghost)); // B1
+        assert!(u64::from(self.ghosts.len()) <= u64::from(self.history) * u64::from(self.capacity)); // B5
         assert!(self.len() <= self.capacity && self.most.iter().sum::<u32>() < self.capacity); // B4
     }
 }
@@ -225,6 +259,14 @@ impl Fbr {
     fn chain(&self, page: u32) -> Option<usize> {
         let index = self.counts[page] as usize - 1;
         (index < self.chains.len()).then_some(index)
+    }
+
+    fn limit_ghosts<C: Caller>(&mut self, caller: &mut C) {
+        while u64::from(self.ghosts.len()) > u64::from(self.history) * u64::from(self.capacity) {
+            let page = self.ghosts.back().expect("there are ghosts");
+            self.ghosts.remove(&mut self.stack, page);
+            caller.forget(page);
+        }
     }
 
     /// Shares the capacity out.

@@ -78,13 +78,18 @@ impl<K: Copy + PartialOrd> Heap<K> {
 
     /// Offers the pages in their order until the caller accepts one, which leaves the heap. Each refusal costs O(log n).
     pub(crate) fn offer<C: Caller>(&mut self, caller: &mut C) -> Result<u32, AllRefused> {
+        self.offer_with_key(caller).map(|(_, page)| page)
+    }
+
+    /// The same, with the key that the page had.
+    pub(crate) fn offer_with_key<C: Caller>(&mut self, caller: &mut C) -> Result<(K, u32), AllRefused> {
         let mut result = Err(AllRefused);
         while result.is_err() && self.ordered > 0 {
-            let (_, page) = self.heap[0];
+            let (key, page) = self.heap[0];
             self.set_aside(0);
             if caller.evict(page) {
                 self.drop_aside();
-                result = Ok(page);
+                result = Ok((key, page));
             }
         }
         while self.ordered < self.heap.len() {

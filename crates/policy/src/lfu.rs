@@ -6,11 +6,15 @@
 //! count exceeds `ageing`, every count C becomes C/2, rounded up.
 //!
 //! Pages with equal counts share a bucket, an LRU list; the buckets form a chain from the lowest count to the highest. A hit
-//! moves its page to the next bucket. Counts are forgotten with the page (in-cache LFU).
+//! moves its page to the next bucket.
+//!
+//! Counts are forgotten with the page (in-cache LFU), or kept with `history`, as MQ's authors gave it to LFU for fairness: the last pages
+//! evicted are ghosts with their counts, FIFO, and one that comes back goes on from its count. It passes the buckets of lower
+//! counts one by one: few, as its own was the lowest when it was evicted. Ghosts do not age.
 //!
 //! Deviations: when ageing makes two buckets equal, the pages of the formerly lower one count as used less recently.
-//! Reference figures: none outside; tested against a plain model. Parameters: `ageing` (0: none).
-//! Memory: 12 bytes a page (two links, the bucket), and 32 bytes a distinct count, of which there are no more than resident
+//! Reference figures: none outside; tested against a plain model. Parameters: `ageing` (0: none), `history`.
+//! Memory: 12 bytes a page (two links, the bucket or a ghost's count), and 32 bytes a distinct count, of which there are no more than resident
 //! pages.
 
 use crate::list::{List, Nodes, offer};
@@ -18,6 +22,8 @@ use crate::parameters::{Kind, Parameter};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
 const NONE: u32 = u32::MAX;
+/// In the value of a ghost, beside its count. Buckets have lower numbers.
+const GHOST: u32 = 1 << 31;
 
 /// The pages of one count.
 #[derive(Debug)]
@@ -33,8 +39,10 @@ struct Bucket {
 /// Least frequently used.
 #[derive(Debug)]
 pub struct Lfu {
-    /// F1. A resident page is in the list of the bucket that its value names.
+    /// F1. A resident page is in the list of the bucket that its value names, a ghost in `ghosts`.
     nodes: Nodes<u32>,
+    /// F4. At most `history` times the capacity, the one evicted last at the front.
+    ghosts: List,
     /// F2. From `lowest` on, counts rise strictly, and no bucket in the chain is empty.
     buckets: Vec<Bucket>,
     lowest: u32,
@@ -44,6 +52,7 @@ pub struct Lfu {
     sum: u64,
     capacity: u32,
     ageing: f64,
+    history: u32,
 }
 
 impl Policy for Lfu {
@@ -51,21 +60,32 @@ impl Policy for Lfu {
         name: "lfu",
         title: "least frequently used, with or without ageing",
         paper: "E. G. Coffman and P. J. Denning, Operating Systems Theory, 1973; ageing: J. T. Robinson and M. V. Devarakonda, SIGMETRICS 1990",
-        parameters: &[Parameter {
-            name: "ageing",
-            help: "halve all counts once their average exceeds this; 0: never",
-            kind: Kind::Real { least: 0.0, most: 1e9 },
-            default: "0",
-        }],
+        parameters: &[
+            Parameter {
+                name: "ageing",
+                help: "halve all counts once their average exceeds this; 0: never",
+                kind: Kind::Real { least: 0.0, most: 1e9 },
+                default: "0",
+            },
+            Parameter {
+                name: "history",
+                help: "the most ghosts whose counts are kept, in multiples of the capacity",
+                kind: Kind::Integer { least: 0, most: 100 },
+                default: "0",
+            },
+        ],
         uses: Uses::PAGE,
         off_line: false,
-        ghosts: 0,
+        ghosts: 100,
         bytes_per_page: 12 + size_of::<Bucket>(),
     };
+
+    const HISTORY: Option<&'static str> = Some("history");
 
     fn new(setup: &Setup) -> Self {
         Self {
             nodes: Nodes::new(setup.pages),
+            ghosts: List::new(),
             buckets: Vec::new(),
             lowest: NONE,
             unused: NONE,
@@ -73,6 +93,7 @@ impl Policy for Lfu {
             sum: 0,
             capacity: setup.capacity,
             ageing: setup.settings.real("ageing"),
+            history: setup.settings.integer("history") as u32,
         }
     }
 
@@ -84,8 +105,12 @@ impl Policy for Lfu {
         self.len
     }
 
+    fn ghosts(&self) -> u32 {
+        self.ghosts.len()
+    }
+
     fn contains(&self, page: u32) -> bool {
-        self.nodes.is_linked(page)
+        self.nodes.is_linked(page) && !self.is_ghost(page)
     }
 
     #[inline]
@@ -115,32 +140,48 @@ impl Policy for Lfu {
         if self.len == self.capacity {
             self.evict(caller)?;
         }
-        let bucket = match self.buckets.get(self.lowest as usize) {
-            Some(bucket) if bucket.count == 1 => self.lowest,
-            _ => self.insert_bucket(1, NONE),
-        };
-        self.nodes[reference.page] = bucket;
-        self.buckets[bucket as usize].pages.push_front(&mut self.nodes, reference.page);
+        let page = reference.page;
+        let mut count = 1;
+        if self.nodes.is_linked(page) {
+            count += u64::from(self.nodes[page] & !GHOST);
+            self.ghosts.remove(&mut self.nodes, page);
+        }
+        let (mut lower, mut bucket) = (NONE, self.lowest);
+        while bucket != NONE && self.buckets[bucket as usize].count < count {
+            (lower, bucket) = (bucket, self.buckets[bucket as usize].higher);
+        }
+        if bucket == NONE || self.buckets[bucket as usize].count != count {
+            bucket = self.insert_bucket(count, lower);
+        }
+        self.nodes[page] = bucket;
+        self.buckets[bucket as usize].pages.push_front(&mut self.nodes, page);
         self.len += 1;
-        self.sum += 1;
+        self.sum += count;
+        self.age();
         Ok(())
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
         let victim = offer(self.chain().flat_map(|bucket| bucket.pages.back_to_front(&self.nodes)), caller)?;
+        let count = self.buckets[self.nodes[victim] as usize].count;
         self.drop_page(victim);
-        caller.forget(victim);
+        self.nodes[victim] = GHOST | count.min(u64::from(!GHOST)) as u32;
+        self.ghosts.push_front(&mut self.nodes, victim);
+        self.limit_ghosts(caller);
         Ok(())
     }
 
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
-        if self.nodes.is_linked(page) {
+        if self.contains(page) {
             self.drop_page(page);
+        } else if self.nodes.is_linked(page) {
+            self.ghosts.remove(&mut self.nodes, page);
         }
     }
 
-    fn set_capacity<C: Caller>(&mut self, capacity: u32, _: &mut C) {
+    fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C) {
         self.capacity = capacity;
+        self.limit_ghosts(caller);
     }
 
     fn reserve(&mut self, pages: u32) {
@@ -167,6 +208,9 @@ impl Policy for Lfu {
             (below, index) = (bucket.count, bucket.higher);
         }
         assert_eq!((len, sum), (self.len, self.sum)); // F3
+        self.ghosts.check(&self.nodes);
+        assert!(self.ghosts.back_to_front(&self.nodes).all(|page| self.is_ghost(page))); // F1
+        assert!(u64::from(self.ghosts.len()) <= u64::from(self.history) * u64::from(self.capacity)); // F4
     }
 }
 
@@ -175,6 +219,18 @@ impl Lfu {
     fn chain(&self) -> impl Iterator<Item = &Bucket> {
         let bucket = |index: u32| self.buckets.get(index as usize);
         std::iter::successors(bucket(self.lowest), move |current| bucket(current.higher))
+    }
+
+    fn is_ghost(&self, page: u32) -> bool {
+        self.nodes[page] & GHOST != 0
+    }
+
+    fn limit_ghosts<C: Caller>(&mut self, caller: &mut C) {
+        while u64::from(self.ghosts.len()) > u64::from(self.history) * u64::from(self.capacity) {
+            let page = self.ghosts.back().expect("there are ghosts");
+            self.ghosts.remove(&mut self.nodes, page);
+            caller.forget(page);
+        }
     }
 
     /// A new empty bucket above `lower`, or the lowest one if that is `NONE`.

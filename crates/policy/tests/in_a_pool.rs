@@ -237,6 +237,7 @@ fn specs() -> Vec<Spec> {
     let others = [
         "gclock:initial=0:max=1",
         "lfu:ageing=1",
+        "lfu:history=2",
         "lru-k:k=3:correlated=5:history=1",
         "2q:in=0:out=4",
         "mq:queues=3:lifetime=4:out=1",
@@ -246,7 +247,9 @@ fn specs() -> Vec<Spec> {
         "w-tinylfu:window=0.5:adaptive=on",
         "smq:levels=3:period=2:sentinel=1",
         "fbr:new=0:old=1:c-max=1000",
+        "fbr:history=2",
         "lrfu:lambda=0:period=3",
+        "lrfu:history=2",
         "seq:length=2:distance=2:misses=3:sequences=4",
         "ubm:other=lru-2:run=2:open=2",
         "dulo:correlation=20%:bank=50%:longest=3",

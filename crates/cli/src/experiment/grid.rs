@@ -40,14 +40,15 @@ impl Grid {
         let list =
             list.ok_or_else(|| format!("the answer has no list `{}`; there are {}", table.list, keys(answer)))?;
         for element in list {
-            let name = |path: &str| {
-                at(element, path)
-                    .map(plain)
-                    .ok_or_else(|| format!("no `{path}` in `{}`; there are {}", table.list, keys(element)))
+            let name = |paths: &[&str]| {
+                let found = paths.iter().find_map(|path| at(element, path)).map(plain);
+                found.ok_or_else(|| {
+                    format!("no `{}` in `{}`; there are {}", paths.join("` or `"), table.list, keys(element))
+                })
             };
-            let row = without_seed(table, name(&table.rows)?, seed);
+            let row = without_seed(table, name(&[&table.rows])?, seed);
             for (column, value) in table.values() {
-                let column = column.map_or_else(|| name(&table.columns), |column| Ok(column.to_owned()))?;
+                let column = column.map_or_else(|| name(&table.columns()), |column| Ok(column.to_owned()))?;
                 let figure = at(element, value);
                 let figure =
                     figure.ok_or_else(|| format!("no `{value}` in `{}`; there are {}", table.list, keys(element)))?;

@@ -40,9 +40,9 @@ pub(super) struct Table {
     /// Where in an element of the list its row's name stands.
     #[serde(default = "policy")]
     pub(super) rows: String,
-    /// Where its column's name stands, if there is one figure in an element; of several each is a column.
-    #[serde(default = "pages")]
-    pub(super) columns: String,
+    /// Where its column's name stands, if there is one figure in an element; of several each is a column. By default it is the size as it
+    /// was asked, or else in pages.
+    columns: Option<String>,
     /// Where the figure stands; or a list of figures, or a table of their columns' names.
     #[serde(default = "hit_ratio")]
     values: Values,
@@ -87,10 +87,6 @@ fn runs() -> String {
 
 fn policy() -> String {
     "policy".to_owned()
-}
-
-fn pages() -> String {
-    "pages".to_owned()
 }
 
 fn hit_ratio() -> Values {
@@ -168,6 +164,11 @@ impl Table {
             word => word,
         };
         options.map(word).collect()
+    }
+
+    /// Where the name of an element's column may stand: the first that is there counts. Sizes in percent are other pages with each seed.
+    pub(super) fn columns(&self) -> Vec<&str> {
+        self.columns.as_deref().map_or_else(|| vec!["size", "pages"], |path| vec![path])
     }
 
     /// Where the figures of an element stand, and the name of its column unless that stands in the element.

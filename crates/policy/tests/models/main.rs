@@ -35,7 +35,7 @@ use hot_and_cold::HotAndCold;
 use linux::TwoLists;
 use long_queue::LongQueue;
 use managed::Managed;
-use multi_queue::MultiQueue;
+use multi_queue::{MultiQueue, TriedLives};
 use partitions::Partitions;
 use queue::Queue;
 use recency_sets::RecencySets;
@@ -59,11 +59,15 @@ const PAGES: u32 = 20;
 const VARIANTS: &[&str] = &[
     "gclock:initial=3:max=4",
     "lfu:ageing=2.5",
+    "lfu:history=2",
+    "lfu:ageing=2.5:history=1",
     "lirs:history=1",
     "lru-k:k=1",
     "lru-k:k=3:correlated=3:history=1",
     "2q:in=0.6:out=2",
     "mq:queues=3:lifetime=4:out=1",
+    "mq:lifetime=11:out=1",
+    "mq:queues=3:out=1",
     "s3-fifo:small=0.5:ghost=0.5:threshold=1",
     "s3-fifo:small=0.3:ghost=0:threshold=3",
     "linux:ratio=0.5",
@@ -81,10 +85,13 @@ const VARIANTS: &[&str] = &[
     "fbr:new=0.4:old=0.4:c-max=2:a-max=2",
     "fbr:new=0:old=1:c-max=1000:a-max=1000000",
     "fbr:new=1:old=0",
+    "fbr:new=0.2:old=0.6:history=2",
     "lrfu:lambda=0",
     "lrfu:lambda=0.05",
     "lrfu:lambda=0.2:period=3",
     "lrfu:lambda=1",
+    "lrfu:lambda=0.05:history=2",
+    "lrfu:lambda=0.2:period=3:history=1",
     "seq:length=1:distance=1:misses=1:sequences=1",
     "seq:length=3:distance=2:misses=2:sequences=3",
     "ubm:run=3:gap=2",
@@ -118,8 +125,14 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
     let circle = |initial, max| Box::new(Circle { frames: Vec::new(), hand: 0, capacity, initial, max });
     let foreseen =
         |farthest| Box::new(Foreseen { pages: Vec::new(), capacity, references: pages_of(references), farthest });
-    let sections = |new, old, c_max, a_max| Box::new(Sections { stack: Vec::new(), capacity, new, old, c_max, a_max });
-    let weights = |lambda, period| Box::new(Weights { pages: Vec::new(), capacity, lambda, period });
+    let sections = |new, old, c_max, a_max, history: usize| {
+        let (stack, ghosts) = (Vec::new(), Vec::new());
+        Box::new(Sections { stack, capacity, new, old, c_max, a_max, ghosts, history: history * capacity })
+    };
+    let weights = |lambda, period, history: usize| {
+        let (pages, ghosts) = (Vec::new(), Vec::new());
+        Box::new(Weights { pages, capacity, lambda, period, ghosts, history: history * capacity })
+    };
     match name {
         "lru" => queue(true, false),
         "fifo" => queue(false, false),
@@ -127,17 +140,22 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "clock" => circle(0, 1),
         "gclock" => circle(1, 5),
         "gclock:initial=3:max=4" => circle(3, 4),
-        "lfu" => Box::new(Counts { pages: Vec::new(), capacity, ageing: 0.0 }),
-        "lfu:ageing=2.5" => Box::new(Counts { pages: Vec::new(), capacity, ageing: 2.5 }),
-        "fbr" => sections(0.25, 0.6, 10, 4.0),
-        "fbr:new=0.4:old=0.4:c-max=2:a-max=2" => sections(0.4, 0.4, 2, 2.0),
-        "fbr:new=0:old=1:c-max=1000:a-max=1000000" => Box::new(Counts { pages: Vec::new(), capacity, ageing: 0.0 }),
+        "lfu" => Box::new(Counts::new(capacity, 0.0, 0)),
+        "lfu:ageing=2.5" => Box::new(Counts::new(capacity, 2.5, 0)),
+        "lfu:history=2" => Box::new(Counts::new(capacity, 0.0, 2)),
+        "lfu:ageing=2.5:history=1" => Box::new(Counts::new(capacity, 2.5, 1)),
+        "fbr" => sections(0.25, 0.6, 10, 4.0, 0),
+        "fbr:new=0.2:old=0.6:history=2" => sections(0.2, 0.6, 10, 4.0, 2),
+        "fbr:new=0.4:old=0.4:c-max=2:a-max=2" => sections(0.4, 0.4, 2, 2.0, 0),
+        "fbr:new=0:old=1:c-max=1000:a-max=1000000" => Box::new(Counts::new(capacity, 0.0, 0)),
         "fbr:new=1:old=0" => queue(true, false),
-        "lrfu" => weights(0.001, 0),
-        "lrfu:lambda=0" => weights(0.0, 0),
-        "lrfu:lambda=0.05" => weights(0.05, 0),
-        "lrfu:lambda=0.2:period=3" => weights(0.2, 3),
-        "lrfu:lambda=1" => weights(1.0, 0),
+        "lrfu" => weights(0.001, 0, 0),
+        "lrfu:lambda=0" => weights(0.0, 0, 0),
+        "lrfu:lambda=0.05" => weights(0.05, 0, 0),
+        "lrfu:lambda=0.05:history=2" => weights(0.05, 0, 2),
+        "lrfu:lambda=0.2:period=3" => weights(0.2, 3, 0),
+        "lrfu:lambda=0.2:period=3:history=1" => weights(0.2, 3, 1),
+        "lrfu:lambda=1" => weights(1.0, 0, 0),
         "seq" => Box::new(Runs::new(capacity, 20, 20, 5, 64)),
         "seq:length=1:distance=1:misses=1:sequences=1" => Box::new(Runs::new(capacity, 1, 1, 1, 1)),
         "seq:length=3:distance=2:misses=2:sequences=3" => Box::new(Runs::new(capacity, 3, 2, 2, 3)),
@@ -159,7 +177,9 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "2q:in=0.6:out=2" => Box::new(ThreeLists::new(capacity, 0.6, 2.0)),
         "arc" => Box::new(Adaptive::new(false, capacity)),
         "car" => Box::new(Adaptive::new(true, capacity)),
-        "mq" => Box::new(MultiQueue::new(capacity, 8, 2 * capacity, 4)),
+        "mq" => Box::new(TriedLives::new(capacity, 8, 4)),
+        "mq:queues=3:out=1" => Box::new(TriedLives::new(capacity, 3, 1)),
+        "mq:lifetime=11:out=1" => Box::new(MultiQueue::new(capacity, 8, 11, 1)),
         "mq:queues=3:lifetime=4:out=1" => Box::new(MultiQueue::new(capacity, 3, 4, 1)),
         "lirs" => Box::new(RecencySets::new(capacity, 2500)),
         "lirs:history=1" => Box::new(RecencySets::new(capacity, 1)),

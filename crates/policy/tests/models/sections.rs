@@ -10,6 +10,9 @@ pub(crate) struct Sections {
     pub(crate) old: f64,
     pub(crate) c_max: u64,
     pub(crate) a_max: f64,
+    /// The counts of the last pages evicted, and the most of them.
+    pub(crate) ghosts: Vec<(u32, u64)>,
+    pub(crate) history: usize,
 }
 
 impl Sections {
@@ -36,10 +39,15 @@ impl Model for Sections {
                 let told_apart = |count: u64| if count > self.c_max { u64::MAX } else { count };
                 let old = (old_begins..self.capacity).rev();
                 let victim = old.min_by_key(|&position| told_apart(self.stack[position].1)).unwrap();
-                evicted.push(self.stack.remove(victim).0);
+                let victim = self.stack.remove(victim);
+                evicted.push(victim.0);
                 self.age();
+                self.ghosts.push(victim);
+                self.ghosts.drain(..self.ghosts.len().saturating_sub(self.history));
             }
-            self.stack.insert(0, (page, 1));
+            let ghost = self.ghosts.iter().position(|ghost| ghost.0 == page);
+            let count = ghost.map_or(0, |place| self.ghosts.remove(place).1);
+            self.stack.insert(0, (page, count + 1));
         }
         self.age();
         evicted

@@ -8,6 +8,9 @@ pub(crate) struct Weights {
     pub(crate) capacity: usize,
     pub(crate) lambda: f64,
     pub(crate) period: usize,
+    /// The last pages evicted, and the most of them.
+    pub(crate) ghosts: Vec<(u32, Vec<usize>)>,
+    pub(crate) history: usize,
 }
 
 impl Model for Weights {
@@ -28,9 +31,14 @@ impl Model for Weights {
                 let victim = (0..self.capacity)
                     .min_by(|&a, &b| order(&self.pages[a]).partial_cmp(&order(&self.pages[b])).unwrap())
                     .unwrap();
-                evicted.push(self.pages.remove(victim).0);
+                let victim = self.pages.remove(victim);
+                evicted.push(victim.0);
+                self.ghosts.push(victim);
+                self.ghosts.drain(..self.ghosts.len().saturating_sub(self.history));
             }
-            self.pages.push((page, vec![now]));
+            let ghost = self.ghosts.iter().position(|ghost| ghost.0 == page);
+            let times = ghost.map_or_else(Vec::new, |place| self.ghosts.remove(place).1);
+            self.pages.push((page, [times, vec![now]].concat()));
         }
         evicted
     }

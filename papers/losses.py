@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Where the five papers' policies lose: their worst differences to LRU, to CLOCK and to the best rival, over all traces.
+
+    papers/losses.py target/release/forebay --traces FOLDER     # some 20 minutes on one core; writes docs/policies.md and README.md
+    papers/losses.py target/release/forebay --registry          # seconds: the page of policies again, the losses as they stand
+
+Each trace is replayed at 1, 5, 10, 20, 30 and 50 % of its pages through all policies that run on-line, at their defaults. A difference
+is in points of the hit ratio. `--keep FILE` keeps the hit ratios, and a second run takes what it finds there.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE, README = ROOT / "docs/policies.md", ROOT / "README.md"
+HEADING = "\n## Where the five lose\n"
+BEGIN, END = "<!-- papers/losses.py writes from here", "<!-- to here -->"
+FIVE = ["ubm", "dulo", "mq", "lru-sp", "clock-pro"]
+SIZES = ["1%", "5%", "10%", "20%", "30%", "50%"]
+TRACES = [
+    "lirs/cpp.trace.gz", "lirs/cs.trace.gz", "lirs/gli.trace.gz", "lirs/sprite.trace.gz", "lirs/multi1.trace.gz",
+    "lirs/multi2.trace.gz", "lirs/multi3.trace.gz", "lirs/2_pools.trace.gz", "lirs/loop.trace.gz", "arc/OLTP.lis.zst",
+    "arc/P6.lis.zst", "arc/P12.lis.zst", "block/cloudPhysicsIO.vscsi.zst",
+]
+EXPLAINED = """
+Hit ratios in percent, ours and theirs, at 1, 5, 10, 20, 30 and 50 % of the pages of the {traces} traces of `papers/`; the three largest
+losses of each. The best rival is the best of all other policies that run on-line. `dulo` trades hits for device time, and `lru-sp` is
+LRU as long as no application manages its pages. Made by `papers/losses.py target/release/forebay --traces FOLDER`.
+
+| policy | against | worst | second | third |
+| --- | --- | --- | --- | --- |
+"""
+
+
+def answer(program, *words):
+    return subprocess.run([program, *words], check=True, capture_output=True, text=True).stdout
+
+
+def short(trace):
+    name = pathlib.Path(trace).name.split(".")[0]
+    return {"cloudPhysicsIO": "vSCSI"}.get(name, name)
+
+
+def hit_ratios(program, folder, keep):
+    """Percent by trace, size and policy."""
+    policies = [policy["name"] for policy in json.loads(answer(program, "policies", "--format", "json")) if not policy["off_line"]]
+    ratios = json.loads(keep.read_text()) if keep and keep.exists() else {}
+    for trace in TRACES:
+        of_trace = ratios.setdefault(short(trace), {})
+        missing = [policy for policy in policies if any(policy not in of_trace.get(size, {}) for size in SIZES)]
+        if not missing:
+            continue
+        print(f"{trace}: {len(missing)} policies", file=sys.stderr, flush=True)
+        compared = json.loads(answer(
+            program, "compare", str(folder / trace), "--policies", ",".join(missing), "--sizes", ",".join(SIZES),
+            "--threads", "1", "--format", "json"))
+        for run in (compared[0] if isinstance(compared, list) else compared)["runs"]:
+            of_trace.setdefault(run["size"], {})[run["policy"]] = 100 * run["counted"]["hit_ratio"]
+        if keep:
+            keep.write_text(json.dumps(ratios, indent=1))
+    return ratios
+
+
+def losses(ratios, ours, against):
+    """The three worst: the difference, where, ours, theirs and whose."""
+    found = []
+    for trace, sizes in ratios.items():
+        for size, of in sizes.items():
+            rivals = [name for name in of if name != ours] if against is None else [against]
+            rival = max(rivals, key=lambda name: of[name])
+            found.append((of[ours] - of[rival], f"{trace} at {size.replace('%', ' %')}", of[ours], of[rival], rival))
+    return sorted(found)[:3]
+
+
+def shown(loss, against):
+    difference, where, ours, theirs, rival = loss
+    if difference > -0.05:
+        return "none"
+    name = "" if against else f" of `{rival}`"
+    return f"−{-difference:.1f}: {where}, {ours:.1f} for {theirs:.1f}{name}"
+
+
+def table(ratios):
+    rows = []
+    for policy in FIVE:
+        for title, against in [("LRU", "lru"), ("CLOCK", "clock"), ("the best rival", None)]:
+            cells = [shown(loss, against) for loss in losses(ratios, policy, against)]
+            rows.append(f"| `{policy}` | {title} | {' | '.join(cells)} |\n")
+    return EXPLAINED.format(traces=len(ratios)) + "".join(rows)
+
+
+def lines(ratios):
+    """The worst of each policy to LRU, to CLOCK and to the best rival, a line each."""
+    of = []
+    for policy in FIVE:
+        parts = []
+        for title, against in [("LRU", "lru"), ("CLOCK", "clock"), ("the best rival", None)]:
+            text = shown(losses(ratios, policy, against)[0], against)
+            parts.append(f"to {title} {text}")
+        of.append(f"- `{policy}` " + "; ".join(parts) + ".\n")
+    return "".join(of)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", help="the built forebay")
+    parser.add_argument("--traces", type=pathlib.Path, help="the folder of the traces")
+    parser.add_argument("--keep", type=pathlib.Path, help="a JSON file of hit ratios, read and written")
+    parser.add_argument("--registry", action="store_true", help="keep the losses that stand in the page")
+    arguments = parser.parse_args()
+    if not arguments.registry and not arguments.traces:
+        parser.error("--traces FOLDER says where the traces are")
+    registry = answer(arguments.program, "policies", "--format", "markdown")
+    if arguments.registry:
+        PAGE.write_text(registry + HEADING + PAGE.read_text().partition(HEADING)[2])
+        return
+    ratios = hit_ratios(arguments.program, arguments.traces, arguments.keep)
+    PAGE.write_text(registry + HEADING + table(ratios))
+    before, begin, rest = README.read_text().partition(BEGIN)
+    first, _, after = rest.partition("\n")
+    _, end, after = after.partition(END)
+    if not begin or not end:
+        sys.exit(f"README.md has no lines `{BEGIN} … -->` and `{END}`")
+    README.write_text(before + begin + first + "\n" + lines(ratios) + end + after)
+
+
+if __name__ == "__main__":
+    main()
