@@ -60,6 +60,23 @@ enum What {
         /// The volume
         volume: String,
     },
+    /// Say that a cache of the client's own has evicted a part of a volume: a hint for the policy, as mq takes it
+    ///
+    /// No page is read or leaves by this. Programs send such hints over one connection to the socket: docs/volumes.md.
+    Evicted {
+        /// The volume
+        volume: String,
+        /// The first byte
+        offset: Size,
+        /// How many bytes, as 8KiB
+        length: Size,
+        /// The hits that they had in the client's cache
+        #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+        hits: u32,
+        /// They were changed there, and have just been written
+        #[arg(long)]
+        dirty: bool,
+    },
     /// Serve another volume
     ///
     /// A file that a volume just detached still has open is waited for, up to 5 seconds.
@@ -173,6 +190,9 @@ impl From<What> for Command {
             What::Resize { cache, size } => Self::Resize { cache, size },
             What::Flush { volume } => Self::Flush { volume },
             What::Drop { volume } => Self::Drop { volume },
+            What::Evicted { volume, offset, length, hits, dirty } => {
+                Self::Evicted { volume, offset, length, hits, dirty }
+            }
             What::Attach { name, spec } => Self::Attach { volume: format!("{name}={spec}") },
             What::Detach { volume } => Self::Detach { volume },
             What::Dirty { cache, limit, age } => Self::Dirty { cache, limit, age },

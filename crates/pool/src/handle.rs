@@ -18,6 +18,8 @@ use std::time::Instant;
 
 /// Hits that a policy is told of at once, where their order matters.
 const BATCH: usize = 64;
+/// Pages of a hint that the policy is told of at once: others wait for its lock.
+const HINTED: u64 = 64;
 
 /// A way into the pool for one thread at a time: it holds that thread's pins, and the hits that the policy has yet to be told of.
 pub struct Handle {
@@ -65,6 +67,18 @@ pub enum Hint {
         offset: u64,
         /// How many.
         length: u64,
+    },
+    /// A cache of the program's own has just evicted these bytes: from now on their next use comes to the pool. No page is loaded or
+    /// leaves by this, and it is no reference. `mq` adds the hits to each page's uses; most policies take a clean page as used now.
+    EvictedAbove {
+        /// The first byte.
+        offset: u64,
+        /// How many.
+        length: u64,
+        /// The hits that they had in the program's cache since they came to it.
+        hits: u32,
+        /// They were changed there, and have just been written to the pool: that write was their use.
+        dirty: bool,
     },
 }
 
@@ -215,6 +229,22 @@ impl Handle {
             Hint::DoNotNeed { offset, length } => {
                 volume.check_range(offset, length)?;
                 self.shared.give_up(volume, offset, length)?;
+            }
+            Hint::EvictedAbove { offset, length, hits, dirty } => {
+                volume.check_range(offset, length)?;
+                let page_size = u64::from(self.shared.config.page_size);
+                let mut blocks = offset / page_size..(offset + length).div_ceil(page_size);
+                if length == 0 {
+                    blocks.end = blocks.start;
+                }
+                let (owner, operation) = (self.owner(volume), if dirty { Operation::Write } else { Operation::Read });
+                while !blocks.is_empty() {
+                    let some = blocks.start..blocks.end.min(blocks.start + HINTED);
+                    blocks.start = some.end;
+                    let mut replacer = lock(&self.shared.replacer);
+                    self.deliver(&mut replacer);
+                    replacer.evicted_above(&self.shared.memory, volume.id(), some, owner, operation, hits);
+                }
             }
         }
         Ok(())

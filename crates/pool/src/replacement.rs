@@ -19,6 +19,7 @@ pub(crate) trait Replacement: Send {
     fn ghosts(&self) -> u32;
     fn hits(&mut self, hits: &[Hit]);
     fn miss(&mut self, reference: &Reference, judge: &mut Judge<'_>) -> Result<(), AllRefused>;
+    fn evicted_above(&mut self, reference: &Reference, hits: u32);
     fn remove(&mut self, page: u32, judge: &mut Judge<'_>);
     fn resize(&mut self, capacity: u32, judge: &mut Judge<'_>) -> Result<(), AllRefused>;
     fn reserve(&mut self, pages: u32);
@@ -56,6 +57,10 @@ impl<P: Policy> Replacement for P {
 
     fn miss(&mut self, reference: &Reference, judge: &mut Judge<'_>) -> Result<(), AllRefused> {
         Policy::miss(self, reference, judge)
+    }
+
+    fn evicted_above(&mut self, reference: &Reference, hits: u32) {
+        Policy::evicted_above(self, reference, hits);
     }
 
     fn remove(&mut self, page: u32, judge: &mut Judge<'_>) {

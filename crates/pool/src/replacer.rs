@@ -262,6 +262,24 @@ impl Replacer {
         Ok(Admitted::Loading(number))
     }
 
+    /// Tells the policy that a cache above has evicted what it knows of these pages.
+    pub(crate) fn evicted_above(
+        &mut self,
+        memory: &Memory,
+        object: u32,
+        blocks: Range<u64>,
+        owner: u32,
+        operation: Operation,
+        hits: u32,
+    ) {
+        for block in blocks {
+            let place = Place { object, block };
+            if let Some(page) = self.find(memory, place).filter(|&number| self.marks[number as usize].known) {
+                self.policy.evicted_above(&Reference { page, owner, place, operation }, hits);
+            }
+        }
+    }
+
     fn tell_in_use(&mut self, memory: &Memory) {
         let in_use = std::mem::take(&mut self.events.in_use);
         for &number in &in_use {

@@ -153,6 +153,14 @@ impl Shares {
         judge.named(numbers, |judge| policy.miss(&Reference { page, ..*reference }, judge))
     }
 
+    /// A cache above has evicted a page.
+    pub(crate) fn evicted_above(&mut self, reference: &Reference, hits: u32) {
+        let Some((object, page)) = self.own_number(reference.page) else {
+            return self.common.evicted_above(reference, hits);
+        };
+        self.of(object).policy.evicted_above(&Reference { page, ..*reference }, hits);
+    }
+
     /// A page is dropped.
     pub(crate) fn remove(&mut self, number: u32, judge: &mut Judge<'_>) {
         let Some((object, page)) = self.own_number(number) else { return self.common.remove(number, judge) };

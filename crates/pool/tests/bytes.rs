@@ -33,6 +33,7 @@ enum Step {
     Flush,
     WillNeed(Place),
     DoNotNeed(Place),
+    EvictedAbove(Place, u32),
     Advise(Hint),
     Extents(Place),
     Resize(u64),
@@ -83,6 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (place(), any::<bool>(), durability()).prop_map(|(place, keep, now)| Step::WriteZeroes(place, keep, now)),
         2 => Just(Step::Flush),
         1 => place().prop_map(Step::WillNeed),
+        1 => (place(), 0..10u32).prop_map(|(place, hits)| Step::EvictedAbove(place, hits)),
         1 => place().prop_map(Step::DoNotNeed),
         1 => prop::sample::select(hints.to_vec()).prop_map(Step::Advise),
         1 => place().prop_map(Step::Extents),
@@ -353,6 +355,12 @@ impl<'w> Worker<'w> {
             Step::DoNotNeed(place) => {
                 let range = self.world.any(place);
                 let hint = Hint::DoNotNeed { offset: range.start, length: range.end - range.start };
+                self.allow(self.handle.hint(volume, hint));
+            }
+            Step::EvictedAbove(place, hits) => {
+                let range = self.world.any(place);
+                let (offset, length) = (range.start, range.end - range.start);
+                let hint = Hint::EvictedAbove { offset, length, hits, dirty: hits % 2 == 0 };
                 self.allow(self.handle.hint(volume, hint));
             }
             Step::Advise(hint) => {

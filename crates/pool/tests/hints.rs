@@ -2,7 +2,7 @@
 
 use forebay_policy::Spec;
 use forebay_pool::device::{Device, MemoryDevice};
-use forebay_pool::{Config, Durability, Hint, Pool, Volume, VolumeConfig};
+use forebay_pool::{Config, Durability, Hint, Pool, Share, Volume, VolumeConfig};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,6 +94,63 @@ fn what_is_not_needed_leaves_after_its_writeback() {
     let mut stored = [0; 5];
     device.read(3 * PAGE + 5, &mut [IoSliceMut::new(&mut stored)]).expect("memory is read");
     assert_eq!(&stored, b"dirty");
+}
+
+/// The blocks of 0 to 31 that are resident when the program's cache has evicted block 0, and 15 others are read once.
+fn resident_after_an_eviction_above(policy: &str, hits: u32, dirty: bool) -> Vec<u64> {
+    let policy = Spec::parse(policy).expect("a policy");
+    let pool = Pool::new(Config { laundry: 1, ..Config::new(17 * PAGE, policy) }).expect("a pool");
+    let volume = pool.attach(Arc::new(MemoryDevice::new(BLOCKS * PAGE)), VolumeConfig::new("test"));
+    let handle = pool.handle().expect("a handle");
+    handle.hint(&volume, Hint::Random).expect("a hint");
+    for block in 0..16 {
+        drop(handle.read(&volume, block).expect("a read"));
+    }
+    // Of block 50 no one knows.
+    for offset in [0, 50 * PAGE] {
+        handle.hint(&volume, Hint::EvictedAbove { offset, length: 100, hits, dirty }).expect("a hint");
+    }
+    let beyond = Hint::EvictedAbove { offset: BLOCKS * PAGE - 1, length: 2, hits, dirty };
+    assert!(handle.hint(&volume, beyond).is_err(), "beyond the end");
+    for block in 16..31 {
+        drop(handle.read(&volume, block).expect("a read"));
+    }
+    assert!(handle.read_resident(&volume, 50).is_none(), "a hint brings nothing in");
+    let resident = (0..31).filter(|&block| handle.read_resident(&volume, block).is_some()).collect();
+    drop(handle);
+    pool.check_invariants();
+    resident
+}
+
+#[test]
+fn what_is_evicted_above_counts_as_the_policy_has_it() {
+    let (first, last) = (vec![0], vec![15]);
+    let others = |kept: &[u64]| [kept, &(16..31).collect::<Vec<_>>()].concat();
+    // A clean page is used now.
+    assert_eq!(resident_after_an_eviction_above("lru", 9, false), others(&first));
+    assert_eq!(resident_after_an_eviction_above("lru", 9, true), others(&last));
+    // MQ counts the hits of either, and such a page is in a higher queue than those read once.
+    assert_eq!(resident_after_an_eviction_above("mq:lifetime=1000", 9, false), others(&first));
+    assert_eq!(resident_after_an_eviction_above("mq:lifetime=1000", 9, true), others(&first));
+    assert_eq!(resident_after_an_eviction_above("fifo", 9, false), others(&last));
+}
+
+#[test]
+fn what_is_evicted_above_reaches_the_policy_of_a_volume_with_a_share() {
+    let policy = Spec::parse("lru").expect("a policy");
+    let pool = Pool::new(Config { laundry: 1, ..Config::new(33 * PAGE, policy) }).expect("a pool");
+    let volume = pool.attach(Arc::new(MemoryDevice::new(BLOCKS * PAGE)), VolumeConfig::new("test"));
+    pool.set_share(&volume, Share { min: 16 * PAGE, max: 16 * PAGE }).expect("a share");
+    let handle = pool.handle().expect("a handle");
+    handle.hint(&volume, Hint::Random).expect("a hint");
+    for block in 0..16 {
+        drop(handle.read(&volume, block).expect("a read"));
+    }
+    handle.hint(&volume, Hint::EvictedAbove { offset: 0, length: PAGE, hits: 1, dirty: false }).expect("a hint");
+    for block in 16..31 {
+        drop(handle.read(&volume, block).expect("a read"));
+    }
+    assert!(handle.read_resident(&volume, 0).is_some() && handle.read_resident(&volume, 1).is_none());
 }
 
 #[test]

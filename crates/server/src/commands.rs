@@ -8,6 +8,7 @@ use crate::service::Service;
 use crate::volume_options::{VolumeLimits, VolumeOptions};
 use crate::volumes::Cache;
 use crate::words::{Age, Count, Share, Size};
+use forebay_pool::Hint;
 use forebay_sim::size::show_bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,6 +39,21 @@ pub enum Command {
     Drop {
         /// The volume.
         volume: String,
+    },
+    /// A cache of the client's own has evicted a part of a volume: a hint for the policy.
+    Evicted {
+        /// The volume.
+        volume: String,
+        /// The first byte.
+        offset: Size,
+        /// How many.
+        length: Size,
+        /// The hits that they had there.
+        #[serde(default)]
+        hits: u32,
+        /// They were changed there, and have just been written.
+        #[serde(default)]
+        dirty: bool,
     },
     /// Serves another volume.
     Attach {
@@ -114,6 +130,9 @@ impl fmt::Display for Command {
             Self::Flush { volume: None } => f.write_str("flush all volumes"),
             Self::Flush { volume: Some(volume) } => write!(f, "flush volume {volume}"),
             Self::Drop { volume } => write!(f, "drop the clean pages of volume {volume}"),
+            Self::Evicted { volume, offset, length, .. } => {
+                write!(f, "note that {} at {} of volume {volume} were evicted above", show_bytes(length.0), offset.0)
+            }
             Self::Attach { volume } => write!(f, "attach {volume}"),
             Self::Detach { volume } => write!(f, "detach volume {volume}"),
             Self::Dirty { cache, limit: None, age: None } => write!(f, "show the dirty limits of cache {cache}"),
@@ -190,8 +209,8 @@ fn with_figures<const N: usize>(message: String, figures: [(&str, u64); N]) -> R
 impl Service {
     /// Does what a command says, and waits until it is done.
     pub(crate) fn execute(self: &Arc<Self>, command: Command) -> Answer {
-        // Figures alone change nothing.
-        if !matches!(command, Command::Statistics {}) {
+        // Figures alone change nothing, and of evictions there are too many.
+        if !matches!(command, Command::Statistics {} | Command::Evicted { .. }) {
             tracing::info!("control: asked to {command}");
         }
         self.try_execute(command).unwrap_or_else(|error| {
@@ -214,6 +233,12 @@ impl Service {
                 let bytes = pages * u64::from(attached.cache.page_size);
                 let message = format!("volume {volume}: {} of clean pages have left its cache", show_bytes(bytes));
                 with_figures(message, [("pages", pages), ("bytes", bytes)])
+            }
+            Command::Evicted { volume, offset, length, hits, dirty } => {
+                let attached = self.attached(&volume)?;
+                let hint = Hint::EvictedAbove { offset: offset.0, length: length.0, hits, dirty };
+                attached.cache.pool.handle()?.hint(&attached.volume, hint)?;
+                done(format!("volume {volume}: the policy knows of it"))
             }
             Command::Attach { volume } => {
                 let volume: VolumeOptions = volume.parse().map_err(Error::Usage)?;
@@ -312,6 +337,7 @@ mod tests {
                 age: Some(Age(Duration::from_millis(1500))),
             },
             Command::Rate { volume: "a".to_owned(), rate: Some(Size(4096)), iops: Some(Count(7)) },
+            Command::Evicted { volume: "a".to_owned(), offset: Size(8192), length: Size(4096), hits: 3, dirty: true },
             Command::RecordSnapshot { file: "/a".into() },
         ] {
             assert_eq!(read(&serde_json::to_string(&command).unwrap()), Ok(command));

@@ -54,6 +54,8 @@ fn a_running_server_is_steered_by_its_socket() {
     assert_eq!(dirty(), 2);
     let dropped = json("drop a")["figures"]["pages"].as_u64().unwrap();
     assert!(dropped >= 4 && dirty() == 2, "{dropped} pages are dropped, and dirty ones stay");
+    assert_eq!(control(&socket, "evicted a 0 8KiB --hits 3 --dirty"), "volume a: the policy knows of it\n");
+    assert!(refused(&socket, "evicted a 4MiB 4KiB", 1).contains("beyond"));
     assert_eq!(control(&socket, "flush a"), "volume a: durable\n");
     assert_eq!((dirty(), &std::fs::read(&a).unwrap()[..8192]), (0, &[7; 8192][..]));
     assert_eq!(control(&socket, "flush"), "all volumes: durable\n");
