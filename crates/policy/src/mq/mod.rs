@@ -163,8 +163,8 @@ impl Policy for Mq {
 
     const HISTORY: Option<&'static str> = Some("out");
 
-    /// One page of 8 is sampled, by its number. Known ones of these are an 8th of the cache and of Qout, and as many beyond as there are
-    /// frames: 8 × (5/8 + 1). With fewer numbers the sampled ones run out: long distances are not seen, and lifeTime is too long.
+    /// Of 2^b pages one is sampled. With numbers for 13 times the cache the trials see the cache, Qout and 8 times the cache beyond; in larger
+    /// caches more sampled ghosts may be remembered, 2^b times the cache, where numbers are not given again.
     const NUMBERS_KEPT: u32 = 13;
 
     fn new(setup: &Setup) -> Self {
