@@ -34,6 +34,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A part of the cache.
     Part,
+    /// A length in pages or bytes, at least one.
+    Length,
 }
 
 /// A part of the cache, as a user writes it.
@@ -56,6 +58,15 @@ impl Part {
             Self::Percent(percent) => (f64::from(capacity) * percent / 100.0).round() as u64,
         };
         pages.min(u64::from(capacity)) as u32
+    }
+
+    /// A length in pages of `page_size` bytes: so many bytes are at least two pages, since one has nothing to follow it.
+    fn length(self, page_size: u64) -> u64 {
+        match self {
+            Self::Pages(pages) => pages,
+            Self::Bytes(bytes) => bytes.div_ceil(page_size).max(2),
+            Self::Percent(_) => unreachable!("percent are refused when a length is read"),
+        }
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -147,6 +158,11 @@ impl Settings {
         }
     }
 
+    /// A length, in pages of `page_size` bytes.
+    pub fn length(&self, name: &str, page_size: u64) -> u64 {
+        self.part(name).length(page_size)
+    }
+
     /// Sets a whole number, which is within its bounds.
     pub(crate) fn set_integer(&mut self, name: &str, value: u64) {
         let index = self.index(name);
@@ -173,6 +189,7 @@ impl Parameter {
             Kind::Real { least, most } => format!("{least}..{most}"),
             Kind::Choice(words) => words.join("|"),
             Kind::Part => "PAGES|BYTES|PERCENT%".to_owned(),
+            Kind::Length => "PAGES|BYTES".to_owned(),
         };
         format!("{}={values} ({})", self.name, self.default)
     }
@@ -187,6 +204,9 @@ impl Parameter {
             }
             Kind::Choice(words) => words.iter().find(|&&word| word == text).map(|word| Value::Choice(word)),
             Kind::Part => Part::parse(text).map(Value::Part),
+            Kind::Length => {
+                Part::parse(text).filter(|part| matches!(part, Part::Pages(1..) | Part::Bytes(1..))).map(Value::Part)
+            }
         };
         value.ok_or_else(|| format!("`{}={text}` is out of bounds: {}", self.name, self.usage()))
     }
@@ -246,6 +266,7 @@ mod tests {
         Parameter { name: "max", help: "", kind: Kind::Integer { least: 1, most: 255 }, default: "5" },
         Parameter { name: "share", help: "", kind: Kind::Real { least: 0.0, most: 1.0 }, default: "0.25" },
         Parameter { name: "buffer", help: "", kind: Kind::Part, default: "5%" },
+        Parameter { name: "run", help: "", kind: Kind::Length, default: "64KiB" },
         Parameter { name: "ties", help: "", kind: Kind::Choice(&["lru", "fifo"]), default: "lru" },
     ];
 
@@ -260,7 +281,7 @@ mod tests {
         let wrong = |name, value| Settings::parse(PARAMETERS, [(name, value)]).unwrap_err();
         assert_eq!(
             wrong("maximum", "7"),
-            "there is no parameter `maximum`; there are max=1..255 (5), share=0..1 (0.25), buffer=PAGES|BYTES|PERCENT% (5%), ties=lru|fifo (lru)"
+            "there is no parameter `maximum`; there are max=1..255 (5), share=0..1 (0.25), buffer=PAGES|BYTES|PERCENT% (5%), run=PAGES|BYTES (64KiB), ties=lru|fifo (lru)"
         );
         assert_eq!(wrong("max", "0"), "`max=0` is out of bounds: max=1..255 (5)");
         assert_eq!(wrong("share", "NaN"), "`share=NaN` is out of bounds: share=0..1 (0.25)");
@@ -275,6 +296,18 @@ mod tests {
         assert_eq!(["5000", "1GiB", "100%"].map(|text| pages(text).unwrap()), [1000; 3]);
         for text in ["", "%", "101%", "-1%", "NaN%", "4 parrots"] {
             assert!(pages(text).unwrap_err().contains("is out of bounds: buffer=PAGES|BYTES|PERCENT% (5%)"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_length_is_pages_or_bytes_of_at_least_two_pages() {
+        let pages = |text: &str, page_size| {
+            Settings::parse(PARAMETERS, [("run", text)]).map(|settings| settings.length("run", page_size))
+        };
+        assert_eq!([512, 4096, 8192, 65_536, 1 << 20].map(|size| pages("64KiB", size).unwrap()), [128, 16, 8, 2, 2]);
+        assert_eq!(["1", "8"].map(|text| pages(text, 512).unwrap()), [1, 8]);
+        for text in ["0", "5%", "0KiB", "some"] {
+            assert!(pages(text, 4096).unwrap_err().contains("is out of bounds: run=PAGES|BYTES (64KiB)"), "{text}");
         }
     }
 

@@ -67,6 +67,8 @@ never_far_below_lru! {
     is_never_a_point_below_lru_on_sprite: "sprite",
     is_never_a_point_below_lru_on_multi1: "multi1",
     is_never_a_point_below_lru_on_multi2: "multi2",
+    is_never_a_point_below_lru_on_multi3: "multi3",
+    is_never_a_point_below_lru_on_gli: "gli",
     is_never_a_point_below_lru_on_two_pools: "2_pools",
 }
 

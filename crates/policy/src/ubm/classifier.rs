@@ -62,11 +62,11 @@ pub enum Course {
 }
 
 impl Classifier {
-    /// A classifier with UBM's default parameters, for page numbers below `pages`.
-    pub fn new(pages: u32) -> Self {
+    /// A classifier with UBM's default parameters, for page numbers below `pages` and pages of `page_size` bytes.
+    pub fn new(pages: u32, page_size: u64) -> Self {
         let settings = Settings::defaults(Ubm::INFO.parameters);
         Self {
-            detector: Detector::of(&settings, pages),
+            detector: Detector::of(&settings, pages, page_size),
             runs_of: vec![0; pages as usize],
             now: 0,
             last: Place::default(),
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_loop_is_sequential_at_first_and_looping_from_its_second_round_on() {
-        let mut classifier = Classifier::new(20);
+        let mut classifier = Classifier::new(20, 8192);
         let mut round = || -> Vec<Classified> {
             (0..20).map(|block| classifier.refer(block, Place { object: 3, block: u64::from(block) })).collect()
         };
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_sequence_has_a_length_and_a_loop_its_end_and_the_time_of_its_start() {
-        let mut classifier = Classifier::new(100);
+        let mut classifier = Classifier::new(100, 8192);
         assert_eq!(refer(&mut classifier, 10..17), None);
         assert_eq!(refer(&mut classifier, 17..18), Some(Course::Sequence { blocks: 8 }));
         assert_eq!(refer(&mut classifier, 18..30), Some(Course::Sequence { blocks: 20 }));
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn references_without_order_have_no_course() {
-        let mut classifier = Classifier::new(100);
+        let mut classifier = Classifier::new(100, 8192);
         for block in [5, 90, 33, 71, 12, 64, 50, 20, 81] {
             assert_eq!(refer(&mut classifier, block..block + 1), None);
         }

@@ -74,8 +74,9 @@ impl Detector {
     }
 
     /// With UBM's parameters `open`, `run` and `gap`.
-    pub(super) fn of(settings: &Settings, pages: u32) -> Self {
-        let [open, least, gap] = ["open", "run", "gap"].map(|name| settings.integer(name));
+    pub(super) fn of(settings: &Settings, pages: u32, page_size: u64) -> Self {
+        let [open, gap] = ["open", "gap"].map(|name| settings.integer(name));
+        let least = settings.length("run", page_size).min(u64::from(u32::MAX));
         Self::new(pages, open as usize, least as u32, gap)
     }
 

@@ -7,14 +7,29 @@
 //!
 //! A page knows between which marks it is, so a reference shows for which of the preset sizes it is a hit without its
 //! position being counted. Two of these sizes around the present one give c and k in 1 - c n^-k.
+//!
+//! ```text
+//! hits                    o-------o   counted at the preset sizes
+//!                      -  |
+//!                  -      |           the hull: what growing to a preset size gives for each buffer
+//!              -          |
+//! o-------o---------------o
+//!     n
+//! ```
+//!
+//! The function is concave, and so is what it tells of hits at sizes near n. A cycle of other references is a step: no buffer short of it
+//! gains anything, and all together gain much. So the gain at n is not taken to be below the slope of the hull of all that was counted.
 
 use crate::list::{List, Nodes};
+use std::cell::Cell;
 
 /// Preset sizes: the cache's, its half, and so on.
 const SIZES: usize = 7;
 /// Counts are halved once they cover so many references for each page of the cache, or of a cache of `SMALL` pages.
 const PERIOD: f64 = 8.0;
 const SMALL: f64 = 500.0;
+/// The function is fitted anew after so many references.
+const REFIT: u32 = 64;
 
 /// The LRU stack of the other references, with a mark at each preset size.
 #[derive(Debug)]
@@ -30,6 +45,23 @@ pub(super) struct Stack {
     hits: [f64; SIZES],
     others: f64,
     all: f64,
+    /// The gains up to each preset size and above the one before, fitted when `until_refit` was `REFIT`.
+    zones: [Zone; SIZES],
+    until_refit: u32,
+    /// The size that was asked for last since then, and its gain.
+    asked: Cell<(u32, f64)>,
+}
+
+/// The gain between two preset sizes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Zone {
+    /// c and k of the lifetime function.
+    c: f64,
+    k: f64,
+    /// The slope of the hull.
+    slope: f64,
+    /// Other references by all.
+    share: f64,
 }
 
 impl Stack {
@@ -42,6 +74,9 @@ impl Stack {
             hits: [0.0; SIZES],
             others: 0.0,
             all: 0.0,
+            zones: [Zone::default(); SIZES],
+            until_refit: REFIT,
+            asked: Cell::default(),
         };
         stack.set_capacity(capacity);
         stack
@@ -76,6 +111,7 @@ impl Stack {
         self.sizes.extend((0..SIZES).rev().map(|halvings| capacity >> halvings).filter(|&size| size > 0));
         self.hits = [0.0; SIZES];
         (self.others, self.all) = (0.0, 0.0);
+        self.refit();
         self.marks.clear();
         self.marks.resize(self.sizes.len(), None);
         let mut depth = 0;
@@ -145,30 +181,51 @@ impl Stack {
             self.others /= 2.0;
             self.all /= 2.0;
         }
+        self.until_refit -= 1;
+        if self.until_refit == 0 {
+            self.refit();
+        }
     }
 
     /// `MG_other(n)`: the hits per reference that the n-th buffer gives.
     pub(super) fn marginal_gain(&self, n: u32) -> f64 {
-        if n == 0 || self.others == 0.0 {
+        let (asked, gain) = self.asked.get();
+        if n == 0 {
             return 0.0;
         }
-        let (c, k) = self.fit(n);
+        if asked == n {
+            return gain;
+        }
+        let zone = self.sizes.iter().position(|&size| size >= n).unwrap_or(self.sizes.len() - 1);
+        let Zone { c, k, slope, share } = self.zones[zone];
         // Without a buffer every reference is a miss, which the function does not say.
         let misses = |n: u32| if n == 0 { 1.0 } else { c * f64::from(n).powf(-k) };
-        (misses(n - 1) - misses(n)).max(0.0) * self.others / self.all
+        let gain = (misses(n - 1) - misses(n)).max(slope) * share;
+        self.asked.set((n, gain));
+        gain
     }
 
-    /// c and k from the miss ratios at the preset sizes p and q on both sides of n.
-    fn fit(&self, n: u32) -> (f64, f64) {
-        let last = self.sizes.len() - 1;
-        let upper = self.sizes.iter().position(|&size| size >= n).unwrap_or(last).max(1);
-        // A cache of one page has one size: the function is then flat.
-        let (lower, upper) = (upper - 1, upper.min(last));
-        let [p, q] = [lower, upper].map(|index| f64::from(self.sizes[index]));
+    fn refit(&mut self) {
+        self.until_refit = REFIT;
+        self.asked.set((0, 0.0));
+        let count = self.sizes.len();
         // One more miss than was counted: no miss ratio is 0.
-        let misses = |index: usize| 1.0 - self.hits[..=index].iter().sum::<f64>() / (self.others + 1.0);
-        let k = if p < q { (misses(lower) / misses(upper)).ln() / (q / p).ln() } else { 0.0 };
-        (misses(lower) * p.powf(k), k)
+        let mut hits = [(0.0, 0.0); SIZES + 1];
+        for index in 0..count {
+            let more = self.hits[index] / (self.others + 1.0);
+            hits[index + 1] = (f64::from(self.sizes[index]), hits[index].1 + more);
+        }
+        let share = if self.all > 0.0 { self.others / self.all } else { 0.0 };
+        for index in 0..count {
+            // c and k from the preset sizes on both sides. A cache of one page has one size: the function is then flat.
+            let ((p, at_p), (q, at_q)) = (hits[index.max(1)], hits[(index + 1).max(2).min(count)]);
+            let k = if p < q { ((1.0 - at_p) / (1.0 - at_q)).ln() / (q / p).ln() } else { 0.0 };
+            let (below, above) = hits[..=count].split_at(index + 1);
+            let slope = |from: &(f64, f64), to: &(f64, f64)| (to.1 - from.1) / (to.0 - from.0);
+            let least = |to| below.iter().map(|from| slope(from, to)).fold(f64::INFINITY, f64::min);
+            let slope = above.iter().map(least).fold(0.0, f64::max);
+            self.zones[index] = Zone { c: (1.0 - at_p) * p.powf(k), k, slope, share };
+        }
     }
 
     pub(super) fn check(&self) {
@@ -244,6 +301,7 @@ mod tests {
             stack.hits[index] = (hit_ratio(size) - below) * stack.others;
             below = hit_ratio(size);
         }
+        stack.refit();
         stack
     }
 
@@ -251,13 +309,29 @@ mod tests {
     fn the_lifetime_function_is_found_again() {
         for (c, k) in [(0.9, 0.2), (0.8, 0.7), (1.0, 1.5)] {
             let stack = following(c, k);
-            for n in [2, 11, 160, 200, 640] {
-                let fitted = stack.fit(n);
-                assert!((fitted.0 / c - 1.0).abs() < 1e-3 && (fitted.1 / k - 1.0).abs() < 1e-3, "{fitted:?} at {n}");
-                let expected = c * (f64::from(n - 1).powf(-k) - f64::from(n).powf(-k)) / 4.0;
-                assert!((stack.marginal_gain(n) / expected - 1.0).abs() < 1e-2);
+            for (n, zone) in [(2, 0), (11, 1), (160, 4), (200, 5), (640, 6)] {
+                let fitted = stack.zones[zone];
+                assert!((fitted.c / c - 1.0).abs() < 1e-3 && (fitted.k / k - 1.0).abs() < 1e-3, "{fitted:?} at {n}");
+                let near = c * (f64::from(n - 1).powf(-k) - f64::from(n).powf(-k)) / 4.0;
+                assert!(stack.marginal_gain(n) > near * 0.999);
+                // Of a concave function the hull is the chord of the zone: no steeper than its lower end.
+                let steepest = c * k * f64::from(stack.sizes[zone] / 2).max(1.0).powf(-k - 1.0) / 4.0;
+                assert!(zone == 0 || stack.marginal_gain(n) < 1.1 * steepest, "{c} {k} at {n}");
             }
         }
+    }
+
+    #[test]
+    fn hits_far_beyond_the_present_size_are_seen_from_it() {
+        // Half of all references are a cycle through more than 250 pages.
+        let mut stack = Stack::new(0, 1000);
+        (stack.others, stack.all, stack.hits[5]) = (1e9, 2e9, 1e9);
+        stack.refit();
+        for n in [1, 20, 100, 251, 400, 500] {
+            let gain = stack.marginal_gain(n);
+            assert!(gain >= 0.499 / 500.0, "{gain} at {n}");
+        }
+        assert!(stack.marginal_gain(501) < 1e-6 && stack.marginal_gain(1000) < 1e-6);
     }
 
     #[test]

@@ -36,9 +36,9 @@ impl Loops {
         self.len
     }
 
-    /// The longest period of a resident page.
+    /// The longest period of a resident page: the middle of its bucket, from which no period of the bucket differs by a tenth.
     pub(super) fn longest(&self) -> Option<f32> {
-        (self.filled != 0).then(|| 2f32.powf((127 - self.filled.leading_zeros()) as f32 / 4.0))
+        (self.filled != 0).then(|| 2f32.powf(((127 - self.filled.leading_zeros()) as f32 + 0.5) / 4.0))
     }
 
     pub(super) fn push(&mut self, nodes: &mut Nodes<Status>, page: u32, period: f32) {
@@ -105,5 +105,21 @@ impl Loops {
             len += list.len();
         }
         assert_eq!(len, self.len); // O3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_period_is_told_to_a_tenth() {
+        for period in [10.0, 80.0, 1_000.0, 4_096.0, 4_870.0, 132_907.0] {
+            let mut nodes = Nodes::new(1);
+            let mut loops = Loops::new();
+            loops.push(&mut nodes, 0, period);
+            let told = loops.longest().unwrap();
+            assert!((told / period - 1.0).abs() < 0.1, "{told} for {period}");
+        }
     }
 }

@@ -135,9 +135,9 @@ impl Policy for Ubm {
             },
             Parameter {
                 name: "run",
-                help: "how many consecutive references make a run",
-                kind: Kind::Integer { least: 1, most: 1_000_000 },
-                default: "8",
+                help: "how much of consecutive pages makes a run",
+                kind: Kind::Length,
+                default: "64KiB",
             },
             Parameter {
                 name: "gap",
@@ -162,7 +162,7 @@ impl Policy for Ubm {
         let settings = &setup.settings;
         let slots = Slots::new(setup.pages, most_known(setup.capacity));
         Self {
-            detector: Detector::of(settings, setup.pages),
+            detector: Detector::of(settings, setup.pages, setup.page_size),
             runs_of: vec![0; setup.pages as usize],
             status: Nodes::new(slots.end()),
             sequential: List::new(),

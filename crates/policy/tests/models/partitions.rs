@@ -60,6 +60,10 @@ pub(crate) struct Partitions {
     hits: Vec<f64>,
     other_references: f64,
     all_references: f64,
+    counted: usize,
+    /// c, k and the slope of the hull at each preset size, and the share of other references, all as they were every 64 references.
+    fitted: Vec<(f64, f64, f64)>,
+    share: f64,
     once: f64,
     soon: f64,
     gaps: f64,
@@ -95,6 +99,9 @@ impl Partitions {
             hits: vec![0.0; sizes],
             other_references: 0.0,
             all_references: 0.0,
+            counted: 0,
+            fitted: vec![(0.0, 0.0, 0.0); sizes],
+            share: 0.0,
             once: 0.0,
             soon: 0.0,
             gaps: 0.0,
@@ -208,20 +215,41 @@ impl Partitions {
 
     fn gain_of_others(&self) -> f64 {
         let n = self.others.len();
-        if n == 0 || self.other_references == 0.0 {
+        if n == 0 {
             return 0.0;
         }
-        let sizes: Vec<usize> =
-            (0..7).rev().map(|halvings| self.capacity >> halvings).filter(|&size| size > 0).collect();
-        let missed = |index: usize| 1.0 - self.hits[..=index].iter().sum::<f64>() / (self.other_references + 1.0);
-        let (mut c, mut k) = (missed(0), 0.0);
-        if sizes.len() > 1 {
-            let q = sizes[1..].iter().position(|&size| size >= n).map_or(sizes.len() - 1, |index| index + 1);
-            k = (missed(q - 1) / missed(q)).ln() / (sizes[q] as f64 / sizes[q - 1] as f64).ln();
-            c = missed(q - 1) * (sizes[q - 1] as f64).powf(k);
-        }
+        let sizes = self.sizes();
+        let (c, k, slope) = self.fitted[sizes.iter().position(|&size| size >= n).unwrap_or(sizes.len() - 1)];
         let without = if n == 1 { 1.0 } else { c * ((n - 1) as f64).powf(-k) };
-        (without - c * (n as f64).powf(-k)).max(0.0) * self.other_references / self.all_references
+        (without - c * (n as f64).powf(-k)).max(slope) * self.share
+    }
+
+    fn sizes(&self) -> Vec<usize> {
+        (0..7).rev().map(|halvings| self.capacity >> halvings).filter(|&size| size > 0).collect()
+    }
+
+    fn fit(&mut self) {
+        let sizes = self.sizes();
+        let mut points = vec![(0.0, 0.0)];
+        for (index, &size) in sizes.iter().enumerate() {
+            points.push((size as f64, points[index].1 + self.hits[index] / (self.other_references + 1.0)));
+        }
+        self.share = self.other_references / self.all_references;
+        for upper in 1..points.len() {
+            let (mut c, mut k) = (1.0 - points[1].1, 0.0);
+            if points.len() > 2 {
+                let (p, q) = (points[upper.max(2) - 1], points[upper.max(2)]);
+                k = ((1.0 - p.1) / (1.0 - q.1)).ln() / (q.0 / p.0).ln();
+                c = (1.0 - p.1) * p.0.powf(k);
+            }
+            // The steepest that can be had from there on, if what lies before has been had at the least slope.
+            let mut hull = 0.0f64;
+            for to in &points[upper..] {
+                let slopes = points[..upper].iter().map(|from| (to.1 - from.1) / (to.0 - from.0));
+                hull = hull.max(slopes.fold(f64::INFINITY, f64::min));
+            }
+            self.fitted[upper - 1] = (c, k, hull);
+        }
     }
 
     fn count(&mut self, other: Option<u32>) {
@@ -240,6 +268,10 @@ impl Partitions {
             self.hits.iter_mut().for_each(|hits| *hits /= 2.0);
             self.other_references /= 2.0;
             self.all_references /= 2.0;
+        }
+        self.counted += 1;
+        if self.counted.is_multiple_of(64) {
+            self.fit();
         }
     }
 
@@ -266,7 +298,7 @@ impl Partitions {
             return page;
         }
         let longest = self.loops.iter().map(|&(_, bucket)| bucket).max();
-        let gain = longest.map(|bucket| 1.0 / f64::from(2f32.powf(bucket as f32 / 4.0)));
+        let gain = longest.map(|bucket| 1.0 / f64::from(2f32.powf((bucket as f32 + 0.5) / 4.0)));
         if gain.is_some_and(|gain| gain <= self.gain_of_others() || self.others.is_empty()) {
             let at = self.loops.iter().rposition(|&(_, bucket)| Some(bucket) == longest).unwrap();
             return self.loops.remove(at).0;

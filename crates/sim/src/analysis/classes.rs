@@ -59,7 +59,7 @@ pub struct BlockRun {
 impl Classes {
     /// Classifies all references, and adds them to the space–time graph, if there is one.
     pub(super) fn of(trace: &Trace, mut grid: Option<&mut SpaceTime>, progress: &(dyn Fn(u64) + Sync)) -> Self {
-        let mut classifier = Classifier::new(trace.pages);
+        let mut classifier = Classifier::new(trace.pages, trace.page_size);
         let mut counts = [0u64; 3];
         let mut by_period = Histogram::<u64>::new(1);
         let mut rows = grid.as_ref().map(|grid| grid.rows_of(trace));

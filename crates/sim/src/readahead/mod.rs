@@ -115,7 +115,7 @@ impl Readahead {
         match self.kind.name {
             "fixed" => Rule::Fixed(self.settings.integer("pages")),
             "linux" => Rule::Linux(Linux::new(max())),
-            "regular" => Rule::Regular(Regular::new(pages, max())),
+            "regular" => Rule::Regular(Regular::new(pages, page_size, max())),
             name => unreachable!("{name} is no rule"),
         }
     }

@@ -17,8 +17,8 @@ pub(super) struct Regular {
 }
 
 impl Regular {
-    pub(super) fn new(pages: u32, max: u64) -> Self {
-        Self { regularity: Classifier::new(pages), max }
+    pub(super) fn new(pages: u32, page_size: u64, max: u64) -> Self {
+        Self { regularity: Classifier::new(pages, page_size), max }
     }
 
     #[inline]
