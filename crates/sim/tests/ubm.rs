@@ -72,22 +72,17 @@ never_far_below_lru! {
     is_never_a_point_below_lru_on_two_pools: "2_pools",
 }
 
+fn gains_over_lru(name: &str) -> Vec<f64> {
+    let Some(trace) = lirs(name) else { return Vec::new() };
+    against_lru_and_opt(&trace, name).iter().map(|(_, ubm, lru, _)| 100.0 * (ubm / lru - 1.0)).collect()
+}
+
 /// The paper's mean gain is 29.2 %, over its three traces and sizes, with files told apart.
-fn gains_a_fifth_over_lru(name: &str) {
-    let Some(trace) = lirs(name) else { return };
-    let figures = against_lru_and_opt(&trace, name);
-    let mean = figures.iter().map(|(_, ubm, lru, _)| 100.0 * (ubm / lru - 1.0)).sum::<f64>() / figures.len() as f64;
-    assert!(mean >= 20.0, "{name}: {mean:.1} % more hits than LRU");
-}
-
 #[test]
-fn gains_a_fifth_over_lru_on_multi1() {
-    gains_a_fifth_over_lru("multi1");
-}
-
-#[test]
-fn gains_a_fifth_over_lru_on_multi2() {
-    gains_a_fifth_over_lru("multi2");
+fn gains_28_percent_over_lru_on_the_papers_traces() {
+    let gains: Vec<f64> = ["multi1", "multi2", "multi3"].into_iter().flat_map(gains_over_lru).collect();
+    let mean = gains.iter().sum::<f64>() / gains.len() as f64;
+    assert!(gains.is_empty() || mean >= 28.0, "{mean:.1} % more hits than LRU");
 }
 
 #[test]
@@ -176,7 +171,7 @@ fn sample() -> BTreeMap<String, Vec<Seen>> {
     replay(&trace, trace.pages / 10, |ubm, reference| {
         time += 1;
         let file = trace.names.object_name(reference.place.object).to_owned();
-        let class = ubm.class_of(reference.place).expect("the block was just referenced");
+        let class = ubm.class_of(reference.page, reference.place).expect("the block was just referenced");
         files.entry(file).or_default().push(Seen { time, block: reference.place.block, class });
     });
     files
@@ -210,7 +205,7 @@ fn files_read_from_start_to_end_are_sequential_once_then_loops_where_the_interva
             if ratio < 2.0 {
                 agree += u32::from(share(pair[1], Class::Looping) >= 85.0);
                 loops += 1;
-            } else if ratio > 4.0 {
+            } else if ratio > 6.5 {
                 agree += u32::from(share(pair[1], Class::Other) >= 85.0);
                 irregular += 1;
             }

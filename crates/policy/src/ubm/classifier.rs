@@ -2,7 +2,8 @@
 //! referenced.
 
 use super::Ubm;
-use super::detector::{Class, Detector};
+use super::detector::{Class, Detector, Finding};
+use super::runs::{Block, Runs};
 use crate::parameters::Settings;
 use crate::policy::{Place, Policy};
 use crate::prefetch::prefetch;
@@ -11,8 +12,11 @@ use crate::prefetch::prefetch;
 #[derive(Debug)]
 pub struct Classifier {
     detector: Detector,
+    runs: Runs,
     /// By page, the run that its block was put into last: where to look for it first.
     runs_of: Vec<u32>,
+    /// The run that grew last: the next block is likely to belong to it.
+    run: u32,
     /// References so far.
     now: u64,
     /// The last of them, and its class.
@@ -67,7 +71,9 @@ impl Classifier {
         let settings = Settings::defaults(Ubm::INFO.parameters);
         Self {
             detector: Detector::of(&settings, pages, page_size),
+            runs: Runs::new(pages),
             runs_of: vec![0; pages as usize],
+            run: 0,
             now: 0,
             last: Place::default(),
             class: Class::Other,
@@ -77,6 +83,7 @@ impl Classifier {
     /// The page is going to be referenced soon.
     #[inline]
     pub fn prefetch(&self, page: u32) {
+        self.detector.prefetch(page);
         prefetch(&self.runs_of, page as usize);
     }
 
@@ -86,9 +93,18 @@ impl Classifier {
     /// If the page's number is not below those that the classifier was made for.
     pub fn refer(&mut self, page: u32, place: Place) -> Classified {
         self.now += 1;
-        let run_of = &mut self.runs_of[page as usize];
-        let finding = self.detector.refer(place, Some(*run_of), self.now);
-        *run_of = finding.run.unwrap_or(*run_of);
+        let finding = self.detector.refer(page, place, self.now);
+        if !finding.repeated {
+            let Finding { pass, class, kept: period, follows, .. } = finding;
+            self.runs.make_room();
+            let holder = self.runs.holder_by([Some(self.runs_of[page as usize])], place);
+            let growing = place.block.checked_sub(1).filter(|_| follows).and_then(|before| {
+                let index = self.runs.holder_by([Some(self.run)], Place { block: before, ..place });
+                index.filter(|&index| self.runs.is_of(index, pass))
+            });
+            self.run = self.runs.put(holder, growing, Block { place, pass, class, period, now: self.now });
+            self.runs_of[page as usize] = self.run;
+        }
         (self.last, self.class) = (place, finding.class);
         Classified { class: finding.class, period: finding.period }
     }
@@ -96,7 +112,7 @@ impl Classifier {
     /// What is known of the blocks referenced so far, by the last reference to each. A loop over several files, or over blocks
     /// that others lie between, is one for each run of consecutive blocks.
     pub fn runs(&self) -> impl Iterator<Item = KnownRun> {
-        self.detector.runs().iter().map(|run| KnownRun {
+        self.runs.iter().map(|run| KnownRun {
             start: run.start,
             end: run.end(),
             class: run.class,
@@ -106,14 +122,14 @@ impl Classifier {
 
     /// Where the references go on, if the last one was sequential or looping.
     pub fn course(&self) -> Option<Course> {
-        let run = self.detector.run_of(self.last)?;
+        let run = self.runs.find(self.last)?;
         match self.class {
             Class::Other => None,
             Class::Sequential => Some(Course::Sequence { blocks: run.end() - run.start.block + 1 }),
             Class::Looping => {
                 let next = Place { block: self.last.block.saturating_add(1), ..self.last };
                 // What this pass has yet to come to is still in the run of the pass before.
-                let before = self.detector.run_of(next).filter(|before| before.pass != run.pass && before.detected());
+                let before = self.runs.find(next).filter(|before| before.pass != run.pass && before.detected());
                 let again = run.first.saturating_add(run.period as u64);
                 Some(Course::Loop {
                     end: before.map_or(self.last.block, |before| before.end()),
@@ -162,6 +178,16 @@ mod tests {
         // Block 10 was referenced at 1 and comes again at 21: so next at 41.
         assert_eq!(refer(&mut classifier, 10..25), Some(Course::Loop { end: 29, start: 10, due: 6 }));
         assert_eq!(refer(&mut classifier, 25..30), Some(Course::Loop { end: 29, start: 10, due: 1 }));
+    }
+
+    #[test]
+    fn a_part_that_is_read_again_becomes_a_loop_of_its_own() {
+        let mut classifier = Classifier::new(100, 8192);
+        refer(&mut classifier, 0..100);
+        refer(&mut classifier, 40..60);
+        let mut runs: Vec<_> = classifier.runs().map(|run| (run.start.block, run.end, run.class)).collect();
+        runs.sort_unstable_by_key(|run| run.0);
+        assert_eq!(runs, [(0, 39, Class::Sequential), (40, 59, Class::Looping), (60, 99, Class::Sequential)]);
     }
 
     #[test]

@@ -8,14 +8,16 @@
 //! A pass keeps its period, and with it the run that it adds to, as long as the periods of its blocks differ from it by no
 //! more than [`FLUCTUATION`].
 
-use super::runs::{Before, Block, Run, Runs};
+use super::blocks::{Before, Blocks};
+use super::passes::{Pass, Passes};
 use crate::parameters::Settings;
 use crate::policy::Place;
 
 /// Measured periods that differ by less are one period: programs that run at once slow each other.
 pub(super) const FLUCTUATION: f32 = 1.25;
-/// A gap that differs from the period by more is not a regular interval.
-const IRREGULAR: f32 = 3.0;
+/// A gap that differs from the period by more is not a regular interval. A loop's period changes with the number of programs that run
+/// beside it (section 3.1): the paper's traces have up to four.
+const IRREGULAR: f32 = 5.0;
 
 /// How a block is referenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,40 +39,29 @@ pub(super) struct Finding {
     /// Whether it is to the block that its pass referenced last: still the same use of it.
     pub(super) repeated: bool,
     pub(super) before: Option<Before>,
-    /// The run that it is in now; `None` if that is the same as before.
-    pub(super) run: Option<u32>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Pass {
-    number: u64,
-    /// The block referenced last, and how.
-    last: Place,
-    class: Class,
-    /// How many blocks it has referenced, counted up to `least`.
-    length: u32,
-    /// Infinite where its blocks were not known before.
-    period: f32,
-    /// The run that it added to last, and the one that held that block before: the next block is likely to be found there.
-    run: Option<u32>,
-    holder: Option<u32>,
+    /// The page that its pass referenced before, if it had begun.
+    pub(super) left: Option<u32>,
+    /// The number of its pass, and whether it goes on right behind its block before.
+    pub(super) pass: u64,
+    pub(super) follows: bool,
+    /// The period that is kept of the block, to be compared with the next; infinite before it is a run's.
+    pub(super) kept: f32,
 }
 
 /// Finds passes.
 #[derive(Debug)]
 pub(super) struct Detector {
-    /// D1. The open passes, no more than `open`, no two with one number; the one continued last at the end.
-    passes: Vec<Pass>,
-    runs: Runs,
+    passes: Passes,
+    blocks: Blocks,
     numbered: u64,
-    open: usize,
     least: u32,
-    gap: u64,
 }
 
 impl Detector {
     pub(super) fn new(pages: u32, open: usize, least: u32, gap: u64) -> Self {
-        Self { passes: Vec::with_capacity(open), runs: Runs::new(pages), numbered: 0, open, least, gap }
+        let mut detector = Self { passes: Passes::new(open, gap), blocks: Blocks::default(), numbered: 0, least };
+        detector.reserve(pages);
+        detector
     }
 
     /// With UBM's parameters `open`, `run` and `gap`.
@@ -86,38 +77,53 @@ impl Detector {
     }
 
     pub(super) fn reserve(&mut self, pages: u32) {
-        self.runs.reserve(pages);
+        self.blocks.reserve(pages);
     }
 
-    pub(super) fn runs(&self) -> &Runs {
-        &self.runs
+    #[inline]
+    pub(super) fn prefetch(&self, page: u32) {
+        self.blocks.prefetch(page);
     }
 
-    /// The class of the last reference to a block, if its run is known.
-    pub(super) fn run_of(&self, place: Place) -> Option<&Run> {
-        self.runs.find(place)
+    pub(super) fn open_passes(&self) -> u32 {
+        self.passes.len()
     }
 
-    /// A block is referenced; `guess` is the run that it was put into before, if the caller remembers.
-    pub(super) fn refer(&mut self, place: Place, guess: Option<u32>, now: u64) -> Finding {
-        let continued = self.continued(place);
+    /// What is known of the last reference to a block.
+    pub(super) fn known(&self, page: u32, place: Place, now: u64) -> Option<Before> {
+        self.blocks.before(page, place, now)
+    }
+
+    /// A block is referenced.
+    pub(super) fn refer(&mut self, page: u32, place: Place, now: u64) -> Finding {
+        self.blocks.age(now);
+        let continued = self.passes.continued_by(place);
         if let Some(index) = continued
-            && self.passes[index].last == place
+            && let Pass { last, class, period, number, length, .. } = *self.passes.get(index)
+            && last == place
         {
-            self.passes[index..].rotate_left(1);
-            let Pass { class, period, .. } = self.passes[self.passes.len() - 1];
+            self.passes.advance(index, place, length >= self.least);
             let period = if class == Class::Looping { period } else { f32::INFINITY };
-            return Finding { class, period, repeated: true, before: None, run: None };
+            return Finding {
+                class,
+                period,
+                repeated: true,
+                before: None,
+                left: None,
+                pass: number,
+                follows: false,
+                kept: period,
+            };
         }
-        self.runs.make_room();
-        let of_pass = continued.and_then(|index| self.passes[index].holder);
-        let holder = self.runs.holder_by([guess, of_pass], place);
-        let before = holder.map(|holder| self.runs.before(holder, place, now));
-        let mut pass = match continued {
-            Some(index) => self.passes.remove(index),
-            None => self.begin(before),
-        };
-        pass.length = (pass.length + 1).min(self.least);
+        let before = self.blocks.before(page, place, now);
+        let index = continued.unwrap_or_else(|| self.begin(page, place, before));
+        let least = self.least;
+        let pass = self.passes.get(index);
+        let (head, follows) = (continued.is_none(), pass.last.block.checked_add(1) == Some(place.block));
+        let left = if head { None } else { Some(pass.page) };
+        pass.page = page;
+        let was = pass.length;
+        pass.length = (pass.length + 1).min(least);
         let measured = before.map_or(f32::INFINITY, |before| before.averaged());
         if !alike(pass.period, measured, FLUCTUATION) {
             pass.period = measured;
@@ -125,79 +131,38 @@ impl Detector {
         let irregular = before
             .is_some_and(|Before { gap, period, .. }| period.is_finite() && !alike(gap as f32, period, IRREGULAR));
         pass.class = match pass.period.is_finite() {
-            _ if pass.length < self.least => Class::Other,
+            _ if pass.length < least => Class::Other,
             true if irregular => Class::Other,
             true => Class::Looping,
             false => Class::Sequential,
         };
+        let Pass { number, class, length, .. } = *pass;
         // An irregular run keeps its period, to be compared with the next.
-        let kept = if pass.length < self.least { f32::INFINITY } else { pass.period };
-        // A pass goes upwards: of its blocks only the last one can lie right before this one.
-        let growing = if continued.is_some() && pass.last.block + 1 == place.block {
-            let index = self.runs.holder_by([pass.run], pass.last);
-            index.filter(|&index| self.runs.is_of(index, pass.number))
-        } else {
-            None
-        };
-        let head = continued.is_none();
-        let block = Block { place, pass: pass.number, head, class: pass.class, period: kept, now };
-        (pass.run, pass.holder) = (Some(self.runs.put(holder, growing, block)), holder);
-        pass.last = place;
-        self.passes.push(pass);
-        let period = if pass.class == Class::Looping { pass.period } else { f32::INFINITY };
-        Finding { class: pass.class, period, repeated: false, before, run: pass.run }
+        let kept = if length < least { f32::INFINITY } else { pass.period };
+        if was < least && length == least && !head {
+            let first = pass.head;
+            self.blocks.detect(first, class, kept);
+        }
+        self.passes.advance(index, place, length >= least);
+        self.blocks.put(page, place, class, kept, head, now);
+        let period = if class == Class::Looping { kept } else { f32::INFINITY };
+        Finding { class, period, repeated: false, before, left, pass: number, follows, kept }
     }
 
-    /// The open pass that a reference belongs to: the one that it is least far ahead of, of several the one continued last. One
-    /// that has just been at that very block comes after them: it may have ended there, as another over the same blocks will.
-    fn continued(&self, place: Place) -> Option<usize> {
-        let distance = |pass: &Pass| {
-            let distance = place.block.checked_sub(pass.last.block)?;
-            (pass.last.object == place.object && distance <= self.gap).then_some(distance)
-        };
-        // Most references go on right behind the last one: nothing is nearer.
-        if self.passes.last().is_some_and(|pass| distance(pass) == Some(1)) {
-            return Some(self.passes.len() - 1);
-        }
-        let passes = self.passes.iter().enumerate().rev();
-        let ahead = passes.filter_map(|(index, pass)| distance(pass).map(|distance| (distance, index)));
-        ahead.min_by_key(|&(distance, _)| (distance == 0, distance)).map(|(_, index)| index)
-    }
-
-    /// A new pass, in the place of the one continued least recently if too many are open.
-    fn begin(&mut self, before: Option<Before>) -> Pass {
-        if self.passes.len() == self.open {
-            // Half of the places are for runs, so that references all over the place do not end them.
-            let unproven = |pass: &Pass| pass.length < self.least;
-            let crowded = 2 * self.passes.iter().filter(|pass| unproven(pass)).count() > self.open;
-            let oldest = if crowded { self.passes.iter().position(unproven) } else { None };
-            self.passes.remove(oldest.unwrap_or(0));
-        }
+    /// A new pass. Where a known run began it needs no proof.
+    fn begin(&mut self, page: u32, place: Place, before: Option<Before>) -> u32 {
         self.numbered += 1;
         let again = before.is_some_and(|before| before.head && before.detected());
         let length = if again { self.least - 1 } else { 0 };
-        Pass {
-            number: self.numbered,
-            last: Place::default(),
-            class: Class::Other,
-            length,
-            period: f32::INFINITY,
-            run: None,
-            holder: None,
-        }
+        self.passes.open(Pass::new(self.numbered, place, page, length))
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.passes.capacity() * size_of::<Pass>() + self.runs.bytes()
+        self.passes.bytes() + self.blocks.bytes()
     }
 
     pub(super) fn check(&self) {
-        self.runs.check();
-        assert!(self.passes.len() <= self.open); // D1
-        for (index, pass) in self.passes.iter().enumerate() {
-            assert!(self.passes[..index].iter().all(|other| other.number != pass.number)); // D1
-            assert!(pass.length <= self.least);
-        }
+        self.passes.check();
     }
 }
 
@@ -214,9 +179,15 @@ mod tests {
         blocks.map(move |block| Place { object, block })
     }
 
-    /// The last finding for each of the references.
+    /// Each block of the tests has a page of its own.
+    fn page(place: Place) -> u32 {
+        place.object * 250 + place.block as u32 % 250
+    }
+
+    /// The finding for each of the references.
     fn refer(detector: &mut Detector, places: impl IntoIterator<Item = Place>) -> Vec<(Class, f32)> {
-        let findings = places.into_iter().enumerate().map(|(now, place)| detector.refer(place, None, now as u64));
+        let places = places.into_iter().enumerate();
+        let findings = places.map(|(now, place)| detector.refer(page(place), place, now as u64));
         findings.map(|finding| (finding.class, finding.period)).collect()
     }
 
@@ -250,13 +221,30 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_read_again_becomes_a_loop_of_its_own() {
-        let mut detector = Detector::new(1000, 4, 3, 1);
-        refer(&mut detector, blocks(0, 0..100).chain(blocks(0, 40..60)));
-        let of = |block| detector.run_of(Place { object: 0, block }).map(|run| (run.class, run.start.block, run.end()));
-        assert_eq!(of(10), Some((Class::Sequential, 0, 39)));
-        assert_eq!(of(50), Some((Class::Looping, 40, 59)));
-        assert_eq!(of(99), Some((Class::Sequential, 60, 99)));
+    fn many_passes_are_told_apart_however_many_are_open() {
+        let mut detector = Detector::new(1000, 200, 3, 8);
+        let places = (0..4).flat_map(|step| (0..200).map(move |pass| Place { object: 0, block: 100 * pass + step }));
+        let findings: Vec<Class> =
+            places.enumerate().map(|(now, place)| detector.refer(now as u32, place, now as u64).class).collect();
+        assert!(findings[..400].iter().all(|class| *class == Class::Other));
+        assert!(findings[400..].iter().all(|class| *class == Class::Sequential));
+        assert_eq!(detector.open_passes(), 200);
+        detector.check();
+    }
+
+    #[test]
+    fn a_number_that_stands_for_another_block_brings_nothing_with_it() {
+        let mut detector = Detector::new(10, 4, 1, 1);
+        for (now, block) in [5, 900, 900].into_iter().enumerate() {
+            let finding = detector.refer(3, Place { object: 1, block }, 100 * now as u64);
+            assert_eq!((finding.class, finding.before.is_some()), (Class::Sequential, false), "{block}");
+        }
+        assert_eq!(detector.refer(4, Place { object: 1, block: 77 }, 250).class, Class::Sequential);
+        assert_eq!(
+            detector.refer(3, Place { object: 1, block: 900 }, 300).class,
+            Class::Sequential,
+            "still at that block"
+        );
     }
 
     #[test]
@@ -265,7 +253,8 @@ mod tests {
         let mut now = 0;
         let mut pass = |wait: u64| {
             now += wait;
-            let classes: Vec<Class> = blocks(0, 0..5).map(|place| detector.refer(place, None, now).class).collect();
+            let classes: Vec<Class> =
+                blocks(0, 0..5).map(|place| detector.refer(page(place), place, now).class).collect();
             classes[4]
         };
         let classes = [0, 100, 110, 900, 600, 450].map(&mut pass);

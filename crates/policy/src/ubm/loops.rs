@@ -23,7 +23,7 @@ pub(super) struct Loops {
 }
 
 /// The bucket of a period. Those of 2^31 references and more share the last.
-fn bucket(period: f32) -> u8 {
+pub(super) fn bucket(period: f32) -> u8 {
     (4.0 * period.max(1.0).log2()).min(BUCKETS as f32 - 1.0) as u8
 }
 
@@ -41,8 +41,7 @@ impl Loops {
         (self.filled != 0).then(|| 2f32.powf(((127 - self.filled.leading_zeros()) as f32 + 0.5) / 4.0))
     }
 
-    pub(super) fn push(&mut self, nodes: &mut Nodes<Status>, page: u32, period: f32) {
-        let bucket = bucket(period);
+    pub(super) fn push(&mut self, nodes: &mut Nodes<Status>, page: u32, bucket: u8) {
         nodes[page].bucket = bucket;
         self.by_period[bucket as usize].push_front(nodes, page);
         self.filled |= 1 << bucket;
@@ -75,7 +74,7 @@ impl Loops {
     /// Looks at the oldest page of one bucket, of each in turn. A page that is overdue by more than its period fluctuates has
     /// lost its loop, or has a longer period than was measured: twice the time that it has waited, as far as can be known.
     /// Without this the blocks of loops that have ended would keep their buffers for ever.
-    pub(super) fn age(&mut self, nodes: &mut Nodes<Status>, now: u64) {
+    pub(super) fn age(&mut self, nodes: &mut Nodes<Status>, now: u32) {
         if self.filled == 0 {
             return;
         }
@@ -85,10 +84,10 @@ impl Loops {
             _ => self.hand + 1 + above.trailing_zeros(),
         };
         let page = self.by_period[self.hand as usize].back().expect("the bucket is filled");
-        let waited = (now - nodes[page].used) as f32;
+        let waited = now.wrapping_sub(nodes[page].used) as f32;
         if u32::from(bucket(waited / FLUCTUATION)) > self.hand {
             self.remove(nodes, page);
-            self.push(nodes, page, 2.0 * waited);
+            self.push(nodes, page, bucket(2.0 * waited));
         }
     }
 
@@ -117,7 +116,7 @@ mod tests {
         for period in [10.0, 80.0, 1_000.0, 4_096.0, 4_870.0, 132_907.0] {
             let mut nodes = Nodes::new(1);
             let mut loops = Loops::new();
-            loops.push(&mut nodes, 0, period);
+            loops.push(&mut nodes, 0, bucket(period));
             let told = loops.longest().unwrap();
             assert!((told / period - 1.0).abs() < 0.1, "{told} for {period}");
         }

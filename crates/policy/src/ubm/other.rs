@@ -1,13 +1,14 @@
-//! The partition of other references: blocks by a rank, the lowest first, in a heap that knows where each page is. Among equals
-//! the one referenced least recently is first.
+//! The partition of other references. Under LRU a list; else blocks by a rank, the lowest first, in a heap that knows where each page
+//! is. Among equals the one referenced least recently is first.
 //!
 //! | `other=` | rank |
 //! | --- | --- |
-//! | `lru` | time of the last reference |
 //! | `lfu` | references since admission |
 //! | `lru-2` | time of the last reference but one; those without one before all others, by the time of the last |
 //! | `lrfu` | log2 of the combined recency and frequency F = Σ 2^(-λ age), extrapolated to time 0, λ = 0.001 |
 
+use super::Status;
+use crate::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller};
 
 const ABSENT: u32 = u32::MAX;
@@ -33,6 +34,8 @@ struct Entry {
 /// The resident other pages.
 #[derive(Debug)]
 pub(super) struct Others {
+    /// H0. Under LRU the pages, the one used last at the front, and nothing below.
+    recency: List,
     /// H1. `heap[entries[page].position]` is the page if it is resident here, else `position` is `ABSENT`.
     /// H2. No page ranks below the one at half its position.
     heap: Vec<u32>,
@@ -49,25 +52,26 @@ impl Others {
             "lrfu" => Rule::Lrfu,
             _ => Rule::Lru,
         };
-        let mut others =
-            Self { heap: Vec::with_capacity(capacity as usize), entries: Vec::new(), refused: Vec::new(), rule };
+        let most = if rule == Rule::Lru { 0 } else { capacity as usize };
+        let (heap, entries, refused) = (Vec::with_capacity(most), Vec::new(), Vec::new());
+        let mut others = Self { recency: List::new(), heap, entries, refused, rule };
         others.reserve(pages);
         others
     }
 
     pub(super) fn reserve(&mut self, pages: u32) {
-        if pages as usize > self.entries.len() {
+        if self.rule != Rule::Lru && pages as usize > self.entries.len() {
             self.entries.reserve_exact(pages as usize - self.entries.len());
             self.entries.resize(pages as usize, Entry { rank: 0, used: 0, position: ABSENT });
         }
     }
 
     pub(super) fn len(&self) -> u32 {
-        self.heap.len() as u32
+        self.recency.len() + self.heap.len() as u32
     }
 
-    pub(super) fn pages(&self) -> impl Iterator<Item = u32> {
-        self.heap.iter().copied()
+    pub(super) fn pages<'a>(&'a self, nodes: &'a Nodes<Status>) -> impl Iterator<Item = u32> + 'a {
+        self.recency.front_to_back(nodes).chain(self.heap.iter().copied())
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -76,11 +80,19 @@ impl Others {
     }
 
     /// A page is referenced: it comes here if it is not here yet. `now` is above 0.
-    pub(super) fn refer(&mut self, page: u32, now: u64) {
+    pub(super) fn refer(&mut self, nodes: &mut Nodes<Status>, page: u32, now: u64) {
+        if self.rule == Rule::Lru {
+            if nodes.is_linked(page) {
+                self.recency.move_to_front(nodes, page);
+            } else {
+                self.recency.push_front(nodes, page);
+            }
+            return;
+        }
         let Entry { rank, used, position } = self.entries[page as usize];
         let resident = position != ABSENT;
         let rank = match self.rule {
-            Rule::Lru => now,
+            Rule::Lru => unreachable!("LRU has no ranks"),
             Rule::Lfu => {
                 if resident {
                     rank + 1
@@ -104,7 +116,15 @@ impl Others {
         self.settle(position as usize);
     }
 
-    pub(super) fn remove(&mut self, page: u32) {
+    pub(super) fn remove(&mut self, nodes: &mut Nodes<Status>, page: u32) {
+        if self.rule == Rule::Lru {
+            self.recency.remove(nodes, page);
+        } else {
+            self.take_out(page);
+        }
+    }
+
+    fn take_out(&mut self, page: u32) {
         let position = std::mem::replace(&mut self.entries[page as usize].position, ABSENT) as usize;
         let moved = self.heap.pop().expect("the page is in the heap");
         if moved != page {
@@ -116,14 +136,21 @@ impl Others {
 
     /// Nothing is to be known of the page any more.
     pub(super) fn forget(&mut self, page: u32) {
-        self.entries[page as usize].used = 0;
+        if self.rule != Rule::Lru {
+            self.entries[page as usize].used = 0;
+        }
     }
 
     /// Offers the pages in the order of their ranks, and takes out the one that the caller accepts.
-    pub(super) fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<u32, AllRefused> {
+    pub(super) fn evict<C: Caller>(&mut self, nodes: &mut Nodes<Status>, caller: &mut C) -> Result<u32, AllRefused> {
+        if self.rule == Rule::Lru {
+            let victim = offer(self.recency.back_to_front(nodes), caller)?;
+            self.recency.remove(nodes, victim);
+            return Ok(victim);
+        }
         let mut victim = Err(AllRefused);
         while let Some(&page) = self.heap.first() {
-            self.remove(page);
+            self.take_out(page);
             if caller.evict(page) {
                 victim = Ok(page);
                 break;
@@ -170,7 +197,9 @@ impl Others {
         }
     }
 
-    pub(super) fn check(&self) {
+    pub(super) fn check(&self, nodes: &Nodes<Status>) {
+        self.recency.check(nodes);
+        assert!(if self.rule == Rule::Lru { self.heap.is_empty() } else { self.recency.is_empty() }); // H0
         for position in 0..self.heap.len() {
             assert_eq!(self.entries[self.heap[position] as usize].position as usize, position); // H1
             assert!(position == 0 || self.rank((position - 1) / 2) <= self.rank(position)); // H2
@@ -195,12 +224,13 @@ mod tests {
 
     /// The order in which the pages leave that were referenced so.
     fn order(rule: &str, references: &[u32]) -> Vec<u32> {
+        let mut nodes = Nodes::new(10);
         let mut others = Others::new(10, 4, rule);
         for (now, &page) in references.iter().enumerate() {
-            others.refer(page, now as u64 + 1);
+            others.refer(&mut nodes, page, now as u64 + 1);
         }
-        others.check();
-        (0..others.len()).map(|_| others.evict(&mut Refuses(vec![])).unwrap()).collect()
+        others.check(&nodes);
+        (0..others.len()).map(|_| others.evict(&mut nodes, &mut Refuses(vec![])).unwrap()).collect()
     }
 
     #[test]
@@ -215,13 +245,16 @@ mod tests {
 
     #[test]
     fn refused_pages_keep_their_order() {
-        let mut others = Others::new(10, 4, "lru");
-        for page in 0..4 {
-            others.refer(page, u64::from(page) + 1);
+        for rule in ["lru", "lfu"] {
+            let mut nodes = Nodes::new(10);
+            let mut others = Others::new(10, 4, rule);
+            for page in 0..4 {
+                others.refer(&mut nodes, page, u64::from(page) + 1);
+            }
+            assert_eq!(others.evict(&mut nodes, &mut Refuses(vec![0, 1])), Ok(2));
+            assert_eq!(others.evict(&mut nodes, &mut Refuses(vec![0, 1, 3])), Err(AllRefused));
+            others.check(&nodes);
+            assert_eq!([(); 3].map(|()| others.evict(&mut nodes, &mut Refuses(vec![])).unwrap()), [0, 1, 3]);
         }
-        assert_eq!(others.evict(&mut Refuses(vec![0, 1])), Ok(2));
-        assert_eq!(others.evict(&mut Refuses(vec![0, 1, 3])), Err(AllRefused));
-        others.check();
-        assert_eq!([(); 3].map(|()| others.evict(&mut Refuses(vec![])).unwrap()), [0, 1, 3]);
     }
 }

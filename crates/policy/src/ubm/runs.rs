@@ -26,8 +26,6 @@ pub(super) struct Run {
     /// Infinite for all but looping references.
     pub(super) period: f32,
     pub(super) class: Class,
-    /// Whether the pass began with this run.
-    pub(super) head: bool,
     priority: u32,
     left: u32,
     right: u32,
@@ -62,34 +60,9 @@ impl Run {
 pub(super) struct Block {
     pub(super) place: Place,
     pub(super) pass: u64,
-    /// Whether the pass begins with it.
-    pub(super) head: bool,
     pub(super) class: Class,
     pub(super) period: f32,
     pub(super) now: u64,
-}
-
-/// What the table knew of a block that is referenced again.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Before {
-    /// References since the last one to the block.
-    pub(super) gap: u64,
-    pub(super) period: f32,
-    pub(super) class: Class,
-    /// Whether a pass began with this block.
-    pub(super) head: bool,
-}
-
-impl Before {
-    /// Whether the block was in a run long enough to be one.
-    pub(super) fn detected(&self) -> bool {
-        self.class != Class::Other || self.period.is_finite()
-    }
-
-    /// The exponential average of the periods, this one included.
-    pub(super) fn averaged(&self) -> f32 {
-        if self.period.is_finite() { (self.period + self.gap as f32) / 2.0 } else { self.gap as f32 }
-    }
 }
 
 /// The runs, about as many at most as there are page numbers: enough for a run of its own for each known page.
@@ -132,10 +105,6 @@ impl Runs {
         self.growth.len()
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.runs.capacity() * size_of::<Run>() + self.links.bytes()
-    }
-
     /// All runs, the one grown last first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Run> {
         self.growth.front_to_back(&self.links).map(|index| &self.runs[index as usize])
@@ -158,13 +127,6 @@ impl Runs {
     /// Whether a pass put the blocks of a run there.
     pub(super) fn is_of(&self, index: u32, pass: u64) -> bool {
         self.runs[index as usize].pass == pass
-    }
-
-    /// What is known of a block in a run.
-    pub(super) fn before(&self, holder: u32, place: Place, now: u64) -> Before {
-        let run = &self.runs[holder as usize];
-        let head = run.head && place.block == run.start.block;
-        Before { gap: now - run.time_of(place.block), period: run.period, class: run.class, head }
     }
 
     /// A block is referenced: it leaves the run that holds it, if any does, and is added to the run before it, if that is of
@@ -193,7 +155,6 @@ impl Runs {
             last: now,
             period,
             class,
-            head: block.head,
             priority: 0,
             left: NONE,
             right: NONE,
@@ -224,14 +185,13 @@ impl Runs {
             self.drop_run(index);
         } else if place.block == run.start.block {
             // Its place in the treap is the same: no run lies between.
-            self.runs[index as usize] =
-                Run { start: next, more: after - 1, first: run.time_of(next.block), head: false, ..run };
+            self.runs[index as usize] = Run { start: next, more: after - 1, first: run.time_of(next.block), ..run };
         } else {
             let before = (place.block - run.start.block) as u32;
             let kept = &mut self.runs[index as usize];
             (kept.more, kept.last) = (before - 1, run.time_of(place.block - 1));
             if after > 0 {
-                self.add(Run { start: next, more: after - 1, first: run.time_of(next.block), head: false, ..run });
+                self.add(Run { start: next, more: after - 1, first: run.time_of(next.block), ..run });
             }
         }
     }
@@ -341,6 +301,7 @@ impl Runs {
         }
     }
 
+    #[cfg(test)]
     pub(super) fn check(&self) {
         self.growth.check(&self.links);
         let mut sorted: Vec<&Run> = self.iter().collect();
@@ -372,16 +333,16 @@ mod tests {
         Place { object: 7, block }
     }
 
-    /// A reference to a block as the next of a pass, and what was known of it.
-    fn refer(runs: &mut Runs, last: Option<u32>, block: Block) -> (u32, Option<Before>) {
+    /// A reference to a block as the next of a pass, and the run that had it.
+    fn refer(runs: &mut Runs, last: Option<u32>, block: Block) -> (u32, Option<Run>) {
         runs.make_room();
         let holder = runs.holder(block.place);
-        let before = holder.map(|holder| runs.before(holder, block.place, block.now));
+        let before = holder.map(|holder| runs.runs[holder as usize]);
         (runs.put(holder, last, block), before)
     }
 
     fn block(block: u64, pass: u64, class: Class, now: u64) -> Block {
-        Block { place: place(block), pass, head: false, class, period: INFINITE, now }
+        Block { place: place(block), pass, class, period: INFINITE, now }
     }
 
     #[test]
@@ -391,16 +352,15 @@ mod tests {
         for number in 0..10 {
             // Two references for each block, beyond what 32 bits hold.
             let of = block(100 + number, 1, Class::Looping, (1 << 32) + 50 + 2 * number);
-            last = Some(refer(&mut runs, last, Block { head: number == 0, period: 30.0, ..of }).0);
+            last = Some(refer(&mut runs, last, Block { period: 30.0, ..of }).0);
         }
         let now = (1 << 32) + 90;
         let before = refer(&mut runs, None, block(104, 2, Class::Other, now)).1.unwrap();
-        assert_eq!((before.gap, before.period, before.class, before.head), (90 - 58, 30.0, Class::Looping, false));
+        assert_eq!((before.time_of(104) - (1 << 32), before.period, before.class), (58, 30.0, Class::Looping));
         let parts = [103, 104, 105].map(|block| runs.find(place(block)).unwrap());
         assert_eq!(parts.map(|run| (run.start.block, run.end())), [(100, 103), (104, 104), (105, 109)]);
-        let times = parts.map(|run| (run.first - (1 << 32), run.last - (1 << 32), run.head));
-        assert_eq!(times, [(50, 56, true), (90, 90, false), (60, 68, false)]);
-        assert!(refer(&mut runs, None, block(100, 3, Class::Other, now)).1.unwrap().head);
+        let times = parts.map(|run| (run.first - (1 << 32), run.last - (1 << 32)));
+        assert_eq!(times, [(50, 56), (90, 90), (60, 68)]);
         runs.check();
     }
 

@@ -2,6 +2,7 @@
 
 use crate::{Model, Reference, take};
 use forebay_policy::Place;
+use std::collections::HashMap;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
@@ -10,14 +11,10 @@ enum Kind {
     Other,
 }
 
-/// Blocks in a row, the time of the first and of the last, and all of a run's marks.
-#[derive(Clone)]
-struct Run {
-    object: u32,
-    blocks: Vec<u64>,
-    first: u32,
-    last: u32,
-    pass: usize,
+/// What is known of a page's last reference.
+#[derive(Clone, Copy)]
+struct Known {
+    now: u32,
     kind: Kind,
     period: f32,
     head: bool,
@@ -25,6 +22,8 @@ struct Run {
 
 struct Pass {
     number: usize,
+    head: u32,
+    page: u32,
     last: Place,
     kind: Kind,
     length: usize,
@@ -49,8 +48,9 @@ pub(crate) struct Partitions {
     open: usize,
     passes: Vec<Pass>,
     begun: usize,
+    known: HashMap<u32, Known>,
     /// The oldest first, in each of these.
-    runs: Vec<Run>,
+    in_use: Vec<(u32, Kind, usize)>,
     sequential: Vec<u32>,
     loops: Vec<(u32, usize)>,
     others: Vec<Other>,
@@ -89,7 +89,8 @@ impl Partitions {
             open,
             passes: Vec::new(),
             begun: 0,
-            runs: Vec::new(),
+            known: HashMap::new(),
+            in_use: Vec::new(),
             sequential: Vec::new(),
             loops: Vec::new(),
             others: Vec::new(),
@@ -109,32 +110,10 @@ impl Partitions {
         }
     }
 
-    /// The run that has the block gives it up. Its gap, period, kind, and whether it was the head.
-    fn cut(&mut self, place: Place, now: u32) -> Option<(u32, f32, Kind, bool)> {
-        let at = self.runs.iter().position(|run| run.object == place.object && run.blocks.contains(&place.block))?;
-        let run = self.runs[at].clone();
-        let place_in_run = (place.block - run.blocks[0]) as usize;
-        let steps = (run.blocks.len() - 1).max(1) as u32;
-        let time = |index: usize| run.first + (run.last - run.first) * index as u32 / steps;
-        let (left, right) = (&run.blocks[..place_in_run], &run.blocks[place_in_run + 1..]);
-        let rest = Run { blocks: right.to_vec(), first: time(place_in_run + 1), head: false, ..run.clone() };
-        match (left.is_empty(), right.is_empty()) {
-            (true, true) => drop(self.runs.remove(at)),
-            (true, false) => self.runs[at] = rest,
-            (false, _) => {
-                self.runs[at] = Run { blocks: left.to_vec(), last: time(place_in_run - 1), ..run.clone() };
-                if !right.is_empty() {
-                    self.runs.push(rest);
-                }
-            }
-        }
-        Some((now - time(place_in_run), run.period, run.kind, run.head && left.is_empty()))
-    }
-
-    /// Kind, period, whether the block is repeated, and the gap if it was sequential.
-    fn detect(&mut self, place: Place, now: u32) -> (Kind, f32, bool, Option<u32>) {
+    /// Kind, period, whether the block is repeated, the gap if it was sequential, and the page that the pass leaves.
+    fn detect(&mut self, page: u32, place: Place, now: u32) -> (Kind, f32, bool, Option<u32>, Option<u32>) {
         let least = self.least;
-        // The farthest pass that is behind the block, or else one that is at it; the one continued last of several.
+        // The farthest pass that is behind the block, or else the one that is at it.
         let at_or_behind = |pass: &&Pass| pass.last.object == place.object && pass.last.block <= place.block;
         let last = |pass: &&Pass| if pass.last.block == place.block { 0 } else { 1 + pass.last.block };
         let reached = self.passes.iter().filter(at_or_behind).filter(|pass| place.block - pass.last.block <= self.gap);
@@ -144,11 +123,11 @@ impl Partitions {
             && self.passes[index].last == place
         {
             let pass = self.passes.remove(index);
-            let result = (pass.kind, pass.period, true, None);
+            let result = (pass.kind, pass.period, true, None, None);
             self.passes.push(pass);
             return result;
         }
-        let before = self.cut(place, now);
+        let before = self.known.get(&page).map(|known| (now - known.now, known.period, known.kind, known.head));
         let mut pass = if let Some(index) = found {
             self.passes.remove(index)
         } else {
@@ -160,8 +139,11 @@ impl Partitions {
             self.begun += 1;
             let again = matches!(before, Some((_, period, kind, true)) if kind != Kind::Other || period.is_finite());
             let length = if again { least - 1 } else { 0 };
-            Pass { number: self.begun, last: place, kind: Kind::Other, length, period: f32::INFINITY }
+            let (number, last) = (self.begun, place);
+            Pass { number, head: page, page, last, kind: Kind::Other, length, period: f32::INFINITY }
         };
+        // Where it comes to, no other pass stays.
+        self.passes.retain(|other| other.last != place);
         pass.length += 1;
         let period = match before {
             None => f32::INFINITY,
@@ -171,7 +153,7 @@ impl Partitions {
         if !near(pass.period, period, 1.25) {
             pass.period = period;
         }
-        let irregular = before.is_some_and(|(gap, old, ..)| old.is_finite() && !near(gap as f32, old, 3.0));
+        let irregular = before.is_some_and(|(gap, old, ..)| old.is_finite() && !near(gap as f32, old, 5.0));
         pass.kind = if pass.length < least || (irregular && pass.period.is_finite()) {
             Kind::Other
         } else if pass.period.is_finite() {
@@ -179,38 +161,29 @@ impl Partitions {
         } else {
             Kind::Sequential
         };
-        pass.last = place;
         let period = if pass.length < least { f32::INFINITY } else { pass.period };
-        let grown = self.runs.iter().position(|run| {
-            let follows = run.object == place.object && run.blocks.last().unwrap() + 1 == place.block;
-            let alike =
-                (run.kind, run.period) == (pass.kind, period) || (run.kind, run.period) == (Kind::Other, f32::INFINITY);
-            follows && run.pass == pass.number && alike
-        });
-        let mut run = match grown {
-            Some(index) => self.runs.remove(index),
-            None => Run {
-                object: place.object,
-                blocks: Vec::new(),
-                first: now,
-                last: now,
-                pass: pass.number,
-                kind: pass.kind,
-                period,
-                head: found.is_none(),
-            },
-        };
-        run.blocks.push(place.block);
-        (run.last, run.kind, run.period) = (now, pass.kind, period);
-        self.runs.push(run);
-        let result = (
-            pass.kind,
-            pass.period,
-            false,
-            before.filter(|before| before.2 == Kind::Sequential).map(|before| before.0),
-        );
+        if pass.length == least
+            && found.is_some()
+            && let Some(head) = self.known.get_mut(&pass.head).filter(|known| known.head)
+        {
+            (head.kind, head.period) = (pass.kind, period);
+        }
+        self.known.insert(page, Known { now, kind: pass.kind, period, head: found.is_none() });
+        let left = found.map(|_| std::mem::replace(&mut pass.page, page));
+        pass.last = place;
+        let gap = before.filter(|before| before.2 == Kind::Sequential).map(|before| before.0);
+        let result = (pass.kind, pass.period, false, gap, left);
         self.passes.push(pass);
         result
+    }
+
+    /// A page in use becomes one that may leave.
+    fn release(&mut self, at: usize) {
+        let (page, kind, bucket) = self.in_use.remove(at);
+        match kind {
+            Kind::Looping => self.loops.push((page, bucket)),
+            _ => self.sequential.push(page),
+        }
     }
 
     fn gain_of_others(&self) -> f64 {
@@ -297,6 +270,9 @@ impl Partitions {
         if let Some(page) = self.sequential.pop() {
             return page;
         }
+        if self.loops.is_empty() && self.others.is_empty() {
+            return self.in_use.remove(0).0;
+        }
         let longest = self.loops.iter().map(|&(_, bucket)| bucket).max();
         let gain = longest.map(|bucket| 1.0 / f64::from(2f32.powf((bucket as f32 + 0.5) / 4.0)));
         if gain.is_some_and(|gain| gain <= self.gain_of_others() || self.others.is_empty()) {
@@ -330,7 +306,10 @@ impl Partitions {
 impl Model for Partitions {
     fn reference(&mut self, reference: &Reference, now: usize) -> Vec<u32> {
         let (page, now) = (reference.page, now + 1);
-        let (mut kind, period, repeated, gap) = self.detect(reference.place, now as u32);
+        let (mut kind, period, repeated, gap, left) = self.detect(page, reference.place, now as u32);
+        if let Some(at) = self.in_use.iter().position(|entry| Some(entry.0) == left) {
+            self.release(at);
+        }
         if let Some(gap) = gap.map(f64::from)
             && gap <= self.residence
         {
@@ -347,19 +326,23 @@ impl Model for Partitions {
                 kind = Kind::Other;
             }
         }
-        self.count((kind == Kind::Other).then_some(page));
+        self.count((kind == Kind::Other || self.stack.contains(&page)).then_some(page));
         self.age(now);
 
         let mut evicted = Vec::new();
         let was_other = self.others.iter().position(|other| other.page == page);
         let was_loop = self.loops.iter().position(|entry| entry.0 == page);
         let was_sequential = take(&mut self.sequential, page);
+        let was_in_use = self.in_use.iter().position(|entry| entry.0 == page);
+        if let Some(at) = was_in_use {
+            self.in_use.remove(at);
+        }
         if let Some(at) = was_loop {
             self.loops.remove(at);
         }
         let known = was_other.map(|at| self.others.remove(at));
-        let resident = self.sequential.len() + self.loops.len() + self.others.len();
-        let hit = was_sequential || was_loop.is_some() || known.is_some();
+        let resident = self.in_use.len() + self.sequential.len() + self.loops.len() + self.others.len();
+        let hit = was_sequential || was_in_use.is_some() || was_loop.is_some() || known.is_some();
         if !hit && resident == self.capacity {
             evicted.push(self.evict(now));
         }
@@ -368,8 +351,12 @@ impl Model for Partitions {
         let before = history.then(|| self.used(page));
         take(&mut self.stack, page);
         match kind {
-            Kind::Sequential => self.sequential.push(page),
-            Kind::Looping => self.loops.push((page, quarter_octave(period))),
+            Kind::Sequential | Kind::Looping => {
+                self.in_use.push((page, kind, quarter_octave(period)));
+                if self.in_use.len() > self.passes.len().min(self.capacity / 16).max(1) {
+                    self.release(0);
+                }
+            }
             Kind::Other => {
                 let lambda = 0.001 * now as f64;
                 let aged = known.as_ref().map_or(0.0, |known| (known.weight - lambda).exp2());
