@@ -11,6 +11,11 @@ fn load(text: String) -> Trace {
     Trace::load("test", reader.as_mut(), None, Keep { places: true, requests: true }, &mut |_| {}).unwrap()
 }
 
+/// References to pages of 8 KiB, of which eight are a run.
+fn pages(blocks: impl IntoIterator<Item = u64>) -> Trace {
+    load(blocks.into_iter().map(|block| format!("{block}\n")).collect())
+}
+
 /// Reads of one block each.
 fn blocks(blocks: impl IntoIterator<Item = u64>) -> Trace {
     load(blocks.into_iter().map(|block| format!("{block} 1 0 0\n")).collect())
@@ -68,7 +73,7 @@ fn linux_doubles_its_window_at_each_mark() {
 fn a_sequence_is_read_ahead_once_it_is_detected_and_always_half_a_window_before_it_is_used() {
     // Blocks 100 to 107 make a sequence. Behind 107: 108 to 111; behind 109, when 112 is not there, 112 and 113; and so on, at last
     // 122 and 123 behind 119.
-    let outcome = lru(&blocks([140].into_iter().chain(100..121)), 100, "regular:max=4");
+    let outcome = lru(&pages([140].into_iter().chain(100..121)), 100, "regular:max=4");
     assert_eq!((outcome.total.misses, outcome.readahead), (9, counts(16, 13, 3)));
 }
 
@@ -78,8 +83,8 @@ fn a_loop_is_read_ahead_up_to_its_end_and_from_its_start_again() {
     // second round begins where a known run began, so its first block is the last one that misses: 1 to 15, and at the end 0 to 2,
     // which are due again. In the last round these three are not used.
     let rounds = || std::iter::repeat_n(0..16, 4).flatten();
-    assert_eq!(lru(&blocks(rounds()), 12, "none").total.hits, 0);
-    let outcome = lru(&blocks(rounds().chain([40])), 12, "regular:max=4");
+    assert_eq!(lru(&pages(rounds()), 12, "none").total.hits, 0);
+    let outcome = lru(&pages(rounds().chain([40])), 12, "regular:max=4");
     assert_eq!((outcome.total.misses, outcome.readahead), (8 + 1 + 1, counts(62, 55, 4 + 3)));
 }
 

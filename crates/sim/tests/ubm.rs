@@ -112,7 +112,8 @@ impl Caller for NoFrames {
 
 /// Replays a trace and tells `each` of the policy after every reference.
 fn replay(trace: &Trace, capacity: u32, mut each: impl FnMut(&Ubm, &Reference)) {
-    let mut ubm = Ubm::new(&Setup::new(capacity, trace.pages, Settings::defaults(Ubm::INFO.parameters)));
+    let setup = Setup::new(capacity, trace.pages, Settings::defaults(Ubm::INFO.parameters));
+    let mut ubm = Ubm::new(&Setup { page_size: trace.page_size, ..setup });
     for &page in trace.references.iter() {
         let reference = Reference { page, place: trace.places.of(page), ..Reference::default() };
         if ubm.contains(page) {
