@@ -36,6 +36,8 @@ pub enum Kind {
     Part,
     /// A length in pages or bytes, at least one.
     Length,
+    /// A part of the cache, or one of these words.
+    PartOr(&'static [&'static str]),
 }
 
 /// A part of the cache, as a user writes it.
@@ -163,6 +165,15 @@ impl Settings {
         self.part(name).length(page_size)
     }
 
+    /// A part of the cache, or none where a word stands instead.
+    pub fn part_or_word(&self, name: &str) -> Option<Part> {
+        match self.value(name) {
+            Value::Part(value) => Some(value),
+            Value::Choice(_) => None,
+            other => panic!("parameter `{name}` is no part of the cache and no word but {other:?}"),
+        }
+    }
+
     /// Sets a whole number, which is within its bounds.
     pub(crate) fn set_integer(&mut self, name: &str, value: u64) {
         let index = self.index(name);
@@ -190,6 +201,7 @@ impl Parameter {
             Kind::Choice(words) => words.join("|"),
             Kind::Part => "PAGES|BYTES|PERCENT%".to_owned(),
             Kind::Length => "PAGES|BYTES".to_owned(),
+            Kind::PartOr(words) => format!("PAGES|BYTES|PERCENT%|{}", words.join("|")),
         };
         format!("{}={values} ({})", self.name, self.default)
     }
@@ -202,14 +214,19 @@ impl Parameter {
             Kind::Real { least, most } => {
                 text.parse().ok().filter(|value| (least..=most).contains(value)).map(Value::Real)
             }
-            Kind::Choice(words) => words.iter().find(|&&word| word == text).map(|word| Value::Choice(word)),
+            Kind::Choice(words) => choose(words, text),
             Kind::Part => Part::parse(text).map(Value::Part),
             Kind::Length => {
                 Part::parse(text).filter(|part| matches!(part, Part::Pages(1..) | Part::Bytes(1..))).map(Value::Part)
             }
+            Kind::PartOr(words) => choose(words, text).or_else(|| Part::parse(text).map(Value::Part)),
         };
         value.ok_or_else(|| format!("`{}={text}` is out of bounds: {}", self.name, self.usage()))
     }
+}
+
+fn choose(words: &'static [&'static str], text: &str) -> Option<Value> {
+    words.iter().find(|&&word| word == text).map(|word| Value::Choice(word))
 }
 
 /// Reads bytes with a unit: `4096`, `64KiB`, `1.5GB`.

@@ -4,6 +4,7 @@ use crate::managers::Assignment;
 use crate::parameters::{Parameter, Settings};
 use crate::prefetch::prefetch;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A replacement policy: the metadata of a cache's pages, and the choice of victims.
@@ -115,6 +116,10 @@ pub trait Policy: Sized + Send + 'static {
 
     /// The caller drops a page: resident or ghost, it becomes unknown. An unknown page is no error.
     fn remove<C: Caller>(&mut self, page: u32, caller: &mut C);
+
+    /// Blocks of an object are given up: trimmed, or cut off with the end of a file. What comes there next is other data. Their pages are dropped by
+    /// [`remove`](Policy::remove); this is for what a policy remembers by place, of pages too that it no longer knows.
+    fn discard(&mut self, _object: u32, _blocks: Range<u64>) {}
 
     /// Sets the capacity, which no longer is below `len()`, and lets go of ghosts that are now too many.
     /// Called by [`resize`](Policy::resize) alone.

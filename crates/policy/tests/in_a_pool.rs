@@ -253,6 +253,7 @@ fn specs() -> Vec<Spec> {
         "seq:length=2:distance=2:misses=3:sequences=4",
         "ubm:other=lru-2:run=2:open=2",
         "dulo:correlation=20%:bank=50%:longest=3",
+        "dulo:base=linux:correlation=50%:bank=50%:longest=3",
         "lru-sp:manager=mru",
         "lru-sp:manager=lru-k",
     ];

@@ -136,7 +136,7 @@ impl Handle {
         (blocks.clone(), blocks.start * page_size..(blocks.end * page_size).min(end))
     }
 
-    /// Drops all pages of a range, dirty or not. None of it is loaded until the change that is returned ends.
+    /// Drops all pages of a range, dirty or not, and what the policy remembers of its places. None of it is loaded until the change that is returned ends.
     fn drop_pages<'v>(&self, volume: &'v Volume, blocks: &Range<u64>) -> Change<'v> {
         let memory = &self.shared.memory;
         loop {
@@ -153,6 +153,7 @@ impl Handle {
                         }
                         lock(&self.shared.replacer).drop_page(memory, number);
                     }
+                    lock(&self.shared.replacer).discard(volume.id, blocks.clone());
                     return change;
                 }
                 Err(number) => {

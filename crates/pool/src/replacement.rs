@@ -3,6 +3,7 @@
 use crate::judge::Judge;
 use forebay_policy::registry::{self, Visitor};
 use forebay_policy::{AllRefused, Policy, Reference, Setup, Spec};
+use std::ops::Range;
 
 /// A hit that the policy has not been told of.
 #[derive(Clone, Copy)]
@@ -21,6 +22,7 @@ pub(crate) trait Replacement: Send {
     fn miss(&mut self, reference: &Reference, judge: &mut Judge<'_>) -> Result<(), AllRefused>;
     fn evicted_above(&mut self, reference: &Reference, hits: u32);
     fn remove(&mut self, page: u32, judge: &mut Judge<'_>);
+    fn discard(&mut self, object: u32, blocks: Range<u64>);
     fn resize(&mut self, capacity: u32, judge: &mut Judge<'_>) -> Result<(), AllRefused>;
     fn reserve(&mut self, pages: u32);
     fn state(&self) -> Vec<(&'static str, f64)>;
@@ -65,6 +67,10 @@ impl<P: Policy> Replacement for P {
 
     fn remove(&mut self, page: u32, judge: &mut Judge<'_>) {
         Policy::remove(self, page, judge);
+    }
+
+    fn discard(&mut self, object: u32, blocks: Range<u64>) {
+        Policy::discard(self, object, blocks);
     }
 
     fn resize(&mut self, capacity: u32, judge: &mut Judge<'_>) -> Result<(), AllRefused> {

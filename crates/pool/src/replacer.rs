@@ -302,6 +302,11 @@ impl Replacer {
         memory.waiters.wake(number, wake);
     }
 
+    /// Blocks are given up; their pages have been dropped.
+    pub(crate) fn discard(&mut self, object: u32, blocks: Range<u64>) {
+        self.policy.discard(object, blocks);
+    }
+
     /// Lets go of a page of the laundry if it is clean and nobody holds it. `true`: its frame is free.
     pub(crate) fn finish_laundry(&mut self, memory: &Memory, number: u32) -> bool {
         let page = memory.pages.get(number);

@@ -17,6 +17,7 @@ use crate::replacement::{self, Hit, Replacement};
 use forebay_policy::{AllRefused, Reference, Setup, Spec};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::ops::Range;
 
 /// Frames change hands by the capacity divided by this.
 const PARTS: u32 = 1024;
@@ -166,6 +167,14 @@ impl Shares {
         let Some((object, page)) = self.own_number(number) else { return self.common.remove(number, judge) };
         let Share { policy, numbers, .. } = self.of(object);
         judge.named(numbers, |judge| policy.remove(page, judge));
+    }
+
+    /// Blocks are given up.
+    pub(crate) fn discard(&mut self, object: u32, blocks: Range<u64>) {
+        if let Some(share) = self.shares.iter_mut().find(|share| share.object == object) {
+            share.policy.discard(object, blocks.clone());
+        }
+        self.common.discard(object, blocks);
     }
 
     /// How many shares there are.

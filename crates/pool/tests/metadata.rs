@@ -18,7 +18,7 @@ const STATED: &[(u64, &[&str])] = &[
     (9, &["seq", "eelru"]),
     (10, &["2q", "w-tinylfu"]),
     (14, &["mq", "ubm"]),
-    (16, &["dulo"]),
+    (17, &["dulo"]),
     (19, &["lru-k"]),
     (20, &["lru-sp"]),
     (24, &["lirs"]),

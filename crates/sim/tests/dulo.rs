@@ -80,46 +80,39 @@ fn table_one_costs_what_the_paper_says_reference_by_reference() {
     assert_eq!(table_one("dulo:correlation=0:bank=50%"), dual);
 }
 
-const SHARES: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
-
 /// How much more device time DULO takes than LRU on a trace, in percent, at caches of these shares of the distinct pages.
-fn over_lru(file: &str) -> Option<Vec<f64>> {
+fn over_lru(file: &str, shares: &[f64]) -> Option<Vec<f64>> {
     let path = real_trace(file)?;
     let (_, mut reader) = forebay_trace::open(&path, &forebay_trace::Options::default()).expect("the trace opens");
     let keep = Keep { places: true, requests: true };
     let trace = Trace::load(file, reader.as_mut(), None, keep, &mut |_| {}).expect("the trace is well-formed");
-    let sizes: Vec<u32> = SHARES.iter().map(|share| (f64::from(trace.pages) * share).round() as u32).collect();
+    let sizes: Vec<u32> = shares.iter().map(|share| (f64::from(trace.pages) * share).round() as u32).collect();
     let specs = ["lru", "dulo"].map(|policy| Spec::parse(policy).expect("a policy")).to_vec();
     let watch = Watch { device: Some(table_one_disk()), ..Watch::default() };
     let outcomes = Sweep { specs, sizes, warmup: 0, threads: 0 }.run_watching(&watch, &trace, &|_| true);
-    let (lru, dulo) = outcomes.split_at(SHARES.len());
+    let (lru, dulo) = outcomes.split_at(shares.len());
     let time = |outcome: &Outcome| outcome.device.expect("a device was given").device_ms;
     Some(lru.iter().zip(dulo).map(|(lru, dulo)| 100.0 * (time(dulo) / time(lru) - 1.0)).collect())
 }
 
-/// No size costs over 2 % more than LRU, and the best saves at least so many percent.
-fn check(file: &str, saved: f64) {
-    let Some(over) = over_lru(file) else { return };
-    assert!(over.iter().all(|&over| over <= 2.0), "{file}: {over:.2?}");
-    assert!(over.iter().any(|&over| over <= -saved), "{file}: {over:.2?}");
+#[test]
+fn device_time_on_three_traces_of_disks_is_on_average_15_percent_below_that_of_lru() {
+    let mut all = Vec::new();
+    for (file, saved) in [("arc/OLTP.lis.zst", 10.0), ("arc/P6.lis.zst", 30.0), ("arc/P12.lis.zst", 20.0)] {
+        let Some(over) = over_lru(file, &[0.05, 0.1, 0.2, 0.5]) else { return };
+        assert!(over.iter().all(|&over| over <= 3.0), "{file}: {over:.2?}");
+        assert!(over.iter().any(|&over| over <= -saved), "{file}: {over:.2?}");
+        all.extend(over);
+    }
+    let mean = all.iter().sum::<f64>() / all.len() as f64;
+    assert!(mean <= -15.0, "{mean:.2} {all:.2?}");
 }
 
 #[test]
-fn device_time_on_p6_is_at_best_a_tenth_below_that_of_lru_and_nowhere_2_percent_over() {
-    check("arc/P6.lis.zst", 10.0);
-}
-
-#[test]
-fn device_time_on_p12_is_at_best_9_percent_below_that_of_lru_and_nowhere_2_percent_over() {
-    check("arc/P12.lis.zst", 9.0);
-}
-
-#[test]
-fn device_time_on_oltp_is_at_best_4_percent_below_that_of_lru_and_nowhere_2_percent_over() {
-    check("arc/OLTP.lis.zst", 4.0);
-}
-
-#[test]
-fn device_time_on_a_virtual_disk_is_at_best_4_percent_below_that_of_lru_and_nowhere_2_percent_over() {
-    check("block/cloudPhysicsIO.vscsi.zst", 4.0);
+fn device_time_on_a_virtual_disk_is_nowhere_2_percent_over_that_of_lru_and_at_best_15_percent_below() {
+    let Some(over) = over_lru("block/cloudPhysicsIO.vscsi.zst", &[0.01, 0.05, 0.1, 0.2, 0.3, 0.45, 0.5]) else {
+        return;
+    };
+    assert!(over.iter().all(|&over| over <= 2.0), "{over:.2?}");
+    assert!(over.iter().any(|&over| over <= -15.0), "{over:.2?}");
 }

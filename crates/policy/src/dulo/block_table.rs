@@ -15,6 +15,7 @@
 
 use crate::policy::Place;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 const BITS: u32 = 6;
 /// Entries of a node: fewer than the paper's 512, so that blocks which lie apart waste less.
@@ -124,6 +125,36 @@ impl BlockTable {
     pub(super) fn reset(&mut self, place: Place) {
         if let Some(leaf) = self.leaf(place) {
             self.nodes[leaf][low(place)] = Entry::default();
+        }
+    }
+
+    /// So are the places of a range of blocks. Takes time by the directories that the table has of the range, not by its length.
+    pub(super) fn reset_all(&mut self, object: u32, blocks: Range<u64>) {
+        let Self { global, nodes, free, .. } = self;
+        let (mut at, Some(last)) = (blocks.start, blocks.end.checked_sub(1)) else { return };
+        while at <= last {
+            let keys = (object, at >> (2 * BITS))..=(object, last >> (2 * BITS));
+            let Some((&key, &Global { directory, .. })) = global.range(keys).next() else { return };
+            let first = key.1 << (2 * BITS);
+            let end = first + ((1 << (2 * BITS)) - 1);
+            for (middle, start) in (first..=end).step_by(FAN_OUT).enumerate() {
+                let entry = nodes[directory as usize][middle];
+                let stop = start + (FAN_OUT as u64 - 1);
+                if entry.newest == 0 || stop < at || start > last {
+                } else if at <= start && stop <= last {
+                    free.push(entry.other);
+                    nodes[directory as usize][middle] = Entry::default();
+                } else {
+                    let (from, to) = (at.max(start) - start, last.min(stop) - start);
+                    nodes[entry.other as usize][from as usize..=to as usize].fill(Entry::default());
+                }
+            }
+            if at <= first && end <= last {
+                free.push(directory);
+                global.remove(&key);
+            }
+            let Some(next) = end.checked_add(1) else { return };
+            at = next;
         }
     }
 
@@ -258,6 +289,34 @@ mod tests {
         table.reset(places[1]);
         table.record(places[1]);
         assert_eq!(table.timestamps(places[1]), Timestamps { newest: 14, older: 0 });
+        table.check();
+    }
+
+    #[test]
+    fn discarded_blocks_have_no_timestamps_and_what_is_empty_is_used_again() {
+        let recorded = || {
+            let mut table = BlockTable::new(0);
+            let blocks = [0, 63, 64, 127, 128, 4095, 4096, 8191, 8192, u64::MAX - 1, u64::MAX];
+            for (object, block) in [0, 1].iter().flat_map(|&object| blocks.map(|block| (object, block))) {
+                table.record(at(object, block));
+            }
+            (table, blocks)
+        };
+        for range in [0..1, 1..64, 63..65, 0..4096, 5..9000, 64..128, 4096..u64::MAX, 0..u64::MAX, 7..7, 200..300] {
+            let (mut table, blocks) = recorded();
+            table.reset_all(1, range.clone());
+            table.check();
+            for block in blocks {
+                assert_ne!(table.timestamps(at(0, block)).newest, 0);
+                assert_eq!(table.timestamps(at(1, block)).newest == 0, range.contains(&block), "{range:?} {block}");
+            }
+        }
+        let (mut table, _) = recorded();
+        let (global, nodes) = (table.global.len(), table.nodes.len());
+        table.reset_all(0, 0..8192);
+        assert_eq!((table.global.len(), table.free.len()), (global - 2, 8));
+        table.record(at(0, 0));
+        assert_eq!(table.nodes.len(), nodes);
         table.check();
     }
 

@@ -13,7 +13,7 @@
 //! This is the order that merging the sorted bank into one sorted list gives, without walking over that list. Where two
 //! sequences have the same `H`, the longer one is nearer to the bottom, and of one size the one that entered before.
 
-use super::Block;
+use super::{At, Block};
 use crate::list::{List, Nodes};
 
 /// `L` is set back when it gets there, so that `1 / size` does not vanish beside it. It grows by one an eviction at most.
@@ -68,7 +68,7 @@ impl Eviction {
     /// A block of a sequence of so many enters.
     pub(super) fn push(&mut self, nodes: &mut Nodes<Block>, page: u32, size: u16) {
         let h = self.inflation + 1.0 / f64::from(size);
-        (nodes[page].size, nodes[page].h) = (size, h);
+        nodes[page] = Block { size, h, at: At::Eviction, ..nodes[page] };
         let size = usize::from(size);
         if self.lists[size].is_empty() {
             self.least[size] = h;
@@ -87,7 +87,6 @@ impl Eviction {
     /// a sequence, nor between sequences of one size that entered together.
     pub(super) fn remove(&mut self, nodes: &mut Nodes<Block>, page: u32) {
         let size = usize::from(nodes[page].size);
-        nodes[page].size = 0;
         self.lists[size].remove(nodes, page);
         self.len -= 1;
         let least = self.lists[size].back().map_or(f64::INFINITY, |page| nodes[page].h);
@@ -133,7 +132,7 @@ impl Eviction {
         for (size, list) in self.lists.iter().enumerate() {
             list.check(nodes);
             let blocks: Vec<Block> = list.back_to_front(nodes).map(|page| nodes[page]).collect();
-            assert!(blocks.iter().all(|block| usize::from(block.size) == size)); // E1
+            assert!(blocks.iter().all(|block| usize::from(block.size) == size && block.at == At::Eviction)); // E1
             assert!(blocks.is_sorted_by(|a, b| a.h <= b.h)); // E1
             assert_eq!(self.least[size], blocks.first().map_or(f64::INFINITY, |block| block.h)); // E2
             assert!(self.least[size] >= self.inflation); // E3

@@ -19,8 +19,12 @@
 //!   LRU-K's correlated reference period, to which the paper likens the buffer. (Marked, the page that two adjoining requests
 //!   share outlives its neighbours, and each hole that it leaves in a sequence costs a seek.) So if no sequence is longer than
 //!   a block, DULO is CLOCK when the buffer is empty, LRU when it is the whole cache.
-//! - The paper gives the least eviction section, 64 of 512 MB, and the bank, 4 to 8 MB, a sixteenth to an eighth of that.
-//!   Here the buffer and the bank are set, by default to 75 and 5 % of the cache, and the section has the rest.
+//! - The paper gives the least eviction section, 64 of 512 MB, and says that the larger it is, the more control DULO has (Table III). Here
+//!   the buffer is set and the section has the rest. A large section loses where a loop just fits into LRU. So the size adapts: the section has 2 to
+//!   95 % of the cache, by the seeks that it saves or costs beside LRU of the same size (`adaptive`).
+//! - The bank is 5 % of the cache: a nineteenth of the largest section, as 4 of 64 MB are (Table II).
+//! - `base=linux` is the paper's implementation (section 4.1): the inactive list of Linux's two is the stack, with a section of an eighth of the
+//!   cache, and is kept twice as long as that. A hit makes an inactive page active, as in the policy `linux`. Its size does not adapt.
 //! - The merge of the sorted bank with the sorted section is done by a list for each size (`eviction`): the same order
 //!   without a walk over the section.
 //! - Equal `H`: the longer sequence is nearer to the bottom; of one size, the one that stood lower in the stack.
@@ -29,15 +33,18 @@
 //! - The block table's nodes have 64 entries, not 512, and its global directory is a B-tree: several disks or
 //!   files have one table. It is given 32 bytes for each page number, and forgets the older half when these are used up.
 //! - A block whose timestamps are forgotten stands alone, as the paper's pages without a disk mapping do. Of objects nothing else
-//!   is kept, so those that are gone are reclaimed with the oldest blocks.
+//!   is kept, so those that are gone are reclaimed with the oldest blocks. Blocks that are discarded lose their timestamps at once, resident or not.
 //!
-//! Refused victims are put aside while others are offered, and then moved to the top, as if young.
+//! Refused victims are put aside while others are offered, and then moved to the top, as if young; with `base=linux` active pages too, when all
+//! inactive ones are refused.
 //!
 //! Reference figures: Table I, 95.0 and 66.5 ms, reference by reference; device time on real traces beside that of LRU, in
-//! `papers/dulo/README.md`. Parameters: `correlation`, `bank`, `longest`, `distance`, `gap`; the last three are the paper's.
-//! Memory: 4 bytes a page (its slot), up to 32 for the block table (8 where blocks lie close), 44 a frame, 32 for each block of the
-//! bank; and 64 KiB that do not depend on the size.
+//! `papers/dulo/README.md`. Parameters: `correlation`, `bank`, `base`, `longest`, `distance`, `gap`; the last three are the paper's.
+//! Memory: 4 bytes a page (its slot), 9 for LRU beside it if the size adapts, up to 32 for the block table (8 where blocks lie close), 44 a frame, 32
+//! for each block of the bank; and 64 KiB that do not depend on the size. Ghosts: what LRU would hold and DULO does not.
 
+mod active;
+mod adaptive;
 mod block_table;
 mod eviction;
 mod sequence;
@@ -46,12 +53,30 @@ use crate::list::{List, Nodes};
 use crate::parameters::{Kind, Parameter, Part};
 use crate::policy::{AllRefused, Caller, Info, Place, Policy, Reference, Setup, Uses};
 use crate::slots::Slots;
+use active::Active;
+use adaptive::Adaptive;
 use block_table::BlockTable;
 use eviction::Eviction;
 use sequence::{Member, Rules};
+use std::ops::Range;
 
 /// The block table's memory for each page number.
 const TABLE_BYTES_PER_PAGE: usize = 32;
+
+/// What `base=linux` leaves to the eviction section: 64 of 512 MB in the paper.
+const SECTION_IN_LINUX: f64 = 0.125;
+/// By how many blocks the correlation buffer's limit changes at a miss, or Linux's inactive list is made longer: so that no step is long.
+const STEP: u32 = 64;
+
+/// In which list a block is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum At {
+    #[default]
+    Buffer,
+    Bank,
+    Eviction,
+    Active,
+}
 
 /// What is known of a block while it is resident.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,9 +84,9 @@ struct Block {
     /// Its LBN, and the disk or file that this is in.
     block: u64,
     object: u32,
-    /// How many blocks its sequence has; 0 outside the eviction section.
+    /// How many blocks its sequence has, in the eviction section.
     size: u16,
-    in_bank: bool,
+    at: At,
     young: bool,
     /// Its sequence's, in the eviction section.
     h: f64,
@@ -72,14 +97,18 @@ struct Block {
 pub struct Dulo {
     /// The resident pages have one, which is their number in all that follows.
     slots: Slots,
-    /// D1. A block is in `correlation`, `bank` or `eviction` if and only if it is resident, as `in_bank` and `size` say. The
-    /// bottom of each is its back.
+    /// D1. A block is in `correlation`, `bank`, `eviction` or the active list if and only if it is resident, as `at` says. The bottom of each
+    /// is its back.
     nodes: Nodes<Block>,
-    /// D2. At most `correlation_max`, none of them young.
+    /// D2. At most `correlation_max`, but that Linux's inactive list shrinks under it; none of them young.
     correlation: List,
     /// D3. Fewer than `bank_max`.
     bank: List,
     eviction: Eviction,
+    /// With `base=linux`.
+    active: Option<Active>,
+    /// With `correlation=adapts`.
+    adaptive: Option<Adaptive>,
     correlation_max: u32,
     bank_max: u32,
     table: BlockTable,
@@ -89,7 +118,7 @@ pub struct Dulo {
     capacity: u32,
     page_size: u64,
     /// The settings that `correlation_max` and `bank_max` follow from.
-    correlation_part: Part,
+    correlation_part: Option<Part>,
     bank_part: Part,
 }
 
@@ -100,12 +129,23 @@ impl Policy for Dulo {
         paper: "X. Ding, S. Jiang and F. Chen, A Buffer Cache Management Scheme Exploiting Both Temporal and Spatial \
                 Localities, ACM TOS 3(2), 2007",
         parameters: &[
-            Parameter { name: "correlation", help: "the correlation buffer", kind: Kind::Part, default: "75%" },
+            Parameter {
+                name: "correlation",
+                help: "the correlation buffer, whose size adapts between 5 and 98 % of the cache; 87.5% with base=linux",
+                kind: Kind::PartOr(&["adapts"]),
+                default: "adapts",
+            },
             Parameter {
                 name: "bank",
                 help: "the most blocks in the sequencing bank, no more than half of the cache",
                 kind: Kind::Part,
                 default: "5%",
+            },
+            Parameter {
+                name: "base",
+                help: "the policy that DULO changes: CLOCK, or the inactive list of Linux's two",
+                kind: Kind::Choice(&["clock", "linux"]),
+                default: "clock",
             },
             Parameter {
                 name: "longest",
@@ -128,8 +168,8 @@ impl Policy for Dulo {
         ],
         uses: Uses { place: true, request: false },
         off_line: false,
-        ghosts: 0,
-        bytes_per_page: 96,
+        ghosts: 1,
+        bytes_per_page: 104,
     };
 
     /// The block table's size follows the number of pages.
@@ -142,12 +182,17 @@ impl Policy for Dulo {
             longest: setup.settings.integer("longest") as u16,
         };
         let slots = Slots::new(setup.pages, u64::from(setup.capacity));
+        let linux = setup.settings.choice("base") == "linux";
+        let correlation_part = setup.settings.part_or_word("correlation");
+        let adapts = correlation_part.is_none() && !linux;
         let mut dulo = Self {
             nodes: Nodes::new(slots.end()),
             slots,
             correlation: List::new(),
             bank: List::new(),
             eviction: Eviction::new(rules.longest),
+            active: linux.then(Active::new),
+            adaptive: adapts.then(|| Adaptive::new(setup.pages, setup.capacity)),
             correlation_max: 0,
             bank_max: 0,
             table: BlockTable::new(TABLE_BYTES_PER_PAGE * setup.pages as usize),
@@ -155,7 +200,7 @@ impl Policy for Dulo {
             members: Vec::new(),
             capacity: setup.capacity,
             page_size: setup.page_size,
-            correlation_part: setup.settings.part("correlation"),
+            correlation_part,
             bank_part: setup.settings.part("bank"),
         };
         dulo.divide();
@@ -167,7 +212,11 @@ impl Policy for Dulo {
     }
 
     fn len(&self) -> u32 {
-        self.correlation.len() + self.bank.len() + self.eviction.len()
+        self.inactive() + self.active.as_ref().map_or(0, Active::len)
+    }
+
+    fn ghosts(&self) -> u32 {
+        self.adaptive.as_ref().map_or(0, Adaptive::ghosts)
     }
 
     fn contains(&self, page: u32) -> bool {
@@ -177,21 +226,45 @@ impl Policy for Dulo {
     #[inline]
     fn prefetch(&self, page: u32) {
         self.slots.prefetch(page);
+        if let Some(adaptive) = &self.adaptive {
+            adaptive.prefetch(page);
+        }
     }
 
     fn hit(&mut self, reference: &Reference) {
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.reference(reference, true, false, |page| self.slots.of(page).is_some());
+        }
         let slot = self.slots.of(reference.page).expect("a hit is of a resident page");
         let block = &mut self.nodes[slot];
-        if block.size > 0 || block.in_bank {
-            block.young = true;
-        } else {
-            self.correlation.move_to_front(&mut self.nodes, slot);
+        match (block.at, &mut self.active) {
+            (At::Active, _) => block.young = true,
+            (_, Some(active)) => {
+                take(&mut self.nodes, slot, &mut self.correlation, &mut self.bank, &mut self.eviction);
+                active.push(&mut self.nodes, slot);
+            }
+            (At::Buffer, None) => self.correlation.move_to_front(&mut self.nodes, slot),
+            (At::Bank | At::Eviction, None) => block.young = true,
+        }
+    }
+
+    /// Linux's readahead sets no bit: this use does what the read of a missing page would have done.
+    fn first_use(&mut self, reference: &Reference) {
+        if self.active.is_none() {
+            self.hit(reference);
         }
     }
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
         if self.len() == self.capacity {
             self.evict(caller)?;
+        }
+        if let Some(adaptive) = &mut self.adaptive {
+            let again = self.table.timestamps(reference.place).newest > 0;
+            adaptive.reference(reference, false, again, |page| self.slots.of(page).is_some());
+            let wanted = adaptive.buffer();
+            let (least, most) = (self.correlation_max.saturating_sub(STEP), self.correlation_max.saturating_add(STEP));
+            self.correlation_max = wanted.clamp(least, most);
         }
         let Place { object, block } = reference.place;
         self.table.record(reference.place);
@@ -202,6 +275,10 @@ impl Policy for Dulo {
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.forget(caller);
+        }
+        self.refill_inactive();
         let mut refused = List::new();
         let mut result = Err(AllRefused);
         // Ends: each turn takes a mark or a block from the stack.
@@ -213,7 +290,10 @@ impl Policy for Dulo {
                 self.enter(slot);
             } else if caller.evict(self.slots.page(slot)) {
                 self.eviction.inflate(&mut self.nodes, h);
-                caller.forget(self.slots.take_back(slot));
+                let page = self.slots.take_back(slot);
+                if !self.adaptive.as_mut().is_some_and(|adaptive| adaptive.evicted(page)) {
+                    caller.forget(page);
+                }
                 result = Ok(());
                 break;
             } else {
@@ -228,21 +308,28 @@ impl Policy for Dulo {
     }
 
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
-        let Some(slot) = self.slots.of(page) else { return };
-        let Block { size, in_bank, .. } = self.nodes[slot];
-        if size > 0 {
-            self.eviction.remove(&mut self.nodes, slot);
-        } else if in_bank {
-            self.bank.remove(&mut self.nodes, slot);
-        } else {
-            self.correlation.remove(&mut self.nodes, slot);
+        let slot = self.slots.of(page);
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.remove(page, slot.is_some());
+        }
+        let Some(slot) = slot else { return };
+        match (self.nodes[slot].at, &mut self.active) {
+            (At::Active, Some(active)) => active.remove(&mut self.nodes, slot),
+            _ => take(&mut self.nodes, slot, &mut self.correlation, &mut self.bank, &mut self.eviction),
         }
         self.table.reset(self.place(slot));
         self.slots.take_back(slot);
     }
 
-    fn set_capacity<C: Caller>(&mut self, capacity: u32, _: &mut C) {
+    fn discard(&mut self, object: u32, blocks: Range<u64>) {
+        self.table.reset_all(object, blocks);
+    }
+
+    fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C) {
         self.capacity = capacity;
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.set_capacity(capacity, |page| self.slots.of(page).is_some(), caller);
+        }
         self.reserve(self.slots.pages());
         self.divide();
         self.settle();
@@ -252,19 +339,30 @@ impl Policy for Dulo {
         self.slots.reserve(pages, u64::from(self.capacity));
         self.nodes.reserve(self.slots.end());
         self.table.limit(TABLE_BYTES_PER_PAGE * pages as usize);
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.reserve(pages);
+        }
     }
 
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
         show("correlation buffer", f64::from(self.correlation.len()));
         show("sequencing bank", f64::from(self.bank.len()));
         show("eviction section", f64::from(self.eviction.len()));
+        if let Some(active) = &self.active {
+            show("active list", f64::from(active.len()));
+        }
+        if let Some(adaptive) = &self.adaptive {
+            show("seeks below LRU's, percent", adaptive.gain());
+            show("ghosts", f64::from(adaptive.ghosts()));
+        }
         show("inflation", self.eviction.inflation());
         show("mean sequence", self.eviction.mean_sequence());
     }
 
     fn bytes(&self) -> usize {
         let members = self.members.capacity() * size_of::<Member>();
-        self.slots.bytes() + self.nodes.bytes() + self.table.bytes() + self.eviction.bytes() + members
+        let adaptive = self.adaptive.as_ref().map_or(0, Adaptive::bytes);
+        adaptive + self.slots.bytes() + self.nodes.bytes() + self.table.bytes() + self.eviction.bytes() + members
     }
 
     fn check_invariants(&self) {
@@ -273,23 +371,45 @@ impl Policy for Dulo {
         self.bank.check(&self.nodes);
         self.eviction.check(&self.nodes); // D1
         self.table.check();
-        let staged = |list: &List, in_bank: bool| {
-            list.back_to_front(&self.nodes)
-                .all(|page| self.nodes[page].size == 0 && self.nodes[page].in_bank == in_bank)
-        };
-        assert!(staged(&self.correlation, false) && staged(&self.bank, true)); // D1
-        assert!(self.correlation.len() <= self.correlation_max); // D2
+        let staged = |list: &List, at| list.back_to_front(&self.nodes).all(|slot| self.nodes[slot].at == at);
+        assert!(staged(&self.correlation, At::Buffer) && staged(&self.bank, At::Bank)); // D1
+        assert!(self.active.is_some() || self.correlation.len() <= self.correlation_max); // D2
+        if let Some(active) = &self.active {
+            active.check(&self.nodes);
+        }
+        if let Some(adaptive) = &self.adaptive {
+            adaptive.check(|page| self.slots.of(page).is_some());
+        }
         assert!(self.correlation.back_to_front(&self.nodes).all(|page| !self.nodes[page].young)); // D2
         assert!(self.bank.len() < self.bank_max); // D3
         assert!(self.len() <= self.capacity);
     }
 }
 
+/// Takes a block out of the list that it is in, other than the active one.
+fn take(nodes: &mut Nodes<Block>, slot: u32, correlation: &mut List, bank: &mut List, eviction: &mut Eviction) {
+    match nodes[slot].at {
+        At::Buffer => correlation.remove(nodes, slot),
+        At::Bank => bank.remove(nodes, slot),
+        At::Eviction => eviction.remove(nodes, slot),
+        At::Active => unreachable!("it is in the active list"),
+    }
+}
+
 impl Dulo {
+    /// The blocks that are not in Linux's active list.
+    fn inactive(&self) -> u32 {
+        self.correlation.len() + self.bank.len() + self.eviction.len()
+    }
+
     /// Sets the sizes of the buffer and the bank for the capacity.
     fn divide(&mut self) {
         let pages = |part: Part| part.pages(self.capacity, self.page_size);
-        self.correlation_max = pages(self.correlation_part);
+        self.correlation_max = match (self.correlation_part, &self.adaptive) {
+            (Some(part), _) => pages(part),
+            (None, Some(adaptive)) => adaptive.buffer(),
+            (None, None) => self.capacity - (f64::from(self.capacity) * SECTION_IN_LINUX).round() as u32,
+        };
         self.bank_max = pages(self.bank_part).min(self.capacity / 2).max(1);
     }
 
@@ -300,13 +420,19 @@ impl Dulo {
 
     /// A block enters at the top of the stack.
     fn enter(&mut self, slot: u32) {
+        self.nodes[slot].at = At::Buffer;
         self.correlation.push_front(&mut self.nodes, slot);
         self.settle();
     }
 
     /// What the correlation buffer has too much of goes to the bank, and a full bank to the eviction section.
     fn settle(&mut self) {
-        while self.correlation.len() > self.correlation_max {
+        // Linux's inactive list has its eviction section first; what it lacks after activations is made up step by step.
+        let (most, steps) = match &self.active {
+            Some(_) => (self.inactive().saturating_sub(self.section()), STEP),
+            None => (self.correlation_max, u32::MAX),
+        };
+        for _ in 0..self.correlation.len().saturating_sub(most).min(steps) {
             self.fill_bank();
             if self.bank.len() >= self.bank_max {
                 self.refill();
@@ -317,16 +443,39 @@ impl Dulo {
         }
     }
 
+    /// The pages that the correlation buffer leaves to the eviction section.
+    fn section(&self) -> u32 {
+        self.capacity - self.correlation_max
+    }
+
+    /// `refill_inactive_zone`: pages that have not been used lately come to the top of the inactive list.
+    fn refill_inactive(&mut self) {
+        let (inactive, section) = (self.inactive(), self.section());
+        let due = self.active.as_mut().map_or(0, |active| active.due(inactive, section));
+        for _ in 0..due {
+            self.deactivate();
+        }
+    }
+
+    fn deactivate(&mut self) {
+        if let Some(slot) = self.active.as_mut().and_then(|active| active.pop(&mut self.nodes)) {
+            self.enter(slot);
+        }
+    }
+
     /// The bottom block of the correlation buffer enters the bank.
     fn fill_bank(&mut self) {
         let slot = self.correlation.back().expect("the correlation buffer has a block");
         self.correlation.remove(&mut self.nodes, slot);
-        self.nodes[slot].in_bank = true;
+        self.nodes[slot].at = At::Bank;
         self.bank.push_front(&mut self.nodes, slot);
     }
 
     /// The bottom of the stack, in the eviction section.
     fn bottom(&mut self) -> Option<u32> {
+        if self.inactive() == 0 {
+            self.deactivate();
+        }
         if self.eviction.len() == 0 {
             if self.bank.is_empty() && !self.correlation.is_empty() {
                 self.fill_bank();
@@ -342,7 +491,6 @@ impl Dulo {
         self.members.reserve_exact(self.bank.len() as usize);
         while let Some(slot) = self.bank.back() {
             self.bank.remove(&mut self.nodes, slot);
-            self.nodes[slot].in_bank = false;
             let (place, depth) = (self.place(slot), self.members.len() as u32);
             self.members.push(Member { slot, place, timestamps: self.table.timestamps(place), depth, size: 0 });
         }
@@ -354,72 +502,4 @@ impl Dulo {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::eviction::MOST_INFLATION;
-    use super::*;
-    use crate::long_run;
-    use crate::{Clock, Lru, Settings};
-
-    struct AnyVictim(Vec<u32>);
-
-    impl Caller for AnyVictim {
-        fn evict(&mut self, page: u32) -> bool {
-            self.0.push(page);
-            true
-        }
-
-        fn forget(&mut self, _: u32) {}
-    }
-
-    /// The victims of references, some skewed and some a loop, to pages whose blocks stand so far `apart`.
-    fn victims<P: Policy>(capacity: u32, settings: &[(&str, &str)], apart: u64) -> Vec<u32> {
-        let settings = Settings::parse(P::INFO.parameters, settings.iter().copied()).unwrap();
-        let mut policy = P::new(&Setup::new(capacity, 1000, settings));
-        let mut caller = AnyVictim(Vec::new());
-        for i in 0..20_000u64 {
-            let page = if i % 3 == 0 { i * i % 1009 % 97 } else { i / 3 % 1000 } as u32;
-            let place = Place { object: 0, block: u64::from(page) * apart };
-            let reference = Reference { place, ..Reference::of(page) };
-            if policy.contains(page) {
-                policy.hit(&reference);
-            } else {
-                policy.miss(&reference, &mut caller).unwrap();
-            }
-        }
-        policy.check_invariants();
-        caller.0
-    }
-
-    // The whole of what was evicted is too long to be shown: so `assert!`.
-    #[test]
-    fn when_all_blocks_are_random_it_is_its_base_clock_or_lru() {
-        for capacity in [1, 2, 7, 100, 400] {
-            for bank in ["0", "2%", "50%"] {
-                let dulo = |correlation| victims::<Dulo>(capacity, &[("correlation", correlation), ("bank", bank)], 5);
-                assert!(dulo("0") == victims::<Clock>(capacity, &[], 1), "{capacity} {bank}");
-                assert!(dulo("100%") == victims::<Lru>(capacity, &[], 1), "{capacity} {bank}");
-            }
-        }
-    }
-
-    #[test]
-    fn sequences_change_what_is_evicted() {
-        let of_blocks = |apart| victims::<Dulo>(100, &[("correlation", "20%"), ("bank", "20%")], apart);
-        assert!(of_blocks(1) != of_blocks(5));
-    }
-
-    #[test]
-    fn setting_the_clock_and_the_inflation_back_changes_nothing() {
-        for spec in ["dulo", "dulo:correlation=20%:bank=20%:longest=8", "dulo:correlation=0:bank=0:gap=9"] {
-            long_run::is_as_the_first::<Dulo>(
-                spec,
-                &[
-                    |dulo| dulo.table.set_clock(u32::MAX - 5),
-                    |dulo| dulo.table.set_clock(u32::MAX - 1_000),
-                    |dulo| dulo.eviction.set_inflation(MOST_INFLATION - 2.0),
-                    |dulo| dulo.eviction.set_inflation(MOST_INFLATION - 50.0),
-                ],
-            );
-        }
-    }
-}
+mod tests;

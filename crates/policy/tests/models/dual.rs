@@ -17,6 +17,48 @@ pub(crate) struct Dual {
     pub(crate) young: Vec<u32>,
     pub(crate) fetched: Vec<Place>,
     pub(crate) places: Vec<(u32, Place)>,
+    pub(crate) beside: Option<Beside>,
+}
+
+/// LRU of the same size, and what its seeks say of the size of the buffer.
+#[derive(Default)]
+pub(crate) struct Beside {
+    lru: Vec<u32>,
+    /// Where the arms stand, ours and LRU's.
+    ours: Option<Place>,
+    theirs: Option<Place>,
+    seeks: f64,
+    won: f64,
+    share: f64,
+}
+
+impl Beside {
+    /// Takes a reference, and says how large the buffer is to be.
+    fn reference(&mut self, capacity: usize, reference: &Reference, hit: bool, again: bool) -> usize {
+        let Reference { page, place, .. } = *reference;
+        let seeks = |arm: &mut Option<Place>| arm.replace(Place { block: place.block + 1, ..place }) != Some(place);
+        let held = take(&mut self.lru, page);
+        if self.lru.len() == capacity {
+            self.lru.remove(0);
+        }
+        self.lru.push(page);
+        let ours = !hit && seeks(&mut self.ours);
+        let theirs = !held && seeks(&mut self.theirs);
+        self.seeks += f64::from(u8::from(theirs));
+        let won = f64::from(u8::from(theirs)) - f64::from(u8::from(ours));
+        self.won += won;
+        let gain = (100.0 * self.won / self.seeks.max(1.0)).clamp(0.0, 3.0);
+        let step = 0.015 * (1.0 + gain);
+        self.share += match won {
+            1.0 => step,
+            -1.0 if self.won < 0.0 => -3.0 * step,
+            -1.0 => -step,
+            _ if ours && theirs && again => 0.01 * gain,
+            _ => 0.0,
+        };
+        self.share = self.share.clamp(0.02, 0.95);
+        capacity - ((capacity as f64 * self.share) as usize).max((capacity / 2).clamp(1, 16))
+    }
 }
 
 impl Dual {
@@ -35,7 +77,16 @@ impl Dual {
             young: Vec::new(),
             fetched: Vec::new(),
             places: Vec::new(),
+            beside: None,
         }
+    }
+
+    /// With a buffer whose size adapts.
+    pub(crate) fn adaptive(capacity: usize) -> Self {
+        let mut dual = Self::new(capacity, 0.0, 5.0, 128);
+        dual.correlation_max = capacity - (capacity / 2).clamp(1, 16);
+        dual.beside = Some(Beside { share: 0.02, ..Beside::default() });
+        dual
     }
 
     fn resident(&self) -> Vec<u32> {
@@ -65,11 +116,11 @@ impl Dual {
 
     fn top(&mut self, page: u32) {
         self.correlation.push(page);
-        if self.correlation.len() > self.correlation_max {
+        while self.correlation.len() > self.correlation_max {
             self.bank.push(self.correlation.remove(0));
-        }
-        if self.bank.len() == self.bank_max {
-            self.refill();
+            if self.bank.len() == self.bank_max {
+                self.refill();
+            }
         }
     }
 
@@ -121,6 +172,9 @@ impl Model for Dual {
         let resident = self.resident();
         let mut evicted = Vec::new();
         if resident.contains(&page) {
+            if let Some(beside) = &mut self.beside {
+                beside.reference(self.capacity, reference, true, false);
+            }
             if take(&mut self.correlation, page) {
                 self.correlation.push(page);
             } else if !self.young.contains(&page) {
@@ -129,6 +183,10 @@ impl Model for Dual {
         } else {
             if resident.len() == self.capacity {
                 evicted.push(self.evict());
+            }
+            let again = self.fetched.contains(&reference.place);
+            if let Some(beside) = &mut self.beside {
+                self.correlation_max = beside.reference(self.capacity, reference, false, again);
             }
             self.fetched.push(reference.place);
             self.places.retain(|known| known.0 != page);
