@@ -36,11 +36,10 @@ pub(crate) struct Numbers {
 
 impl Numbers {
     pub(crate) fn of(config: &Config) -> Self {
-        Self {
-            ghosts: config.policy.ghosts().into(),
-            laundry: config.laundry.into(),
-            known: (config.known_pages.into(), config.frames()),
-        }
+        // With shares a number costs more than `Config::with_page_size` could know.
+        let most = if config.shares > 0 && !config.policy.info.uses.place { config.numbers_of_a_frame() } else { MOST };
+        let known = u64::from(config.known_pages).min(config.frames().saturating_mul(most));
+        Self { ghosts: config.policy.ghosts().into(), laundry: config.laundry.into(), known: (known, config.frames()) }
     }
 
     /// The most numbers.

@@ -23,8 +23,9 @@
 //! Where the paper leaves a choice, or files cannot be told apart (all blocks one object, numbered by first use, so that the files of
 //! several programs lie between each other):
 //!
-//! - A run needs `run` of references, by default eight of the paper's blocks of 8 KiB: of small pages a single request is no run. Several
-//!   are open at once (`open`), and blocks may be skipped (`gap`), for they may be another file's. Where a known run began, the next
+//! - A run needs `run` of references, by default eight pages, as the paper's blocks. In bytes it holds for pages of any size, and a single
+//!   request of small pages is no run; but where what is read again are stretches of a request or two, as on P6 (pages of 512 bytes, 10 % of the
+//!   footprint), `run=64KiB` hits 33.5 % for 62.2, and LRU 27.6. Several are open at once (`open`), and blocks may be skipped (`gap`), for they may be another file's. Where a known run began, the next
 //!   pass needs no proof. Two passes at one block are one.
 //! - Periods are averaged with weight 1/2, and within a quarter of an octave they are one period to the partition: the middle one.
 //! - A looping block that returns more than five times sooner or later than its period has no regular interval: it is other.
@@ -139,7 +140,7 @@ impl Policy for Ubm {
                 name: "run",
                 help: "how much of consecutive pages makes a run",
                 kind: Kind::Length,
-                default: "64KiB",
+                default: "8",
             },
             Parameter {
                 name: "gap",
