@@ -115,7 +115,7 @@ impl Readahead {
         match self.kind.name {
             "fixed" => Rule::Fixed(self.settings.integer("pages")),
             "linux" => Rule::Linux(Linux::new(max())),
-            "regular" => Rule::Regular(Regular::new(pages, page_size, max())),
+            "regular" => Rule::Regular(Box::new(Regular::new(pages, page_size, max()))),
             name => unreachable!("{name} is no rule"),
         }
     }
@@ -155,7 +155,7 @@ impl From<Range<u64>> for Expected {
 enum Rule {
     Fixed(u64),
     Linux(Linux),
-    Regular(Regular),
+    Regular(Box<Regular>),
 }
 
 impl Rule {
