@@ -201,7 +201,7 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "smq:levels=3:period=2:sentinel=1" => Box::new(Levels::new(capacity, 3, 2.0, 1)),
         "smq:levels=1:period=0.5" => Box::new(Levels::new(capacity, 1, 0.5, 6)),
         "smq:levels=5:sentinel=0" => Box::new(Levels::new(capacity, 5, 1.0, 0)),
-        "ubm" => Box::new(Partitions::new(capacity, "lru", 16, 8, 32)),
+        "ubm" => Box::new(Partitions::new(capacity, "lru", 8, 8, 32)),
         "ubm:run=3:gap=2" => Box::new(Partitions::new(capacity, "lru", 3, 2, 32)),
         "ubm:other=lfu:run=2:gap=3:open=3" => Box::new(Partitions::new(capacity, "lfu", 2, 3, 3)),
         "ubm:other=lru-2:run=3:gap=1:open=1" => Box::new(Partitions::new(capacity, "lru-2", 3, 1, 1)),
