@@ -22,6 +22,8 @@ pub enum Error {
     },
     /// All frames hold pages that are pinned, so that none can be freed.
     AllPinned,
+    /// A later call that sets the capacity has taken the place of this one.
+    Superseded,
     /// The range lies beyond the volume's end.
     OutOfRange {
         /// The volume.
@@ -60,6 +62,9 @@ impl fmt::Display for Error {
             Self::AllPinned => {
                 f.write_str("every page of the cache is pinned: no frame can be freed; pin fewer or make it larger")
             }
+            Self::Superseded => {
+                f.write_str("another change of the cache's size came meanwhile, and took this one's place")
+            }
             Self::OutOfRange { volume, offset, length, end } => {
                 write!(f, "volume {volume}: {length} bytes at byte {offset} lie beyond its end at byte {end}")
             }
@@ -90,6 +95,7 @@ impl Error {
         match self {
             Self::Device { source, .. } => source.kind(),
             Self::AllPinned | Self::TooManyHandles | Self::Memory { .. } => io::ErrorKind::OutOfMemory,
+            Self::Superseded => io::ErrorKind::Interrupted,
             Self::OutOfRange { .. } | Self::Configuration(_) => io::ErrorKind::InvalidInput,
             Self::ReadOnly { .. } => io::ErrorKind::PermissionDenied,
         }

@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 /// A page with its block, held exclusively or being loaded.
 pub(crate) type Held = (u64, u32);
 
-/// Times that a miss asks again for a frame while nothing is in flight that would free one: pins held to copy a page are gone by then.
-const PATIENCE: u32 = 2000;
+/// How long a miss asks again for a frame while nothing is in flight that would free one: pins held to copy a page are gone by then, even
+/// where their threads wait long for a processor.
+const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Of these, the times that it only lets other threads run.
+/// The first times that it asks again, it only lets other threads run.
 const EAGER: u32 = 500;
 
 /// How long a miss waits for a frame while all that could become free wait for devices that hang or fail.
@@ -88,7 +89,7 @@ impl Handle {
         blocks: Range<u64>,
         operation: Operation,
     ) -> Result<Admission, Error> {
-        let (mut tries, mut hanging) = (0, None);
+        let (mut tries, mut stuck, mut hanging) = (0, None, None);
         let mut failure = None;
         let mut backoff = Backoff::new();
         loop {
@@ -112,7 +113,7 @@ impl Handle {
                 self.shared.clean_some(Some(volume))
             };
             match cleaned {
-                Ok(Cleaned::Some) => (tries, hanging) = (0, hanging.map(|_| Instant::now())),
+                Ok(Cleaned::Some) => (tries, stuck, hanging) = (0, None, hanging.map(|_| Instant::now())),
                 Ok(Cleaned::ByOthers) => backoff.sleep(PAUSE),
                 Ok(Cleaned::Hanging) => match hanging {
                     None => hanging = Some(Instant::now()),
@@ -122,7 +123,7 @@ impl Handle {
                 Ok(Cleaned::Nothing) if self.shared.transfers.load(Ordering::SeqCst) > 0 => backoff.sleep(PAUSE),
                 Ok(Cleaned::Nothing) => {
                     tries += 1;
-                    if tries > PATIENCE {
+                    if stuck.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
                         return Err(failure.unwrap_or(Error::AllPinned));
                     }
                     if tries > EAGER { backoff.sleep(PAUSE) } else { backoff.wait() }

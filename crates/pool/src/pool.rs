@@ -24,8 +24,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Times that a change of the capacity looks again while pages that should leave are held.
-const PATIENCE: u32 = 1000;
+/// How long a change of the capacity looks again while pages that should leave are held.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a pool that is dropped, and was not closed, waits for its devices.
 const LAST_ATTEMPT: Duration = Duration::from_secs(60);
@@ -269,12 +269,12 @@ impl Pool {
         self.shared.frames() * u64::from(self.shared.config.page_size)
     }
 
-    /// Changes the capacity, in bytes; the laundry keeps its frames. A later call takes the place of one that waits for a device.
+    /// Changes the capacity, in bytes; the laundry keeps its frames. A later call takes the place of one that is under way.
     ///
     /// # Errors
-    /// [`Error::Configuration`] if it is above the most or leaves nothing beside the laundry; [`Error::AllPinned`] or the device's
-    /// error if too many pages are held or cannot be written: the capacity is then as near to what was asked as could be while a 16th
-    /// of it is left to clean pages, or what a later call has asked.
+    /// [`Error::Configuration`] if it is above the most or leaves nothing beside the laundry; [`Error::Superseded`] if a later call has
+    /// taken its place; [`Error::AllPinned`] or the device's error if too many pages are held or cannot be written: the capacity is then
+    /// as near to what was asked as could be while a 16th of it is left to clean pages.
     pub fn resize(&self, capacity: u64) -> Result<(), Error> {
         let config = Config { capacity, ..self.shared.config.clone() };
         config.check()?;
@@ -288,12 +288,12 @@ impl Pool {
             )));
         }
         let turn = self.shared.resizes.fetch_add(1, Ordering::SeqCst) + 1;
-        let mut tries = 0;
+        let mut stuck = None;
         loop {
             let resized = {
                 let mut replacer = lock(&self.shared.replacer);
                 if self.shared.resizes.load(Ordering::SeqCst) != turn {
-                    return Err(Error::AllPinned);
+                    return Err(Error::Superseded);
                 }
                 // As pages become clean it comes nearer.
                 let dirty = u32::try_from(self.shared.dirty.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
@@ -306,12 +306,13 @@ impl Pool {
                 return Ok(());
             }
             match self.shared.clean_some(None)? {
-                Cleaned::Some => tries = 0,
+                Cleaned::Some => stuck = None,
                 Cleaned::ByOthers => {}
-                Cleaned::Nothing | Cleaned::Hanging => tries += 1,
-            }
-            if tries > PATIENCE {
-                return Err(self.shared.unwritten());
+                Cleaned::Nothing | Cleaned::Hanging => {
+                    if stuck.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                        return Err(self.shared.unwritten());
+                    }
+                }
             }
             Backoff::new().sleep(Duration::from_micros(100));
         }

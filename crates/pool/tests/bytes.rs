@@ -380,7 +380,9 @@ impl<'w> Worker<'w> {
             }
             Step::Resize(frames) => {
                 let result = pool.resize((frames + self.world.laundry) * page_size);
-                self.allow(result);
+                if !matches!(result, Err(Error::Superseded)) || self.world.threads == 1 {
+                    self.allow(result);
+                }
             }
         }
         let statistics = pool.statistics();

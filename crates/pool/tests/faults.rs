@@ -6,6 +6,7 @@ use forebay_pool::{Config, Durability, Error, Pool, Volume, VolumeConfig};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
 
@@ -265,6 +266,26 @@ fn a_miss_fails_if_all_pages_are_pinned_and_succeeds_when_one_is_not() {
     assert!(matches!(handle.read(&volume, 8), Err(Error::AllPinned)));
     pins.pop();
     handle.read(&volume, 8).expect("there is a frame");
+}
+
+#[test]
+fn a_resize_that_waits_for_held_pages_ends_when_a_later_one_takes_its_place() {
+    let pool = pool(32, 1);
+    let volume = attach(&pool, Arc::new(MemoryDevice::new(64 * PAGE)));
+    let handle = pool.handle().expect("a handle");
+    let pins: Vec<_> = (0..16).map(|block| handle.read(&volume, block).expect("there is a frame")).collect();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| pool.resize(9 * PAGE));
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while pool.capacity() == 32 * PAGE {
+            assert!(Instant::now() < deadline, "the first resize did not begin in 30 s");
+            std::thread::yield_now();
+        }
+        pool.resize(32 * PAGE).expect("growing waits for nothing");
+        let told = first.join().expect("the first has ended");
+        assert!(matches!(told, Err(Error::Superseded)), "{told:?}");
+    });
+    assert_eq!((pins.len(), pool.capacity()), (16, 32 * PAGE));
 }
 
 #[test]
