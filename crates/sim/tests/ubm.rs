@@ -77,6 +77,15 @@ fn gains_over_lru(name: &str) -> Vec<f64> {
     against_lru_and_opt(&trace, name).iter().map(|(_, ubm, lru, _)| 100.0 * (ubm / lru - 1.0)).collect()
 }
 
+#[test]
+fn gains_a_fifth_over_lru_on_multi1_and_on_multi2() {
+    for name in ["multi1", "multi2"] {
+        let gains = gains_over_lru(name);
+        let mean = gains.iter().sum::<f64>() / gains.len() as f64;
+        assert!(gains.is_empty() || mean >= 20.0, "{name}: {mean:.1} % more hits than LRU");
+    }
+}
+
 /// The paper's mean gain is 29.2 %, over its three traces and sizes, with files told apart.
 #[test]
 fn gains_28_percent_over_lru_on_the_papers_traces() {
@@ -208,7 +217,7 @@ fn files_read_from_start_to_end_are_sequential_once_then_loops_where_the_interva
             if ratio < 2.0 {
                 agree += u32::from(share(pair[1], Class::Looping) >= 85.0);
                 loops += 1;
-            } else if ratio > 6.5 {
+            } else if ratio > 4.0 {
                 agree += u32::from(share(pair[1], Class::Other) >= 85.0);
                 irregular += 1;
             }

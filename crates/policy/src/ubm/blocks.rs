@@ -96,10 +96,10 @@ impl Blocks {
         self.entries[page as usize] = Entry { block, used: now as u32, period };
     }
 
-    /// The pass that began with a page has become long enough to be a run.
+    /// The pass that a page is of has become long enough to be a run.
     pub(super) fn detect(&mut self, page: u32, class: Class, period: f32) {
         let entry = &mut self.entries[page as usize];
-        if entry.block & CLASS != UNKNOWN && entry.block & HEAD != 0 {
+        if entry.block & CLASS != UNKNOWN {
             (entry.block, entry.period) = (entry.block & !CLASS | class as u32, period);
         }
     }

@@ -6,7 +6,8 @@
 //! known run is referenced, the new pass needs no such proof: it goes over that run again.
 //!
 //! A pass keeps its period, and with it the run that it adds to, as long as the periods of its blocks differ from it by no
-//! more than [`FLUCTUATION`].
+//! more than [`FLUCTUATION`]. A block's own period is the mean of its run's and of what was measured of it: the first block of a file is often
+//! referenced once more, and does not speak for the others. When a pass becomes long enough, its first blocks are of the run, too.
 
 use super::blocks::{Before, Blocks};
 use super::passes::{Pass, Passes};
@@ -14,10 +15,12 @@ use crate::parameters::Settings;
 use crate::policy::Place;
 
 /// Measured periods that differ by less are one period: programs that run at once slow each other.
-pub(super) const FLUCTUATION: f32 = 1.25;
+const FLUCTUATION: f32 = 1.25;
 /// A gap that differs from the period by more is not a regular interval. A loop's period changes with the number of programs that run
 /// beside it (section 3.1): the paper's traces have up to four.
-const IRREGULAR: f32 = 5.0;
+const IRREGULAR: f32 = 4.5;
+/// Of the first blocks of a pass, before it is long enough to be a run, so many are remembered at most.
+const EARLY: u32 = 1024;
 
 /// How a block is referenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,13 +56,24 @@ pub(super) struct Finding {
 pub(super) struct Detector {
     passes: Passes,
     blocks: Blocks,
+    /// The first pages of each open pass: `stride` places for one.
+    early: Vec<u32>,
+    stride: u32,
     numbered: u64,
     least: u32,
 }
 
 impl Detector {
     pub(super) fn new(pages: u32, open: usize, least: u32, gap: u64) -> Self {
-        let mut detector = Self { passes: Passes::new(open, gap), blocks: Blocks::default(), numbered: 0, least };
+        let stride = least.min(EARLY);
+        let mut detector = Self {
+            passes: Passes::new(open, gap),
+            blocks: Blocks::default(),
+            early: vec![0; open * stride as usize],
+            stride,
+            numbered: 0,
+            least,
+        };
         detector.reserve(pages);
         detector
     }
@@ -139,13 +153,20 @@ impl Detector {
         let Pass { number, class, length, .. } = *pass;
         // An irregular run keeps its period, to be compared with the next.
         let kept = if length < least { f32::INFINITY } else { pass.period };
-        if was < least && length == least && !head {
-            let first = pass.head;
-            self.blocks.detect(first, class, kept);
+        let own = if kept.is_finite() { (kept + measured) / 2.0 } else { kept };
+        let early = (index * self.stride) as usize..((index + 1) * self.stride) as usize;
+        let early = &mut self.early[early];
+        if length < least {
+            if let Some(place) = early.get_mut(was as usize) {
+                *place = page;
+            }
+        } else if was < least && !head {
+            let known = early.iter().take(was as usize);
+            known.for_each(|&page| self.blocks.detect(page, class, kept));
         }
         self.passes.advance(index, place, length >= least);
-        self.blocks.put(page, place, class, kept, head, now);
-        let period = if class == Class::Looping { kept } else { f32::INFINITY };
+        self.blocks.put(page, place, class, own, head, now);
+        let period = if class == Class::Looping { own } else { f32::INFINITY };
         Finding { class, period, repeated: false, before, left, pass: number, follows, kept }
     }
 
@@ -158,7 +179,7 @@ impl Detector {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.passes.bytes() + self.blocks.bytes()
+        self.passes.bytes() + self.blocks.bytes() + self.early.capacity() * size_of::<u32>()
     }
 
     pub(super) fn check(&self) {

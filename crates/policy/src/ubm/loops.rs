@@ -4,10 +4,11 @@
 //! Measured periods fluctuate, so periods within a quarter of an octave count as one.
 
 use super::Status;
-use super::detector::FLUCTUATION;
 use crate::list::{List, Nodes};
 
 const BUCKETS: usize = 128;
+/// A loop's block that has waited for so many periods has missed a round.
+const MISSED: f32 = 2.0;
 
 /// Resident pages by period.
 #[derive(Debug)]
@@ -71,7 +72,7 @@ impl Loops {
         buckets.flat_map(move |bucket| self.by_period[bucket as usize].front_to_back(nodes))
     }
 
-    /// Looks at the oldest page of one bucket, of each in turn. A page that is overdue by more than its period fluctuates has
+    /// Looks at the oldest page of one bucket, of each in turn. A page that has waited for two of its periods has missed a round: it has
     /// lost its loop, or has a longer period than was measured: twice the time that it has waited, as far as can be known.
     /// Without this the blocks of loops that have ended would keep their buffers for ever.
     pub(super) fn age(&mut self, nodes: &mut Nodes<Status>, now: u32) {
@@ -85,7 +86,7 @@ impl Loops {
         };
         let page = self.by_period[self.hand as usize].back().expect("the bucket is filled");
         let waited = now.wrapping_sub(nodes[page].used) as f32;
-        if u32::from(bucket(waited / FLUCTUATION)) > self.hand {
+        if u32::from(bucket(waited / MISSED)) > self.hand {
             self.remove(nodes, page);
             self.push(nodes, page, bucket(2.0 * waited));
         }

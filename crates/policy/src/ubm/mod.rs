@@ -28,7 +28,7 @@
 //!   footprint), `run=64KiB` hits 33.5 % for 62.2, and LRU 27.6. Several are open at once (`open`), and blocks may be skipped (`gap`), for they may be another file's. Where a known run began, the next
 //!   pass needs no proof. Two passes at one block are one.
 //! - Periods are averaged with weight 1/2, and within a quarter of an octave they are one period to the partition: the middle one.
-//! - A looping block that returns more than five times sooner or later than its period has no regular interval: it is other.
+//! - A looping block that returns more than 4.5 times sooner or later than its period has no regular interval: it is other.
 //! - A hit of the other partition, be it larger, counts as one whatever the block turns to then.
 //!
 //! Deviations:
@@ -38,7 +38,7 @@
 //! - A block at which a pass is does not leave before those of its partition that the pass has left. Requests that begin in the block where
 //!   the one before ended refer to it again; the paper's one sequential buffer, and MRU, give it to the next pass.
 //!   On a virtual disk's requests that is 1.4 points at 1 % of the footprint.
-//! - A looping block overdue by a quarter of its period counts as one of twice the time it has waited. In the paper a loop that has
+//! - A looping block that has waited for two of its periods counts as one of twice the time it has waited. In the paper a loop that has
 //!   ended keeps its buffers for ever: on sprite 16 points and more.
 //! - `MG_seq` is not taken to be 0 but measured, as section 4.7 proposes: if so many blocks of new runs return soon that keeping one
 //!   earns more than the other partition's last buffer, new runs' blocks go to that partition. The sequential one stays as it is.
@@ -117,7 +117,7 @@ pub struct Ubm {
 }
 
 /// No more than one of so many pages of the cache is kept for being in use, but for one.
-const IN_USE: u32 = 16;
+const IN_USE: u32 = 64;
 
 /// The resident pages and the ghosts: a miss makes a ghost and admits its page before the stack is cut.
 fn most_known(capacity: u32) -> u64 {

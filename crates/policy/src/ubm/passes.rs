@@ -23,8 +23,7 @@ pub(super) struct Pass {
     pub(super) length: u32,
     /// Infinite where its blocks were not known before.
     pub(super) period: f32,
-    /// The page that it began with, and the one that it referenced last.
-    pub(super) head: u32,
+    /// The page that it referenced last.
     pub(super) page: u32,
     /// Whether it is long enough to be a run.
     proven: bool,
@@ -32,9 +31,9 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    pub(super) fn new(number: u64, place: Place, head: u32, length: u32) -> Self {
+    pub(super) fn new(number: u64, place: Place, page: u32, length: u32) -> Self {
         let (class, period) = (Class::Other, f32::INFINITY);
-        Self { number, last: place, class, length, period, head, page: head, proven: false, next: NONE }
+        Self { number, last: place, class, length, period, page, proven: false, next: NONE }
     }
 }
 
