@@ -4,7 +4,7 @@
 //! ```text
 //! our seek, LRU hits or reads on    -->  lost: the eviction section shrinks
 //! LRU's seek, we hit or read on     -->  won:  it grows, the faster the more it has won
-//! both seek for a block known       -->  it grows if it has won: more may be had
+//! both seek for a block known       -->  it grows a little if it has won: a larger one may win more
 //! ```
 //!
 //! With a section of nothing the cache is LRU, with a large one DULO orders much of the stack. A fixed size is wrong somewhere: where a
@@ -23,12 +23,12 @@ const LEAST_PAGES: u32 = 16;
 /// The most: a buffer of 5 % still takes the hits that follow at once.
 const MOST: f64 = 0.95;
 /// What one seek changes.
-const STEP: f64 = 0.015;
-/// While more has been lost than won, a loss counts so many times.
+const STEP: f64 = 0.02;
+/// How many times a loss counts while more has been lost than won.
 const LOSS: f64 = 3.0;
 /// What a seek changes that both made for a block fetched before, with each percent that has been saved.
-const DRIFT: f64 = 0.01;
-/// With each percent of LRU's seeks that has been saved, steps become as much longer; up to so many percent.
+const DRIFT: f64 = 0.002;
+/// With each percent of LRU's seeks that has been saved, steps become as much longer, up to this many percent.
 const MOST_GAIN: f64 = 3.0;
 /// Counts are halved when LRU has made so many seeks.
 const MEMORY: u32 = 1 << 16;

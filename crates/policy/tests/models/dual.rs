@@ -48,12 +48,12 @@ impl Beside {
         let won = f64::from(u8::from(theirs)) - f64::from(u8::from(ours));
         self.won += won;
         let gain = (100.0 * self.won / self.seeks.max(1.0)).clamp(0.0, 3.0);
-        let step = 0.015 * (1.0 + gain);
+        let step = 0.02 * (1.0 + gain);
         self.share += match won {
             1.0 => step,
             -1.0 if self.won < 0.0 => -3.0 * step,
             -1.0 => -step,
-            _ if ours && theirs && again => 0.01 * gain,
+            _ if ours && theirs && again => 0.002 * gain,
             _ => 0.0,
         };
         self.share = self.share.clamp(0.02, 0.95);

@@ -22,7 +22,7 @@ struct Known {
 
 struct Pass {
     number: usize,
-    head: u32,
+    early: Vec<u32>,
     page: u32,
     last: Place,
     kind: Kind,
@@ -140,7 +140,7 @@ impl Partitions {
             let again = matches!(before, Some((_, period, kind, true)) if kind != Kind::Other || period.is_finite());
             let length = if again { least - 1 } else { 0 };
             let (number, last) = (self.begun, place);
-            Pass { number, head: page, page, last, kind: Kind::Other, length, period: f32::INFINITY }
+            Pass { number, early: Vec::new(), page, last, kind: Kind::Other, length, period: f32::INFINITY }
         };
         // Where it comes to, no other pass stays.
         self.passes.retain(|other| other.last != place);
@@ -153,7 +153,7 @@ impl Partitions {
         if !near(pass.period, period, 1.25) {
             pass.period = period;
         }
-        let irregular = before.is_some_and(|(gap, old, ..)| old.is_finite() && !near(gap as f32, old, 5.0));
+        let irregular = before.is_some_and(|(gap, old, ..)| old.is_finite() && !near(gap as f32, old, 4.5));
         pass.kind = if pass.length < least || (irregular && pass.period.is_finite()) {
             Kind::Other
         } else if pass.period.is_finite() {
@@ -161,18 +161,22 @@ impl Partitions {
         } else {
             Kind::Sequential
         };
-        let period = if pass.length < least { f32::INFINITY } else { pass.period };
-        if pass.length == least
-            && found.is_some()
-            && let Some(head) = self.known.get_mut(&pass.head).filter(|known| known.head)
-        {
-            (head.kind, head.period) = (pass.kind, period);
+        let of_run = if pass.length < least { f32::INFINITY } else { pass.period };
+        if pass.length < least {
+            pass.early.push(page);
         }
+        if pass.length == least {
+            for early in pass.early.drain(..) {
+                let known = self.known.get_mut(&early).unwrap();
+                (known.kind, known.period) = (pass.kind, of_run);
+            }
+        }
+        let period = (of_run + period) / 2.0;
         self.known.insert(page, Known { now, kind: pass.kind, period, head: found.is_none() });
         let left = found.map(|_| std::mem::replace(&mut pass.page, page));
         pass.last = place;
         let gap = before.filter(|before| before.2 == Kind::Sequential).map(|before| before.0);
-        let result = (pass.kind, pass.period, false, gap, left);
+        let result = (pass.kind, period, false, gap, left);
         self.passes.push(pass);
         result
     }
@@ -260,7 +264,7 @@ impl Partitions {
         let at = self.loops.iter().position(|&(_, other)| other == bucket).unwrap();
         let page = self.loops[at].0;
         let waited = (now - self.used(page)) as f32;
-        if quarter_octave(waited / 1.25) > bucket {
+        if quarter_octave(waited / 2.0) > bucket {
             self.loops.remove(at);
             self.loops.push((page, quarter_octave(2.0 * waited)));
         }
@@ -353,7 +357,7 @@ impl Model for Partitions {
         match kind {
             Kind::Sequential | Kind::Looping => {
                 self.in_use.push((page, kind, quarter_octave(period)));
-                if self.in_use.len() > self.passes.len().min(self.capacity / 16).max(1) {
+                if self.in_use.len() > self.passes.len().min(self.capacity / 64).max(1) {
                     self.release(0);
                 }
             }
