@@ -109,7 +109,7 @@ def main():
     parser.add_argument("program", help="the built forebay")
     parser.add_argument("--traces", type=pathlib.Path, help="the folder of the traces")
     parser.add_argument("--keep", type=pathlib.Path, help="a JSON file of hit ratios, read and written")
-    parser.add_argument("--registry", action="store_true", help="keep the losses that stand in the page")
+    parser.add_argument("--registry", action="store_true", help="keep the losses that the page has now")
     arguments = parser.parse_args()
     if not arguments.registry and not arguments.traces:
         parser.error("--traces FOLDER says where the traces are")

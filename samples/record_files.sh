@@ -16,81 +16,19 @@
 # of remembering them.
 set -eu
 
-fail() {
-    echo "record_files.sh: $*" >&2
-    exit 1
-}
-
-install=no
-only=
-forebay=
-out=
-while [ $# -gt 0 ]; do
-    case $1 in
-        --install) install=yes ;;
-        --only)
-            case ${2-} in
-                link | postgres) only="$only $2" ;;
-                *) fail "--only needs one of link, postgres" ;;
-            esac
-            shift
-            ;;
-        --forebay)
-            [ $# -gt 1 ] || fail "--forebay needs a program"
-            case $2 in
-                /*) forebay=$2 ;;
-                *) forebay=$PWD/$2 ;;
-            esac
-            [ -x "$forebay" ] || fail "--forebay $2: there is no such program"
-            shift
-            ;;
-        -h | --help)
-            sed -n '2,16s/^# \{0,1\}//p' "$0"
-            exit 0
-            ;;
-        -*) fail "unknown option $1; --help lists the right ones" ;;
-        *)
-            [ -z "$out" ] || fail "give one directory, not both $out and $1"
-            out=$1
-            ;;
-    esac
-    shift
-done
 root=$(cd "$(dirname "$0")/.." && pwd)
-out=${out:-file-traces}
-only=${only:-link postgres}
-
-if [ $install = yes ]; then
-    [ "$(id -u)" = 0 ] || fail "--install needs root; run it with sudo or leave the flag out"
-    apt-get update -q
-    apt-get install -qy --no-install-recommends g++ postgresql-15 strace
-fi
+names="link postgres"
+packages="g++ postgresql-15 strace"
+out=file-traces
+. "$root/samples/recording.sh"
+options "$@"
 bin=/usr/lib/postgresql/15/bin
-missing=
-for program in g++ ld strace; do
-    command -v $program >/dev/null || missing="$missing $program"
-done
-case $only in *postgres*) [ -x $bin/postgres ] || missing="$missing postgresql-15" ;; esac
-[ -z "$missing" ] || fail "missing:$missing; --install gets them"
+if wanted postgres; then need g++ ld strace $bin/postgres; else need g++ ld strace; fi
 strace -o /dev/null true 2>/dev/null || fail "strace cannot trace here; a container needs --cap-add=SYS_PTRACE"
 
-# The same messages and the same collation everywhere, and paths that say nothing of the machine.
+# The same messages and the same collation everywhere.
 export LC_ALL=C
-work=/tmp/forebay-files
-if [ -e $work ] && [ ! -e $work/.forebay-files ]; then
-    fail "$work exists and is not of this script's making; move it away"
-fi
-mkdir -p "$out"
-out=$(cd "$out" && pwd)
-rm -rf $work
-mkdir -m 755 $work
-touch $work/.forebay-files
-cd $work
-
-# The calls that name, move or copy a descriptor, and those that move bytes.
-calls=open,openat,openat2,creat,close,close_range,dup,dup2,dup3,fcntl,lseek
-calls=$calls,read,write,pread64,pwrite64,readv,writev,preadv,pwritev,preadv2,pwritev2
-calls=$calls,copy_file_range,sendfile,chdir,fchdir,execve,fork,vfork,clone,clone3
+work_in /tmp/forebay-files
 
 # Runs a script under strace, as a user if one is named, and converts what it wrote.
 record() {
@@ -99,14 +37,7 @@ record() {
     env -i PATH=/usr/bin:/bin LC_ALL=C HOME=$work TMPDIR=$work \
         strace $user -f -ttt -y -s 0 -o "$name.strace" -e "trace=$calls" sh "$name.sh" </dev/null >"$name.messages" 2>&1 ||
         { cat "$name.messages" >&2; fail "$name failed under strace"; }
-    rm -f "$out/$name.parquet"
-    if [ -n "$forebay" ]; then
-        "$forebay" convert "$name.strace" "$out/$name.parquet"
-    else
-        (cd "$root" && cargo run --release --quiet -- convert "$work/$name.strace" "$out/$name.parquet")
-    fi
-    rm -f "$name.strace"
-    ls -l "$out/$name.parquet"
+    to_trace "$name" strace
 }
 
 # ---- Linking ----------------------------------------------------------------
@@ -186,4 +117,3 @@ succeeded() {
 }
 
 for name in $only; do $name; done
-rm -rf $work

@@ -18,71 +18,18 @@
 # nearly all, and hit in any memory of more than a few pages.
 set -eu
 
-fail() {
-    echo "record_memory.sh: $*" >&2
-    exit 1
-}
-
-install=no
-only=
-forebay=
-out=
-while [ $# -gt 0 ]; do
-    case $1 in
-        --install) install=yes ;;
-        --only)
-            case ${2-} in
-                gzip | gnuplot | matvec | sort) only="$only $2" ;;
-                *) fail "--only needs one of gzip, gnuplot, matvec, sort" ;;
-            esac
-            shift
-            ;;
-        --forebay)
-            [ $# -gt 1 ] || fail "--forebay needs a program"
-            case $2 in
-                /*) forebay=$2 ;;
-                *) forebay=$PWD/$2 ;;
-            esac
-            [ -x "$forebay" ] || fail "--forebay $2: there is no such program"
-            shift
-            ;;
-        -h | --help)
-            sed -n '2,18s/^# \{0,1\}//p' "$0"
-            exit 0
-            ;;
-        -*) fail "unknown option $1; --help lists the right ones" ;;
-        *)
-            [ -z "$out" ] || fail "give one directory, not both $out and $1"
-            out=$1
-            ;;
-    esac
-    shift
-done
 root=$(cd "$(dirname "$0")/.." && pwd)
-out=${out:-memory-traces}
-only=${only:-gzip gnuplot matvec sort}
-
-if [ $install = yes ]; then
-    [ "$(id -u)" = 0 ] || fail "--install needs root; run it with sudo or leave the flag out"
-    apt-get update -q
-    apt-get install -qy --no-install-recommends gcc gnuplot-nox gzip libc6-dev valgrind
-fi
-missing=
-for program in awk gcc gzip sort valgrind $only; do
-    [ $program != matvec ] || continue # compiled here
-    command -v "$program" >/dev/null || missing="$missing $program"
-done
-[ -z "$missing" ] || fail "missing:$missing; --install gets them"
+names="gzip gnuplot matvec sort"
+packages="gcc gnuplot-nox gzip libc6-dev valgrind"
+out=memory-traces
+. "$root/samples/recording.sh"
+options "$@"
+if wanted gnuplot; then need awk gcc gzip sort valgrind gnuplot; else need awk gcc gzip sort valgrind; fi
 
 # The same messages and the same collation everywhere.
 export LC_ALL=C
 
-mkdir -p "$out"
-out=$(cd "$out" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' INT TERM
-cd "$work"
+work_in
 
 # ---- Data -------------------------------------------------------------------
 
@@ -156,14 +103,7 @@ record() {
     valgrind --tool=lackey --trace-mem=yes --basic-counts=no --log-file=accesses "$@" >/dev/null 2>"$name.messages" ||
         { kill $! 2>/dev/null || :; cat "$name.messages" >&2; fail "$name failed under valgrind"; }
     wait
-    rm -f "$out/$name.parquet"
-    if [ -n "$forebay" ]; then
-        "$forebay" convert "$name.lackey" "$out/$name.parquet"
-    else
-        (cd "$root" && cargo run --release --quiet -- convert "$work/$name.lackey" "$out/$name.parquet")
-    fi
-    rm -f "$name.lackey"
-    ls -l "$out/$name.parquet"
+    to_trace "$name" lackey
 }
 
 for name in $only; do

@@ -1,8 +1,10 @@
 #!/bin/sh
 # Records the programs of table-2.toml and table-3.toml, in the manner of the paper's: diff, PostMark and a text search.
 #
-#   papers/dulo/record.sh [--forebay PROGRAM] [DIRECTORY]
+#   papers/dulo/record.sh [--install] [--only NAME]... [--forebay PROGRAM] [DIRECTORY]
 #
+#   --only NAME          record only the programs named: diff, files, search
+#   --install            install the missing Debian packages first (needs root)
 #   --forebay PROGRAM    the forebay to write the traces with: default `cargo run --release`
 #   DIRECTORY            where the traces go: default dulo-traces in the working directory
 #
@@ -13,49 +15,15 @@
 # Needs cargo, gcc, diff, grep, strace, and the network for the sources: the crate aws-lc-sys in two versions.
 set -eu
 
-fail() {
-    echo "record.sh: $*" >&2
-    exit 1
-}
-
-forebay=
-out=
-while [ $# -gt 0 ]; do
-    case $1 in
-        --forebay)
-            [ $# -gt 1 ] && [ -x "$2" ] || fail "--forebay needs a program"
-            forebay=$(realpath "$2")
-            shift
-            ;;
-        -h | --help)
-            sed -n '2,14s/^# \{0,1\}//p' "$0"
-            exit 0
-            ;;
-        -*) fail "unknown option $1; --help lists the right ones" ;;
-        *)
-            [ -z "$out" ] || fail "give one directory, not both $out and $1"
-            out=$1
-            ;;
-    esac
-    shift
-done
 root=$(cd "$(dirname "$0")/../.." && pwd)
-for program in cargo gcc diff grep strace; do
-    command -v $program >/dev/null || fail "missing: $program"
-done
+names="diff files search"
+packages="gcc libc6-dev diffutils grep strace"
+out=dulo-traces
+. "$root/samples/recording.sh"
+options "$@"
+need cargo gcc diff grep strace
 export LC_ALL=C
-out=${out:-dulo-traces}
-mkdir -p "$out"
-out=$(realpath "$out")
-# A fixed place, so that paths in the traces say nothing of the machine.
-work=/tmp/forebay-dulo
-[ ! -e $work ] || [ -e $work/.made-by-record.sh ] || fail "$work exists and is not from here"
-rm -rf $work
-mkdir $work
-touch $work/.made-by-record.sh
-trap 'rm -rf $work' EXIT
-trap 'exit 1' INT TERM
-cd $work
+work_in /tmp/forebay-dulo
 
 # ---- Data -------------------------------------------------------------------
 
@@ -127,22 +95,12 @@ sync
 
 # ---- The recording ----------------------------------------------------------
 
-convert() {
-    if [ -n "$forebay" ]; then
-        "$forebay" convert --force "$@"
-    else
-        (cd "$root" && cargo run --release --quiet -- convert --force "$@")
-    fi
-}
-
-calls=open,openat,openat2,creat,close,dup,dup2,dup3,fcntl,read,write,pread64,pwrite64,readv,writev,lseek,clone,clone3,fork,vfork,execve,chdir,copy_file_range,sendfile
 record() {
     name=$1
     shift
+    wanted "$name" || return 0
     strace -f -ttt -y -s 0 -o "$name.strace" -e "trace=$calls" "$@" >/dev/null
-    convert "$work/$name.strace" "$out/$name.parquet" --page-size 4KiB --files "$work/*"
-    rm -f "$name.strace"
-    ls -l "$out/$name.parquet"
+    to_trace "$name" strace --page-size 4KiB --files "$work/*"
 }
 record diff sh -c 'for i in 1 2; do diff -r old new; done; true'
 record files ./files

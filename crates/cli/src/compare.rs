@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "RATE", conflicts_with_all = ["device", "readahead", "by_distance", "states", "behind", "managers"])]
     sample: Option<Sample>,
     /// A TOML file that says which manager is in charge of which owners and files, for the policy lru-sp; hits and misses are
-    /// then told by owner, too
+    /// then shown by owner, too
     #[arg(long, value_name = "FILE")]
     managers: Option<PathBuf>,
     /// Threads; 0: one for each core
@@ -237,7 +237,7 @@ pub(crate) struct Comparison {
     pub(crate) readahead: Readahead,
     /// By policy, then by size.
     pub(crate) outcomes: Vec<Outcome>,
-    /// The owners' names by number, if hits and misses are told by owner.
+    /// The owners' names by number, if hits and misses are shown by owner.
     pub(crate) owners: Vec<String>,
     /// What is not done, if it was stopped.
     stopped: Option<String>,

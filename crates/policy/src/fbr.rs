@@ -24,7 +24,8 @@
 //! Decided here: the old section has at least one page, and the new one takes what room it leaves. Sections are
 //! filled from the top, so a page taken out by `remove` leaves its section one short until the next admission. Counts
 //! are forgotten with the page, or kept with `history`, as MQ's authors gave it to FBR for fairness: the last pages evicted are
-//! ghosts with their counts, FIFO, which do not age, and one that comes back goes on from its count. Counting and ageing stop at nothing but A_max; a count above C_max is still part of
+//! ghosts with their counts, FIFO, which do not age, and one that comes back goes on from its count. Counting and ageing stop at nothing
+//! but A_max; a count above C_max is still part of
 //! the average. Defaults: the sections of 25 % and 60 % are as commonly quoted for the authors and for the study of
 //! D. L. Willick, D. L. Eager and R. B. Bunt (ICDCS 1993); which of them chose them we could not check, nor their
 //! C_max and A_max. Ours are those with the best hit ratios on cpp, sprite, multi1 and OLTP together: A_max of 4 (3

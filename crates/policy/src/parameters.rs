@@ -62,7 +62,7 @@ impl Part {
         pages.min(u64::from(capacity)) as u32
     }
 
-    /// A length in pages of `page_size` bytes: so many bytes are at least two pages, since one has nothing to follow it.
+    /// A length in pages of `page_size` bytes: a length in bytes is at least two pages, since one page has nothing to follow it.
     fn length(self, page_size: u64) -> u64 {
         match self {
             Self::Pages(pages) => pages,
@@ -165,7 +165,7 @@ impl Settings {
         self.part(name).length(page_size)
     }
 
-    /// A part of the cache, or none where a word stands instead.
+    /// A part of the cache, or a word in its place.
     pub fn part_or_word(&self, name: &str) -> Option<Part> {
         match self.value(name) {
             Value::Part(value) => Some(value),

@@ -1,4 +1,4 @@
-//! A loop larger than the cache, where LRU never hits, against what can be had: all but one page of the cache a lap. And beside it
+//! A loop larger than the cache, where LRU never hits, against the most that is possible: all but one page of the cache a lap. And beside it
 //! other references, which need a part of the cache.
 
 use forebay_policy::registry;

@@ -11,7 +11,7 @@
 use super::{At, Block, STEP};
 use crate::list::{List, Nodes};
 
-/// The active list tends to so many times the inactive one.
+/// How many times the inactive list the active one is to be.
 const RATIO: f64 = 2.0;
 
 #[derive(Debug)]

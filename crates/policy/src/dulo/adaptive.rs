@@ -30,7 +30,7 @@ const LOSS: f64 = 3.0;
 const DRIFT: f64 = 0.002;
 /// With each percent of LRU's seeks that has been saved, steps become as much longer, up to this many percent.
 const MOST_GAIN: f64 = 3.0;
-/// Counts are halved when LRU has made so many seeks.
+/// The number of LRU's seeks at which counts are halved.
 const MEMORY: u32 = 1 << 16;
 /// How many ghosts are forgotten at an eviction: a hit makes one at most, which then waits.
 const FORGOTTEN: usize = 2;

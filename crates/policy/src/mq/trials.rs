@@ -20,7 +20,7 @@
 
 /// Turns while as many references pass as there are frames.
 const TURNS: u32 = 32;
-/// Uses are remembered for so many turns, 64 times the cache.
+/// For how many turns uses are remembered: 64 times the cache.
 const REMEMBERED: usize = 64 * TURNS as usize;
 /// What is tried, in eighths of the cache.
 const LIVES: [u64; 9] = [1, 4, 8, 16, 32, 64, 128, 256, 512];
@@ -28,7 +28,7 @@ const LIVES: [u64; 9] = [1, 4, 8, 16, 32, 64, 128, 256, 512];
 const FIRST: usize = 3;
 /// A trial takes over when it has so much more hits than the one that was best: what is nearly as good changes from turn to turn.
 const AHEAD: f64 = 1.005;
-/// A trial has at least so many frames, if the cache has.
+/// The least number of frames of a trial, if the cache has as many.
 const FRAMES: u32 = 2048;
 /// Queues from this one on count as one: the table of counts stays small.
 const MOST_QUEUES: usize = 8;

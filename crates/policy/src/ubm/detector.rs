@@ -19,7 +19,7 @@ const FLUCTUATION: f32 = 1.25;
 /// A gap that differs from the period by more is not a regular interval. A loop's period changes with the number of programs that run
 /// beside it (section 3.1): the paper's traces have up to four.
 const IRREGULAR: f32 = 4.5;
-/// Of the first blocks of a pass, before it is long enough to be a run, so many are remembered at most.
+/// How many of a pass's first blocks are remembered at most, until it is long enough to be a run.
 const EARLY: u32 = 1024;
 
 /// How a block is referenced.

@@ -28,7 +28,7 @@ const SIZES: usize = 7;
 /// Counts are halved once they cover so many references for each page of the cache, or of a cache of `SMALL` pages.
 const PERIOD: f64 = 8.0;
 const SMALL: f64 = 500.0;
-/// The function is fitted anew after so many references.
+/// The number of references after which the function is fitted anew.
 const REFIT: u32 = 64;
 
 /// The LRU stack of the other references, with a mark at each preset size.

@@ -7,7 +7,7 @@ use super::Status;
 use crate::list::{List, Nodes};
 
 const BUCKETS: usize = 128;
-/// A loop's block that has waited for so many periods has missed a round.
+/// After how many periods a loop's block has missed a round.
 const MISSED: f32 = 2.0;
 
 /// Resident pages by period.

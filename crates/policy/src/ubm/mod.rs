@@ -25,7 +25,8 @@
 //!
 //! - A run needs `run` of references, by default eight pages, as the paper's blocks. In bytes it holds for pages of any size, and a single
 //!   request of small pages is no run; but where what is read again are stretches of a request or two, as on P6 (pages of 512 bytes, 10 % of the
-//!   footprint), `run=64KiB` hits 33.5 % for 62.2, and LRU 27.6. Several are open at once (`open`), and blocks may be skipped (`gap`), for they may be another file's. Where a known run began, the next
+//!   footprint), `run=64KiB` hits 33.5 % for 62.2, and LRU 27.6. Several are open at once (`open`), and blocks may be skipped (`gap`), for
+//!   they may be another file's. Where a known run began, the next
 //!   pass needs no proof. Two passes at one block are one.
 //! - Periods are averaged with weight 1/2, and within a quarter of an octave they are one period to the partition: the middle one.
 //! - A looping block that returns more than 4.5 times sooner or later than its period has no regular interval: it is other.
@@ -40,7 +41,7 @@
 //!   On a virtual disk's requests that is 1.4 points at 1 % of the footprint.
 //! - A looping block that has waited for two of its periods counts as one of twice the time it has waited. In the paper a loop that has
 //!   ended keeps its buffers for ever: on sprite 16 points and more.
-//! - `MG_seq` is not taken to be 0 but measured, as section 4.7 proposes: if so many blocks of new runs return soon that keeping one
+//! - `MG_seq` is not taken to be 0 but measured, as section 4.7 proposes: if blocks of new runs return so soon and often that keeping one
 //!   earns more than the other partition's last buffer, new runs' blocks go to that partition. The sequential one stays as it is.
 //!   It is 1.1 points on sprite with 1,000 blocks, and 1 on OLTP.
 //!
@@ -116,7 +117,7 @@ pub struct Ubm {
     counts: [u64; 3],
 }
 
-/// No more than one of so many pages of the cache is kept for being in use, but for one.
+/// The cache by the pages that are kept at most because they are in use; one is kept in any cache.
 const IN_USE: u32 = 64;
 
 /// The resident pages and the ghosts: a miss makes a ghost and admits its page before the stack is cut.

@@ -219,7 +219,7 @@ impl Partitions {
                 k = ((1.0 - p.1) / (1.0 - q.1)).ln() / (q.0 / p.0).ln();
                 c = (1.0 - p.1) * p.0.powf(k);
             }
-            // The steepest that can be had from there on, if what lies before has been had at the least slope.
+            // The steepest from there on, where what lies before has the least slope.
             let mut hull = 0.0f64;
             for to in &points[upper..] {
                 let slopes = points[..upper].iter().map(|from| (to.1 - from.1) / (to.0 - from.0));
