@@ -1,7 +1,8 @@
 """All attacks at once on one server, beside bystanders who check their data: memory stays flat, they are served well, and it ends in order.
 
 The server gets a reload every few seconds. Attackers run in processes of their own, at a lower priority, so that the bystanders' times
-are the server's: this file is their program, too.
+are the server's: this file is their program, too. The attackers keep the disk busy: who reads from it is not served better than it serves a
+plain read beside.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ import torn_sectors
 from shared import wire
 from shared.bystander import BLOCK, Bystander, content
 from shared.device import Device
-from shared.lab import most_memory
+from shared.lab import LONGEST_P99, most_memory
 from shared.servers import configure
 from shared.wire import GIB, LONGEST, MIB, TRIM, request
 
@@ -36,6 +37,8 @@ CALM = 128 * MIB
 HANGS, DEVICE_TIMEOUT = 8, "30s"
 ROUND = 20
 MOST_STOP = 60
+# A bystander's p99 beside that of a plain read of the same disk.
+TIMES_THE_DISK = 1.25
 # With more the machine is in danger.
 MOST_MEMORY = 8 * 1024
 
@@ -279,7 +282,8 @@ def attack(lab):
             "reads pages that are cold": Bystander(server.socket, "cold", length=GIB, **paced),
             "writes": Bystander(server.socket, "calm", offset=half, length=half, writes=0.4, **paced),
         }
-        for bystander in bystanders.values():
+        plain = Bystander(str(lab.volume("plain", CALM, filled=CALM)), None, length=CALM, **paced)
+        for bystander in [plain, *bystanders.values()]:
             stack.enter_context(bystander)
         time.sleep(2)
         watch = Watch(lab, server, sick, configure_with)
@@ -287,13 +291,15 @@ def attack(lab):
             attackers = [attacking.enter_context(Attacker(kind, server, lab.folder)) for kind in ATTACKERS]
             watch.run(lab.minutes * 60)
             figures = {who: bystander.figures() for who, bystander in bystanders.items()}
+            disk = plain.figures()
         versions = bystanders["writes"].versions()
         for bystander in bystanders.values():
             bystander.__exit__()
 
         report_memory(lab, watch.memory)
+        lab.bystander("a plain read of the same disk", disk, at_most=None)
         for who, met in figures.items():
-            lab.bystander(f"a bystander who {who}", met)
+            lab.bystander(f"a bystander who {who}", met, at_most=max(LONGEST_P99, TIMES_THE_DISK * disk["p99"]))
         for attacker in attackers:
             results = attacker.results()
             rounds = {"rounds": len(results), "broken off": sum("error" in result for result in results)}

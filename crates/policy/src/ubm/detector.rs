@@ -19,6 +19,8 @@ const FLUCTUATION: f32 = 1.25;
 /// A gap that differs from the period by more is not a regular interval. A loop's period changes with the number of programs that run
 /// beside it (section 3.1): the paper's traces have up to four.
 const IRREGULAR: f32 = 4.5;
+/// In bytes, eight of the paper's blocks: what is read for the first time in a shorter pass is not let go at once.
+const SEQUENTIAL: u64 = 64 << 10;
 /// How many of a pass's first blocks are remembered at most, until it is long enough to be a run.
 const EARLY: u32 = 1024;
 
@@ -49,6 +51,8 @@ pub(super) struct Finding {
     pub(super) follows: bool,
     /// The period that is kept of the block, to be compared with the next; infinite before it is a run's.
     pub(super) kept: f32,
+    /// Whether its pass is shorter than [`SEQUENTIAL`] as yet.
+    pub(super) short: bool,
 }
 
 /// Finds passes.
@@ -61,10 +65,12 @@ pub(super) struct Detector {
     stride: u32,
     numbered: u64,
     least: u32,
+    /// [`SEQUENTIAL`] in pages, and no less than a run.
+    least_sequential: u32,
 }
 
 impl Detector {
-    pub(super) fn new(pages: u32, open: usize, least: u32, gap: u64) -> Self {
+    pub(super) fn new(pages: u32, open: usize, least: u32, least_sequential: u32, gap: u64) -> Self {
         let stride = least.min(EARLY);
         let mut detector = Self {
             passes: Passes::new(open, gap),
@@ -73,6 +79,7 @@ impl Detector {
             stride,
             numbered: 0,
             least,
+            least_sequential,
         };
         detector.reserve(pages);
         detector
@@ -82,7 +89,8 @@ impl Detector {
     pub(super) fn of(settings: &Settings, pages: u32, page_size: u64) -> Self {
         let [open, gap] = ["open", "gap"].map(|name| settings.integer(name));
         let least = settings.length("run", page_size).min(u64::from(u32::MAX));
-        Self::new(pages, open as usize, least as u32, gap)
+        let sequential = least.max(SEQUENTIAL.div_ceil(page_size)).min(u64::from(u32::MAX));
+        Self::new(pages, open as usize, least as u32, sequential as u32, gap)
     }
 
     #[cfg(test)]
@@ -127,6 +135,7 @@ impl Detector {
                 pass: number,
                 follows: false,
                 kept: period,
+                short: length < self.least_sequential,
             };
         }
         let before = self.blocks.before(page, place, now);
@@ -137,7 +146,7 @@ impl Detector {
         let left = if head { None } else { Some(pass.page) };
         pass.page = page;
         let was = pass.length;
-        pass.length = (pass.length + 1).min(least);
+        pass.length = (pass.length + 1).min(self.least_sequential);
         let measured = before.map_or(f32::INFINITY, |before| before.averaged());
         if !alike(pass.period, measured, FLUCTUATION) {
             pass.period = measured;
@@ -150,6 +159,7 @@ impl Detector {
             true => Class::Looping,
             false => Class::Sequential,
         };
+        let short = pass.length < self.least_sequential;
         let Pass { number, class, length, .. } = *pass;
         // An irregular run keeps its period, to be compared with the next.
         let kept = if length < least { f32::INFINITY } else { pass.period };
@@ -167,7 +177,7 @@ impl Detector {
         self.passes.advance(index, place, length >= least);
         self.blocks.put(page, place, class, own, head, now);
         let period = if class == Class::Looping { own } else { f32::INFINITY };
-        Finding { class, period, repeated: false, before, left, pass: number, follows, kept }
+        Finding { class, period, repeated: false, before, left, pass: number, follows, kept, short }
     }
 
     /// A new pass. Where a known run began it needs no proof.
@@ -215,7 +225,7 @@ mod tests {
     /// The paper's Figure 4: file 1 with period 80, file 2 with period 40, file 3 read once.
     #[test]
     fn loops_have_their_periods_and_a_file_read_once_has_none() {
-        let mut detector = Detector::new(1000, 4, 3, 1);
+        let mut detector = Detector::new(1000, 4, 3, 3, 1);
         let round = |third: u64| {
             let first = blocks(1, 0..20).chain(blocks(2, 0..10)).chain(blocks(3, third..third + 10));
             first.chain(blocks(2, 0..10)).chain(blocks(3, third + 10..third + 40))
@@ -234,7 +244,7 @@ mod tests {
 
     #[test]
     fn runs_that_take_turns_and_skip_blocks_are_told_apart() {
-        let mut detector = Detector::new(1000, 4, 3, 2);
+        let mut detector = Detector::new(1000, 4, 3, 3, 2);
         let places = (0..20).flat_map(|step| [2 * step, 500 + step].map(|block| Place { object: 0, block }));
         let found = refer(&mut detector, places);
         assert!(found[..4].iter().all(|found| found.0 == Class::Other));
@@ -243,7 +253,7 @@ mod tests {
 
     #[test]
     fn many_passes_are_told_apart_however_many_are_open() {
-        let mut detector = Detector::new(1000, 200, 3, 8);
+        let mut detector = Detector::new(1000, 200, 3, 3, 8);
         let places = (0..4).flat_map(|step| (0..200).map(move |pass| Place { object: 0, block: 100 * pass + step }));
         let findings: Vec<Class> =
             places.enumerate().map(|(now, place)| detector.refer(now as u32, place, now as u64).class).collect();
@@ -255,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_number_that_stands_for_another_block_brings_nothing_with_it() {
-        let mut detector = Detector::new(10, 4, 1, 1);
+        let mut detector = Detector::new(10, 4, 1, 1, 1);
         for (now, block) in [5, 900, 900].into_iter().enumerate() {
             let finding = detector.refer(3, Place { object: 1, block }, 100 * now as u64);
             assert_eq!((finding.class, finding.before.is_some()), (Class::Sequential, false), "{block}");
@@ -270,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_block_used_at_irregular_intervals_is_other() {
-        let mut detector = Detector::new(1000, 4, 3, 1);
+        let mut detector = Detector::new(1000, 4, 3, 3, 1);
         let mut now = 0;
         let mut pass = |wait: u64| {
             now += wait;

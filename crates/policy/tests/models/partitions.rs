@@ -326,7 +326,9 @@ impl Model for Partitions {
                 (self.once, self.soon, self.gaps) = (self.once / 2.0, self.soon / 2.0, self.gaps / 2.0);
             }
             let occupied = self.gaps + (self.once - self.soon).max(0.0) * self.residence;
-            if occupied > 0.0 && self.soon / occupied > self.gain_of_others() {
+            // 64 KiB in pages of 4 KiB.
+            let short = self.passes.last().unwrap().length < self.least.max(16);
+            if short || occupied > 0.0 && self.soon / occupied > self.gain_of_others() {
                 kind = Kind::Other;
             }
         }
