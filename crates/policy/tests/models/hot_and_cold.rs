@@ -39,11 +39,9 @@ impl HotAndCold {
     fn end_test(&mut self, page: u32) {
         take(&mut self.clock, page);
         take(&mut self.in_test, page);
-        self.cold_target = if self.bits.contains(&page) {
-            (self.cold_target + 1).min(self.capacity)
-        } else {
-            (self.cold_target - 1).max(self.least_cold)
-        };
+        if !self.bits.contains(&page) {
+            self.cold_target = (self.cold_target - 1).max(self.least_cold);
+        }
     }
 
     fn stop_at_hot(&mut self) {
