@@ -81,8 +81,14 @@ impl Stack {
         stack.set_capacity(capacity);
         stack
     }
+
     pub(super) fn reserve(&mut self, pages: u32) {
         self.nodes.reserve(pages);
+    }
+
+    #[inline]
+    pub(super) fn prefetch(&self, page: u32) {
+        self.nodes.prefetch_links(page);
     }
 
     pub(super) fn bytes(&self) -> usize {

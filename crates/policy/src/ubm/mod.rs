@@ -205,7 +205,10 @@ impl Policy for Ubm {
     }
 
     fn contains(&self, page: u32) -> bool {
-        self.slots.of(page).is_some_and(|slot| self.is_resident(slot))
+        self.slots.of(page).is_some_and(|slot| {
+            self.stack.prefetch(slot);
+            self.is_resident(slot)
+        })
     }
 
     #[inline]
