@@ -136,10 +136,10 @@ fn device_time_on_three_traces_of_disks_is_on_average_15_percent_below_that_of_l
 }
 
 #[test]
-fn device_time_on_a_virtual_disk_is_nowhere_2_percent_over_that_of_lru_and_at_best_a_tenth_below() {
+fn device_time_on_a_virtual_disk_is_nowhere_2_percent_over_that_of_lru_and_at_best_15_percent_below() {
     let Some(over) = over_lru("block/cloudPhysicsIO.vscsi.zst", &[0.01, 0.05, 0.1, 0.2, 0.3, 0.45, 0.5]) else {
         return;
     };
     assert!(over.iter().all(|&over| over <= 2.0), "{over:.2?}");
-    assert!(over.iter().any(|&over| over <= -10.0), "{over:.2?}");
+    assert!(over.iter().any(|&over| over <= -15.0), "{over:.2?}");
 }

@@ -101,7 +101,7 @@ fn check_clock_pro(name: &str) {
             "{name} at {size}: {clock_pro:.2}, the table {table}"
         );
         if name == "sprite" {
-            assert!(clock_pro >= clock - 0.5, "{name} at {size}: {clock_pro:.2}, CLOCK {clock:.2}");
+            assert!(clock_pro >= clock - 0.3, "{name} at {size}: {clock_pro:.2}, CLOCK {clock:.2}");
         }
         compared += 1;
     }
@@ -261,7 +261,6 @@ fn mq_s_adaptive_life_time_is_near_the_best_fixed_one() {
         (VSCSI, 68_136),
     ] {
         let Some(points) = adaptation_costs(file, size) else { continue };
-        eprintln!("{file} at {size}: {points:.2}");
         assert!(points <= 1.0, "{file} at {size}: {points:.2}");
     }
 }

@@ -4,7 +4,6 @@
 //! ```text
 //! our seek, LRU hits or reads on    -->  lost: the eviction section shrinks
 //! LRU's seek, we hit or read on     -->  won:  it grows, the faster the more it has won
-//! both seek for a block known       -->  it grows a little if it has won: a larger one may win more
 //! ```
 //!
 //! With a section of nothing the cache is LRU, with a large one DULO orders much of the stack. A fixed size is wrong somewhere: where a
@@ -26,8 +25,6 @@ const MOST: f64 = 0.95;
 const STEP: f64 = 0.02;
 /// How many times a loss counts while more has been lost than won.
 const LOSS: f64 = 3.0;
-/// What a seek changes that both made for a block fetched before, with each percent that has been saved.
-const DRIFT: f64 = 0.002;
 /// With each percent of LRU's seeks that has been saved, steps become as much longer, up to this many percent.
 const MOST_GAIN: f64 = 3.0;
 /// The number of LRU's seeks at which counts are halved.
@@ -110,8 +107,8 @@ impl Adaptive {
         self.capacity - ((f64::from(self.capacity) * self.share) as u32).max(least)
     }
 
-    /// A page is referenced: one that hits, or one that is going to be admitted, whose block has been fetched before or not.
-    pub(super) fn reference(&mut self, reference: &Reference, hit: bool, again: bool, resident: impl Fn(u32) -> bool) {
+    /// A page is referenced: one that hits, or one that is going to be admitted.
+    pub(super) fn reference(&mut self, reference: &Reference, hit: bool, resident: impl Fn(u32) -> bool) {
         let page = reference.page;
         let linked = self.nodes.is_linked(page);
         self.ghosts -= u32::from(linked && !hit);
@@ -139,7 +136,6 @@ impl Adaptive {
         match (ours, theirs) {
             (false, true) => self.learn(1),
             (true, false) => self.learn(-1),
-            (true, true) if again => self.share = (self.share + DRIFT * self.gain().clamp(0.0, MOST_GAIN)).min(MOST),
             _ => {}
         }
     }

@@ -233,7 +233,7 @@ impl Policy for Dulo {
 
     fn hit(&mut self, reference: &Reference) {
         if let Some(adaptive) = &mut self.adaptive {
-            adaptive.reference(reference, true, false, |page| self.slots.of(page).is_some());
+            adaptive.reference(reference, true, |page| self.slots.of(page).is_some());
         }
         let slot = self.slots.of(reference.page).expect("a hit is of a resident page");
         let block = &mut self.nodes[slot];
@@ -260,8 +260,7 @@ impl Policy for Dulo {
             self.evict(caller)?;
         }
         if let Some(adaptive) = &mut self.adaptive {
-            let again = self.table.timestamps(reference.place).newest > 0;
-            adaptive.reference(reference, false, again, |page| self.slots.of(page).is_some());
+            adaptive.reference(reference, false, |page| self.slots.of(page).is_some());
             let wanted = adaptive.buffer();
             let (least, most) = (self.correlation_max.saturating_sub(STEP), self.correlation_max.saturating_add(STEP));
             self.correlation_max = wanted.clamp(least, most);

@@ -34,7 +34,7 @@ pub(crate) struct Beside {
 
 impl Beside {
     /// Takes a reference, and says how large the buffer is to be.
-    fn reference(&mut self, capacity: usize, reference: &Reference, hit: bool, again: bool) -> usize {
+    fn reference(&mut self, capacity: usize, reference: &Reference, hit: bool) -> usize {
         let Reference { page, place, .. } = *reference;
         let seeks = |arm: &mut Option<Place>| arm.replace(Place { block: place.block + 1, ..place }) != Some(place);
         let held = take(&mut self.lru, page);
@@ -53,7 +53,6 @@ impl Beside {
             1.0 => step,
             -1.0 if self.won < 0.0 => -3.0 * step,
             -1.0 => -step,
-            _ if ours && theirs && again => 0.002 * gain,
             _ => 0.0,
         };
         self.share = self.share.clamp(0.02, 0.95);
@@ -173,7 +172,7 @@ impl Model for Dual {
         let mut evicted = Vec::new();
         if resident.contains(&page) {
             if let Some(beside) = &mut self.beside {
-                beside.reference(self.capacity, reference, true, false);
+                beside.reference(self.capacity, reference, true);
             }
             if take(&mut self.correlation, page) {
                 self.correlation.push(page);
@@ -184,9 +183,8 @@ impl Model for Dual {
             if resident.len() == self.capacity {
                 evicted.push(self.evict());
             }
-            let again = self.fetched.contains(&reference.place);
             if let Some(beside) = &mut self.beside {
-                self.correlation_max = beside.reference(self.capacity, reference, false, again);
+                self.correlation_max = beside.reference(self.capacity, reference, false);
             }
             self.fetched.push(reference.place);
             self.places.retain(|known| known.0 != page);

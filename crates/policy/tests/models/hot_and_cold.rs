@@ -39,9 +39,11 @@ impl HotAndCold {
     fn end_test(&mut self, page: u32) {
         take(&mut self.clock, page);
         take(&mut self.in_test, page);
-        if !self.bits.contains(&page) {
-            self.cold_target = (self.cold_target - 1).max(self.least_cold);
-        }
+        self.cold_target = if self.bits.contains(&page) {
+            (self.cold_target + 1).min(self.capacity)
+        } else {
+            (self.cold_target - 1).max(self.least_cold)
+        };
     }
 
     fn stop_at_hot(&mut self) {
