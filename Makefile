@@ -1,7 +1,10 @@
 # `make test` installs what the tests need and runs them all; `make lint` checks form. `make attack` runs all attacks on the built program
 # at full length, some 30 minutes, and `make attack-soak` all at once for an hour.
 
-.PHONY: test lint tools attack attack-soak
+# The registries of policies and of formats make their modules by a macro: `cargo fmt` does not find them, rustfmt by name does.
+SOURCES = $(shell find crates bench fuzz -name '*.rs' -not -path '*/target/*')
+
+.PHONY: test lint fmt tools attack attack-soak
 
 test: tools
 	cargo test --workspace --locked
@@ -15,10 +18,14 @@ test: tools
 	python3 tests/attack/run.py --quick --program target/release/forebay
 
 lint:
-	cargo fmt --all --check
+	rustfmt --check $(SOURCES)
+	tests/nothing-generated.sh
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 	cargo check --manifest-path fuzz/Cargo.toml --locked
+
+fmt:
+	rustfmt $(SOURCES)
 
 attack: tools
 	cargo build --release --locked

@@ -1,5 +1,4 @@
-//! Writes the seeds: each format's example as the first input of its target, all of them for `recognise`, and specs and
-//! columns that are right. Run it in `fuzz/`: `cargo run --example seeds`.
+//! Writes the seeds: each format's example for `readers` and for `recognise`, and specs and columns that are right. Run it in `fuzz/`: `cargo run --example seeds`.
 
 use forebay_trace::FORMATS;
 use std::path::Path;
@@ -15,8 +14,9 @@ const SPECS: [&str; 5] = [
 const COLUMNS: [&str; 3] = ["time=ts,offset=addr,length=n", "time_us=#1,block=#3,blocks=#4", "page=id,operation=cmd"];
 
 fn main() -> io::Result<()> {
-    for format in FORMATS {
-        write(&format!("read_{}", format.name), "example", format.example)?;
+    for (number, format) in FORMATS.iter().enumerate() {
+        // The first byte chooses the format.
+        write("readers", format.name, &[&[number as u8], format.example].concat())?;
         write("recognise", format.name, format.example)?;
     }
     for (number, spec) in SPECS.iter().enumerate() {

@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 const MARKDOWN_HEAD: &str = "\
 # Policies
 
-This page is made from the registry, `crates/policy/src/registry.rs`, by `forebay policies --format markdown`.
+This page is made from the registry, `crates/policy/src/policies/mod.rs`, by `forebay policies --format markdown`.
 
 *Bytes* are the most that the policy keeps for each page number that may occur, stated in its file and held by a test. *Ghosts* are the
 most pages that it remembers without having them, in multiples of its capacity at the largest setting. *Sees* is what it looks at besides

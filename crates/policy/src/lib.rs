@@ -4,7 +4,7 @@
 //! and makes no virtual call: pages are dense numbers, and its [`Caller`] (the simulator, or a real cache) says which
 //! number stands for which page and has the last word on every victim.
 //!
-//! Each policy is one file and one line in [`registry`]; the command line, the contract tests and the documentation
+//! Each policy is one file and one line in [`policies`]; the command line, the contract tests and the documentation
 //! iterate over the registry.
 //!
 //! ```
@@ -33,52 +33,16 @@
 //! # Ok::<(), AllRefused>(())
 //! ```
 
-mod arc;
-mod car;
-mod clock;
-mod clock_pro;
-mod dulo;
-mod eelru;
-mod fbr;
-mod fifo;
-mod four_lists;
-mod frames;
-mod gclock;
-mod heap;
-mod lfu;
-mod linux;
-mod lirs;
-mod list;
-#[cfg(test)]
-mod long_run;
-mod lrfu;
-mod lru;
-mod lru_k;
-mod lru_sp;
 pub mod managers;
-mod mq;
-mod mru;
-pub mod opt;
 mod parameters;
+mod parts;
+pub mod policies;
 mod policy;
-#[doc(hidden)]
-pub mod prefetch;
-mod random;
 pub mod registry;
-mod s3_fifo;
-mod seq;
-mod sieve;
-mod slots;
-mod smq;
-mod time_set;
-mod two_queue;
-pub mod ubm;
-mod w_tinylfu;
-pub mod worst;
 
 pub use parameters::{Kind, Parameter, Part, Settings, parse_bytes, show_bytes};
+#[doc(hidden)]
+pub use parts::prefetch;
+pub use policies::*;
 pub use policy::{AllRefused, Caller, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
-pub use registry::{
-    AdaptiveReplacement, Car, Clock, ClockPro, Dulo, Eelru, Fbr, Fifo, Gclock, Lfu, Linux, Lirs, Lrfu, Lru, LruK,
-    LruSp, Mq, Mru, Opt, Random, S3Fifo, Seq, Sieve, Smq, Spec, TwoQueue, Ubm, Visitor, WTinyLfu, Worst,
-};
+pub use registry::{Spec, Visitor};

@@ -2,7 +2,7 @@
 
 use crate::managers::Assignment;
 use crate::parameters::{Parameter, Settings};
-use crate::prefetch::prefetch;
+use crate::parts::prefetch::prefetch;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;

@@ -13,8 +13,8 @@
 use super::lru::NOBODY;
 use super::ranking::{EMPTY, Ranking};
 use super::{Assignment, Manager, Scope, Use};
+use crate::parts::prefetch::prefetch;
 use crate::policy::{Caller, Future, NEVER, Reference, Setup};
-use crate::prefetch::prefetch;
 use std::sync::Arc;
 
 const NONE: u32 = u32::MAX;

@@ -34,7 +34,7 @@ pub(crate) struct Beside {
 
 impl Beside {
     /// Takes a reference, and says how large the buffer is to be.
-    fn reference(&mut self, capacity: usize, reference: &Reference, hit: bool) -> usize {
+    fn reference(&mut self, capacity: usize, reference: &Reference, hit: bool, again: bool) -> usize {
         let Reference { page, place, .. } = *reference;
         let seeks = |arm: &mut Option<Place>| arm.replace(Place { block: place.block + 1, ..place }) != Some(place);
         let held = take(&mut self.lru, page);
@@ -48,11 +48,12 @@ impl Beside {
         let won = f64::from(u8::from(theirs)) - f64::from(u8::from(ours));
         self.won += won;
         let gain = (100.0 * self.won / self.seeks.max(1.0)).clamp(0.0, 3.0);
-        let step = 0.02 * (1.0 + gain);
+        let step = 0.019 * (1.0 + gain);
         self.share += match won {
             1.0 => step,
             -1.0 if self.won < 0.0 => -3.0 * step,
             -1.0 => -step,
+            _ if ours && theirs && again => 0.01 * gain,
             _ => 0.0,
         };
         self.share = self.share.clamp(0.02, 0.95);
@@ -172,7 +173,7 @@ impl Model for Dual {
         let mut evicted = Vec::new();
         if resident.contains(&page) {
             if let Some(beside) = &mut self.beside {
-                beside.reference(self.capacity, reference, true);
+                beside.reference(self.capacity, reference, true, false);
             }
             if take(&mut self.correlation, page) {
                 self.correlation.push(page);
@@ -183,8 +184,9 @@ impl Model for Dual {
             if resident.len() == self.capacity {
                 evicted.push(self.evict());
             }
+            let again = self.fetched.contains(&reference.place);
             if let Some(beside) = &mut self.beside {
-                self.correlation_max = beside.reference(self.capacity, reference, false);
+                self.correlation_max = beside.reference(self.capacity, reference, false, again);
             }
             self.fetched.push(reference.place);
             self.places.retain(|known| known.0 != page);

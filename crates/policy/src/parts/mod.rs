@@ -1,0 +1,11 @@
+//! What policies are made of.
+
+pub(crate) mod four_lists;
+pub(crate) mod frames;
+pub(crate) mod heap;
+pub(crate) mod list;
+#[cfg(test)]
+pub(crate) mod long_run;
+pub mod prefetch;
+pub(crate) mod slots;
+pub(crate) mod time_set;

@@ -1,0 +1,144 @@
+//! The eviction section: sequences in GreedyDual-Size order (the paper's section 3.4).
+//!
+//! A sequence enters with `H = L + 1 / size`, and the inflation `L` never falls. So those of one size enter in rising order of
+//! `H`, and a list for each size is sorted by itself:
+//!
+//! ```text
+//!            top                                     bottom
+//! size 1     s(H 1.9)  ...  s(H 1.5)  s(H 1.5)       <-- the bottom of the section is the lists' back with the least H
+//! size 2     s(H 1.4)  ...  s(H 1.1)
+//! size 128   s(H 0.9)
+//! ```
+//!
+//! This is the order that merging the sorted bank into one sorted list gives, without walking over that list. Where two
+//! sequences have the same `H`, the longer one is nearer to the bottom, and of one size the one that entered before.
+
+use super::{At, Block};
+use crate::parts::list::{List, Nodes};
+
+/// `L` is set back when it gets there, so that `1 / size` does not vanish beside it. It grows by one an eviction at most.
+pub(super) const MOST_INFLATION: f64 = (1u64 << 32) as f64;
+
+#[derive(Debug)]
+pub(super) struct Eviction {
+    /// E1. By size: the blocks of the sequences of that size, `H` rising towards the front.
+    lists: Vec<List>,
+    /// E2. The `H` at each list's back, or infinity.
+    least: Vec<f64>,
+    /// E4. The size whose list holds the bottom: the least `H`, and of equals the largest size.
+    lowest: usize,
+    len: u32,
+    /// E3. `L`: no sequence has a smaller `H`.
+    inflation: f64,
+}
+
+impl Eviction {
+    pub(super) fn new(longest: u16) -> Self {
+        let sizes = usize::from(longest) + 1;
+        Self {
+            lists: vec![List::new(); sizes],
+            least: vec![f64::INFINITY; sizes],
+            lowest: sizes - 1,
+            len: 0,
+            inflation: 0.0,
+        }
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_inflation(&mut self, inflation: f64) {
+        self.inflation = inflation;
+    }
+
+    /// `L`.
+    pub(super) fn inflation(&self) -> f64 {
+        self.inflation
+    }
+
+    /// The blocks by the sequences, one that has lost some of its blocks counting for what is left of it.
+    pub(super) fn mean_sequence(&self) -> f64 {
+        let sequences: f64 =
+            (1..).zip(&self.lists[1..]).map(|(size, list)| f64::from(list.len()) / f64::from(size)).sum();
+        if self.len == 0 { 0.0 } else { f64::from(self.len) / sequences }
+    }
+
+    /// A block of a sequence of so many enters.
+    pub(super) fn push(&mut self, nodes: &mut Nodes<Block>, page: u32, size: u16) {
+        let h = self.inflation + 1.0 / f64::from(size);
+        nodes[page] = Block { size, h, at: At::Eviction, ..nodes[page] };
+        let size = usize::from(size);
+        if self.lists[size].is_empty() {
+            self.least[size] = h;
+            self.lowest = self.lower(self.lowest, size);
+        }
+        self.lists[size].push_front(nodes, page);
+        self.len += 1;
+    }
+
+    /// The block to be evicted next.
+    pub(super) fn bottom(&self) -> Option<u32> {
+        self.lists[self.lowest].back()
+    }
+
+    /// A block leaves. The lists are compared only when a list's least `H` changes, which it does not from block to block of
+    /// a sequence, nor between sequences of one size that entered together.
+    pub(super) fn remove(&mut self, nodes: &mut Nodes<Block>, page: u32) {
+        let size = usize::from(nodes[page].size);
+        self.lists[size].remove(nodes, page);
+        self.len -= 1;
+        let least = self.lists[size].back().map_or(f64::INFINITY, |page| nodes[page].h);
+        if least != self.least[size] {
+            self.least[size] = least;
+            self.lowest = (0..self.lists.len()).reduce(|a, b| self.lower(a, b)).expect("there are lists");
+        }
+    }
+
+    /// Which of two sizes has the lower bottom.
+    fn lower(&self, a: usize, b: usize) -> usize {
+        let key = |size: usize| (self.least[size], std::cmp::Reverse(size));
+        if key(a) < key(b) { a } else { b }
+    }
+
+    /// A block of a sequence with this `H` has been evicted.
+    pub(super) fn inflate(&mut self, nodes: &mut Nodes<Block>, h: f64) {
+        self.inflation = h;
+        if h >= MOST_INFLATION {
+            self.deflate(nodes);
+        }
+    }
+
+    /// Takes the same from `L` and from every `H`, which is exact: they are multiples of what the greatest is, and become smaller.
+    fn deflate(&mut self, nodes: &mut Nodes<Block>) {
+        for list in &self.lists {
+            let mut next = list.back();
+            while let Some(page) = next {
+                nodes[page].h -= MOST_INFLATION;
+                next = nodes.towards_front(page);
+            }
+        }
+        self.least.iter_mut().for_each(|least| *least -= MOST_INFLATION);
+        self.inflation -= MOST_INFLATION;
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.lists.capacity() * size_of::<List>() + self.least.capacity() * size_of::<f64>()
+    }
+
+    pub(super) fn check(&self, nodes: &Nodes<Block>) {
+        let mut len = 0;
+        for (size, list) in self.lists.iter().enumerate() {
+            list.check(nodes);
+            let blocks: Vec<Block> = list.back_to_front(nodes).map(|page| nodes[page]).collect();
+            assert!(blocks.iter().all(|block| usize::from(block.size) == size && block.at == At::Eviction)); // E1
+            assert!(blocks.is_sorted_by(|a, b| a.h <= b.h)); // E1
+            assert_eq!(self.least[size], blocks.first().map_or(f64::INFINITY, |block| block.h)); // E2
+            assert!(self.least[size] >= self.inflation); // E3
+            len += list.len();
+        }
+        assert_eq!(len, self.len);
+        assert!((0..self.lists.len()).all(|size| self.lower(self.lowest, size) == self.lowest)); // E4
+    }
+}

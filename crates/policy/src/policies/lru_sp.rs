@@ -1,0 +1,355 @@
+//! LRU-SP: the allocator takes pages from owners as global LRU would, and each owner's manager says which of its pages goes.
+//!
+//! P. Cao, E. W. Felten and K. Li, "Application-Controlled File Caching Policies", USENIX Summer 1994, sections 3 and 4.
+//!
+//! The page at the back of the global LRU list is the *candidate*, A. The manager in charge of it may *overrule* and give up
+//! another page in its charge, B. Then
+//!
+//! - *swapping* gives A the position of B in the list, so that the owner is not asked again before its time;
+//! - a *place-holder* for B points to A: global LRU would have B there. If B is used before A, the overruling was a mistake, and A's
+//!   frame is given to B at once: nobody else pays for it.
+//!
+//! ```text
+//! back                          front
+//!   A     x     B     y     z          the manager of A gives up B
+//!         x     A     y     z          swapped; place-holder B -> A
+//! ```
+//!
+//! A hit on A deletes the place-holder that points to it (the overruling was wise). If C -> B stands when B is given up, it becomes
+//! C -> A and B gets none, since global LRU had neither. The managers are in the folder `managers`; whom `manager=` or the
+//! assignment gives no other has LRU, which never overrules.
+//!
+//! What the paper leaves open:
+//!
+//! - A place-holder that points to A itself ends when A is the candidate, whoever goes: at that position global LRU gives up the
+//!   page of the place-holder.
+//! - The paper calls an overruling wise if "the alternative block is referenced before the candidate". Its examples and
+//!   proofs say the reverse, which is meant here: wise if the candidate is used before the alternative, foolish if after.
+//! - A file is shared while several owners use it and pages of it are resident: traces tell nothing of open and close. If one rule
+//!   is in charge of all of them, they agree on its manager.
+//!
+//! The paper's three principles are property tests in `tests/lru_sp.rs`. They hold, of owners that share no page, against
+//! global LRU: who never overrules hits wherever it hits; who is always foolish changes nothing for others; who is always wise has
+//! no more misses. The third does not hold against what was before: a wise owner may cost another what that one owed to a third
+//! owner's wisdom (the test has an example of ten references).
+//!
+//! Refused victims: the manager offers its further pages in its order; when all are refused, the manager of the next candidate towards
+//! the front is asked that has not been. If the frame of a place-holder is refused, a victim is sought as if there were none.
+//! Place-holders whose page was hit are given back at the next miss: a hit cannot `forget`.
+//!
+//! Reference figures: the paper's two worked examples; equal to LRU where nobody overrules, and to OPT where all pages
+//! are one owner's with `rmin`. Parameters: `swapping`,
+//! `place-holders` (off: to show what they are for), `manager` (of every owner).
+//! Memory: 20 bytes a page (two links, the place-holder's two ends, whether resident) and 24 of its manager's (rank, file,
+//! group), with LRU-K 8 more for each use but one; files and groups as in `managers/groups.rs`, which
+//! keeps arrays by the numbers of owners and objects: these are dense, as traces number them.
+
+use crate::managers::Manager;
+use crate::managers::groups::Groups;
+use crate::parameters::{Kind, Parameter, Settings};
+use crate::parts::list::{List, Nodes};
+use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
+
+const NONE: u32 = u32::MAX;
+const SWITCH: Kind = Kind::Choice(&["on", "off"]);
+
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    resident: bool,
+    /// Of a ghost: the resident page that its place-holder points to.
+    points_to: u32,
+    /// Of a resident page: the ghost whose place-holder points to it.
+    held_for: u32,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self { resident: false, points_to: NONE, held_for: NONE }
+    }
+}
+
+/// LRU-SP.
+#[derive(Debug)]
+pub struct LruSp {
+    /// S1. The global list: the resident pages, each at the position that its frame has under global LRU.
+    global: List,
+    /// S2. `pages[b].points_to == a` if and only if `pages[a].held_for == b`; then `a` is resident and `b` is not.
+    pages: Nodes<Page>,
+    place_holders: u32,
+    /// S3. Ghosts without a place-holder, to be forgotten at the next chance: with the place-holders no more than the capacity.
+    settled: List,
+    managers: Groups,
+    capacity: u32,
+    swapping: bool,
+    placing: bool,
+    /// Candidates that stayed, frames that a place-holder took back, positions swapped.
+    overrulings: u64,
+    mistakes: u64,
+    swaps: u64,
+}
+
+impl Policy for LruSp {
+    const INFO: Info = Info {
+        name: "lru-sp",
+        title: "LRU-SP: global LRU allocates, owners' managers replace",
+        paper: "P. Cao, E. W. Felten and K. Li, Application-Controlled File Caching Policies, USENIX Summer 1994",
+        parameters: &[
+            Parameter {
+                name: "swapping",
+                help: "the candidate that stays takes the victim's position",
+                kind: SWITCH,
+                default: "on",
+            },
+            Parameter {
+                name: "place-holders",
+                help: "a victim used before the candidate that stayed gets its frame back",
+                kind: SWITCH,
+                default: "on",
+            },
+            Parameter {
+                name: "manager",
+                help: "the manager of every owner without one of its own; lru-k is LRU-2",
+                kind: Kind::Choice(Manager::PLAIN),
+                default: "lru",
+            },
+        ],
+        uses: Uses { place: true, request: true },
+        off_line: false,
+        ghosts: 1,
+        bytes_per_page: 20 + Groups::BYTES_PER_PAGE + Groups::BYTES_PER_FILE,
+    };
+
+    fn needs_future(settings: &Settings) -> bool {
+        default_manager(settings).needs_future()
+    }
+
+    fn new(setup: &Setup) -> Self {
+        let on = |name| setup.settings.choice(name) == "on";
+        Self {
+            global: List::new(),
+            pages: Nodes::new(setup.pages),
+            place_holders: 0,
+            settled: List::new(),
+            managers: Groups::new(setup, default_manager(&setup.settings)),
+            capacity: setup.capacity,
+            swapping: on("swapping"),
+            placing: on("place-holders"),
+            overrulings: 0,
+            mistakes: 0,
+            swaps: 0,
+        }
+    }
+
+    fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    fn len(&self) -> u32 {
+        self.global.len()
+    }
+
+    fn ghosts(&self) -> u32 {
+        self.place_holders + self.settled.len()
+    }
+
+    fn contains(&self, page: u32) -> bool {
+        self.pages[page].resident
+    }
+
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.pages.prefetch_value(page);
+        self.pages.prefetch_links(page);
+        self.managers.prefetch(page);
+    }
+
+    fn hit(&mut self, reference: &Reference) {
+        let page = reference.page;
+        self.global.move_to_front(&mut self.pages, page);
+        if let Some(ghost) = self.take_holder_to(page) {
+            self.settled.push_front(&mut self.pages, ghost);
+        }
+        self.managers.used(reference, false);
+    }
+
+    fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
+        let page = reference.page;
+        self.forget_settled(caller);
+        if self.len() == self.capacity
+            && !self.confiscate(page, caller)
+            && let Err(refused) = self.replace(caller)
+        {
+            self.managers.refused();
+            return Err(refused);
+        }
+        self.take_holder_of(page);
+        self.pages[page].resident = true;
+        self.global.push_front(&mut self.pages, page);
+        self.managers.used(reference, true);
+        Ok(())
+    }
+
+    fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
+        self.forget_settled(caller);
+        self.replace(caller)
+    }
+
+    fn remove<C: Caller>(&mut self, page: u32, caller: &mut C) {
+        if self.pages[page].resident {
+            self.global.remove(&mut self.pages, page);
+            self.leave(page, caller);
+        } else if self.pages.is_linked(page) {
+            self.settled.remove(&mut self.pages, page);
+        } else {
+            self.take_holder_of(page);
+        }
+        self.managers.forgotten(page);
+    }
+
+    fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C) {
+        self.forget_settled(caller);
+        self.capacity = capacity;
+    }
+
+    fn reserve(&mut self, pages: u32) {
+        self.pages.reserve(pages);
+        self.managers.reserve(pages);
+    }
+
+    fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        show("overrulings", self.overrulings as f64);
+        show("swaps", self.swaps as f64);
+        show("place-holders", f64::from(self.place_holders));
+        show("mistakes caught", self.mistakes as f64);
+    }
+
+    fn bytes(&self) -> usize {
+        self.pages.bytes() + self.managers.bytes()
+    }
+
+    fn check_invariants(&self) {
+        assert!(self.len() <= self.capacity);
+        self.global.check(&self.pages);
+        self.settled.check(&self.pages);
+        let mut pointed_to = 0;
+        for page in self.global.front_to_back(&self.pages) {
+            let Page { resident, points_to, held_for } = self.pages[page];
+            assert!(resident && points_to == NONE); // S1
+            if held_for != NONE {
+                pointed_to += 1;
+                assert_eq!(self.pages[held_for].points_to, page); // S2
+                assert!(!self.pages[held_for].resident && !self.pages.is_linked(held_for)); // S2
+            }
+        }
+        assert_eq!(pointed_to, self.place_holders); // S2
+        for ghost in self.settled.front_to_back(&self.pages) {
+            let Page { resident, points_to, held_for } = self.pages[ghost];
+            assert!(!resident && points_to == NONE && held_for == NONE); // S3
+        }
+        assert!(self.ghosts() <= self.capacity); // S3
+        self.managers.check(self.global.front_to_back(&self.pages));
+    }
+}
+
+impl LruSp {
+    /// A place-holder for `page` points to a resident one: the overruling was a mistake, and the frame goes to `page`.
+    fn confiscate<C: Caller>(&mut self, page: u32, caller: &mut C) -> bool {
+        let holder = self.pages[page].points_to;
+        if holder == NONE || !caller.evict(holder) {
+            return false;
+        }
+        self.mistakes += 1;
+        self.take_holder_of(page);
+        self.global.remove(&mut self.pages, holder);
+        self.leave(holder, caller);
+        self.forget(holder, caller);
+        true
+    }
+
+    /// Lets managers choose a victim, the one in charge of the candidate first.
+    fn replace<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
+        self.managers.begin_round();
+        let asked = self
+            .global
+            .back_to_front(&self.pages)
+            .find_map(|candidate| Some((candidate, self.managers.ask(candidate, caller)?)));
+        let (candidate, victim) = asked.ok_or(AllRefused)?;
+        if victim == candidate {
+            self.global.remove(&mut self.pages, victim);
+            self.leave(victim, caller);
+            self.forget(victim, caller);
+        } else {
+            self.overrule(candidate, victim, caller);
+        }
+        Ok(())
+    }
+
+    /// `victim` goes instead of `candidate`.
+    fn overrule<C: Caller>(&mut self, candidate: u32, victim: u32, caller: &mut C) {
+        self.overrulings += 1;
+        if self.swapping {
+            self.swaps += 1;
+            self.global.remove(&mut self.pages, candidate);
+            self.global.replace(&mut self.pages, victim, candidate);
+        } else {
+            self.global.remove(&mut self.pages, victim);
+        }
+        let ghost = self.take_holder_to(victim);
+        self.leave(victim, caller);
+        if let Some(ended) = self.take_holder_to(candidate) {
+            self.forget(ended, caller);
+        }
+        let under_lru = ghost.unwrap_or(victim);
+        if ghost.is_some() || !self.placing {
+            self.forget(victim, caller);
+        }
+        if self.placing {
+            self.pages[under_lru].points_to = candidate;
+            self.pages[candidate].held_for = under_lru;
+            self.place_holders += 1;
+        }
+    }
+
+    /// A page that is in the global list no more is not resident, and nothing points to it.
+    fn leave<C: Caller>(&mut self, page: u32, caller: &mut C) {
+        self.pages[page].resident = false;
+        self.managers.dropped(page);
+        if let Some(ghost) = self.take_holder_to(page) {
+            self.forget(ghost, caller);
+        }
+    }
+
+    /// Deletes the place-holder that points to a page, if there is one.
+    fn take_holder_to(&mut self, page: u32) -> Option<u32> {
+        let ghost = std::mem::replace(&mut self.pages[page].held_for, NONE);
+        (ghost != NONE).then(|| {
+            self.pages[ghost].points_to = NONE;
+            self.place_holders -= 1;
+            ghost
+        })
+    }
+
+    /// Deletes the place-holder for a page, if there is one.
+    fn take_holder_of(&mut self, page: u32) {
+        let holder = self.pages[page].points_to;
+        if holder != NONE {
+            self.take_holder_to(holder);
+        }
+    }
+
+    fn forget_settled<C: Caller>(&mut self, caller: &mut C) {
+        while let Some(ghost) = self.settled.back() {
+            self.settled.remove(&mut self.pages, ghost);
+            self.forget(ghost, caller);
+        }
+    }
+
+    fn forget<C: Caller>(&mut self, page: u32, caller: &mut C) {
+        self.managers.forgotten(page);
+        caller.forget(page);
+    }
+}
+
+fn default_manager(settings: &Settings) -> Manager {
+    Manager::plain(settings.choice("manager")).expect("the choices are managers")
+}

@@ -1,0 +1,125 @@
+//! The partition of looping references (section 3.2): blocks leave in the order of falling periods, and the one used last first
+//! among those of one period.
+//!
+//! Measured periods fluctuate, so periods within a quarter of an octave count as one.
+
+use super::Status;
+use crate::parts::list::{List, Nodes};
+
+const BUCKETS: usize = 128;
+/// After how many periods a loop's block has missed a round.
+const MISSED: f32 = 2.0;
+
+/// Resident pages by period.
+#[derive(Debug)]
+pub(super) struct Loops {
+    /// O1. `by_period[k]` has the pages with bucket k, the one used last at the front.
+    by_period: Vec<List>,
+    /// O2. Bit k is set if and only if `by_period[k]` has pages.
+    filled: u128,
+    /// O3. The pages of all buckets.
+    len: u32,
+    /// The bucket whose oldest page was looked at last.
+    hand: u32,
+}
+
+/// The bucket of a period. Those of 2^31 references and more share the last.
+pub(super) fn bucket(period: f32) -> u8 {
+    (4.0 * period.max(1.0).log2()).min(BUCKETS as f32 - 1.0) as u8
+}
+
+impl Loops {
+    pub(super) fn new() -> Self {
+        Self { by_period: vec![List::new(); BUCKETS], filled: 0, len: 0, hand: 0 }
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// The longest period of a resident page: the middle of its bucket, from which no period of the bucket differs by a tenth.
+    pub(super) fn longest(&self) -> Option<f32> {
+        (self.filled != 0).then(|| 2f32.powf(((127 - self.filled.leading_zeros()) as f32 + 0.5) / 4.0))
+    }
+
+    pub(super) fn push(&mut self, nodes: &mut Nodes<Status>, page: u32, bucket: u8) {
+        nodes[page].bucket = bucket;
+        self.by_period[bucket as usize].push_front(nodes, page);
+        self.filled |= 1 << bucket;
+        self.len += 1;
+    }
+
+    pub(super) fn remove(&mut self, nodes: &mut Nodes<Status>, page: u32) {
+        let bucket = nodes[page].bucket;
+        let list = &mut self.by_period[bucket as usize];
+        list.remove(nodes, page);
+        if list.is_empty() {
+            self.filled &= !(1 << bucket);
+        }
+        self.len -= 1;
+    }
+
+    /// The pages in the order in which they leave.
+    pub(super) fn victims<'a>(&'a self, nodes: &'a Nodes<Status>) -> impl Iterator<Item = u32> + 'a {
+        let mut left = self.filled;
+        let buckets = std::iter::from_fn(move || {
+            (left != 0).then(|| {
+                let bucket = 127 - left.leading_zeros();
+                left &= !(1 << bucket);
+                bucket
+            })
+        });
+        buckets.flat_map(move |bucket| self.by_period[bucket as usize].front_to_back(nodes))
+    }
+
+    /// Looks at the oldest page of one bucket, of each in turn. A page that has waited for two of its periods has missed a round: it has
+    /// lost its loop, or has a longer period than was measured: twice the time that it has waited, as far as can be known.
+    /// Without this the blocks of loops that have ended would keep their buffers for ever.
+    pub(super) fn age(&mut self, nodes: &mut Nodes<Status>, now: u32) {
+        if self.filled == 0 {
+            return;
+        }
+        let above = self.filled.checked_shr(self.hand + 1).unwrap_or(0);
+        self.hand = match above {
+            0 => self.filled.trailing_zeros(),
+            _ => self.hand + 1 + above.trailing_zeros(),
+        };
+        let page = self.by_period[self.hand as usize].back().expect("the bucket is filled");
+        let waited = now.wrapping_sub(nodes[page].used) as f32;
+        if u32::from(bucket(waited / MISSED)) > self.hand {
+            self.remove(nodes, page);
+            self.push(nodes, page, bucket(2.0 * waited));
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.by_period.capacity() * size_of::<List>()
+    }
+
+    pub(super) fn check(&self, nodes: &Nodes<Status>) {
+        let mut len = 0;
+        for (bucket, list) in self.by_period.iter().enumerate() {
+            list.check(nodes);
+            assert!(list.front_to_back(nodes).all(|page| usize::from(nodes[page].bucket) == bucket)); // O1
+            assert_eq!(self.filled >> bucket & 1 == 1, !list.is_empty()); // O2
+            len += list.len();
+        }
+        assert_eq!(len, self.len); // O3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_period_is_told_to_a_tenth() {
+        for period in [10.0, 80.0, 1_000.0, 4_096.0, 4_870.0, 132_907.0] {
+            let mut nodes = Nodes::new(1);
+            let mut loops = Loops::new();
+            loops.push(&mut nodes, 0, bucket(period));
+            let told = loops.longest().unwrap();
+            assert!((told / period - 1.0).abs() < 0.1, "{told} for {period}");
+        }
+    }
+}

@@ -1,4 +1,0 @@
-//! Reads arbitrary bytes as a trace in the format `vscsi`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forebay_fuzz::read_as("vscsi", bytes));
