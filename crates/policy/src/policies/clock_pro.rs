@@ -44,7 +44,7 @@
 //! without changing their status.
 //!
 //! Reference figures: the paper's Tables 1 and 2, and the authors' later C program, both in `golden/README.md`; from 50 blocks
-//! on never below the tables, and above them by no more than 3.5 points (sprite at 100 blocks; else 1.2); on sprite within 0.3 points of CLOCK
+//! on never below the tables, and above them by no more than 3.4 points (sprite at 100 blocks; else 1.2); on sprite within 0.3 points of CLOCK
 //! at worst. At 20 blocks of cpp 15.5 %: the program gives 17.5, the table 23.9. On OLTP, P6, P12 and vSCSI at 1 to 50 % of the footprint it is at
 //! most 2.0 points below CLOCK, but 3.8 on vSCSI at 30 %.
 //! Parameters: the paper has none; these show what the decisions are for. Memory: 24 bytes a page.
