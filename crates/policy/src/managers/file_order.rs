@@ -2,7 +2,17 @@
 //! then its text and data). Of the candidate's file, the page needed last is the one just read, then those before it in that
 //! order.
 
+use super::{About, Scope};
 use std::ops::Range;
+
+pub(super) static ABOUT: About = About {
+    name: "file-order",
+    gives_up: "the same, the file being read in a known order",
+    needs: r#"`order = ["100..", "0..100"]`, ranges of blocks"#,
+    scope: Scope::File,
+    plain: None,
+    off_line: false,
+};
 
 /// The order in which the parts of a file are read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,17 @@
 //! references to come are known, and RMIN (Belady's rule) is applied: the page just read is needed last, those ahead are
 //! needed in their order.
 
+use super::{About, Scope};
 use crate::policy::Place;
+
+pub(super) static ABOUT: About = About {
+    name: "filter",
+    gives_up: "the page just read, then those before it, the files being read one after the other",
+    needs: r#"`order = ["a.c", "src/*.c"]`, patterns"#,
+    scope: Scope::Owner,
+    plain: None,
+    off_line: false,
+};
 
 /// The order in which a program reads files.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,15 @@
 //! LRU, the kernel's default: the manager never overrules, so it keeps nothing and is never asked.
 
+use super::{About, Manager, Scope};
+
+pub(super) static ABOUT: About = About {
+    name: "lru",
+    gives_up: "the candidate: it never overrules",
+    needs: "",
+    scope: Scope::Owner,
+    plain: Some(Manager::Lru),
+    off_line: false,
+};
+
 /// In place of a rule: nobody manages these pages, so that they are LRU's too.
 pub(super) const NOBODY: u32 = u32::MAX;

@@ -5,6 +5,17 @@
 //! without a correlated reference period: the policy `lru-k` has one. Uses are remembered as long as the page is resident or a
 //! place-holder stands for it.
 
+use super::{About, Manager, Scope};
+
+pub(super) static ABOUT: About = About {
+    name: "lru-k",
+    gives_up: "the page whose K-th last use is the longest ago",
+    needs: "`k = 3` if not 2, up to 8",
+    scope: Scope::Owner,
+    plain: Some(Manager::LruK(2)),
+    off_line: false,
+};
+
 /// The most uses that are remembered.
 pub const MOST_USES: usize = 8;
 

@@ -7,18 +7,7 @@
 //!
 //! The rule of the paper's section 4.1 holds for all: where no page is needed later than the candidate, the candidate goes.
 //!
-//! | manager | gives up first | within |
-//! | --- | --- | --- |
-//! | `lru` | the candidate, always | |
-//! | `mru`, `same-order` | the most recently used | the owner's pages |
-//! | `sequential` | the block just read, then those before it | the candidate's file |
-//! | `file-order` | the same, by a known order of the file's parts | the candidate's file |
-//! | `filter` | the same, by a known order of files | the owner's pages |
-//! | `access-once` | the most recently used but one | the owner's pages |
-//! | `weights` | the largest age by weight of the file | the owner's pages |
-//! | `lru-k` | the K-th last use the longest ago | the owner's pages |
-//! | `rmin` | the next use farthest away (off-line) | the owner's pages |
-//! | `foolish` | the next use nearest (off-line) | the owner's pages |
+//! What there is to say of each stands in its file, as `ABOUT`; [`MANAGERS`] lists them, and `docs/managers.md` shows them.
 
 mod access_once;
 mod file_order;
@@ -68,6 +57,51 @@ pub enum Manager {
     Foolish,
 }
 
+/// The names of those that can do without further keys.
+pub(crate) static PLAIN: [&str; 8] = {
+    let mut names = [""; 8];
+    let (mut index, mut found) = (0, 0);
+    while index < MANAGERS.len() {
+        if MANAGERS[index].plain.is_some() {
+            names[found] = MANAGERS[index].name;
+            found += 1;
+        }
+        index += 1;
+    }
+    assert!(found == names.len());
+    names
+};
+
+/// What is known of a manager.
+#[derive(Debug)]
+pub struct About {
+    /// Its name in rules and parameters.
+    pub name: &'static str,
+    /// Which page it gives up first.
+    pub gives_up: &'static str,
+    /// The keys of a rule that it needs, with an example; empty if it needs none.
+    pub needs: &'static str,
+    scope: Scope,
+    /// The manager itself, if it can do without these keys.
+    plain: Option<Manager>,
+    off_line: bool,
+}
+
+/// Every manager, in the order in which they are listed.
+pub static MANAGERS: [&About; 11] = [
+    &lru::ABOUT,
+    &mru::ABOUT,
+    &same_order::ABOUT,
+    &access_once::ABOUT,
+    &sequential::ABOUT,
+    &file_order::ABOUT,
+    &filter::ABOUT,
+    &weights::ABOUT,
+    &lru_k::ABOUT,
+    &rmin::ABOUT,
+    &foolish::ABOUT,
+];
+
 /// Within which pages a manager chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
@@ -89,35 +123,35 @@ struct Use<'a> {
 }
 
 impl Manager {
-    /// The managers that need no further word, by name.
-    pub(crate) const PLAIN: &'static [&'static str] =
-        &["lru", "mru", "sequential", "same-order", "access-once", "lru-k", "rmin", "foolish"];
+    /// What is known of it.
+    fn about(&self) -> &'static About {
+        match self {
+            Self::Lru => &lru::ABOUT,
+            Self::Mru => &mru::ABOUT,
+            Self::Sequential => &sequential::ABOUT,
+            Self::FileOrder(_) => &file_order::ABOUT,
+            Self::Filter(_) => &filter::ABOUT,
+            Self::SameOrder => &same_order::ABOUT,
+            Self::AccessOnce => &access_once::ABOUT,
+            Self::Weights(_) => &weights::ABOUT,
+            Self::LruK(_) => &lru_k::ABOUT,
+            Self::Rmin => &rmin::ABOUT,
+            Self::Foolish => &foolish::ABOUT,
+        }
+    }
 
     /// The manager of that name, if it needs no further word; `lru-k` is LRU-2.
     pub fn plain(name: &str) -> Option<Self> {
-        Some(match name {
-            "lru" => Self::Lru,
-            "mru" => Self::Mru,
-            "sequential" => Self::Sequential,
-            "same-order" => Self::SameOrder,
-            "access-once" => Self::AccessOnce,
-            "lru-k" => Self::LruK(2),
-            "rmin" => Self::Rmin,
-            "foolish" => Self::Foolish,
-            _ => return None,
-        })
+        MANAGERS.iter().find(|about| about.name == name).and_then(|about| about.plain.clone())
     }
 
     /// Whether it must know the references to come.
     pub fn needs_future(&self) -> bool {
-        matches!(self, Self::Rmin | Self::Foolish)
+        self.about().off_line
     }
 
     fn scope(&self) -> Scope {
-        match self {
-            Self::Sequential | Self::FileOrder(_) => Scope::File,
-            _ => Scope::Owner,
-        }
+        self.about().scope
     }
 
     /// How many uses before the present one it wants to know.
@@ -221,6 +255,19 @@ fn mark(marks: &mut Vec<u64>, any: &mut u64, bit: u64, numbers: Option<&[u32]>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_documentation_lists_every_manager_in_these_words() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/managers.md");
+        let page = std::fs::read_to_string(path).expect("docs/managers.md");
+        let (_, table) =
+            page.split_once("| name | gives up first | needs |\n| --- | --- | --- |\n").expect("the table");
+        let (table, _) = table.split_once("\n\n").expect("the table ends");
+        let row = |about: &&About| {
+            format!("| `{}` | {} | {} |", about.name, about.gives_up, about.needs).replace("|  |", "| |")
+        };
+        assert_eq!(table, MANAGERS.iter().map(row).collect::<Vec<_>>().join("\n"));
+    }
 
     #[test]
     fn the_first_rule_that_fits_holds() {

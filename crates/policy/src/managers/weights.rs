@@ -4,6 +4,16 @@
 //! Within one weight the order is LRU's, so only the oldest page of each weight is compared.
 
 use super::ranking::Ranking;
+use super::{About, Scope};
+
+pub(super) static ABOUT: About = About {
+    name: "weights",
+    gives_up: "the page with the largest age by weight of its file",
+    needs: r#"`weights = [["*.h", 4], ["*.o", 0.5]]`; other files weigh 1"#,
+    scope: Scope::Owner,
+    plain: None,
+    off_line: false,
+};
 
 /// The most distinct weights.
 pub const MOST_WEIGHTS: usize = 16;

@@ -44,8 +44,8 @@
 //! group), with LRU-K 8 more for each use but one; files and groups as in `managers/groups.rs`, which
 //! keeps arrays by the numbers of owners and objects: these are dense, as traces number them.
 
-use crate::managers::Manager;
 use crate::managers::groups::Groups;
+use crate::managers::{Manager, PLAIN};
 use crate::parameters::{Kind, Parameter, Settings};
 use crate::parts::list::{List, Nodes};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
@@ -109,7 +109,7 @@ impl Policy for LruSp {
             Parameter {
                 name: "manager",
                 help: "the manager of every owner without one of its own; lru-k is LRU-2",
-                kind: Kind::Choice(Manager::PLAIN),
+                kind: Kind::Choice(&PLAIN),
                 default: "lru",
             },
         ],
