@@ -25,13 +25,22 @@ TRACES = [
     "lirs/multi2.trace.gz", "lirs/multi3.trace.gz", "lirs/2_pools.trace.gz", "lirs/loop.trace.gz", "arc/OLTP.lis.zst",
     "arc/P6.lis.zst", "arc/P12.lis.zst", "block/cloudPhysicsIO.vscsi.zst",
 ]
+# What samples/record_files.sh, samples/record_memory.sh and papers/dulo/record.sh record: no default was chosen by them.
+OWN = [
+    "file-traces/link.parquet", "file-traces/postgres.parquet", "dulo-traces/diff.parquet", "dulo-traces/files.parquet",
+    "dulo-traces/search.parquet", "memory-traces/gnuplot.parquet", "memory-traces/gzip.parquet",
+    "memory-traces/matvec.parquet", "memory-traces/sort.parquet",
+]
+COLUMNS = "\n| policy | against | worst | second | third |\n| --- | --- | --- | --- | --- |\n"
 EXPLAINED = """
 Hit ratios in percent, ours and theirs, at 1, 5, 10, 20, 30 and 50 % of the pages of the {traces} traces of `papers/`; the three largest
 losses of each. The best rival is the best of all other policies that run on-line. `dulo` trades hits for device time, and `lru-sp` is
 LRU as long as no application manages its pages. Made by `papers/losses.py target/release/forebay --traces FOLDER`.
-
-| policy | against | worst | second | third |
-| --- | --- | --- | --- | --- |
+"""
+OF_OUR_OWN = """
+The same over {traces} recorded programs, by which no default was chosen, in pages of 4 KiB: linking, PostgreSQL, diff, small files, a text search
+(their files); gnuplot, gzip, a sparse matrix, sort (their memory, where 1 % is 2 to 21 pages).
+`samples/record_files.sh`, `samples/record_memory.sh` and `papers/dulo/record.sh` record them into the folder of the traces.
 """
 
 
@@ -44,11 +53,11 @@ def short(trace):
     return {"cloudPhysicsIO": "vSCSI"}.get(name, name)
 
 
-def hit_ratios(program, folder, keep):
+def hit_ratios(program, folder, traces, keep):
     """Percent by trace, size and policy."""
     policies = [policy["name"] for policy in json.loads(answer(program, "policies", "--format", "json")) if not policy["off_line"]]
     ratios = json.loads(keep.read_text()) if keep and keep.exists() else {}
-    for trace in TRACES:
+    for trace in traces:
         of_trace = ratios.setdefault(short(trace), {})
         missing = [policy for policy in policies if any(policy not in of_trace.get(size, {}) for size in SIZES)]
         if not missing:
@@ -56,12 +65,12 @@ def hit_ratios(program, folder, keep):
         print(f"{trace}: {len(missing)} policies", file=sys.stderr, flush=True)
         compared = json.loads(answer(
             program, "compare", str(folder / trace), "--policies", ",".join(missing), "--sizes", ",".join(SIZES),
-            "--threads", "1", "--format", "json"))
+            "--threads", "1", "--format", "json", *(["--page-size", "4KiB"] if trace in OWN else [])))
         for run in (compared[0] if isinstance(compared, list) else compared)["runs"]:
             of_trace.setdefault(run["size"], {})[run["policy"]] = 100 * run["counted"]["hit_ratio"]
         if keep:
             keep.write_text(json.dumps(ratios, indent=1))
-    return ratios
+    return {short(trace): ratios[short(trace)] for trace in traces}
 
 
 def losses(ratios, ours, against):
@@ -83,13 +92,13 @@ def shown(loss, against):
     return f"−{-difference:.1f}: {where}, {ours:.1f} for {theirs:.1f}{name}"
 
 
-def table(ratios):
+def table(explained, ratios):
     rows = []
     for policy in FIVE:
         for title, against in [("LRU", "lru"), ("CLOCK", "clock"), ("the best rival", None)]:
             cells = [shown(loss, against) for loss in losses(ratios, policy, against)]
             rows.append(f"| `{policy}` | {title} | {' | '.join(cells)} |\n")
-    return EXPLAINED.format(traces=len(ratios)) + "".join(rows)
+    return explained.format(traces=len(ratios)) + COLUMNS + "".join(rows)
 
 
 def lines(ratios):
@@ -117,8 +126,12 @@ def main():
     if arguments.registry:
         PAGE.write_text(registry + HEADING + PAGE.read_text().partition(HEADING)[2])
         return
-    ratios = hit_ratios(arguments.program, arguments.traces, arguments.keep)
-    PAGE.write_text(registry + HEADING + table(ratios))
+    missing = [trace for trace in TRACES + OWN if not (arguments.traces / trace).exists()]
+    if missing:
+        sys.exit(f"not in {arguments.traces}: {', '.join(missing)}")
+    ratios = hit_ratios(arguments.program, arguments.traces, TRACES, arguments.keep)
+    own = hit_ratios(arguments.program, arguments.traces, OWN, arguments.keep)
+    PAGE.write_text(registry + HEADING + table(EXPLAINED, ratios) + table(OF_OUR_OWN, own))
     before, begin, rest = README.read_text().partition(BEGIN)
     first, _, after = rest.partition("\n")
     _, end, after = after.partition(END)
