@@ -17,7 +17,7 @@ const STATED: &[(u64, &[&str])] = &[
     (5, &["clock-pro"]),
     (9, &["seq", "eelru"]),
     (10, &["2q", "w-tinylfu"]),
-    (14, &["ubm"]),
+    (13, &["ubm"]),
     (17, &["dulo"]),
     (19, &["lru-k"]),
     (20, &["lru-sp"]),

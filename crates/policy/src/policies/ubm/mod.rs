@@ -23,12 +23,12 @@
 //! Where the paper leaves a choice, or files cannot be told apart (all blocks one object, numbered by first use, so that the files of
 //! several programs lie between each other):
 //!
-//! - A run needs `run` of references, by default eight pages, as the paper's blocks. In bytes it holds for pages of any size, and a single
-//!   request of small pages is no run. Several are open at once (`open`), and blocks may be skipped (`gap`), for they may be another file's.
-//!   Where a known run began, the next pass needs no proof. Two passes at one block are one.
-//! - Stretches of a request or two are loops where they come again, and hit: on P6, with pages of 512 bytes and 10 % of the footprint, 64.0 %
-//!   for 34.3 with `run=64KiB` (LRU 27.6). But they are no sequence the first time: up to 64 KiB, eight of the paper's blocks, what is new
-//!   goes to the other partition. Let go at once, what is read again soon is lost: on OLTP 1.2 points at 50 %.
+//! - A run needs `run` of references, by default eight pages, as the paper's blocks. In bytes it holds for pages of any size, and a
+//!   single request of small pages is no run. Several are open at once (`open`), and blocks may be skipped (`gap`), for they may be
+//!   another file's. Where a known run began, the next pass needs no proof. Two passes at one block are one.
+//! - Stretches of a request or two are loops where they come again, and hit: on P6, with pages of 512 bytes and 10 % of the footprint,
+//!   64.0 % for 34.3 with `run=64KiB` (LRU 27.6). But they are no sequence the first time: up to 64 KiB, eight of the paper's blocks,
+//!   what is new goes to the other partition. Let go at once, what is read again soon is lost: on OLTP 1.2 points at 50 %.
 //! - Periods are averaged with weight 1/2, and within a quarter of an octave they are one period to the partition: the middle one.
 //! - A looping block that returns more than 4.5 times sooner or later than its period has no regular interval: it is other.
 //! - A hit of the other partition, be it larger, counts as one whatever the block turns to then.
@@ -55,9 +55,10 @@
 //! multi2 and multi3 at least 28 % (29.2 % over the paper's sizes, with files told apart); on multi2 at time 20,000 both gains near
 //! the paper's 0.000222. Classes on the embedded sample, file by file.
 //!
-//! Parameters: `other`, `run`, `gap`, `open`, `sequential`. Memory: 16 bytes a page (its slot, its block); for each resident page and ghost 29 (page,
-//! partition, stack), and 24 more with another replacement than LRU; 8 bytes a frame for that heap; about 80 an open pass. A reference
-//! costs the same however many passes are open.
+//! Parameters: `other`, `run`, `gap`, `open`, `sequential`.
+//!
+//! Memory: 16 bytes a page (its slot, its block); for each resident page and ghost 29 (page, partition, stack), and 16 more with another
+//! replacement than LRU; 4 bytes a frame for that heap; about 80 an open pass. A reference costs the same however many passes are open.
 
 mod blocks;
 mod classifier;
@@ -168,7 +169,7 @@ impl Policy for Ubm {
         uses: Uses { place: true, request: false },
         off_line: false,
         ghosts: 1,
-        bytes_per_page: 76,
+        bytes_per_page: 64,
     };
 
     fn new(setup: &Setup) -> Self {
@@ -296,7 +297,7 @@ impl Policy for Ubm {
         self.slots.reserve(pages, most_known(self.capacity));
         let slots = self.slots.end();
         self.status.reserve(slots);
-        self.others.reserve(slots);
+        self.others.reserve(slots, self.capacity);
         self.stack.reserve(slots);
     }
 
@@ -499,6 +500,7 @@ mod tests {
                     |ubm| ubm.now = u64::from(u32::MAX) - 99,
                     |ubm| ubm.now = (1 << 40) - 99,
                     |ubm| ubm.now = 1 << 44,
+                    |ubm| ubm.others.count_references_from(u32::MAX - 99),
                     |ubm| ubm.detector.count_passes_from(u64::from(u32::MAX) - 99),
                 ],
             );

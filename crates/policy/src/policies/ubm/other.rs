@@ -26,8 +26,8 @@ enum Rule {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     rank: u64,
-    /// When the page was referenced last, kept while it is a ghost; 0: unknown.
-    used: u64,
+    /// By `clock`, when the page was referenced last, kept while it is a ghost; 0: unknown.
+    used: u32,
     position: u32,
 }
 
@@ -40,7 +40,8 @@ pub(super) struct Others {
     /// H2. No page ranks below the one at half its position.
     heap: Vec<u32>,
     entries: Vec<Entry>,
-    refused: Vec<u32>,
+    /// References to other pages so far, counted anew when 32 bits do not hold them. H3. No entry's time is above it.
+    clock: u32,
     rule: Rule,
 }
 
@@ -52,18 +53,25 @@ impl Others {
             "lrfu" => Rule::Lrfu,
             _ => Rule::Lru,
         };
-        let most = if rule == Rule::Lru { 0 } else { capacity as usize };
-        let (heap, entries, refused) = (Vec::with_capacity(most), Vec::new(), Vec::new());
-        let mut others = Self { recency: List::new(), heap, entries, refused, rule };
-        others.reserve(pages);
+        let mut others = Self { recency: List::new(), heap: Vec::new(), entries: Vec::new(), clock: 0, rule };
+        others.reserve(pages, capacity);
         others
     }
 
-    pub(super) fn reserve(&mut self, pages: u32) {
-        if self.rule != Rule::Lru && pages as usize > self.entries.len() {
+    pub(super) fn reserve(&mut self, pages: u32, capacity: u32) {
+        if self.rule == Rule::Lru {
+            return;
+        }
+        self.heap.reserve_exact((pages.min(capacity) as usize).saturating_sub(self.heap.len()));
+        if pages as usize > self.entries.len() {
             self.entries.reserve_exact(pages as usize - self.entries.len());
             self.entries.resize(pages as usize, Entry { rank: 0, used: 0, position: ABSENT });
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn count_references_from(&mut self, number: u32) {
+        self.clock = number;
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -75,11 +83,10 @@ impl Others {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>()
-            + (self.heap.capacity() + self.refused.capacity()) * size_of::<u32>()
+        self.entries.capacity() * size_of::<Entry>() + self.heap.capacity() * size_of::<u32>()
     }
 
-    /// A page is referenced: it comes here if it is not here yet. `now` is above 0.
+    /// A page is referenced: it comes here if it is not here yet.
     pub(super) fn refer(&mut self, nodes: &mut Nodes<Status>, page: u32, now: u64) {
         if self.rule == Rule::Lru {
             if nodes.is_linked(page) {
@@ -89,6 +96,7 @@ impl Others {
             }
             return;
         }
+        let time = self.tick();
         let Entry { rank, used, position } = self.entries[page as usize];
         let resident = position != ABSENT;
         let rank = match self.rule {
@@ -100,8 +108,8 @@ impl Others {
                     1
                 }
             }
-            Rule::Lru2 if used > 0 => HAS_TWO | used,
-            Rule::Lru2 => now,
+            Rule::Lru2 if used > 0 => HAS_TWO | u64::from(used),
+            Rule::Lru2 => u64::from(time),
             Rule::Lrfu => {
                 let aged = if resident { (f64::from_bits(rank) - LAMBDA * now as f64).exp2() } else { 0.0 };
                 // Not negative, so the bits sort as the numbers do.
@@ -112,8 +120,33 @@ impl Others {
         if !resident {
             self.heap.push(page);
         }
-        self.entries[page as usize] = Entry { rank, used: now, position };
+        self.entries[page as usize] = Entry { rank, used: time, position };
         self.settle(position as usize);
+    }
+
+    fn tick(&mut self) -> u32 {
+        if self.clock == u32::MAX {
+            self.count_anew();
+        }
+        self.clock += 1;
+        self.clock
+    }
+
+    /// Numbers all times from 1 again, in their order, which leaves that of the ranks as it is. 0 stays what it is.
+    fn count_anew(&mut self) {
+        let of_lru_2 = self.rule == Rule::Lru2;
+        let times = |entry: &Entry| [entry.used, if of_lru_2 { entry.rank as u32 } else { 0 }];
+        let mut known: Vec<u32> = self.entries.iter().flat_map(times).chain([0]).collect();
+        known.sort_unstable();
+        known.dedup();
+        let anew = |time: u32| known.partition_point(|&other| other < time) as u32;
+        for entry in &mut self.entries {
+            entry.used = anew(entry.used);
+            if of_lru_2 {
+                entry.rank = entry.rank & HAS_TWO | u64::from(anew(entry.rank as u32));
+            }
+        }
+        self.clock = known.len() as u32 - 1;
     }
 
     pub(super) fn remove(&mut self, nodes: &mut Nodes<Status>, page: u32) {
@@ -148,38 +181,53 @@ impl Others {
             self.recency.remove(nodes, victim);
             return Ok(victim);
         }
+        // Refused pages wait behind the heap's active part, and are put back then.
+        let mut active = self.heap.len();
         let mut victim = Err(AllRefused);
-        while let Some(&page) = self.heap.first() {
-            self.take_out(page);
+        while victim.is_err() && active > 0 {
+            let page = self.heap[0];
+            active -= 1;
+            self.swap(0, active);
+            self.sink(0, active);
             if caller.evict(page) {
                 victim = Ok(page);
-                break;
+                self.entries[page as usize].position = ABSENT;
+                self.heap.swap_remove(active);
+                if let Some(&moved) = self.heap.get(active) {
+                    self.entries[moved as usize].position = active as u32;
+                }
             }
-            self.refused.push(page);
         }
-        while let Some(page) = self.refused.pop() {
-            let position = self.heap.len();
-            self.heap.push(page);
-            self.entries[page as usize].position = position as u32;
-            self.settle(position);
+        for position in active..self.heap.len() {
+            self.rise(position);
         }
         victim
     }
 
-    fn rank(&self, position: usize) -> (u64, u64, u32) {
+    fn rank(&self, position: usize) -> (u64, u32, u32) {
         let page = self.heap[position];
         let Entry { rank, used, .. } = self.entries[page as usize];
         (rank, used, page)
     }
 
     /// Moves the page at a position up or down to where its rank belongs.
-    fn settle(&mut self, mut at: usize) {
+    fn settle(&mut self, at: usize) {
+        let at = self.rise(at);
+        self.sink(at, self.heap.len());
+    }
+
+    fn rise(&mut self, mut at: usize) -> usize {
         while at > 0 && self.rank(at) < self.rank((at - 1) / 2) {
             self.swap(at, (at - 1) / 2);
             at = (at - 1) / 2;
         }
+        at
+    }
+
+    /// Down, no further than the heap's first `end` pages go.
+    fn sink(&mut self, mut at: usize, end: usize) {
         loop {
-            let children = [2 * at + 1, 2 * at + 2].into_iter().filter(|&child| child < self.heap.len());
+            let children = [2 * at + 1, 2 * at + 2].into_iter().filter(|&child| child < end);
             match children.min_by_key(|&child| self.rank(child)) {
                 Some(child) if self.rank(child) < self.rank(at) => {
                     self.swap(at, child);
@@ -205,6 +253,7 @@ impl Others {
             assert!(position == 0 || self.rank((position - 1) / 2) <= self.rank(position)); // H2
         }
         assert_eq!(self.entries.iter().filter(|entry| entry.position != ABSENT).count(), self.heap.len()); // H1
+        assert!(self.entries.iter().all(|entry| entry.used <= self.clock)); // H3
     }
 }
 
@@ -256,5 +305,29 @@ mod tests {
             others.check(&nodes);
             assert_eq!([(); 3].map(|()| others.evict(&mut nodes, &mut Refuses(vec![])).unwrap()), [0, 1, 3]);
         }
+    }
+
+    #[test]
+    fn times_are_counted_anew_before_they_run_over() {
+        let leaving_from = |clock: u32| {
+            let mut nodes = Nodes::new(10);
+            let mut others = Others::new(10, 4, "lru-2");
+            others.count_references_from(clock);
+            for (now, page) in [3, 1, 2, 1, 0].into_iter().enumerate() {
+                others.refer(&mut nodes, page, now as u64 + 1);
+                if now == 2 {
+                    // It comes back with the time that it had.
+                    assert_eq!(others.evict(&mut nodes, &mut Refuses(vec![])), Ok(3));
+                }
+            }
+            others.refer(&mut nodes, 3, 6);
+            others.check(&nodes);
+            (others.clock, [(); 4].map(|()| others.evict(&mut nodes, &mut Refuses(vec![])).unwrap()))
+        };
+        assert_eq!(leaving_from(0), (6, [2, 0, 3, 1]));
+        for clock in 1..=6 {
+            assert_eq!(leaving_from(u32::MAX - clock).1, [2, 0, 3, 1], "{clock}");
+        }
+        assert!(leaving_from(u32::MAX - 3).0 < 10);
     }
 }
