@@ -241,7 +241,7 @@ impl Partitions {
                 }
             }
         }
-        if self.all_references > 8.0 * (self.capacity as f64).max(500.0) {
+        if self.all_references > 4.0 * (self.capacity as f64).max(1000.0) {
             self.hits.iter_mut().for_each(|hits| *hits /= 2.0);
             self.other_references /= 2.0;
             self.all_references /= 2.0;
@@ -264,9 +264,9 @@ impl Partitions {
         let at = self.loops.iter().position(|&(_, other)| other == bucket).unwrap();
         let page = self.loops[at].0;
         let waited = (now - self.used(page)) as f32;
-        if quarter_octave(waited / 2.0) > bucket {
+        if quarter_octave(waited / 1.5) > bucket {
             self.loops.remove(at);
-            self.loops.push((page, quarter_octave(2.0 * waited)));
+            self.loops.push((page, quarter_octave(1.5 * waited)));
         }
     }
 

@@ -26,8 +26,8 @@ use std::cell::Cell;
 /// Preset sizes: the cache's, its half, and so on.
 const SIZES: usize = 7;
 /// Counts are halved once they cover so many references for each page of the cache, or of a cache of `SMALL` pages.
-const PERIOD: f64 = 8.0;
-const SMALL: f64 = 500.0;
+const PERIOD: f64 = 4.0;
+const SMALL: f64 = 1000.0;
 /// The number of references after which the function is fitted anew.
 const REFIT: u32 = 64;
 

@@ -7,8 +7,9 @@ use super::Status;
 use crate::parts::list::{List, Nodes};
 
 const BUCKETS: usize = 128;
-/// After how many periods a loop's block has missed a round.
-const MISSED: f32 = 2.0;
+/// After how many periods a loop's block has missed a round: half a period is what programs that run at once may slow each other.
+/// Its period is then as much longer than it has waited: the longer it has been away, the later it is to be expected.
+const MISSED: f32 = 1.5;
 
 /// Resident pages by period.
 #[derive(Debug)]
@@ -72,9 +73,8 @@ impl Loops {
         buckets.flat_map(move |bucket| self.by_period[bucket as usize].front_to_back(nodes))
     }
 
-    /// Looks at the oldest page of one bucket, of each in turn. A page that has waited for two of its periods has missed a round: it has
-    /// lost its loop, or has a longer period than was measured: twice the time that it has waited, as far as can be known.
-    /// Without this the blocks of loops that have ended would keep their buffers for ever.
+    /// Looks at the oldest page of one bucket, of each in turn. A page that has waited for [`MISSED`] of its periods has lost its loop, or
+    /// has a longer period than was measured. Without this the blocks of loops that have ended would keep their buffers for ever.
     pub(super) fn age(&mut self, nodes: &mut Nodes<Status>, now: u32) {
         if self.filled == 0 {
             return;
@@ -88,7 +88,7 @@ impl Loops {
         let waited = now.wrapping_sub(nodes[page].used) as f32;
         if u32::from(bucket(waited / MISSED)) > self.hand {
             self.remove(nodes, page);
-            self.push(nodes, page, bucket(2.0 * waited));
+            self.push(nodes, page, bucket(MISSED * waited));
         }
     }
 

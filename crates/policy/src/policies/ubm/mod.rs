@@ -40,8 +40,8 @@
 //! - A block at which a pass is does not leave before those of its partition that the pass has left. Requests that begin in the block where
 //!   the one before ended refer to it again; the paper's one sequential buffer, and MRU, give it to the next pass.
 //!   On a virtual disk's requests that is 1.4 points at 1 % of the footprint.
-//! - A looping block that has waited for two of its periods counts as one of twice the time it has waited. In the paper a loop that has
-//!   ended keeps its buffers for ever: on sprite 16 points and more.
+//! - A looping block that has waited for one and a half of its periods counts as one of half as much again as it has waited. In the paper
+//!   a loop that has ended keeps its buffers for ever: on sprite 16 points and more.
 //! - `MG_seq` is not taken to be 0 but measured, as section 4.7 proposes: if blocks of new runs return so soon and often that keeping one
 //!   earns more than the other partition's last buffer, new runs' blocks go to that partition. The sequential one stays as it is.
 //!   It is 1.1 points on sprite with 1,000 blocks, and 1 on OLTP. `sequential=first` is the paper's rule.
