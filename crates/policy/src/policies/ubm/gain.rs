@@ -169,6 +169,21 @@ impl Stack {
         }
     }
 
+    /// Moves a page to the top, as taking it out and putting it there would. Only the marks above it move.
+    pub(super) fn touch(&mut self, page: u32) {
+        let zone = usize::from(self.nodes[page]);
+        if self.marks.get(zone).is_some_and(|&mark| mark == Some(page)) {
+            self.marks[zone] = self.nodes.towards_front(page).or(Some(page));
+        }
+        self.pages.move_to_front(&mut self.nodes, page);
+        self.nodes[page] = 0;
+        for index in 0..zone {
+            let mark = self.marks[index].expect("the page is deeper");
+            self.nodes[mark] = index as u8 + 1;
+            self.marks[index] = self.nodes.towards_front(mark);
+        }
+    }
+
     /// Counts one reference; if it is other, its page counts too, if that is known.
     pub(super) fn count(&mut self, other: Option<Option<u32>>) {
         self.all += 1.0;
@@ -353,6 +368,23 @@ mod tests {
         }
         stack.count(None);
         assert_eq!((stack.hits[..4].to_vec(), stack.others, stack.all), (vec![1.0, 1.0, 1.0, 2.0], 6.0, 7.0));
+    }
+
+    #[test]
+    fn to_touch_a_page_is_to_take_it_out_and_put_it_on_top() {
+        for depth in 0..20 {
+            let [mut touched, mut taken] = [(); 2].map(|()| {
+                let mut stack = Stack::new(20, 8);
+                (0..20).for_each(|page| stack.push(page));
+                stack
+            });
+            touched.touch(19 - depth);
+            taken.remove(19 - depth);
+            taken.push(19 - depth);
+            touched.check();
+            assert_eq!(touched.marks, taken.marks, "{depth}");
+            assert!(touched.pages().eq(taken.pages()), "{depth}");
+        }
     }
 
     #[test]

@@ -7,8 +7,8 @@ use super::Status;
 use crate::parts::list::{List, Nodes};
 
 const BUCKETS: usize = 128;
-/// After how many periods a loop's block has missed a round: half a period is what programs that run at once may slow each other.
-/// Its period is then as much longer than it has waited: the longer it has been away, the later it is to be expected.
+/// After how many periods a loop's block has missed a round: one that takes half as long again is still awaited. From then on the period
+/// counts as this much more than the block has waited: the longer it has been away, the later it is to be expected.
 const MISSED: f32 = 1.5;
 
 /// Resident pages by period.
@@ -24,9 +24,16 @@ pub(super) struct Loops {
     hand: u32,
 }
 
-/// The bucket of a period. Those of 2^31 references and more share the last.
+/// Where the second, third and fourth quarter of an octave begin.
+const QUARTERS: [f32; 3] = [1.189_207_1, std::f32::consts::SQRT_2, 1.681_792_8];
+
+/// The bucket of a period: four times its binary logarithm, read from its bits. Those of 2^31.75 references and more share the last.
 pub(super) fn bucket(period: f32) -> u8 {
-    (4.0 * period.max(1.0).log2()).min(BUCKETS as f32 - 1.0) as u8
+    let bits = period.max(1.0).to_bits();
+    let octave = (bits >> (f32::MANTISSA_DIGITS - 1)) - (f32::MAX_EXP as u32 - 1);
+    let within = f32::from_bits(bits & ((1 << (f32::MANTISSA_DIGITS - 1)) - 1) | 1f32.to_bits());
+    let quarter: u32 = QUARTERS.iter().map(|&quarter| u32::from(within >= quarter)).sum();
+    (4 * octave + quarter).min(BUCKETS as u32 - 1) as u8
 }
 
 impl Loops {
@@ -111,6 +118,16 @@ impl Loops {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buckets_are_quarters_of_octaves() {
+        for period in (1..40_000).map(|step| step as f32 * 1.37).chain([0.0, 0.3, 1e9, 3.9e9, 1e12, f32::INFINITY]) {
+            assert_eq!(f32::from(bucket(period)), (4.0 * period.max(1.0).log2()).floor().min(127.0), "{period}");
+        }
+        for octave in 0..31 {
+            assert_eq!(bucket(2f32.powi(octave)), 4 * octave as u8);
+        }
+    }
 
     #[test]
     fn the_longest_period_is_told_to_a_tenth() {
