@@ -22,8 +22,7 @@ packages="g++ postgresql-15 strace"
 out=file-traces
 . "$root/samples/recording.sh"
 options "$@"
-bin=/usr/lib/postgresql/15/bin
-if wanted postgres; then need g++ ld strace $bin/postgres; else need g++ ld strace; fi
+if wanted postgres; then need g++ ld strace $postgres_bin/postgres; else need g++ ld strace; fi
 strace -o /dev/null true 2>/dev/null || fail "strace cannot trace here; a container needs --cap-add=SYS_PTRACE"
 
 # The same messages and the same collation everywhere.
@@ -58,26 +57,8 @@ END
 
 # ---- PostgreSQL -------------------------------------------------------------
 
-# A relation of the Wisconsin benchmark: unique1 is a shuffle of 0..n-1 (n is no multiple of 7), unique2 the order of insertion. One
-# statement a line, as the server reads them.
-relation() {
-    echo "CREATE TABLE $1 AS SELECT (i * 7) % $2 AS unique1, i AS unique2, i % 2 AS two, i % 10 AS ten, i % 20 AS twenty," \
-        "i % 100 AS hundred, lpad(i::text, 52, 'x') AS stringu1, lpad((i * 7 % $2)::text, 52, 'x') AS stringu2," \
-        "repeat(substr('AHOV', i % 4 + 1, 1), 52) AS string4 FROM generate_series(0, $2 - 1) AS i;"
-}
-
 postgres() {
-    as=
-    user=
-    if [ "$(id -u)" = 0 ]; then
-        id postgres >/dev/null 2>&1 || fail "PostgreSQL does not run as root, and there is no user postgres"
-        user=postgres
-        chown -R postgres .
-        as="setpriv --reuid=postgres --regid=postgres --clear-groups"
-    fi
-    $as $bin/initdb --no-sync -D data -A trust --no-locale -E SQL_ASCII >/dev/null
-    server="$bin/postgres --single -D data -c fsync=off -c work_mem=64kB -c jit=off -c wal_level=minimal"
-    server="$server -c max_wal_senders=0 -c archive_mode=off -c log_checkpoints=off postgres"
+    make_database
     {
         relation onektup 1000
         relation tenktup1 10000
@@ -87,8 +68,7 @@ postgres() {
         echo "CREATE INDEX hundredktup_unique1 ON hundredktup (unique1);"
         echo "VACUUM ANALYZE;"
     } >load.sql
-    $as $server <load.sql >load.messages 2>&1 || fail "the relations cannot be loaded: $(cat load.messages)"
-    succeeded load
+    load_database
     for round in 1 2 3; do
         cat <<END
 SELECT count(stringu1) FROM tenktup2 WHERE unique2 BETWEEN 792 AND 891;
@@ -105,15 +85,10 @@ RESET ALL;
 END
     done >queries.sql
     cat >postgres.sh <<END
-exec ${server% postgres} -c shared_buffers=256kB postgres <queries.sql
+exec $server -c shared_buffers=256kB postgres <queries.sql
 END
     record postgres $user
     succeeded postgres
-}
-
-# A server process that runs alone goes on after an error.
-succeeded() {
-    if grep -q ERROR "$1.messages"; then fail "a statement failed: $(grep ERROR "$1.messages" | head -n 1)"; fi
 }
 
 for name in $only; do $name; done

@@ -112,3 +112,42 @@ to_trace() {
     rm -f "$from"
     ls -l "$trace"
 }
+
+# ---- PostgreSQL: a server process that runs alone (`--single`), and a database in the folder data -------------------------------
+
+postgres_bin=/usr/lib/postgresql/15/bin
+
+# Makes the database. Sets user, whom the server runs as if not as us; as, the command that runs it so; and server, the command without
+# the database's name.
+make_database() {
+    as=
+    user=
+    if [ "$(id -u)" = 0 ]; then
+        id postgres >/dev/null 2>&1 || fail "PostgreSQL does not run as root, and there is no user postgres"
+        user=postgres
+        chown -R postgres .
+        as="setpriv --reuid=postgres --regid=postgres --clear-groups"
+    fi
+    $as $postgres_bin/initdb --no-sync -D data -A trust --no-locale -E SQL_ASCII >/dev/null
+    server="$postgres_bin/postgres --single -D data -c fsync=off -c work_mem=64kB -c jit=off -c wal_level=minimal"
+    server="$server -c max_wal_senders=0 -c archive_mode=off -c log_checkpoints=off"
+}
+
+# Runs the statements in load.sql.
+load_database() {
+    $as $server postgres <load.sql >load.messages 2>&1 || fail "the relations cannot be loaded: $(cat load.messages)"
+    succeeded load
+}
+
+# A relation of the Wisconsin benchmark: unique1 is a shuffle of 0..n-1 (n is no multiple of 7), unique2 the order of insertion. One
+# statement a line, as the server reads them.
+relation() {
+    echo "CREATE TABLE $1 AS SELECT (i * 7) % $2 AS unique1, i AS unique2, i % 2 AS two, i % 10 AS ten, i % 20 AS twenty," \
+        "i % 100 AS hundred, lpad(i::text, 52, 'x') AS stringu1, lpad((i * 7 % $2)::text, 52, 'x') AS stringu2," \
+        "repeat(substr('AHOV', i % 4 + 1, 1), 52) AS string4 FROM generate_series(0, $2 - 1) AS i;"
+}
+
+# A server process that runs alone goes on after an error.
+succeeded() {
+    if grep -q ERROR "$1.messages"; then fail "a statement failed: $(grep ERROR "$1.messages" | head -n 1)"; fi
+}
