@@ -115,6 +115,7 @@ impl Settings {
         for parameter in parameters {
             values.push(parameter.parse(parameter.default)?);
         }
+        let mut seen = vec![false; parameters.len()];
         for (name, text) in given {
             let Some(index) = parameters.iter().position(|parameter| parameter.name == name) else {
                 let known: Vec<String> = parameters.iter().map(Parameter::usage).collect();
@@ -123,6 +124,9 @@ impl Settings {
                     false => format!("there is no parameter `{name}`; there are {}", known.join(", ")),
                 });
             };
+            if std::mem::replace(&mut seen[index], true) {
+                return Err(format!("`{name}` is given twice: which of them holds?"));
+            }
             values[index] = parameters[index].parse(text)?;
         }
         Ok(Self { parameters, values })
@@ -229,7 +233,7 @@ fn choose(words: &'static [&'static str], text: &str) -> Option<Value> {
     words.iter().find(|&&word| word == text).map(|word| Value::Choice(word))
 }
 
-/// Reads bytes with a unit: `4096`, `64KiB`, `1.5GB`.
+/// Reads bytes with a unit: `4096`, `64KiB`, `1.5GB`. There is no fraction of a byte.
 ///
 /// # Errors
 /// A sentence that says what is wrong.
@@ -240,6 +244,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let scale = scale_of(unit.trim_ascii()).ok_or_else(wrong)?;
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(scale).ok_or_else(|| format!("`{text}` is more than 2^64 bytes"));
+    }
+    if scale == 1 {
+        return Err(wrong());
     }
     let bytes = number.parse::<f64>().map_err(|_| wrong())? * scale as f64;
     if bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(format!("`{text}` is more than 2^64 bytes")) }
@@ -300,6 +307,8 @@ mod tests {
             wrong("maximum", "7"),
             "there is no parameter `maximum`; there are max=1..255 (5), share=0..1 (0.25), buffer=PAGES|BYTES|PERCENT% (5%), run=PAGES|BYTES (64KiB), ties=lru|fifo (lru)"
         );
+        let twice = Settings::parse(PARAMETERS, [("max", "7"), ("max", "7")]).unwrap_err();
+        assert_eq!(twice, "`max` is given twice: which of them holds?");
         assert_eq!(wrong("max", "0"), "`max=0` is out of bounds: max=1..255 (5)");
         assert_eq!(wrong("share", "NaN"), "`share=NaN` is out of bounds: share=0..1 (0.25)");
         assert_eq!(wrong("ties", "mru"), "`ties=mru` is out of bounds: ties=lru|fifo (lru)");
@@ -325,6 +334,14 @@ mod tests {
         assert_eq!(["1", "8"].map(|text| pages(text, 512).unwrap()), [1, 8]);
         for text in ["0", "5%", "0KiB", "some"] {
             assert!(pages(text, 4096).unwrap_err().contains("is out of bounds: run=PAGES|BYTES (64KiB)"), "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_have_no_fraction_but_their_units_may() {
+        assert_eq!(["7", "7B", "1.5KiB", "0.5kb"].map(parse_bytes), [Ok(7), Ok(7), Ok(1536), Ok(500)]);
+        for wrong in ["1000.5", "5.5B", "0.5 b", ".", "", "KiB"] {
+            assert!(parse_bytes(wrong).is_err(), "{wrong}");
         }
     }
 

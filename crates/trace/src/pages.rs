@@ -44,37 +44,44 @@ impl Paging {
     /// The blocks, counted in pages, that a request refers to; none if its length is 0.
     ///
     /// # Errors
-    /// A sentence, if they are more than any request has: the length is then a damaged figure.
+    /// A sentence, if they are more than any request has, or lie beyond the last page that can be counted: the length or the offset is
+    /// then a damaged figure.
     pub fn checked_pages(&self, request: &Request) -> Result<Range<u64>, String> {
-        let blocks = self.pages(request);
+        let Request { offset, length, .. } = *request;
+        let Some(blocks) = self.pages(request) else {
+            return Err(format!(
+                "a request of length {length} at {offset} reaches page {} or beyond, which cannot be counted; \
+                 the trace is damaged, or in another format",
+                u64::MAX
+            ));
+        };
         if blocks.end - blocks.start <= MOST_PAGES_OF_A_REQUEST {
             return Ok(blocks);
         }
-        let Request { offset, length, .. } = *request;
         Err(format!(
             "a request of length {length} at {offset} covers more than {MOST_PAGES_OF_A_REQUEST} pages; \
              the trace is damaged, or in another format"
         ))
     }
 
-    fn pages(&self, request: &Request) -> Range<u64> {
+    /// The pages of a request; `None` if the last is page 2^64 - 1, which no range ends behind, or one further on.
+    fn pages(&self, request: &Request) -> Option<Range<u64>> {
         let Request { offset, length, .. } = *request;
         if length == 0 {
-            return 0..0;
+            return Some(0..0);
         }
-        let last = offset.saturating_add(length - 1);
-        match self.unit_size {
+        let last = offset.checked_add(length - 1)?;
+        let (first, last) = match self.unit_size {
             Some(size) if size != self.page_size => {
                 // In 128 bits, since a block number times its size may exceed 64.
                 let page = |unit: u64, byte: u64| {
                     (u128::from(unit) * u128::from(size) + u128::from(byte)) / u128::from(self.page_size)
                 };
-                let first = u64::try_from(page(offset, 0)).unwrap_or(u64::MAX - 1);
-                let last = u64::try_from(page(last, size - 1)).unwrap_or(u64::MAX - 1);
-                first..last + 1
+                (u64::try_from(page(offset, 0)).ok()?, u64::try_from(page(last, size - 1)).ok()?)
             }
-            _ => offset.min(u64::MAX - 1)..last.min(u64::MAX - 1) + 1,
-        }
+            _ => (offset, last),
+        };
+        Some(first..last.checked_add(1)?)
     }
 }
 
@@ -85,7 +92,7 @@ mod tests {
 
     fn pages(unit: Unit, page_size: Option<u64>, offset: u64, length: u64) -> Range<u64> {
         let request = Request { time: 0, owner: 0, object: 0, offset, length, operation: Operation::Read };
-        Paging::new(unit, page_size).unwrap().pages(&request)
+        Paging::new(unit, page_size).unwrap().pages(&request).unwrap()
     }
 
     #[test]
@@ -101,10 +108,20 @@ mod tests {
     }
 
     #[test]
-    fn the_last_bytes_of_the_address_space_are_no_special_case() {
+    fn the_last_pages_that_can_be_counted_are_told_apart_and_what_lies_behind_is_an_error() {
         assert_eq!(pages(Unit::Bytes, None, u64::MAX, 1), u64::MAX / 8192..u64::MAX / 8192 + 1);
-        assert_eq!(pages(Unit::Blocks(4096), Some(512), u64::MAX, u64::MAX).end, u64::MAX);
-        assert!(pages(Unit::Pages, None, u64::MAX, u64::MAX).end > 0);
+        assert_eq!(pages(Unit::Pages, None, u64::MAX - 2, 1), u64::MAX - 2..u64::MAX - 1);
+        assert_eq!(pages(Unit::Pages, None, u64::MAX - 1, 1), u64::MAX - 1..u64::MAX);
+        for (unit, page_size, offset, length) in [
+            (Unit::Pages, None, u64::MAX, 1),
+            (Unit::Pages, None, u64::MAX - 1, 2),
+            (Unit::Pages, None, 5, u64::MAX),
+            (Unit::Blocks(4096), Some(512), u64::MAX / 8 + 1, 1),
+        ] {
+            let request = Request { time: 0, owner: 0, object: 0, offset, length, operation: Operation::Read };
+            let error = Paging::new(unit, page_size).unwrap().checked_pages(&request).unwrap_err();
+            assert!(error.contains("cannot be counted"), "{error}");
+        }
     }
 
     #[test]
