@@ -1,45 +1,91 @@
 //! Why a command did not do what was asked: the message and the exit code.
 
-use std::io;
+use crate::terminal::interrupt;
+use forebay_policy::managers::RulesError;
+use forebay_sim::study::error::{Error, Question, Stop};
+use forebay_sim::study::experiment::PlanError;
+use std::path::PathBuf;
+use std::{fmt, io};
 
 /// A command's failure.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command line is wrong: exit code 2.
+    /// The command line is wrong.
     Usage(String),
-    /// A trace or the system failed: exit code 1.
+    /// There is no answer.
+    Study(Error),
+    /// The experiment's file is wrong.
+    Plan(PlanError),
+    /// A file of the command's own failed.
+    File(PathBuf, io::Error),
+    /// Standard output failed.
+    Output(io::Error),
+    /// Something else of the system failed, or a server.
     Failed(String),
-    /// The user stopped it, and was told what was done: exit code 130.
-    Stopped(String),
+    /// The user stopped an experiment.
+    ExperimentStopped,
     /// Standard output says what went wrong: this exit code alone.
     Said(u8),
     /// Whoever reads standard output has gone (`forebay … | head`): no failure of ours.
     ReaderGone,
 }
 
-impl From<forebay_trace::Error> for Failure {
-    fn from(error: forebay_trace::Error) -> Self {
-        Self::Failed(error.to_string())
+impl Failure {
+    /// As `forebay --help` says.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::ReaderGone => 0,
+            Self::Usage(_) | Self::Study(Error::Question(_)) => 2,
+            Self::Study(Error::Stopped(_)) | Self::ExperimentStopped => interrupt::EXIT_CODE,
+            Self::Said(code) => *code,
+            Self::Study(_) | Self::Plan(_) | Self::File(..) | Self::Output(_) | Self::Failed(_) => 1,
+        }
     }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(message) | Self::Failed(message) => f.write_str(message),
+            Self::Study(error) => error.fmt(f),
+            Self::Plan(error) => error.fmt(f),
+            Self::File(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Output(error) => write!(f, "writing to standard output failed: {error}"),
+            Self::ExperimentStopped => f.write_str("the experiment is stopped; shown are the tables that are whole"),
+            Self::Said(code) => write!(f, "exit code {code}"),
+            Self::ReaderGone => f.write_str("nobody reads standard output"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+macro_rules! from {
+    ($($error:ty => $failure:expr),* $(,)?) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                $failure(error)
+            }
+        })*
+    };
+}
+
+from! {
+    Error => Self::Study,
+    Question => |question| Self::Study(Error::Question(question)),
+    Stop => |stop| Self::Study(Error::Stopped(stop)),
+    RulesError => |error| Self::Study(Error::Managers(error)),
+    forebay_trace::Error => |error| Self::Study(Error::Trace(error)),
+    PlanError => Self::Plan,
+    csv::Error => |error| Self::from(io::Error::from(error)),
+    serde_json::Error => |error| Self::from(io::Error::from(error)),
 }
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::ReaderGone,
-            _ => Self::Failed(format!("writing to standard output failed: {error}")),
+            _ => Self::Output(error),
         }
-    }
-}
-
-impl From<csv::Error> for Failure {
-    fn from(error: csv::Error) -> Self {
-        Self::from(io::Error::from(error))
-    }
-}
-
-impl From<serde_json::Error> for Failure {
-    fn from(error: serde_json::Error) -> Self {
-        Self::from(io::Error::from(error))
     }
 }

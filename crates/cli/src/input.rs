@@ -1,12 +1,13 @@
 //! Naming a trace on the command line, and opening it.
 
 use crate::failure::Failure;
-use crate::only::Only;
 use clap::Args;
+use forebay_policy::managers::Rules;
+use forebay_policy::{LruSp, Policy, Spec};
 use forebay_sim::size::parse_bytes;
+use forebay_sim::study::error::Question;
 use forebay_trace::formats::csv::Columns;
-use forebay_trace::{Format, Input, Options, Reader};
-use glob::Pattern;
+use forebay_trace::{Format, Input, Only, Options, Pattern, Reader};
 use std::path::Path;
 
 /// What the embedded sample is called.
@@ -42,12 +43,12 @@ impl How {
             let known: Vec<&str> = forebay_trace::FORMATS.iter().map(|format| format.name).collect();
             return Err(Failure::Usage(format!("there is no trace format `{name}`; there are {}", known.join(", "))));
         }
-        forebay_trace::Paging::new(forebay_trace::Unit::Bytes, self.page_size).map_err(Failure::Usage)?;
+        forebay_trace::Paging::new(forebay_trace::Unit::Bytes, self.page_size).map_err(Question::PageSize)?;
         Ok(())
     }
 
     /// Opens the trace called `name`: a file, `-`, a synthetic trace, or the embedded sample; or the part of it that is asked.
-    pub(crate) fn open(&self, name: &str) -> Result<(&'static Format, Box<dyn Reader>), Failure> {
+    pub(crate) fn open(&self, name: &str) -> forebay_trace::Result<(&'static Format, Box<dyn Reader>)> {
         let (format, reader) = self.open_whole(name)?;
         if self.owners.is_empty() && self.files.is_empty() {
             return Ok((format, reader));
@@ -55,12 +56,22 @@ impl How {
         Ok((format, Box::new(Only::new(name, reader, &self.owners, &self.files))))
     }
 
-    fn open_whole(&self, name: &str) -> Result<(&'static Format, Box<dyn Reader>), Failure> {
+    fn open_whole(&self, name: &str) -> forebay_trace::Result<(&'static Format, Box<dyn Reader>)> {
         let options = Options { format: self.trace_format.clone(), columns: self.columns.clone().unwrap_or_default() };
         if name == SAMPLE && !Path::new(name).exists() {
             let input = Input::from_bytes(SAMPLE, SAMPLE_FILE)?;
-            return Ok(forebay_trace::reader::read(input, &Options::default())?);
+            return forebay_trace::reader::read(input, &Options::default());
         }
-        Ok(forebay_trace::open(Path::new(name), &options)?)
+        forebay_trace::open(Path::new(name), &options)
     }
+}
+
+/// The managers of the file, if one is given and a policy asked is for them.
+pub(crate) fn managers(path: Option<&Path>, specs: &[Spec]) -> Result<Option<Rules>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    if !specs.iter().any(Rules::are_for) {
+        let name = LruSp::INFO.name;
+        return Err(Failure::Usage(format!("--managers is for {name}, which is not among the policies asked")));
+    }
+    Ok(Some(Rules::read(path)?))
 }

@@ -1,43 +1,16 @@
 //! The command `forebay`: what every replacement policy would make of a trace, the traces themselves, and the policies at work.
 
-mod advice;
-mod analysis_advice;
-mod analysis_charts;
-mod analysis_figures;
-mod analysis_table;
-mod analyze;
-mod by_owner;
-mod charts;
-mod compare;
-mod compare_forms;
-mod control;
-mod convert;
-mod curve;
-mod device;
-mod devices;
-mod experiment;
+mod commands;
 mod failure;
-mod formats;
-mod info;
+mod files;
 mod input;
-mod interrupt;
-mod levels;
-mod levels_table;
-mod managers;
-mod manual;
-mod mix;
-mod only;
-mod output;
-mod plot;
-mod policies;
-mod progress;
-mod report;
-mod sampling;
-mod serve;
-mod table;
-mod top;
+mod terminal;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use commands::{
+    analyze, compare, control, convert, curve, devices, experiment, formats, info, levels, manual, mix, policies,
+    serve, top,
+};
 use failure::Failure;
 use std::process::ExitCode;
 
@@ -97,38 +70,31 @@ Exit status: 0 done, 1 a trace or the system failed, 2 the command line is wrong
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let verbose = arguments.verbose;
-    let done = match arguments.command {
-        None => compare::run(&compare::Arguments::of_sample(), verbose),
-        Some(Command::Compare(arguments)) => compare::run(&arguments, verbose),
-        Some(Command::Curve(arguments)) => curve::run(&arguments),
-        Some(Command::Levels(arguments)) => levels::run(&arguments),
-        Some(Command::Analyze(arguments)) => analyze::run(&arguments),
-        Some(Command::Info(arguments)) => info::run(&arguments),
-        Some(Command::Convert(arguments)) => convert::run(&arguments, verbose),
-        Some(Command::Mix(arguments)) => mix::run(&arguments),
-        Some(Command::Policies(arguments)) => policies::run(&arguments),
-        Some(Command::Formats(arguments)) => formats::run(&arguments),
-        Some(Command::Devices(arguments)) => devices::run(&arguments),
-        Some(Command::Experiment(arguments)) => experiment::run(&arguments),
-        Some(Command::Serve(arguments)) => serve::run(*arguments),
-        Some(Command::Control(arguments)) => control::run(arguments),
-        Some(Command::Top(arguments)) => top::run(&arguments),
-        Some(Command::Manual(arguments)) => manual::run(&arguments),
+    let sample = || self::Arguments::parse_from(["forebay", "compare"]).command.expect("it is named");
+    let done = match arguments.command.unwrap_or_else(sample) {
+        Command::Compare(arguments) => compare::run(&arguments, verbose),
+        Command::Curve(arguments) => curve::run(&arguments),
+        Command::Levels(arguments) => levels::run(&arguments),
+        Command::Analyze(arguments) => analyze::run(&arguments),
+        Command::Info(arguments) => info::run(&arguments),
+        Command::Convert(arguments) => convert::run(&arguments, verbose),
+        Command::Mix(arguments) => mix::run(&arguments),
+        Command::Policies(arguments) => policies::run(&arguments),
+        Command::Formats(arguments) => formats::run(&arguments),
+        Command::Devices(arguments) => devices::run(&arguments),
+        Command::Experiment(arguments) => experiment::run(&arguments),
+        Command::Serve(arguments) => serve::run(*arguments),
+        Command::Control(arguments) => control::run(arguments),
+        Command::Top(arguments) => top::run(&arguments),
+        Command::Manual(arguments) => manual::run(&arguments, self::Arguments::command()),
     };
     match done {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
-        Err(Failure::Said(code)) => ExitCode::from(code),
-        Err(Failure::Usage(message)) => {
-            eprintln!("forebay: {message}");
-            ExitCode::from(2)
-        }
-        Err(Failure::Stopped(message)) => {
-            eprintln!("forebay: {message}");
-            ExitCode::from(interrupt::EXIT_CODE)
-        }
-        Err(Failure::Failed(message)) => {
-            eprintln!("forebay: {message}");
-            ExitCode::FAILURE
+        Err(failure) => {
+            if !matches!(failure, Failure::Said(_)) {
+                eprintln!("forebay: {failure}");
+            }
+            ExitCode::from(failure.exit_code())
         }
     }
 }

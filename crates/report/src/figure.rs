@@ -5,7 +5,7 @@ use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, RGBColor, register_font};
-use std::error::Error;
+use std::fmt;
 use std::sync::Once;
 
 /// The letters of figures: DejaVu Sans. In SVG they only tell how much room a text takes.
@@ -35,11 +35,46 @@ const SHAPES: usize = 8;
 /// About so many marks stand on a line.
 const MARKS: usize = 12;
 
+/// Why there is no figure.
+#[derive(Debug)]
+pub enum DrawError {
+    /// There is nothing to draw.
+    Nothing,
+    /// It cannot be drawn.
+    Drawing(String),
+    /// It cannot be made a PNG.
+    Png(png::EncodingError),
+}
+
+impl fmt::Display for DrawError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("there is nothing to draw"),
+            Self::Drawing(error) => f.write_str(error),
+            Self::Png(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for DrawError {}
+
+impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for DrawError {
+    fn from(error: DrawingAreaErrorKind<E>) -> Self {
+        Self::Drawing(error.to_string())
+    }
+}
+
+impl From<png::EncodingError> for DrawError {
+    fn from(error: png::EncodingError) -> Self {
+        Self::Png(error)
+    }
+}
+
 /// The figure as SVG.
 ///
 /// # Errors
 /// If there is nothing to draw.
-pub fn svg(chart: &Chart) -> Result<Vec<u8>, Box<dyn Error>> {
+pub fn svg(chart: &Chart) -> Result<Vec<u8>, DrawError> {
     let mut text = String::new();
     draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area(), chart, 1)?;
     Ok(text.into_bytes())
@@ -49,7 +84,7 @@ pub fn svg(chart: &Chart) -> Result<Vec<u8>, Box<dyn Error>> {
 ///
 /// # Errors
 /// If there is nothing to draw.
-pub fn png(chart: &Chart) -> Result<Vec<u8>, Box<dyn Error>> {
+pub fn png(chart: &Chart) -> Result<Vec<u8>, DrawError> {
     let (width, height) = (SIZE.0 * PIXELS, SIZE.1 * PIXELS);
     let mut pixels = vec![0; (width * height * 3) as usize];
     draw(&BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area(), chart, PIXELS as i32)?;
@@ -70,7 +105,7 @@ const PIXELS_PER_METRE: u32 = (96.0 * PIXELS as f64 / 0.0254) as u32;
 /// A line to draw: its name and its points.
 type Line<'a> = (&'a str, Vec<(f64, f64)>);
 
-fn draw<DB: DrawingBackend>(root: &DrawingArea<DB, Shift>, chart: &Chart, scale: i32) -> Result<(), Box<dyn Error>>
+fn draw<DB: DrawingBackend>(root: &DrawingArea<DB, Shift>, chart: &Chart, scale: i32) -> Result<(), DrawError>
 where
     DB::ErrorType: 'static,
 {
@@ -84,7 +119,7 @@ where
     let (least, most) =
         all().fold((f64::INFINITY, 0.0f64), |(least, most), point| (least.min(point.0), most.max(point.0)));
     if least > most {
-        return Err("there is nothing to draw".into());
+        return Err(DrawError::Nothing);
     }
     // One size alone is drawn in the middle.
     let (least, most) = if least == most { (least / 2.0, most * 2.0) } else { (least, most) };

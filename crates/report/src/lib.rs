@@ -1,11 +1,13 @@
-//! What a simulation gave, to be looked at: [`Report`] says what there is to see, [`Report::html`] makes one file of it that
-//! opens without a network, and [`figure`] draws one of its charts for a paper.
+//! What a simulation gave, to be looked at: [`study`] makes sections of its answers, [`Report`] holds them, [`Report::html`] makes
+//! one file of it that opens without a network, and [`figure`] draws one of its charts for a paper.
 //!
-//! This crate knows nothing of caches. Who has answers fills in the model; `assets/report.js` draws it with Apache ECharts.
+//! But for [`study`] this crate knows nothing of caches; `assets/report.js` draws the model with Apache ECharts.
 
 pub mod figure;
 mod model;
 mod numbers;
 mod page;
+pub mod study;
 
+pub use figure::DrawError;
 pub use model::{Axis, Cell, Chart, Column, Grid, Key, Kind, Report, Section, Series, Table, Unit, View, X};

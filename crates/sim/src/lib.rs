@@ -18,6 +18,7 @@ pub mod replay;
 pub mod sample;
 pub mod size;
 pub mod stream;
+pub mod study;
 pub mod sweep;
 pub mod trace;
 pub mod watch;

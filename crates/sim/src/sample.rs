@@ -6,6 +6,7 @@
 
 use forebay_policy::Place;
 use forebay_trace::{Error, Names, Paging, Reader, Request, Result, Unit};
+use std::fmt;
 use std::str::FromStr;
 
 /// Which share of the pages is taken, and which of the many such samples.
@@ -38,16 +39,28 @@ pub(crate) fn mix(number: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
+/// A text that is no rate of a [`Sample`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateError(pub String);
+
+impl fmt::Display for RateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no sampling rate: write 1% or 0.01, more than 0 and at most 1", self.0)
+    }
+}
+
+impl std::error::Error for RateError {}
+
 impl FromStr for Sample {
-    type Err = String;
+    type Err = RateError;
 
     /// Reads a rate: `0.01` or `1%`.
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
+    fn from_str(text: &str) -> std::result::Result<Self, RateError> {
         let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |percent| (percent, 100.0));
         let rate = number.trim().parse().ok().map(|number: f64| number / unit);
         match rate.filter(|&rate| rate > 0.0 && rate <= 1.0) {
             Some(rate) => Ok(Self { rate, seed: 0 }),
-            None => Err(format!("`{text}` is no sampling rate: write 1% or 0.01, more than 0 and at most 1")),
+            None => Err(RateError(text.to_owned())),
         }
     }
 }
@@ -128,7 +141,7 @@ mod tests {
         assert_eq!("1%".parse(), Ok(Sample { rate: 0.01, seed: 0 }));
         assert_eq!("0.25".parse(), Ok(Sample { rate: 0.25, seed: 0 }));
         for wrong in ["0", "-1%", "101%", "1.5", "x", "", "NaN"] {
-            assert!(wrong.parse::<Sample>().unwrap_err().contains("no sampling rate"), "{wrong}");
+            assert!(wrong.parse::<Sample>().unwrap_err().to_string().contains("no sampling rate"), "{wrong}");
         }
     }
 

@@ -18,52 +18,88 @@ pub enum Size {
     Percent(f64),
 }
 
+/// Why a text is no size, or no cache can have it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SizeError {
+    /// The text is none of the forms.
+    NoSize(String),
+    /// The text ends in `%`, and is no percentage.
+    NoPercentage(String),
+    /// The text says none at all.
+    Nothing(String),
+    /// The text is a number of pages beyond all bounds.
+    TooManyPages(String),
+    /// A page is larger.
+    HoldsNoPage(Size, u64),
+    /// No page is left.
+    NoPages,
+    /// There are more pages than numbers for them.
+    TooLarge(Size),
+}
+
+impl fmt::Display for SizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSize(text) => {
+                write!(f, "`{text}` is no size: write pages (1000), bytes (64MiB) or percent of the footprint (10%)")
+            }
+            Self::NoPercentage(text) => {
+                write!(f, "`{text}` is no size: a percentage is written like 10% or 0.5%")
+            }
+            Self::Nothing(text) => write!(f, "a cache of {text} holds nothing: take at least 1 page"),
+            Self::TooManyPages(text) => {
+                write!(f, "a cache of {text} pages is too large: {MOST_PAGES} are the most")
+            }
+            Self::HoldsNoPage(size, page_size) => {
+                write!(f, "a cache of {size} holds no page: a page has {page_size} bytes")
+            }
+            Self::NoPages => f.write_str("a cache of 0 pages holds nothing: take at least 1"),
+            Self::TooLarge(size) => write!(f, "a cache of {size} is too large: {MOST_PAGES} pages are the most"),
+        }
+    }
+}
+
+impl std::error::Error for SizeError {}
+
 impl Size {
     /// The size in pages of `page_size` bytes, for a trace with a footprint of `footprint` pages.
     ///
     /// # Errors
-    /// A sentence that says why no cache can have this size.
-    pub fn pages(self, page_size: u64, footprint: u32) -> Result<u32, String> {
+    /// Why no cache can have this size.
+    pub fn pages(self, page_size: u64, footprint: u32) -> Result<u32, SizeError> {
         let pages = match self {
             Self::Pages(pages) => pages,
-            Self::Bytes(bytes) if bytes < page_size => {
-                return Err(format!("a cache of {self} holds no page: a page has {page_size} bytes"));
-            }
+            Self::Bytes(bytes) if bytes < page_size => return Err(SizeError::HoldsNoPage(self, page_size)),
             Self::Bytes(bytes) => bytes / page_size,
             // At least one page: a percent of a tiny footprint is still a cache.
             Self::Percent(percent) => ((f64::from(footprint) * percent / 100.0).round() as u64).max(1),
         };
         match u32::try_from(pages) {
             Ok(pages @ 1..) if u64::from(pages) <= MOST_PAGES => Ok(pages),
-            Ok(0) => Err("a cache of 0 pages holds nothing: take at least 1".to_owned()),
-            _ => Err(format!("a cache of {self} is too large: {MOST_PAGES} pages are the most")),
+            Ok(0) => Err(SizeError::NoPages),
+            _ => Err(SizeError::TooLarge(self)),
         }
     }
 }
 
 impl FromStr for Size {
-    type Err = String;
+    type Err = SizeError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, SizeError> {
         let text = text.trim();
+        let owned = || text.to_owned();
         let size = if let Some(percent) = text.strip_suffix('%') {
             let percent =
                 percent.trim_end().parse().ok().filter(|percent: &f64| percent.is_finite() && *percent >= 0.0);
-            Self::Percent(
-                percent.ok_or_else(|| format!("`{text}` is no size: a percentage is written like 10% or 0.5%"))?,
-            )
+            Self::Percent(percent.ok_or_else(|| SizeError::NoPercentage(owned()))?)
         } else if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-            Self::Pages(
-                text.parse().map_err(|_| format!("a cache of {text} pages is too large: {MOST_PAGES} are the most"))?,
-            )
+            Self::Pages(text.parse().map_err(|_| SizeError::TooManyPages(owned()))?)
         } else {
-            let hint =
-                |_| format!("`{text}` is no size: write pages (1000), bytes (64MiB) or percent of the footprint (10%)");
-            Self::Bytes(parse_bytes(text).map_err(hint)?)
+            Self::Bytes(parse_bytes(text).map_err(|_| SizeError::NoSize(owned()))?)
         };
         match size {
-            Self::Pages(0) | Self::Bytes(0) => Err(format!("a cache of `{text}` holds nothing: take at least 1 page")),
-            Self::Percent(0.0) => Err("a cache of 0% holds nothing: take at least 1 page".to_owned()),
+            Self::Pages(0) | Self::Bytes(0) => Err(SizeError::Nothing(format!("`{text}`"))),
+            Self::Percent(0.0) => Err(SizeError::Nothing("0%".to_owned())),
             size => Ok(size),
         }
     }
@@ -98,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_no_cache_can_have_is_refused_with_a_reason() {
-        let wrong = |text: &str| text.parse::<Size>().and_then(|size| size.pages(8192, 5000)).unwrap_err();
+        let wrong = |text: &str| text.parse::<Size>().and_then(|size| size.pages(8192, 5000)).unwrap_err().to_string();
         assert!(wrong("0").contains("holds nothing"));
         assert!(wrong("0%").contains("holds nothing"));
         assert!(wrong("0KiB").contains("holds nothing"));

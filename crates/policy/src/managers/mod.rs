@@ -10,6 +10,7 @@
 //! What there is to say of each stands in its file, as `ABOUT`; [`MANAGERS`] lists them, and `docs/managers.md` shows them.
 
 mod access_once;
+mod file;
 mod file_order;
 mod filter;
 mod foolish;
@@ -23,6 +24,7 @@ mod same_order;
 mod sequential;
 mod weights;
 
+pub use file::{Rules, RulesError};
 pub use file_order::FileOrder;
 pub use filter::Filter;
 pub use lru_k::MOST_USES;

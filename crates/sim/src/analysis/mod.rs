@@ -24,7 +24,7 @@ pub use replays::{DistanceHits, HitsByDistance};
 pub use space_time::SpaceTime;
 
 use crate::sweep::Sweep;
-use crate::trace::{Keep, Trace};
+use crate::trace::{Extent, Keep, Trace};
 use distances::Gaps;
 use forebay_policy::{Future, Spec};
 use rayon::prelude::*;
@@ -188,6 +188,12 @@ impl Analysis {
             analysis.add(trace, asked, &replays);
             analysis
         })
+    }
+
+    /// How much there is of the trace.
+    pub fn extent(&self) -> Extent {
+        let Self { trace, references, footprint_pages: pages, page_size, .. } = self;
+        Extent { name: trace.clone(), references: *references, pages: *pages, page_size: *page_size }
     }
 
     /// Adds what the replays tell.

@@ -51,6 +51,14 @@ pub struct DistanceHits {
     pub misses: u64,
 }
 
+impl HitsByDistance {
+    /// The counts alone.
+    pub fn by_distance(&self) -> ByDistance {
+        let Self { near_hits, near_misses, far_hits, far_misses, .. } = *self;
+        ByDistance { near_hits, near_misses, far_hits, far_misses }
+    }
+}
+
 impl Replay {
     pub(super) fn run(
         trace: &Trace,

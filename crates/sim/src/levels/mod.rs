@@ -29,6 +29,7 @@ use crate::device::{Cost, Model};
 use crate::trace::Trace;
 use forebay_policy::Spec;
 use run::Run;
+use std::fmt;
 use storage::Disk;
 
 /// The caches of one level: all of one policy and one size.
@@ -68,6 +69,27 @@ pub enum Mode {
     /// As inclusive; and of each page that it evicts, a cache tells the one below, and how often it has hit. The question that MQ's paper
     /// leaves open in its section 8.
     Hints,
+}
+
+impl fmt::Display for Write {
+    /// As a user writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Through => f.write_str("through"),
+            Self::Back { flush: None } => f.write_str("back"),
+            Self::Back { flush: Some(references) } => write!(f, "back:{references}"),
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inclusive => "inclusive",
+            Self::Exclusive => "exclusive",
+            Self::Hints => "hints",
+        })
+    }
 }
 
 /// Levels of caches, from the first one down.

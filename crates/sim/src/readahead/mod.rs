@@ -27,6 +27,7 @@ use crate::places::Places;
 use forebay_policy::{Parameter, Part, Place, Settings};
 use linux::Linux;
 use regular::Regular;
+use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
@@ -82,20 +83,45 @@ impl Default for Readahead {
     }
 }
 
-impl FromStr for Readahead {
-    type Err = String;
+/// A text that is no [`Readahead`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleError {
+    /// There is no rule of that name.
+    Unknown(String),
+    /// A part behind the rule's name is no PARAMETER=VALUE.
+    NoParameter(&'static str, String),
+    /// The rule has no such parameter, or the parameter no such value.
+    Setting(&'static str, String),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(name) => {
+                let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+                write!(f, "there is no readahead `{name}`; there are {}", known.join(", "))
+            }
+            Self::NoParameter(rule, part) => write!(f, "{rule}: `{part}` is no PARAMETER=VALUE"),
+            Self::Setting(rule, error) => write!(f, "{rule}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RuleError {}
+
+impl FromStr for Readahead {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();
-        let kind = KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
-            let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
-            format!("there is no readahead `{name}`; there are {}", known.join(", "))
-        })?;
+        let kind = KINDS.iter().find(|kind| kind.name == name);
+        let kind = kind.ok_or_else(|| RuleError::Unknown(name.to_owned()))?;
         let given: Vec<(&str, &str)> = parts
-            .map(|part| part.split_once('=').ok_or_else(|| format!("{name}: `{part}` is no PARAMETER=VALUE")))
+            .map(|part| part.split_once('=').ok_or_else(|| RuleError::NoParameter(kind.name, part.to_owned())))
             .collect::<Result<_, _>>()?;
-        let settings = Settings::parse(kind.parameters, given).map_err(|error| format!("{name}: {error}"))?;
+        let wrong = |error: String| RuleError::Setting(kind.name, error);
+        let settings = Settings::parse(kind.parameters, given).map_err(wrong)?;
         Ok(Self { kind, settings, label: text.to_owned() })
     }
 }
@@ -209,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_wrong_rule_or_parameter_is_refused_with_the_right_ones() {
-        let wrong = |text: &str| text.parse::<Readahead>().unwrap_err();
+        let wrong = |text: &str| text.parse::<Readahead>().unwrap_err().to_string();
         assert_eq!(wrong("lynux"), "there is no readahead `lynux`; there are none, fixed, linux, regular");
         assert_eq!(wrong("fixed:8"), "fixed: `8` is no PARAMETER=VALUE");
         assert_eq!(wrong("fixed:pages=0"), "fixed: `pages=0` is out of bounds: pages=1..1048576 (8)");

@@ -1,0 +1,156 @@
+//! `forebay analyze`: what a trace is like, and what policies make of it.
+
+use crate::failure::Failure;
+use crate::files::ReportFile;
+use crate::input::{How, SAMPLE, managers};
+use crate::terminal::analysis::print;
+use crate::terminal::progress::Terminal;
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
+use forebay_policy::Spec;
+use forebay_report::study::analysis::{keys, section};
+use forebay_sim::Size;
+use forebay_sim::analysis::Section;
+use forebay_sim::study::analysis::Asked;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// Say what a trace is like: footprint and working set, space and time, temporal distances, frequencies, reference classes, and
+/// what policies hit of it by distance, by request and by owner.
+///
+/// The figures are those that the papers draw; docs/analysis.md explains each, and the JSON that holds them all.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Traces; by default the embedded sample
+    #[arg(value_name = "TRACE", default_value = SAMPLE, hide_default_value = true)]
+    traces: Vec<String>,
+    /// Only these sections; by default all
+    #[arg(long, value_name = "SECTION,…", value_delimiter = ',')]
+    only: Vec<Chosen>,
+    /// The policies whose hits and misses are told
+    #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…,…", value_delimiter = ',', default_value = "lru,ubm,opt", value_parser = Spec::parse)]
+    policies: Vec<Spec>,
+    /// Their cache sizes: pages (1000), bytes (64MiB) or percent of the distinct pages (10%)
+    #[arg(short, long, value_name = "SIZE,…", value_delimiter = ',', default_value = "10%", value_parser = str::parse::<Size>)]
+    sizes: Vec<Size>,
+    /// A TOML file that says which manager is in charge of which owners and files, for the policy lru-sp
+    #[arg(long, value_name = "FILE")]
+    managers: Option<PathBuf>,
+    /// How many columns (times) and rows (positions) the space–time graph has
+    #[arg(long, value_name = "COLUMNSxROWS", default_value = "512x256", value_parser = parse_grid)]
+    grid: (u32, u32),
+    /// Threads; 0: one for each core
+    #[arg(short, long, default_value_t = 0)]
+    threads: usize,
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    format: Form,
+    #[command(flatten)]
+    report: ReportFile,
+    #[command(flatten)]
+    how: How,
+}
+
+/// The form of the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For a person
+    #[default]
+    Table,
+    /// For a program: all points of all sections
+    Json,
+}
+
+/// A section, as the user names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Chosen(Section);
+
+impl ValueEnum for Chosen {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [Chosen; Section::ALL.len()] = {
+            let mut all = [Chosen(Section::ALL[0]); Section::ALL.len()];
+            let mut index = 0;
+            while index < all.len() {
+                all[index] = Chosen(Section::ALL[index]);
+                index += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()))
+    }
+}
+
+/// The most cells in a direction: a picture has no more dots.
+const MOST_CELLS: u32 = 4096;
+
+fn parse_grid(text: &str) -> Result<(u32, u32), String> {
+    let number = |text: &str| text.parse().ok().filter(|number| (1..=MOST_CELLS).contains(number));
+    text.split_once('x')
+        .and_then(|(columns, rows)| Some((number(columns)?, number(rows)?)))
+        .ok_or_else(|| format!("write COLUMNSxROWS, as in 512x256, each from 1 to {MOST_CELLS}"))
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Arguments { traces, how, report, .. } = arguments;
+    how.check()?;
+    report.check(traces)?;
+    let asked = arguments.asked()?;
+    let mut out = io::stdout().lock();
+    let mut analyses = Vec::new();
+    let mut all_keys = Vec::new();
+    let mut sections = Vec::new();
+    for name in traces {
+        let (_, mut reader) = how.open(name)?;
+        let analysis = asked.of(name, reader.as_mut(), &Terminal)?;
+        if report.wanted() {
+            all_keys = keys(&analysis, &asked.specs);
+            sections.push(section(&analysis, &asked.specs));
+        }
+        match arguments.format {
+            Form::Table => print(&analysis, &mut out)?,
+            Form::Json => analyses.push(analysis),
+        }
+    }
+    if arguments.format == Form::Json {
+        // On one line: a graph has a hundred thousand cells.
+        serde_json::to_writer(&mut out, &analyses)?;
+        writeln!(out)?;
+    }
+    out.flush()?;
+    report.write(traces, all_keys, sections)
+}
+
+impl Arguments {
+    fn asked(&self) -> Result<Asked, Failure> {
+        let sections = if self.only.is_empty() {
+            Section::ALL.to_vec()
+        } else {
+            self.only.iter().map(|chosen| chosen.0).collect()
+        };
+        let specs = self.specs();
+        Ok(Asked {
+            sections,
+            managers: managers(self.managers.as_deref(), &specs)?,
+            specs,
+            sizes: self.sizes.clone(),
+            grid: self.grid,
+            page_size: self.how.page_size,
+            threads: self.threads,
+        })
+    }
+
+    /// The policies, each once.
+    fn specs(&self) -> Vec<Spec> {
+        let mut specs: Vec<Spec> = Vec::new();
+        for spec in &self.policies {
+            if specs.iter().all(|other| other.label != spec.label) {
+                specs.push(spec.clone());
+            }
+        }
+        specs
+    }
+}

@@ -1,0 +1,197 @@
+//! `forebay compare`: policies × sizes over traces.
+
+use crate::failure::Failure;
+use crate::files::Files;
+use crate::input::{How, SAMPLE, managers};
+use crate::terminal::comparison::print;
+use crate::terminal::forms::{Answers, Form};
+use crate::terminal::progress::Terminal;
+use clap::Args;
+use forebay_policy::Spec;
+use forebay_report::study::comparison::{keys, section};
+use forebay_sim::device::presets::Named;
+use forebay_sim::study::Comparison;
+use forebay_sim::study::comparison::{Asked, FirstLevel, Times, Warmup};
+use forebay_sim::{Readahead, Sample, Size};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// Compare what replacement policies would make of a trace, at each cache size.
+///
+/// Each TRACE is a file in any format that `forebay formats` lists (compressed or not), `-` for standard input, a synthetic
+/// trace such as `zipf:pages=100000,references=10M`, or `sample`, the embedded one, which is also the default.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Traces; by default the embedded sample
+    #[arg(value_name = "TRACE", default_value = SAMPLE, hide_default_value = true)]
+    traces: Vec<String>,
+    /// Policies, each with its parameters if wanted (`gclock:max=7`), or `all`; `forebay policies` lists them
+    #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…,…", value_delimiter = ',', default_value = "all", value_parser = parse_policy)]
+    policies: Vec<Chosen>,
+    /// Cache sizes: pages (1000), bytes (64MiB) or percent of the distinct pages (10%)
+    #[arg(short, long, value_name = "SIZE,…", value_delimiter = ',', default_value = "1%,2%,5%,10%,20%,50%", value_parser = str::parse::<Size>)]
+    sizes: Vec<Size>,
+    /// References at the start that warm the caches and are not counted: a number, or percent of the trace
+    #[arg(short, long, value_name = "REFERENCES", default_value = "0", value_parser = str::parse::<Warmup>)]
+    warmup: Warmup,
+    /// Also tell what the misses cost on a device: time, waits, requests, money; `forebay devices` lists those known by name
+    #[arg(short, long, value_name = "NAME|FILE.toml", value_parser = str::parse::<Named>)]
+    device: Option<Named>,
+    /// What the program takes of its own for each reference, while the device goes on
+    #[arg(long, value_name = "MICROSECONDS", requires = "device", default_value_t = 0.0, hide_default_value = true, value_parser = parse_think)]
+    think: f64,
+    /// Read pages ahead, and tell what became of them: none, fixed[:pages=8], linux[:max=128KiB], regular[:max=128KiB]
+    #[arg(short, long, value_name = "RULE[:PARAMETER=VALUE]", default_value = "none", hide_default_value = true, value_parser = str::parse::<Readahead>)]
+    readahead: Readahead,
+    /// Also split hits and misses by temporal distance, below the number of pages in the cache and from there on
+    #[arg(long)]
+    by_distance: bool,
+    /// Also take each policy's state so many times along the trace (partition sizes, targets, queues), for JSON and the report,
+    /// which takes 200 by itself
+    #[arg(long, value_name = "TIMES")]
+    states: Option<u32>,
+    /// Replay what misses in a first-level cache of this policy and size instead of the trace, as in lru@1000 or lru@64MiB;
+    /// the sizes in percent are then of the pages that miss
+    #[arg(short, long, value_name = "POLICY@SIZE", value_parser = str::parse::<FirstLevel>)]
+    behind: Option<FirstLevel>,
+    /// Estimate the hits from this share of the pages (1% or 0.01), by miniature simulation
+    #[arg(long, value_name = "RATE", conflicts_with_all = ["device", "readahead", "by_distance", "states", "behind", "managers"])]
+    sample: Option<Sample>,
+    /// A TOML file that says which manager is in charge of which owners and files, for the policy lru-sp; hits and misses are
+    /// then shown by owner, too
+    #[arg(long, value_name = "FILE")]
+    managers: Option<PathBuf>,
+    /// Threads; 0: one for each core
+    #[arg(short, long, default_value_t = 0)]
+    threads: usize,
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    format: Form,
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    how: How,
+}
+
+/// How often states are taken for a report that does not say: about as often as a chart has room for.
+const STATES_OF_REPORT: u32 = 200;
+
+/// What one word of `--policies` names.
+#[derive(Clone, Debug)]
+struct Chosen(Vec<Spec>);
+
+fn parse_policy(text: &str) -> Result<Chosen, String> {
+    match text.trim() {
+        "all" => Ok(Chosen(Spec::all())),
+        text => Spec::parse(text).map(|spec| Chosen(vec![spec])),
+    }
+}
+
+fn parse_think(text: &str) -> Result<f64, String> {
+    let microseconds = text.parse().ok().filter(|think: &f64| think.is_finite() && *think >= 0.0);
+    microseconds.ok_or_else(|| "write a number of microseconds (2.5)".to_owned())
+}
+
+impl Arguments {
+    /// The policies, each once.
+    fn specs(&self) -> Vec<Spec> {
+        let mut specs: Vec<Spec> = Vec::new();
+        for (chosen, spec) in self.policies.iter().flat_map(|chosen| chosen.0.iter().map(move |spec| (chosen, spec))) {
+            // `all` are those that can be asked.
+            if chosen.0.len() > 1 && !self.readahead.is_none() && spec.needs_future() {
+                continue;
+            }
+            if specs.iter().all(|other| other.label != spec.label) {
+                specs.push(spec.clone());
+            }
+        }
+        specs
+    }
+
+    fn asked(&self) -> Result<Asked, Failure> {
+        let specs = self.specs();
+        Ok(Asked {
+            managers: managers(self.managers.as_deref(), &specs)?,
+            specs,
+            sizes: self.sizes.clone(),
+            warmup: self.warmup,
+            device: self.device.clone(),
+            think_ms: self.think / 1e3,
+            readahead: self.readahead.clone(),
+            by_distance: self.by_distance || self.files.report(),
+            states: self.states.unwrap_or(if self.files.report() { STATES_OF_REPORT } else { 0 }),
+            behind: self.behind.clone(),
+            sample: self.sample,
+            page_size: self.how.page_size,
+            threads: self.threads,
+        })
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
+    arguments.how.check()?;
+    let asked = arguments.asked()?;
+    if arguments.states > Some(0) && arguments.format != Form::Json && !arguments.files.report() {
+        return Err(Failure::Usage(
+            "--states is told in JSON and the report: add --format json or --report FILE.html".to_owned(),
+        ));
+    }
+    asked.check()?;
+    arguments.files.check(&arguments.traces)?;
+    let mut out = io::stdout().lock();
+    let mut answers = Answers::new::<Comparison>(arguments.format, &mut out)?;
+    let mut sections = Vec::new();
+    let mut all_keys = Vec::new();
+    let mut stopped = None;
+    for name in &arguments.traces {
+        let (format, mut reader) = arguments.how.open(name)?;
+        let mut comparison = asked.of(name, reader.as_mut(), &Terminal)?;
+        if verbose {
+            print_times(name, format.name, &comparison);
+        }
+        if arguments.files.wanted() {
+            if sections.is_empty() {
+                all_keys = keys(&comparison);
+            }
+            sections.push(section(&comparison));
+            // What was looked at for the report alone.
+            if !arguments.by_distance {
+                comparison.forget_distances();
+            }
+            if arguments.states.is_none() {
+                comparison.forget_states();
+            }
+        }
+        answers.add(&comparison, print)?;
+        stopped = comparison.stopped;
+        if stopped.is_some() {
+            break;
+        }
+    }
+    answers.finish()?;
+    if arguments.format == Form::Table && arguments.traces == [SAMPLE] {
+        writeln!(out, "\nThis is the embedded sample. Your own: `forebay compare TRACE`; more: `forebay --help`.")?;
+        out.flush()?;
+    }
+    arguments.files.write(&arguments.traces, all_keys, sections)?;
+    stopped.map_or(Ok(()), |stop| Err(stop.into()))
+}
+
+/// Says on standard error where the time went.
+fn print_times(name: &str, format: &str, comparison: &Comparison) {
+    let Some(Times { load, elapsed, streamed }) = comparison.times else { return };
+    let [reading, numbering, elapsed] = [load.reading, load.numbering, elapsed].map(|time| time.as_secs_f64());
+    let runs = comparison.outcomes.len();
+    if streamed {
+        eprintln!(
+            "forebay: {name} ({format}): {elapsed:.2} s elapsed for reading {reading:.2} s (decompress, parse), \
+             numbering {numbering:.2} s and {runs} runs at once"
+        );
+    } else {
+        let replay: f64 = comparison.outcomes.iter().map(|outcome| outcome.seconds).sum();
+        eprintln!(
+            "forebay: {name} ({format}): reading {reading:.2} s (decompress, parse), numbering {numbering:.2} s; \
+             replay {replay:.2} s in {runs} runs, {elapsed:.2} s elapsed"
+        );
+    }
+}

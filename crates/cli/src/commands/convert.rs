@@ -1,0 +1,45 @@
+//! `forebay convert`: a trace in another format.
+
+use crate::failure::Failure;
+use crate::input::How;
+use crate::terminal::progress::Progress;
+use clap::Args;
+use forebay_sim::study::grouped;
+use forebay_trace::ConvertOptions;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Convert a trace to Parquet, CSV, oracleGeneral or LIRS text.
+///
+/// OUT's name says which: `.parquet`; `.csv`; `.oracleGeneral` or `.bin`; `.lirs`, `.trace` or `.txt`. All but Parquet are
+/// compressed if a `.gz`, `.zst` or `.xz` follows. Parquet keeps all that there is, CSV too; oracleGeneral and LIRS text know
+/// pages alone, which are numbered by first use. OUT appears only when it is whole.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// A trace file, `-` for standard input, a synthetic trace, or `sample`
+    #[arg(value_name = "IN")]
+    input: String,
+    /// The file to write
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+    /// Replace OUT if it exists
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    how: How,
+}
+
+pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
+    arguments.how.check()?;
+    let (format, mut reader) = arguments.how.open(&arguments.input)?;
+    let options = ConvertOptions { page_size: arguments.how.page_size, force: arguments.force };
+    let progress = Progress::new(format!("converting {}", arguments.input), None);
+    let start = Instant::now();
+    let requests =
+        forebay_trace::convert(reader.as_mut(), &arguments.output, &options, &mut |done| progress.set(done))?;
+    if verbose {
+        let (name, seconds) = (format.name, start.elapsed().as_secs_f64());
+        eprintln!("forebay: {} ({name}): {} requests in {seconds:.2} s", arguments.input, grouped(requests));
+    }
+    Ok(())
+}

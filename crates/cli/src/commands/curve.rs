@@ -1,0 +1,106 @@
+//! `forebay curve`: miss-ratio curves, exact or estimated from a sample of the pages.
+
+use crate::failure::Failure;
+use crate::files::Files;
+use crate::input::{How, SAMPLE};
+use crate::terminal::curves::print;
+use crate::terminal::forms::{Answers, Form};
+use crate::terminal::progress::Terminal;
+use clap::{Args, ValueEnum};
+use forebay_policy::Spec;
+use forebay_report::study::curves::{keys, section};
+use forebay_sim::curve::Spacing;
+use forebay_sim::study::Curves;
+use forebay_sim::study::curves::{Asked, Part};
+use forebay_sim::{Sample, Size};
+use std::io;
+
+/// Miss-ratio curves: what policies miss, as a function of the cache's size.
+///
+/// LRU and OPT get all sizes from one pass over the trace, other policies are replayed at each. With `--sample`, LRU's curve is
+/// estimated by SHARDS, that of other policies by miniature simulation.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Traces; by default the embedded sample
+    #[arg(value_name = "TRACE", default_value = SAMPLE, hide_default_value = true)]
+    traces: Vec<String>,
+    /// Policies, each with its parameters if wanted; `forebay policies` lists them
+    #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…,…", value_delimiter = ',', default_value = "lru,opt", value_parser = Spec::parse)]
+    policies: Vec<Spec>,
+    /// How many sizes, up to the footprint
+    #[arg(long, value_name = "NUMBER", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    points: u32,
+    /// How they are spaced
+    #[arg(long, value_enum, default_value = "log")]
+    spacing: Spaced,
+    /// These sizes instead: pages (1000), bytes (64MiB) or percent of the distinct pages (10%)
+    #[arg(short, long, value_name = "SIZE,…", value_delimiter = ',', value_parser = str::parse::<Size>, conflicts_with_all = ["points", "spacing"])]
+    sizes: Vec<Size>,
+    /// Estimate the curves from this share of the pages (1% or 0.01)
+    #[arg(long, value_name = "RATE")]
+    sample: Option<Sample>,
+    /// Estimate LRU's curve from at most so many pages, however large the trace
+    #[arg(long, value_name = "NUMBER", conflicts_with = "sample", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    sample_pages: Option<u32>,
+    /// Also make the exact curves, and tell how far the estimated miss ratios are off on average
+    #[arg(long)]
+    errors: bool,
+    /// Threads; 0: one for each core
+    #[arg(short, long, default_value_t = 0)]
+    threads: usize,
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    format: Form,
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    how: How,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Spaced {
+    /// At equal differences
+    Even,
+    /// At equal ratios
+    Log,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Arguments { traces, files, how, .. } = arguments;
+    how.check()?;
+    let asked = arguments.asked();
+    asked.check(traces)?;
+    files.check(traces)?;
+    let mut answers = Answers::new::<Curves>(arguments.format, io::stdout().lock())?;
+    let mut sections = Vec::new();
+    let mut all_keys = Vec::new();
+    for name in traces {
+        let curves = asked.of(name, &|| Ok(how.open(name)?.1), &Terminal)?;
+        if files.wanted() {
+            all_keys = keys(&curves);
+            sections.push(section(&curves));
+        }
+        answers.add(&curves, print)?;
+    }
+    answers.finish()?;
+    files.write(traces, all_keys, sections)
+}
+
+impl Arguments {
+    fn asked(&self) -> Asked {
+        let spacing = match self.spacing {
+            Spaced::Even => Spacing::Even,
+            Spaced::Log => Spacing::Log,
+        };
+        Asked {
+            specs: self.policies.clone(),
+            sizes: self.sizes.clone(),
+            points: self.points,
+            spacing,
+            part: self.sample.map(Part::Share).or(self.sample_pages.map(Part::Pages)),
+            errors: self.errors,
+            page_size: self.how.page_size,
+            threads: self.threads,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `forebay devices`: the devices that are known by name.
+
+use crate::failure::Failure;
+use crate::terminal::forms;
+use clap::{Args, ValueEnum};
+use forebay_sim::device::presets::{self, PRESETS, Preset};
+use forebay_sim::device::{Kind, Model};
+use serde_json::json;
+use std::io::{self, Write};
+
+/// List the devices for `compare --device`, or print one as TOML to start a device of your own from.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// One of them; by default all
+    #[arg(value_name = "NAME", value_parser = parse)]
+    name: Option<&'static Preset>,
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    format: Form,
+}
+
+/// The form of the list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For a person
+    #[default]
+    Table,
+    /// For a spreadsheet or a script
+    Csv,
+    /// For a program
+    Json,
+    /// As --device reads it
+    Toml,
+    /// The table of docs/devices.md
+    Markdown,
+}
+
+fn parse(name: &str) -> Result<&'static Preset, String> {
+    presets::named(name).ok_or_else(|| format!("there are {}", presets::names()))
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let presets: Vec<&Preset> = arguments.name.map_or_else(|| PRESETS.iter().collect(), |preset| vec![preset]);
+    match arguments.format {
+        Form::Table => {
+            for preset in presets {
+                let model = preset.model();
+                writeln!(out, "{:<16}{}\n{:16}{}", preset.name, model.title, "", model.source)?;
+            }
+            writeln!(
+                out,
+                "\nA device of your own: `forebay devices nearline --format toml > mine.toml`, then `--device mine.toml`."
+            )?;
+        }
+        Form::Csv => {
+            let row = |preset: &Preset, model: Model| {
+                [preset.name.to_owned(), kind(&model.kind).to_owned(), model.title, model.source]
+            };
+            let rows = presets.into_iter().map(|preset| row(preset, preset.model()));
+            forms::csv(&mut out, std::iter::once(["name", "kind", "title", "source"].map(str::to_owned)).chain(rows))?;
+        }
+        Form::Json => {
+            let devices = presets.iter().map(|preset| {
+                let model = preset.model();
+                json!({ "name": preset.name, "kind": kind(&model.kind), "title": model.title, "source": model.source })
+            });
+            forms::json(&mut out, &devices.collect::<Vec<_>>())?;
+        }
+        Form::Toml => match presets[..] {
+            [preset] => write!(out, "{}", preset.toml)?,
+            _ => {
+                return Err(Failure::Usage(
+                    "a file is of one device: name it, as in `forebay devices nearline`".to_owned(),
+                ));
+            }
+        },
+        Form::Markdown => {
+            writeln!(out, "| name | kind | device | source |\n| --- | --- | --- | --- |")?;
+            for preset in presets {
+                let model = preset.model();
+                writeln!(out, "| `{}` | {} | {} | {} |", preset.name, kind(&model.kind), model.title, model.source)?;
+            }
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn kind(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Disk(_) => "disk",
+        Kind::Flash(_) => "flash",
+        Kind::Network(_) => "network",
+        Kind::Object(_) => "object",
+    }
+}

@@ -1,0 +1,183 @@
+//! `forebay experiment`: figures of commands in tables, printed ones beside them.
+
+use crate::failure::Failure;
+use crate::terminal::forms::{self, PageForm as Form};
+use crate::terminal::grid::Grid;
+use crate::terminal::interrupt;
+use clap::Args;
+use forebay_sim::study::experiment::{HEADER, Plan, Table, Wanted, find};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Run an experiment: commands over traces, their figures as tables, beside printed ones where there are some.
+///
+/// The TOML file names for each table a command, a trace, and any options of the command (docs/experiments.md). The papers' tables and
+/// figures are such files, in papers/.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Experiments
+    #[arg(value_name = "FILE.toml", required = true)]
+    files: Vec<PathBuf>,
+    /// The folder that the traces' names start from; by default that of the experiment
+    #[arg(long, value_name = "FOLDER", env = "FOREBAY_TRACES")]
+    traces: Option<PathBuf>,
+    /// Print the commands, and run nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    format: Form,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let plans: Vec<(&PathBuf, Plan)> =
+        arguments.files.iter().map(|file| Ok((file, Plan::read(file)?))).collect::<Result<_, Failure>>()?;
+    let mut out = io::stdout().lock();
+    if arguments.dry_run {
+        return print_commands(&plans, arguments.traces.as_deref(), &mut out);
+    }
+    if arguments.format == Form::Csv {
+        forms::csv(&mut out, [HEADER])?;
+    }
+    let mut answers = Vec::new();
+    let mut stopped = false;
+    interrupt::listen();
+    for (file, plan) in &plans {
+        let text = matches!(arguments.format, Form::Table | Form::Markdown);
+        if text {
+            print_head(plan, arguments.format, &mut out)?;
+        }
+        let mut tables = Vec::new();
+        for wanted in &plan.tables {
+            let table = match fill(plan, wanted, arguments.traces.as_deref(), file) {
+                Err(Failure::ExperimentStopped) => {
+                    stopped = true;
+                    break;
+                }
+                table => table?,
+            };
+            match arguments.format {
+                Form::Table => print(&table, &mut out)?,
+                Form::Markdown => print_markdown(&table, &mut out)?,
+                Form::Csv => forms::csv(&mut out, table.csv(&plan.title))?,
+                Form::Json => {}
+            }
+            out.flush()?;
+            tables.push(table);
+        }
+        answers.push(json!({
+            "file": file.display().to_string(),
+            "title": plan.title,
+            "source": plan.source,
+            "finding": plan.finding,
+            "tables": tables.iter().map(Table::json).collect::<Vec<_>>(),
+        }));
+        if stopped {
+            break;
+        }
+        if let (Some(finding), true) = (&plan.finding, text) {
+            writeln!(out, "\n{finding}")?;
+        }
+    }
+    interrupt::ignore();
+    if arguments.format == Form::Json {
+        forms::json(&mut out, &answers)?;
+    }
+    out.flush()?;
+    if stopped { Err(Failure::ExperimentStopped) } else { Ok(()) }
+}
+
+fn print_commands(plans: &[(&PathBuf, Plan)], traces: Option<&Path>, out: &mut impl Write) -> Result<(), Failure> {
+    for (file, plan) in plans {
+        for table in &plan.tables {
+            for seed in plan.seeds() {
+                let words = table.words(seed, file, |trace| find(trace, traces, file));
+                writeln!(out, "forebay {}", shown(&words))?;
+            }
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn print_head(plan: &Plan, form: Form, out: &mut impl Write) -> Result<(), Failure> {
+    let mark = if form == Form::Markdown { "## " } else { "" };
+    writeln!(out, "{mark}{}", plan.title)?;
+    if let Some(source) = &plan.source {
+        writeln!(out, "{source}")?;
+    }
+    Ok(())
+}
+
+fn print(table: &Table, out: &mut impl Write) -> Result<(), Failure> {
+    let mut grid = Grid::of_figures("", table.columns());
+    grid.rule();
+    for (name, cells) in table.rows() {
+        grid.figures(name, cells);
+    }
+    writeln!(out, "\n{}", table.title)?;
+    grid.print(out)?;
+    if let Some(difference) = table.difference() {
+        writeln!(out, "{difference}")?;
+    }
+    Ok(writeln!(out, "forebay {}", table.command)?)
+}
+
+fn print_markdown(table: &Table, out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(out, "\n### {}\n\n    forebay {}\n", table.title, table.command)?;
+    writeln!(out, "| | {} |", table.columns().join(" | "))?;
+    writeln!(out, "| --- |{}", " ---: |".repeat(table.columns().len()))?;
+    for (name, cells) in table.rows() {
+        writeln!(out, "| {name} | {} |", cells.join(" | "))?;
+    }
+    if let Some(difference) = table.difference() {
+        writeln!(out, "\n{difference}.")?;
+    }
+    Ok(())
+}
+
+/// The words as one would type them.
+fn shown(words: &[String]) -> String {
+    let plain = |word: &str| word.chars().all(|c| c.is_alphanumeric() || "-_./:=,%@+".contains(c));
+    let quoted = |word: &String| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs a table's command with each seed.
+fn fill(plan: &Plan, wanted: &Wanted, traces: Option<&Path>, file: &Path) -> Result<Table, Failure> {
+    let mut table = Table::new(wanted, shown(&wanted.words(None, Path::new(""), |trace| trace.into())));
+    for seed in plan.seeds() {
+        let words = wanted.words(seed, file, |trace| find(trace, traces, file));
+        let trace = &words[1];
+        if trace.contains('/') && !trace.contains('=') && !Path::new(trace).exists() {
+            return Err(Failure::Failed(format!(
+                "{}: there is no trace {trace}; name the folder of the traces with --traces",
+                file.display()
+            )));
+        }
+        let answer = answer(&words)?;
+        let failed = |what| Failure::Failed(format!("`forebay {}`: {what}", shown(&words)));
+        table.add(wanted, seed, &answer).map_err(failed)?;
+    }
+    Ok(table)
+}
+
+/// What this program answers to a command line. Each command is a process of its own, as if a person had typed it.
+fn answer(words: &[String]) -> Result<Value, Failure> {
+    let failed = |what: String| Failure::Failed(format!("`forebay {}` {what}", shown(words)));
+    let program = std::env::current_exe().map_err(|error| failed(format!("cannot be started: {error}")))?;
+    let output = Command::new(program)
+        .args(words)
+        .args(["--format", "json"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| failed(format!("cannot be started: {error}")))?;
+    match output.status.code() {
+        // Ctrl-C reaches both processes: one that has nothing to tell is ended by it.
+        code if interrupt::asked() || code == Some(i32::from(interrupt::EXIT_CODE)) => Err(Failure::ExperimentStopped),
+        Some(0) => serde_json::from_slice(&output.stdout).map_err(|error| failed(format!("answers no JSON: {error}"))),
+        _ => Err(failed(format!("failed ({}): see above", output.status))),
+    }
+}

@@ -1,0 +1,40 @@
+//! `forebay formats`: the trace formats.
+
+use crate::failure::Failure;
+use crate::terminal::forms::{self, Form, csv};
+use clap::Args;
+use forebay_trace::FORMATS;
+use serde_json::json;
+use std::io::{self, Write};
+
+/// List the trace formats that are read.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    format: Form,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match arguments.format {
+        Form::Table => {
+            for format in FORMATS {
+                writeln!(out, "{:<16}{}\n                {}", format.name, format.title, format.source)?;
+            }
+            writeln!(
+                out,
+                "\nAny of them may be compressed with gzip, zstd or xz. They are recognised by content and name."
+            )?;
+        }
+        Form::Csv => {
+            let rows = FORMATS.iter().map(|format| [format.name, format.title, format.source]);
+            csv(&mut out, std::iter::once(["name", "title", "source"]).chain(rows))?;
+        }
+        Form::Json => {
+            let formats = FORMATS.iter().map(|f| json!({ "name": f.name, "title": f.title, "source": f.source }));
+            forms::json(&mut out, &formats.collect::<Vec<_>>())?;
+        }
+    }
+    Ok(out.flush()?)
+}

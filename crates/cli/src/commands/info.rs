@@ -1,0 +1,98 @@
+//! `forebay info`: what a trace holds.
+
+use crate::failure::Failure;
+use crate::input::{How, SAMPLE};
+use crate::terminal::forms::{self, Form, csv};
+use crate::terminal::progress::Progress;
+use clap::Args;
+use forebay_sim::size::show_bytes;
+use forebay_sim::study::grouped;
+use forebay_trace::Summary;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// Say what a trace holds: format, requests, references, footprint, objects, owners, reads and writes, span.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Traces; by default the embedded sample
+    #[arg(value_name = "TRACE", default_value = SAMPLE, hide_default_value = true)]
+    traces: Vec<String>,
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    format: Form,
+    #[command(flatten)]
+    how: How,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.how.check()?;
+    let mut out = io::stdout().lock();
+    let mut answers = Vec::new();
+    for name in &arguments.traces {
+        let (format, mut reader) = arguments.how.open(name)?;
+        let progress = Progress::new(format!("reading {name}"), None);
+        let summary = Summary::of(name, reader.as_mut(), arguments.how.page_size, &mut |done| progress.set(done))?;
+        answers.push((name, format.name, summary));
+    }
+    match arguments.format {
+        Form::Table => {
+            for (name, format, summary) in &answers {
+                print(name, format, summary, &mut out)?;
+            }
+        }
+        Form::Csv => {
+            let text = |(_, figure): (_, Value)| match figure {
+                Value::String(text) => text,
+                Value::Null => String::new(),
+                other => other.to_string(),
+            };
+            let rows = answers.iter().map(|(name, format, summary)| figures(name, format, summary));
+            let head = rows.clone().next().into_iter().map(|row| row.map(|(title, _)| title.to_owned()).to_vec());
+            csv(&mut out, head.chain(rows.map(|row| row.map(text).to_vec())))?;
+        }
+        Form::Json => {
+            let object = |row: [(&str, Value); 12]| {
+                Value::Object(row.into_iter().map(|(title, figure)| (title.to_owned(), figure)).collect())
+            };
+            let rows = answers.iter().map(|(name, format, summary)| object(figures(name, format, summary)));
+            forms::json(&mut out, &rows.collect::<Vec<_>>())?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn figures(name: &str, format: &str, summary: &Summary) -> [(&'static str, Value); 12] {
+    [
+        ("trace", json!(name)),
+        ("format", json!(format)),
+        ("requests", json!(summary.requests)),
+        ("references", json!(summary.references)),
+        ("pages", json!(summary.pages)),
+        ("page_size", json!(summary.page_size)),
+        ("objects", json!(summary.objects)),
+        ("owners", json!(summary.owners)),
+        ("reads", json!(summary.reads)),
+        ("writes", json!(summary.writes)),
+        ("readaheads", json!(summary.readaheads)),
+        ("span_seconds", json!(summary.span.map(|span| span as f64 / 1e9))),
+    ]
+}
+
+fn print(name: &str, format: &str, summary: &Summary, out: &mut impl Write) -> Result<(), Failure> {
+    let bytes = show_bytes(summary.pages.saturating_mul(summary.page_size));
+    let span = summary.span.map_or("no times in it".to_owned(), |span| format!("{:.3} s", span as f64 / 1e9));
+    writeln!(out, "{name}")?;
+    writeln!(out, "  format      {format}")?;
+    writeln!(out, "  requests    {}", grouped(summary.requests))?;
+    writeln!(out, "  references  {} to pages of {}", grouped(summary.references), show_bytes(summary.page_size))?;
+    writeln!(out, "  footprint   {} pages, {bytes}", grouped(summary.pages))?;
+    writeln!(out, "  objects     {}", grouped(summary.objects))?;
+    writeln!(out, "  owners      {}", grouped(summary.owners))?;
+    writeln!(out, "  reads       {}", grouped(summary.reads))?;
+    writeln!(out, "  writes      {}", grouped(summary.writes))?;
+    if summary.readaheads > 0 {
+        writeln!(out, "  readaheads  {}", grouped(summary.readaheads))?;
+    }
+    writeln!(out, "  span        {span}")?;
+    Ok(())
+}

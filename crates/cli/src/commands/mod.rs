@@ -1,0 +1,17 @@
+//! The commands, a file each.
+
+pub(crate) mod analyze;
+pub(crate) mod compare;
+pub(crate) mod control;
+pub(crate) mod convert;
+pub(crate) mod curve;
+pub(crate) mod devices;
+pub(crate) mod experiment;
+pub(crate) mod formats;
+pub(crate) mod info;
+pub(crate) mod levels;
+pub(crate) mod manual;
+pub(crate) mod mix;
+pub(crate) mod policies;
+pub(crate) mod serve;
+pub(crate) mod top;

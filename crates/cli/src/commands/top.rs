@@ -1,0 +1,63 @@
+//! `forebay top`: what a running server does, second by second.
+
+mod figures;
+mod screen;
+
+use crate::failure::Failure;
+use clap::Args;
+pub(crate) use figures::Figures;
+use forebay_server::Report;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+/// Show what a running `forebay serve --metrics` does: volumes, hit ratios, throughput, waits, the policy's state.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// What the server's --metrics says
+    #[arg(default_value = "127.0.0.1:9100", value_name = "HOST:PORT")]
+    address: String,
+    /// Show figures since the server's start, once, as a plain table
+    #[arg(long)]
+    once: bool,
+    /// The form of the answer; JSON and CSV are given once
+    #[arg(short, long, value_enum, default_value_t)]
+    format: crate::terminal::forms::Form,
+    /// How often the view is renewed, in seconds
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = seconds)]
+    every: f64,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{text}` is no number of seconds from 0.1 to 3600");
+    text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds)).ok_or_else(wrong)
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    use crate::terminal::forms::Form;
+    let now = fetch(&arguments.address)?;
+    let mut out = io::stdout();
+    match arguments.format {
+        Form::Json => {
+            serde_json::to_writer_pretty(&mut out, &now)?;
+            writeln!(out)?;
+        }
+        Form::Csv => Figures::new(&now, &Report::default()).write_csv(&mut out)?,
+        Form::Table if arguments.once || !out.is_terminal() => {
+            write!(out, "{}", Figures::new(&now, &Report::default()).table())?;
+        }
+        Form::Table => return screen::show(&arguments.address, now, Duration::from_secs_f64(arguments.every)),
+    }
+    Ok(())
+}
+
+/// What the server tells.
+fn fetch(address: &str) -> Result<Report, Failure> {
+    let url = format!("http://{address}/statistics");
+    let failed =
+        |error: String| Failure::Failed(format!("{url}: {error}; is there a `forebay serve --metrics {address}`?"));
+    let answer = minreq::get(&url).with_timeout(5).send().map_err(|error| failed(error.to_string()))?;
+    if answer.status_code != 200 {
+        return Err(failed(format!("the answer is {} {}", answer.status_code, answer.reason_phrase)));
+    }
+    serde_json::from_slice(answer.as_bytes()).map_err(|error| failed(format!("the answer is no report: {error}")))
+}

@@ -1,0 +1,148 @@
+//! The files to look at: `--report` and `--plot`.
+
+use crate::failure::Failure;
+use clap::Args;
+use forebay_report::{DrawError, Key, Report, Section, figure};
+use std::fs::Permissions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// A report to look at.
+#[derive(Args)]
+pub(crate) struct ReportFile {
+    /// Also write a report to look at, charts and all figures in one HTML file that needs no network
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
+/// A report, and a figure for a paper.
+#[derive(Args)]
+pub(crate) struct Files {
+    #[command(flatten)]
+    report: ReportFile,
+    /// Also draw the curves of one trace for a paper, told apart in grey too
+    #[arg(long, value_name = "FILE.svg|FILE.png")]
+    plot: Option<PathBuf>,
+}
+
+/// Draws a figure.
+type Draw = fn(&forebay_report::Chart) -> Result<Vec<u8>, DrawError>;
+
+impl ReportFile {
+    /// Whether it is asked for.
+    pub(crate) fn wanted(&self) -> bool {
+        self.report.is_some()
+    }
+
+    /// Checks before long work what would stop the file from being written after it.
+    pub(crate) fn check(&self, traces: &[String]) -> Result<(), Failure> {
+        let Some(path) = &self.report else { return Ok(()) };
+        if !["html", "htm"].contains(&extension(path).as_str()) {
+            return Err(Failure::Usage(format!(
+                "--report {}: a report is an HTML file; let its name end in .html",
+                path.display()
+            )));
+        }
+        check_path("--report", path, traces)
+    }
+
+    /// Writes the report if it is asked for, and says so.
+    pub(crate) fn write(&self, traces: &[String], keys: Vec<Key>, sections: Vec<Section>) -> Result<(), Failure> {
+        let Some(path) = &self.report else { return Ok(()) };
+        write(path, Report { title: traces.join(", "), keys, sections }.html().as_bytes())
+    }
+}
+
+impl Files {
+    /// Whether a report is asked for.
+    pub(crate) fn report(&self) -> bool {
+        self.report.wanted()
+    }
+
+    /// Whether any file is.
+    pub(crate) fn wanted(&self) -> bool {
+        self.report.wanted() || self.plot.is_some()
+    }
+
+    /// Checks before long work what would stop the files from being written after it.
+    pub(crate) fn check(&self, traces: &[String]) -> Result<(), Failure> {
+        self.report.check(traces)?;
+        let Some(path) = &self.plot else { return Ok(()) };
+        drawn_as(path)?;
+        if traces.len() > 1 {
+            return Err(Failure::Usage(
+                "--plot draws the curves of one trace: name one, or take --report for all".to_owned(),
+            ));
+        }
+        check_path("--plot", path, traces)
+    }
+
+    /// Writes the files asked for, and says so. The figure is the first chart.
+    pub(crate) fn write(&self, traces: &[String], keys: Vec<Key>, sections: Vec<Section>) -> Result<(), Failure> {
+        if let Some(path) = &self.plot {
+            let chart = &sections[0].charts[0];
+            let figure = drawn_as(path)?(chart).map_err(|error| failed(path, error))?;
+            write(path, &figure)?;
+        }
+        self.report.write(traces, keys, sections)
+    }
+}
+
+/// Whether a file can be written there, and is not a trace that is read.
+fn check_path(option: &str, path: &Path, traces: &[String]) -> Result<(), Failure> {
+    if let Some(trace) = traces.iter().find(|trace| same_file(path, Path::new(trace))) {
+        return Err(Failure::Usage(format!("{option} {}: this is the trace {trace} itself", path.display())));
+    }
+    if path.is_dir() {
+        return Err(Failure::Usage(format!("{option} {}: is a directory; name a file", path.display())));
+    }
+    beside(path).map(drop)
+}
+
+fn extension(path: &Path) -> String {
+    path.extension().unwrap_or_default().to_string_lossy().to_lowercase()
+}
+
+fn drawn_as(path: &Path) -> Result<Draw, Failure> {
+    match extension(path).as_str() {
+        "svg" => Ok(figure::svg),
+        "png" => Ok(figure::png),
+        _ => Err(Failure::Usage(format!(
+            "--plot {}: its name does not say the format; let it end in .svg or .png",
+            path.display()
+        ))),
+    }
+}
+
+/// Whether both are there and are one, by whatever names.
+fn same_file(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+fn failed(path: &Path, error: impl std::fmt::Display) -> Failure {
+    Failure::Failed(format!("{}: writing failed: {error}", path.display()))
+}
+
+/// A file that goes away unless it takes the path's place.
+fn beside(path: &Path) -> Result<NamedTempFile, Failure> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
+    builder.tempfile_in(folder).map_err(|error| {
+        let (path, what) = (path.display(), error.kind());
+        Failure::Failed(format!(
+            "{path}: cannot be written ({what}): name a file in a folder that is there and that you may write to"
+        ))
+    })
+}
+
+/// Writes the file whole or not at all.
+fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
+    let mut file = beside(path)?;
+    file.write_all(content).map_err(|error| failed(path, error))?;
+    file.persist(path).map_err(|error| failed(path, error.error))?;
+    eprintln!("forebay: wrote {} ({})", path.display(), forebay_sim::size::show_bytes(content.len() as u64));
+    Ok(())
+}

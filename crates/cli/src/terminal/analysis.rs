@@ -1,0 +1,260 @@
+//! An analysis for a person: each section as a few lines or a small histogram.
+
+use super::grid::Grid;
+use crate::failure::Failure;
+use forebay_sim::analysis::{
+    Analysis, BlockRun, Classes, FootprintPoint, FrequencyPoint, HitsByDistance, LengthPoint, Lengths, OwnerHits,
+    Owners, Runs, SpaceTime, TemporalDistances, WorkingSetPoint,
+};
+use forebay_sim::size::show_bytes;
+use forebay_sim::study::words::owner_name;
+use forebay_sim::study::{grouped, percent};
+use std::io::Write;
+
+/// The width of the longest bar.
+const WIDTH: usize = 40;
+/// Rows of a list that has no natural end.
+const ROWS: usize = 10;
+
+/// Prints the sections that there are.
+pub(crate) fn print(analysis: &Analysis, out: &mut impl Write) -> Result<(), Failure> {
+    let page_size = analysis.page_size;
+    let bytes = |pages: u64| show_bytes(pages * page_size);
+    writeln!(
+        out,
+        "{}: {} references to {} pages of {} ({})",
+        analysis.trace,
+        grouped(analysis.references),
+        grouped(analysis.footprint_pages.into()),
+        show_bytes(page_size),
+        bytes(analysis.footprint_pages.into()),
+    )?;
+    if let Some(points) = &analysis.footprint {
+        footprint(points, out)?;
+    }
+    if let Some(points) = &analysis.working_set {
+        working_set(points, &bytes, out)?;
+    }
+    if let Some(graph) = &analysis.space_time {
+        space_time(graph, out)?;
+    }
+    if let Some(distances) = &analysis.temporal_distance {
+        temporal_distance(distances, analysis.references, out)?;
+    }
+    if let Some(points) = &analysis.frequency {
+        frequency(points, out)?;
+    }
+    if let Some(found) = &analysis.classes {
+        classes(found, analysis.references, out)?;
+    }
+    for hits in analysis.hits_by_distance.iter().flatten() {
+        hits_by_distance(hits, out)?;
+    }
+    if let Some(lengths) = &analysis.request_length {
+        request_length(lengths, out)?;
+    }
+    if let Some(Owners { owners: all, sources }) = &analysis.owners {
+        if !sources.is_empty() {
+            owners("source", sources, out)?;
+        }
+        owners("owner", all, out)?;
+    }
+    Ok(())
+}
+
+/// A bar of this part of the longest one.
+fn bar(part: u64, longest: u64) -> String {
+    "█".repeat((part as f64 / longest.max(1) as f64 * WIDTH as f64).round() as usize)
+}
+
+fn ratio(part: u64, all: u64) -> String {
+    percent(if all == 0 { 0.0 } else { part as f64 / all as f64 })
+}
+
+fn footprint(points: &[FootprintPoint], out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(out, "\nfootprint: distinct pages after so many references")?;
+    let mut rows = Grid::new(&[2], ["references", "pages", ""]);
+    let all = points.last().map_or(0, |last| last.pages);
+    let step = points.len().div_ceil(ROWS).max(1);
+    for point in points.iter().skip((points.len() + step - 1) % step).step_by(step) {
+        rows.row([grouped(point.references), grouped(point.pages.into()), bar(point.pages.into(), all.into())]);
+    }
+    rows.print(out)
+}
+
+fn working_set(points: &[WorkingSetPoint], bytes: &dyn Fn(u64) -> String, out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(out, "\nworking set: distinct pages in a window of so many references, on average")?;
+    let mut rows = Grid::new(&[3], ["window", "pages", "bytes", ""]);
+    let most = points.last().map_or(0.0, |last| last.mean_pages) as u64;
+    for &WorkingSetPoint { window, mean_pages } in points {
+        let pages = mean_pages.round() as u64;
+        rows.row([grouped(window), format!("{mean_pages:.1}"), bytes(pages), bar(pages, most)]);
+    }
+    rows.print(out)
+}
+
+/// The graph in few characters: in each the class that most of the references are of.
+fn space_time(graph: &SpaceTime, out: &mut impl Write) -> Result<(), Failure> {
+    let (columns, rows) = (graph.columns.min(72) as usize, graph.rows.min(20) as usize);
+    let mut cells = vec![[0u64; 3]; columns * rows];
+    for row in 0..graph.rows as usize {
+        for column in 0..graph.columns as usize {
+            let from = row * graph.columns as usize + column;
+            let to = (row * rows / graph.rows as usize) * columns + column * columns / graph.columns as usize;
+            for (sum, counts) in cells[to].iter_mut().zip([&graph.sequential, &graph.looping, &graph.other]) {
+                *sum += u64::from(counts[from]);
+            }
+        }
+    }
+    writeln!(out, "\nspace and time: position upwards, time to the right; mostly sequential /, looping o, other .")?;
+    for row in cells.chunks(columns).rev() {
+        let mark = |&[sequential, looping, other]: &[u64; 3]| match sequential.max(looping).max(other) {
+            0 => ' ',
+            most if most == other => '.',
+            most if most == looping => 'o',
+            _ => '/',
+        };
+        writeln!(out, " |{}", row.iter().map(mark).collect::<String>().trim_end())?;
+    }
+    Ok(writeln!(out, " +{}", "-".repeat(columns))?)
+}
+
+fn temporal_distance(distances: &TemporalDistances, references: u64, out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(out, "\ntemporal distance: references since the last one to the page, rounded up to powers of two")?;
+    let mut rows = Grid::new(&[3], ["distance", "references", "%", ""]);
+    let most = distances.points.iter().map(|point| point.references).max().unwrap_or(0).max(distances.first_uses);
+    let points = distances.points.iter().map(|point| (grouped(point.distance), point.references));
+    for (distance, count) in points.chain([("first use".to_owned(), distances.first_uses)]) {
+        rows.row([distance, grouped(count), ratio(count, references), bar(count, most)]);
+    }
+    rows.print(out)
+}
+
+fn frequency(points: &[FrequencyPoint], out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(out, "\nfrequency: pages referenced at least so many times, and the references to them")?;
+    let mut rows = Grid::new(&[5], ["times", "pages", "% of pages", "references", "% of references", ""]);
+    for point in points {
+        rows.row([
+            grouped(point.times),
+            grouped(point.pages),
+            format!("{:.1}", point.pages_percent),
+            grouped(point.references),
+            format!("{:.1}", point.references_percent),
+            bar(point.references, points[0].references),
+        ]);
+    }
+    rows.print(out)
+}
+
+fn classes(classes: &Classes, references: u64, out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(out, "\nreference classes, as UBM detects them")?;
+    let mut rows = Grid::new(&[0, 3], ["class", "references", "%", ""]);
+    let counts = [("sequential", classes.sequential), ("looping", classes.looping), ("other", classes.other)];
+    for (class, count) in counts {
+        rows.row([class.to_owned(), grouped(count), ratio(count, references), bar(count, references)]);
+    }
+    rows.print(out)?;
+    for (what, Runs { count, pages, longest }) in [("sequential runs", &classes.runs), ("loops", &classes.loops)] {
+        writeln!(out, "\n{what} at the end: {} of {} pages together", grouped(*count), grouped(*pages))?;
+        if longest.is_empty() {
+            continue;
+        }
+        let mut rows = Grid::new(&[4], ["pages", "first block", "last block", "period", "object"]);
+        for BlockRun { object, first_block, last_block, period } in longest.iter().take(ROWS) {
+            rows.row([
+                grouped(last_block - first_block + 1),
+                first_block.to_string(),
+                last_block.to_string(),
+                period.map_or_else(String::new, |period| grouped(period.round() as u64)),
+                object.clone(),
+            ]);
+        }
+        rows.print(out)?;
+    }
+    Ok(())
+}
+
+fn hits_by_distance(hits: &HitsByDistance, out: &mut impl Write) -> Result<(), Failure> {
+    let pages = grouped(hits.pages.into());
+    writeln!(out, "\n{} with {pages} pages: hits and misses by temporal distance", hits.policy)?;
+    let mut rows = Grid::new(&[4], ["distance", "hits", "misses", "% hit", ""]);
+    // Quarters of an octave are for a picture: here they are added up.
+    let mut octaves: Vec<(u64, u64, u64)> = Vec::new();
+    for point in &hits.points {
+        let bound = point.distance.next_power_of_two();
+        match octaves.last_mut() {
+            Some((last, hits, misses)) if *last == bound => {
+                (*hits, *misses) = (*hits + point.hits, *misses + point.misses)
+            }
+            _ => octaves.push((bound, point.hits, point.misses)),
+        }
+    }
+    let most = octaves.iter().map(|(_, hits, _)| *hits).max().unwrap_or(0);
+    for (bound, hits, misses) in octaves {
+        rows.row([grouped(bound), grouped(hits), grouped(misses), ratio(hits, hits + misses), bar(hits, most)]);
+    }
+    rows.row([
+        format!("< {pages}"),
+        grouped(hits.near_hits),
+        grouped(hits.near_misses),
+        ratio(hits.near_hits, hits.near_hits + hits.near_misses),
+        String::new(),
+    ]);
+    rows.row([
+        format!(">= {pages}"),
+        grouped(hits.far_hits),
+        grouped(hits.far_misses),
+        ratio(hits.far_hits, hits.far_hits + hits.far_misses),
+        String::new(),
+    ]);
+    rows.print(out)
+}
+
+fn request_length(all: &[Lengths], out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(
+        out,
+        "\nlengths in pages, of the trace's requests and of the misses' that reach the device: at most so long are … %"
+    )?;
+    let bounds = [1, 2, 4, 8, 16, 32, 64, 128];
+    let titles = bounds.iter().map(|bound| format!("{bound}"));
+    let titles = ["", "count", "mean"].map(str::to_owned).into_iter().chain(titles);
+    let mut rows = Grid::new(&[0], titles);
+    for lengths in all {
+        let title = match (&lengths.policy, lengths.pages) {
+            (Some(policy), Some(pages)) => format!("{policy}, {} pages", grouped(pages.into())),
+            _ => "trace".to_owned(),
+        };
+        for (kind, points) in [("requests", &lengths.requests), ("sequences", &lengths.sequences)] {
+            let count: u64 = points.iter().map(|point| point.count).sum();
+            let pages: u64 = points.iter().map(|point| point.count * point.length).sum();
+            let mean = if count == 0 { 0.0 } else { pages as f64 / count as f64 };
+            let shares = bounds.iter().map(|&bound| no_longer(points, bound));
+            rows.row([format!("{title}: {kind}"), grouped(count), format!("{mean:.2}")].into_iter().chain(shares));
+        }
+    }
+    rows.print(out)
+}
+
+/// The percentage of those that are no longer than a bound.
+fn no_longer(points: &[LengthPoint], bound: u64) -> String {
+    let shorter = points.partition_point(|point| point.length <= bound);
+    format!("{:.1}", shorter.checked_sub(1).map_or(0.0, |last| points[last].percent))
+}
+
+fn owners(what: &str, all: &[OwnerHits], out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(out, "\nmiss ratios in percent by {what}")?;
+    let runs = all.first().map_or(&[][..], |first| &first.runs);
+    let policies = runs.iter().map(|run| run.policy.as_str());
+    let mut rows = Grid::of_figures(what, ["references"].into_iter().chain(policies));
+    let sizes = runs.iter().map(|run| grouped(run.pages.into()));
+    rows.row(["", "pages"].map(str::to_owned).into_iter().chain(sizes));
+    for hits in all.iter().take(ROWS) {
+        let ratios = hits.runs.iter().map(|run| percent(run.miss_ratio));
+        rows.figures(owner_name(&hits.owner), [grouped(hits.references)].into_iter().chain(ratios));
+    }
+    rows.print(out)?;
+    if all.len() > ROWS {
+        writeln!(out, "and {} more, in JSON", all.len() - ROWS)?;
+    }
+    Ok(())
+}

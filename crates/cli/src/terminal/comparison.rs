@@ -1,0 +1,207 @@
+//! The table of `forebay compare`, for a person.
+
+use super::curves::print_sample;
+use super::grid::Grid;
+use crate::failure::Failure;
+use forebay_sim::device::presets::Named;
+use forebay_sim::size::show_bytes;
+use forebay_sim::study::advice::{self, best_on_line};
+use forebay_sim::study::comparison::{Comparison, owner_counts};
+use forebay_sim::study::figure::named;
+use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, OWNER, READAHEAD, WAITS_AND_REQUESTS};
+use forebay_sim::study::words::owner_name;
+use forebay_sim::study::{Figure, grouped, percent, significant};
+use forebay_sim::{Outcome, OwnerCounts, Size};
+use std::io::Write;
+
+/// The most owners that are shown by name.
+const OWNERS: usize = 8;
+
+/// Prints the comparison: policies by sizes, the best on-line policy of each size marked, the bounds below, and advice.
+pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+    let Comparison { trace, warmup, sizes, sample, .. } = comparison;
+    let about = if sample.is_some() { "about " } else { "" };
+    write!(
+        out,
+        "{}: {} references to {about}{} pages of {} ({})",
+        trace.name,
+        grouped(trace.references),
+        grouped(u64::from(trace.pages)),
+        show_bytes(trace.page_size),
+        show_bytes(u64::from(trace.pages) * trace.page_size),
+    )?;
+    match warmup {
+        0 => writeln!(out, "; hit ratios in percent")?,
+        warmup => writeln!(out, "; hit ratios in percent after {} to warm up", grouped(*warmup))?,
+    }
+    if let Some((rate, pages)) = *sample {
+        print_sample(rate, pages, out)?;
+    }
+
+    let share = |pages: u32| format!("{}%", significant(100.0 * f64::from(pages) / f64::from(trace.pages)));
+    let asked = sizes.iter().map(|&(pages, size)| match size {
+        Size::Percent(_) => size.to_string(),
+        _ => share(pages),
+    });
+    let mut grid = Grid::of_figures("of the footprint", asked);
+    grid.figures("pages", sizes.iter().map(|&(pages, _)| grouped(u64::from(pages))));
+    grid.figures("bytes", sizes.iter().map(|&(pages, _)| show_bytes(u64::from(pages) * trace.page_size)));
+    grid.rule();
+    let hit_ratio = named(COUNTS, "hit_ratio");
+    let best: Vec<Option<&Outcome>> =
+        comparison.by_size().map(|(_, outcomes)| best_on_line(outcomes.into_iter())).collect();
+    for row in comparison.policies().filter(|row| !row[0].off_line) {
+        let cells = row.iter().zip(&best).map(|(outcome, best)| {
+            let is_best = best.is_some_and(|best| best.counted.hits == outcome.counted.hits);
+            (hit_ratio.shown(&outcome.counted) + if is_best { "*" } else { " " }, is_best)
+        });
+        grid.marked_figures(&row[0].policy, cells);
+    }
+    let off_line: Vec<_> = comparison.policies().filter(|row| row[0].off_line).collect();
+    if !off_line.is_empty() && off_line.len() < comparison.policies().count() {
+        grid.rule();
+    }
+    for row in off_line {
+        let cells = row.iter().map(|outcome| hit_ratio.shown(&outcome.counted) + " ");
+        grid.figures(&format!("{} ({})", row[0].policy, bound(&row[0].policy)), cells);
+    }
+    grid.print(out)?;
+    writeln!(out, "* the best of the policies that do not know the future")?;
+    if let Some(device) = &comparison.device {
+        print_device_times(comparison, device, out)?;
+        print_costs(comparison, out)?;
+    }
+    if !comparison.readahead.is_none() {
+        print_readahead(comparison, out)?;
+    }
+    if comparison.tells_distances() {
+        print_distances(comparison, out)?;
+    }
+    if !comparison.owners.is_empty() {
+        print_owners(comparison, out)?;
+    }
+    writeln!(out, "\n{}", advice::of_comparison(comparison))?;
+    Ok(())
+}
+
+/// A heading, and the cell of a run under it.
+type Column = (&'static str, Box<dyn Fn(&Outcome) -> String>);
+
+fn column<T: 'static>(figure: &'static Figure<T>, part: fn(&Outcome) -> Option<T>) -> Column {
+    (figure.heading, Box::new(move |of| part(of).map_or_else(String::new, |part| figure.shown(&part))))
+}
+
+/// Prints a table for each size, with a row for each policy. The title is told the size.
+fn print_by_size(
+    comparison: &Comparison,
+    columns: &[Column],
+    title: impl Fn(String) -> String,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    for (pages, outcomes) in comparison.by_size() {
+        let mut grid = Grid::of_figures("policy", columns.iter().map(|(heading, _)| *heading));
+        grid.rule();
+        for outcome in outcomes {
+            grid.figures(&outcome.policy, columns.iter().map(|(_, cell)| cell(outcome)));
+        }
+        writeln!(out, "\n{}", title(grouped(u64::from(pages))))?;
+        grid.print(out)?;
+    }
+    Ok(())
+}
+
+/// Prints hits and misses by temporal distance, for each size.
+fn print_distances(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+    let columns: Vec<Column> = BY_DISTANCE.iter().map(|figure| column(figure, |of| of.by_distance)).collect();
+    let title = |pages| {
+        format!("hits and misses nearer or farther than {pages} references from the page's last use, {pages} pages")
+    };
+    print_by_size(comparison, &columns, title, out)
+}
+
+/// Prints what became of the pages read ahead, for each size.
+fn print_readahead(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+    let [fetched, used, wasted, late] =
+        ["fetched", "used", "wasted", "late"].map(|name| column(named(READAHEAD, name), |of| of.readahead));
+    let share = |of: &Outcome| {
+        let used = of.readahead.unwrap_or_default().used;
+        percent(used as f64 / of.counted.references as f64)
+    };
+    let mut columns = vec![fetched, used, wasted, ("% of references", Box::new(share))];
+    columns.extend(comparison.device.is_some().then_some(late));
+    let label = &comparison.readahead.label;
+    let title = |pages| format!("pages read ahead by {label}, with {pages} pages; those used are hits thanks to it");
+    print_by_size(comparison, &columns, title, out)
+}
+
+/// Prints the time that the device takes for the misses of each policy at each size, the least of the on-line ones marked.
+fn print_device_times(comparison: &Comparison, device: &Named, out: &mut impl Write) -> Result<(), Failure> {
+    let time = |outcome: &Outcome| outcome.device.map_or(0.0, |cost| cost.device_ms);
+    let on_line = |outcomes: Vec<&Outcome>| {
+        let on_line = outcomes.into_iter().filter(|outcome| !outcome.off_line);
+        on_line.map(time).fold(f64::INFINITY, f64::min)
+    };
+    let least: Vec<f64> = comparison.by_size().map(|(_, outcomes)| on_line(outcomes)).collect();
+    let mut grid =
+        Grid::of_figures("pages", comparison.sizes.iter().map(|&(pages, _)| grouped(u64::from(pages)) + " "));
+    grid.rule();
+    for row in comparison.policies() {
+        let cells = row.iter().zip(&least).map(|(outcome, &least)| {
+            let is_least = !outcome.off_line && time(outcome) == least;
+            let time = outcome.device.map_or_else(String::new, |cost| named(COST, "device_ms").shown(&cost));
+            (time + if is_least { "*" } else { " " }, is_least)
+        });
+        grid.marked_figures(&row[0].policy, cells);
+    }
+    writeln!(out, "\ndevice time in ms on {}: {}", device.name, device.model.title)?;
+    grid.print(out)
+}
+
+/// Prints what the misses cost besides, for each size.
+fn print_costs(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+    let priced = comparison.outcomes.iter().any(|outcome| outcome.device.is_some_and(|cost| cost.price.is_some()));
+    let names = WAITS_AND_REQUESTS.into_iter().chain(priced.then_some("price"));
+    let columns: Vec<Column> = names.map(|name| column(named(COST, name), |of| of.device)).collect();
+    print_by_size(comparison, &columns, |pages| format!("what references wait, and requests, with {pages} pages"), out)
+}
+
+/// Prints the misses of the owners with the most references under each policy, for each size.
+fn print_owners(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+    let owners = comparison.owners_by_references();
+    let (shown, others) = owners.split_at(owners.len().min(OWNERS));
+    let [references, misses] = ["references", "misses"].map(|name| named(OWNER, name));
+    for (pages, outcomes) in comparison.by_size() {
+        let policies = outcomes.iter().map(|outcome| outcome.policy.as_str());
+        let mut grid = Grid::of_figures("owner", [references.heading].into_iter().chain(policies));
+        grid.rule();
+        let mut row = |name: &str, of: &[usize]| {
+            let sum = |outcome: &Outcome| {
+                let counts = of.iter().map(|&owner| owner_counts(outcome, owner));
+                counts.fold(OwnerCounts::default(), |sum, OwnerCounts { hits, misses }| OwnerCounts {
+                    hits: sum.hits + hits,
+                    misses: sum.misses + misses,
+                })
+            };
+            let misses = outcomes.iter().map(|outcome| misses.shown(&sum(outcome)));
+            grid.figures(name, [references.shown(&sum(outcomes[0]))].into_iter().chain(misses));
+        };
+        for &owner in shown {
+            row(owner_name(&comparison.owners[owner]), &[owner]);
+        }
+        if !others.is_empty() {
+            row(&format!("{} others", grouped(others.len() as u64)), others);
+        }
+        writeln!(out, "\nmisses by owner, {} pages", grouped(u64::from(pages)))?;
+        grid.print(out)?;
+    }
+    Ok(())
+}
+
+/// What an off-line policy is good for.
+fn bound(policy: &str) -> &'static str {
+    match policy {
+        "opt" => "the limit",
+        "worst" => "worst possible",
+        _ => "knows the future",
+    }
+}

@@ -1,0 +1,62 @@
+//! Curves on a terminal: a row for each size, with the miss ratios as figures and as marks on a scale from 0 to 100 %.
+
+use super::grid::Grid;
+use crate::failure::Failure;
+use forebay_sim::size::show_bytes;
+use forebay_sim::study::{Curves, grouped, percent};
+use std::io::Write;
+
+/// The width of the scale.
+const WIDTH: usize = 50;
+/// The marks of the policies, in their order and then over again.
+const MARKS: [char; 6] = ['●', '○', '◆', '◇', '■', '□'];
+
+/// Prints the curves, and what is known of their errors.
+pub(crate) fn print(curves: &Curves, out: &mut impl Write) -> Result<(), Failure> {
+    let Curves { trace, sizes, sample, lines } = curves;
+    let about = if sample.is_some() { "about " } else { "" };
+    writeln!(
+        out,
+        "{}: {} references to {about}{} pages of {}; miss ratios in percent",
+        trace.name,
+        grouped(trace.references),
+        grouped(u64::from(trace.pages)),
+        show_bytes(trace.page_size),
+    )?;
+    if let Some((rate, pages)) = sample {
+        print_sample(*rate, *pages, out)?;
+    }
+    let marks = || MARKS.iter().copied().cycle();
+    let mut head = vec!["pages".to_owned(), "bytes".to_owned()];
+    head.extend(lines.iter().zip(marks()).map(|(line, mark)| format!("{} {mark}", line.policy)));
+    head.push(format!("0{:>width$}", "100", width = WIDTH));
+    let mut grid = Grid::new(&[head.len() - 1], head);
+    for &size in sizes {
+        let ratios: Vec<f64> = lines.iter().map(|line| line.curve.miss_ratio(size)).collect();
+        let mut scale = vec![' '; WIDTH + 1];
+        // Where two meet, the first is seen.
+        for (ratio, mark) in ratios.iter().zip(marks()).collect::<Vec<_>>().into_iter().rev() {
+            scale[(ratio * WIDTH as f64).round() as usize] = mark;
+        }
+        let mut row = vec![grouped(u64::from(size)), show_bytes(u64::from(size) * trace.page_size)];
+        row.extend(ratios.iter().map(|&ratio| percent(ratio)));
+        row.push(scale.into_iter().collect());
+        grid.row(row);
+    }
+    grid.print(out)?;
+    for line in lines {
+        if let Some(spread) = line.spread {
+            writeln!(out, "{}: standard error {:.4}, as slices of the sample tell", line.policy, spread)?;
+        }
+        if let Some(error) = line.error {
+            writeln!(out, "{}: mean absolute error {error:.4} over these sizes, against the exact curve", line.policy)?;
+        }
+    }
+    Ok(())
+}
+
+/// Says from how many pages, and what share of all, figures are estimated.
+pub(crate) fn print_sample(rate: f64, pages: u32, out: &mut impl Write) -> Result<(), Failure> {
+    let (pages, percent) = (grouped(u64::from(pages)), 100.0 * rate);
+    Ok(writeln!(out, "estimated from {pages} sampled pages, {percent:.3} % of all")?)
+}

@@ -1,0 +1,90 @@
+//! The forms in which a command answers.
+
+use crate::failure::Failure;
+use clap::ValueEnum;
+use forebay_sim::study::Answer;
+use serde::Serialize;
+use serde_json::Value;
+use std::io::Write;
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// For a person
+    #[default]
+    Table,
+    /// For a spreadsheet or a script
+    Csv,
+    /// For a program
+    Json,
+}
+
+/// The form of an answer that also makes pages of documentation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PageForm {
+    /// For a person
+    #[default]
+    Table,
+    /// For a spreadsheet or a script
+    Csv,
+    /// For a program
+    Json,
+    /// For a page
+    Markdown,
+}
+
+/// Answers over several traces: tables and CSV as they come, JSON as one list at the end.
+pub(crate) struct Answers<W> {
+    form: Form,
+    out: W,
+    json: Vec<Value>,
+}
+
+impl<W: Write> Answers<W> {
+    /// None yet, of one kind.
+    pub(crate) fn new<A: Answer>(form: Form, mut out: W) -> Result<Self, Failure> {
+        if form == Form::Csv {
+            csv(&mut out, [A::header()])?;
+        }
+        Ok(Self { form, out, json: Vec::new() })
+    }
+
+    /// Adds one, which `print` prints for a person.
+    pub(crate) fn add<A: Answer>(
+        &mut self,
+        answer: &A,
+        print: impl FnOnce(&A, &mut W) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        match self.form {
+            Form::Table => print(answer, &mut self.out)?,
+            Form::Csv => csv(&mut self.out, answer.rows())?,
+            Form::Json => self.json.push(answer.json()),
+        }
+        Ok(())
+    }
+
+    /// There are no more.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        if self.form == Form::Json {
+            json(&mut self.out, &self.json)?;
+        }
+        Ok(self.out.flush()?)
+    }
+}
+
+/// Rows, the first of which may be a head.
+pub(crate) fn csv<R, C>(out: &mut impl Write, rows: impl IntoIterator<Item = R>) -> Result<(), Failure>
+where
+    R: IntoIterator<Item = C>,
+    C: AsRef<[u8]>,
+{
+    let mut writer = csv::Writer::from_writer(out);
+    rows.into_iter().try_for_each(|row| writer.write_record(row))?;
+    Ok(writer.flush()?)
+}
+
+/// A value on lines of its own.
+pub(crate) fn json(out: &mut impl Write, value: &impl Serialize) -> Result<(), Failure> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    Ok(writeln!(out)?)
+}

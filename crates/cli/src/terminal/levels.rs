@@ -1,0 +1,135 @@
+//! The tables of `forebay levels`, for a person.
+
+use super::grid::Grid;
+use crate::failure::Failure;
+use forebay_sim::levels::{Analysis, Outcome, Passed};
+use forebay_sim::size::show_bytes;
+use forebay_sim::study::figure::named;
+use forebay_sim::study::figures::{COST, LEVEL, READS, WAITS_AND_REQUESTS};
+use forebay_sim::study::{Figure, Levels, grouped, percent};
+use forebay_sim::{Cost, Hierarchy};
+use std::io::Write;
+
+/// Prints a row for each level of each hierarchy, and one for what is left for the storage.
+pub(crate) fn print(levels: &Levels, out: &mut impl Write) -> Result<(), Failure> {
+    let Levels { trace, device, runs, .. } = levels;
+    let Some((first, _)) = runs.first() else { return Ok(()) };
+    let writes: Vec<String> = first.levels.iter().map(|level| level.write.to_string()).collect();
+    writeln!(
+        out,
+        "{}: {} references to {} pages of {} ({}); {}, writes {}",
+        trace.name,
+        grouped(trace.references),
+        grouped(u64::from(trace.pages)),
+        show_bytes(trace.page_size),
+        show_bytes(u64::from(trace.pages) * trace.page_size),
+        first.mode,
+        writes.join(", "),
+    )?;
+    let caches = runs.iter().map(|(hierarchy, _)| hierarchy.levels[0].caches).max().unwrap_or(0);
+    if caches as usize > levels.owners {
+        let owners = if levels.owners == 1 { "owner" } else { "owners" };
+        writeln!(out, "The trace has {} {owners}: some of {caches} first-level caches are not used.", levels.owners)?;
+    }
+    let mut figures: Vec<&Figure<Passed>> = Vec::new();
+    for figure in LEVEL.iter().filter(|figure| !["reads", "read_hits"].contains(&figure.name)) {
+        figures.extend((figure.name != "hints_received" || levels.tells_hints()).then_some(figure));
+        figures.extend((figure.name == "hit_ratio").then_some(&READS[0]));
+    }
+    let mut grid = Grid::of_figures("level", figures.iter().map(|figure| figure.heading));
+    for (hierarchy, outcome) in runs {
+        grid.rule();
+        for (index, passed) in outcome.levels.iter().enumerate() {
+            let name = name(hierarchy, index, trace.page_size);
+            grid.figures(&name, figures.iter().map(|figure| figure.shown(passed)));
+        }
+        let storage = |figure: &&Figure<Passed>| match figure.name {
+            "references" => grouped(outcome.storage_reads + outcome.storage_writes),
+            "writes_received" => grouped(outcome.storage_writes),
+            _ => String::new(),
+        };
+        grid.figures("storage", figures.iter().map(storage));
+    }
+    grid.print(out)?;
+    if let Some(device) = device {
+        writeln!(out, "\nwhat the storage costs on {}: {}", device.name, device.model.title)?;
+        print_costs(levels, out)?;
+    }
+    for (hierarchy, outcome) in runs {
+        print_analyses(hierarchy, outcome, trace.page_size, out)?;
+    }
+    Ok(())
+}
+
+/// `1 lru 1,024 (8 MiB) * 12`
+fn name(hierarchy: &Hierarchy, index: usize, page_size: u64) -> String {
+    let level = &hierarchy.levels[index];
+    let pages = u64::from(level.pages);
+    let caches = if level.caches > 1 { format!(" * {}", level.caches) } else { String::new() };
+    format!("{} {} {} ({}){caches}", index + 1, level.spec.label, grouped(pages), show_bytes(pages * page_size))
+}
+
+fn names(hierarchy: &Hierarchy, page_size: u64) -> String {
+    let names: Vec<String> = (0..hierarchy.levels.len()).map(|index| name(hierarchy, index, page_size)).collect();
+    names.join(", ")
+}
+
+fn print_costs(levels: &Levels, out: &mut impl Write) -> Result<(), Failure> {
+    let priced = levels.runs.iter().any(|(_, outcome)| outcome.device.is_some_and(|cost| cost.price.is_some()));
+    let names_of_figures = ["device_ms"].into_iter().chain(WAITS_AND_REQUESTS).chain(priced.then_some("price"));
+    let figures: Vec<&Figure<Cost>> = names_of_figures.map(|name| named(COST, name)).collect();
+    let mut grid = Grid::of_figures("levels", figures.iter().map(|figure| figure.heading));
+    for (hierarchy, outcome) in &levels.runs {
+        let Some(cost) = &outcome.device else { continue };
+        grid.figures(&names(hierarchy, levels.trace.page_size), figures.iter().map(|figure| figure.shown(cost)));
+    }
+    grid.print(out)
+}
+
+/// Prints the references that each level gets, by powers of two.
+fn print_analyses(
+    hierarchy: &Hierarchy,
+    outcome: &Outcome,
+    page_size: u64,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let analyses: Vec<&Analysis> = outcome.levels.iter().filter_map(|passed| passed.analysis.as_ref()).collect();
+    if analyses.is_empty() {
+        return Ok(());
+    }
+    let levels = |titles: &[&str]| -> Vec<String> {
+        let of_level = |level| titles.iter().map(move |title| format!("level {level}: {title}"));
+        (1..=analyses.len()).flat_map(of_level).collect()
+    };
+    writeln!(
+        out,
+        "\n{}\nreferences by temporal distance, each power of two with those above half of it",
+        names(hierarchy, page_size)
+    )?;
+    let counts =
+        |analysis: &Analysis, power: usize| vec![grouped(analysis.distances.counts().get(power).copied().unwrap_or(0))];
+    let rows = analyses.iter().map(|analysis| analysis.distances.counts().len()).max().unwrap_or(0);
+    print_by_powers("distance", levels(&["references"]), rows, &analyses, &counts, out)?;
+    writeln!(out, "\npages with at least so many references, and the references to these, in percent")?;
+    let shares = |analysis: &Analysis, power: usize| {
+        let share = |shares: Vec<f64>| shares.get(power).map_or_else(String::new, |&share| percent(share));
+        vec![share(analysis.pages.at_least()), share(analysis.references.at_least())]
+    };
+    let rows = analyses.iter().map(|analysis| analysis.pages.counts().len()).max().unwrap_or(0);
+    print_by_powers("frequency", levels(&["pages", "references"]), rows, &analyses, &shares, out)
+}
+
+fn print_by_powers(
+    what: &str,
+    titles: Vec<String>,
+    rows: usize,
+    analyses: &[&Analysis],
+    cells: &dyn Fn(&Analysis, usize) -> Vec<String>,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let mut grid = Grid::of_figures(what, titles);
+    for power in 0..rows {
+        grid.figures(&grouped(1 << power), analyses.iter().flat_map(|analysis| cells(analysis, power)));
+    }
+    grid.print(out)
+}

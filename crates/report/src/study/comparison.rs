@@ -1,0 +1,170 @@
+//! Policies × sizes.
+
+use super::distances::near_and_far;
+use super::table::Columns;
+use super::{cache_size, extent, in_pages, number, unit};
+use crate::model::{Axis, Chart, Key, Kind, Section, Series, Table, Unit, View, X};
+use forebay_sim::study::advice::{self, hits};
+use forebay_sim::study::figure::named;
+use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, RUN};
+use forebay_sim::study::{Comparison, Figure, grouped};
+use forebay_sim::{Cost, Outcome};
+
+/// So many policies at most are shown at first: as many as there are colours that are told apart.
+const SHOWN: usize = 8;
+
+/// The policies; where they are many, lru, the limit and those with the most hits are shown at first.
+pub fn keys(comparison: &Comparison) -> Vec<Key> {
+    let rows: Vec<&[Outcome]> = comparison.policies().collect();
+    let mut ranked: Vec<&[Outcome]> = rows.iter().copied().filter(|row| !row[0].off_line).collect();
+    ranked.sort_by_key(|row| (row[0].policy != "lru", std::cmp::Reverse(hits(row))));
+    ranked.truncate(SHOWN - 2);
+    let shown = |row: &[Outcome]| {
+        rows.len() <= SHOWN || row[0].policy == "opt" || ranked.iter().any(|other| other[0].policy == row[0].policy)
+    };
+    let key = |row: &&[Outcome]| Key { name: row[0].policy.clone(), bound: row[0].off_line, shown: shown(row) };
+    rows.iter().map(key).collect()
+}
+
+/// A comparison as a section. Its first chart is the hit ratio by size.
+pub fn section(comparison: &Comparison) -> Section {
+    let Comparison { trace, sizes, outcomes, warmup, device, .. } = comparison;
+    let mut subtitle = extent(trace, "");
+    if *warmup > 0 {
+        subtitle += &format!("; the first {} warm up and are not counted", grouped(*warmup));
+    }
+    if let Some(device) = device {
+        subtitle += &format!("; misses go to {}: {}", device.name, device.model.title);
+    }
+    let hit_ratio = named(COUNTS, "hit_ratio");
+    let mut charts = vec![by_size(
+        comparison,
+        ("hit-ratio", "Hit ratio by cache size", hit_ratio.meaning),
+        Axis::linear(hit_ratio.title, unit(hit_ratio)),
+        |outcome| Some(outcome.counted.hit_ratio()),
+    )];
+    if sizes.len() > 1 {
+        charts.push(by_size(
+            comparison,
+            (
+                "miss-ratio",
+                "Miss ratio by cache size",
+                "The share of the references that must be fetched; on the logarithmic axis equal distances are equal factors of work.",
+            ),
+            Axis::log("miss ratio", Unit::Ratio),
+            |outcome| Some(1.0 - outcome.counted.hit_ratio()),
+        ));
+    }
+    charts.extend(device.iter().flat_map(|device| device_charts(comparison, &device.name)));
+    if outcomes.iter().any(|outcome| !outcome.states.is_empty()) {
+        charts.push(states(comparison));
+    }
+    if comparison.tells_distances() {
+        charts.push(distances(comparison));
+    }
+    Section {
+        title: trace.name.clone(),
+        subtitle,
+        advice: advice::of_comparison(comparison),
+        charts,
+        tables: vec![figures(comparison)],
+    }
+}
+
+/// A figure by size, a line for each policy. A chart has a name in addresses, a title and an explanation.
+fn by_size(
+    comparison: &Comparison,
+    (id, title, explanation): (&str, &str, &str),
+    y: Axis,
+    figure: impl Fn(&Outcome) -> Option<f64>,
+) -> Chart {
+    let x = comparison.sizes.iter().map(|&(pages, _)| f64::from(pages)).collect();
+    let line =
+        |row: &[Outcome]| Series { name: row[0].policy.clone(), y: row.iter().map(&figure).collect(), shown: true };
+    Chart {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        explanation: explanation.to_owned(),
+        kind: Kind::Lines,
+        x: cache_size(&comparison.trace),
+        y,
+        keyed: true,
+        views: vec![View::only(X::Numbers(x), comparison.policies().map(line).collect())],
+    }
+}
+
+/// What the misses cost on the device.
+fn device_charts(comparison: &Comparison, device: &str) -> Vec<Chart> {
+    let chart = |id: &str, figure: &str, title: &str, axis: &str| {
+        let figure: &Figure<Cost> = named(COST, figure);
+        let title = format!("{title} by cache size, on {device}");
+        let axis = Axis::linear(axis, unit(figure));
+        let of = |outcome: &Outcome| outcome.device.as_ref().and_then(|cost| number(figure, cost));
+        by_size(comparison, (id, &title, figure.meaning), axis, of)
+    };
+    vec![
+        chart("device-time", "device_ms", "Device time", "device time"),
+        chart("mean-wait", "wait_mean_ms", "Mean wait", "mean wait"),
+        chart("long-wait", "wait_p99_ms", "The longest waits", "wait of the 99th percentile"),
+        chart("request-length", "mean_request_pages", "Mean request", "pages in a request"),
+    ]
+}
+
+/// Each policy's state over time, of that with the most hits first. Figures that stay within the cache's size and its ghosts' are shown at first: partitions, targets, queues.
+fn states(comparison: &Comparison) -> Chart {
+    let view = |outcome: &Outcome| {
+        let names = outcome.states.last()?.figures.iter().map(|figure| figure.0);
+        let series = names.enumerate().map(|(index, name)| {
+            let y: Vec<f64> = outcome.states.iter().map(|state| state.figures[index].1).collect();
+            let most = y.iter().copied().fold(0.0, f64::max);
+            let within = most >= 1.0 && most <= 2.0 * f64::from(outcome.pages);
+            Series { shown: within, ..Series::new(name, y) }
+        });
+        let mut series: Vec<Series> = series.collect();
+        if series.is_empty() {
+            return None;
+        }
+        if series.iter().all(|series| !series.shown) {
+            series.iter_mut().for_each(|series| series.shown = true);
+        }
+        let x = outcome.states.iter().map(|state| state.references as f64).collect();
+        Some(View {
+            group: outcome.policy.clone(),
+            label: in_pages(outcome.pages),
+            ..View::only(X::Numbers(x), series)
+        })
+    };
+    let mut ranked: Vec<&[Outcome]> = comparison.policies().collect();
+    ranked.sort_by_key(|row| (row[0].off_line, std::cmp::Reverse(hits(row))));
+    Chart {
+        id: "states".to_owned(),
+        title: "Policy state over time".to_owned(),
+        explanation: "How a policy divides its cache, and what it aims at, along the trace.".to_owned(),
+        kind: Kind::Lines,
+        x: Axis::linear("references", Unit::Number),
+        y: Axis::linear("pages, or what the name says", Unit::Number),
+        keyed: false,
+        views: ranked.into_iter().flatten().filter_map(view).collect(),
+    }
+}
+
+/// Hits and misses by temporal distance.
+fn distances(comparison: &Comparison) -> Chart {
+    let counts = |outcome: &&Outcome| (outcome.policy.clone(), outcome.by_distance.unwrap_or_default());
+    let of_size = |(pages, outcomes): (u32, Vec<&Outcome>)| (pages, outcomes.iter().map(counts).collect());
+    near_and_far(comparison.by_size().map(of_size))
+}
+
+/// All figures of all runs.
+fn figures(comparison: &Comparison) -> Table {
+    let hit_ratio = named(COUNTS, "hit_ratio");
+    let counts = COUNTS.iter().filter(|figure| figure.name != hit_ratio.name);
+    Columns::new("All figures", &comparison.outcomes)
+        .text("policy", |outcome| &outcome.policy)
+        .figure(named(RUN, "pages"), Some)
+        .figures([hit_ratio].into_iter().chain(counts), |outcome| Some(&outcome.counted))
+        .figures(COST.iter().filter(|figure| figure.name != "bytes"), |outcome| outcome.device.as_ref())
+        .figures(BY_DISTANCE, |outcome| outcome.by_distance.as_ref())
+        .figures(["metadata_bytes", "seconds"].map(|name| named(RUN, name)), Some)
+        .table()
+}

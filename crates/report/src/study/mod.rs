@@ -1,0 +1,51 @@
+//! What is to be looked at in an answer of a study: the sections of a report, with the studies' own figures and advice.
+
+pub mod analysis;
+mod analysis_tables;
+pub mod comparison;
+pub mod curves;
+mod distances;
+mod table;
+
+use crate::model::{Axis, Unit};
+use forebay_sim::Extent;
+use forebay_sim::size::show_bytes;
+use forebay_sim::study::figure::{self, Figure};
+use forebay_sim::study::grouped;
+
+/// How much there is of a trace, in words.
+fn extent(trace: &Extent, about: &str) -> String {
+    format!(
+        "{} references to {about}{} pages of {} ({})",
+        grouped(trace.references),
+        grouped(u64::from(trace.pages)),
+        show_bytes(trace.page_size),
+        show_bytes(u64::from(trace.pages) * trace.page_size),
+    )
+}
+
+fn cache_size(trace: &Extent) -> Axis {
+    Axis::log("cache size in pages", Unit::Pages(trace.page_size))
+}
+
+/// A view's label: the cache's size.
+fn in_pages(pages: u32) -> String {
+    format!("{} pages", grouped(u64::from(pages)))
+}
+
+/// In what a report shows a figure.
+fn unit<T>(figure: &Figure<T>) -> Unit {
+    match figure.unit {
+        figure::Unit::Count | figure::Unit::Number | figure::Unit::Money => Unit::Number,
+        figure::Unit::Ratio => Unit::Ratio,
+        figure::Unit::Seconds | figure::Unit::TotalMilliseconds => Unit::Seconds,
+        figure::Unit::Milliseconds => Unit::Milliseconds,
+        figure::Unit::Bytes => Unit::Bytes,
+    }
+}
+
+/// The number of a figure in that [`unit`].
+fn number<T>(figure: &Figure<T>, of: &T) -> Option<f64> {
+    let divisor = if figure.unit == figure::Unit::TotalMilliseconds { 1e3 } else { 1.0 };
+    (figure.of)(of).map(|number| number / divisor)
+}

@@ -1,0 +1,399 @@
+//! Policies × sizes over a trace.
+
+use super::error::{Error, ParseError, Question, Stop};
+use super::monitor::Monitor;
+use super::sampling::Sampled;
+use crate::device::Model;
+use crate::device::presets::Named;
+use crate::readahead::Readahead;
+use crate::replay::Outcome;
+use crate::sample::Sample;
+use crate::size::Size;
+use crate::stream::Streamed;
+use crate::sweep::Sweep;
+use crate::trace::{Extent, Keep, LoadTimes, Trace};
+use crate::watch::{OwnerCounts, Watch};
+use forebay_policy::Spec;
+use forebay_policy::managers::Rules;
+use forebay_trace::{Paging, Reader};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What is asked of every trace.
+#[derive(Debug)]
+pub struct Asked {
+    /// The policies, each once.
+    pub specs: Vec<Spec>,
+    /// The cache sizes.
+    pub sizes: Vec<Size>,
+    /// References at the start that are not counted.
+    pub warmup: Warmup,
+    /// The device whose costs are told.
+    pub device: Option<Named>,
+    /// What the program takes of its own for each reference, in milliseconds, while the device goes on.
+    pub think_ms: f64,
+    /// What is read ahead.
+    pub readahead: Readahead,
+    /// Split hits and misses by temporal distance.
+    pub by_distance: bool,
+    /// Take each policy's state so many times along the trace.
+    pub states: u32,
+    /// Replay what misses in this cache instead of the trace.
+    pub behind: Option<FirstLevel>,
+    /// Estimate the hits from this share of the pages.
+    pub sample: Option<Sample>,
+    /// The managers of the policy `lru-sp`; hits and misses are told by owner then.
+    pub managers: Option<Rules>,
+    /// The bytes of a page; by default the trace's own.
+    pub page_size: Option<u64>,
+    /// Threads to run on; 0: one for each core.
+    pub threads: usize,
+}
+
+/// References at the start that warm the caches and are not counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Warmup {
+    /// So many.
+    References(u64),
+    /// Percent of the trace.
+    Percent(f64),
+}
+
+impl FromStr for Warmup {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text.strip_suffix('%') {
+            Some(percent) => {
+                let percent = percent.parse().ok().filter(|percent| (0.0..100.0).contains(percent));
+                percent.map(Self::Percent).ok_or(ParseError::WarmUp)
+            }
+            None => text.parse().map(Self::References).map_err(|_| ParseError::WarmUp),
+        }
+    }
+}
+
+impl Warmup {
+    fn references(self, trace: &Extent) -> Result<u64, Question> {
+        let references = match self {
+            Self::References(references) => references,
+            Self::Percent(percent) => (trace.references as f64 * percent / 100.0) as u64,
+        };
+        let (name, all) = (&trace.name, trace.references);
+        if references < all { Ok(references) } else { Err(Question::WarmUp(references, name.clone(), all)) }
+    }
+}
+
+/// A cache in front of those that are compared.
+#[derive(Clone, Debug)]
+pub struct FirstLevel {
+    /// Its policy.
+    pub spec: Spec,
+    /// Its size.
+    pub size: Size,
+}
+
+impl FromStr for FirstLevel {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (policy, size) = text.split_once('@').ok_or(ParseError::FirstLevel)?;
+        let spec = Spec::parse(policy).map_err(ParseError::Policy)?;
+        if spec.needs_future() {
+            return Err(ParseError::FirstLevelForeseen(policy.to_owned()));
+        }
+        Ok(Self { spec, size: size.parse()? })
+    }
+}
+
+/// What came of one trace.
+#[derive(Debug)]
+pub struct Comparison {
+    /// The whole trace; of a sampled one the footprint is an estimate.
+    pub trace: Extent,
+    /// References at the start that are not counted.
+    pub warmup: u64,
+    /// The sizes in pages, in rising order, each once, with what the user wrote.
+    pub sizes: Vec<(u32, Size)>,
+    /// The device whose costs are told.
+    pub device: Option<Named>,
+    /// The share of the pages from which it is estimated, and how many they were, if it is.
+    pub sample: Option<(f64, u32)>,
+    /// What was read ahead.
+    pub readahead: Readahead,
+    /// By policy, then by size.
+    pub outcomes: Vec<Outcome>,
+    /// The owners' names by number, if hits and misses are told by owner.
+    pub owners: Vec<String>,
+    /// Where it was stopped.
+    pub stopped: Option<Stop>,
+    /// Where the time went, unless it was sampled.
+    pub times: Option<Times>,
+}
+
+/// Where the time of a comparison went.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Reading and numbering.
+    pub load: LoadTimes,
+    /// By the clock: of the replay, or of all if the trace was streamed.
+    pub elapsed: Duration,
+    /// Whether the trace was replayed while it was read.
+    pub streamed: bool,
+}
+
+impl Asked {
+    /// Checks what no trace can answer.
+    ///
+    /// # Errors
+    /// What makes no sense.
+    pub fn check(&self) -> Result<(), Question> {
+        let foreseen = self.specs.iter().find(|spec| spec.needs_future() && !self.readahead.is_none());
+        foreseen.map_or(Ok(()), |spec| Err(Question::ReadaheadForeseen(spec.label.clone())))
+    }
+
+    /// Compares over the trace called `name`.
+    ///
+    /// # Errors
+    /// What is wrong with the trace, or with the question for this trace.
+    pub fn of(&self, name: &str, reader: &mut dyn Reader, monitor: &dyn Monitor) -> Result<Comparison, Error> {
+        if let Some(sample) = self.sample {
+            return self.estimate(name, reader, sample, monitor);
+        }
+        match self.streams() {
+            Some(warmup) => self.stream(name, reader, warmup, monitor),
+            None => self.load(name, reader, monitor),
+        }
+    }
+
+    /// The warm-up, if the trace need not be held to answer: nothing that is asked depends on references to come.
+    fn streams(&self) -> Option<u64> {
+        let Warmup::References(warmup) = self.warmup else { return None };
+        let known = self.sizes.iter().all(|size| !matches!(size, Size::Percent(_)));
+        let alone = self.behind.is_none() && self.managers.is_none() && self.states == 0 && self.readahead.is_none();
+        (known && alone && Sweep::can_stream(&self.specs)).then_some(warmup)
+    }
+
+    /// The sizes in pages, in rising order, each once, with what the user wrote.
+    fn sizes(&self, page_size: u64, footprint: u32) -> Result<Vec<(u32, Size)>, Error> {
+        let mut sizes: Vec<(u32, Size)> = Vec::new();
+        for &size in &self.sizes {
+            let pages = size.pages(page_size, footprint)?;
+            if sizes.iter().all(|&(other, _)| other != pages) {
+                sizes.push((pages, size));
+            }
+        }
+        sizes.sort_by_key(|&(pages, _)| pages);
+        Ok(sizes)
+    }
+
+    fn watch(&self) -> Watch {
+        Watch {
+            device: self.device.as_ref().map(|device| Model::clone(&device.model)),
+            think_ms: self.think_ms,
+            readahead: self.readahead.clone(),
+            distances: self.by_distance,
+            owners: self.managers.is_some(),
+            states: self.states,
+        }
+    }
+
+    fn sweep(&self, specs: &[Spec], sizes: Vec<u32>, warmup: u64) -> Sweep {
+        let warmup = usize::try_from(warmup).unwrap_or(usize::MAX);
+        Sweep { specs: specs.to_vec(), sizes, warmup, threads: self.threads }
+    }
+
+    /// An answer without outcomes.
+    fn empty(&self, trace: Extent, sizes: Vec<(u32, Size)>) -> Comparison {
+        Comparison {
+            trace,
+            warmup: 0,
+            sizes,
+            device: self.device.clone(),
+            sample: None,
+            readahead: self.readahead.clone(),
+            outcomes: Vec::new(),
+            owners: Vec::new(),
+            stopped: None,
+            times: None,
+        }
+    }
+
+    /// Compares over a trace that is held.
+    fn load(&self, name: &str, reader: &mut dyn Reader, monitor: &dyn Monitor) -> Result<Comparison, Error> {
+        let first_level = self.behind.iter().map(|first_level| &first_level.spec);
+        let keep = Sweep::keep(&self.specs.iter().chain(first_level).cloned().collect::<Vec<_>>());
+        let costs = self.device.is_some() || !self.readahead.is_none();
+        let keep = Keep { places: keep.places || costs, requests: keep.requests || costs };
+        let mut trace = read(name, reader, self.page_size, keep, monitor)?;
+        if let Some(FirstLevel { spec, size }) = &self.behind {
+            let pages = size.pages(trace.page_size, trace.pages)?;
+            let nothing = || Question::NothingMisses(name.to_owned(), pages);
+            trace = trace.behind(spec, pages).ok_or_else(nothing)?;
+        }
+        let sizes = self.sizes(trace.page_size, trace.pages)?;
+        let warmup = self.warmup.references(&trace.extent())?;
+        let mut specs = self.specs.clone();
+        if let Some(managers) = &self.managers {
+            give(managers, &mut specs, &trace, monitor)?;
+        }
+        let sweep = self.sweep(&specs, pages(&sizes), warmup);
+        let start = Instant::now();
+        let (outcomes, stopped) = replay(&sweep, &self.watch(), &trace, monitor)?;
+        let times = Some(Times { load: trace.times, elapsed: start.elapsed(), streamed: false });
+        let owners = if self.managers.is_some() { trace.names.owners().to_vec() } else { Vec::new() };
+        Ok(Comparison { warmup, outcomes, owners, stopped, times, ..self.empty(trace.extent(), sizes) })
+    }
+
+    /// Compares miniatures of the caches on a share of the pages.
+    fn estimate(
+        &self,
+        name: &str,
+        reader: &mut dyn Reader,
+        sample: Sample,
+        monitor: &dyn Monitor,
+    ) -> Result<Comparison, Error> {
+        if self.warmup != Warmup::References(0) {
+            return Err(Question::WarmUpOfSample.into());
+        }
+        let sampled = Sampled::load(name, reader, self.page_size, Sweep::keep(&self.specs), sample, monitor)?;
+        let sizes = self.sizes(sampled.whole.page_size, sampled.whole.pages)?;
+        let miniatures = sizes.iter().map(|&(pages, _)| sampled.miniature(pages)).collect::<Result<_, _>>()?;
+        let sweep = self.sweep(&self.specs, miniatures, 0);
+        let (outcomes, stopped) = replay(&sweep, &Watch::default(), &sampled.trace, monitor)?;
+        let pages = sizes.iter().map(|&(pages, _)| pages).cycle();
+        let estimate = |(outcome, pages)| sampled.estimate(outcome, pages);
+        let outcomes = outcomes.into_iter().zip(pages).map(estimate).collect();
+        let sample = Some((sample.rate, sampled.trace.pages));
+        Ok(Comparison { sample, outcomes, stopped, ..self.empty(sampled.whole.clone(), sizes) })
+    }
+
+    /// Compares while the trace is read, without holding it.
+    fn stream(
+        &self,
+        name: &str,
+        reader: &mut dyn Reader,
+        warmup: u64,
+        monitor: &dyn Monitor,
+    ) -> Result<Comparison, Error> {
+        let paging = Paging::new(reader.unit(), self.page_size).map_err(Question::PageSize)?;
+        // No size is a share of the footprint, which is not known yet.
+        let sizes = self.sizes(paging.page_size(), 0)?;
+        let sweep = self.sweep(&self.specs, pages(&sizes), warmup);
+        let start = Instant::now();
+        let mut read = None;
+        let replaying = monitor.begin(format!("replaying {name}"), None, true);
+        let streamed = sweep.stream(&self.watch(), name, reader, self.page_size, &mut |done, share| {
+            read = share;
+            replaying.set(done, share)
+        })?;
+        drop(replaying);
+        let Streamed { trace, outcomes, times, stopped } = streamed;
+        let stop = || Stop::References(trace.references, name.to_owned(), read);
+        let stopped = stopped.then(stop);
+        if let Err(question) = self.warmup.references(&trace) {
+            return Err(stopped.map_or(question.into(), Error::Stopped));
+        }
+        let times = Some(Times { load: times, elapsed: start.elapsed(), streamed: true });
+        Ok(Comparison { warmup, outcomes, stopped, times, ..self.empty(trace, sizes) })
+    }
+}
+
+fn pages(sizes: &[(u32, Size)]) -> Vec<u32> {
+    sizes.iter().map(|&(pages, _)| pages).collect()
+}
+
+/// Reads a trace to be held.
+pub(super) fn read(
+    name: &str,
+    reader: &mut dyn Reader,
+    page_size: Option<u64>,
+    keep: Keep,
+    monitor: &dyn Monitor,
+) -> Result<Trace, Error> {
+    let reading = monitor.begin(format!("reading {name}"), None, false);
+    Ok(Trace::load(name, reader, page_size, keep, &mut |done| {
+        reading.set(done, None);
+    })?)
+}
+
+/// Gives the policies that have managers those of the trace.
+pub(super) fn give(managers: &Rules, specs: &mut [Spec], trace: &Trace, monitor: &dyn Monitor) -> Result<(), Error> {
+    let warn = |message: &str| monitor.warn(message);
+    let assignment = managers.assign(&trace.name, trace.names.owners(), trace.names.objects(), &warn)?;
+    let assignment = Arc::new(assignment);
+    for spec in specs.iter_mut().filter(|spec| Rules::are_for(spec)) {
+        spec.managers = Some(Arc::clone(&assignment));
+    }
+    Ok(())
+}
+
+/// The outcomes of the policies that are done at all sizes, and where it was stopped.
+fn replay(
+    sweep: &Sweep,
+    watch: &Watch,
+    trace: &Trace,
+    monitor: &dyn Monitor,
+) -> Result<(Vec<Outcome>, Option<Stop>), Error> {
+    let replaying = monitor.begin(format!("replaying {}", trace.name), Some(sweep.work(watch, trace)), true);
+    let mut outcomes = sweep.run_watching(watch, trace, &|more| replaying.add(more));
+    let (done, all) = (outcomes.len(), sweep.specs.len() * sweep.sizes.len());
+    if done == all {
+        return Ok((outcomes, None));
+    }
+    // The answers stand by policy and size: of a policy that is done at some sizes nothing can be told.
+    outcomes = outcomes
+        .chunk_by(|one, other| one.policy == other.policy)
+        .filter(|of_policy| of_policy.len() == sweep.sizes.len())
+        .flatten()
+        .cloned()
+        .collect();
+    let stop = Stop::Policies(done, all, trace.name.clone());
+    if outcomes.is_empty() { Err(Error::Stopped(stop)) } else { Ok((outcomes, Some(stop))) }
+}
+
+impl Comparison {
+    /// The outcomes of each policy, by size.
+    pub fn policies(&self) -> impl Iterator<Item = &[Outcome]> {
+        self.outcomes.chunks(self.sizes.len())
+    }
+
+    /// The outcomes of each size, by policy.
+    pub fn by_size(&self) -> impl Iterator<Item = (u32, Vec<&Outcome>)> {
+        let of_size = |column| self.outcomes.iter().skip(column).step_by(self.sizes.len()).collect();
+        self.sizes.iter().enumerate().map(move |(column, &(pages, _))| (pages, of_size(column)))
+    }
+
+    /// Whether hits and misses are told by temporal distance.
+    pub fn tells_distances(&self) -> bool {
+        self.outcomes.iter().any(|outcome| outcome.by_distance.is_some())
+    }
+
+    /// Leaves distances out.
+    pub fn forget_distances(&mut self) {
+        self.outcomes.iter_mut().for_each(|outcome| outcome.by_distance = None);
+    }
+
+    /// Leaves states along the trace out.
+    pub fn forget_states(&mut self) {
+        self.outcomes.iter_mut().for_each(|outcome| outcome.states.clear());
+    }
+
+    /// The numbers of the owners that made references, in falling order of these; none if nothing is told by owner.
+    pub fn owners_by_references(&self) -> Vec<usize> {
+        let Some(first) = self.outcomes.first() else { return Vec::new() };
+        let references = |&owner: &usize| {
+            let OwnerCounts { hits, misses } = owner_counts(first, owner);
+            hits + misses
+        };
+        let mut owners: Vec<usize> = (0..self.owners.len()).filter(|owner| references(owner) > 0).collect();
+        owners.sort_by_key(|owner| (std::cmp::Reverse(references(owner)), &self.owners[*owner]));
+        owners
+    }
+}
+
+/// What became of the references of an owner, by its number.
+pub fn owner_counts(outcome: &Outcome, owner: usize) -> OwnerCounts {
+    outcome.by_owner.get(owner).copied().unwrap_or_default()
+}

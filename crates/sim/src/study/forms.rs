@@ -1,0 +1,220 @@
+//! Answers in the forms that programs read, by the declarations of their figures.
+
+use super::advice;
+use super::comparison::{Comparison, owner_counts};
+use super::curves::{Curves, Line};
+use super::figure::{csv, json, named, names, with};
+use super::figures::{BY_DISTANCE, COST, COUNTS, LEVEL, OWNER, POINT, Point, READAHEAD, RUN, STORAGE};
+use super::levels::Levels;
+use crate::levels::{self, Analysis, Hierarchy, Histogram, Level, Passed};
+use crate::replay::Outcome;
+use crate::size::Size;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// An answer in the forms that programs read.
+pub trait Answer {
+    /// The names of the CSV's columns.
+    fn header() -> Vec<String>;
+
+    /// The rows of the CSV.
+    fn rows(&self) -> Vec<Vec<String>>;
+
+    /// All that is known.
+    fn json(&self) -> Value;
+}
+
+impl Answer for Comparison {
+    fn header() -> Vec<String> {
+        let columns = ["trace", "policy", "pages"].into_iter().chain(names(COUNTS)).chain(["seconds"]);
+        let columns = columns.chain(names(COST)).chain(names(BY_DISTANCE)).map(str::to_owned);
+        columns.chain(names(READAHEAD).map(|name| format!("ahead_{name}"))).collect()
+    }
+
+    /// A row for each run.
+    fn rows(&self) -> Vec<Vec<String>> {
+        let row = |of: &Outcome| {
+            let mut row = vec![self.trace.name.clone(), of.policy.clone(), named(RUN, "pages").csv(of)];
+            row.extend(csv(COUNTS, Some(&of.counted)));
+            row.push(named(RUN, "seconds").csv(of));
+            row.extend(csv(COST, of.device.as_ref()));
+            row.extend(csv(BY_DISTANCE, of.by_distance.as_ref()));
+            row.extend(csv(READAHEAD, of.readahead.as_ref()));
+            row
+        };
+        self.outcomes.iter().map(row).collect()
+    }
+
+    fn json(&self) -> Value {
+        let figures = |state: &[(&'static str, f64)]| state.iter().copied().collect::<BTreeMap<_, _>>();
+        let states = |of: &Outcome| -> Vec<Value> {
+            let state = of.states.iter();
+            state.map(|state| json!({ "references": state.references, "state": figures(&state.figures) })).collect()
+        };
+        let run = |of: &Outcome| {
+            let named = json!({
+                "policy": of.policy,
+                "off_line": of.off_line,
+                "size": self.size(of.pages),
+                "counted": json(COUNTS, Some(&of.counted)),
+                "total": json(COUNTS, Some(&of.total)),
+                "device": json(COST, of.device.as_ref()),
+                "readahead": json(READAHEAD, of.readahead.as_ref()),
+                "by_distance": json(BY_DISTANCE, of.by_distance.as_ref()),
+                "by_owner": self.by_owner(of),
+                "state": figures(&of.state),
+                "states": states(of),
+            });
+            with(named, RUN, of)
+        };
+        json!({
+            "trace": self.trace.name,
+            "device": self.device.as_ref().map(|device| &device.name),
+            "readahead": self.readahead.label,
+            "references": self.trace.references,
+            "footprint_pages": self.trace.pages,
+            "page_size": self.trace.page_size,
+            "warmup": self.warmup,
+            "estimate": self.sample.is_some(),
+            "sample": self.sample.map(|(rate, pages)| json!({ "rate": rate, "pages": pages })),
+            "runs": self.outcomes.iter().map(run).collect::<Vec<_>>(),
+            "advice": advice::of_comparison(self),
+        })
+    }
+}
+
+impl Comparison {
+    fn by_owner(&self, outcome: &Outcome) -> Value {
+        let one = |owner: usize| with(json!({ "owner": self.owners[owner] }), OWNER, &owner_counts(outcome, owner));
+        if self.owners.is_empty() { Value::Null } else { self.owners_by_references().into_iter().map(one).collect() }
+    }
+
+    /// A size as the user wrote it.
+    fn size(&self, pages: u32) -> Option<Value> {
+        let (_, size) = self.sizes.iter().find(|&&(of, _)| of == pages)?;
+        Some(match size {
+            Size::Pages(pages) => json!(pages),
+            size => json!(size.to_string()),
+        })
+    }
+}
+
+impl Answer for Curves {
+    fn header() -> Vec<String> {
+        ["trace", "policy"].into_iter().chain(names(POINT)).map(str::to_owned).collect()
+    }
+
+    /// A row for each point.
+    fn rows(&self) -> Vec<Vec<String>> {
+        let row = |(line, point): (&Line, Point)| {
+            let names = [self.trace.name.clone(), line.policy.clone()];
+            names.into_iter().chain(csv(POINT, Some(&point))).collect()
+        };
+        self.points().map(row).collect()
+    }
+
+    fn json(&self) -> Value {
+        let Self { trace, sizes, sample, lines } = self;
+        let point = |line: &Line, pages: u32| {
+            let mut point = json(POINT, Some(&self.point(line, pages)));
+            point.as_object_mut().expect("figures make an object").remove("references");
+            point
+        };
+        let line = |line: &Line| {
+            json!({
+                "policy": line.policy,
+                "spread": line.spread,
+                "mean_absolute_error": line.error,
+                "points": sizes.iter().map(|&pages| point(line, pages)).collect::<Vec<_>>(),
+            })
+        };
+        json!({
+            "trace": trace.name,
+            "references": trace.references,
+            "footprint_pages": trace.pages,
+            "page_size": trace.page_size,
+            "estimate": sample.is_some(),
+            "sample": sample.map(|(rate, pages)| json!({ "rate": rate, "pages": pages })),
+            "curves": lines.iter().map(line).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Answer for Levels {
+    fn header() -> Vec<String> {
+        let first = ["trace", "mode", "hierarchy", "level", "policy", "pages", "caches", "write"];
+        let columns = first.into_iter().chain(names(LEVEL)).chain(names(STORAGE)).chain(names(COST));
+        columns.map(str::to_owned).collect()
+    }
+
+    /// A row for each level of each hierarchy; storage and device, which are the hierarchy's, stand in the rows of its last level.
+    fn rows(&self) -> Vec<Vec<String>> {
+        let mut rows = Vec::new();
+        for (number, (hierarchy, outcome)) in self.runs.iter().enumerate() {
+            for (index, (level, passed)) in hierarchy.levels.iter().zip(&outcome.levels).enumerate() {
+                let last = index + 1 == hierarchy.levels.len();
+                let mut row = vec![
+                    self.trace.name.clone(),
+                    hierarchy.mode.to_string(),
+                    (number + 1).to_string(),
+                    (index + 1).to_string(),
+                    level.spec.label.clone(),
+                    level.pages.to_string(),
+                    level.caches.to_string(),
+                    level.write.to_string(),
+                ];
+                row.extend(csv(LEVEL, Some(passed)));
+                row.extend(csv(STORAGE, last.then_some(outcome)));
+                row.extend(csv(COST, outcome.device.as_ref().filter(|_| last)));
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
+    fn json(&self) -> Value {
+        let level = |(level, passed): (&Level, &Passed)| {
+            let named = json!({
+                "policy": level.spec.label,
+                "pages": level.pages,
+                "caches": level.caches,
+                "write": level.write.to_string(),
+                "analysis": passed.analysis.as_ref().map(analysis),
+            });
+            with(named, LEVEL, passed)
+        };
+        let run = |(hierarchy, outcome): &(Hierarchy, levels::Outcome)| {
+            let named = json!({
+                "levels": hierarchy.levels.iter().zip(&outcome.levels).map(level).collect::<Vec<_>>(),
+                "mode": hierarchy.mode.to_string(),
+                "device": json(COST, outcome.device.as_ref()),
+                "seconds": outcome.seconds,
+            });
+            with(named, STORAGE, outcome)
+        };
+        json!({
+            "trace": self.trace.name,
+            "device": self.device.as_ref().map(|device| &device.name),
+            "references": self.trace.references,
+            "footprint_pages": self.trace.pages,
+            "page_size": self.trace.page_size,
+            "runs": self.runs.iter().map(run).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// As `forebay analyze` tells it of a trace.
+fn analysis(analysis: &Analysis) -> Value {
+    let powers = || (0..).map(|power| 1u64 << power);
+    let distances = powers().zip(analysis.distances.counts());
+    let distances = distances.map(|(distance, references)| json!({ "distance": distance, "references": references }));
+    let percent = |histogram: &Histogram| histogram.at_least().into_iter().map(|share| 100.0 * share);
+    let frequency = powers().zip(percent(&analysis.pages).zip(percent(&analysis.references)));
+    let frequency = frequency.map(|(times, (pages, references))| {
+        json!({ "times": times, "pages_percent": pages, "references_percent": references })
+    });
+    json!({
+        "temporal_distance": { "points": distances.collect::<Vec<_>>() },
+        "frequency": frequency.collect::<Vec<_>>(),
+    })
+}

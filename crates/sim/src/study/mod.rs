@@ -1,0 +1,37 @@
+//! What a user asks of a trace, apart from how the answer is shown.
+//!
+//! ```text
+//!   question                answer
+//!   comparison::Asked  ->   Comparison    policies × sizes
+//!   curves::Asked      ->   Curves        miss ratios by size
+//!   levels::Asked      ->   Levels        hierarchies of caches
+//!   analysis::Asked    ->   Analysis      what a trace is like
+//!   experiment::Plan   ->   Table         figures of commands beside printed ones
+//! ```
+//!
+//! A figure is declared once, in [`figures`]. [`forms`] makes CSV and JSON of them; the command line, reports and other programs show answers by these declarations,
+//! and with the words of [`advice`].
+
+pub mod advice;
+pub mod analysis;
+pub mod comparison;
+pub mod curves;
+pub mod error;
+pub mod experiment;
+pub mod figure;
+pub mod figures;
+pub mod forms;
+pub mod levels;
+pub mod monitor;
+mod sampling;
+pub mod words;
+
+pub use crate::analysis::Analysis;
+pub use comparison::Comparison;
+pub use curves::Curves;
+pub use error::Error;
+pub use figure::{Figure, Figures, Unit};
+pub use forms::Answer;
+pub use levels::Levels;
+pub use monitor::{Monitor, Progress};
+pub use words::{grouped, percent, significant};

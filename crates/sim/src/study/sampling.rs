@@ -1,0 +1,57 @@
+//! A share of a trace's pages instead of all.
+
+use super::error::{Error, Question};
+use super::monitor::Monitor;
+use crate::curve::{self, Sampling};
+use crate::replay::{Counts, Outcome};
+use crate::sample::{Sample, SampledReader};
+use crate::trace::{Extent, Keep, Trace};
+use forebay_trace::Reader;
+
+/// The sample of a trace.
+pub(super) struct Sampled {
+    pub(super) trace: Trace,
+    pub(super) sampling: Sampling,
+    /// The whole trace; its footprint is an estimate.
+    pub(super) whole: Extent,
+}
+
+impl Sampled {
+    pub(super) fn load(
+        name: &str,
+        reader: &mut dyn Reader,
+        page_size: Option<u64>,
+        keep: Keep,
+        sample: Sample,
+        monitor: &dyn Monitor,
+    ) -> Result<Self, Error> {
+        let mut reader = SampledReader::new(name, reader, page_size, sample)?;
+        let reading = monitor.begin(format!("sampling {name}"), None, false);
+        let loaded = Trace::load(name, &mut reader, None, keep, &mut |done| {
+            reading.set(done, None);
+        });
+        let (references, rate) = (reader.whole(), sample.rate);
+        if references > 0 && reader.taken() == 0 {
+            return Err(Question::NoPageSampled(name.to_owned(), rate).into());
+        }
+        let trace = loaded?;
+        let pages = (f64::from(trace.pages) / rate).round() as u32;
+        let whole = Extent { name: name.to_owned(), references, pages, page_size: trace.page_size };
+        Ok(Self { trace, sampling: Sampling { rate, whole: references }, whole })
+    }
+
+    /// The pages of a miniature of a cache of so many.
+    pub(super) fn miniature(&self, pages: u32) -> Result<u32, Error> {
+        self.sampling.miniature(pages).ok_or_else(|| Question::NoMiniature(pages).into())
+    }
+
+    /// What a cache of so many pages would make of the whole trace, if its miniature gave this.
+    pub(super) fn estimate(&self, miniature: Outcome, pages: u32) -> Outcome {
+        let Extent { references, pages: footprint, .. } = self.whole;
+        let curve = curve::miniature(&self.trace, self.sampling, &[(pages, miniature.total.hits)]);
+        let misses = (curve.miss_ratio(pages) * references as f64).round() as u64;
+        let compulsory_misses = u64::from(footprint).min(misses);
+        let counts = Counts { references, hits: references - misses, misses, compulsory_misses };
+        Outcome { pages, total: counts, counted: counts, ..miniature }
+    }
+}

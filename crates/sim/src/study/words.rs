@@ -1,0 +1,49 @@
+//! Numbers as a person reads them.
+
+/// A number with its thousands apart: `12,672,123`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.char_indices() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Percent with one decimal.
+pub fn percent(ratio: f64) -> String {
+    format!("{:.1}", 100.0 * ratio)
+}
+
+/// About two digits that matter: 0.013, 0.52, 1.0, 10, 150.
+pub fn significant(number: f64) -> String {
+    let decimals = if number >= 9.95 || number == 0.0 { 0 } else { (1.0 - number.log10().floor()).max(0.0) as usize };
+    let text = format!("{number:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// An owner's name.
+pub fn owner_name(name: &str) -> &str {
+    if name.is_empty() { "(unnamed)" } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!([0, 999, 1000, 12_672_123].map(grouped), ["0", "999", "1,000", "12,672,123"]);
+    }
+
+    #[test]
+    fn shares_are_shown_with_the_digits_that_matter() {
+        assert_eq!(
+            [0.0134, 0.5, 1.0, 2.04, 9.96, 10.2, 150.0].map(significant),
+            ["0.013", "0.5", "1", "2", "10", "10", "150"]
+        );
+    }
+}
