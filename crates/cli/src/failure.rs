@@ -2,6 +2,7 @@
 
 use crate::terminal::interrupt;
 use forebay_policy::managers::RulesError;
+use forebay_report::file::FileError;
 use forebay_sim::study::error::{Error, Question, Stop};
 use forebay_sim::study::experiment::PlanError;
 use std::path::PathBuf;
@@ -14,14 +15,12 @@ pub(crate) enum Failure {
     Usage(String),
     /// There is no answer.
     Study(Error),
-    /// The experiment's file is wrong.
-    Plan(PlanError),
     /// A file of the command's own failed.
     File(PathBuf, io::Error),
     /// Standard output failed.
     Output(io::Error),
-    /// Something else of the system failed, or a server.
-    Failed(String),
+    /// Something else failed: an experiment's file, a file of charts, the system, a server.
+    Failed(Box<dyn std::error::Error>),
     /// The user stopped an experiment.
     ExperimentStopped,
     /// Standard output says what went wrong: this exit code alone.
@@ -38,7 +37,7 @@ impl Failure {
             Self::Usage(_) | Self::Study(Error::Question(_)) => 2,
             Self::Study(Error::Stopped(_)) | Self::ExperimentStopped => interrupt::EXIT_CODE,
             Self::Said(code) => *code,
-            Self::Study(_) | Self::Plan(_) | Self::File(..) | Self::Output(_) | Self::Failed(_) => 1,
+            Self::Study(_) | Self::File(..) | Self::Output(_) | Self::Failed(_) => 1,
         }
     }
 }
@@ -46,9 +45,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(message) | Self::Failed(message) => f.write_str(message),
+            Self::Usage(message) => f.write_str(message),
+            Self::Failed(error) => error.fmt(f),
             Self::Study(error) => error.fmt(f),
-            Self::Plan(error) => error.fmt(f),
             Self::File(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Output(error) => write!(f, "writing to standard output failed: {error}"),
             Self::ExperimentStopped => f.write_str("the experiment is stopped; shown are the tables that are whole"),
@@ -76,7 +75,9 @@ from! {
     Stop => |stop| Self::Study(Error::Stopped(stop)),
     RulesError => |error| Self::Study(Error::Managers(error)),
     forebay_trace::Error => |error| Self::Study(Error::Trace(error)),
-    PlanError => Self::Plan,
+    PlanError => |error| Self::Failed(Box::new(error)),
+    FileError => |error| Self::Failed(Box::new(error)),
+    String => |message: String| Self::Failed(message.into()),
     csv::Error => |error| Self::from(io::Error::from(error)),
     serde_json::Error => |error| Self::from(io::Error::from(error)),
 }

@@ -2,11 +2,11 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use forebay_report::{DrawError, Key, Report, Section, figure};
-use std::fs::Permissions;
-use std::io::Write;
+use forebay_report::figure::{self, Draw};
+use forebay_report::file::{self, FileError};
+use forebay_report::{Key, Report, Section};
+use forebay_sim::size::show_bytes;
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 /// A report to look at.
 #[derive(Args)]
@@ -26,8 +26,21 @@ pub(crate) struct Files {
     plot: Option<PathBuf>,
 }
 
-/// Draws a figure.
-type Draw = fn(&forebay_report::Chart) -> Result<Vec<u8>, DrawError>;
+/// What is to be looked at of each trace, under the keys of the first.
+#[derive(Default)]
+pub(crate) struct Pages {
+    keys: Vec<Key>,
+    sections: Vec<Section>,
+}
+
+impl Pages {
+    pub(crate) fn add(&mut self, keys: Vec<Key>, section: Section) {
+        if self.sections.is_empty() {
+            self.keys = keys;
+        }
+        self.sections.push(section);
+    }
+}
 
 impl ReportFile {
     /// Whether it is asked for.
@@ -48,8 +61,9 @@ impl ReportFile {
     }
 
     /// Writes the report if it is asked for, and says so.
-    pub(crate) fn write(&self, traces: &[String], keys: Vec<Key>, sections: Vec<Section>) -> Result<(), Failure> {
+    pub(crate) fn write(&self, traces: &[String], pages: Pages) -> Result<(), Failure> {
         let Some(path) = &self.report else { return Ok(()) };
+        let Pages { keys, sections } = pages;
         write(path, Report { title: traces.join(", "), keys, sections }.html().as_bytes())
     }
 }
@@ -79,13 +93,13 @@ impl Files {
     }
 
     /// Writes the files asked for, and says so. The figure is the first chart.
-    pub(crate) fn write(&self, traces: &[String], keys: Vec<Key>, sections: Vec<Section>) -> Result<(), Failure> {
+    pub(crate) fn write(&self, traces: &[String], pages: Pages) -> Result<(), Failure> {
         if let Some(path) = &self.plot {
-            let chart = &sections[0].charts[0];
-            let figure = drawn_as(path)?(chart).map_err(|error| failed(path, error))?;
-            write(path, &figure)?;
+            let chart = &pages.sections[0].charts[0];
+            let figure = drawn_as(path)?(chart);
+            write(path, &figure.map_err(|error| FileError::NotDrawn(path.clone(), error))?)?;
         }
-        self.report.write(traces, keys, sections)
+        self.report.write(traces, pages)
     }
 }
 
@@ -97,7 +111,7 @@ fn check_path(option: &str, path: &Path, traces: &[String]) -> Result<(), Failur
     if path.is_dir() {
         return Err(Failure::Usage(format!("{option} {}: is a directory; name a file", path.display())));
     }
-    beside(path).map(drop)
+    Ok(file::check(path)?)
 }
 
 fn extension(path: &Path) -> String {
@@ -105,14 +119,8 @@ fn extension(path: &Path) -> String {
 }
 
 fn drawn_as(path: &Path) -> Result<Draw, Failure> {
-    match extension(path).as_str() {
-        "svg" => Ok(figure::svg),
-        "png" => Ok(figure::png),
-        _ => Err(Failure::Usage(format!(
-            "--plot {}: its name does not say the format; let it end in .svg or .png",
-            path.display()
-        ))),
-    }
+    let wrong = || format!("--plot {}: its name does not say the format; let it end in .svg or .png", path.display());
+    figure::by_extension(&extension(path)).ok_or_else(|| Failure::Usage(wrong()))
 }
 
 /// Whether both are there and are one, by whatever names.
@@ -120,29 +128,9 @@ fn same_file(one: &Path, other: &Path) -> bool {
     matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-fn failed(path: &Path, error: impl std::fmt::Display) -> Failure {
-    Failure::Failed(format!("{}: writing failed: {error}", path.display()))
-}
-
-/// A file that goes away unless it takes the path's place.
-fn beside(path: &Path) -> Result<NamedTempFile, Failure> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
-    builder.tempfile_in(folder).map_err(|error| {
-        let (path, what) = (path.display(), error.kind());
-        Failure::Failed(format!(
-            "{path}: cannot be written ({what}): name a file in a folder that is there and that you may write to"
-        ))
-    })
-}
-
-/// Writes the file whole or not at all.
+/// Writes the file, and says so.
 fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
-    let mut file = beside(path)?;
-    file.write_all(content).map_err(|error| failed(path, error))?;
-    file.persist(path).map_err(|error| failed(path, error.error))?;
-    eprintln!("forebay: wrote {} ({})", path.display(), forebay_sim::size::show_bytes(content.len() as u64));
+    file::write(path, content)?;
+    eprintln!("forebay: wrote {} ({})", path.display(), show_bytes(content.len() as u64));
     Ok(())
 }

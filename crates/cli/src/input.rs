@@ -8,6 +8,7 @@ use forebay_sim::size::parse_bytes;
 use forebay_sim::study::error::Question;
 use forebay_trace::formats::csv::Columns;
 use forebay_trace::{Format, Input, Only, Options, Pattern, Reader};
+use std::collections::HashSet;
 use std::path::Path;
 
 /// What the embedded sample is called.
@@ -56,6 +57,11 @@ impl How {
         Ok((format, Box::new(Only::new(name, reader, &self.owners, &self.files))))
     }
 
+    /// The same without its format.
+    pub(crate) fn read(&self, name: &str) -> forebay_trace::Result<Box<dyn Reader>> {
+        Ok(self.open(name)?.1)
+    }
+
     fn open_whole(&self, name: &str) -> forebay_trace::Result<(&'static Format, Box<dyn Reader>)> {
         let options = Options { format: self.trace_format.clone(), columns: self.columns.clone().unwrap_or_default() };
         if name == SAMPLE && !Path::new(name).exists() {
@@ -64,6 +70,12 @@ impl How {
         }
         forebay_trace::open(Path::new(name), &options)
     }
+}
+
+/// The policies, each once.
+pub(crate) fn each_once(specs: impl Iterator<Item = Spec>) -> Vec<Spec> {
+    let mut labels = HashSet::new();
+    specs.filter(|spec| labels.insert(spec.label.clone())).collect()
 }
 
 /// The managers of the file, if one is given and a policy asked is for them.

@@ -46,26 +46,7 @@ enum Command {
     Manual(manual::Arguments),
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  forebay compare trace.csv.gz --sizes 1%,10%,64MiB     every policy at three sizes
-  forebay compare t.lis --policies lru,clock-pro,opt    some policies at the usual sizes
-  strace -f -y -ttt -o t.strace make; forebay compare t.strace
-                                                        what `make` would want of a cache
-  forebay compare zipf:pages=100000,references=10M      a synthetic trace
-  forebay curve trace.lis --sample 1% --policies lru,arc  miss-ratio curves, estimated
-  forebay levels t.csv -l 'lru:8MiB*12' -l lru:1GiB,mq:1GiB
-                                                        twelve caches over one, of either policy
-  forebay analyze trace.lis                             distances, classes, space and time
-  forebay info trace.vscsi.zst                          what a trace holds
-  forebay convert trace.spc trace.parquet               a trace for DuckDB, Polars, pandas
-  forebay mix gzip.parquet web.spc -o both.parquet --scale
-                                                        two traces in one memory
-  forebay serve --volume data=/srv/data.img --cache 1GiB
-                                                        a volume behind a cache, over NBD
-
-Exit status: 0 done, 1 a trace or the system failed, 2 the command line is wrong,
-130 stopped by Ctrl-C: what was done by then is shown.";
+const EXAMPLES: &str = include_str!("main.txt").trim_ascii_end();
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();

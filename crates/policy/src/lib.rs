@@ -34,12 +34,14 @@
 //! ```
 
 pub mod managers;
+mod page;
 mod parameters;
 mod parts;
 pub mod policies;
 mod policy;
 pub mod registry;
 
+pub use page::page;
 pub use parameters::{Kind, Parameter, Part, Settings, parse_bytes, show_bytes};
 #[doc(hidden)]
 pub use parts::prefetch;

@@ -72,9 +72,10 @@ fn histogram() -> Chart {
 }
 
 fn cumulative() -> Chart {
-    let before = vec![(1.0, 0.2), (8.0, 0.5), (64.0, 1.0)];
-    let after = vec![(1.0, 0.1), (2.0, 0.15), (16.0, 0.4), (64.0, 1.0)];
-    let view = View::of_points(vec![("before the cache", before), ("after it", after)]);
+    let line = |name: &str, y: [Option<f64>; 5]| Series { name: name.to_owned(), y: y.into(), shown: true };
+    let before = line("before the cache", [Some(0.2), None, Some(0.5), None, Some(1.0)]);
+    let after = line("after it", [Some(0.1), Some(0.15), None, Some(0.4), Some(1.0)]);
+    let view = View::only(X::Numbers(vec![1.0, 2.0, 8.0, 16.0, 64.0]), vec![before, after]);
     let x = Axis::log("blocks of a request", Unit::Number);
     let y = Axis::linear("share of the requests", Unit::Ratio);
     chart("cumulative", "Cumulative distribution", Kind::Steps, x, y, false, vec![view])

@@ -70,6 +70,18 @@ impl From<png::EncodingError> for DrawError {
     }
 }
 
+/// Draws a figure.
+pub type Draw = fn(&Chart) -> Result<Vec<u8>, DrawError>;
+
+/// How figures are drawn in files whose names end so.
+pub fn by_extension(extension: &str) -> Option<Draw> {
+    match extension {
+        "svg" => Some(svg),
+        "png" => Some(png),
+        _ => None,
+    }
+}
+
 /// The figure as SVG.
 ///
 /// # Errors

@@ -4,6 +4,7 @@
 //! But for [`study`] this crate knows nothing of caches; `assets/report.js` draws the model with Apache ECharts.
 
 pub mod figure;
+pub mod file;
 mod model;
 mod numbers;
 mod page;

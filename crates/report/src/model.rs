@@ -61,6 +61,26 @@ pub struct Chart {
     pub views: Vec<View>,
 }
 
+impl Chart {
+    /// A chart of that name in addresses, title and explanation, without keys and views.
+    pub fn new((id, title, explanation): (&str, &str, &str), kind: Kind, (x, y): (Axis, Axis)) -> Self {
+        let (id, title, explanation) = (id.to_owned(), title.to_owned(), explanation.to_owned());
+        Self { id, title, explanation, kind, x, y, keyed: false, views: Vec::new() }
+    }
+
+    /// With these views.
+    #[must_use]
+    pub fn with(self, views: impl IntoIterator<Item = View>) -> Self {
+        Self { views: views.into_iter().collect(), ..self }
+    }
+
+    /// With these views, whose series are the report's keys.
+    #[must_use]
+    pub fn keyed(self, views: impl IntoIterator<Item = View>) -> Self {
+        Self { keyed: true, ..self.with(views) }
+    }
+}
+
 /// How a chart is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -182,22 +202,6 @@ impl View {
     pub fn only(x: X, series: Vec<Series>) -> Self {
         Self { group: String::new(), label: String::new(), x, series, grid: None }
     }
-
-    /// The only view of a chart whose lines have points of their own, each list rising in x.
-    pub fn of_points<S: Into<String>>(lines: Vec<(S, Vec<(f64, f64)>)>) -> Self {
-        let mut x: Vec<f64> = lines.iter().flat_map(|(_, points)| points).map(|point| point.0).collect();
-        x.sort_unstable_by(f64::total_cmp);
-        x.dedup();
-        let series = lines.into_iter().map(|(name, points)| {
-            let mut y = vec![None; x.len()];
-            for (at, value) in points {
-                y[x.partition_point(|&other| other < at)] = Some(value);
-            }
-            Series { name: name.into(), y, shown: true }
-        });
-        let series = series.collect();
-        Self::only(X::Numbers(x), series)
-    }
 }
 
 /// Figures in rows and columns, folded at first.
@@ -230,17 +234,4 @@ pub enum Cell {
     Number(#[serde(serialize_with = "compact")] f64),
     /// Nothing is known.
     Empty,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_with_points_of_their_own_are_laid_on_one_scale() {
-        let view = View::of_points(vec![("a", vec![(1.0, 0.5), (4.0, 1.0)]), ("b", vec![(2.0, 0.25), (4.0, 0.75)])]);
-        assert!(matches!(&view.x, X::Numbers(x) if *x == [1.0, 2.0, 4.0]));
-        assert_eq!(view.series[0].y, [Some(0.5), None, Some(1.0)]);
-        assert_eq!(view.series[1].y, [None, Some(0.25), Some(0.75)]);
-    }
 }

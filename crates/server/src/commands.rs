@@ -8,6 +8,7 @@ use crate::service::Service;
 use crate::volume_options::{VolumeLimits, VolumeOptions};
 use crate::volumes::Cache;
 use crate::words::{Age, Count, Share, Size};
+use clap::Subcommand;
 use forebay_pool::Hint;
 use forebay_sim::size::show_bytes;
 use serde::{Deserialize, Serialize};
@@ -18,96 +19,112 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A command: `{"command":"resize","cache":"shared","size":"1GiB"}`. Sizes are numbers of bytes, or as on the command line.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, Subcommand)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Command {
-    /// All figures.
+    /// Show all figures since the server's start
     Statistics {},
-    /// Changes the size of a cache: `shared`, or that of the volume of this name.
+    /// Change the size of a cache
+    ///
+    /// Pages that have to leave are written first. If that takes longer than 5 seconds, the cache keeps its size.
     Resize {
-        /// The cache.
+        /// `shared`, or the volume whose own cache it is
         cache: String,
-        /// Its bytes.
+        /// Its bytes, as 512MiB
         size: Size,
     },
-    /// Makes durable what was written: to one volume, or to all.
+    /// Make durable what was written, as a client's flush does
     Flush {
-        /// The volume.
+        /// This volume alone [default: all]
         volume: Option<String>,
     },
-    /// Lets the clean pages of a volume go.
+    /// Let the clean pages of a volume leave the cache: its next reads come from storage
+    ///
+    /// Dirty pages and those in use stay.
     Drop {
-        /// The volume.
+        /// The volume
         volume: String,
     },
-    /// A cache of the client's own has evicted a part of a volume: a hint for the policy.
+    /// Say that a cache of the client's own has evicted a part of a volume: a hint for the policy, as mq takes it
+    ///
+    /// No page is read or leaves by this. Programs send such hints over one connection to the socket: docs/volumes.md.
     Evicted {
-        /// The volume.
+        /// The volume
         volume: String,
-        /// The first byte.
+        /// The first byte
         offset: Size,
-        /// How many.
+        /// How many bytes, as 8KiB
         length: Size,
-        /// The hits that they had there.
+        /// The hits that they had in the client's cache
+        #[arg(long, value_name = "NUMBER", default_value_t = 0)]
         #[serde(default)]
         hits: u32,
-        /// They were changed there, and have just been written.
+        /// They were changed there, and have just been written
+        #[arg(long)]
         #[serde(default)]
         dirty: bool,
     },
     /// Serves another volume.
+    #[command(skip)]
     Attach {
         /// `NAME=PATH[,OPTION=VALUE]…`, as after `--volume`.
         volume: String,
     },
-    /// Removes a volume; its clients may stay.
+    /// Remove a volume: no new client sees it, and it is closed when those that have it have left
     Detach {
-        /// The volume.
+        /// The volume
         volume: String,
     },
-    /// Changes what may be dirty in a cache; what is not given stays.
+    /// Show or change how much of a cache may be dirty, and for how long
     Dirty {
-        /// The cache.
+        /// `shared`, or the volume whose own cache it is
         cache: String,
-        /// The share that may be dirty before writers wait.
+        /// The share that may be dirty before writers wait, as 25%
+        #[arg(long, value_name = "SHARE")]
         limit: Option<Share>,
-        /// How long a page may be dirty.
+        /// How long a page may be dirty before it is written back, as 5s
+        #[arg(long, value_name = "TIME")]
         age: Option<Age>,
     },
-    /// Limits what is read from and written to a volume's storage; what is not given has no limit.
+    /// Limit what is read from and written to a volume's storage; what is not named has no limit then
     Rate {
-        /// The volume.
+        /// The volume
         volume: String,
-        /// Bytes a second.
+        /// The most bytes a second, as 100MiB
+        #[arg(long, value_name = "SIZE")]
         rate: Option<Size>,
-        /// Requests a second.
+        /// The most requests a second
+        #[arg(long, value_name = "NUMBER")]
         iops: Option<Count>,
     },
-    /// Limits the connections to a volume.
+    /// Limit the connections to a volume; those there are stay
     Connections {
-        /// The volume.
+        /// The volume
         volume: String,
-        /// The most; none for no limit.
+        /// The most at a time [default: no limit]
         limit: Option<Count>,
     },
-    /// Changes what is logged.
+    /// Change what is logged
     Log {
-        /// As after `--log`.
+        /// error, warn, info, debug, trace or off, or for parts of the program, as info,forebay_nbd=debug
         level: String,
     },
     /// Begins to record the references of clients.
+    #[command(skip)]
     RecordStart {
         /// The trace, which is whole when the recording stops.
         file: PathBuf,
     },
     /// Completes the trace that is being recorded.
+    #[command(skip)]
     RecordStop {},
     /// Writes a trace of what has been recorded so far.
+    #[command(skip)]
     RecordSnapshot {
         /// The trace.
         file: PathBuf,
     },
-    /// Reads the configuration file again, as SIGHUP does.
+    /// Read the configuration again, as SIGHUP does
     Reload {},
 }
 

@@ -23,6 +23,7 @@ pub mod sweep;
 pub mod trace;
 pub mod watch;
 mod watched;
+pub mod words;
 
 pub use analysis::Analysis;
 pub use curve::Curve;

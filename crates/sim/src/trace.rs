@@ -3,6 +3,8 @@
 use crate::ingest::{Chunk, ingest};
 use crate::places::Places;
 use crate::replay::{Stretch, misses};
+use crate::size::show_bytes;
+use crate::words::grouped;
 use forebay_policy::{Operation, Spec};
 use forebay_trace::{Error, Names, Reader, Result};
 use std::sync::Arc;
@@ -47,6 +49,15 @@ pub struct Extent {
     pub pages: u32,
     /// The bytes of a page.
     pub page_size: u64,
+}
+
+impl Extent {
+    /// In words; `about` stands before a footprint that is an estimate.
+    pub fn in_words(&self, about: &str) -> String {
+        let (references, pages) = (grouped(self.references), grouped(u64::from(self.pages)));
+        let [page, footprint] = [1, u64::from(self.pages)].map(|pages| show_bytes(pages * self.page_size));
+        format!("{references} references to {about}{pages} pages of {page} ({footprint})")
+    }
 }
 
 /// The requests of a trace, in columns.

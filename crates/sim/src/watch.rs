@@ -73,6 +73,12 @@ pub struct OwnerCounts {
     pub misses: u64,
 }
 
+impl std::iter::Sum for OwnerCounts {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, of| Self { hits: sum.hits + of.hits, misses: sum.misses + of.misses })
+    }
+}
+
 /// Hits and misses by the number of their owner, and whose the present references are.
 #[derive(Default)]
 pub(crate) struct ByOwner {

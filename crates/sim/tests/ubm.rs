@@ -4,9 +4,8 @@
 #[path = "../../trace/tests/real_trace/mod.rs"]
 mod real_trace;
 
-use forebay_policy::registry::Ubm;
 use forebay_policy::ubm::Class;
-use forebay_policy::{Caller, Policy, Reference, Settings, Setup, Spec};
+use forebay_policy::{Caller, Policy, Reference, Settings, Setup, Spec, Ubm};
 use forebay_sim::{Keep, Outcome, Sweep, Trace};
 use real_trace::real_trace;
 use std::collections::BTreeMap;

@@ -9,6 +9,7 @@ use crate::names::Names;
 use crate::pages::{DEFAULT_PAGE_SIZE, Paging};
 use crate::reader::Reader;
 use crate::request::{Request, Unit};
+use std::path::Path;
 
 /// Nanoseconds from one reference to the next of the longest trace, where none has times.
 const PACE: u64 = 1000;
@@ -85,6 +86,32 @@ pub struct Source {
     pub reader: Box<dyn Reader>,
     /// What is known of it.
     pub span: Span,
+}
+
+/// What a trace's owners and objects are named after, beside other sources: its file's name up to the first dot, or the kind of a
+/// synthetic trace.
+pub fn name(input: &str, others: &[Source]) -> String {
+    let file = Path::new(input).file_name().and_then(|name| name.to_str()).unwrap_or(input);
+    let first = Some(file.split(['.', ':']).next().unwrap_or_default()).filter(|name| !name.is_empty()).unwrap_or(file);
+    let mut names = std::iter::once(first.to_owned()).chain((2..).map(|number| format!("{first}#{number}")));
+    let is_free = |name: &String| others.iter().all(|source| source.name != *name);
+    names.find(is_free).expect("there is always a next number")
+}
+
+/// The names of sources that end before the next one begins, with its name: they do not compete, which is seldom meant.
+pub fn gaps(sources: &[Source]) -> Vec<(&str, &str)> {
+    let mut by_start: Vec<&Source> = sources.iter().filter(|source| source.span.has_times()).collect();
+    by_start.sort_by_key(|source| source.span.first);
+    let mut latest: Option<&Source> = None;
+    let mut gaps = Vec::new();
+    for source in by_start {
+        let before = latest.filter(|before| before.span.last < source.span.first);
+        gaps.extend(before.map(|before| (before.name.as_str(), source.name.as_str())));
+        if latest.is_none_or(|latest| latest.span.last < source.span.last) {
+            latest = Some(source);
+        }
+    }
+    gaps
 }
 
 /// The mixed trace.
@@ -274,6 +301,12 @@ mod tests {
     const A: (&str, &str) = ("a", "time_ns,owner,object,offset,length\n100,x,f,1,1\n300,y,f,2,1\n500,x,f,3,1\n");
     const B: (&str, &str) = ("b", "time_ns,owner,object,offset,length\n1000,x,,10,1\n1100,,f,20,1\n1050,,f,30,1\n");
     const UNTIMED: (&str, &str) = ("c", "offset,length\n5,1\n6,1\n7,1\n8,1\n");
+
+    #[test]
+    fn a_source_is_named_after_its_file_or_its_kind() {
+        let names = ["/tmp/gzip.lackey.zst", "zipf:pages=10", "web", ".hidden"].map(|input| name(input, &[]));
+        assert_eq!(names, ["gzip", "zipf", "web", ".hidden"]);
+    }
 
     #[test]
     fn recorded_times_order_the_requests_and_names_keep_sources_apart() {

@@ -1,6 +1,9 @@
 //! The requests of some owners, or to some files, alone.
 
-use crate::{Error, Names, Reader, Request, Result, Unit};
+use crate::error::{Error, Result};
+use crate::names::Names;
+use crate::reader::Reader;
+use crate::request::{Request, Unit};
 use glob::Pattern;
 
 /// The most names in a message.

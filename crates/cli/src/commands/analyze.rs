@@ -1,16 +1,16 @@
 //! `forebay analyze`: what a trace is like, and what policies make of it.
 
 use crate::failure::Failure;
-use crate::files::ReportFile;
-use crate::input::{How, SAMPLE, managers};
+use crate::files::{Pages, ReportFile};
+use crate::input::{How, SAMPLE, each_once, managers};
 use crate::terminal::analysis::print;
 use crate::terminal::progress::Terminal;
-use clap::builder::PossibleValue;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use forebay_policy::Spec;
 use forebay_report::study::analysis::{keys, section};
 use forebay_sim::Size;
-use forebay_sim::analysis::Section;
+use forebay_sim::analysis::{self, Section};
 use forebay_sim::study::analysis::Asked;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -25,8 +25,8 @@ pub(crate) struct Arguments {
     #[arg(value_name = "TRACE", default_value = SAMPLE, hide_default_value = true)]
     traces: Vec<String>,
     /// Only these sections; by default all
-    #[arg(long, value_name = "SECTION,…", value_delimiter = ',')]
-    only: Vec<Chosen>,
+    #[arg(long, value_name = "SECTION,…", value_delimiter = ',', value_parser = PossibleValuesParser::new(Section::ALL.map(Section::name)))]
+    only: Vec<String>,
     /// The policies whose hits and misses are told
     #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…,…", value_delimiter = ',', default_value = "lru,ubm,opt", value_parser = Spec::parse)]
     policies: Vec<Spec>,
@@ -61,29 +61,6 @@ enum Form {
     Json,
 }
 
-/// A section, as the user names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Chosen(Section);
-
-impl ValueEnum for Chosen {
-    fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [Chosen; Section::ALL.len()] = {
-            let mut all = [Chosen(Section::ALL[0]); Section::ALL.len()];
-            let mut index = 0;
-            while index < all.len() {
-                all[index] = Chosen(Section::ALL[index]);
-                index += 1;
-            }
-            all
-        };
-        &ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.0.name()))
-    }
-}
-
 /// The most cells in a direction: a picture has no more dots.
 const MOST_CELLS: u32 = 4096;
 
@@ -101,14 +78,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let asked = arguments.asked()?;
     let mut out = io::stdout().lock();
     let mut analyses = Vec::new();
-    let mut all_keys = Vec::new();
-    let mut sections = Vec::new();
+    let mut pages = Pages::default();
     for name in traces {
-        let (_, mut reader) = how.open(name)?;
-        let analysis = asked.of(name, reader.as_mut(), &Terminal)?;
+        let analysis = asked.of(name, how.read(name)?.as_mut(), &Terminal)?;
         if report.wanted() {
-            all_keys = keys(&analysis, &asked.specs);
-            sections.push(section(&analysis, &asked.specs));
+            pages.add(keys(&analysis, &asked.asked.specs), section(&analysis, &asked.asked.specs));
         }
         match arguments.format {
             Form::Table => print(&analysis, &mut out)?,
@@ -121,36 +95,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         writeln!(out)?;
     }
     out.flush()?;
-    report.write(traces, all_keys, sections)
+    report.write(traces, pages)
 }
 
 impl Arguments {
     fn asked(&self) -> Result<Asked, Failure> {
-        let sections = if self.only.is_empty() {
-            Section::ALL.to_vec()
-        } else {
-            self.only.iter().map(|chosen| chosen.0).collect()
-        };
-        let specs = self.specs();
-        Ok(Asked {
-            sections,
-            managers: managers(self.managers.as_deref(), &specs)?,
-            specs,
-            sizes: self.sizes.clone(),
-            grid: self.grid,
-            page_size: self.how.page_size,
-            threads: self.threads,
-        })
-    }
-
-    /// The policies, each once.
-    fn specs(&self) -> Vec<Spec> {
-        let mut specs: Vec<Spec> = Vec::new();
-        for spec in &self.policies {
-            if specs.iter().all(|other| other.label != spec.label) {
-                specs.push(spec.clone());
-            }
-        }
-        specs
+        let asked = |section: &Section| self.only.is_empty() || self.only.iter().any(|name| name == section.name());
+        let specs = each_once(self.policies.iter().cloned());
+        let managers = managers(self.managers.as_deref(), &specs)?;
+        let sections = Section::ALL.into_iter().filter(asked).collect();
+        let asked = analysis::Asked { sections, specs, sizes: Vec::new(), grid: self.grid, threads: self.threads };
+        Ok(Asked { asked, sizes: self.sizes.clone(), managers, page_size: self.how.page_size })
     }
 }

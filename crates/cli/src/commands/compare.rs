@@ -1,8 +1,8 @@
 //! `forebay compare`: policies × sizes over traces.
 
 use crate::failure::Failure;
-use crate::files::Files;
-use crate::input::{How, SAMPLE, managers};
+use crate::files::{Files, Pages};
+use crate::input::{How, SAMPLE, each_once, managers};
 use crate::terminal::comparison::print;
 use crate::terminal::forms::{Answers, Form};
 use crate::terminal::progress::Terminal;
@@ -11,7 +11,7 @@ use forebay_policy::Spec;
 use forebay_report::study::comparison::{keys, section};
 use forebay_sim::device::presets::Named;
 use forebay_sim::study::Comparison;
-use forebay_sim::study::comparison::{Asked, FirstLevel, Times, Warmup};
+use forebay_sim::study::comparison::{Asked, FirstLevel, Warmup};
 use forebay_sim::{Readahead, Sample, Size};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -93,19 +93,13 @@ fn parse_think(text: &str) -> Result<f64, String> {
 }
 
 impl Arguments {
-    /// The policies, each once.
+    /// The policies, each once; `all` are those that can be asked.
     fn specs(&self) -> Vec<Spec> {
-        let mut specs: Vec<Spec> = Vec::new();
-        for (chosen, spec) in self.policies.iter().flat_map(|chosen| chosen.0.iter().map(move |spec| (chosen, spec))) {
-            // `all` are those that can be asked.
-            if chosen.0.len() > 1 && !self.readahead.is_none() && spec.needs_future() {
-                continue;
-            }
-            if specs.iter().all(|other| other.label != spec.label) {
-                specs.push(spec.clone());
-            }
-        }
-        specs
+        let of = |Chosen(specs): &Chosen| {
+            let foreseen = specs.len() > 1 && !self.readahead.is_none();
+            specs.clone().into_iter().filter(move |spec| !(foreseen && spec.needs_future()))
+        };
+        each_once(self.policies.iter().flat_map(of))
     }
 
     fn asked(&self) -> Result<Asked, Failure> {
@@ -140,20 +134,16 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     arguments.files.check(&arguments.traces)?;
     let mut out = io::stdout().lock();
     let mut answers = Answers::new::<Comparison>(arguments.format, &mut out)?;
-    let mut sections = Vec::new();
-    let mut all_keys = Vec::new();
+    let mut pages = Pages::default();
     let mut stopped = None;
     for name in &arguments.traces {
         let (format, mut reader) = arguments.how.open(name)?;
         let mut comparison = asked.of(name, reader.as_mut(), &Terminal)?;
-        if verbose {
-            print_times(name, format.name, &comparison);
+        if let (true, Some(times)) = (verbose, comparison.times_in_words()) {
+            eprintln!("forebay: {name} ({}): {times}", format.name);
         }
         if arguments.files.wanted() {
-            if sections.is_empty() {
-                all_keys = keys(&comparison);
-            }
-            sections.push(section(&comparison));
+            pages.add(keys(&comparison), section(&comparison));
             // What was looked at for the report alone.
             if !arguments.by_distance {
                 comparison.forget_distances();
@@ -173,25 +163,6 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
         writeln!(out, "\nThis is the embedded sample. Your own: `forebay compare TRACE`; more: `forebay --help`.")?;
         out.flush()?;
     }
-    arguments.files.write(&arguments.traces, all_keys, sections)?;
+    arguments.files.write(&arguments.traces, pages)?;
     stopped.map_or(Ok(()), |stop| Err(stop.into()))
-}
-
-/// Says on standard error where the time went.
-fn print_times(name: &str, format: &str, comparison: &Comparison) {
-    let Some(Times { load, elapsed, streamed }) = comparison.times else { return };
-    let [reading, numbering, elapsed] = [load.reading, load.numbering, elapsed].map(|time| time.as_secs_f64());
-    let runs = comparison.outcomes.len();
-    if streamed {
-        eprintln!(
-            "forebay: {name} ({format}): {elapsed:.2} s elapsed for reading {reading:.2} s (decompress, parse), \
-             numbering {numbering:.2} s and {runs} runs at once"
-        );
-    } else {
-        let replay: f64 = comparison.outcomes.iter().map(|outcome| outcome.seconds).sum();
-        eprintln!(
-            "forebay: {name} ({format}): reading {reading:.2} s (decompress, parse), numbering {numbering:.2} s; \
-             replay {replay:.2} s in {runs} runs, {elapsed:.2} s elapsed"
-        );
-    }
 }

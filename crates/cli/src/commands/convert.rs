@@ -2,9 +2,9 @@
 
 use crate::failure::Failure;
 use crate::input::How;
-use crate::terminal::progress::Progress;
+use crate::terminal::progress::Terminal;
 use clap::Args;
-use forebay_sim::study::grouped;
+use forebay_sim::study::{Monitor, grouped};
 use forebay_trace::ConvertOptions;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -33,10 +33,9 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     arguments.how.check()?;
     let (format, mut reader) = arguments.how.open(&arguments.input)?;
     let options = ConvertOptions { page_size: arguments.how.page_size, force: arguments.force };
-    let progress = Progress::new(format!("converting {}", arguments.input), None);
+    let progress = Terminal.begin(format!("converting {}", arguments.input), None, false);
     let start = Instant::now();
-    let requests =
-        forebay_trace::convert(reader.as_mut(), &arguments.output, &options, &mut |done| progress.set(done))?;
+    let requests = forebay_trace::convert(reader.as_mut(), &arguments.output, &options, &mut |done| progress.at(done))?;
     if verbose {
         let (name, seconds) = (format.name, start.elapsed().as_secs_f64());
         eprintln!("forebay: {} ({name}): {} requests in {seconds:.2} s", arguments.input, grouped(requests));

@@ -1,7 +1,7 @@
 //! `forebay curve`: miss-ratio curves, exact or estimated from a sample of the pages.
 
 use crate::failure::Failure;
-use crate::files::Files;
+use crate::files::{Files, Pages};
 use crate::input::{How, SAMPLE};
 use crate::terminal::curves::print;
 use crate::terminal::forms::{Answers, Form};
@@ -72,18 +72,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     asked.check(traces)?;
     files.check(traces)?;
     let mut answers = Answers::new::<Curves>(arguments.format, io::stdout().lock())?;
-    let mut sections = Vec::new();
-    let mut all_keys = Vec::new();
+    let mut pages = Pages::default();
     for name in traces {
-        let curves = asked.of(name, &|| Ok(how.open(name)?.1), &Terminal)?;
+        let curves = asked.of(name, &|| how.read(name), &Terminal)?;
         if files.wanted() {
-            all_keys = keys(&curves);
-            sections.push(section(&curves));
+            pages.add(keys(&curves), section(&curves));
         }
         answers.add(&curves, print)?;
     }
     answers.finish()?;
-    files.write(traces, all_keys, sections)
+    files.write(traces, pages)
 }
 
 impl Arguments {

@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use crate::terminal::forms;
 use clap::{Args, ValueEnum};
+use forebay_sim::device::Kind;
 use forebay_sim::device::presets::{self, PRESETS, Preset};
-use forebay_sim::device::{Kind, Model};
 use serde_json::json;
 use std::io::{self, Write};
 
@@ -53,19 +53,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 "\nA device of your own: `forebay devices nearline --format toml > mine.toml`, then `--device mine.toml`."
             )?;
         }
-        Form::Csv => {
-            let row = |preset: &Preset, model: Model| {
-                [preset.name.to_owned(), kind(&model.kind).to_owned(), model.title, model.source]
-            };
-            let rows = presets.into_iter().map(|preset| row(preset, preset.model()));
-            forms::csv(&mut out, std::iter::once(["name", "kind", "title", "source"].map(str::to_owned)).chain(rows))?;
-        }
-        Form::Json => {
-            let devices = presets.iter().map(|preset| {
+        Form::Csv | Form::Json => {
+            let record = |preset: &Preset| {
                 let model = preset.model();
-                json!({ "name": preset.name, "kind": kind(&model.kind), "title": model.title, "source": model.source })
-            });
-            forms::json(&mut out, &devices.collect::<Vec<_>>())?;
+                let (name, kind) = (json!(preset.name), json!(kind(&model.kind)));
+                [("name", name), ("kind", kind), ("title", json!(model.title)), ("source", json!(model.source))]
+            };
+            let form = if arguments.format == Form::Csv { forms::Form::Csv } else { forms::Form::Json };
+            forms::records(&mut out, form, presets.into_iter().map(record).collect())?;
         }
         Form::Toml => match presets[..] {
             [preset] => write!(out, "{}", preset.toml)?,

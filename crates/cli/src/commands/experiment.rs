@@ -5,8 +5,8 @@ use crate::terminal::forms::{self, PageForm as Form};
 use crate::terminal::grid::Grid;
 use crate::terminal::interrupt;
 use clap::Args;
-use forebay_sim::study::experiment::{HEADER, Plan, Table, Wanted, find};
-use serde_json::{Value, json};
+use forebay_sim::study::experiment::{HEADER, Plan, Table, Wanted, find, typed};
+use serde_json::Value;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -60,20 +60,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             };
             match arguments.format {
                 Form::Table => print(&table, &mut out)?,
-                Form::Markdown => print_markdown(&table, &mut out)?,
+                Form::Markdown => write!(out, "{}", table.markdown())?,
                 Form::Csv => forms::csv(&mut out, table.csv(&plan.title))?,
                 Form::Json => {}
             }
             out.flush()?;
             tables.push(table);
         }
-        answers.push(json!({
-            "file": file.display().to_string(),
-            "title": plan.title,
-            "source": plan.source,
-            "finding": plan.finding,
-            "tables": tables.iter().map(Table::json).collect::<Vec<_>>(),
-        }));
+        answers.push(plan.json(file, &tables));
         if stopped {
             break;
         }
@@ -94,7 +88,7 @@ fn print_commands(plans: &[(&PathBuf, Plan)], traces: Option<&Path>, out: &mut i
         for table in &plan.tables {
             for seed in plan.seeds() {
                 let words = table.words(seed, file, |trace| find(trace, traces, file));
-                writeln!(out, "forebay {}", shown(&words))?;
+                writeln!(out, "forebay {}", typed(&words))?;
             }
         }
     }
@@ -124,40 +118,20 @@ fn print(table: &Table, out: &mut impl Write) -> Result<(), Failure> {
     Ok(writeln!(out, "forebay {}", table.command)?)
 }
 
-fn print_markdown(table: &Table, out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "\n### {}\n\n    forebay {}\n", table.title, table.command)?;
-    writeln!(out, "| | {} |", table.columns().join(" | "))?;
-    writeln!(out, "| --- |{}", " ---: |".repeat(table.columns().len()))?;
-    for (name, cells) in table.rows() {
-        writeln!(out, "| {name} | {} |", cells.join(" | "))?;
-    }
-    if let Some(difference) = table.difference() {
-        writeln!(out, "\n{difference}.")?;
-    }
-    Ok(())
-}
-
-/// The words as one would type them.
-fn shown(words: &[String]) -> String {
-    let plain = |word: &str| word.chars().all(|c| c.is_alphanumeric() || "-_./:=,%@+".contains(c));
-    let quoted = |word: &String| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) };
-    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
-}
-
 /// Runs a table's command with each seed.
 fn fill(plan: &Plan, wanted: &Wanted, traces: Option<&Path>, file: &Path) -> Result<Table, Failure> {
-    let mut table = Table::new(wanted, shown(&wanted.words(None, Path::new(""), |trace| trace.into())));
+    let mut table = Table::new(wanted, typed(&wanted.words(None, Path::new(""), |trace| trace.into())));
     for seed in plan.seeds() {
         let words = wanted.words(seed, file, |trace| find(trace, traces, file));
         let trace = &words[1];
         if trace.contains('/') && !trace.contains('=') && !Path::new(trace).exists() {
-            return Err(Failure::Failed(format!(
+            return Err(Failure::from(format!(
                 "{}: there is no trace {trace}; name the folder of the traces with --traces",
                 file.display()
             )));
         }
         let answer = answer(&words)?;
-        let failed = |what| Failure::Failed(format!("`forebay {}`: {what}", shown(&words)));
+        let failed = |what| Failure::from(format!("`forebay {}`: {what}", typed(&words)));
         table.add(wanted, seed, &answer).map_err(failed)?;
     }
     Ok(table)
@@ -165,7 +139,7 @@ fn fill(plan: &Plan, wanted: &Wanted, traces: Option<&Path>, file: &Path) -> Res
 
 /// What this program answers to a command line. Each command is a process of its own, as if a person had typed it.
 fn answer(words: &[String]) -> Result<Value, Failure> {
-    let failed = |what: String| Failure::Failed(format!("`forebay {}` {what}", shown(words)));
+    let failed = |what: String| Failure::from(format!("`forebay {}` {what}", typed(words)));
     let program = std::env::current_exe().map_err(|error| failed(format!("cannot be started: {error}")))?;
     let output = Command::new(program)
         .args(words)

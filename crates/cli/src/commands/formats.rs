@@ -1,9 +1,9 @@
 //! `forebay formats`: the trace formats.
 
 use crate::failure::Failure;
-use crate::terminal::forms::{self, Form, csv};
+use crate::terminal::forms::{Form, records};
 use clap::Args;
-use forebay_trace::FORMATS;
+use forebay_trace::{FORMATS, Format};
 use serde_json::json;
 use std::io::{self, Write};
 
@@ -27,13 +27,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 "\nAny of them may be compressed with gzip, zstd or xz. They are recognised by content and name."
             )?;
         }
-        Form::Csv => {
-            let rows = FORMATS.iter().map(|format| [format.name, format.title, format.source]);
-            csv(&mut out, std::iter::once(["name", "title", "source"]).chain(rows))?;
-        }
-        Form::Json => {
-            let formats = FORMATS.iter().map(|f| json!({ "name": f.name, "title": f.title, "source": f.source }));
-            forms::json(&mut out, &formats.collect::<Vec<_>>())?;
+        form => {
+            let record =
+                |of: &&Format| [("name", json!(of.name)), ("title", json!(of.title)), ("source", json!(of.source))];
+            records(&mut out, form, FORMATS.iter().map(record).collect())?;
         }
     }
     Ok(out.flush()?)

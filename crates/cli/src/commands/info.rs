@@ -2,11 +2,11 @@
 
 use crate::failure::Failure;
 use crate::input::{How, SAMPLE};
-use crate::terminal::forms::{self, Form, csv};
-use crate::terminal::progress::Progress;
+use crate::terminal::forms::{Form, records};
+use crate::terminal::progress::Terminal;
 use clap::Args;
 use forebay_sim::size::show_bytes;
-use forebay_sim::study::grouped;
+use forebay_sim::study::{Monitor, grouped};
 use forebay_trace::Summary;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -30,8 +30,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut answers = Vec::new();
     for name in &arguments.traces {
         let (format, mut reader) = arguments.how.open(name)?;
-        let progress = Progress::new(format!("reading {name}"), None);
-        let summary = Summary::of(name, reader.as_mut(), arguments.how.page_size, &mut |done| progress.set(done))?;
+        let progress = Terminal.begin(format!("reading {name}"), None, false);
+        let summary = Summary::of(name, reader.as_mut(), arguments.how.page_size, &mut |done| progress.at(done))?;
         answers.push((name, format.name, summary));
     }
     match arguments.format {
@@ -40,22 +40,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 print(name, format, summary, &mut out)?;
             }
         }
-        Form::Csv => {
-            let text = |(_, figure): (_, Value)| match figure {
-                Value::String(text) => text,
-                Value::Null => String::new(),
-                other => other.to_string(),
-            };
-            let rows = answers.iter().map(|(name, format, summary)| figures(name, format, summary));
-            let head = rows.clone().next().into_iter().map(|row| row.map(|(title, _)| title.to_owned()).to_vec());
-            csv(&mut out, head.chain(rows.map(|row| row.map(text).to_vec())))?;
-        }
-        Form::Json => {
-            let object = |row: [(&str, Value); 12]| {
-                Value::Object(row.into_iter().map(|(title, figure)| (title.to_owned(), figure)).collect())
-            };
-            let rows = answers.iter().map(|(name, format, summary)| object(figures(name, format, summary)));
-            forms::json(&mut out, &rows.collect::<Vec<_>>())?;
+        form => {
+            let figures = answers.iter().map(|(name, format, summary)| figures(name, format, summary));
+            records(&mut out, form, figures.collect())?;
         }
     }
     Ok(out.flush()?)

@@ -83,8 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut answers = Answers::new::<Levels>(arguments.format, io::stdout().lock())?;
     let mut stopped = None;
     for name in &arguments.traces {
-        let (_, mut reader) = arguments.how.open(name)?;
-        let levels = asked.of(name, reader.as_mut(), &Terminal)?;
+        let levels = asked.of(name, arguments.how.read(name)?.as_mut(), &Terminal)?;
         answers.add(&levels, print)?;
         stopped = levels.stopped;
         if stopped.is_some() {

@@ -2,11 +2,12 @@
 
 use crate::failure::Failure;
 use crate::input::How;
-use crate::terminal::progress::Progress;
+use crate::terminal::progress::Terminal;
 use clap::Args;
-use forebay_trace::mix::{Mix, Source, Span, Times};
-use forebay_trace::{ConvertOptions, Reader};
-use std::path::{Path, PathBuf};
+use forebay_sim::study::Monitor;
+use forebay_trace::ConvertOptions;
+use forebay_trace::mix::{self, Mix, Source, Span, Times};
+use std::path::PathBuf;
 
 /// Mix traces, as if all had happened at once on one machine: programs and files in one memory, volumes on one server.
 ///
@@ -48,60 +49,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let mut sources: Vec<Source> = Vec::new();
     for input in inputs {
-        let reading = Progress::new(format!("reading {input}"), None);
-        let span = Span::of(input, open(how, input)?.as_mut(), how.page_size, &mut |done| reading.set(done))?;
-        let named = |name: &String| sources.iter().any(|source| source.name == *name);
-        let numbered = (2..).map(|number| format!("{}#{number}", source_name(input)));
-        let mut names = std::iter::once(source_name(input).to_owned()).chain(numbered);
-        let name = names.find(|name| !named(name)).expect("there is always a next number");
-        sources.push(Source { name, reader: open(how, input)?, span });
+        let reading = Terminal.begin(format!("reading {input}"), None, false);
+        let span = Span::of(input, how.read(input)?.as_mut(), how.page_size, &mut |done| reading.at(done))?;
+        sources.push(Source { name: mix::name(input, &sources), reader: how.read(input)?, span });
     }
     if times == Times::Recorded {
-        warn_of_gaps(&sources);
+        for (before, after) in mix::gaps(&sources) {
+            eprintln!("forebay: {before} ends before {after} begins; --from-start or --scale makes them run at once");
+        }
     }
     let mut mix = Mix::new(sources, times, how.page_size)?;
     let options = ConvertOptions { page_size: how.page_size, force: arguments.force };
-    let progress = Progress::new(format!("mixing {}", inputs.join(", ")), None);
-    forebay_trace::convert(&mut mix, output, &options, &mut |done| progress.set(done))?;
+    let progress = Terminal.begin(format!("mixing {}", inputs.join(", ")), None, false);
+    forebay_trace::convert(&mut mix, output, &options, &mut |done| progress.at(done))?;
     Ok(())
-}
-
-fn open(how: &How, input: &str) -> forebay_trace::Result<Box<dyn Reader>> {
-    Ok(how.open(input)?.1)
-}
-
-/// What a trace's owners and objects are named after: its file's name up to the first dot, or the kind of a synthetic trace.
-fn source_name(input: &str) -> &str {
-    let file = Path::new(input).file_name().and_then(|name| name.to_str()).unwrap_or(input);
-    let name = file.split(['.', ':']).next().unwrap_or_default();
-    if name.is_empty() { file } else { name }
-}
-
-/// Says which source ends before the next one begins: they do not compete, which is seldom meant.
-fn warn_of_gaps(sources: &[Source]) {
-    let mut by_start: Vec<&Source> = sources.iter().filter(|source| source.span.has_times()).collect();
-    by_start.sort_by_key(|source| source.span.first);
-    let mut latest: Option<&Source> = None;
-    for source in by_start {
-        if let Some(before) = latest.filter(|before| before.span.last < source.span.first) {
-            eprintln!(
-                "forebay: {} ends before {} begins; --from-start or --scale makes them run at once",
-                before.name, source.name
-            );
-        }
-        if latest.is_none_or(|latest| latest.span.last < source.span.last) {
-            latest = Some(source);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::source_name;
-
-    #[test]
-    fn a_source_is_named_after_its_file_or_its_kind() {
-        let names = ["/tmp/gzip.lackey.zst", "zipf:pages=10", "web", ".hidden"].map(source_name);
-        assert_eq!(names, ["gzip", "zipf", "web", ".hidden"]);
-    }
 }

@@ -45,49 +45,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             };
             forms::csv(&mut out, std::iter::once(head).chain(POLICIES.iter().map(row)))?;
         }
-        Form::Markdown => print_markdown(&mut out)?,
+        Form::Markdown => write!(out, "{}", forebay_policy::page())?,
         Form::Json => forms::json(&mut out, &POLICIES.iter().map(|info| to_json(info)).collect::<Vec<_>>())?,
     }
     Ok(out.flush()?)
-}
-
-const MARKDOWN_HEAD: &str = "\
-# Policies
-
-This page is made from the registry, `crates/policy/src/policies/mod.rs`, by `forebay policies --format markdown`.
-
-*Bytes* are the most that the policy keeps for each page number that may occur, stated in its file and held by a test. *Ghosts* are the
-most pages that it remembers without having them, in multiples of its capacity at the largest setting. *Sees* is what it looks at besides
-the page: its place (file or volume, block), or who uses it and how. What the file says of deviations and reference figures stands in
-its header.
-";
-
-fn print_markdown(out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{MARKDOWN_HEAD}")?;
-    writeln!(out, "| name | policy | sees | ghosts | bytes | source |")?;
-    writeln!(out, "| --- | --- | --- | ---: | ---: | --- |")?;
-    for info in POLICIES {
-        let sees: Vec<&str> =
-            [(info.uses.place, "place"), (info.uses.request, "owner, operation"), (info.off_line, "the future")]
-                .into_iter()
-                .filter_map(|(sees, what)| sees.then_some(what))
-                .collect();
-        let Info { name, title, ghosts, bytes_per_page, paper, .. } = info;
-        let sees = sees.join(", ");
-        writeln!(out, "| `{name}` | {title} | {sees} | {ghosts} | {bytes_per_page} | {paper} |")?;
-    }
-    writeln!(
-        out,
-        "\n## Parameters\n\nSet by name, as in `--policies gclock:initial=0:max=3`; the default stands in brackets.\n"
-    )?;
-    writeln!(out, "| policy | parameter | what it does |\n| --- | --- | --- |")?;
-    for info in POLICIES {
-        for parameter in info.parameters {
-            let usage = parameter.usage().replace('|', "\\|");
-            writeln!(out, "| `{}` | `{usage}` | {} |", info.name, parameter.help)?;
-        }
-    }
-    Ok(())
 }
 
 fn to_json(info: &Info) -> serde_json::Value {

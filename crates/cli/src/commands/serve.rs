@@ -36,44 +36,7 @@ const SHORT: &str = "\
 Examples: `forebay serve --help` shows some, docs/volumes.md explains them.
 Exit status: 0 stopped in order, 1 storage or the system failed, 2 the options are wrong.";
 
-const LONG: &str = "\
-EXAMPLES
-  forebay serve --volume data=/srv/data.img --cache 1GiB
-        a file as the volume `data` on tcp:127.0.0.1:10809, under clock-pro
-  forebay serve -V data=/srv/data.img,create=10GiB -l unix:/run/forebay.sock
-        on a unix socket; the file is made if it is missing
-  forebay serve -V a=/dev/vdb -V b=/dev/vdc,policy=mq,size=2GiB --policy dulo
-        two volumes, each with a cache
-  forebay serve -V all=stripe=64KiB:/dev/vdb+/dev/vdc --metrics 127.0.0.1:9100
-        one volume striped over two devices, and figures for Prometheus and `forebay top`
-  forebay serve -V data=/srv/data.img --record data.parquet
-        then `forebay compare data.parquet` tells what other policies and sizes would have made of it
-
-FILES
-  the file of --config       cache = \"1GiB\"
-                             [[volume]]
-                             name = \"data\"
-                             path = \"/srv/data.img\"
-  server-cert.pem, server-key.pem
-                             what --tls-certificates FOLDER looks for
-
-SIGNALS
-  SIGTERM, SIGINT   stop: no new connections, requests under way are answered, everything is flushed
-                    (within 10 seconds for clients, and --stop-timeout for devices; what is not flushed then is named).
-                    A second one stops at once, with status 1: what is not flushed is lost
-  SIGHUP            read the file of --config again: volumes are added and removed, the size of the shared cache
-                    changes, and files that have grown are noticed. Clients of a removed volume may stay; it is
-                    flushed as they leave
-
-EXIT STATUS
-  0   stopped in order: everything is flushed
-  1   a file, a device, a socket or the system failed; if at the end, not everything is flushed
-  2   the options are wrong
-
-ENVIRONMENT
-  FOREBAY_LOG               as --log
-  LISTEN_FDS, LISTEN_PID    sockets handed on by the service manager, which are then listened to
-  NOTIFY_SOCKET             where the service manager is told that the server is ready, and that it stops";
+const LONG: &str = include_str!("serve.txt").trim_ascii_end();
 
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
@@ -113,6 +76,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let serve = |first| forebay_server::serve(first, Hooks { reload: Box::new(read), log: Box::new(log) });
     first.and_then(serve).map_err(|error| match error {
         Error::Usage(message) => Failure::Usage(message),
-        Error::Failed(message) => Failure::Failed(message),
+        Error::Failed(message) => Failure::from(message),
     })
 }

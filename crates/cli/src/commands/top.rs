@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn fetch(address: &str) -> Result<Report, Failure> {
     let url = format!("http://{address}/statistics");
     let failed =
-        |error: String| Failure::Failed(format!("{url}: {error}; is there a `forebay serve --metrics {address}`?"));
+        |error: String| Failure::from(format!("{url}: {error}; is there a `forebay serve --metrics {address}`?"));
     let answer = minreq::get(&url).with_timeout(5).send().map_err(|error| failed(error.to_string()))?;
     if answer.status_code != 200 {
         return Err(failed(format!("the answer is {} {}", answer.status_code, answer.reason_phrase)));

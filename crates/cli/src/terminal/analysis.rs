@@ -3,12 +3,12 @@
 use super::grid::Grid;
 use crate::failure::Failure;
 use forebay_sim::analysis::{
-    Analysis, BlockRun, Classes, FootprintPoint, FrequencyPoint, HitsByDistance, LengthPoint, Lengths, OwnerHits,
-    Owners, Runs, SpaceTime, TemporalDistances, WorkingSetPoint,
+    Analysis, BlockRun, Classes, DistanceHits, FootprintPoint, FrequencyPoint, HitsByDistance, Lengths, OwnerHits,
+    Owners, Runs, SpaceTime, TemporalDistances, WorkingSetPoint, count_and_mean, no_longer,
 };
 use forebay_sim::size::show_bytes;
-use forebay_sim::study::words::owner_name;
 use forebay_sim::study::{grouped, percent};
+use forebay_sim::words::owner_name;
 use std::io::Write;
 
 /// The width of the longest bar.
@@ -20,15 +20,7 @@ const ROWS: usize = 10;
 pub(crate) fn print(analysis: &Analysis, out: &mut impl Write) -> Result<(), Failure> {
     let page_size = analysis.page_size;
     let bytes = |pages: u64| show_bytes(pages * page_size);
-    writeln!(
-        out,
-        "{}: {} references to {} pages of {} ({})",
-        analysis.trace,
-        grouped(analysis.references),
-        grouped(analysis.footprint_pages.into()),
-        show_bytes(page_size),
-        bytes(analysis.footprint_pages.into()),
-    )?;
+    writeln!(out, "{}: {}", analysis.trace, analysis.extent().in_words(""))?;
     if let Some(points) = &analysis.footprint {
         footprint(points, out)?;
     }
@@ -178,35 +170,17 @@ fn hits_by_distance(hits: &HitsByDistance, out: &mut impl Write) -> Result<(), F
     let pages = grouped(hits.pages.into());
     writeln!(out, "\n{} with {pages} pages: hits and misses by temporal distance", hits.policy)?;
     let mut rows = Grid::new(&[4], ["distance", "hits", "misses", "% hit", ""]);
-    // Quarters of an octave are for a picture: here they are added up.
-    let mut octaves: Vec<(u64, u64, u64)> = Vec::new();
-    for point in &hits.points {
-        let bound = point.distance.next_power_of_two();
-        match octaves.last_mut() {
-            Some((last, hits, misses)) if *last == bound => {
-                (*hits, *misses) = (*hits + point.hits, *misses + point.misses)
-            }
-            _ => octaves.push((bound, point.hits, point.misses)),
-        }
+    // Quarters of an octave are for a picture.
+    let octaves = hits.octaves();
+    let most = octaves.iter().map(|point| point.hits).max().unwrap_or(0);
+    for DistanceHits { distance, hits, misses } in octaves {
+        rows.row([grouped(distance), grouped(hits), grouped(misses), ratio(hits, hits + misses), bar(hits, most)]);
     }
-    let most = octaves.iter().map(|(_, hits, _)| *hits).max().unwrap_or(0);
-    for (bound, hits, misses) in octaves {
-        rows.row([grouped(bound), grouped(hits), grouped(misses), ratio(hits, hits + misses), bar(hits, most)]);
+    let near_and_far = [("<", hits.near_hits, hits.near_misses), (">=", hits.far_hits, hits.far_misses)];
+    for (side, hits, misses) in near_and_far {
+        let ratio = ratio(hits, hits + misses);
+        rows.row([format!("{side} {pages}"), grouped(hits), grouped(misses), ratio, String::new()]);
     }
-    rows.row([
-        format!("< {pages}"),
-        grouped(hits.near_hits),
-        grouped(hits.near_misses),
-        ratio(hits.near_hits, hits.near_hits + hits.near_misses),
-        String::new(),
-    ]);
-    rows.row([
-        format!(">= {pages}"),
-        grouped(hits.far_hits),
-        grouped(hits.far_misses),
-        ratio(hits.far_hits, hits.far_hits + hits.far_misses),
-        String::new(),
-    ]);
     rows.print(out)
 }
 
@@ -225,20 +199,12 @@ fn request_length(all: &[Lengths], out: &mut impl Write) -> Result<(), Failure> 
             _ => "trace".to_owned(),
         };
         for (kind, points) in [("requests", &lengths.requests), ("sequences", &lengths.sequences)] {
-            let count: u64 = points.iter().map(|point| point.count).sum();
-            let pages: u64 = points.iter().map(|point| point.count * point.length).sum();
-            let mean = if count == 0 { 0.0 } else { pages as f64 / count as f64 };
-            let shares = bounds.iter().map(|&bound| no_longer(points, bound));
+            let (count, mean) = count_and_mean(points);
+            let shares = bounds.iter().map(|&bound| format!("{:.1}", no_longer(points, bound)));
             rows.row([format!("{title}: {kind}"), grouped(count), format!("{mean:.2}")].into_iter().chain(shares));
         }
     }
     rows.print(out)
-}
-
-/// The percentage of those that are no longer than a bound.
-fn no_longer(points: &[LengthPoint], bound: u64) -> String {
-    let shorter = points.partition_point(|point| point.length <= bound);
-    format!("{:.1}", shorter.checked_sub(1).map_or(0.0, |last| points[last].percent))
 }
 
 fn owners(what: &str, all: &[OwnerHits], out: &mut impl Write) -> Result<(), Failure> {

@@ -1,6 +1,5 @@
 //! The table of `forebay compare`, for a person.
 
-use super::curves::print_sample;
 use super::grid::Grid;
 use crate::failure::Failure;
 use forebay_sim::device::presets::Named;
@@ -9,8 +8,8 @@ use forebay_sim::study::advice::{self, best_on_line};
 use forebay_sim::study::comparison::{Comparison, owner_counts};
 use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, OWNER, READAHEAD, WAITS_AND_REQUESTS};
-use forebay_sim::study::words::owner_name;
 use forebay_sim::study::{Figure, grouped, percent, significant};
+use forebay_sim::words::{owner_name, sampled};
 use forebay_sim::{Outcome, OwnerCounts, Size};
 use std::io::Write;
 
@@ -21,21 +20,10 @@ const OWNERS: usize = 8;
 pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
     let Comparison { trace, warmup, sizes, sample, .. } = comparison;
     let about = if sample.is_some() { "about " } else { "" };
-    write!(
-        out,
-        "{}: {} references to {about}{} pages of {} ({})",
-        trace.name,
-        grouped(trace.references),
-        grouped(u64::from(trace.pages)),
-        show_bytes(trace.page_size),
-        show_bytes(u64::from(trace.pages) * trace.page_size),
-    )?;
-    match warmup {
-        0 => writeln!(out, "; hit ratios in percent")?,
-        warmup => writeln!(out, "; hit ratios in percent after {} to warm up", grouped(*warmup))?,
-    }
+    let warm = if *warmup == 0 { String::new() } else { format!(" after {} to warm up", grouped(*warmup)) };
+    writeln!(out, "{}: {}; hit ratios in percent{warm}", trace.name, trace.in_words(about))?;
     if let Some((rate, pages)) = *sample {
-        print_sample(rate, pages, out)?;
+        writeln!(out, "{}", sampled(rate, pages))?;
     }
 
     let share = |pages: u32| format!("{}%", significant(100.0 * f64::from(pages) / f64::from(trace.pages)));
@@ -63,7 +51,7 @@ pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(),
     }
     for row in off_line {
         let cells = row.iter().map(|outcome| hit_ratio.shown(&outcome.counted) + " ");
-        grid.figures(&format!("{} ({})", row[0].policy, bound(&row[0].policy)), cells);
+        grid.figures(&format!("{} ({})", row[0].policy, advice::bound(&row[0].policy)), cells);
     }
     grid.print(out)?;
     writeln!(out, "* the best of the policies that do not know the future")?;
@@ -175,13 +163,7 @@ fn print_owners(comparison: &Comparison, out: &mut impl Write) -> Result<(), Fai
         let mut grid = Grid::of_figures("owner", [references.heading].into_iter().chain(policies));
         grid.rule();
         let mut row = |name: &str, of: &[usize]| {
-            let sum = |outcome: &Outcome| {
-                let counts = of.iter().map(|&owner| owner_counts(outcome, owner));
-                counts.fold(OwnerCounts::default(), |sum, OwnerCounts { hits, misses }| OwnerCounts {
-                    hits: sum.hits + hits,
-                    misses: sum.misses + misses,
-                })
-            };
+            let sum = |outcome: &Outcome| of.iter().map(|&owner| owner_counts(outcome, owner)).sum::<OwnerCounts>();
             let misses = outcomes.iter().map(|outcome| misses.shown(&sum(outcome)));
             grid.figures(name, [references.shown(&sum(outcomes[0]))].into_iter().chain(misses));
         };
@@ -195,13 +177,4 @@ fn print_owners(comparison: &Comparison, out: &mut impl Write) -> Result<(), Fai
         grid.print(out)?;
     }
     Ok(())
-}
-
-/// What an off-line policy is good for.
-fn bound(policy: &str) -> &'static str {
-    match policy {
-        "opt" => "the limit",
-        "worst" => "worst possible",
-        _ => "knows the future",
-    }
 }

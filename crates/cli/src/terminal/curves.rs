@@ -4,6 +4,7 @@ use super::grid::Grid;
 use crate::failure::Failure;
 use forebay_sim::size::show_bytes;
 use forebay_sim::study::{Curves, grouped, percent};
+use forebay_sim::words::sampled;
 use std::io::Write;
 
 /// The width of the scale.
@@ -24,7 +25,7 @@ pub(crate) fn print(curves: &Curves, out: &mut impl Write) -> Result<(), Failure
         show_bytes(trace.page_size),
     )?;
     if let Some((rate, pages)) = sample {
-        print_sample(*rate, *pages, out)?;
+        writeln!(out, "{}", sampled(*rate, *pages))?;
     }
     let marks = || MARKS.iter().copied().cycle();
     let mut head = vec!["pages".to_owned(), "bytes".to_owned()];
@@ -53,10 +54,4 @@ pub(crate) fn print(curves: &Curves, out: &mut impl Write) -> Result<(), Failure
         }
     }
     Ok(())
-}
-
-/// Says from how many pages, and what share of all, figures are estimated.
-pub(crate) fn print_sample(rate: f64, pages: u32, out: &mut impl Write) -> Result<(), Failure> {
-    let (pages, percent) = (grouped(u64::from(pages)), 100.0 * rate);
-    Ok(writeln!(out, "estimated from {pages} sampled pages, {percent:.3} % of all")?)
 }

@@ -88,3 +88,23 @@ pub(crate) fn json(out: &mut impl Write, value: &impl Serialize) -> Result<(), F
     serde_json::to_writer_pretty(&mut *out, value)?;
     Ok(writeln!(out)?)
 }
+
+/// Things with the same values under the same names, each with all: rows under the names, or objects.
+pub(crate) fn records<const N: usize>(
+    out: &mut impl Write,
+    form: Form,
+    records: Vec<[(&'static str, Value); N]>,
+) -> Result<(), Failure> {
+    if form == Form::Json {
+        let named = |(name, value): (&str, Value)| (name.to_owned(), value);
+        let objects = records.into_iter().map(|record| Value::Object(record.into_iter().map(named).collect()));
+        return json(out, &objects.collect::<Vec<_>>());
+    }
+    let text = |(_, value): (&str, Value)| match value {
+        Value::String(text) => text,
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    let names = records.first().map(|record| record.each_ref().map(|(name, _)| (*name).to_owned()));
+    csv(out, names.into_iter().chain(records.into_iter().map(|record| record.map(text))))
+}

@@ -15,17 +15,8 @@ pub(crate) fn print(levels: &Levels, out: &mut impl Write) -> Result<(), Failure
     let Levels { trace, device, runs, .. } = levels;
     let Some((first, _)) = runs.first() else { return Ok(()) };
     let writes: Vec<String> = first.levels.iter().map(|level| level.write.to_string()).collect();
-    writeln!(
-        out,
-        "{}: {} references to {} pages of {} ({}); {}, writes {}",
-        trace.name,
-        grouped(trace.references),
-        grouped(u64::from(trace.pages)),
-        show_bytes(trace.page_size),
-        show_bytes(u64::from(trace.pages) * trace.page_size),
-        first.mode,
-        writes.join(", "),
-    )?;
+    let (extent, mode, writes) = (trace.in_words(""), first.mode, writes.join(", "));
+    writeln!(out, "{}: {extent}; {mode}, writes {writes}", trace.name)?;
     let caches = runs.iter().map(|(hierarchy, _)| hierarchy.levels[0].caches).max().unwrap_or(0);
     if caches as usize > levels.owners {
         let owners = if levels.owners == 1 { "owner" } else { "owners" };

@@ -19,9 +19,9 @@ impl Monitor for Terminal {
         if stoppable {
             interrupt::listen();
         }
-        let mut progress = Progress::new(what, references);
-        progress.stoppable = stoppable;
-        Box::new(progress)
+        let on_terminal = std::io::stderr().is_terminal();
+        let (done, start, bar) = (AtomicU64::new(0), Instant::now(), OnceLock::new());
+        Box::new(Progress { what, total: references, done, start, bar, on_terminal, stoppable })
     }
 
     fn warn(&self, message: &str) {
@@ -30,7 +30,7 @@ impl Monitor for Terminal {
 }
 
 /// Progress towards an end that is known, or from a start alone; the bar goes when it is dropped.
-pub(crate) struct Progress {
+struct Progress {
     what: String,
     total: Option<u64>,
     done: AtomicU64,
@@ -70,17 +70,6 @@ impl study::Progress for Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(what: String, total: Option<u64>) -> Self {
-        let on_terminal = std::io::stderr().is_terminal();
-        let (done, start, bar) = (AtomicU64::new(0), Instant::now(), OnceLock::new());
-        Self { what, total, done, start, bar, on_terminal, stoppable: false }
-    }
-
-    /// So many references are done in all.
-    pub(crate) fn set(&self, done: u64) {
-        self.show(done);
-    }
-
     fn goes_on(&self) -> bool {
         !self.stoppable || !interrupt::asked()
     }

@@ -2,16 +2,16 @@
 
 use super::analysis_tables::tables;
 use super::distances::near_and_far;
-use super::{extent, in_pages};
+use super::in_pages;
 use crate::model::{Axis, Chart, Grid, Key, Kind, Section, Series, Unit, View, X};
 use forebay_policy::Spec;
 use forebay_sim::analysis::{
     Analysis, Classes, DistancePoint, FootprintPoint, FrequencyPoint, HitsByDistance, LengthPoint, Lengths, OwnerHits,
-    OwnerRun, Owners, SpaceTime, TemporalDistances, WorkingSetPoint,
+    OwnerRun, Owners, SpaceTime, TemporalDistances, WorkingSetPoint, no_longer,
 };
 use forebay_sim::study::analysis::advice;
 use forebay_sim::study::grouped;
-use forebay_sim::study::words::owner_name;
+use forebay_sim::words::owner_name;
 
 /// What the trace itself is called beside policies.
 const TRACE: &str = "trace";
@@ -50,51 +50,35 @@ pub fn section(analysis: &Analysis, specs: &[Spec]) -> Section {
     charts.extend(analysis.owners.as_ref().and_then(owners));
     Section {
         title: analysis.trace.clone(),
-        subtitle: extent(&analysis.extent(), ""),
+        subtitle: analysis.extent().in_words(""),
         advice: advice(analysis, specs),
         charts,
         tables: tables(analysis),
     }
 }
 
-/// A chart of no policies, and without a choice.
-fn plain(id: &str, title: &str, explanation: &str, kind: Kind, (x, y): (Axis, Axis), view: View) -> Chart {
-    Chart {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        explanation: explanation.to_owned(),
-        kind,
-        x,
-        y,
-        keyed: false,
-        views: vec![view],
-    }
-}
-
 fn footprint(points: &[FootprintPoint], page_size: u64) -> Chart {
     let x = points.iter().map(|point| point.references as f64).collect();
     let pages = Series::new("footprint", points.iter().map(|point| f64::from(point.pages)));
-    plain(
+    let words = (
         "footprint",
         "Footprint over time",
         "Distinct pages so far: where the line is steep the trace goes to new pages, where it is flat it uses old ones again.",
-        Kind::Lines,
-        (Axis::linear("references", Unit::Number), Axis::linear("distinct pages", Unit::Pages(page_size))),
-        View::only(X::Numbers(x), vec![pages]),
-    )
+    );
+    let axes = (Axis::linear("references", Unit::Number), Axis::linear("distinct pages", Unit::Pages(page_size)));
+    Chart::new(words, Kind::Lines, axes).with([View::only(X::Numbers(x), vec![pages])])
 }
 
 fn working_set(points: &[WorkingSetPoint], page_size: u64) -> Chart {
     let x = points.iter().map(|point| point.window as f64).collect();
     let pages = Series::new("working set", points.iter().map(|point| point.mean_pages));
-    plain(
+    let words = (
         "working-set",
         "Working set by window",
         "Distinct pages among so many successive references, on average over the trace: where the line flattens, the pages in use fit.",
-        Kind::Lines,
-        (Axis::log("window in references", Unit::Number), Axis::log("distinct pages", Unit::Pages(page_size))),
-        View::only(X::Numbers(x), vec![pages]),
-    )
+    );
+    let axes = (Axis::log("window in references", Unit::Number), Axis::log("distinct pages", Unit::Pages(page_size)));
+    Chart::new(words, Kind::Lines, axes).with([View::only(X::Numbers(x), vec![pages])])
 }
 
 fn space_time(graph: &SpaceTime, analysis: &Analysis) -> Chart {
@@ -108,15 +92,14 @@ fn space_time(graph: &SpaceTime, analysis: &Analysis) -> Chart {
         y: (0.0, f64::from(analysis.footprint_pages)),
     };
     let view = View { grid: Some(grid), ..View::only(X::Numbers(Vec::new()), classes.map(series).into()) };
-    plain(
+    let words = (
         "space-time",
         "Space and time",
         "References by time and position, coloured by class, the deeper the more: a sequence is a line, a loop the same line again. \
             A position is a page's rank by file or volume and block.",
-        Kind::Grid,
-        (Axis::linear("references", Unit::Number), Axis::linear("position in pages", Unit::Number)),
-        view,
-    )
+    );
+    let axes = (Axis::linear("references", Unit::Number), Axis::linear("position in pages", Unit::Number));
+    Chart::new(words, Kind::Grid, axes).with([view])
 }
 
 /// Bars by powers of two.
@@ -128,56 +111,55 @@ fn temporal_distance(distances: &TemporalDistances) -> Chart {
     let (mut labels, mut counts) = by_distance(&distances.points);
     labels.push("first use".to_owned());
     counts.push(distances.first_uses as f64);
-    plain(
+    let words = (
         "temporal-distance",
         "References by temporal distance",
         "How many references lie between two of a page: each bar counts distances up to its own and above the one before it. \
             LRU holds what comes back before as many references as it has pages.",
-        Kind::Bars,
-        (Axis::linear("temporal distance in references", Unit::Number), Axis::linear("references", Unit::Number)),
-        View::only(X::Labels(labels), vec![Series::new("references", counts)]),
-    )
+    );
+    let axes =
+        (Axis::linear("temporal distance in references", Unit::Number), Axis::linear("references", Unit::Number));
+    Chart::new(words, Kind::Bars, axes).with([View::only(X::Labels(labels), vec![Series::new("references", counts)])])
 }
 
 fn frequency(points: &[FrequencyPoint]) -> Chart {
     let x = points.iter().map(|point| point.times as f64).collect();
     let pages = Series::new("pages", points.iter().map(|point| point.pages_percent / 100.0));
     let references = Series::new("references to them", points.iter().map(|point| point.references_percent / 100.0));
-    plain(
+    let words = (
         "frequency",
         "Pages and references by frequency",
         "The share of the pages that are referenced at least so many times, and of the references that go to them: the farther \
             apart the lines, the more a few pages are worth.",
-        Kind::Lines,
-        (Axis::log("referenced at least so many times", Unit::Number), Axis::linear("share", Unit::Ratio)),
-        View::only(X::Numbers(x), vec![pages, references]),
-    )
+    );
+    let axes = (Axis::log("referenced at least so many times", Unit::Number), Axis::linear("share", Unit::Ratio));
+    Chart::new(words, Kind::Lines, axes).with([View::only(X::Numbers(x), vec![pages, references])])
 }
 
 fn classes(classes: &Classes, references: u64) -> Chart {
     let counts = [("sequential", classes.sequential), ("looping", classes.looping), ("other", classes.other)];
     let share = |(name, count): (&str, u64)| Series::new(name, [count as f64 / references as f64]);
-    plain(
+    let words = (
         "classes",
         "Reference classes",
         "Runs of successive blocks that are new, runs that come again after a regular interval, and all else, as UBM detects them.",
-        Kind::Ranking,
-        (Axis::linear("", Unit::Text), Axis::linear("share of the references", Unit::Ratio)),
-        View::only(X::Labels(vec!["references".to_owned()]), counts.map(share).into()),
-    )
+    );
+    let axes = (Axis::linear("", Unit::Text), Axis::linear("share of the references", Unit::Ratio));
+    Chart::new(words, Kind::Ranking, axes)
+        .with([View::only(X::Labels(vec!["references".to_owned()]), counts.map(share).into())])
 }
 
 fn periods(classes: &Classes) -> Chart {
     let (labels, counts) = by_distance(&classes.by_period);
-    plain(
+    let words = (
         "periods",
         "Looping references by the period of their loop",
         "References from one use of a block to its next, up to each bar's figure: a loop whose blocks do not all fit is where LRU \
             evicts each block just before its use.",
-        Kind::Bars,
-        (Axis::linear("period in references", Unit::Number), Axis::linear("looping references", Unit::Number)),
-        View::only(X::Labels(labels), vec![Series::new("looping references", counts)]),
-    )
+    );
+    let axes = (Axis::linear("period in references", Unit::Number), Axis::linear("looping references", Unit::Number));
+    Chart::new(words, Kind::Bars, axes)
+        .with([View::only(X::Labels(labels), vec![Series::new("looping references", counts)])])
 }
 
 /// The sizes of runs in their order, each once.
@@ -221,18 +203,18 @@ fn hits_by_distance(runs: &[HitsByDistance], analysis: &Analysis) -> Chart {
             ..View::only(x(), of_size(pages).map(line).collect())
         }
     };
-    Chart {
-        id: "hits-by-distance".to_owned(),
-        title: "Hits by temporal distance".to_owned(),
-        explanation: "The share of all references that are hits at distances up to this one, which ends at the hit ratio; the \
-            trace's line is what a cache without bounds would hit. Or, of the references at each distance, the share that hit."
-            .to_owned(),
-        kind: Kind::Lines,
-        x: Axis::log("temporal distance in references", Unit::Number),
-        y: Axis::linear("share that hits", Unit::Ratio),
-        keyed: true,
-        views: sizes.iter().copied().map(all).chain(sizes.iter().copied().map(each)).collect(),
-    }
+    let words = (
+        "hits-by-distance",
+        "Hits by temporal distance",
+        "The share of all references that are hits at distances up to this one, which ends at the hit ratio; the \
+        trace's line is what a cache without bounds would hit. Or, of the references at each distance, the share that hit.",
+    );
+    Chart::new(
+        words,
+        Kind::Lines,
+        (Axis::log("temporal distance in references", Unit::Number), Axis::linear("share that hits", Unit::Ratio)),
+    )
+    .keyed(sizes.iter().copied().map(all).chain(sizes.iter().copied().map(each)))
 }
 
 fn distances(runs: &[HitsByDistance]) -> Chart {
@@ -253,12 +235,8 @@ fn request_length(all: &[Lengths]) -> Chart {
         x.sort_unstable();
         x.dedup();
         let line = |lengths: &Lengths| {
-            let points = points(lengths);
-            let no_longer = |length: &u64| {
-                let shorter = points.partition_point(|point| point.length <= *length);
-                shorter.checked_sub(1).map_or(0.0, |last| points[last].percent / 100.0)
-            };
-            Series::new(lengths.policy.as_deref().unwrap_or(TRACE), x.iter().map(no_longer).collect::<Vec<_>>())
+            let shares = x.iter().map(|&length| no_longer(points(lengths), length) / 100.0);
+            Series::new(lengths.policy.as_deref().unwrap_or(TRACE), shares)
         };
         // Policies first, as in the other charts.
         let mut series: Vec<Series> = of_size().map(line).collect();
@@ -267,18 +245,23 @@ fn request_length(all: &[Lengths]) -> Chart {
         View { group: group.to_owned(), label: in_pages(pages), ..View::only(x, series) }
     };
     let sizes = sizes(all.iter().filter_map(|lengths| lengths.pages));
-    Chart {
-        id: "request-length".to_owned(),
-        title: "Lengths of requests before and after the policies".to_owned(),
-        explanation: "The share of the requests that are no longer than so many pages: the trace's own, and those of the misses that \
-            reach the device. A sequence is what a disk sees of them: adjacent pages one after the other, whichever request they are of."
-            .to_owned(),
-        kind: Kind::Steps,
-        x: Axis::log("length in pages", Unit::Number),
-        y: Axis::linear("share that is no longer", Unit::Ratio),
-        keyed: true,
-        views: measured.into_iter().flat_map(|what| sizes.iter().map(move |&pages| (what, pages))).map(|(what, pages)| view(what, pages)).collect(),
-    }
+    let words = (
+        "request-length",
+        "Lengths of requests before and after the policies",
+        "The share of the requests that are no longer than so many pages: the trace's own, and those of the misses that \
+        reach the device. A sequence is what a disk sees of them: adjacent pages one after the other, whichever request they are of.",
+    );
+    Chart::new(
+        words,
+        Kind::Steps,
+        (Axis::log("length in pages", Unit::Number), Axis::linear("share that is no longer", Unit::Ratio)),
+    )
+    .keyed(
+        measured
+            .into_iter()
+            .flat_map(|what| sizes.iter().map(move |&pages| (what, pages)))
+            .map(|(what, pages)| view(what, pages)),
+    )
 }
 
 /// Miss ratios by source and by owner; nothing where there is but one.
@@ -301,16 +284,10 @@ fn owners(Owners { owners, sources }: &Owners) -> Option<Chart> {
         .filter(|(_, all)| all.len() > 1)
         .flat_map(|(what, all)| group(what, all))
         .collect();
-    (!views.is_empty()).then(|| Chart {
-        id: "owners".to_owned(),
-        title: "Miss ratio by owner".to_owned(),
-        explanation: format!(
-            "Who gains from the cache that all share, and who loses; those with the most references first, {MOST_OWNERS} at most."
-        ),
-        kind: Kind::Bars,
-        x: Axis::linear("owner", Unit::Text),
-        y: Axis::linear("miss ratio", Unit::Ratio),
-        keyed: true,
-        views,
-    })
+    let explanation = format!(
+        "Who gains from the cache that all share, and who loses; those with the most references first, {MOST_OWNERS} at most."
+    );
+    let words = ("owners", "Miss ratio by owner", explanation.as_str());
+    let axes = (Axis::linear("owner", Unit::Text), Axis::linear("miss ratio", Unit::Ratio));
+    (!views.is_empty()).then(|| Chart::new(words, Kind::Bars, axes).keyed(views))
 }

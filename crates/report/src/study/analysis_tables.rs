@@ -3,10 +3,12 @@
 use super::table::Columns;
 use crate::model::{Table, Unit};
 use forebay_sim::OwnerCounts;
-use forebay_sim::analysis::{Analysis, BlockRun, HitsByDistance, LengthPoint, Lengths, OwnerHits, OwnerRun, Runs};
+use forebay_sim::analysis::{
+    Analysis, BlockRun, HitsByDistance, LengthPoint, Lengths, OwnerHits, OwnerRun, Runs, count_and_mean,
+};
 use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{BY_DISTANCE, COUNTS, OWNER};
-use forebay_sim::study::words::owner_name;
+use forebay_sim::words::owner_name;
 
 /// The most owners in the table.
 const MOST_OWNERS: usize = 100;
@@ -44,17 +46,14 @@ fn hits(runs: &[HitsByDistance], references: u64) -> Table {
 }
 
 fn lengths(all: &[Lengths]) -> Table {
-    let count = |points: &[LengthPoint]| points.iter().map(|point| point.count).sum::<u64>();
-    let mean = |points: &[LengthPoint]| {
-        let pages: u64 = points.iter().map(|point| point.count * point.length).sum();
-        (!points.is_empty()).then(|| pages as f64 / count(points) as f64)
-    };
+    let count = |points: &[LengthPoint]| Some(count_and_mean(points).0 as f64);
+    let mean = |points: &[LengthPoint]| (!points.is_empty()).then(|| count_and_mean(points).1);
     Columns::new("Requests and sequences", all)
         .text("policy", |of| of.policy.as_deref().unwrap_or("the trace itself"))
         .number("pages", Unit::Number, |of| of.pages.map(f64::from))
-        .number("requests", Unit::Number, |of| Some(count(&of.requests) as f64))
+        .number("requests", Unit::Number, |of| count(&of.requests))
         .number("pages each", Unit::Number, |of| mean(&of.requests))
-        .number("sequences", Unit::Number, |of| Some(count(&of.sequences) as f64))
+        .number("sequences", Unit::Number, |of| count(&of.sequences))
         .number("pages each", Unit::Number, |of| mean(&of.sequences))
         .table()
 }

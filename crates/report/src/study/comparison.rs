@@ -2,7 +2,7 @@
 
 use super::distances::near_and_far;
 use super::table::Columns;
-use super::{cache_size, extent, in_pages, number, unit};
+use super::{cache_size, in_pages, number, unit};
 use crate::model::{Axis, Chart, Key, Kind, Section, Series, Table, Unit, View, X};
 use forebay_sim::study::advice::{self, hits};
 use forebay_sim::study::figure::named;
@@ -29,7 +29,7 @@ pub fn keys(comparison: &Comparison) -> Vec<Key> {
 /// A comparison as a section. Its first chart is the hit ratio by size.
 pub fn section(comparison: &Comparison) -> Section {
     let Comparison { trace, sizes, outcomes, warmup, device, .. } = comparison;
-    let mut subtitle = extent(trace, "");
+    let mut subtitle = trace.in_words("");
     if *warmup > 0 {
         subtitle += &format!("; the first {} warm up and are not counted", grouped(*warmup));
     }
@@ -74,23 +74,15 @@ pub fn section(comparison: &Comparison) -> Section {
 /// A figure by size, a line for each policy. A chart has a name in addresses, a title and an explanation.
 fn by_size(
     comparison: &Comparison,
-    (id, title, explanation): (&str, &str, &str),
+    words: (&str, &str, &str),
     y: Axis,
     figure: impl Fn(&Outcome) -> Option<f64>,
 ) -> Chart {
     let x = comparison.sizes.iter().map(|&(pages, _)| f64::from(pages)).collect();
     let line =
         |row: &[Outcome]| Series { name: row[0].policy.clone(), y: row.iter().map(&figure).collect(), shown: true };
-    Chart {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        explanation: explanation.to_owned(),
-        kind: Kind::Lines,
-        x: cache_size(&comparison.trace),
-        y,
-        keyed: true,
-        views: vec![View::only(X::Numbers(x), comparison.policies().map(line).collect())],
-    }
+    Chart::new(words, Kind::Lines, (cache_size(&comparison.trace), y))
+        .keyed([View::only(X::Numbers(x), comparison.policies().map(line).collect())])
 }
 
 /// What the misses cost on the device.
@@ -136,16 +128,11 @@ fn states(comparison: &Comparison) -> Chart {
     };
     let mut ranked: Vec<&[Outcome]> = comparison.policies().collect();
     ranked.sort_by_key(|row| (row[0].off_line, std::cmp::Reverse(hits(row))));
-    Chart {
-        id: "states".to_owned(),
-        title: "Policy state over time".to_owned(),
-        explanation: "How a policy divides its cache, and what it aims at, along the trace.".to_owned(),
-        kind: Kind::Lines,
-        x: Axis::linear("references", Unit::Number),
-        y: Axis::linear("pages, or what the name says", Unit::Number),
-        keyed: false,
-        views: ranked.into_iter().flatten().filter_map(view).collect(),
-    }
+    let words =
+        ("states", "Policy state over time", "How a policy divides its cache, and what it aims at, along the trace.");
+    let y = Axis::linear("pages, or what the name says", Unit::Number);
+    Chart::new(words, Kind::Lines, (Axis::linear("references", Unit::Number), y))
+        .with(ranked.into_iter().flatten().filter_map(view))
 }
 
 /// Hits and misses by temporal distance.

@@ -1,12 +1,13 @@
 //! Miss-ratio curves.
 
 use super::table::Columns;
-use super::{cache_size, extent, unit};
+use super::{cache_size, unit};
 use crate::model::{Axis, Chart, Key, Kind, Section, Series, Unit, View, X};
+use forebay_sim::study::advice;
 use forebay_sim::study::curves::{Curves, Line};
 use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{POINT, Point};
-use forebay_sim::study::{advice, grouped};
+use forebay_sim::words::sampled;
 
 /// The policies, all shown.
 pub fn keys(curves: &Curves) -> Vec<Key> {
@@ -19,18 +20,11 @@ pub fn section(curves: &Curves) -> Section {
     let Curves { trace, sizes, sample, lines } = curves;
     let miss_ratio = named(POINT, "miss_ratio");
     let x = sizes.iter().map(|&size| f64::from(size)).collect();
-    let y = |line: &Line| sizes.iter().map(|&size| line.curve.miss_ratio(size)).collect::<Vec<_>>();
-    let series = lines.iter().map(|line| Series::new(&line.policy, y(line))).collect();
-    let chart = Chart {
-        id: "miss-ratio".to_owned(),
-        title: "Miss ratio by cache size".to_owned(),
-        explanation: miss_ratio.meaning.to_owned(),
-        kind: Kind::Lines,
-        x: cache_size(trace),
-        y: Axis::linear(miss_ratio.title, unit(miss_ratio)),
-        keyed: true,
-        views: vec![View::only(X::Numbers(x), series)],
-    };
+    let ratios = |line: &Line| sizes.iter().map(|&size| line.curve.miss_ratio(size)).collect::<Vec<_>>();
+    let series = lines.iter().map(|line| Series::new(&line.policy, ratios(line))).collect();
+    let words = ("miss-ratio", "Miss ratio by cache size", miss_ratio.meaning);
+    let y = Axis::linear(miss_ratio.title, unit(miss_ratio));
+    let chart = Chart::new(words, Kind::Lines, (cache_size(trace), y)).keyed([View::only(X::Numbers(x), series)]);
     let points: Vec<(&Line, Point)> = curves.points().collect();
     let point = |(_, point): &(&Line, Point)| Some(*point);
     let memory = |(_, point): &(&Line, Point)| Some(f64::from(point.pages) * trace.page_size as f64);
@@ -40,10 +34,9 @@ pub fn section(curves: &Curves) -> Section {
         .number("memory", Unit::Bytes, memory)
         .figures([named(POINT, "hit_ratio"), miss_ratio], point)
         .table();
-    let mut subtitle = extent(trace, if sample.is_some() { "about " } else { "" });
+    let mut subtitle = trace.in_words(if sample.is_some() { "about " } else { "" });
     if let Some((rate, pages)) = sample {
-        subtitle +=
-            &format!("; estimated from {} sampled pages, {:.3} % of all", grouped(u64::from(*pages)), 100.0 * rate);
+        subtitle += &format!("; {}", sampled(*rate, *pages));
     }
     let advice = advice::of_curves(curves);
     Section { title: trace.name.clone(), subtitle, advice, charts: vec![chart], tables: vec![table] }

@@ -21,16 +21,12 @@ pub(super) fn near_and_far(sizes: impl Iterator<Item = (u32, Vec<(String, ByDist
         let series = |(name, count): &Distance| Series::new(*name, counts.iter().map(|(_, of)| count(of) as f64));
         View { label: in_pages(pages), ..View::only(X::Labels(labels), DISTANCES.iter().map(series).collect()) }
     };
-    Chart {
-        id: "distances".to_owned(),
-        title: "Hits and misses by temporal distance".to_owned(),
-        explanation: "References nearer to the page's last use than the cache has pages, which LRU always hits, and farther ones, \
-            which it takes more than recency to hit; first uses are left out."
-            .to_owned(),
-        kind: Kind::Ranking,
-        x: Axis::linear("policy", Unit::Text),
-        y: Axis::linear("references", Unit::Number),
-        keyed: true,
-        views: sizes.map(view).collect(),
-    }
+    let words = (
+        "distances",
+        "Hits and misses by temporal distance",
+        "References nearer to the page's last use than the cache has pages, which LRU always hits, and farther ones, \
+            which it takes more than recency to hit; first uses are left out.",
+    );
+    let axes = (Axis::linear("policy", Unit::Text), Axis::linear("references", Unit::Number));
+    Chart::new(words, Kind::Ranking, axes).keyed(sizes.map(view))
 }

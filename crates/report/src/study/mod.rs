@@ -9,20 +9,8 @@ mod table;
 
 use crate::model::{Axis, Unit};
 use forebay_sim::Extent;
-use forebay_sim::size::show_bytes;
 use forebay_sim::study::figure::{self, Figure};
 use forebay_sim::study::grouped;
-
-/// How much there is of a trace, in words.
-fn extent(trace: &Extent, about: &str) -> String {
-    format!(
-        "{} references to {about}{} pages of {} ({})",
-        grouped(trace.references),
-        grouped(u64::from(trace.pages)),
-        show_bytes(trace.page_size),
-        show_bytes(u64::from(trace.pages) * trace.page_size),
-    )
-}
 
 fn cache_size(trace: &Extent) -> Axis {
     Axis::log("cache size in pages", Unit::Pages(trace.page_size))

@@ -33,6 +33,19 @@ pub struct LengthPoint {
     pub percent: f64,
 }
 
+/// How many there are, and their mean length.
+pub fn count_and_mean(points: &[LengthPoint]) -> (u64, f64) {
+    let count: u64 = points.iter().map(|point| point.count).sum();
+    let pages: u64 = points.iter().map(|point| point.count * point.length).sum();
+    (count, if count == 0 { 0.0 } else { pages as f64 / count as f64 })
+}
+
+/// The percentage of those that are no longer than a bound.
+pub fn no_longer(points: &[LengthPoint], bound: u64) -> f64 {
+    let shorter = points.partition_point(|point| point.length <= bound);
+    shorter.checked_sub(1).map_or(0.0, |last| points[last].percent)
+}
+
 impl Lengths {
     /// Those of the trace.
     pub(super) fn before(trace: &Trace) -> Self {

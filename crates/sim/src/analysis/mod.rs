@@ -18,7 +18,7 @@ pub use classes::{BlockRun, Classes, Runs};
 pub use distances::{DistancePoint, TemporalDistances, WorkingSetPoint};
 pub use footprint::FootprintPoint;
 pub use frequency::FrequencyPoint;
-pub use lengths::{LengthPoint, Lengths};
+pub use lengths::{LengthPoint, Lengths, count_and_mean, no_longer};
 pub use owners::{OwnerHits, OwnerRun, Owners};
 pub use replays::{DistanceHits, HitsByDistance};
 pub use space_time::SpaceTime;

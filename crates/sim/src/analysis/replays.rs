@@ -57,6 +57,21 @@ impl HitsByDistance {
         let Self { near_hits, near_misses, far_hits, far_misses, .. } = *self;
         ByDistance { near_hits, near_misses, far_hits, far_misses }
     }
+
+    /// The points added up to powers of two.
+    pub fn octaves(&self) -> Vec<DistanceHits> {
+        let mut octaves: Vec<DistanceHits> = Vec::new();
+        for point in &self.points {
+            let distance = point.distance.next_power_of_two();
+            match octaves.last_mut() {
+                Some(last) if last.distance == distance => {
+                    (last.hits, last.misses) = (last.hits + point.hits, last.misses + point.misses);
+                }
+                _ => octaves.push(DistanceHits { distance, ..*point }),
+            }
+        }
+        octaves
+    }
 }
 
 impl Replay {

@@ -2,9 +2,9 @@
 
 use super::comparison::Comparison;
 use super::curves::{Curves, Line};
-use super::words::{grouped, percent, significant};
 use crate::replay::Outcome;
 use crate::size::show_bytes;
+use crate::words::{grouped, percent, significant};
 
 const OFF_LINE_ALONE: &str =
     "Only policies that know the future were asked: they bound what a cache can do, none can be run.";
@@ -21,6 +21,15 @@ pub fn best_on_line<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Option<&
         Some(best) if best.counted.hits >= outcome.counted.hits => Some(best),
         _ => Some(outcome),
     })
+}
+
+/// What an off-line policy is good for.
+pub fn bound(policy: &str) -> &'static str {
+    match policy {
+        "opt" => "the limit",
+        "worst" => "worst possible",
+        _ => "knows the future",
+    }
 }
 
 /// The hits of a policy over all sizes.

@@ -5,9 +5,9 @@ use super::advice::{NOTHING_AGAIN, POINTS_THAT_MATTER};
 use super::comparison::{give, read};
 use super::error::Error;
 use super::monitor::Monitor;
-use super::words::{grouped, percent};
-use crate::analysis::{self, Analysis, Classes, DistancePoint, FrequencyPoint, HitsByDistance, Section};
+use crate::analysis::{self, Analysis, Classes, DistancePoint, FrequencyPoint, HitsByDistance};
 use crate::size::{Size, SizeError, show_bytes};
+use crate::words::{grouped, percent};
 use forebay_policy::Spec;
 use forebay_policy::managers::Rules;
 use forebay_trace::Reader;
@@ -18,20 +18,14 @@ const MANY: f64 = 0.1;
 /// What is asked of every trace.
 #[derive(Debug)]
 pub struct Asked {
-    /// The parts wanted.
-    pub sections: Vec<Section>,
-    /// The policies whose hits and misses are told.
-    pub specs: Vec<Spec>,
-    /// Their sizes.
+    /// All but what depends on the trace: its sizes are not looked at.
+    pub asked: analysis::Asked,
+    /// The sizes of the policies.
     pub sizes: Vec<Size>,
     /// The managers of the policy `lru-sp`.
     pub managers: Option<Rules>,
-    /// How many columns (times) and rows (positions) the space–time graph has.
-    pub grid: (u32, u32),
     /// The bytes of a page; by default the trace's own.
     pub page_size: Option<u64>,
-    /// Threads to run on; 0: one for each core.
-    pub threads: usize,
 }
 
 impl Asked {
@@ -40,9 +34,7 @@ impl Asked {
     /// # Errors
     /// What is wrong with the trace, or with the question for this trace.
     pub fn of(&self, name: &str, reader: &mut dyn Reader, monitor: &dyn Monitor) -> Result<Analysis, Error> {
-        let Self { sections, specs, grid, threads, .. } = self;
-        let (sections, specs, grid, threads) = (sections.clone(), specs.clone(), *grid, *threads);
-        let mut asked = analysis::Asked { sections, specs, sizes: Vec::new(), grid, threads };
+        let mut asked = self.asked.clone();
         let trace = read(name, reader, self.page_size, asked.keep(), monitor)?;
         let sizes = self.sizes.iter().map(|size| size.pages(trace.page_size, trace.pages));
         asked.sizes = sizes.collect::<Result<_, SizeError>>()?;

@@ -313,9 +313,7 @@ pub(super) fn read(
     monitor: &dyn Monitor,
 ) -> Result<Trace, Error> {
     let reading = monitor.begin(format!("reading {name}"), None, false);
-    Ok(Trace::load(name, reader, page_size, keep, &mut |done| {
-        reading.set(done, None);
-    })?)
+    Ok(Trace::load(name, reader, page_size, keep, &mut |done| reading.at(done))?)
 }
 
 /// Gives the policies that have managers those of the trace.
@@ -363,6 +361,19 @@ impl Comparison {
     pub fn by_size(&self) -> impl Iterator<Item = (u32, Vec<&Outcome>)> {
         let of_size = |column| self.outcomes.iter().skip(column).step_by(self.sizes.len()).collect();
         self.sizes.iter().enumerate().map(move |(column, &(pages, _))| (pages, of_size(column)))
+    }
+
+    /// Where the time went, unless it was sampled.
+    pub fn times_in_words(&self) -> Option<String> {
+        let Times { load, elapsed, streamed } = self.times?;
+        let [reading, numbering, elapsed] = [load.reading, load.numbering, elapsed].map(|time| time.as_secs_f64());
+        let (reading, numbering) =
+            (format!("reading {reading:.2} s (decompress, parse)"), format!("numbering {numbering:.2} s"));
+        let (runs, replay) = (self.outcomes.len(), self.outcomes.iter().map(|outcome| outcome.seconds).sum::<f64>());
+        Some(match streamed {
+            true => format!("{elapsed:.2} s elapsed for {reading}, {numbering} and {runs} runs at once"),
+            false => format!("{reading}, {numbering}; replay {replay:.2} s in {runs} runs, {elapsed:.2} s elapsed"),
+        })
     }
 
     /// Whether hits and misses are told by temporal distance.

@@ -1,7 +1,7 @@
 //! Why there is no answer, or not all of it.
 
-use super::words::grouped;
 use crate::size::SizeError;
+use crate::words::grouped;
 use forebay_policy::managers::RulesError;
 use std::fmt;
 
@@ -187,32 +187,20 @@ impl fmt::Display for ParseError {
 impl std::error::Error for Error {}
 impl std::error::Error for ParseError {}
 
-impl From<forebay_trace::Error> for Error {
-    fn from(error: forebay_trace::Error) -> Self {
-        Self::Trace(error)
-    }
+macro_rules! from {
+    ($($from:ty => $to:ty: $variant:expr;)*) => {
+        $(impl From<$from> for $to {
+            fn from(error: $from) -> Self {
+                $variant(error)
+            }
+        })*
+    };
 }
 
-impl From<RulesError> for Error {
-    fn from(error: RulesError) -> Self {
-        Self::Managers(error)
-    }
-}
-
-impl From<Question> for Error {
-    fn from(question: Question) -> Self {
-        Self::Question(question)
-    }
-}
-
-impl From<SizeError> for Error {
-    fn from(error: SizeError) -> Self {
-        Self::Question(Question::Size(error))
-    }
-}
-
-impl From<SizeError> for ParseError {
-    fn from(error: SizeError) -> Self {
-        Self::Size(error)
-    }
+from! {
+    forebay_trace::Error => Error: Self::Trace;
+    RulesError => Error: Self::Managers;
+    Question => Error: Self::Question;
+    SizeError => Error: |error| Self::Question(Question::Size(error));
+    SizeError => ParseError: Self::Size;
 }

@@ -1,7 +1,7 @@
 //! A figure, declared once: name, title, unit, meaning, and where its number is. Tables, CSV, JSON and reports are made from the
 //! declaration.
 
-use super::words::{grouped, percent, significant};
+use crate::words::{grouped, percent, significant};
 use serde_json::{Value, json};
 
 /// What a figure is measured in, which says how it is shown.

@@ -169,3 +169,21 @@ impl<N: IntoNumber> IntoNumber for Option<N> {
         self.and_then(N::into_number)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::figure::names;
+
+    #[test]
+    fn the_manuals_name_every_figure() {
+        let page = |name: &str| {
+            let path = format!("{}/../../docs/{name}.md", env!("CARGO_MANIFEST_DIR"));
+            std::fs::read_to_string(&path).expect(&path)
+        };
+        let named = names(COST).map(|name| ("devices", name)).chain(names(READAHEAD).map(|name| ("readahead", name)));
+        for (manual, name) in named {
+            assert!(page(manual).contains(&format!("`{name}`")), "docs/{manual}.md does not name {name}");
+        }
+    }
+}

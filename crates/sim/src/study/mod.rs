@@ -24,9 +24,9 @@ pub mod forms;
 pub mod levels;
 pub mod monitor;
 mod sampling;
-pub mod words;
 
 pub use crate::analysis::Analysis;
+pub use crate::words::{grouped, percent, significant};
 pub use comparison::Comparison;
 pub use curves::Curves;
 pub use error::Error;
@@ -34,4 +34,3 @@ pub use figure::{Figure, Figures, Unit};
 pub use forms::Answer;
 pub use levels::Levels;
 pub use monitor::{Monitor, Progress};
-pub use words::{grouped, percent, significant};

@@ -16,4 +16,9 @@ pub trait Progress: Sync {
 
     /// So many references are done in all, which is that share of the whole where it is known; `false` stops the work.
     fn set(&self, done: u64, share: Option<f64>) -> bool;
+
+    /// So many references are done in all, of work that cannot be stopped.
+    fn at(&self, done: u64) {
+        self.set(done, None);
+    }
 }

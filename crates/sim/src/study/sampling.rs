@@ -27,9 +27,7 @@ impl Sampled {
     ) -> Result<Self, Error> {
         let mut reader = SampledReader::new(name, reader, page_size, sample)?;
         let reading = monitor.begin(format!("sampling {name}"), None, false);
-        let loaded = Trace::load(name, &mut reader, None, keep, &mut |done| {
-            reading.set(done, None);
-        });
+        let loaded = Trace::load(name, &mut reader, None, keep, &mut |done| reading.at(done));
         let (references, rate) = (reader.whole(), sample.rate);
         if references > 0 && reader.taken() == 0 {
             return Err(Question::NoPageSampled(name.to_owned(), rate).into());

@@ -19,41 +19,69 @@ pub(crate) struct Figures {
 
 /// Rows under headings; the first column is a name, the others are figures.
 pub(crate) struct Rows {
-    pub(crate) headings: &'static [&'static str],
+    pub(crate) headings: Vec<&'static str>,
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-const VOLUMES: &[&str] = &[
-    "volume",
-    "cache",
-    "size",
-    "hits %",
-    "read/s",
-    "written/s",
-    "requests/s",
-    "device read/s",
-    "device written/s",
-    "read ms",
-    "write ms",
-    "dirty pages",
-    "errors",
+/// A column: its heading, and its cell for what happened between two reports of one thing.
+type Columns<T> = &'static [(&'static str, fn(&Change<'_, T>) -> String)];
+
+/// What happened in so many seconds.
+struct Change<'a, T> {
+    now: &'a T,
+    before: &'a T,
+    seconds: f64,
+}
+
+impl<T> Change<'_, T> {
+    fn count(&self, count: fn(&T) -> u64) -> u64 {
+        count(self.now).saturating_sub(count(self.before))
+    }
+
+    fn rate(&self, count: fn(&T) -> u64) -> f64 {
+        self.count(count) as f64 / self.seconds
+    }
+}
+
+const VOLUMES: Columns<VolumeReport> = &[
+    ("volume", |of| of.now.name.clone()),
+    ("cache", |of| of.now.cache.clone()),
+    ("size", |of| bytes(of.now.size as f64)),
+    ("hits %", |of| hits(of.count(|of| of.hits), of.count(|of| of.misses))),
+    ("read/s", |of| bytes(of.rate(|of| of.clients.read_bytes))),
+    ("written/s", |of| bytes(of.rate(|of| of.clients.written_bytes))),
+    ("requests/s", |of| grouped(of.rate(|of| of.clients.requests.values().sum()) as u64)),
+    ("device read/s", |of| bytes(of.rate(|of| of.device.read_bytes))),
+    ("device written/s", |of| bytes(of.rate(|of| of.device.written_bytes))),
+    ("read ms", |of| ms(of.now.device.read_time.since(&of.before.device.read_time).mean())),
+    ("write ms", |of| ms(of.now.device.write_time.since(&of.before.device.write_time).mean())),
+    ("dirty pages", |of| grouped(of.now.dirty)),
+    ("errors", |of| grouped(of.now.clients.errors)),
 ];
 
-const CACHES: &[&str] = &[
-    "cache",
-    "policy",
-    "capacity",
-    "page",
-    "resident",
-    "ghosts",
-    "dirty",
-    "hits %",
-    "references/s",
-    "evictions/s",
-    "hit µs",
-    "miss µs",
-    "99 % of misses µs",
+const CACHES: Columns<CacheReport> = &[
+    ("cache", |of| of.now.name.clone()),
+    ("policy", |of| of.now.policy.clone()),
+    ("capacity", |of| bytes(of.now.capacity as f64)),
+    ("page", |of| bytes(of.now.page_size.into())),
+    ("resident", |of| grouped(of.now.resident.into())),
+    ("ghosts", |of| grouped(of.now.ghosts.into())),
+    ("dirty", |of| grouped(of.now.dirty)),
+    ("hits %", |of| hits(of.count(|of| of.hits), of.count(|of| of.misses))),
+    ("references/s", |of| grouped(((of.count(|of| of.hits) + of.count(|of| of.misses)) as f64 / of.seconds) as u64)),
+    ("evictions/s", |of| grouped(of.rate(|of| of.evictions) as u64)),
+    ("hit µs", |of| micros(of.now.hit_time.since(&of.before.hit_time).mean())),
+    ("miss µs", |of| micros(of.now.miss_time.since(&of.before.miss_time).mean())),
+    ("99 % of misses µs", |of| micros(of.now.miss_time.since(&of.before.miss_time).quantile(0.99) as f64)),
 ];
+
+fn ms(nanoseconds: f64) -> String {
+    format!("{:.2}", nanoseconds / 1e6)
+}
+
+fn micros(nanoseconds: f64) -> String {
+    format!("{:.1}", nanoseconds / 1e3)
+}
 
 impl Figures {
     /// What happened from `before` to `now`. Before a server's start nothing had happened.
@@ -62,14 +90,6 @@ impl Figures {
         let fresh = Report::default();
         let before = if before.uptime_seconds > now.uptime_seconds { &fresh } else { before };
         let seconds = (now.uptime_seconds - before.uptime_seconds).max(1e-9);
-        let volume = |volume: &VolumeReport| {
-            let earlier = before.volumes.iter().find(|earlier| earlier.name == volume.name).cloned();
-            volume_row(volume, &earlier.unwrap_or_default(), seconds)
-        };
-        let cache = |cache: &CacheReport| {
-            let earlier = before.caches.iter().find(|earlier| earlier.name == cache.name).cloned();
-            cache_row(cache, &earlier.unwrap_or_default(), seconds)
-        };
         let recorded = now.recorded.map_or_else(String::new, |recorded| {
             let lost = now.record_lost.unwrap_or_default();
             format!(", {} references recorded, {} lost", grouped(recorded), grouped(lost))
@@ -81,8 +101,8 @@ impl Figures {
                 now.connections,
                 grouped(now.connections_accepted)
             ),
-            volumes: Rows { headings: VOLUMES, rows: now.volumes.iter().map(volume).collect() },
-            caches: Rows { headings: CACHES, rows: now.caches.iter().map(cache).collect() },
+            volumes: Rows::new(VOLUMES, &now.volumes, &before.volumes, |of| &of.name, seconds),
+            caches: Rows::new(CACHES, &now.caches, &before.caches, |of| &of.name, seconds),
             states: now.caches.iter().map(state).collect(),
         }
     }
@@ -96,17 +116,26 @@ impl Figures {
     /// The volumes' rows.
     pub(crate) fn write_csv(&self, out: impl Write) -> Result<(), csv::Error> {
         let mut rows = csv::Writer::from_writer(out);
-        rows.write_record(self.volumes.headings)?;
+        rows.write_record(&self.volumes.headings)?;
         self.volumes.rows.iter().try_for_each(|row| rows.write_record(row))?;
         Ok(rows.flush()?)
     }
 }
 
 impl Rows {
+    fn new<T: Default>(columns: Columns<T>, now: &[T], before: &[T], name: fn(&T) -> &str, seconds: f64) -> Self {
+        let new = T::default();
+        let row = |now: &T| {
+            let before = before.iter().find(|earlier| name(earlier) == name(now)).unwrap_or(&new);
+            columns.iter().map(|(_, cell)| cell(&Change { now, before, seconds })).collect()
+        };
+        Self { headings: columns.iter().map(|(heading, _)| *heading).collect(), rows: now.iter().map(row).collect() }
+    }
+
     fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        table.set_header(self.headings).add_rows(&self.rows);
+        table.set_header(&self.headings).add_rows(&self.rows);
         for (index, column) in table.column_iter_mut().enumerate().skip(1) {
             if !TEXTS.contains(&self.headings[index]) {
                 column.set_cell_alignment(CellAlignment::Right);
@@ -118,48 +147,6 @@ impl Rows {
 
 /// Columns that hold words.
 const TEXTS: &[&str] = &["cache", "policy"];
-
-fn volume_row(now: &VolumeReport, before: &VolumeReport, seconds: f64) -> Vec<String> {
-    let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
-    let requests = |volume: &VolumeReport| volume.clients.requests.values().sum::<u64>();
-    let ms = |nanoseconds: f64| format!("{:.2}", nanoseconds / 1e6);
-    vec![
-        now.name.clone(),
-        now.cache.clone(),
-        bytes(now.size as f64),
-        hits(now.hits - before.hits.min(now.hits), now.misses - before.misses.min(now.misses)),
-        bytes(rate(now.clients.read_bytes, before.clients.read_bytes)),
-        bytes(rate(now.clients.written_bytes, before.clients.written_bytes)),
-        grouped(rate(requests(now), requests(before)) as u64),
-        bytes(rate(now.device.read_bytes, before.device.read_bytes)),
-        bytes(rate(now.device.written_bytes, before.device.written_bytes)),
-        ms(now.device.read_time.since(&before.device.read_time).mean()),
-        ms(now.device.write_time.since(&before.device.write_time).mean()),
-        grouped(now.dirty),
-        grouped(now.clients.errors),
-    ]
-}
-
-fn cache_row(now: &CacheReport, before: &CacheReport, seconds: f64) -> Vec<String> {
-    let (hit, missed) = (now.hits - before.hits.min(now.hits), now.misses - before.misses.min(now.misses));
-    let micros = |nanoseconds: f64| format!("{:.1}", nanoseconds / 1e3);
-    let miss_time = now.miss_time.since(&before.miss_time);
-    vec![
-        now.name.clone(),
-        now.policy.clone(),
-        bytes(now.capacity as f64),
-        bytes(now.page_size.into()),
-        grouped(now.resident.into()),
-        grouped(now.ghosts.into()),
-        grouped(now.dirty),
-        hits(hit, missed),
-        grouped(((hit + missed) as f64 / seconds) as u64),
-        grouped(((now.evictions - before.evictions.min(now.evictions)) as f64 / seconds) as u64),
-        micros(now.hit_time.since(&before.hit_time).mean()),
-        micros(miss_time.mean()),
-        micros(miss_time.quantile(0.99) as f64),
-    ]
-}
 
 fn state(cache: &CacheReport) -> String {
     let figures: Vec<String> = cache.policy_state.iter().map(|(name, value)| format!("{name} {value:.0}")).collect();

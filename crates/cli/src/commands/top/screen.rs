@@ -14,7 +14,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 pub(super) fn show(address: &str, first: Report, every: Duration) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::Failed(format!("the terminal: {error}"));
+    let failed = |error: io::Error| Failure::from(format!("the terminal: {error}"));
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let shown = || -> Result<(), Failure> {
         let mut figures = Figures::new(&first, &Report::default());
@@ -30,7 +30,7 @@ pub(super) fn show(address: &str, first: Report, every: Duration) -> Result<(), 
                     figures = Figures::new(&now, &before);
                     (before, trouble) = (now, None);
                 }
-                Err(Failure::Failed(error)) => trouble = Some(error),
+                Err(Failure::Failed(error)) => trouble = Some(error.to_string()),
                 Err(other) => return Err(other),
             }
         }

@@ -278,3 +278,10 @@ pub fn find(trace: &str, traces: Option<&Path>, beside: &Path) -> PathBuf {
     let found = folders.map(|folder| folder.join(trace)).find(|path| path.exists());
     found.filter(|_| !Path::new(trace).exists()).unwrap_or_else(|| trace.into())
 }
+
+/// The words as one would type them.
+pub fn typed(words: &[String]) -> String {
+    let plain = |word: &str| word.chars().all(|c| c.is_alphanumeric() || "-_./:=,%@+".contains(c));
+    let quoted = |word: &String| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}

@@ -43,8 +43,8 @@ impl Table {
         // Commands that take several traces answer with a list; an experiment names one.
         let answer = answer.as_array().and_then(|answers| answers.first()).unwrap_or(answer);
         let list = at(answer, &table.list).and_then(Value::as_array);
-        let list = list.ok_or_else(|| Mismatch::NoList { list: table.list.clone(), keys: keys(answer) })?;
-        let missing = |what, element: &Value| Mismatch::Missing { what, list: table.list.clone(), keys: keys(element) };
+        let list = list.ok_or_else(|| Mismatch::NoList(table.list.clone(), keys(answer)))?;
+        let missing = |what, element: &Value| Mismatch::Missing(what, table.list.clone(), keys(element));
         for element in list {
             let name = |paths: &[&str]| {
                 let found = paths.iter().find_map(|path| at(element, path)).map(plain);
@@ -62,14 +62,11 @@ impl Table {
         for row in table.theirs.keys() {
             if self.rows.iter().all(|known| known.name != *row) {
                 let known: Vec<_> = self.rows.iter().map(|row| row.name.as_str()).collect();
-                return Err(Mismatch::NoRow { row: row.clone(), rows: known.join(", ") });
+                return Err(Mismatch::NoRow(row.clone(), known.join(", ")));
             }
         }
         match self.rows.iter().find(|row| row.theirs.len() > self.columns.len()) {
-            Some(row) => {
-                let (figures, columns) = (row.theirs.len(), self.columns.len());
-                Err(Mismatch::TooMany { row: row.name.clone(), figures, columns })
-            }
+            Some(row) => Err(Mismatch::TooMany(row.name.clone(), row.theirs.len(), self.columns.len())),
             None => Ok(()),
         }
     }
@@ -155,6 +152,17 @@ impl Table {
         self.rows.iter().flat_map(|row| self.columns.iter().enumerate().map(move |of| cell(row, of))).collect()
     }
 
+    /// The table for a page.
+    pub fn markdown(&self) -> String {
+        let Self { title, command, columns, .. } = self;
+        let mut page = format!("\n### {title}\n\n    forebay {command}\n\n| | {} |\n", columns.join(" | "));
+        page += &format!("| --- |{}\n", " ---: |".repeat(columns.len()));
+        for (name, cells) in self.rows() {
+            page += &format!("| {name} | {} |\n", cells.join(" | "));
+        }
+        page + &self.difference().map_or_else(String::new, |difference| format!("\n{difference}.\n"))
+    }
+
     /// All figures.
     pub fn json(&self) -> Value {
         let rows = self.rows.iter().map(|row| {
@@ -169,49 +177,23 @@ impl Table {
 /// Why an answer does not fit into a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// The answer has no such list.
-    NoList {
-        /// Where it was looked for.
-        list: String,
-        /// What there is.
-        keys: String,
-    },
-    /// An element of the list lacks something.
-    Missing {
-        /// Where it was looked for.
-        what: String,
-        /// The list.
-        list: String,
-        /// What there is.
-        keys: String,
-    },
-    /// Figures are printed for a row that there is not.
-    NoRow {
-        /// The row.
-        row: String,
-        /// Those that there are.
-        rows: String,
-    },
-    /// More figures are printed than there are columns.
-    TooMany {
-        /// The row.
-        row: String,
-        /// So many
-        figures: usize,
-        /// for so many.
-        columns: usize,
-    },
+    /// The answer has no such list; it has these keys.
+    NoList(String, String),
+    /// There is no such thing in an element of this list; it has these keys.
+    Missing(String, String, String),
+    /// Figures are printed for this row, and there are but these.
+    NoRow(String, String),
+    /// For this row so many figures are printed, and so many columns there are.
+    TooMany(String, usize, usize),
 }
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoList { list, keys } => write!(f, "the answer has no list `{list}`; there are {keys}"),
-            Self::Missing { what, list, keys } => write!(f, "no `{what}` in `{list}`; there are {keys}"),
-            Self::NoRow { row, rows } => write!(f, "theirs.{row}: there is no such row; there are {rows}"),
-            Self::TooMany { row, figures, columns } => {
-                write!(f, "theirs.{row}: {figures} figures for {columns} columns")
-            }
+            Self::NoList(list, keys) => write!(f, "the answer has no list `{list}`; there are {keys}"),
+            Self::Missing(what, list, keys) => write!(f, "no `{what}` in `{list}`; there are {keys}"),
+            Self::NoRow(row, rows) => write!(f, "theirs.{row}: there is no such row; there are {rows}"),
+            Self::TooMany(row, figures, columns) => write!(f, "theirs.{row}: {figures} figures for {columns} columns"),
         }
     }
 }

@@ -25,6 +25,12 @@ pub fn significant(number: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
+/// From how many pages, and what share of all, figures are estimated.
+pub fn sampled(rate: f64, pages: u32) -> String {
+    let (pages, percent) = (grouped(u64::from(pages)), 100.0 * rate);
+    format!("estimated from {pages} sampled pages, {percent:.3} % of all")
+}
+
 /// An owner's name.
 pub fn owner_name(name: &str) -> &str {
     if name.is_empty() { "(unnamed)" } else { name }

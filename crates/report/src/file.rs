@@ -1,0 +1,63 @@
+//! Files that are written whole or not at all.
+
+use crate::figure::DrawError;
+use std::fs::Permissions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::{error, fmt};
+use tempfile::NamedTempFile;
+
+/// Why a file is not there.
+#[derive(Debug)]
+pub enum FileError {
+    /// No file can be made at this path.
+    NotMade(PathBuf, io::Error),
+    /// There is nothing to write.
+    NotDrawn(PathBuf, DrawError),
+    /// The system failed meanwhile.
+    NotWritten(PathBuf, io::Error),
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotMade(path, error) => {
+                let (path, what) = (path.display(), error.kind());
+                let advice = "name a file in a folder that is there and that you may write to";
+                write!(f, "{path}: cannot be written ({what}): {advice}")
+            }
+            Self::NotDrawn(path, error) => write!(f, "{}: writing failed: {error}", path.display()),
+            Self::NotWritten(path, error) => write!(f, "{}: writing failed: {error}", path.display()),
+        }
+    }
+}
+
+impl error::Error for FileError {}
+
+/// Checks before long work that a file can be made there.
+///
+/// # Errors
+/// Why not.
+pub fn check(path: &Path) -> Result<(), FileError> {
+    beside(path).map(drop)
+}
+
+/// Writes the file.
+///
+/// # Errors
+/// Why it is not there, or is as it was.
+pub fn write(path: &Path, content: &[u8]) -> Result<(), FileError> {
+    let failed = |error| FileError::NotWritten(path.to_owned(), error);
+    let mut file = beside(path)?;
+    file.write_all(content).map_err(failed)?;
+    file.persist(path).map(drop).map_err(|error| failed(error.error))
+}
+
+/// A file that goes away unless it takes the path's place.
+fn beside(path: &Path) -> Result<NamedTempFile, FileError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
+    builder.tempfile_in(folder).map_err(|error| FileError::NotMade(path.to_owned(), error))
+}
