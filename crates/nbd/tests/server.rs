@@ -70,7 +70,7 @@ impl Session for StallingSession {
     fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), Failure> {
         assert!(offset != PANIC, "as the test wants");
         self.begun.send(offset).expect("the test watches");
-        self.go.lock().expect("not poisoned").recv().expect("the test tells");
+        self.go.lock().expect("not poisoned").recv_timeout(2 * PATIENCE).expect("the test tells it to go on");
         buffer.fill(2);
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Session for StallingSession {
     }
     fn cache(&mut self, offset: u64, _: u64) -> Result<u64, Failure> {
         self.begun.send(offset).expect("the test watches");
-        self.go.lock().expect("not poisoned").recv().expect("the test tells");
+        self.go.lock().expect("not poisoned").recv_timeout(2 * PATIENCE).expect("the test tells it to go on");
         Ok(512)
     }
     fn status(&mut self, _: u64, length: u64) -> Result<Vec<Extent>, Failure> {
@@ -183,7 +183,7 @@ fn a_stalled_read_holds_up_no_other_request() {
     let running = Running::new(vec![export, memory("b")], Config { workers: 1, ..Config::default() });
     let mut client = running.client("stalling");
     client.send(READ, 1, STALL, 512, &[]);
-    assert_eq!(begun.recv(), Ok(STALL));
+    assert_eq!(begun.recv_timeout(PATIENCE), Ok(STALL), "the request that stalls begins");
     assert_eq!(client.ask(READ, HIT, 512, &[]), Ok(vec![1; 512]), "a hit of the same connection");
     let mut other = running.client("b");
     assert_eq!(other.ask(FLUSH, 0, 0, &[]), Ok(Vec::new()), "a request of another export that may wait");
@@ -207,11 +207,14 @@ fn a_stop_finishes_what_is_in_flight_and_refuses_what_comes_meanwhile() {
     let running = Running::new(vec![export], Config::default());
     let mut client = running.client("stalling");
     client.send(READ, 1, STALL, 512, &[]);
-    assert_eq!(begun.recv(), Ok(STALL));
+    assert_eq!(begun.recv_timeout(PATIENCE), Ok(STALL), "the request that stalls begins");
     let Running { server, directory } = running;
     let stopping = std::thread::spawn(move || server.stop(PATIENCE));
     // The answer changes once the stop has been told; the stalled request keeps the connection alive meanwhile.
-    while client.ask(READ, HIT, 512, &[]) != Err(ESHUTDOWN) {}
+    let begin = Instant::now();
+    while client.ask(READ, HIT, 512, &[]) != Err(ESHUTDOWN) {
+        assert!(begin.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: requests are refused once the stop is told");
+    }
     go.send(()).expect("it waits");
     assert_eq!(client.receive(512), (1, Ok(vec![2; 512])));
     assert!(client.ended());
@@ -225,7 +228,7 @@ fn a_stop_cuts_off_who_is_not_done_in_time() {
     let running = Running::new(vec![export], Config::default());
     let mut client = running.client("stalling");
     client.send(READ, 1, STALL, 512, &[]);
-    assert_eq!(begun.recv(), Ok(STALL));
+    assert_eq!(begun.recv_timeout(PATIENCE), Ok(STALL), "the request that stalls begins");
     assert_eq!(running.server.stop(Duration::ZERO), 1);
     assert!(client.ended());
     go.send(()).expect("it waits");
@@ -237,12 +240,12 @@ fn a_client_that_takes_no_replies_holds_up_nobody() {
     let running = Running::new(vec![export], Config { workers: 1, ..Config::default() });
     let mut stuck = running.client("stalling");
     stuck.send(READ, 1, STALL, 1 << 19, &[]);
-    assert_eq!(begun.recv(), Ok(STALL));
+    assert_eq!(begun.recv_timeout(PATIENCE), Ok(STALL), "the request that stalls begins");
     go.send(()).expect("it waits");
     // The one worker leaves the reply, which is larger than the socket's buffer, and is free for others.
     let mut other = running.client("stalling");
     other.send(READ, 2, STALL, 512, &[]);
-    assert_eq!(begun.recv(), Ok(STALL));
+    assert_eq!(begun.recv_timeout(PATIENCE), Ok(STALL), "the request that stalls begins");
     go.send(()).expect("it waits");
     assert_eq!(other.receive(512), (2, Ok(vec![2; 512])));
     assert_eq!(stuck.receive(1 << 19), (1, Ok(vec![2; 1 << 19])), "nothing is lost once it does take them");

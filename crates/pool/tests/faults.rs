@@ -1,19 +1,22 @@
 //! What is known to go wrong in caches, each shown not to happen here.
 
+mod common;
+
+use common::{PATIENCE, limit, wait_until};
 use forebay_policy::Spec;
 use forebay_pool::device::{Device, Fault, Faulty, MemoryDevice, Operation, Rule, When};
 use forebay_pool::{Config, Durability, Error, Pool, Volume, VolumeConfig};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PAGE: u64 = 4096;
 
 /// A pool whose background writer has nothing to do: pages may be dirty for long.
 fn pool(frames: u64, laundry: u32) -> Pool {
     let policy = Spec::parse("lru").expect("a policy");
-    let dirty_age = std::time::Duration::from_secs(3600);
+    let dirty_age = Duration::from_secs(3600);
     Pool::new(Config { laundry, dirty_age, ..Config::new(frames * PAGE, policy) }).expect("a pool")
 }
 
@@ -60,17 +63,16 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    fn pass(&self) {
+    fn pass(&self) -> io::Result<()> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let shut = self.shut.lock().expect("nobody panics");
-        drop(self.opened.wait_while(shut, |shut| *shut).expect("nobody panics"));
+        let (shut, _) = self.opened.wait_timeout_while(shut, PATIENCE, |shut| *shut).expect("nobody panics");
         self.waiting.fetch_sub(1, Ordering::SeqCst);
+        if *shut { Err(io::Error::new(io::ErrorKind::TimedOut, "the test does not open the gate")) } else { Ok(()) }
     }
 
     fn wait_for_a_request(&self) {
-        while self.waiting.load(Ordering::SeqCst) == 0 {
-            std::thread::yield_now();
-        }
+        wait_until("a request comes to the gate", || self.waiting.load(Ordering::SeqCst) > 0);
     }
 }
 
@@ -81,12 +83,12 @@ impl Device for Gate {
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         self.reads.fetch_add(1, Ordering::SeqCst);
-        self.pass();
+        self.pass()?;
         self.device.read(offset, buffers)
     }
 
     fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
-        self.pass();
+        self.pass()?;
         self.device.write(offset, buffers)
     }
 
@@ -159,6 +161,7 @@ fn pages_never_have_more_frames_than_the_capacity_holds() {
 
 #[test]
 fn concurrent_misses_of_one_page_read_it_once() {
+    let _limit = limit("the readers of one page");
     let gate = Gate::new(64);
     let pool = pool(16, 1);
     let volume = attach(&pool, Arc::clone(&gate) as Arc<dyn Device>);
@@ -270,17 +273,14 @@ fn a_miss_fails_if_all_pages_are_pinned_and_succeeds_when_one_is_not() {
 
 #[test]
 fn a_resize_that_waits_for_held_pages_ends_when_a_later_one_takes_its_place() {
+    let _limit = limit("the first resize");
     let pool = pool(32, 1);
     let volume = attach(&pool, Arc::new(MemoryDevice::new(64 * PAGE)));
     let handle = pool.handle().expect("a handle");
     let pins: Vec<_> = (0..16).map(|block| handle.read(&volume, block).expect("there is a frame")).collect();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| pool.resize(9 * PAGE));
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while pool.capacity() == 32 * PAGE {
-            assert!(Instant::now() < deadline, "the first resize did not begin in 30 s");
-            std::thread::yield_now();
-        }
+        wait_until("the first resize begins", || pool.capacity() < 32 * PAGE);
         pool.resize(32 * PAGE).expect("growing waits for nothing");
         let told = first.join().expect("the first has ended");
         assert!(matches!(told, Err(Error::Superseded)), "{told:?}");
@@ -325,6 +325,7 @@ fn a_writer_that_holds_the_only_dirty_pages_goes_on() {
 
 #[test]
 fn a_hit_completes_while_the_miss_of_another_thread_hangs() {
+    let _limit = limit("a hit beside a miss that hangs");
     let gate = Gate::new(64);
     let pool = pool(16, 1);
     let volume = attach(&pool, Arc::clone(&gate) as Arc<dyn Device>);
@@ -341,15 +342,17 @@ fn a_hit_completes_while_the_miss_of_another_thread_hangs() {
 
 #[test]
 fn a_miss_on_one_volume_completes_while_the_device_of_another_hangs() {
+    let _limit = limit("misses on the volume that is well");
     let gate = Gate::new(64);
     let pool = pool(16, 1);
     let hanging = attach(&pool, Arc::clone(&gate) as Arc<dyn Device>);
     let well = attach(&pool, Arc::new(MemoryDevice::new(256 * PAGE)));
     let handle = pool.handle().expect("a handle");
+    // Before there are so many dirty pages that the pool writes them back by itself.
+    gate.set(true);
     for block in 0..4 {
         handle.write_at(&hanging, block * PAGE, &[7; PAGE as usize], Durability::Flush).expect("a write");
     }
-    gate.set(true);
     std::thread::scope(|scope| {
         scope.spawn(|| pool.handle().expect("a handle").flush(&hanging).expect("a flush"));
         gate.wait_for_a_request();
@@ -363,6 +366,7 @@ fn a_miss_on_one_volume_completes_while_the_device_of_another_hangs() {
 
 #[test]
 fn a_flush_waits_for_a_page_that_is_being_written_while_its_writer_needs_a_frame() {
+    let _limit = limit("a flush, and a writer that needs a frame");
     let pool = pool(9, 1);
     let volume = attach(&pool, Arc::new(MemoryDevice::new(256 * PAGE)));
     let handle = pool.handle().expect("a handle");
@@ -383,6 +387,7 @@ fn a_flush_waits_for_a_page_that_is_being_written_while_its_writer_needs_a_frame
 
 #[test]
 fn a_reader_may_take_a_page_twice_while_a_writer_waits_for_it() {
+    let _limit = limit("a writer of a page that is read");
     let pool = pool(16, 1);
     let volume = attach(&pool, Arc::new(MemoryDevice::new(64 * PAGE)));
     let handle = pool.handle().expect("a handle");

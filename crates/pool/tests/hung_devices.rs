@@ -1,5 +1,8 @@
 //! A device that hangs holds up those who use it, and nobody else.
 
+mod common;
+
+use common::{limit, wait_until};
 use forebay_policy::Spec;
 use forebay_pool::device::{Device, MemoryDevice};
 use forebay_pool::{Config, Durability, Pool, Volume, VolumeConfig};
@@ -35,11 +38,12 @@ impl Moody {
         self.changed.notify_all();
     }
 
-    fn endure(&self) {
+    fn endure(&self) -> io::Result<()> {
         self.enduring.fetch_add(1, Ordering::SeqCst);
         let hangs = self.hangs.lock().expect("nobody panics");
-        drop(self.changed.wait_while(hangs, |hangs| *hangs).expect("nobody panics"));
+        let (hangs, _) = self.changed.wait_timeout_while(hangs, 4 * PATIENCE, |hangs| *hangs).expect("nobody panics");
         self.enduring.fetch_sub(1, Ordering::SeqCst);
+        if *hangs { Err(io::Error::new(io::ErrorKind::TimedOut, "the test lets it hang")) } else { Ok(()) }
     }
 
     fn holds(&self, offset: u64, byte: u8) -> bool {
@@ -59,13 +63,12 @@ impl Device for Moody {
     }
 
     fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
-        self.endure();
+        self.endure()?;
         self.memory.write(offset, buffers)
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.endure();
-        Ok(())
+        self.endure()
     }
 
     fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
@@ -118,16 +121,9 @@ impl Scene {
     }
 }
 
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn pages_of_a_healthy_volume_are_written_back_while_another_hangs() {
+    let _limit = limit("pages of a healthy volume are written back while another hangs");
     let scene = Scene::new(Duration::from_millis(20));
     std::thread::sleep(Duration::from_millis(500));
     scene.write(&scene.well, 3);
@@ -139,6 +135,7 @@ fn pages_of_a_healthy_volume_are_written_back_while_another_hangs() {
 
 #[test]
 fn a_flush_within_a_limit_names_what_hangs_and_flushes_the_rest() {
+    let _limit = limit("a flush within a limit names what hangs and flushes the rest");
     let scene = Scene::new(PATIENCE);
     scene.write(&scene.well, 3);
     let failed = scene.pool.flush_within(Duration::from_millis(300));
@@ -157,6 +154,7 @@ fn a_flush_within_a_limit_names_what_hangs_and_flushes_the_rest() {
 
 #[test]
 fn healthy_volumes_are_read_and_written_though_the_dirty_pages_of_another_cannot_be() {
+    let _limit = limit("healthy volumes are read and written though the dirty pages of another cannot be");
     let scene = Scene::new(PATIENCE);
     // As many as may be dirty, and more in the laundry than it takes.
     std::thread::scope(|scope| {
@@ -180,6 +178,7 @@ fn healthy_volumes_are_read_and_written_though_the_dirty_pages_of_another_cannot
 
 #[test]
 fn healthy_volumes_go_on_though_all_pages_that_may_be_dirty_are_another_s() {
+    let _limit = limit("healthy volumes go on though all pages that may be dirty are another s");
     let scene = Scene::with_dirty_limit(PATIENCE, 1.0);
     std::thread::scope(|scope| {
         // In one request, so that it could take all frames at once.
@@ -209,6 +208,7 @@ fn healthy_volumes_go_on_though_all_pages_that_may_be_dirty_are_another_s() {
 
 #[test]
 fn a_miss_that_can_have_no_frame_fails_in_the_end_while_a_device_hangs() {
+    let _limit = limit("a miss that can have no frame fails in the end while a device hangs");
     let scene = Scene::new(Duration::from_millis(20));
     let (tell, told) = channel();
     std::thread::scope(|scope| {
@@ -230,6 +230,7 @@ fn a_miss_that_can_have_no_frame_fails_in_the_end_while_a_device_hangs() {
 
 #[test]
 fn a_change_of_the_capacity_ends_while_a_device_hangs() {
+    let _limit = limit("a change of the capacity ends while a device hangs");
     let scene = Scene::new(Duration::from_millis(20));
     let error = scene.pool.resize(8 * PAGE).expect_err("dirty pages would take all frames");
     assert!(error.to_string().contains("volume sick: writeback"), "{error}");
@@ -246,6 +247,7 @@ fn a_change_of_the_capacity_ends_while_a_device_hangs() {
 
 #[test]
 fn figures_are_told_and_volumes_attached_while_a_flush_hangs() {
+    let _limit = limit("figures are told and volumes attached while a flush hangs");
     let scene = Scene::new(PATIENCE);
     std::thread::scope(|scope| {
         let flush = scope.spawn(|| scene.pool.flush());
@@ -265,6 +267,7 @@ fn figures_are_told_and_volumes_attached_while_a_flush_hangs() {
 
 #[test]
 fn a_reader_waits_for_no_flush_though_the_pages_that_could_leave_are_dirty() {
+    let _limit = limit("a reader waits for no flush though the pages that could leave are dirty");
     let scene = Scene::new(PATIENCE);
     scene.sick_device.hang(false);
     scene.pool.flush().expect("all are well");

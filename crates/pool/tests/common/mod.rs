@@ -1,7 +1,37 @@
-//! Devices and data that several tests share.
+//! Devices, data and limits of time that several tests share.
+
+#![allow(dead_code, reason = "each test program uses some of it")]
 
 use forebay_pool::device::Device;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// How long a test waits for what is to happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Ends the process, saying what was waited for, unless this value is dropped within three times the patience. A thread that hangs in the
+/// pool cannot be ended otherwise.
+pub(crate) struct Limit(Sender<()>);
+
+pub(crate) fn limit(what: &'static str) -> Limit {
+    let (sender, ended) = channel();
+    std::thread::spawn(move || {
+        if ended.recv_timeout(3 * PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("waited {:?} in vain: {what}", 3 * PATIENCE);
+            std::process::abort();
+        }
+    });
+    Limit(sender)
+}
 
 /// An endless device that reads as zeroes and forgets what is written.
 pub(crate) struct Zeroes;
