@@ -27,7 +27,11 @@ const WRITERS: usize = 32;
 const MOST_WAITING: usize = 256;
 
 /// How often it is seen whether pages have been dirty for too long.
-const ROUND: Duration = Duration::from_millis(200);
+pub(crate) const ROUND: Duration = Duration::from_millis(200);
+
+/// Pages that are dirty for too long, and objects of which too much is dirty, that are ordered at a time.
+const MOST_AGED: usize = 4096;
+const MOST_OBJECTS: usize = 256;
 
 /// Work for the pool's threads.
 #[derive(Default)]
@@ -55,10 +59,11 @@ struct Work {
     stop: bool,
 }
 
-/// A volume to be written back by one of the threads, and pages of it that are in the laundry.
+/// A volume to be written back by one of the threads, with pages of it that are in the laundry, and that are dirty for too long.
 struct Order {
     volume: Arc<Volume>,
     laundry: Vec<Held>,
+    aged: Vec<Held>,
 }
 
 impl Queue {
@@ -234,7 +239,7 @@ impl Handle {
                     run.iter().for_each(|&(_, number)| self.shared.let_go(number));
                 }
                 Admission::Present | Admission::Rescued => block += 1,
-                Admission::NoFrame | Admission::Changing => return false,
+                Admission::NoFrame | Admission::Changing | Admission::Gone => return false,
             }
         }
         true
@@ -246,13 +251,33 @@ impl Shared {
     /// that does nothing else: it touches no device itself.
     fn oversee(self: &Arc<Self>) {
         while self.queue.wait_to_write(ROUND) {
-            let mut laundry = if self.memory.laundered() > 0 { self.laundry_by_volume().1 } else { BTreeMap::new() };
+            let mut due: BTreeMap<u32, (Vec<Held>, Vec<Held>)> = BTreeMap::new();
+            if self.memory.laundered() > 0 {
+                for (object, laundry) in self.laundry_by_volume().1 {
+                    due.entry(object).or_default().0 = laundry;
+                }
+            }
             let too_much = self.too_much_dirty();
-            for volume in self.all_volumes() {
-                let laundry = laundry.remove(&volume.id).unwrap_or_default();
-                let due = !laundry.is_empty() || volume.is_due(too_much, self.dirty_age());
-                if due && !volume.resting() && volume.begin_order() {
-                    self.order(Order { volume, laundry });
+            let aged = {
+                let mut dirty = lock(&self.dirty_pages);
+                if too_much {
+                    dirty.next_objects(MOST_OBJECTS).into_iter().for_each(|object| _ = due.entry(object).or_default());
+                }
+                dirty.aged(self.dirty_age(), MOST_AGED)
+            };
+            if aged.len() == MOST_AGED {
+                // There may be more.
+                self.queue.wake_writer();
+            }
+            for (object, page) in aged {
+                due.entry(object).or_default().1.push(page);
+            }
+            for (object, (laundry, aged)) in due {
+                let Some(volume) = lock(&self.volumes).get(object) else { continue };
+                if !volume.resting() && volume.begin_order() {
+                    self.order(Order { volume, laundry, aged });
+                } else if !aged.is_empty() {
+                    lock(&self.dirty_pages).put_off(object, &aged, ROUND);
                 }
             }
         }
@@ -282,11 +307,13 @@ impl Shared {
     }
 
     /// Writes a volume back as far as it is due. A failure is kept for its next flush, and the volume left alone for a while.
-    fn carry_out(&self, Order { volume, laundry }: &Order) {
-        let mut written = self.write_laundry(volume, laundry).unwrap_or(0);
-        written += self.write_aged(volume);
+    fn carry_out(&self, Order { volume, laundry, aged }: &Order) {
+        let mut written = if laundry.is_empty() { 0 } else { self.write_laundry(volume, laundry).unwrap_or(0) };
+        if !aged.is_empty() {
+            written += self.write_aged(volume, aged);
+        }
         while self.too_much_dirty() && !volume.resting() {
-            match self.write_some(volume, &mut lock(&volume.writing)) {
+            match self.write_some(volume, &lock(&volume.writing)) {
                 Ok(pages) if pages > 0 => written += pages,
                 _ => break,
             }

@@ -98,7 +98,7 @@ impl Handle {
                             self.shared.miss_time.add_time(start.elapsed());
                         }
                         Admission::Rescued => told = Some(part.block),
-                        Admission::Present | Admission::NoFrame | Admission::Changing => {}
+                        Admission::Present | Admission::NoFrame | Admission::Changing | Admission::Gone => {}
                     }
                 }
             }

@@ -30,7 +30,8 @@ pub(crate) struct Commits {
 #[derive(Default)]
 struct Rounds {
     under_way: bool,
-    next: Round,
+    /// Once somebody has asked for it.
+    next: Option<Round>,
 }
 
 #[derive(Default)]
@@ -131,8 +132,9 @@ impl Shared {
     pub(crate) fn commit(&self, volume: &Volume, ranges: &[Range<u64>]) -> Result<(), Error> {
         let commits = &volume.commits;
         let mut rounds = lock(&commits.rounds);
-        rounds.next.ranges.extend_from_slice(ranges);
-        let outcome = Arc::clone(&rounds.next.outcome);
+        let next = rounds.next.get_or_insert_default();
+        next.ranges.extend_from_slice(ranges);
+        let outcome = Arc::clone(&next.outcome);
         loop {
             if let Some(result) = outcome.get() {
                 return result.clone();
@@ -144,7 +146,7 @@ impl Shared {
         }
         // No round is under way and this one has not ended: so it is the next.
         rounds.under_way = true;
-        let round = std::mem::take(&mut rounds.next);
+        let round = rounds.next.take().expect("it has been asked for");
         drop(rounds);
         let leader = Leader { volume, outcome: round.outcome };
         let result = self.make_durable(volume, &round.ranges);
@@ -229,7 +231,11 @@ mod tests {
             let others = [scope.spawn(flush), scope.spawn(flush), scope.spawn(flush)];
             // Each adds its range to the next round before it waits.
             let deadline = Instant::now() + PATIENCE;
-            while volume.commits.rounds.lock().expect("not poisoned").next.ranges.len() < others.len() {
+            let asked = || {
+                let rounds = volume.commits.rounds.lock().expect("not poisoned");
+                rounds.next.as_ref().map_or(0, |round| round.ranges.len())
+            };
+            while asked() < others.len() {
                 assert!(Instant::now() < deadline, "the others wait for the next flush");
                 std::thread::yield_now();
             }

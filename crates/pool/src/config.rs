@@ -156,11 +156,14 @@ pub struct VolumeConfig {
     pub read_only: bool,
     /// The most bytes read ahead of a stream; 0 for none.
     pub readahead: u32,
+    /// Whether it is counted by itself, in [`Statistics::volumes`](crate::Statistics::volumes). One of a million files is not: what
+    /// happens on those is counted together, in [`Statistics::uncounted`](crate::Statistics::uncounted).
+    pub counted: bool,
 }
 
 impl VolumeConfig {
     /// A volume of that name in write-back mode that reads up to 512 KiB ahead.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), mode: WriteMode::Back, read_only: false, readahead: 512 << 10 }
+        Self { name: name.into(), mode: WriteMode::Back, read_only: false, readahead: 512 << 10, counted: true }
     }
 }

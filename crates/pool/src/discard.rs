@@ -7,11 +7,15 @@ use crate::handle::Handle;
 use crate::load::Held;
 use crate::page::State;
 use crate::pool::Shared;
+use crate::replacer::Search;
 use crate::sync::{lock, yield_now};
 use crate::volume::{Change, Volume};
 use std::ops::Range;
 use std::slice::from_ref;
 use std::sync::Arc;
+
+/// Pages that are dropped before others get a chance to have the replacer's lock.
+const MANY: usize = 64;
 
 impl Handle {
     /// Makes durable all that was written to the volume before, by whichever handle.
@@ -20,6 +24,7 @@ impl Handle {
     /// [`Error::Device`], also of a writeback in the background that failed since the last flush. What failed stays dirty, and the
     /// next flush writes it again.
     pub fn flush(&self, volume: &Arc<Volume>) -> Result<(), Error> {
+        volume.check_attached()?;
         self.shared.flush(volume)
     }
 
@@ -87,11 +92,10 @@ impl Handle {
         // The dirty pages first: one that is written back meanwhile is then known from one side or the other.
         let writing = lock(&volume.writing);
         let dirty: Vec<u64> = {
-            let dirty = lock(&volume.dirty);
+            let dirty = lock(&self.shared.dirty_pages);
             dirty
-                .by_block
-                .range(offset / page_size..(offset + length).div_ceil(page_size))
-                .map(|(&block, _)| block)
+                .of(volume.id, offset / page_size..(offset + length).div_ceil(page_size))
+                .map(|(block, _)| block)
                 .collect()
         };
         let known = volume.device.extents(offset, length);
@@ -173,7 +177,7 @@ impl Handle {
         let memory = &self.shared.memory;
         let mut held: Vec<Held> = Vec::new();
         // None comes behind us: the range is being given up.
-        let mut search = lock(&self.shared.replacer).search(volume.id, blocks);
+        let mut search = Search::new(volume.id, blocks);
         let mut next = || lock(&self.shared.replacer).next_pages(memory, &mut search);
         while let Some(candidates) = next() {
             for number in candidates {
@@ -209,33 +213,41 @@ impl Shared {
         let page_size = u64::from(self.config.page_size);
         let blocks = offset / page_size..(offset + length).div_ceil(page_size);
         self.write_ranges(volume, from_ref(&blocks))?;
-        self.drop_clean(volume, &blocks);
+        self.drop_pages_at_hand(volume, &blocks, false);
         Ok(())
     }
 
-    /// Lets the clean pages of a range go that are not in use, and returns how many have gone.
-    pub(crate) fn drop_clean(&self, volume: &Volume, blocks: &Range<u64>) -> u64 {
+    /// Lets the pages of a range go that are clean and not in use, and returns how many have gone. `discard`: those that are dirty, too, and
+    /// what is in them is given up.
+    pub(crate) fn drop_pages_at_hand(&self, volume: &Volume, blocks: &Range<u64>, discard: bool) -> u64 {
         let memory = &self.memory;
         let mut dropped = 0;
-        let mut search = lock(&self.replacer).search(volume.id, blocks);
+        let mut search = Search::new(volume.id, blocks);
         loop {
             let mut replacer = lock(&self.replacer);
             let Some(numbers) = replacer.next_pages(memory, &mut search) else { return dropped };
+            let many = numbers.len() > MANY;
             for number in numbers {
                 let page = memory.pages.get(number);
                 if page.begin_exclusive(volume.id, page.block()).is_err() {
                     continue;
                 }
                 let state = page.state();
-                if state.dirty() || state.in_writeback() || page.still_shared(number, &memory.slots) {
+                if state.dirty() && !discard || state.in_writeback() || page.still_shared(number, &memory.slots) {
                     self.let_go(number);
-                } else {
-                    replacer.drop_page(memory, number);
-                    dropped += 1;
+                    continue;
                 }
+                if state.dirty() {
+                    page.make_clean();
+                    self.forget_dirty(volume, page.block());
+                }
+                replacer.drop_page(memory, number);
+                dropped += 1;
             }
             drop(replacer);
-            yield_now();
+            if many {
+                yield_now();
+            }
         }
     }
 }

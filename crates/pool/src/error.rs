@@ -35,6 +35,16 @@ pub enum Error {
         /// The volume's length.
         end: u64,
     },
+    /// The volume has been detached.
+    Detached {
+        /// The volume.
+        volume: String,
+    },
+    /// Pages of a volume that is to go are held, or are being written by a device that hangs.
+    InUse {
+        /// The volume.
+        volume: String,
+    },
     /// The volume is not to be written.
     ReadOnly {
         /// The volume.
@@ -68,6 +78,10 @@ impl fmt::Display for Error {
             Self::OutOfRange { volume, offset, length, end } => {
                 write!(f, "volume {volume}: {length} bytes at byte {offset} lie beyond its end at byte {end}")
             }
+            Self::Detached { volume } => write!(f, "volume {volume} has been detached: attach it again to use it"),
+            Self::InUse { volume } => {
+                write!(f, "pages of volume {volume} are in use: let them go before the volume is detached")
+            }
             Self::ReadOnly { volume } => write!(f, "volume {volume} is read-only"),
             Self::TooManyHandles => {
                 write!(f, "{} handles of the pool are open, and there can be no more", crate::HANDLES)
@@ -96,6 +110,8 @@ impl Error {
             Self::Device { source, .. } => source.kind(),
             Self::AllPinned | Self::TooManyHandles | Self::Memory { .. } => io::ErrorKind::OutOfMemory,
             Self::Superseded => io::ErrorKind::Interrupted,
+            Self::Detached { .. } => io::ErrorKind::NotFound,
+            Self::InUse { .. } => io::ErrorKind::ResourceBusy,
             Self::OutOfRange { .. } | Self::Configuration(_) => io::ErrorKind::InvalidInput,
             Self::ReadOnly { .. } => io::ErrorKind::PermissionDenied,
         }

@@ -7,6 +7,7 @@ use crate::pins::{ReadPin, WritePin};
 use crate::pool::Shared;
 use crate::replacement::Hit;
 use crate::slots::SLOTS;
+use crate::stats::DeviceCounters;
 use crate::streams::Advice;
 use crate::sync::lock;
 use crate::table;
@@ -32,9 +33,9 @@ pub struct Handle {
     room: usize,
     /// Hits that set a page's bit and did not fit.
     overflowed: Cell<bool>,
-    /// Hits on the volume used last that it does not know of.
+    /// Hits on the volume used last that its counters do not know of.
     uncounted: Cell<u32>,
-    counted_volume: RefCell<Option<Arc<Volume>>>,
+    counted: RefCell<Option<Arc<DeviceCounters>>>,
     owner: Cell<Option<u32>>,
     pub(crate) advice: Cell<Advice>,
     /// Counts hits, to measure the time of some.
@@ -110,7 +111,7 @@ impl Handle {
             room: if shared.hit_sets_bit { (frames / 8).max(4096) } else { BATCH },
             overflowed: Cell::new(false),
             uncounted: Cell::new(0),
-            counted_volume: RefCell::default(),
+            counted: RefCell::default(),
             owner: Cell::new(None),
             advice: Cell::new(Advice::Normal),
             ticks: Cell::new(0),
@@ -397,7 +398,8 @@ impl Handle {
             return false;
         }
         volume.counters.readahead_used.add(1);
-        if let Some(fetch) = lock(&volume.streams).used(block) {
+        let fetch = lock(&self.shared.streams).known(volume.id).and_then(|streams| streams.used(block));
+        if let Some(fetch) = fetch {
             self.shared.queue.push(volume, fetch);
         }
         true
@@ -405,11 +407,11 @@ impl Handle {
 
     #[inline]
     fn count_hit(&self, volume: &Arc<Volume>) {
-        let same = self.counted_volume.borrow().as_ref().is_some_and(|counted| counted.id == volume.id);
+        let same = self.counted.borrow().as_ref().is_some_and(|counted| Arc::ptr_eq(counted, &volume.counters));
         if !same || self.uncounted.get() >= 64 {
             self.settle();
             if !same {
-                *self.counted_volume.borrow_mut() = Some(Arc::clone(volume));
+                *self.counted.borrow_mut() = Some(Arc::clone(&volume.counters));
             }
         }
         self.uncounted.set(self.uncounted.get() + 1);
@@ -418,8 +420,8 @@ impl Handle {
     /// Tells the volume of the hits that it does not know of.
     #[cold]
     pub fn settle(&self) {
-        if let Some(volume) = self.counted_volume.borrow().as_ref() {
-            volume.counters.hits.add(u64::from(self.uncounted.take()));
+        if let Some(counters) = self.counted.borrow().as_ref() {
+            counters.hits.add(u64::from(self.uncounted.take()));
         }
     }
 

@@ -57,14 +57,16 @@
 //! # What is exact, and what is not
 //!
 //! Frames never take more than the capacity. Beside them there are the pages' states, the page table and the policy, 80 to 240 bytes for
-//! each page number (at most [`Config::most_metadata`]), and 4 MiB of copies for each volume that writes back. With several threads the policy
-//! learns of another thread's last hits a little late.
+//! each page number (at most [`Config::most_metadata`]), and 4 MiB of copies for each writeback under way. A volume takes 400 bytes beside its
+//! pages if it is not counted by itself. With several threads the policy learns of another thread's last hits a little late.
 
 mod background;
 mod bytes;
 mod commit;
 mod config;
+mod copies;
 pub mod device;
+mod dirty;
 mod discard;
 mod error;
 mod frames;
@@ -75,6 +77,7 @@ mod load;
 #[cfg(all(test, feature = "model-check"))]
 mod model_check;
 mod numbers;
+mod objects;
 mod page;
 mod pins;
 mod pool;

@@ -40,6 +40,8 @@ pub(crate) enum Admission {
     NoFrame,
     /// The range is being given up.
     Changing,
+    /// The range lies behind the volume's end, or the volume has been detached.
+    Gone,
 }
 
 impl Handle {
@@ -64,19 +66,22 @@ impl Handle {
                 Ok(true)
             }
             Admission::Rescued => Ok(true),
-            Admission::Present | Admission::NoFrame | Admission::Changing => Ok(false),
+            Admission::Present | Admission::NoFrame | Admission::Changing | Admission::Gone => Ok(false),
         }
     }
 
     /// Tells the streams of a miss, and has read ahead what they say.
     pub(crate) fn missed(&self, volume: &Arc<Volume>, run: &[Held]) {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
-        let mut streams = lock(&volume.streams);
-        if !streams.any() {
+        let page_size = self.shared.config.page_size;
+        if volume.readahead < page_size {
             return;
         }
-        let fetch = streams.miss(&(first.0..last.0 + 1), self.advice.get());
-        drop(streams);
+        let missed = first.0..last.0 + 1;
+        let fetch = {
+            let mut streams = lock(&self.shared.streams);
+            streams.of(volume.id, volume.readahead, page_size).miss(&missed, self.advice.get())
+        };
         if let Some(fetch) = fetch {
             self.shared.queue.push(volume, fetch);
         }
@@ -98,6 +103,10 @@ impl Handle {
                 Admission::NoFrame => {}
                 Admission::Changing => {
                     volume.wait_unchanged(&blocks);
+                    continue;
+                }
+                Admission::Gone => {
+                    volume.check_block(blocks.start)?;
                     continue;
                 }
                 admission => return Ok(admission),
@@ -146,6 +155,10 @@ impl Handle {
         let mut replacer = lock(&self.shared.replacer);
         if volume.changing(&blocks) {
             return Admission::Changing;
+        }
+        let blocks = blocks.start..blocks.end.min(volume.blocks());
+        if volume.is_detached() || blocks.is_empty() {
+            return Admission::Gone;
         }
         self.deliver(&mut replacer);
         let owner = self.owner(volume);

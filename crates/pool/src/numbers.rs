@@ -11,9 +11,9 @@ use forebay_policy::Spec;
 /// Metadata takes at most the capacity divided by this.
 const PARTS: u64 = 4;
 
-/// What a number costs beside the policy: its page, its entry in a table that is at least a quarter full, its marks, and its place in
-/// the queue of forgotten ones.
-const BYTES: u64 = (size_of::<Page>() + 4 * size_of::<AtomicU64>() + 2 + size_of::<u32>()) as u64;
+/// What a number costs beside the policy: its page, its entry in a table that is at least a quarter full, and its places in the queue of
+/// forgotten ones and in its object's list.
+const BYTES: u64 = (size_of::<Page>() + 4 * size_of::<AtomicU64>() + 2 * size_of::<u32>()) as u64;
 
 /// What it costs besides where volumes have shares: whose page it stands for, and its number there.
 const OWN_BYTES: u64 = 2 * size_of::<Option<(u32, u32)>>() as u64;

@@ -31,36 +31,45 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Backoff, Ordering, size};
 use crate::table;
 use std::sync::OnceLock;
 
-const LOADING: u64 = 1;
-const VALID: u64 = 1 << 1;
-const DIRTY: u64 = 1 << 2;
-const WRITEBACK: u64 = 1 << 3;
-const EXCLUSIVE: u64 = 1 << 4;
-const AHEAD: u64 = 1 << 5;
-const LAUNDRY: u64 = 1 << 6;
-const FORGOTTEN: u64 = 1 << 7;
-const WAITERS: u64 = 1 << 8;
-const COPYING: u64 = 1 << 9;
+const LOADING: u32 = 1;
+const VALID: u32 = 1 << 1;
+const DIRTY: u32 = 1 << 2;
+const WRITEBACK: u32 = 1 << 3;
+const EXCLUSIVE: u32 = 1 << 4;
+const AHEAD: u32 = 1 << 5;
+const LAUNDRY: u32 = 1 << 6;
+const FORGOTTEN: u32 = 1 << 7;
+const WAITERS: u32 = 1 << 8;
+const COPYING: u32 = 1 << 9;
 /// Times that one who holds a page exclusively looks whether its readers are gone, before he lets them go first.
 const LOOKS: usize = size(1000, 2);
 
-const PIN: u64 = 1 << 16;
-const PINS: u64 = !(PIN - 1);
+/// A pin that is counted in the state: of a handle that has filled its slots.
+const PIN: u32 = 1 << 10;
+const PINS: u32 = !(PIN - 1);
 
 /// A page's key, frame and state. 32 bytes for each page number.
 #[derive(Default)]
 pub(crate) struct Page {
-    state: AtomicU64,
+    state: AtomicU32,
     block: AtomicU64,
     object: AtomicU32,
     frame: AtomicU32,
+    /// Those under the replacer's lock: one more than the number of its region (`regions.rs`), or 0 if the number stands for no page;
+    region: AtomicU32,
+    /// the number after it in the region's list;
+    after: AtomicU32,
+    /// whether the policy knows the page, or is being asked to, or it is in the laundry;
+    known: AtomicBool,
+    /// whether the number stands in the queue of forgotten ones.
+    queued: AtomicBool,
     /// Referenced, and the policy has not been told; used for policies whose hits set a bit.
     used: AtomicBool,
 }
 
 /// A state as it was at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct State(u64);
+pub(crate) struct State(u32);
 
 impl State {
     pub(crate) fn absent(self) -> bool {
@@ -148,6 +157,44 @@ impl Page {
         self.used.store(false, Ordering::Relaxed);
     }
 
+    /// Its region, if the number stands for a page.
+    pub(crate) fn region(&self) -> Option<u32> {
+        self.region.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Puts it in the list of a region, or takes it out.
+    pub(crate) fn set_region(&self, region: Option<u32>) {
+        self.region.store(region.map_or(0, |region| region + 1), Ordering::Relaxed);
+    }
+
+    /// The number after it in its region's list.
+    pub(crate) fn after(&self) -> u32 {
+        self.after.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_after(&self, number: u32) {
+        self.after.store(number, Ordering::Relaxed);
+    }
+
+    /// Whether the policy knows it, or is being asked to, or it is in the laundry.
+    pub(crate) fn known(&self) -> bool {
+        self.known.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was known before.
+    pub(crate) fn set_known(&self, known: bool) -> bool {
+        let before = self.known();
+        self.known.store(known, Ordering::Relaxed);
+        before
+    }
+
+    /// Whether its number stood in the queue of forgotten ones before.
+    pub(crate) fn set_queued(&self, queued: bool) -> bool {
+        let before = self.queued.load(Ordering::Relaxed);
+        self.queued.store(queued, Ordering::Relaxed);
+        before
+    }
+
     /// Gives an absent page a frame; the caller loads it (rule 2).
     pub(crate) fn bind(&self, frame: u32, ahead: bool) {
         self.frame.store(frame, Ordering::Relaxed);
@@ -187,6 +234,7 @@ impl Page {
             if !State(seen).valid() || State(seen).busy() || !self.is(object, block) {
                 return Err(State(seen));
             }
+            assert!(seen & PINS != PINS, "a page bears four million pins");
             match self.state.compare_exchange_weak(seen, seen + PIN, Ordering::SeqCst, Ordering::SeqCst) {
                 // The key was read before the pin held it.
                 Ok(_) if self.is(object, block) => return Ok(State(seen)),
@@ -278,7 +326,7 @@ impl Page {
     /// From dirty to writeback (rule 3), and pins the page until [`end_copy`](Page::end_copy). An error is the state of a page that is busy or
     /// being copied, not dirty, or another by now.
     pub(crate) fn begin_writeback(&self, object: u32, block: u64) -> Result<(), State> {
-        let may = |state: u64| {
+        let may = |state: u32| {
             let bits = VALID | DIRTY | WRITEBACK | LOADING | EXCLUSIVE | COPYING;
             state & bits == VALID | DIRTY && self.is(object, block)
         };
@@ -352,7 +400,7 @@ impl Page {
     }
 
     /// Changes the state as `to` says, and returns what it was; `None` as soon as `to` says that there is nothing to change.
-    fn change(&self, to: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+    fn change(&self, to: impl Fn(u32) -> Option<u32>) -> Option<u32> {
         let mut seen = self.state.load(Ordering::SeqCst);
         loop {
             let new = to(seen)?;

@@ -1,25 +1,28 @@
 //! The pool: what its parts share, and its life from first volume to last flush.
 
 use crate::background;
-use crate::config::{Config, Share, VolumeConfig};
-use crate::device::Device;
+use crate::config::{Config, Share};
+use crate::copies::Copies;
+use crate::dirty::DirtyPages;
 use crate::error::Error;
 use crate::frames::Frames;
 use crate::handle::Handle;
 use crate::numbers::Numbers;
+use crate::objects::Volumes;
 use crate::page::Pages;
 use crate::replacement;
 use crate::replacer::{Memory, Replacer};
 use crate::shares::{MOST_SHARES, ShareState, Shares};
 use crate::slots::{MOST_HANDLES, Slots};
-use crate::stats::{Histogram, ShareStatistics, Statistics, Total, VolumeStatistics};
+use crate::stats::{DeviceCounters, Histogram, ShareStatistics, Statistics, Total, VolumeStatistics};
+use crate::streams::StreamsByObject;
 use crate::sync::{AtomicU32, AtomicU64, Backoff, Mutex, Ordering, lock};
 use crate::table::Table;
 use crate::volume::Volume;
 use crate::waiters::Waiters;
 use crate::writeback::{Cleaned, least_frames};
 use forebay_policy::{Setup, show_bytes};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,6 +48,11 @@ pub(crate) struct Shared {
     pub(crate) memory: Memory,
     pub(crate) replacer: Mutex<Replacer>,
     pub(crate) volumes: Mutex<Volumes>,
+    pub(crate) streams: Mutex<StreamsByObject>,
+    pub(crate) dirty_pages: Mutex<DirtyPages>,
+    pub(crate) copies: Copies,
+    /// Objects with writebacks under way, and those whose last one failed.
+    pub(crate) writing: Mutex<BTreeSet<u32>>,
     /// Whether a hit does nothing but set a bit, in this policy.
     pub(crate) hit_sets_bit: bool,
     /// The frames there are.
@@ -63,25 +71,6 @@ pub(crate) struct Shared {
     pub(crate) hit_time: Histogram,
     pub(crate) miss_time: Histogram,
     pub(crate) queue: Arc<background::Queue>,
-}
-
-/// The volumes attached, by number. A number is given once: the policy may still know pages of one that has been detached.
-#[derive(Default)]
-pub(crate) struct Volumes {
-    attached: BTreeMap<u32, Arc<Volume>>,
-    next: u32,
-    /// Hits and misses of those that have been detached.
-    past: (u64, u64),
-}
-
-impl Volumes {
-    pub(crate) fn all(&self) -> Vec<Arc<Volume>> {
-        self.attached.values().cloned().collect()
-    }
-
-    pub(crate) fn get(&self, id: u32) -> Option<Arc<Volume>> {
-        self.attached.get(&id).cloned()
-    }
 }
 
 impl Pool {
@@ -122,6 +111,10 @@ impl Pool {
             },
             replacer: Mutex::new(Replacer::new(policy, frames, config.laundry, numbers)),
             volumes: Mutex::default(),
+            streams: Mutex::default(),
+            dirty_pages: Mutex::default(),
+            copies: Copies::default(),
+            writing: Mutex::default(),
             hit_sets_bit: replacement::hit_sets_bit(&config.policy),
             frames: AtomicU32::new(frames),
             resizes: AtomicU32::new(0),
@@ -138,32 +131,6 @@ impl Pool {
         let pool = Self { shared, closed: false };
         pool.shared.start_threads()?;
         Ok(pool)
-    }
-
-    /// Puts the pool in front of a device.
-    pub fn attach(&self, device: Arc<dyn Device>, config: VolumeConfig) -> Arc<Volume> {
-        let mut volumes = lock(&self.shared.volumes);
-        let id = volumes.next;
-        volumes.next += 1;
-        let volume = Arc::new(Volume::new(id, config, device, self.shared.config.page_size));
-        volumes.attached.insert(id, Arc::clone(&volume));
-        volume
-    }
-
-    /// Makes a volume durable and lets its pages and the pool's hold of its device go. Nobody uses it any more.
-    ///
-    /// # Errors
-    /// The device's: the volume stays attached, and what could not be written dirty.
-    pub fn detach(&self, volume: &Arc<Volume>) -> Result<(), Error> {
-        self.shared.flush(volume)?;
-        self.shared.give_up(volume, 0, volume.len())?;
-        let mut volumes = lock(&self.shared.volumes);
-        if volumes.attached.remove(&volume.id()).is_some() {
-            volumes.past.0 += volume.counters.hits.get();
-            volumes.past.1 += volume.counters.misses.get();
-            lock(&self.shared.replacer).unset_share(&self.shared.memory, volume.id());
-        }
-        Ok(())
     }
 
     /// Gives a volume a share of the cache: a policy of its own for its pages, of which others leave it `share.min` bytes when it needs
@@ -198,7 +165,7 @@ impl Pool {
             if replacer.policy.shares() == MOST_SHARES {
                 return wrong(format!("a cache has at most {MOST_SHARES} volumes with a share"));
             }
-            if volume.counters.hits.get() + volume.counters.misses.get() > 0 {
+            if replacer.knows(volume.id()) {
                 return wrong("it was used without a share: it gets one when it is attached anew".to_owned());
             }
         }
@@ -208,7 +175,7 @@ impl Pool {
 
     /// Lets the clean pages of a volume go, but for those in use, and returns how many have gone.
     pub fn drop_clean(&self, volume: &Arc<Volume>) -> u64 {
-        self.shared.drop_clean(volume, &(0..volume.blocks()))
+        self.shared.drop_pages_at_hand(volume, &(0..volume.blocks()), false)
     }
 
     /// Changes the share of the frames that may be dirty before writers wait.
@@ -243,6 +210,7 @@ impl Pool {
     /// # Errors
     /// As for [`Handle::flush`].
     pub fn flush_volume(&self, volume: &Arc<Volume>) -> Result<(), Error> {
+        volume.check_attached()?;
         self.shared.flush(volume)
     }
 
@@ -253,6 +221,7 @@ impl Pool {
     /// [`Error::Device`]: what failed stays dirty, and is written again later. For a range from the first byte to the last or beyond
     /// also what [`flush_volume`](Pool::flush_volume) tells.
     pub fn commit(&self, volume: &Arc<Volume>, ranges: &[Range<u64>]) -> Result<(), Error> {
+        volume.check_attached()?;
         self.shared.commit(volume, ranges)
     }
 
@@ -338,25 +307,26 @@ impl Pool {
         let volumes = lock(&shared.volumes).all();
         let _writing: Vec<_> = volumes.iter().map(|volume| lock(&volume.writing)).collect();
         lock(&shared.replacer).check_invariants(&shared.memory);
-        let mut dirty = 0;
-        for volume in &volumes {
-            for (&block, &number) in &lock(&volume.dirty).by_block {
-                let page = shared.memory.pages.get(number);
-                assert!(page.is(volume.id, block) && page.state().dirty(), "a page among the dirty ones is dirty");
-                dirty += 1;
-            }
+        let dirty = lock(&shared.dirty_pages);
+        for (object, (block, number)) in dirty.all() {
+            let page = shared.memory.pages.get(number);
+            assert!(page.is(object, block) && page.state().dirty(), "a page among the dirty ones is dirty");
         }
-        assert_eq!(shared.dirty.load(Ordering::SeqCst), dirty, "the dirty pages are counted");
+        let counted: u64 = volumes.iter().map(|volume| volume.dirty.load(Ordering::SeqCst)).sum();
+        assert_eq!(counted, dirty.len(), "the dirty pages are counted by volume");
+        assert_eq!(shared.dirty.load(Ordering::SeqCst), dirty.len(), "the dirty pages are counted");
         assert_eq!(shared.transfers.load(Ordering::SeqCst), 0, "no transfer is under way");
     }
 
     /// What the pool has done since it was made. Each handle may keep its last 64 hits to itself.
     pub fn statistics(&self) -> Statistics {
         let shared = &*self.shared;
-        let (volumes, past) = {
+        let (volumes, past, uncounted) = {
             let volumes = lock(&shared.volumes);
-            (volumes.all(), volumes.past)
+            (volumes.counted(), volumes.past, Arc::clone(&volumes.uncounted))
         };
+        let uncounted = uncounted.statistics();
+        let dirty = lock(&shared.dirty_pages).len();
         let replacer = lock(&shared.replacer);
         let page_size = u64::from(shared.config.page_size);
         let share_of = |volume: &Volume| {
@@ -374,10 +344,10 @@ impl Pool {
             policy_frames: replacer.policy.capacity(),
             resident: replacer.policy.len(),
             ghosts: replacer.policy.ghosts(),
-            dirty: volumes.iter().map(|volume| volume.dirty).sum(),
+            dirty,
             laundry: shared.memory.laundered(),
-            hits: past.0 + volumes.iter().map(|volume| volume.hits).sum::<u64>(),
-            misses: past.1 + volumes.iter().map(|volume| volume.misses).sum::<u64>(),
+            hits: past.0 + uncounted.hits + volumes.iter().map(|volume| volume.hits).sum::<u64>(),
+            misses: past.1 + uncounted.misses + volumes.iter().map(|volume| volume.misses).sum::<u64>(),
             rescued: shared.rescued.get(),
             evictions: replacer.evictions,
             refused_dirty: replacer.refused_dirty,
@@ -387,6 +357,7 @@ impl Pool {
             miss_time: shared.miss_time.snapshot(),
             policy_state: replacer.policy.state(),
             volumes,
+            uncounted,
         }
     }
 }
@@ -424,12 +395,19 @@ impl Drop for Pool {
 
 impl Volume {
     fn statistics(&self) -> VolumeStatistics {
-        let counters = &self.counters;
         VolumeStatistics {
             name: self.name().to_owned(),
             length: self.len(),
-            share: None,
-            dirty: lock(&self.dirty).by_block.len() as u64,
+            dirty: self.dirty.load(Ordering::Relaxed),
+            ..self.counters.statistics()
+        }
+    }
+}
+
+impl DeviceCounters {
+    fn statistics(&self) -> VolumeStatistics {
+        let counters = self;
+        VolumeStatistics {
             hits: counters.hits.get(),
             misses: counters.misses.get(),
             reads: counters.reads.get(),
@@ -445,6 +423,7 @@ impl Volume {
             request_lengths: counters.request_lengths.snapshot(),
             read_time: counters.read_time.snapshot(),
             write_time: counters.write_time.snapshot(),
+            ..VolumeStatistics::default()
         }
     }
 }

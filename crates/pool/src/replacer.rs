@@ -18,12 +18,20 @@ use std::ops::Range;
 /// Places or numbers looked at in one step of a search.
 const LOOKED_AT: u32 = 4096;
 
+/// The object of numbers that stand for no page.
+const NOBODY: u32 = u32::MAX;
+
 /// What is left of a search for the pages of a range of blocks.
-pub(crate) enum Search {
-    /// Blocks.
-    Places { object: u32, blocks: Range<u64> },
-    /// Page numbers, where these are fewer.
-    Numbers { object: u32, blocks: Range<u64>, numbers: Range<u32> },
+pub(crate) struct Search {
+    object: u32,
+    blocks: Range<u64>,
+}
+
+impl Search {
+    /// A search for the pages that have a frame.
+    pub(crate) fn new(object: u32, blocks: &Range<u64>) -> Self {
+        Self { object, blocks: blocks.clone() }
+    }
 }
 
 /// What the replacer works on, which others read without its lock.
@@ -65,11 +73,11 @@ impl Memory {
 ///
 /// 1. Resident pages and pages of the laundry have a frame each; together they are at most `frame_limit`, since the policy's
 ///    capacity and the laundry's limit are together.
-/// 2. A number is in the table from `number_of` on. A page that the policy has forgotten keeps its number until that is given to
-///    another: at once, but for the first `Numbers::kept` of them, since UBM and DULO look further back by page number than their
-///    ghosts go.
+/// 2. A number is in the table, and in its object's list in `regions`, from `number_of` on. A page that the policy has forgotten keeps
+///    its number until that is given to another: at once, but for the first `Numbers::kept` of them, since UBM and DULO look further
+///    back by page number than their ghosts go. The number of a page whose object goes stands for none at once, and in `forgotten`.
 /// 3. `laundry` names each page of the laundry, and perhaps pages that were rescued from it; `Memory::laundered` counts the former.
-/// 4. `regions` counts the pages with a frame.
+/// 4. `regions` lists the numbers of each object, and counts its pages with a frame.
 pub(crate) struct Replacer {
     pub(crate) policy: Shares,
     events: Events,
@@ -83,8 +91,8 @@ pub(crate) struct Replacer {
     frame_limit: u32,
     /// Numbers that the policy has forgotten, the earliest first, and perhaps some that it knows again.
     forgotten: VecDeque<u32>,
-    /// By number.
-    marks: Vec<Marks>,
+    /// Numbers below this have been given out.
+    given: u32,
     numbers: Numbers,
     regions: Regions,
     pub(crate) laundry: VecDeque<u32>,
@@ -92,14 +100,6 @@ pub(crate) struct Replacer {
     pub(crate) evictions: u64,
     pub(crate) readahead_wasted: u64,
     pub(crate) refused_dirty: u64,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Marks {
-    /// The policy knows the page, or is being asked to, or it is in the laundry.
-    known: bool,
-    /// The number stands in `forgotten`.
-    queued: bool,
 }
 
 /// What became of a page that was to be admitted.
@@ -116,6 +116,8 @@ pub(crate) struct NoFrame;
 impl Replacer {
     /// A replacer whose policy accepts as many page numbers as `numbers` says for this many frames.
     pub(crate) fn new(policy: Shares, frames: u32, laundry_limit: u32, numbers: Numbers) -> Self {
+        let mut regions = Regions::default();
+        regions.reserve(numbers.most(frames));
         Self {
             policy,
             events: Events::default(),
@@ -125,9 +127,9 @@ impl Replacer {
             live_frames: 0,
             frame_limit: frames,
             forgotten: VecDeque::with_capacity(numbers.most(frames) as usize),
-            marks: Vec::with_capacity(numbers.most(frames) as usize),
+            given: 0,
             numbers,
-            regions: Regions::default(),
+            regions,
             laundry: VecDeque::new(),
             laundry_limit,
             evictions: 0,
@@ -136,47 +138,54 @@ impl Replacer {
         }
     }
 
-    /// Begins to look for the pages of a range of blocks that have a frame: by place in the regions that have some, or among all numbers if
-    /// these are fewer.
-    pub(crate) fn search(&self, object: u32, blocks: &Range<u64>) -> Search {
-        let places: u64 = self.regions.parts(object, blocks).map(|part| part.end - part.start).sum();
-        let (blocks, numbers) = (blocks.clone(), self.marks.len() as u32);
-        if places > u64::from(numbers) {
-            Search::Numbers { object, blocks, numbers: 0..numbers }
-        } else {
-            Search::Places { object, blocks }
+    /// The next pages with a frame that a search finds: so much at a time that nobody waits long for the lock. `None`: it has ended.
+    pub(crate) fn next_pages(&self, memory: &Memory, search: &mut Search) -> Option<Vec<u32>> {
+        let Search { object, blocks } = search;
+        let has_frame = |number: &u32| !memory.pages.get(*number).state().absent();
+        let part = self.regions.part(*object, blocks)?;
+        let places = part.blocks.end - part.blocks.start;
+        if part.named <= LOOKED_AT && u64::from(part.named) < places {
+            blocks.start = part.blocks.end;
+            let within = |number: &u32| part.blocks.contains(&memory.pages.get(*number).block());
+            return Some(self.regions.numbers(&memory.pages, &part).filter(within).filter(has_frame).collect());
         }
+        let some = part.blocks.start..part.blocks.end.min(part.blocks.start + u64::from(LOOKED_AT));
+        blocks.start = some.end;
+        let find = |block| self.find(memory, Place { object: *object, block });
+        Some(some.filter_map(find).filter(has_frame).collect())
     }
 
-    /// The next pages that a search finds: so much at a time that nobody waits long for the lock. `None`: it has ended.
-    pub(crate) fn next_pages(&self, memory: &Memory, search: &mut Search) -> Option<Vec<u32>> {
-        let has_frame = |number: &u32| !memory.pages.get(*number).state().absent();
-        match search {
-            Search::Places { object, blocks } => {
-                let part = self.regions.parts(*object, blocks).next()?;
-                let part = part.start..part.end.min(part.start + u64::from(LOOKED_AT));
-                blocks.start = part.end;
-                let find = |block| self.find(memory, Place { object: *object, block });
-                Some(part.filter_map(find).filter(has_frame).collect())
+    /// Whether numbers stand for pages of the object.
+    pub(crate) fn knows(&self, object: u32) -> bool {
+        self.regions.any(object).is_some()
+    }
+
+    /// Whether pages of the object have frames.
+    pub(crate) fn has_frames(&self, object: u32) -> bool {
+        self.regions.has_frames(object)
+    }
+
+    /// Forgets the pages of an object, none of which has a frame, and so many at a time that nobody waits long for the lock. `true`:
+    /// there are more.
+    pub(crate) fn forget_some(&mut self, memory: &Memory, object: u32) -> bool {
+        for _ in 0..LOOKED_AT {
+            let Some(number) = self.regions.any(object) else { return false };
+            if memory.pages.get(number).set_known(false) {
+                self.ask(memory, Some(number), |policy, judge| policy.remove(number, judge));
             }
-            Search::Numbers { numbers, .. } if numbers.start == numbers.end => None,
-            Search::Numbers { object, blocks, numbers } => {
-                let some = numbers.start..numbers.end.min(numbers.start + LOOKED_AT);
-                numbers.start = some.end;
-                let within = |number: &u32| {
-                    let page = memory.pages.get(*number);
-                    page.object() == *object && blocks.contains(&page.block())
-                };
-                Some(some.filter(within).filter(has_frame).collect())
+            self.unname(memory, number);
+            // The first to be used again.
+            if !memory.pages.get(number).set_queued(true) {
+                self.forgotten.push_front(number);
             }
         }
+        self.knows(object)
     }
 
     /// The bytes of metadata that are its own.
     pub(crate) fn bytes(&self) -> usize {
-        let marks = self.marks.capacity() * size_of::<Marks>();
         let free = self.free_frames.capacity() + self.retired_frames.capacity() + self.laundry.capacity();
-        self.policy.bytes() + self.regions.bytes() + marks + (free + self.forgotten.capacity()) * size_of::<u32>()
+        self.policy.bytes() + self.regions.bytes() + (free + self.forgotten.capacity()) * size_of::<u32>()
     }
 
     pub(crate) fn frame_limit(&self) -> u32 {
@@ -202,7 +211,7 @@ impl Replacer {
 
     /// Tells the policy of all pages that were used and of which it does not know.
     pub(crate) fn deliver_all(&mut self, memory: &Memory) {
-        for number in 0..self.marks.len() as u32 {
+        for number in 0..self.given {
             if memory.pages.get(number).used() {
                 self.tell_used(memory, number);
             }
@@ -233,7 +242,7 @@ impl Replacer {
         operation: Operation,
     ) -> Result<Admitted, NoFrame> {
         let number = found.unwrap_or_else(|| self.number_of(memory, place));
-        let was_known = std::mem::replace(&mut self.marks[number as usize].known, true);
+        let was_known = memory.pages.get(number).set_known(true);
         let reference = Reference { page: number, owner, place, operation };
         let mut refused = self.ask(memory, Some(number), |policy, judge| policy.miss(&reference, judge)).is_err();
         if refused && !self.events.in_use.is_empty() {
@@ -247,7 +256,7 @@ impl Replacer {
             if forgotten && page.state().in_laundry() {
                 page.forget();
             } else if forgotten {
-                self.release(number);
+                self.release(memory, number);
             }
             return Err(NoFrame);
         }
@@ -257,7 +266,7 @@ impl Replacer {
             return Ok(Admitted::Rescued);
         }
         let frame = self.take_frame();
-        self.regions.add(place.object, place.block);
+        self.regions.add(page.region().expect("a page that is admitted has a name"));
         page.bind(frame, operation == Operation::Readahead);
         Ok(Admitted::Loading(number))
     }
@@ -274,7 +283,7 @@ impl Replacer {
     ) {
         for block in blocks {
             let place = Place { object, block };
-            if let Some(page) = self.find(memory, place).filter(|&number| self.marks[number as usize].known) {
+            if let Some(page) = self.find(memory, place).filter(|&number| memory.pages.get(number).known()) {
                 self.policy.evicted_above(&Reference { page, owner, place, operation }, hits);
             }
         }
@@ -298,7 +307,7 @@ impl Replacer {
         self.ask(memory, Some(number), |policy, judge| policy.remove(number, judge));
         let wake = page.unbind();
         self.left(memory, number);
-        self.release(number);
+        self.release(memory, number);
         memory.waiters.wake(number, wake);
     }
 
@@ -328,7 +337,7 @@ impl Replacer {
         memory.laundered.fetch_sub(1, Ordering::Relaxed);
         self.left(memory, number);
         if forgotten {
-            self.release(number);
+            self.release(memory, number);
         }
         memory.waiters.wake(number, wake);
         true
@@ -340,7 +349,7 @@ impl Replacer {
         let capacity = frames - self.laundry_limit;
         let most_numbers = self.numbers.most(frames);
         self.forgotten.reserve_exact((most_numbers as usize).saturating_sub(self.forgotten.len()));
-        self.marks.reserve_exact((most_numbers as usize).saturating_sub(self.marks.len()));
+        self.regions.reserve(most_numbers);
         self.policy.reserve(most_numbers);
         memory.table.reserve(most_numbers, |number| memory.pages.get(number).hash());
         let all = self.ask(memory, None, |policy, judge| policy.resize(capacity, judge)).is_ok();
@@ -363,8 +372,8 @@ impl Replacer {
     /// An object that has no page any more, and gets none, gives up its share.
     pub(crate) fn unset_share(&mut self, memory: &Memory, object: u32) {
         for number in self.ask(memory, None, |policy, judge| policy.unset(object, judge)) {
-            if self.marks[number as usize].known {
-                self.release(number);
+            if memory.pages.get(number).known() {
+                self.release(memory, number);
             }
         }
     }
@@ -379,20 +388,25 @@ impl Replacer {
         self.policy.check_invariants();
         let mut holders = HashSet::new();
         let mut laundered = 0;
-        for number in 0..self.marks.len() as u32 {
+        for number in 0..self.given {
             let page = memory.pages.get(number);
             let place = Place { object: page.object(), block: page.block() };
             let state = page.state();
-            assert_eq!(self.find(memory, place), Some(number), "invariant 2: each number is in the table");
+            if page.region().is_some() {
+                assert_eq!(self.find(memory, place), Some(number), "invariant 2: each number is in the table");
+            } else {
+                assert!(state.absent() && !page.known(), "invariant 2: a number without a page");
+            }
             assert!(!state.busy() && !state.in_writeback(), "nobody uses the pool");
             if !state.absent() {
-                assert!(self.marks[number as usize].known, "invariant 2: a page with a frame is known");
+                assert!(page.known(), "invariant 2: a page with a frame is known");
                 assert!(holders.insert(page.frame()), "invariant 1: each page has a frame of its own");
                 laundered += u32::from(state.in_laundry());
             }
         }
         assert_eq!(laundered, memory.laundered(), "invariant 3");
-        assert_eq!(holders.len() as u64, self.regions.pages(), "invariant 4");
+        self.regions.check_invariants(&memory.pages);
+        assert_eq!(holders.len() as u64, self.regions.framed(), "invariant 4");
         assert_eq!(holders.len() as u32, self.policy.len() + laundered, "invariant 1");
         assert_eq!(holders.len() + self.free_frames.len(), self.live_frames as usize, "a frame is held, or free");
         assert!(self.free_frames.iter().all(|frame| !holders.contains(frame)), "a free frame is nobody's");
@@ -423,7 +437,7 @@ impl Replacer {
         memory.laundered.fetch_add(self.events.laundered.len() as u32, Ordering::Relaxed);
         self.laundry.extend(self.events.laundered.drain(..));
         while let Some(number) = self.events.forgotten.pop() {
-            self.release(number);
+            self.release(memory, number);
         }
         self.evictions += std::mem::take(&mut self.events.evicted);
         self.readahead_wasted += std::mem::take(&mut self.events.wasted);
@@ -433,20 +447,21 @@ impl Replacer {
 
     /// A number for a place that has none.
     fn number_of(&mut self, memory: &Memory, place: Place) -> u32 {
-        let kept = self.marks.len() < self.numbers.kept(self.frame_limit) as usize;
-        let forgotten = if kept { None } else { self.reuse(memory) };
-        let number = forgotten.unwrap_or_else(|| self.new_number(memory));
+        let kept = self.given < self.numbers.kept(self.frame_limit);
+        let reused = if kept { None } else { self.reuse(memory) };
+        let number = reused.unwrap_or_else(|| self.new_number(memory));
         let page = memory.pages.get(number);
         page.name(place.object, place.block);
+        self.regions.name(&memory.pages, number);
         self.policy.named(number, place.object);
         memory.table.insert(page.hash(), number, |number| memory.pages.get(number).hash());
         number
     }
 
     fn new_number(&mut self, memory: &Memory) -> u32 {
-        let number = self.marks.len() as u32;
+        let number = self.given;
         assert!(number < self.numbers.most(self.frame_limit), "fewer pages are known than there are numbers");
-        self.marks.push(Marks::default());
+        self.given += 1;
         memory.pages.reserve(number);
         number
     }
@@ -455,21 +470,30 @@ impl Replacer {
     fn reuse(&mut self, memory: &Memory) -> Option<u32> {
         loop {
             let number = self.forgotten.pop_front()?;
-            let marks = &mut self.marks[number as usize];
-            marks.queued = false;
-            if !marks.known {
-                let hash = memory.pages.get(number).hash();
-                memory.table.remove(hash, number, |number| memory.pages.get(number).hash());
+            let page = memory.pages.get(number);
+            page.set_queued(false);
+            if !page.known() {
+                self.unname(memory, number);
                 return Some(number);
             }
         }
     }
 
+    /// The number stands for its page no more, if it did.
+    fn unname(&mut self, memory: &Memory, number: u32) {
+        let page = memory.pages.get(number);
+        if page.region().is_some() {
+            memory.table.remove(page.hash(), number, |number| memory.pages.get(number).hash());
+            self.regions.forget(&memory.pages, number);
+            page.name(NOBODY, 0);
+        }
+    }
+
     /// The policy knows nothing of the page any more.
-    fn release(&mut self, number: u32) {
-        let marks = &mut self.marks[number as usize];
-        marks.known = false;
-        if !std::mem::replace(&mut marks.queued, true) {
+    fn release(&mut self, memory: &Memory, number: u32) {
+        let page = memory.pages.get(number);
+        page.set_known(false);
+        if !page.set_queued(true) {
             self.forgotten.push_back(number);
         }
     }
@@ -488,7 +512,7 @@ impl Replacer {
     /// A page has just left its frame, which is free.
     fn left(&mut self, memory: &Memory, number: u32) {
         let page = memory.pages.get(number);
-        self.regions.remove(page.object(), page.block());
+        self.regions.remove(page.region().expect("a page with a frame has a name"));
         self.free_frame(memory, page.frame());
     }
 

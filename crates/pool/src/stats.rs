@@ -138,8 +138,10 @@ pub struct Statistics {
     pub miss_time: Distribution,
     /// The policy's state, each figure under its name.
     pub policy_state: Vec<(&'static str, f64)>,
-    /// What happened on each volume.
+    /// What happened on each volume that is counted by itself.
     pub volumes: Vec<VolumeStatistics>,
+    /// What happened on all others together, since the pool was made.
+    pub uncounted: VolumeStatistics,
 }
 
 impl Statistics {

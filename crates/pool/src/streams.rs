@@ -5,6 +5,7 @@
 //! long up to the most, is read ahead, so that a steady reader never waits. A stream whose pages were evicted before they were
 //! used has its window halved. (Linux's `mm/readahead.c` keeps one stream to an open file, with such a marker.)
 
+use foldhash::HashMap;
 use std::ops::Range;
 
 /// Streams remembered; the one that went on the longest ago gives way.
@@ -42,11 +43,6 @@ impl Streams {
     pub(crate) fn new(most_bytes: u32, page_size: u32) -> Self {
         let most = u64::from(most_bytes / page_size);
         Self { most, least: most.min(u64::from((64 << 10) / page_size).max(1)), streams: Vec::new() }
-    }
-
-    /// Whether there is readahead at all.
-    pub(crate) fn any(&self) -> bool {
-        self.most > 0
     }
 
     /// Blocks were missed: what to read ahead.
@@ -95,6 +91,50 @@ impl Streams {
     }
 }
 
+/// Half of the objects whose streams are remembered.
+const OBJECTS: usize = 512;
+
+/// The streams of the objects that were read last, so that an object which is not read costs nothing.
+#[derive(Default)]
+pub(crate) struct StreamsByObject {
+    young: HashMap<u32, Streams>,
+    /// Those that were young before there were too many.
+    old: HashMap<u32, Streams>,
+}
+
+impl StreamsByObject {
+    /// An object's, if they are remembered.
+    pub(crate) fn known(&mut self, object: u32) -> Option<&mut Streams> {
+        if !self.young.contains_key(&object) {
+            let streams = self.old.remove(&object)?;
+            self.keep(object, streams);
+        }
+        self.young.get_mut(&object)
+    }
+
+    /// An object's, which reads so many bytes ahead.
+    pub(crate) fn of(&mut self, object: u32, most_bytes: u32, page_size: u32) -> &mut Streams {
+        if !self.young.contains_key(&object) {
+            let streams = self.old.remove(&object).unwrap_or_else(|| Streams::new(most_bytes, page_size));
+            self.keep(object, streams);
+        }
+        self.young.get_mut(&object).expect("it was put there")
+    }
+
+    /// The object has gone.
+    pub(crate) fn forget(&mut self, object: u32) {
+        self.young.remove(&object);
+        self.old.remove(&object);
+    }
+
+    fn keep(&mut self, object: u32, streams: Streams) {
+        if self.young.len() == OBJECTS {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(object, streams);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +162,19 @@ mod tests {
             assert_eq!(streams.miss(&(block..block + 1), Advice::Normal), None);
         }
         assert_eq!(streams.miss(&(6001..6002), Advice::Random), None);
+    }
+
+    #[test]
+    fn streams_of_the_objects_read_last_are_remembered() {
+        let mut all = StreamsByObject::default();
+        for object in 0..100_000 {
+            all.of(object, 512 << 10, 4096).miss(&(0..4), Advice::Normal);
+            assert_eq!(all.of(7, 512 << 10, 4096).streams.len(), usize::from(object >= 7));
+        }
+        assert!(all.young.len() + all.old.len() <= 2 * OBJECTS);
+        assert!(all.known(99_999 - OBJECTS as u32 / 2).is_some() && all.known(9).is_none());
+        all.forget(7);
+        assert!(all.known(7).is_none());
     }
 
     #[test]

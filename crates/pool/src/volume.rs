@@ -4,14 +4,12 @@ use crate::commit::Commits;
 use crate::config::{VolumeConfig, WriteMode};
 use crate::device::Device;
 use crate::error::Error;
-use crate::frames::Frames;
+use crate::objects::ObjectNumbers;
 use crate::stats::DeviceCounters;
-use crate::streams::Streams;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 /// How long a writeback may last before nobody waits for it who needs a frame for another page.
@@ -20,104 +18,91 @@ const HANGS: Duration = Duration::from_secs(1);
 /// How long a volume is left alone in the background after a writeback that failed, and after many of them.
 const PAUSES: Range<Duration> = Duration::from_millis(200)..Duration::from_secs(10);
 
-/// So many ages may be left over of pages that were dirty, beside as many again as there are dirty pages.
-const MOST_STALE: usize = 1024;
+/// What times of writebacks are counted from.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// A device attached to a pool. Its blocks are as long as the pool's pages.
+///
+/// A pool may have a million of them: what few need at a time is the pool's, or is made when it is needed.
 pub struct Volume {
     pub(crate) id: u32,
-    name: String,
+    page_size: u32,
+    name: Box<str>,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) mode: WriteMode,
     read_only: bool,
-    /// It grows under `writing`, so that no writeback sees both lengths.
-    length: AtomicU64,
-    page_size: u64,
-    /// Which pages have `DIRTY` set.
-    pub(crate) dirty: Mutex<DirtyPages>,
-    /// Held by the one who writes dirty pages back: there is one at a time. Before any page is held exclusively.
-    pub(crate) writing: Mutex<Writing>,
-    /// Flushes and durable writes.
-    pub(crate) commits: Commits,
+    /// It gets no more pages. Read under the replacer's lock where pages are admitted.
+    detached: AtomicBool,
     /// A flush of it was waited for in vain.
     given_up: AtomicBool,
     /// A thread of the pool writes it back, or is to.
     ordered: AtomicBool,
-    /// What a writeback failed with, until a flush has told it.
-    failure: Mutex<Option<Error>>,
-    /// When the request of writebacks that is under way began.
-    writeback_began: Mutex<Option<Instant>>,
-    /// Until when it is left alone in the background after a writeback that failed, and how long it was.
-    rest: Mutex<Option<(Instant, Duration)>>,
+    /// It changes under `writing`, so that no writeback sees both lengths.
+    length: AtomicU64,
+    /// The bytes read ahead of a stream.
+    pub(crate) readahead: u32,
+    /// Changes of `changes` that are under way.
+    change_count: AtomicU32,
+    /// How many of its pages are in the pool's queue of dirty ones: under its lock.
+    pub(crate) dirty: AtomicU64,
+    /// Where background writeback goes on.
+    pub(crate) cursor: AtomicU64,
+    /// Held by the one who writes dirty pages back: there is one at a time. After any page is held exclusively.
+    pub(crate) writing: Mutex<()>,
+    /// Flushes and durable writes.
+    pub(crate) commits: Commits,
+    trouble: Mutex<Option<Box<Trouble>>>,
+    /// When the request of writebacks that is under way began, in nanoseconds since `START`; 0 if there is none.
+    writeback_began: AtomicU64,
     /// Ranges of blocks that are being given up: no page of theirs is loaded meanwhile.
     changes: Mutex<Vec<Range<u64>>>,
-    change_count: AtomicU32,
     changed: Condvar,
-    pub(crate) streams: Mutex<Streams>,
-    pub(crate) counters: DeviceCounters,
+    /// Its own, or those of all that are not counted by themselves.
+    pub(crate) counters: Arc<DeviceCounters>,
+    numbers: Arc<ObjectNumbers>,
 }
 
-/// The dirty pages of a volume.
+/// What is known of a volume whose writebacks have failed.
 #[derive(Default)]
-pub(crate) struct DirtyPages {
-    /// Their numbers by block.
-    pub(crate) by_block: BTreeMap<u64, u32>,
-    /// When blocks became dirty; some are clean again since.
-    pub(crate) ages: VecDeque<(Instant, u64)>,
-    /// Where background writeback goes on.
-    pub(crate) cursor: u64,
-}
-
-impl DirtyPages {
-    /// A page has become dirty.
-    pub(crate) fn add(&mut self, block: u64, number: u32) {
-        self.by_block.insert(block, number);
-        if self.ages.len() > 2 * self.by_block.len() + MOST_STALE {
-            self.forget_stale_ages();
-        }
-        self.ages.push_back((Instant::now(), block));
-    }
-
-    /// Keeps the latest age of each dirty page alone.
-    fn forget_stale_ages(&mut self) {
-        let mut seen = BTreeSet::new();
-        let ages = std::mem::take(&mut self.ages).into_iter().rev();
-        let mut latest: Vec<_> =
-            ages.filter(|&(_, block)| self.by_block.contains_key(&block) && seen.insert(block)).collect();
-        latest.reverse();
-        self.ages = latest.into();
-    }
-}
-
-/// The copies of pages that are being written.
-#[derive(Default)]
-pub(crate) struct Writing {
-    pub(crate) buffer: Option<Frames>,
+struct Trouble {
+    /// What they failed with, until a flush has told it.
+    failure: Option<Error>,
+    /// Until when it is left alone in the background, and how long that is.
+    rest: Option<(Instant, Duration)>,
 }
 
 impl Volume {
-    pub(crate) fn new(id: u32, config: VolumeConfig, device: Arc<dyn Device>, page_size: u32) -> Self {
-        let length = device.len();
+    pub(crate) fn new(
+        id: u32,
+        config: VolumeConfig,
+        device: Arc<dyn Device>,
+        length: u64,
+        page_size: u32,
+        counters: Arc<DeviceCounters>,
+        numbers: Arc<ObjectNumbers>,
+    ) -> Self {
         Self {
             id,
-            name: config.name,
+            page_size,
+            name: config.name.into(),
             mode: config.mode,
             read_only: config.read_only || device.read_only(),
-            length: AtomicU64::new(length),
-            page_size: u64::from(page_size),
-            dirty: Mutex::default(),
-            writing: Mutex::default(),
-            commits: Commits::default(),
+            detached: AtomicBool::new(false),
             given_up: AtomicBool::new(false),
             ordered: AtomicBool::new(false),
-            failure: Mutex::default(),
-            writeback_began: Mutex::default(),
-            rest: Mutex::default(),
-            changes: Mutex::default(),
+            length: AtomicU64::new(length),
+            readahead: config.readahead,
             change_count: AtomicU32::new(0),
+            dirty: AtomicU64::new(0),
+            cursor: AtomicU64::new(0),
+            writing: Mutex::default(),
+            commits: Commits::default(),
+            trouble: Mutex::default(),
+            writeback_began: AtomicU64::new(0),
+            changes: Mutex::default(),
             changed: Condvar::new(),
-            streams: Mutex::new(Streams::new(config.readahead, page_size)),
-            counters: DeviceCounters::default(),
+            counters,
+            numbers,
             device,
         }
     }
@@ -164,36 +149,57 @@ impl Volume {
 
     /// Its blocks; the last one may be shorter.
     pub fn blocks(&self) -> u64 {
-        self.len().div_ceil(self.page_size)
+        self.len().div_ceil(self.page_size.into())
     }
 
     /// The bytes of a block that lie within the volume.
     pub(crate) fn bytes_of(&self, block: u64) -> usize {
-        (self.len() - block * self.page_size).min(self.page_size) as usize
+        (self.len() - block * u64::from(self.page_size)).min(self.page_size.into()) as usize
     }
 
     pub(crate) fn check_range(&self, offset: u64, length: u64) -> Result<(), Error> {
         let end = self.len();
-        if offset.checked_add(length).is_some_and(|last| last <= end) {
+        if offset.checked_add(length).is_some_and(|last| last <= end) && !self.is_detached() {
             return Ok(());
         }
-        Err(Error::OutOfRange { volume: self.name.clone(), offset, length, end })
+        self.check_attached()?;
+        Err(Error::OutOfRange { volume: self.name().to_owned(), offset, length, end })
+    }
+
+    /// Whether it gets no more pages.
+    #[inline]
+    pub(crate) fn is_detached(&self) -> bool {
+        self.detached.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was so before.
+    pub(crate) fn set_detached(&self, detached: bool) -> bool {
+        self.detached.swap(detached, Ordering::SeqCst)
+    }
+
+    pub(crate) fn detached(&self) -> Error {
+        Error::Detached { volume: self.name().to_owned() }
+    }
+
+    pub(crate) fn check_attached(&self) -> Result<(), Error> {
+        if self.is_detached() { Err(self.detached()) } else { Ok(()) }
     }
 
     pub(crate) fn check_block(&self, block: u64) -> Result<(), Error> {
-        if block < self.blocks() {
+        if block < self.blocks() && !self.is_detached() {
             return Ok(());
         }
-        self.check_range(block.saturating_mul(self.page_size), self.page_size)
+        self.check_range(block.saturating_mul(self.page_size.into()), self.page_size.into())
     }
 
     pub(crate) fn check_writable(&self) -> Result<(), Error> {
-        if self.read_only { Err(Error::ReadOnly { volume: self.name.clone() }) } else { Ok(()) }
+        self.check_attached()?;
+        if self.read_only { Err(Error::ReadOnly { volume: self.name().to_owned() }) } else { Ok(()) }
     }
 
     pub(crate) fn failed(&self, operation: &'static str, offset: u64, length: u64, source: io::Error) -> Error {
         self.counters.errors.add(1);
-        Error::Device { volume: self.name.clone(), operation, offset, length, source: Arc::new(source) }
+        Error::Device { volume: self.name().to_owned(), operation, offset, length, source: Arc::new(source) }
     }
 
     /// Reads from the device; the buffers have `length` bytes.
@@ -210,17 +216,18 @@ impl Volume {
 
     /// Keeps what a writeback failed with for the next flush; the first is kept.
     pub(crate) fn keep_failure(&self, error: Error) {
-        lock(&self.failure).get_or_insert(error);
+        lock(&self.trouble).get_or_insert_default().failure.get_or_insert(error);
     }
 
     /// Takes note of writebacks that begin.
     pub(crate) fn writing_began(&self) {
-        *lock(&self.writeback_began) = Some(Instant::now());
+        self.writeback_began.store(START.elapsed().as_nanos().max(1) as u64, Ordering::Relaxed);
     }
 
     /// Whether its device does not come to an end with writebacks.
     pub(crate) fn hangs(&self) -> bool {
-        lock(&self.writeback_began).is_some_and(|began| began.elapsed() > HANGS)
+        let began = self.writeback_began.load(Ordering::Relaxed);
+        began != 0 && START.elapsed().saturating_sub(Duration::from_nanos(began)) > HANGS
     }
 
     /// That an operation has not ended.
@@ -240,17 +247,24 @@ impl Volume {
 
     /// Takes note of how writebacks have ended: after failures the device gets time to recover.
     pub(crate) fn tried(&self, written: bool) {
-        *lock(&self.writeback_began) = None;
-        let mut rest = lock(&self.rest);
-        *rest = (!written).then(|| {
+        self.writeback_began.store(0, Ordering::Relaxed);
+        let mut trouble = lock(&self.trouble);
+        if !written {
+            let rest = &mut trouble.get_or_insert_default().rest;
             let pause = rest.map_or(PAUSES.start, |(_, pause)| (pause * 2).min(PAUSES.end));
-            (Instant::now() + pause, pause)
-        });
+            *rest = Some((Instant::now() + pause, pause));
+        } else if let Some(known) = &mut *trouble {
+            known.rest = None;
+            if known.failure.is_none() {
+                *trouble = None;
+            }
+        }
     }
 
     /// Whether it is to be left alone in the background.
     pub(crate) fn resting(&self) -> bool {
-        lock(&self.rest).is_some_and(|(until, _)| Instant::now() < until)
+        let trouble = lock(&self.trouble);
+        trouble.as_ref().and_then(|known| known.rest).is_some_and(|(until, _)| Instant::now() < until)
     }
 
     /// Why its dirty pages stay dirty, if its device hangs or has failed lately.
@@ -258,17 +272,11 @@ impl Volume {
         if self.hangs() {
             return Some(self.hung("writeback"));
         }
-        if self.resting() { lock(&self.failure).clone() } else { None }
+        if self.resting() { lock(&self.trouble).as_ref()?.failure.clone() } else { None }
     }
 
     pub(crate) fn take_failure(&self) -> Option<Error> {
-        lock(&self.failure).take()
-    }
-
-    /// Whether some of its pages are to be written back: as too many are dirty, or they are for longer than `age`.
-    pub(crate) fn is_due(&self, too_much: bool, age: Duration) -> bool {
-        let dirty = lock(&self.dirty);
-        !dirty.by_block.is_empty() && (too_much || dirty.ages.front().is_some_and(|(since, _)| since.elapsed() >= age))
+        lock(&self.trouble).as_mut()?.failure.take()
     }
 
     /// Takes note that a thread of the pool is to write it back. `false`: one does already.
@@ -278,15 +286,6 @@ impl Volume {
 
     pub(crate) fn end_order(&self) {
         self.ordered.store(false, Ordering::Relaxed);
-    }
-
-    /// A page is dirty no more.
-    pub(crate) fn remove_dirty(&self, block: u64) {
-        let mut dirty = lock(&self.dirty);
-        dirty.by_block.remove(&block);
-        if dirty.by_block.is_empty() {
-            dirty.ages.clear();
-        }
     }
 
     /// Keeps pages of these blocks from being loaded until the change ends. Those that are being loaded have to be waited for.
@@ -316,6 +315,12 @@ impl Volume {
     }
 }
 
+impl Drop for Volume {
+    fn drop(&mut self) {
+        self.numbers.give(self.id);
+    }
+}
+
 /// A range of blocks is being given up.
 pub(crate) struct Change<'a> {
     volume: &'a Volume,
@@ -330,22 +335,5 @@ impl Drop for Change<'_> {
         self.volume.change_count.fetch_sub(1, Ordering::SeqCst);
         drop(changes);
         self.volume.changed.notify_all();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages_of_pages_that_are_clean_again_do_not_pile_up() {
-        let mut dirty = DirtyPages::default();
-        dirty.add(0, 0);
-        for block in 1..100_000 {
-            dirty.add(block, 1);
-            dirty.by_block.remove(&block);
-        }
-        assert!(dirty.ages.len() <= MOST_STALE + 4, "{} ages", dirty.ages.len());
-        assert_eq!(dirty.ages.front().map(|age| age.1), Some(0), "the page that is still dirty has kept its age");
     }
 }

@@ -4,16 +4,16 @@
 //! blocks go out as one request. Only the holder of a volume's `writing` lock writes dirty pages back, so a flush that holds it
 //! finds no writeback under way that it would have to wait for. He waits for no page: who holds one may want the lock.
 //!
-//! Order of locks: a page held exclusively; a volume's `writing`; the replacer; a volume's `dirty`.
+//! Order of locks: a page held exclusively; a volume's `writing`; the replacer; the dirty pages; the volumes.
 
+use crate::background::ROUND;
 use crate::error::Error;
 use crate::frames::Frames;
 use crate::load::Held;
 use crate::page::State;
 use crate::pool::Shared;
-use crate::sync::{Backoff, Ordering, lock, try_lock};
-use crate::volume::{Volume, Writing};
-use std::cmp::Reverse;
+use crate::sync::{Backoff, MutexGuard, Ordering, lock, try_lock};
+use crate::volume::Volume;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const BATCH: usize = 4 << 20;
 
 /// Pages of the laundry looked at in one round.
-const ROUND: usize = 256;
+const LAUNDRY_ROUND: usize = 256;
 
 /// Times that a writer looks again while too many pages are dirty and all of them held.
 const LOOKS: u32 = 1000;
@@ -42,6 +42,12 @@ fn most_dirty(frames: u32) -> u32 {
 pub(crate) fn least_frames(dirty: u32) -> u32 {
     (dirty + 1).max(dirty.saturating_mul(CLEAN).div_ceil(CLEAN - 1))
 }
+
+/// Objects with dirty pages that one look takes for all of them.
+const LOOKED_AT: usize = 64;
+
+/// That a volume's `writing` is held.
+type Writing<'a> = MutexGuard<'a, ()>;
 
 /// What came of an attempt to clean pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,14 +103,21 @@ impl Shared {
     fn make_dirty(&self, volume: &Volume, block: u64, number: u32) {
         if self.memory.pages.get(number).make_dirty() {
             self.dirty.fetch_add(1, Ordering::Relaxed);
-            lock(&volume.dirty).add(block, number);
+            lock(&self.dirty_pages).add(volume, block, number);
         }
     }
 
     /// Takes a page out of the dirty ones, whose `DIRTY` the caller has cleared while nobody else could set it.
     pub(crate) fn forget_dirty(&self, volume: &Volume, block: u64) {
-        volume.remove_dirty(block);
+        lock(&self.dirty_pages).remove(volume, block);
         self.dirty.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Some of the volumes that have dirty pages.
+    fn dirty_volumes(&self, most: usize) -> Vec<Arc<Volume>> {
+        let objects = lock(&self.dirty_pages).objects(most);
+        let volumes = lock(&self.volumes);
+        objects.into_iter().filter_map(|object| volumes.get(object)).collect()
     }
 
     /// Writes consecutive pages held exclusively, and none of them in writeback, to the device, and lets go of them. If that fails
@@ -159,7 +172,7 @@ impl Shared {
                     Backoff::new().sleep(Duration::from_micros(100));
                 }
                 Ok(Cleaned::Nothing | Cleaned::Hanging) | Err(_) => {
-                    return self.write_some(volume, &mut lock(&volume.writing)).map(drop);
+                    return self.write_some(volume, &lock(&volume.writing)).map(drop);
                 }
             }
         }
@@ -168,7 +181,8 @@ impl Shared {
 
     /// Why no frame becomes free: a device takes no writes, or else all pages are held.
     pub(crate) fn unwritten(&self) -> Error {
-        let cause = self.all_volumes().iter().find_map(|volume| volume.takes_no_writes());
+        let writing: Vec<u32> = lock(&self.writing).iter().copied().take(LOOKED_AT).collect();
+        let cause = writing.into_iter().find_map(|object| lock(&self.volumes).get(object)?.takes_no_writes());
         cause.unwrap_or(Error::AllPinned)
     }
 
@@ -187,9 +201,9 @@ impl Shared {
         for (object, pages) in laundry {
             let Some(volume) = lock(&self.volumes).get(object) else { continue };
             if is_own(&volume)
-                && let Some(mut writing) = try_lock(&volume.writing)
+                && let Some(writing) = try_lock(&volume.writing)
             {
-                let written = self.write_pages(&volume, &mut writing, &pages);
+                let written = self.write_pages(&volume, &writing, &pages);
                 drop(writing);
                 if self.finish_laundry(&pages) {
                     return Ok(Cleaned::Some);
@@ -203,17 +217,19 @@ impl Shared {
         // Without a laundry a dirty page is no victim until it is clean.
         let limit = if self.config.laundry == 0 { 1 } else { self.background_limit() };
         if self.dirty.load(Ordering::Relaxed) >= limit {
-            let mut volumes = self.all_volumes();
-            volumes.sort_by_key(|volume| Reverse(lock(&volume.dirty).by_block.len()));
-            for volume in &volumes {
+            for volume in &self.dirty_volumes(if others_write { LOOKED_AT } else { usize::MAX }) {
                 if !is_own(volume) {
-                    if !lock(&volume.dirty).by_block.is_empty() {
-                        left = true;
-                        result = result.map(|before| before.max(written_by_others(volume)));
-                    }
-                    continue;
+                    left = true;
+                    result = result.map(|before| before.max(written_by_others(volume)));
                 }
-                match try_lock(&volume.writing).map(|mut writing| self.write_some(volume, &mut writing)) {
+            }
+            let own_ones: Vec<Arc<Volume>> = match own {
+                Some(own) if others_write => lock(&self.volumes).get(own.id).into_iter().collect(),
+                _ if others_write => Vec::new(),
+                _ => self.dirty_volumes(usize::MAX),
+            };
+            for volume in &own_ones {
+                match try_lock(&volume.writing).map(|writing| self.write_some(volume, &writing)) {
                     Some(Ok(0)) => {}
                     Some(Ok(_)) => return Ok(Cleaned::Some),
                     Some(Err(error)) => result = result.and(Err(error)),
@@ -229,12 +245,12 @@ impl Shared {
 
     /// Writes back pages of the laundry and frees their frames; how many were written, neighbours included.
     pub(crate) fn write_laundry(&self, volume: &Volume, pages: &[Held]) -> Result<u64, Error> {
-        let written = self.write_pages(volume, &mut lock(&volume.writing), pages);
+        let written = self.write_pages(volume, &lock(&volume.writing), pages);
         self.finish_laundry(pages);
         written
     }
 
-    fn write_pages(&self, volume: &Volume, writing: &mut Writing, pages: &[Held]) -> Result<u64, Error> {
+    fn write_pages(&self, volume: &Volume, writing: &Writing<'_>, pages: &[Held]) -> Result<u64, Error> {
         let pages = self.with_neighbours(volume, pages);
         self.write_back(volume, writing, &pages, &mut Vec::new())
     }
@@ -262,7 +278,7 @@ impl Shared {
         let mut freed = false;
         let mut candidates = Vec::new();
         for _ in 0..replacer.laundry.len() {
-            if candidates.len() == ROUND {
+            if candidates.len() == LAUNDRY_ROUND {
                 break;
             }
             let Some(number) = replacer.laundry.pop_front() else { break };
@@ -282,53 +298,42 @@ impl Shared {
     /// Pages with the dirty ones next to them, as many as one request takes, by block.
     fn with_neighbours(&self, volume: &Volume, pages: &[Held]) -> Vec<Held> {
         let most = self.most_run() as usize;
-        let dirty = lock(&volume.dirty);
+        let dirty = lock(&self.dirty_pages);
         let mut all = BTreeMap::new();
         for &(block, _) in pages {
-            let after =
-                dirty.by_block.range(block..).take(most).zip(block..).take_while(|((at, _), wanted)| *at == wanted);
-            all.extend(after.map(|((&block, &number), _)| (block, number)));
-            let before = dirty.by_block.range(..block).rev().take(most).zip(1..);
-            let before = before.take_while(|((at, _), distance)| **at + distance == block);
-            all.extend(before.map(|((&block, &number), _)| (block, number)));
+            let after = dirty.of(volume.id, block..u64::MAX).take(most).zip(block..);
+            all.extend(after.take_while(|((at, _), wanted)| at == wanted).map(|(page, _)| page));
+            let before = dirty.of(volume.id, 0..block).rev().take(most).zip(1..);
+            all.extend(before.take_while(|((at, _), distance)| at + distance == block).map(|(page, _)| page));
         }
         all.into_iter().collect()
     }
 
     /// Writes the next dirty pages of a volume back, in the order of their blocks from where the last round ended.
-    pub(crate) fn write_some(&self, volume: &Volume, writing: &mut Writing) -> Result<u64, Error> {
+    pub(crate) fn write_some(&self, volume: &Volume, writing: &Writing<'_>) -> Result<u64, Error> {
         let most = (BATCH / self.config.page_size as usize).max(1);
-        let mut dirty = lock(&volume.dirty);
-        let behind = dirty.by_block.range(dirty.cursor..).chain(dirty.by_block.range(..dirty.cursor));
-        let mut pages: Vec<Held> = behind.take(most).map(|(&block, &number)| (block, number)).collect();
-        dirty.cursor = pages.last().map_or(0, |&(block, _)| block + 1);
-        drop(dirty);
+        let cursor = volume.cursor.load(Ordering::Relaxed);
+        let mut pages: Vec<Held> = {
+            let dirty = lock(&self.dirty_pages);
+            dirty.of(volume.id, cursor..u64::MAX).chain(dirty.of(volume.id, 0..cursor)).take(most).collect()
+        };
+        volume.cursor.store(pages.last().map_or(0, |&(block, _)| block + 1), Ordering::Relaxed);
         pages.sort_unstable();
         self.write_back(volume, writing, &pages, &mut Vec::new())
     }
 
     /// Writes back what has been dirty for too long, unless the volume has failed lately; how many pages were written.
-    pub(crate) fn write_aged(&self, volume: &Volume) -> u64 {
+    pub(crate) fn write_aged(&self, volume: &Volume, aged: &[Held]) -> u64 {
         if volume.resting() {
+            lock(&self.dirty_pages).put_off(volume.id, aged, ROUND);
             return 0;
         }
-        let mut writing = lock(&volume.writing);
-        let mut dirty = lock(&volume.dirty);
-        let mut aged = Vec::new();
-        while let Some(&(since, block)) = dirty.ages.front() {
-            if since.elapsed() < self.dirty_age() {
-                break;
-            }
-            dirty.ages.pop_front();
-            aged.extend(dirty.by_block.get(&block).map(|&number| (block, number)));
-        }
-        drop(dirty);
-        let pages = self.with_neighbours(volume, &aged);
+        let writing = lock(&volume.writing);
+        let pages = self.with_neighbours(volume, aged);
         let mut busy = Vec::new();
         // A failure is kept for the next flush.
-        let written = self.write_back(volume, &mut writing, &pages, &mut busy).unwrap_or(0);
-        let mut dirty = lock(&volume.dirty);
-        dirty.ages.extend(busy.into_iter().map(|(block, _)| (Instant::now(), block)));
+        let written = self.write_back(volume, &writing, &pages, &mut busy).unwrap_or(0);
+        lock(&self.dirty_pages).renew(volume.id, &busy);
         written
     }
 
@@ -336,16 +341,15 @@ impl Shared {
     pub(crate) fn write_ranges(&self, volume: &Volume, ranges: &[Range<u64>]) -> Result<(), Error> {
         let mut writing = lock(&volume.writing);
         let mut pages: Vec<Held> = {
-            let dirty = lock(&volume.dirty);
-            let within = ranges.iter().flat_map(|blocks| dirty.by_block.range(blocks.clone()));
-            within.map(|(&block, &number)| (block, number)).collect()
+            let dirty = lock(&self.dirty_pages);
+            ranges.iter().flat_map(|blocks| dirty.of(volume.id, blocks.clone())).collect()
         };
         pages.sort_unstable();
         pages.dedup();
         let mut result = Ok(());
         loop {
             let mut busy = Vec::new();
-            result = result.and(self.write_back(volume, &mut writing, &pages, &mut busy).map(drop));
+            result = result.and(self.write_back(volume, &writing, &pages, &mut busy).map(drop));
             drop(writing);
             if busy.is_empty() {
                 return result;
@@ -360,21 +364,13 @@ impl Shared {
 
     /// Writes pages back, given in the order of their blocks, of which some may be clean or gone by now. Those that are being written to
     /// are passed over, and named in `busy`. All that can be written is; the first error is answered, and kept for the next flush.
-    fn write_back(
-        &self,
-        volume: &Volume,
-        writing: &mut Writing,
-        pages: &[Held],
-        busy: &mut Vec<Held>,
-    ) -> Result<u64, Error> {
+    fn write_back(&self, volume: &Volume, _: &Writing<'_>, pages: &[Held], busy: &mut Vec<Held>) -> Result<u64, Error> {
+        if pages.is_empty() {
+            return Ok(0);
+        }
         let page_size = self.config.page_size as usize;
         let room = (BATCH / page_size).max(1);
-        if writing.buffer.is_none() && !pages.is_empty() {
-            let bytes = room * page_size;
-            let buffer = Frames::new(1, bytes, false)
-                .map_err(|source| Error::Memory { bytes: bytes as u64, source: Arc::new(source) })?;
-            writing.buffer = Some(buffer);
-        }
+        let buffer = self.copies.take(room * page_size)?;
         let mut written = 0;
         let mut result = Ok(());
         let mut copied: Vec<Held> = Vec::new();
@@ -382,8 +378,8 @@ impl Shared {
             let page = self.memory.pages.get(number);
             match page.begin_writeback(volume.id, block) {
                 Ok(()) => {
-                    volume.remove_dirty(block);
-                    self.copy_to(writing, copied.len(), number);
+                    lock(&self.dirty_pages).remove(volume, block);
+                    self.copy_to(&buffer, copied.len(), number);
                     copied.push((block, number));
                     page.end_copy();
                 }
@@ -391,31 +387,28 @@ impl Shared {
                 Err(_) => {}
             }
             if copied.len() == room {
-                let issued = self.issue(volume, writing, &mut copied, &mut written);
+                let issued = self.issue(volume, &buffer, &mut copied, &mut written);
                 result = result.and(issued);
             }
         }
-        let issued = self.issue(volume, writing, &mut copied, &mut written);
+        let issued = self.issue(volume, &buffer, &mut copied, &mut written);
+        self.copies.give(buffer);
         result.and(issued).map(|()| written)
     }
 
-    fn copy_to(&self, writing: &Writing, place: usize, number: u32) {
+    fn copy_to(&self, buffer: &Frames, place: usize, number: u32) {
         let page_size = self.config.page_size as usize;
-        let buffer = writing.buffer.as_ref().expect("there is a buffer where pages are written").pointer(0);
+        let buffer = buffer.pointer(0);
         let frame = self.memory.frames.pointer(self.memory.pages.get(number).frame());
-        // SAFETY: the frame is read under the pin of a copy (rule 1); the buffer belongs to the holder of the lock, and has the place.
+        // SAFETY: the frame is read under the pin of a copy (rule 1); the buffer is the caller's alone, and has the place.
         unsafe { std::ptr::copy_nonoverlapping(frame, buffer.add(place * page_size), page_size) };
     }
 
     /// Writes the copies, neighbours in one request, and ends their writebacks.
-    fn issue(
-        &self,
-        volume: &Volume,
-        writing: &Writing,
-        copied: &mut Vec<Held>,
-        written: &mut u64,
-    ) -> Result<(), Error> {
-        let (Some(buffer), false) = (writing.buffer.as_ref(), copied.is_empty()) else { return Ok(()) };
+    fn issue(&self, volume: &Volume, buffer: &Frames, copied: &mut Vec<Held>, written: &mut u64) -> Result<(), Error> {
+        if copied.is_empty() {
+            return Ok(());
+        }
         let page_size = self.config.page_size as usize;
         let most = (self.config.request as usize / page_size).max(1);
         // Places in the buffer: runs of consecutive blocks.
@@ -430,13 +423,14 @@ impl Shared {
             .iter()
             .map(|run| {
                 let length = (run.len() - 1) * page_size + volume.bytes_of(copied[run.end - 1].0);
-                // SAFETY: the buffer has the places of the run, and nobody writes to it while the requests live: its lock is held.
+                // SAFETY: the buffer has the places of the run, and nobody writes to it while the requests live: it is the caller's.
                 let bytes = unsafe { std::slice::from_raw_parts(buffer.pointer(0).add(run.start * page_size), length) };
                 (copied[run.start].0 * page_size as u64, IoSlice::new(bytes))
             })
             .collect();
         self.transfers.fetch_add(1, Ordering::SeqCst);
         volume.writing_began();
+        lock(&self.writing).insert(volume.id);
         let start = Instant::now();
         let results = volume.device.write_many(&requests);
         let time = start.elapsed();
@@ -446,10 +440,10 @@ impl Shared {
             self.count_write(volume, bytes.len() as u64, time);
             for &(block, number) in &copied[run.clone()] {
                 // Under the lock: who then takes the page out of the dirty ones finds it among them.
-                let mut dirty = lock(&volume.dirty);
+                let mut dirty = lock(&self.dirty_pages);
                 let (dirty_again, wake) = self.memory.pages.get(number).end_writeback(result.is_ok());
                 if dirty_again {
-                    dirty.add(block, number);
+                    dirty.add(volume, block, number);
                 } else {
                     self.dirty.fetch_sub(1, Ordering::Relaxed);
                 }
@@ -472,6 +466,9 @@ impl Shared {
         }
         copied.clear();
         volume.tried(first.is_ok());
+        if first.is_ok() {
+            lock(&self.writing).remove(&volume.id);
+        }
         first
     }
 }

@@ -15,14 +15,13 @@ const STATED: &[(u64, &[&str])] = &[
     (3, &["lfu", "lrfu"]),
     (4, &["arc", "car", "s3-fifo"]),
     (5, &["clock-pro"]),
-    (9, &["seq", "eelru"]),
-    (10, &["2q", "w-tinylfu"]),
+    (9, &["eelru"]),
+    (10, &["seq", "2q", "w-tinylfu"]),
     (13, &["ubm"]),
     (17, &["dulo"]),
     (19, &["lru-k"]),
     (20, &["lru-sp"]),
-    (23, &["mq"]),
-    (24, &["lirs"]),
+    (24, &["lirs", "mq"]),
 ];
 
 fn specs() -> impl Iterator<Item = Spec> {
@@ -75,12 +74,16 @@ fn metadata_is_at_most_what_is_stated_and_a_quarter_of_the_capacity() {
 #[test]
 fn the_metadata_of_each_policy_is_stated() {
     const GIB: u64 = 1 << 30;
+    let mut wrong = Vec::new();
     for spec in Spec::all().into_iter().filter(|spec| !spec.needs_future()) {
         let metadata = Config::new(GIB, spec.clone()).most_metadata();
-        let stated = STATED.iter().find(|(_, names)| names.contains(&spec.info.name));
-        let (percent, _) = stated.unwrap_or_else(|| panic!("{} states {metadata} bytes a GiB", spec.label));
-        assert_eq!((metadata as f64 * 100.0 / GIB as f64).round() as u64, *percent, "{}", spec.label);
+        let stated = STATED.iter().find(|(_, names)| names.contains(&spec.info.name)).map(|stated| stated.0);
+        let percent = (metadata as f64 * 100.0 / GIB as f64).round() as u64;
+        if stated != Some(percent) {
+            wrong.push((spec.label, percent, stated));
+        }
     }
+    assert!(wrong.is_empty(), "policy, percent, stated: {wrong:?}");
 }
 
 #[test]
@@ -130,7 +133,7 @@ fn a_history_that_does_not_fit_is_the_longest_that_does() {
     };
     assert_eq!(runs("lirs", 4096), ("lirs:history=10".to_owned(), "lirs:history=3".to_owned()));
     assert_eq!(runs("lirs:history=2500:hir=0.02", 4096).0, "lirs:hir=0.02:history=10");
-    assert_eq!(runs("lirs", 1 << 18).0, "lirs:history=727");
+    assert_eq!(runs("lirs", 1 << 18).0, "lirs:history=711");
     assert_eq!(runs("lru-k", 4096).0, "lru-k");
     assert_eq!(runs("lru-k:history=100", 4096).0, "lru-k:history=5");
     assert_eq!(runs("mq:out=100", 4096).0, "mq:out=8");

@@ -11,7 +11,7 @@
 use super::latch::Latch;
 use super::lock::keep_writers_out;
 use super::pieces::{append, cut, cut_mut, total, within, writable, write_zeroes};
-use super::ring::{Rings, Transfer};
+use super::ring::{RINGS, Transfer};
 use super::{Device, Extent};
 use rustix::fs::{AtFlags, FallocateFlags, SeekFrom, StatxFlags, fallocate, seek, statx};
 use rustix::io::{Errno, preadv, pwritev};
@@ -50,7 +50,6 @@ pub struct FileDevice {
     /// Holds the lock on the file as long as it is open.
     buffered: File,
     direct: Result<Direct, String>,
-    rings: Rings,
     failed: Latch,
     /// Shared by direct writes, held alone by buffered ones beside which there may be direct ones.
     mixed: RwLock<()>,
@@ -112,7 +111,6 @@ impl FileDevice {
             punches,
             buffered,
             direct,
-            rings: Rings::default(),
             failed: Latch::default(),
             mixed: RwLock::new(()),
         })
@@ -356,7 +354,7 @@ impl FileDevice {
         if !self.options.ring || transfers.len() < 2 {
             return None;
         }
-        self.rings.transfer(self.main().as_fd(), transfers)
+        RINGS.transfer(self.main().as_fd(), transfers)
     }
 }
 

@@ -38,9 +38,14 @@ impl Transfer<'_> {
 }
 
 /// Rings that no thread uses at the moment. A thread takes one for a call, or makes one, so that threads do not wait for
-/// each other; there are as many as there were calls at once.
-#[derive(Default)]
+/// each other.
 pub(super) struct Rings(Mutex<Vec<IoUring>>);
+
+/// Those of all files: a file that is not read or written costs none.
+pub(super) static RINGS: Rings = Rings(Mutex::new(Vec::new()));
+
+/// Rings that are kept while nobody uses them.
+const KEPT: usize = 32;
 
 impl Rings {
     /// Makes all transfers; how many bytes each moved, which may be fewer than asked for. Nothing: the kernel has no ring for us.
@@ -52,8 +57,9 @@ impl Rings {
         let idle = self.lock().pop();
         let mut ring = idle.or_else(|| IoUring::new(DEPTH).ok())?;
         let (results, sound) = run(&mut ring, file.as_raw_fd(), transfers);
-        if sound {
-            self.lock().push(ring);
+        let mut idle = self.lock();
+        if sound && idle.len() < KEPT {
+            idle.push(ring);
         }
         Some(results)
     }
@@ -111,7 +117,7 @@ mod tests {
         let count = DEPTH as usize * 3 + 5;
         let written: Vec<Vec<u8>> = (0..count).map(|number| vec![number as u8; number + 1]).collect();
         let offset = |number: usize| number as u64 * 1024;
-        let rings = Rings::default();
+        let rings = &RINGS;
         let mut writes: Vec<_> =
             written.iter().enumerate().map(|(number, bytes)| Transfer::Write(offset(number), bytes)).collect();
         let Some(results) = rings.transfer(file.as_fd(), &mut writes) else {
@@ -135,7 +141,7 @@ mod tests {
         let file = std::fs::File::open(&path).expect("it was written");
         let mut room = [0; 5];
         let mut transfers = [Transfer::Write(0, b"other"), Transfer::Read(0, &mut room)];
-        let Some(results) = Rings::default().transfer(file.as_fd(), &mut transfers) else {
+        let Some(results) = RINGS.transfer(file.as_fd(), &mut transfers) else {
             eprintln!("skipped: this kernel refuses io_uring");
             return;
         };

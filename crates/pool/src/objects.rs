@@ -1,0 +1,155 @@
+//! Objects come and go: their numbers, and what is left of them when they go.
+//!
+//! A number is given again when nothing knows the object any more: neither the page table nor the policy, which forget its pages as it is
+//! detached, nor anybody who holds the [`Volume`].
+
+use crate::config::VolumeConfig;
+use crate::device::Device;
+use crate::error::Error;
+use crate::pool::{Pool, Shared};
+use crate::stats::DeviceCounters;
+use crate::sync::{Backoff, Mutex, lock, yield_now};
+use crate::volume::Volume;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long an object that goes is waited for while its pages are held or written.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The numbers of objects.
+#[derive(Default)]
+pub(crate) struct ObjectNumbers(Mutex<(Vec<u32>, u32)>);
+
+impl ObjectNumbers {
+    fn take(&self) -> u32 {
+        let (free, next) = &mut *lock(&self.0);
+        free.pop().unwrap_or_else(|| {
+            *next += 1;
+            *next - 1
+        })
+    }
+
+    /// The object has gone for good.
+    pub(crate) fn give(&self, number: u32) {
+        lock(&self.0).0.push(number);
+    }
+}
+
+/// The volumes attached.
+#[derive(Default)]
+pub(crate) struct Volumes {
+    /// By number.
+    attached: Vec<Option<Arc<Volume>>>,
+    /// Those that are counted by themselves.
+    counted: BTreeMap<u32, Arc<Volume>>,
+    numbers: Arc<ObjectNumbers>,
+    /// What the others count together.
+    pub(crate) uncounted: Arc<DeviceCounters>,
+    /// Hits and misses of those that were counted by themselves and have been detached.
+    pub(crate) past: (u64, u64),
+}
+
+impl Volumes {
+    pub(crate) fn all(&self) -> Vec<Arc<Volume>> {
+        self.attached.iter().flatten().cloned().collect()
+    }
+
+    pub(crate) fn counted(&self) -> Vec<Arc<Volume>> {
+        self.counted.values().cloned().collect()
+    }
+
+    pub(crate) fn get(&self, id: u32) -> Option<Arc<Volume>> {
+        self.attached.get(id as usize)?.clone()
+    }
+
+    fn remove(&mut self, id: u32) {
+        self.attached[id as usize] = None;
+        if let Some(volume) = self.counted.remove(&id) {
+            self.past.0 += volume.counters.hits.get();
+            self.past.1 += volume.counters.misses.get();
+        }
+    }
+}
+
+impl Pool {
+    /// Puts the pool in front of a device.
+    pub fn attach(&self, device: Arc<dyn Device>, config: VolumeConfig) -> Arc<Volume> {
+        // Before the lock: a device may have to look.
+        let length = device.len();
+        let mut volumes = lock(&self.shared.volumes);
+        let (id, counted) = (volumes.numbers.take(), config.counted);
+        let counters = if counted { Arc::default() } else { Arc::clone(&volumes.uncounted) };
+        let numbers = Arc::clone(&volumes.numbers);
+        let page_size = self.shared.config.page_size;
+        let volume = Arc::new(Volume::new(id, config, device, length, page_size, counters, numbers));
+        if volumes.attached.len() <= id as usize {
+            volumes.attached.resize(id as usize + 1, None);
+        }
+        volumes.attached[id as usize] = Some(Arc::clone(&volume));
+        if counted {
+            volumes.counted.insert(id, Arc::clone(&volume));
+        }
+        volume
+    }
+
+    /// Makes a volume durable and lets its pages and the pool's hold of its device go. Whoever uses it from now on gets an error.
+    ///
+    /// # Errors
+    /// The device's, [`Error::InUse`]: the volume stays attached, and what could not be written dirty. [`Error::Detached`].
+    pub fn detach(&self, volume: &Arc<Volume>) -> Result<(), Error> {
+        self.shared.detach(volume, false)
+    }
+
+    /// The same for a volume whose contents nobody wants any more, such as a file that was deleted: what is dirty is not written.
+    ///
+    /// # Errors
+    /// [`Error::InUse`], also if its device hangs in a write: it stays attached, with some of its pages. [`Error::Detached`].
+    pub fn discard(&self, volume: &Arc<Volume>) -> Result<(), Error> {
+        self.shared.detach(volume, true)
+    }
+}
+
+impl Shared {
+    fn detach(&self, volume: &Arc<Volume>, discard: bool) -> Result<(), Error> {
+        if volume.set_detached(true) {
+            return Err(volume.detached());
+        }
+        if let Err(error) = self.empty(volume, discard) {
+            volume.set_detached(false);
+            return Err(error);
+        }
+        loop {
+            let mut replacer = lock(&self.replacer);
+            if !replacer.forget_some(&self.memory, volume.id) {
+                replacer.discard(volume.id, 0..u64::MAX);
+                replacer.unset_share(&self.memory, volume.id);
+                break;
+            }
+            drop(replacer);
+            yield_now();
+        }
+        lock(&self.streams).forget(volume.id);
+        lock(&self.writing).remove(&volume.id);
+        lock(&self.volumes).remove(volume.id);
+        Ok(())
+    }
+
+    /// Lets all pages of a volume go that gets no more of them.
+    fn empty(&self, volume: &Arc<Volume>, discard: bool) -> Result<(), Error> {
+        let mut since = None;
+        loop {
+            if !discard {
+                self.flush(volume)?;
+            }
+            self.drop_pages_at_hand(volume, &(0..u64::MAX), discard);
+            if !lock(&self.replacer).has_frames(volume.id) {
+                return Ok(());
+            }
+            if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                return Err(Error::InUse { volume: volume.name().to_owned() });
+            }
+            Backoff::new().sleep(Duration::from_millis(1));
+        }
+    }
+}
