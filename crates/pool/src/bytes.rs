@@ -35,13 +35,23 @@ struct Part {
 }
 
 impl Handle {
-    fn part(&self, volume: &Volume, offset: u64, length: usize, done: usize) -> Part {
+    /// # Errors
+    /// [`Error::OutOfRange`]: the volume's end has come nearer since the request was checked.
+    fn part(&self, volume: &Volume, offset: u64, length: usize, done: usize) -> Result<Part, Error> {
         // A power of two.
         let page_size = self.shared.config.page_size;
         let position = offset + done as u64;
         let (block, start) = (position >> page_size.trailing_zeros(), position as usize & (page_size as usize - 1));
-        let bytes = (volume.bytes_of(block) - start).min(length - done);
-        Part { block, page: start..start + bytes, request: done..done + bytes }
+        let bytes = volume.bytes_of(block).saturating_sub(start).min(length - done);
+        if bytes == 0 {
+            return Err(volume.out_of_range(offset, length as u64));
+        }
+        Ok(Part { block, page: start..start + bytes, request: done..done + bytes })
+    }
+
+    /// The same of a page that is held: the end stays where it is.
+    fn part_held(&self, volume: &Volume, offset: u64, length: usize, done: usize) -> Part {
+        self.part(volume, offset, length, done).expect("a page that is held lies before the end")
     }
 
     /// The pages that one request to the device may have, from `block` to the one of the last byte.
@@ -60,7 +70,7 @@ impl Handle {
         let mut told = None;
         let mut done = 0;
         while done < buffer.len() {
-            let part = self.part(volume, offset, buffer.len(), done);
+            let part = self.part(volume, offset, buffer.len(), done)?;
             match self.pin(volume.id, part.block) {
                 Ok(pin) if told == Some(part.block) || !pin.state.in_laundry() => {
                     self.copy_out(pin.number, &part, buffer);
@@ -89,7 +99,7 @@ impl Handle {
                         Admission::Run(run) => {
                             self.fill(volume, &run)?;
                             for &(_, number) in &run {
-                                let part = self.part(volume, offset, buffer.len(), done);
+                                let part = self.part_held(volume, offset, buffer.len(), done);
                                 self.copy_out(number, &part, buffer);
                                 self.shared.let_go(number);
                                 done = part.request.end;
@@ -129,7 +139,8 @@ impl Handle {
         done: usize,
         pages: u64,
     ) -> Result<usize, Error> {
-        let end = (0..pages).fold(done, |end, _| self.part(volume, offset, buffer.len(), end).request.end);
+        let part = |end, _| Ok(self.part(volume, offset, buffer.len(), end)?.request.end);
+        let end = (0..pages).try_fold(done, part)?;
         let (start, length) = (offset + done as u64, (end - done) as u64);
         volume.counters.misses.add(pages);
         volume.read(start, length, &mut [IoSliceMut::new(&mut buffer[done..end])])?;
@@ -146,7 +157,7 @@ impl Handle {
         found.clear();
         let mut done = 0;
         while done < buffer.len() {
-            let part = self.part(volume, offset, buffer.len(), done);
+            let Ok(part) = self.part(volume, offset, buffer.len(), done) else { return false };
             let Ok(pin) = self.pin(volume.id, part.block) else { return false };
             let here = !pin.state.in_laundry();
             if here {
@@ -223,7 +234,7 @@ impl Handle {
         }
         let mut done = 0;
         while done < data.len() {
-            let part = self.part(volume, offset, data.len(), done);
+            let Ok(part) = self.part(volume, offset, data.len(), done) else { return false };
             if !self.whole(volume, &part) && !self.resident(volume, part.block) {
                 return false;
             }
@@ -241,7 +252,7 @@ impl Handle {
         let mut done = 0;
         while done < data.len() {
             self.shared.throttle(volume)?;
-            let part = self.part(volume, offset, data.len(), done);
+            let part = self.part(volume, offset, data.len(), done)?;
             let absent = || self.state_of(volume, part.block).is_none_or(State::absent);
             if self.whole(volume, &part) && absent() {
                 let page_size = u64::from(self.shared.config.page_size);
@@ -251,7 +262,7 @@ impl Handle {
                     part.block..whole_end.min(part.block + self.shared.most_run().min(self.shared.room_for_dirty()));
                 if let Admission::Run(run) = self.admit_run(volume, blocks, Operation::Write)? {
                     for &(_, number) in &run {
-                        let part = self.part(volume, offset, data.len(), done);
+                        let part = self.part_held(volume, offset, data.len(), done);
                         self.copy_in_new(number, &part, data);
                         done = part.request.end;
                     }
@@ -260,6 +271,14 @@ impl Handle {
                 }
             }
             let number = self.hold(volume, part.block, false)?;
+            // It may have come nearer before the page was held.
+            let part = match self.part(volume, offset, data.len(), done) {
+                Ok(part) => part,
+                Err(error) => {
+                    self.shared.let_go(number);
+                    return Err(error);
+                }
+            };
             self.copy_in(number, &part, data);
             self.shared.end_write(volume, &[(part.block, number)]);
             done = part.request.end;
@@ -272,7 +291,11 @@ impl Handle {
     fn write_chunk(&self, volume: &Arc<Volume>, offset: u64, data: &[u8], mut done: usize) -> Result<usize, Error> {
         let mut held: Vec<Held> = Vec::new();
         while done < data.len() && (held.len() as u64) < self.shared.most_run() {
-            let part = self.part(volume, offset, data.len(), done);
+            let part = match self.part(volume, offset, data.len(), done) {
+                Ok(part) => part,
+                Err(error) if held.is_empty() => return Err(error),
+                Err(_) => break,
+            };
             let block = part.block;
             if self.state_of(volume, block).is_none_or(State::absent) && self.whole(volume, &part) {
                 let admission = if held.is_empty() {
@@ -281,6 +304,7 @@ impl Handle {
                     self.try_admit_run(volume, block..block + 1, Operation::Write, false)
                 };
                 if let Admission::Run(run) = admission {
+                    let part = self.part_held(volume, offset, data.len(), done);
                     self.copy_in_new(run[0].1, &part, data);
                     held.push(run[0]);
                     done = part.request.end;
@@ -293,6 +317,11 @@ impl Handle {
             } else if let Some(number) = self.hold_at_once(volume, block) {
                 number
             } else {
+                break;
+            };
+            let Ok(part) = self.part(volume, offset, data.len(), done) else {
+                // The end has come nearer before the page was held: the next look tells.
+                self.shared.let_go(number);
                 break;
             };
             self.copy_in(number, &part, data);

@@ -142,23 +142,36 @@ impl Handle {
 
     /// Drops all pages of a range, dirty or not, and what the policy remembers of its places. None of it is loaded until the change that is returned ends.
     fn drop_pages<'v>(&self, volume: &'v Volume, blocks: &Range<u64>) -> Change<'v> {
+        let (change, held) = self.hold_range(volume, blocks);
+        self.drop_held(volume, &held);
+        lock(&self.shared.replacer).discard(volume.id, blocks.clone());
+        change
+    }
+
+    /// Drops pages that are held, and gives up what is in them.
+    pub(crate) fn drop_held(&self, volume: &Volume, held: &[Held]) {
+        for &(block, number) in held {
+            let page = self.shared.memory.pages.get(number);
+            if page.state().dirty() {
+                page.make_clean();
+                self.shared.forget_dirty(volume, block);
+            }
+            lock(&self.shared.replacer).drop_page(&self.shared.memory, number);
+        }
+    }
+
+    /// Holds all pages of a range exclusively, none of which is in writeback. No other of it is loaded until the change that is returned ends.
+    pub(crate) fn hold_range<'v>(&self, volume: &'v Volume, blocks: &Range<u64>) -> (Change<'v>, Vec<Held>) {
         let memory = &self.shared.memory;
         loop {
             let change = volume.begin_change(blocks.clone());
             match self.hold_all(volume, blocks) {
                 Ok(held) => {
-                    for (block, number) in held {
-                        let page = memory.pages.get(number);
+                    for &(_, number) in &held {
                         // Writers of other pages wait for nobody, so that it ends.
-                        memory.waiters.wait(number, page, State::in_writeback);
-                        if page.state().dirty() {
-                            page.make_clean();
-                            self.shared.forget_dirty(volume, block);
-                        }
-                        lock(&self.shared.replacer).drop_page(memory, number);
+                        memory.waiters.wait(number, memory.pages.get(number), State::in_writeback);
                     }
-                    lock(&self.shared.replacer).discard(volume.id, blocks.clone());
-                    return change;
+                    return (change, held);
                 }
                 Err(number) => {
                     // Who has it may wait for a page of the range to be loaded.

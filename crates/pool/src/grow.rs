@@ -1,7 +1,8 @@
-//! Volumes that grow, as their storage has.
+//! Volumes that grow as their storage has, or become as long as somebody says.
 
 use crate::error::Error;
 use crate::handle::Handle;
+use crate::load::Held;
 use crate::sync::lock;
 use crate::volume::Volume;
 use std::io::{self, IoSliceMut};
@@ -31,6 +32,49 @@ impl Handle {
             volume.set_len(found);
         }
         Ok(volume.len())
+    }
+
+    /// Makes the volume and its storage as long as this. Bytes behind a nearer end are gone, and their pages never written; those before a
+    /// farther one read as zeroes. This handle holds no page meanwhile; reads and writes that are under way may fail with
+    /// [`Error::OutOfRange`] when they come to what is gone.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Detached`], and the device's, after which the volume is as it was.
+    pub fn set_len(&self, volume: &Arc<Volume>, length: u64) -> Result<(), Error> {
+        volume.check_writable()?;
+        let page_size = u64::from(self.shared.config.page_size);
+        let (before, _change, held) = loop {
+            let before = volume.len();
+            let blocks = before.min(length) / page_size..u64::MAX;
+            // Changes of the length have u64::MAX in common: one at a time gets here.
+            let (change, held) = self.hold_range(volume, &blocks);
+            if volume.len() == before {
+                break (before, change, held);
+            }
+            held.iter().for_each(|&(_, number)| self.shared.let_go(number));
+        };
+        let writing = lock(&volume.writing);
+        let changed =
+            volume.device.set_len(length).map_err(|source| volume.failed("change of length", 0, length, source));
+        let last = before.min(length) / page_size;
+        let (stays, behind): (Vec<Held>, Vec<Held>) =
+            held.into_iter().partition(|&(block, _)| changed.is_err() || block < length.div_ceil(page_size));
+        if changed.is_ok() {
+            let inside = (before.min(length) % page_size) as usize;
+            for &(_, number) in stays.iter().filter(|&&(block, _)| block == last) {
+                let frame = self.shared.memory.frames.pointer(self.shared.memory.pages.get(number).frame());
+                // SAFETY: the page is held exclusively (rule 2), and has `page_size` bytes.
+                unsafe { frame.add(inside).write_bytes(0, page_size as usize - inside) };
+            }
+            volume.set_len(length);
+        }
+        drop(writing);
+        self.drop_held(volume, &behind);
+        if changed.is_ok() && length < before {
+            lock(&self.shared.replacer).discard(volume.id, length.div_ceil(page_size)..u64::MAX);
+        }
+        stays.iter().for_each(|&(_, number)| self.shared.let_go(number));
+        changed
     }
 
     /// The last page has had bytes of the volume up to `known` alone; behind them it gets those of the device.

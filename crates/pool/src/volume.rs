@@ -122,7 +122,7 @@ impl Volume {
         self.length.load(Ordering::Acquire)
     }
 
-    /// Its bytes from now on, no fewer than before; `writing` is held.
+    /// Its bytes from now on. `writing` is held and, if they are fewer, so are all pages behind them, of which none is admitted.
     pub(crate) fn set_len(&self, length: u64) {
         self.length.store(length, Ordering::Release);
     }
@@ -152,9 +152,9 @@ impl Volume {
         self.len().div_ceil(self.page_size.into())
     }
 
-    /// The bytes of a block that lie within the volume.
+    /// The bytes of a block that lie within the volume. They stay as many while a page of the block is held.
     pub(crate) fn bytes_of(&self, block: u64) -> usize {
-        (self.len() - block * u64::from(self.page_size)).min(self.page_size.into()) as usize
+        self.len().saturating_sub(block * u64::from(self.page_size)).min(self.page_size.into()) as usize
     }
 
     pub(crate) fn check_range(&self, offset: u64, length: u64) -> Result<(), Error> {
@@ -162,8 +162,15 @@ impl Volume {
         if offset.checked_add(length).is_some_and(|last| last <= end) && !self.is_detached() {
             return Ok(());
         }
-        self.check_attached()?;
-        Err(Error::OutOfRange { volume: self.name().to_owned(), offset, length, end })
+        Err(self.out_of_range(offset, length))
+    }
+
+    /// Why a range cannot be had that is not there, or not any more.
+    pub(crate) fn out_of_range(&self, offset: u64, length: u64) -> Error {
+        if self.is_detached() {
+            return self.detached();
+        }
+        Error::OutOfRange { volume: self.name().to_owned(), offset, length, end: self.len() }
     }
 
     /// Whether it gets no more pages.

@@ -299,6 +299,11 @@ impl Device for Bounded {
         self.ask(Access::Change(Vec::new()), |device| device.flush())?
     }
 
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let from = length.min(self.device.len());
+        self.ask(Access::Change(one_range(from, u64::MAX - from)), move |device| device.set_len(length))?
+    }
+
     fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
         self.ask(Access::Change(one_range(offset, length)), move |device| device.trim(offset, length))?
     }

@@ -90,6 +90,10 @@ impl<D: Device, C: Clock> Device for Delayed<D, C> {
         self.device.flush()
     }
 
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.device.set_len(length)
+    }
+
     fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
         self.device.trim(offset, length)
     }

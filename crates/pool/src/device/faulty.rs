@@ -252,6 +252,10 @@ impl<D: Device, C: Clock> Device for Faulty<D, C> {
         self.device.flush()
     }
 
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.device.set_len(length)
+    }
+
     fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
         self.refuse(Operation::Trim, offset, length)?;
         self.device.trim(offset, length)

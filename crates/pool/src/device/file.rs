@@ -213,6 +213,15 @@ impl Device for FileDevice {
         Ok(found)
     }
 
+    /// Of a regular file.
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        writable(self, 0, 0)?;
+        let _alone = self.mixed.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.buffered.set_len(length)?;
+        self.len.store(length, Ordering::Release);
+        Ok(())
+    }
+
     fn read_only(&self) -> bool {
         self.options.read_only
     }

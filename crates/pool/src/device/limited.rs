@@ -151,6 +151,10 @@ impl<D: Device, C: Clock> Device for Limited<D, C> {
         self.device.flush()
     }
 
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.device.set_len(length)
+    }
+
     fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
         self.pay(1, 0);
         self.device.trim(offset, length)

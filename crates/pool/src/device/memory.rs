@@ -4,6 +4,7 @@ use super::pieces::{append, by_unit, cut, cut_mut, gather, scatter, total, withi
 use super::{Device, Extent};
 use foldhash::HashMap;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Memory is taken by chunks of this size, when they are first written.
@@ -19,7 +20,7 @@ type Chunks = HashMap<u64, Box<[u8]>>;
 
 /// Sparse memory: what was never written is a hole and reads as zeroes.
 pub struct MemoryDevice {
-    len: u64,
+    len: AtomicU64,
     /// Chunk `n` is in shard `n % SHARDS`.
     shards: [RwLock<Chunks>; SHARDS],
 }
@@ -27,7 +28,7 @@ pub struct MemoryDevice {
 impl MemoryDevice {
     /// So many bytes, all zero.
     pub fn new(len: u64) -> Self {
-        Self { len, shards: std::array::from_fn(|_| RwLock::default()) }
+        Self { len: AtomicU64::new(len), shards: std::array::from_fn(|_| RwLock::default()) }
     }
 
     fn shard(&self, chunk: u64) -> &RwLock<Chunks> {
@@ -49,7 +50,21 @@ fn zeroes() -> Box<[u8]> {
 
 impl Device for MemoryDevice {
     fn len(&self) -> u64 {
-        self.len
+        self.len.load(Ordering::Acquire)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let inside = (length % CHUNK) as usize;
+        for shard in &self.shards {
+            shard.write().unwrap_or_else(PoisonError::into_inner).retain(|&chunk, bytes| {
+                if chunk == length / CHUNK {
+                    bytes[inside..].fill(0);
+                }
+                chunk < length.div_ceil(CHUNK)
+            });
+        }
+        self.len.store(length, Ordering::Release);
+        Ok(())
     }
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
@@ -112,7 +127,7 @@ impl Device for MemoryDevice {
     }
 
     fn describe(&self) -> String {
-        format!("{} bytes of memory", self.len)
+        format!("{} bytes of memory", self.len())
     }
 }
 

@@ -50,7 +50,7 @@ pub use volatile::Volatile;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 
-/// Storage whose length changes at most when it is [measured](Device::measure), and never becomes less. All its methods may be called by several threads at once.
+/// Storage whose length changes at most when it is [measured](Device::measure), which never makes it less, or [set](Device::set_len). All its methods may be called by several threads at once.
 ///
 /// The pool asks for offsets and lengths that are multiples of its page size, but for what ends at the device's end, and
 /// from buffers aligned to 4 KiB; it never has two writes of the same bytes under way. Devices bear any offset, length and
@@ -72,6 +72,16 @@ pub trait Device: Send + Sync {
     /// It cannot be known.
     fn measure(&self) -> io::Result<u64> {
         Ok(self.len())
+    }
+
+    /// Makes it as long as this: bytes behind a nearer end are gone, and those before a farther one read as zeroes. No other request reaches
+    /// behind either end meanwhile.
+    ///
+    /// # Errors
+    /// What went wrong, and then it is as long as before; [`io::ErrorKind::Unsupported`] if its length is fixed.
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let message = format!("{}: its length is fixed, and cannot become {length} bytes", self.describe());
+        Err(io::Error::new(io::ErrorKind::Unsupported, message))
     }
 
     /// Whether there are no bytes.
@@ -165,6 +175,10 @@ macro_rules! device_behind {
 
             fn measure(&self) -> io::Result<u64> {
                 (**self).measure()
+            }
+
+            fn set_len(&self, length: u64) -> io::Result<()> {
+                (**self).set_len(length)
             }
 
             fn read_only(&self) -> bool {

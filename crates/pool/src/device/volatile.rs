@@ -130,6 +130,17 @@ impl<D: Device> Device for Volatile<D> {
         Ok(())
     }
 
+    /// A new length is not volatile.
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let mut cache = self.cache();
+        self.device.set_len(length)?;
+        drop(cache.split_off(&length.div_ceil(SECTOR)));
+        if let Some(last) = cache.get_mut(&(length / SECTOR)) {
+            last[(length % SECTOR) as usize..].fill(0);
+        }
+        Ok(())
+    }
+
     fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
         // It may read as what it was.
         writable(self, offset, length)
