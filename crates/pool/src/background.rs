@@ -64,6 +64,8 @@ struct Order {
     volume: Arc<Volume>,
     laundry: Vec<Held>,
     aged: Vec<Held>,
+    /// Blocks whose pages are to leave, in an order that is for nothing else.
+    leave: Option<Range<u64>>,
 }
 
 impl Queue {
@@ -275,12 +277,27 @@ impl Shared {
             for (object, (laundry, aged)) in due {
                 let Some(volume) = lock(&self.volumes).get(object) else { continue };
                 if !volume.resting() && volume.begin_order() {
-                    self.order(Order { volume, laundry, aged });
+                    self.order(Order { volume, laundry, aged, leave: None });
                 } else if !aged.is_empty() {
                     lock(&self.dirty_pages).put_off(object, &aged, ROUND);
                 }
             }
         }
+    }
+
+    /// Has the pages of a range leave, as far as they are not in use. It is left undone if too much waits to be written.
+    ///
+    /// # Errors
+    /// The device's, if the pool has no threads to do it.
+    pub(crate) fn leave_behind(self: &Arc<Self>, volume: &Arc<Volume>, blocks: Range<u64>) -> Result<(), Error> {
+        if !self.queue.writes() {
+            return self.give_up(volume, &blocks);
+        }
+        if lock(&self.queue.work).orders.len() < MOST_WAITING {
+            let (laundry, aged) = (Vec::new(), Vec::new());
+            self.order(Order { volume: Arc::clone(volume), laundry, aged, leave: Some(blocks) });
+        }
+        Ok(())
     }
 
     fn order(self: &Arc<Self>, order: Order) {
@@ -307,7 +324,12 @@ impl Shared {
     }
 
     /// Writes a volume back as far as it is due. A failure is kept for its next flush, and the volume left alone for a while.
-    fn carry_out(&self, Order { volume, laundry, aged }: &Order) {
+    fn carry_out(&self, Order { volume, laundry, aged, leave }: &Order) {
+        if let Some(blocks) = leave {
+            // What could not be written stays, and a flush tells of it.
+            let _ = self.give_up(volume, blocks);
+            return;
+        }
         let mut written = if laundry.is_empty() { 0 } else { self.write_laundry(volume, laundry).unwrap_or(0) };
         if !aged.is_empty() {
             written += self.write_aged(volume, aged);

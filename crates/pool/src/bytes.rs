@@ -6,7 +6,7 @@ use crate::handle::{Handle, NotPinned};
 use crate::load::{Admission, Held};
 use crate::page::State;
 use crate::streams::Advice;
-use crate::sync::{Ordering, lock};
+use crate::sync::Ordering;
 use crate::table;
 use crate::volume::Volume;
 use forebay_policy::{Operation, Place};
@@ -120,7 +120,7 @@ impl Handle {
     /// may not be found, and what it holds is newer than the device.
     fn absent(&self, volume: &Volume, blocks: Range<u64>) -> Option<u64> {
         let memory = &self.shared.memory;
-        let replacer = lock(&self.shared.replacer);
+        let replacer = self.shared.replacer();
         let absent = |block: &u64| {
             let found = replacer.find(memory, Place { object: volume.id, block: *block });
             found.is_none_or(|number| memory.pages.get(number).state().absent())

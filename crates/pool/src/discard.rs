@@ -144,7 +144,7 @@ impl Handle {
     fn drop_pages<'v>(&self, volume: &'v Volume, blocks: &Range<u64>) -> Change<'v> {
         let (change, held) = self.hold_range(volume, blocks);
         self.drop_held(volume, &held);
-        lock(&self.shared.replacer).discard(volume.id, blocks.clone());
+        self.shared.replacer().discard(volume.id, blocks.clone());
         change
     }
 
@@ -156,7 +156,7 @@ impl Handle {
                 page.make_clean();
                 self.shared.forget_dirty(volume, block);
             }
-            lock(&self.shared.replacer).drop_page(&self.shared.memory, number);
+            self.shared.replacer().drop_page(&self.shared.memory, number);
         }
     }
 
@@ -191,7 +191,7 @@ impl Handle {
         let mut held: Vec<Held> = Vec::new();
         // None comes behind us: the range is being given up.
         let mut search = Search::new(volume.id, blocks);
-        let mut next = || lock(&self.shared.replacer).next_pages(memory, &mut search);
+        let mut next = || self.shared.replacer().next_pages(memory, &mut search);
         while let Some(candidates) = next() {
             for number in candidates {
                 let page = memory.pages.get(number);
@@ -222,11 +222,9 @@ impl Handle {
 
 impl Shared {
     /// Lets the pages of a range go, those that are dirty after their writeback; those in use stay.
-    pub(crate) fn give_up(&self, volume: &Arc<Volume>, offset: u64, length: u64) -> Result<(), Error> {
-        let page_size = u64::from(self.config.page_size);
-        let blocks = offset / page_size..(offset + length).div_ceil(page_size);
-        self.write_ranges(volume, from_ref(&blocks))?;
-        self.drop_pages_at_hand(volume, &blocks, false);
+    pub(crate) fn give_up(&self, volume: &Volume, blocks: &Range<u64>) -> Result<(), Error> {
+        self.write_ranges(volume, from_ref(blocks))?;
+        self.drop_pages_at_hand(volume, blocks, false);
         Ok(())
     }
 
@@ -237,8 +235,12 @@ impl Shared {
         let mut dropped = 0;
         let mut search = Search::new(volume.id, blocks);
         loop {
-            let mut replacer = lock(&self.replacer);
-            let Some(numbers) = replacer.next_pages(memory, &mut search) else { return dropped };
+            let mut replacer = self.replacer();
+            let Some(numbers) = replacer.next_pages(memory, &mut search) else {
+                drop(replacer);
+                self.progress.make();
+                return dropped;
+            };
             let many = numbers.len() > MANY;
             for number in numbers {
                 let page = memory.pages.get(number);

@@ -71,7 +71,7 @@ impl Handle {
         drop(writing);
         self.drop_held(volume, &behind);
         if changed.is_ok() && length < before {
-            lock(&self.shared.replacer).discard(volume.id, length.div_ceil(page_size)..u64::MAX);
+            self.shared.replacer().discard(volume.id, length.div_ceil(page_size)..u64::MAX);
         }
         stays.iter().for_each(|&(_, number)| self.shared.let_go(number));
         changed

@@ -62,7 +62,8 @@ pub enum Hint {
         /// How many.
         length: u64,
     },
-    /// These bytes will not be used soon: their pages leave, dirty ones after their writeback.
+    /// These bytes will not be used soon: their pages leave, dirty ones after their writeback, in the background. What that fails with the
+    /// next flush tells.
     DoNotNeed {
         /// The first byte.
         offset: u64,
@@ -215,7 +216,7 @@ impl Handle {
     /// Gives hints.
     ///
     /// # Errors
-    /// As for a read or, of pages that leave, a write of the device.
+    /// [`Error::OutOfRange`], [`Error::Detached`].
     pub fn hint(&self, volume: &Arc<Volume>, hint: Hint) -> Result<(), Error> {
         match hint {
             Hint::Normal => self.advice.set(Advice::Normal),
@@ -229,7 +230,8 @@ impl Handle {
             }
             Hint::DoNotNeed { offset, length } => {
                 volume.check_range(offset, length)?;
-                self.shared.give_up(volume, offset, length)?;
+                let page_size = u64::from(self.shared.config.page_size);
+                self.shared.leave_behind(volume, offset / page_size..(offset + length).div_ceil(page_size))?;
             }
             Hint::EvictedAbove { offset, length, hits, dirty } => {
                 volume.check_range(offset, length)?;
@@ -242,7 +244,7 @@ impl Handle {
                 while !blocks.is_empty() {
                     let some = blocks.start..blocks.end.min(blocks.start + HINTED);
                     blocks.start = some.end;
-                    let mut replacer = lock(&self.shared.replacer);
+                    let mut replacer = self.shared.replacer();
                     self.deliver(&mut replacer);
                     replacer.evicted_above(&self.shared.memory, volume.id(), some, owner, operation, hits);
                 }
@@ -386,7 +388,7 @@ impl Handle {
                 self.overflowed.set(true);
                 return;
             }
-            lock(&self.shared.replacer).deliver(&self.shared.memory, &mut hits);
+            self.shared.replacer().deliver(&self.shared.memory, &mut hits);
         }
         let reference = Reference { page: number, owner: self.owner(volume), place, operation };
         hits.push(Hit { reference, first_use });
@@ -439,7 +441,7 @@ impl Drop for Handle {
         self.settle();
         // A thread that panicked under the lock has broken what it guards: there is nobody to tell, and to panic here might be to do so
         // while a panic is under way, which ends the process.
-        if let Ok(mut replacer) = self.shared.replacer.lock() {
+        if let Some(mut replacer) = self.shared.replacer_unless_poisoned() {
             self.deliver(&mut replacer);
         }
         self.shared.memory.slots.give_line(self.line);

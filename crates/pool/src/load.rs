@@ -26,7 +26,11 @@ const EAGER: u32 = 500;
 /// How long a miss waits for a frame while all that could become free wait for devices that hang or fail.
 const HANGING: Duration = Duration::from_secs(10);
 
-const PAUSE: Duration = Duration::from_micros(100);
+/// How long it waits at a time to be woken by a page that is loaded, written back or dropped. It looks after that whether a device hangs.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The same where only pins are in its way: those are given back without a word.
+const UNPINNED: Duration = Duration::from_micros(200);
 
 /// What came of asking for pages to be admitted.
 pub(crate) enum Admission {
@@ -97,7 +101,9 @@ impl Handle {
         let (mut tries, mut stuck, mut hanging) = (0, None, None);
         let mut failure = None;
         let mut backoff = Backoff::new();
+        let progress = &self.shared.progress;
         loop {
+            let seen = progress.seen();
             // Where the laundry cannot be emptied, dirty victims are refused, and clean ones go.
             match self.try_admit_run(volume, blocks.clone(), operation, failure.is_some() || hanging.is_some()) {
                 Admission::NoFrame => {}
@@ -123,19 +129,21 @@ impl Handle {
             };
             match cleaned {
                 Ok(Cleaned::Some) => (tries, stuck, hanging) = (0, None, hanging.map(|_| Instant::now())),
-                Ok(Cleaned::ByOthers) => backoff.sleep(PAUSE),
+                Ok(Cleaned::ByOthers) => progress.wait(seen, PAUSE),
                 Ok(Cleaned::Hanging) => match hanging {
                     None => hanging = Some(Instant::now()),
                     Some(since) if since.elapsed() > HANGING => return Err(self.shared.unwritten()),
-                    Some(_) => backoff.sleep(PAUSE),
+                    Some(_) => progress.wait(seen, PAUSE),
                 },
-                Ok(Cleaned::Nothing) if self.shared.transfers.load(Ordering::SeqCst) > 0 => backoff.sleep(PAUSE),
+                Ok(Cleaned::Nothing) if self.shared.transfers.load(Ordering::SeqCst) > 0 => {
+                    progress.wait(seen, PAUSE);
+                }
                 Ok(Cleaned::Nothing) => {
                     tries += 1;
                     if stuck.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
                         return Err(failure.unwrap_or(Error::AllPinned));
                     }
-                    if tries > EAGER { backoff.sleep(PAUSE) } else { backoff.wait() }
+                    if tries > EAGER { progress.wait(seen, UNPINNED) } else { backoff.wait() }
                 }
                 Err(error) => failure = Some(error),
             }
@@ -152,7 +160,7 @@ impl Handle {
     ) -> Admission {
         let memory = &self.shared.memory;
         let mut run = Vec::with_capacity((blocks.end - blocks.start) as usize);
-        let mut replacer = lock(&self.shared.replacer);
+        let mut replacer = self.shared.replacer();
         if volume.changing(&blocks) {
             return Admission::Changing;
         }
@@ -222,11 +230,13 @@ impl Handle {
         if result.is_ok() {
             run.iter().for_each(|&(_, number)| self.shared.loaded(number));
         } else {
-            let mut replacer = lock(&self.shared.replacer);
+            let mut replacer = self.shared.replacer();
             for &(_, number) in run {
                 replacer.drop_page(memory, number);
                 self.shared.transfers.fetch_sub(1, Ordering::SeqCst);
             }
+            drop(replacer);
+            self.shared.progress.make();
         }
         result
     }
@@ -237,6 +247,7 @@ impl Shared {
     pub(crate) fn loaded(&self, number: u32) {
         self.memory.pages.get(number).loaded();
         self.transfers.fetch_sub(1, Ordering::SeqCst);
+        self.progress.make();
     }
 
     /// Lets go of a page held exclusively.

@@ -8,7 +8,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::pool::{Pool, Shared};
 use crate::stats::DeviceCounters;
-use crate::sync::{Backoff, Mutex, lock, yield_now};
+use crate::sync::{Mutex, lock, yield_now};
 use crate::volume::Volume;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// How long an object that goes is waited for while its pages are held or written.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// And how long at a time: pins that are given back wake nobody.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// The numbers of objects.
 #[derive(Default)]
@@ -120,7 +123,7 @@ impl Shared {
             return Err(error);
         }
         loop {
-            let mut replacer = lock(&self.replacer);
+            let mut replacer = self.replacer();
             if !replacer.forget_some(&self.memory, volume.id) {
                 replacer.discard(volume.id, 0..u64::MAX);
                 replacer.unset_share(&self.memory, volume.id);
@@ -139,17 +142,18 @@ impl Shared {
     fn empty(&self, volume: &Arc<Volume>, discard: bool) -> Result<(), Error> {
         let mut since = None;
         loop {
+            let seen = self.progress.seen();
             if !discard {
                 self.flush(volume)?;
             }
             self.drop_pages_at_hand(volume, &(0..u64::MAX), discard);
-            if !lock(&self.replacer).has_frames(volume.id) {
+            if !self.replacer().has_frames(volume.id) {
                 return Ok(());
             }
             if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
                 return Err(Error::InUse { volume: volume.name().to_owned() });
             }
-            Backoff::new().sleep(Duration::from_millis(1));
+            self.progress.wait(seen, PAUSE);
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::background;
 use crate::config::{Config, Share};
 use crate::copies::Copies;
+use crate::departures::Listener;
 use crate::dirty::DirtyPages;
 use crate::error::Error;
 use crate::frames::Frames;
@@ -10,13 +11,14 @@ use crate::handle::Handle;
 use crate::numbers::Numbers;
 use crate::objects::Volumes;
 use crate::page::Pages;
+use crate::progress::Progress;
 use crate::replacement;
 use crate::replacer::{Memory, Replacer};
 use crate::shares::{MOST_SHARES, ShareState, Shares};
 use crate::slots::{MOST_HANDLES, Slots};
 use crate::stats::{DeviceCounters, Histogram, ShareStatistics, Statistics, Total, VolumeStatistics};
 use crate::streams::StreamsByObject;
-use crate::sync::{AtomicU32, AtomicU64, Backoff, Mutex, Ordering, lock};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::table::Table;
 use crate::volume::Volume;
 use crate::waiters::Waiters;
@@ -24,11 +26,14 @@ use crate::writeback::{Cleaned, least_frames};
 use forebay_policy::{Setup, show_bytes};
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long a change of the capacity looks again while pages that should leave are held.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long it waits at a time: for pins that are given back it is not woken.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// How long a pool that is dropped, and was not closed, waits for its devices.
 const LAST_ATTEMPT: Duration = Duration::from_secs(60);
@@ -48,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) memory: Memory,
     pub(crate) replacer: Mutex<Replacer>,
     pub(crate) volumes: Mutex<Volumes>,
+    pub(crate) listener: OnceLock<Listener>,
+    pub(crate) progress: Progress,
     pub(crate) streams: Mutex<StreamsByObject>,
     pub(crate) dirty_pages: Mutex<DirtyPages>,
     pub(crate) copies: Copies,
@@ -111,6 +118,8 @@ impl Pool {
             },
             replacer: Mutex::new(Replacer::new(policy, frames, config.laundry, numbers)),
             volumes: Mutex::default(),
+            listener: OnceLock::new(),
+            progress: Progress::default(),
             streams: Mutex::default(),
             dirty_pages: Mutex::default(),
             copies: Copies::default(),
@@ -149,7 +158,7 @@ impl Pool {
         }
         let frames = |bytes: u64| u32::try_from(bytes / page_size).unwrap_or(u32::MAX);
         let (min, max) = (frames(share.min.next_multiple_of(page_size)), frames(share.max));
-        let mut replacer = lock(&self.shared.replacer);
+        let mut replacer = self.shared.replacer();
         let before = replacer.share_of(volume.id());
         let others = replacer.policy.least() - before.map_or(0, |share| share.min.max(1));
         let room = replacer.policy.capacity();
@@ -248,7 +257,7 @@ impl Pool {
         let config = Config { capacity, ..self.shared.config.clone() };
         config.check()?;
         let frames = config.frames() as u32;
-        let least = lock(&self.shared.replacer).policy.least() + config.laundry;
+        let least = self.shared.replacer().policy.least() + config.laundry;
         if frames < least {
             return Err(Error::Configuration(format!(
                 "a cache of {} is too small for its volumes' shares, which need {} KiB",
@@ -259,8 +268,9 @@ impl Pool {
         let turn = self.shared.resizes.fetch_add(1, Ordering::SeqCst) + 1;
         let mut stuck = None;
         loop {
+            let seen = self.shared.progress.seen();
             let resized = {
-                let mut replacer = lock(&self.shared.replacer);
+                let mut replacer = self.shared.replacer();
                 if self.shared.resizes.load(Ordering::SeqCst) != turn {
                     return Err(Error::Superseded);
                 }
@@ -283,7 +293,7 @@ impl Pool {
                     }
                 }
             }
-            Backoff::new().sleep(Duration::from_micros(100));
+            self.shared.progress.wait(seen, PAUSE);
         }
     }
 
@@ -306,7 +316,7 @@ impl Pool {
         let shared = &*self.shared;
         let volumes = lock(&shared.volumes).all();
         let _writing: Vec<_> = volumes.iter().map(|volume| lock(&volume.writing)).collect();
-        lock(&shared.replacer).check_invariants(&shared.memory);
+        shared.replacer().check_invariants(&shared.memory);
         let dirty = lock(&shared.dirty_pages);
         for (object, (block, number)) in dirty.all() {
             let page = shared.memory.pages.get(number);
@@ -327,7 +337,7 @@ impl Pool {
         };
         let uncounted = uncounted.statistics();
         let dirty = lock(&shared.dirty_pages).len();
-        let replacer = lock(&shared.replacer);
+        let replacer = shared.replacer();
         let page_size = u64::from(shared.config.page_size);
         let share_of = |volume: &Volume| {
             let ShareState { min, max, resident } = replacer.share_of(volume.id())?;

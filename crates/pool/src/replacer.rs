@@ -97,6 +97,9 @@ pub(crate) struct Replacer {
     regions: Regions,
     pub(crate) laundry: VecDeque<u32>,
     pub(crate) laundry_limit: u32,
+    /// Places whose pages have lost their frames since the lock was taken, if anybody is to be told.
+    pub(crate) departed: Vec<Place>,
+    announces: bool,
     pub(crate) evictions: u64,
     pub(crate) readahead_wasted: u64,
     pub(crate) refused_dirty: u64,
@@ -132,6 +135,8 @@ impl Replacer {
             regions,
             laundry: VecDeque::new(),
             laundry_limit,
+            departed: Vec::new(),
+            announces: false,
             evictions: 0,
             readahead_wasted: 0,
             refused_dirty: 0,
@@ -186,6 +191,11 @@ impl Replacer {
     pub(crate) fn bytes(&self) -> usize {
         let free = self.free_frames.capacity() + self.retired_frames.capacity() + self.laundry.capacity();
         self.policy.bytes() + self.regions.bytes() + (free + self.forgotten.capacity()) * size_of::<u32>()
+    }
+
+    /// Takes note of pages that leave from now on.
+    pub(crate) fn announce(&mut self) {
+        self.announces = true;
     }
 
     pub(crate) fn frame_limit(&self) -> u32 {
@@ -512,6 +522,9 @@ impl Replacer {
     /// A page has just left its frame, which is free.
     fn left(&mut self, memory: &Memory, number: u32) {
         let page = memory.pages.get(number);
+        if self.announces {
+            self.departed.push(Place { object: page.object(), block: page.block() });
+        }
         self.regions.remove(page.region().expect("a page with a frame has a name"));
         self.free_frame(memory, page.frame());
     }

@@ -51,12 +51,4 @@ impl Backoff {
             yield_now();
         }
     }
-
-    /// Lets the thread sleep for a while.
-    pub(crate) fn sleep(&mut self, _time: std::time::Duration) {
-        #[cfg(not(feature = "model-check"))]
-        std::thread::sleep(_time);
-        #[cfg(feature = "model-check")]
-        yield_now();
-    }
 }

@@ -12,7 +12,7 @@ use crate::frames::Frames;
 use crate::load::Held;
 use crate::page::State;
 use crate::pool::Shared;
-use crate::sync::{Backoff, MutexGuard, Ordering, lock, try_lock};
+use crate::sync::{MutexGuard, Ordering, lock, try_lock};
 use crate::volume::Volume;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -27,7 +27,10 @@ const BATCH: usize = 4 << 20;
 const LAUNDRY_ROUND: usize = 256;
 
 /// Times that a writer looks again while too many pages are dirty and all of them held.
-const LOOKS: u32 = 1000;
+const LOOKS: u32 = 100;
+
+/// How long it waits at a time to be woken by a page that has been written back.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// One frame in this many is left to clean pages, whatever share may be dirty, so that a device which takes no writes holds up no other's
 /// volumes: their pages come and go in these.
@@ -149,6 +152,7 @@ impl Shared {
             }
             self.let_go(number);
         }
+        self.progress.make();
         result.map_err(|source| volume.failed("write", offset, length, source))
     }
 
@@ -164,12 +168,13 @@ impl Shared {
     pub(crate) fn throttle(&self, volume: &Arc<Volume>) -> Result<(), Error> {
         let mut looks = 0;
         while self.dirty.load(Ordering::Relaxed) >= self.dirty_limit() {
+            let seen = self.progress.seen();
             match self.clean_some(Some(volume)) {
                 Ok(Cleaned::Some) => looks = 0,
-                Ok(Cleaned::ByOthers) => Backoff::new().sleep(Duration::from_micros(100)),
+                Ok(Cleaned::ByOthers) => self.progress.wait(seen, PAUSE),
                 Ok(Cleaned::Nothing) if looks < LOOKS => {
                     looks += 1;
-                    Backoff::new().sleep(Duration::from_micros(100));
+                    self.progress.wait(seen, PAUSE);
                 }
                 Ok(Cleaned::Nothing | Cleaned::Hanging) | Err(_) => {
                     return self.write_some(volume, &lock(&volume.writing)).map(drop);
@@ -257,8 +262,14 @@ impl Shared {
 
     /// Frees the frames of pages of the laundry that are clean; whether there are such.
     fn finish_laundry(&self, pages: &[Held]) -> bool {
-        let mut replacer = lock(&self.replacer);
-        pages.iter().filter(|&&(_, number)| replacer.finish_laundry(&self.memory, number)).count() > 0
+        let freed = {
+            let mut replacer = self.replacer();
+            pages.iter().filter(|&&(_, number)| replacer.finish_laundry(&self.memory, number)).count() > 0
+        };
+        if freed {
+            self.progress.make();
+        }
+        freed
     }
 
     /// Frees what is clean in the laundry; whether there was such, and what is not.
@@ -274,7 +285,7 @@ impl Shared {
 
     /// Frees what is clean in the laundry, and answers what is not.
     fn look_through_laundry(&self) -> (bool, Vec<u32>) {
-        let mut replacer = lock(&self.replacer);
+        let mut replacer = self.replacer();
         let mut freed = false;
         let mut candidates = Vec::new();
         for _ in 0..replacer.laundry.len() {
@@ -464,6 +475,7 @@ impl Shared {
                 }
             }
         }
+        self.progress.make();
         copied.clear();
         volume.tried(first.is_ok());
         if first.is_ok() {

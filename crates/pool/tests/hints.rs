@@ -1,5 +1,7 @@
 //! What hints do, and that they change no byte.
 
+mod common;
+
 use forebay_policy::Spec;
 use forebay_pool::device::{Device, MemoryDevice};
 use forebay_pool::{Config, Durability, Hint, Pool, Share, Volume, VolumeConfig};
@@ -89,6 +91,7 @@ fn what_is_not_needed_leaves_after_its_writeback() {
     handle.write_at(&volume, 3 * PAGE + 5, b"dirty", Durability::Flush).expect("a write");
     drop(handle.read(&volume, 4).expect("a read"));
     handle.hint(&volume, Hint::DoNotNeed { offset: 0, length: 4 * PAGE }).expect("a hint");
+    common::wait_until("pages leave", || pool.statistics().resident == 1);
     assert!(handle.read_resident(&volume, 3).is_none());
     assert!(handle.read_resident(&volume, 4).is_some(), "it is outside the range");
     let mut stored = [0; 5];

@@ -6,8 +6,9 @@ use common::{Zeroes, limit, wait_until};
 use forebay_policy::Spec;
 use forebay_pool::device::{Device, Fault, Faulty, MemoryDevice, Operation, Rule};
 use forebay_pool::{Config, Durability, Error, Pool, Share, Volume, VolumeConfig};
+use std::collections::BTreeSet;
 use std::io::IoSliceMut;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const PAGE: u64 = 4096;
@@ -204,6 +205,38 @@ fn objects_that_are_not_counted_by_themselves_are_counted_together() {
     assert_eq!(statistics.volumes.iter().map(|volume| &*volume.name).collect::<Vec<_>>(), ["volume"]);
     assert_eq!((statistics.uncounted.misses, statistics.volumes[0].misses), (12, 1));
     assert_eq!((statistics.hits, statistics.misses), (2, 13));
+}
+
+#[test]
+fn pages_that_leave_are_announced() {
+    let pool = pool("lru", 64);
+    let here = Arc::new(Mutex::new(BTreeSet::new()));
+    let left = Arc::clone(&here);
+    assert!(pool.on_leave(move |places| {
+        let mut here = left.lock().expect("nobody panics");
+        assert!(places.iter().all(|place| here.remove(&(place.object, place.block))), "only what is here leaves");
+    }));
+    assert!(!pool.on_leave(|_| ()), "there is one already");
+    let handle = pool.handle().expect("a handle");
+    let (one, other) = (attach(&pool, memory(256)), attach(&pool, memory(256)));
+    for block in 0..256 {
+        for volume in [&one, &other] {
+            here.lock().expect("nobody panics").insert((volume.id(), block));
+            if block % 3 == 0 {
+                handle.write_at(volume, block * PAGE, &[1], Durability::Flush).expect("a write");
+            } else {
+                drop(handle.read(volume, block).expect("a read"));
+            }
+        }
+    }
+    pool.flush().expect("memory is written");
+    let resident = |pool: &Pool| (pool.statistics().resident + pool.statistics().laundry) as usize;
+    wait_until("the laundry is empty", || pool.statistics().laundry == 0);
+    assert_eq!(here.lock().expect("nobody panics").len(), resident(&pool));
+    handle.trim(&one, 0, 256 * PAGE).expect("memory is trimmed");
+    assert_eq!(here.lock().expect("nobody panics").len(), resident(&pool));
+    pool.detach(&other).expect("memory is written");
+    assert!(here.lock().expect("nobody panics").is_empty());
 }
 
 #[test]
