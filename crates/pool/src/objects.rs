@@ -8,7 +8,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::pool::{Pool, Shared};
 use crate::stats::DeviceCounters;
-use crate::sync::{Mutex, lock, yield_now};
+use crate::sync::{Mutex, Ordering, lock, yield_now};
 use crate::volume::Volume;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -138,13 +138,27 @@ impl Shared {
         Ok(())
     }
 
+    /// Flushes a volume that gets no more pages, of which most have nothing to write.
+    fn make_all_durable(&self, volume: &Volume) -> Result<(), Error> {
+        {
+            // So that no writeback is under way.
+            let _writing = lock(&volume.writing);
+            if volume.dirty.load(Ordering::Relaxed) == 0 && !volume.has_failed() {
+                volume.counters.flushes.add(1);
+                let flushed = volume.device.flush();
+                return flushed.map_err(|source| volume.failed("flush", 0, volume.len(), source));
+            }
+        }
+        self.flush(volume)
+    }
+
     /// Lets all pages of a volume go that gets no more of them.
     fn empty(&self, volume: &Arc<Volume>, discard: bool) -> Result<(), Error> {
         let mut since = None;
         loop {
             let seen = self.progress.seen();
             if !discard {
-                self.flush(volume)?;
+                self.make_all_durable(volume)?;
             }
             self.drop_pages_at_hand(volume, &(0..u64::MAX), discard);
             if !self.replacer().has_frames(volume.id) {

@@ -15,11 +15,14 @@ const NONE: u32 = u32::MAX;
 
 /// Numbered invariants:
 ///
-/// 1. `by_place` names each region with a page once; the others are in `free`.
+/// 1. Each region with a page is in the list of its object, and the others are in `free`. `by_place` names the regions of objects that have
+///    had several, so that a small file, whose pages lie in one, is found without it.
 /// 2. A region's list holds the numbers of the pages that name it, `named` of them, of which `framed` have a frame.
 #[derive(Default)]
 pub(crate) struct Regions {
     by_place: BTreeMap<(u32, u64), u32>,
+    /// The first region of each object.
+    objects: Vec<u32>,
     regions: Vec<Region>,
     free: Vec<u32>,
     /// The number before each in its list.
@@ -30,6 +33,11 @@ pub(crate) struct Regions {
 #[derive(Clone, Copy)]
 struct Region {
     place: (u32, u64),
+    /// Its neighbours in the object's list.
+    before: u32,
+    after: u32,
+    /// `by_place` names it.
+    mapped: bool,
     first: u32,
     named: u32,
     framed: u32,
@@ -46,17 +54,8 @@ impl Regions {
     /// A number stands for the page of its key from now on.
     pub(crate) fn name(&mut self, pages: &Pages, number: u32) {
         let page = pages.get(number);
-        let place = (page.object(), page.block() / REGION);
-        let Self { by_place, regions, free, before, .. } = self;
-        let index = *by_place.entry(place).or_insert_with(|| {
-            let region = Region { place, first: NONE, named: 0, framed: 0 };
-            if let Some(index) = free.pop() {
-                regions[index as usize] = region;
-                return index;
-            }
-            regions.push(region);
-            regions.len() as u32 - 1
-        });
+        let index = self.region_of((page.object(), page.block() / REGION));
+        let Self { regions, before, .. } = self;
         if before.len() <= number as usize {
             before.resize(number as usize + 1, NONE);
         }
@@ -69,6 +68,67 @@ impl Regions {
         }
         region.first = number;
         region.named += 1;
+    }
+
+    /// The region of a place, made if there is none.
+    fn region_of(&mut self, place: (u32, u64)) -> u32 {
+        let object = place.0 as usize;
+        if self.objects.len() <= object {
+            self.objects.resize(object + 1, NONE);
+        }
+        let first = self.objects[object];
+        if first != NONE && self.regions[first as usize].place == place {
+            return first;
+        }
+        if let Some(&index) = self.by_place.get(&place) {
+            return index;
+        }
+        let mapped = first != NONE;
+        let region = Region { place, before: NONE, after: first, mapped, first: NONE, named: 0, framed: 0 };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.regions[index as usize] = region;
+                index
+            }
+            None => {
+                self.regions.push(region);
+                self.regions.len() as u32 - 1
+            }
+        };
+        if mapped {
+            self.by_place.insert(place, index);
+            let other = &mut self.regions[first as usize];
+            other.before = index;
+            if !std::mem::replace(&mut other.mapped, true) {
+                self.by_place.insert(other.place, first);
+            }
+        }
+        self.objects[object] = index;
+        index
+    }
+
+    /// A region has no page any more.
+    fn give(&mut self, index: u32) {
+        let Region { place, before, after, mapped, .. } = self.regions[index as usize];
+        if mapped {
+            self.by_place.remove(&place);
+        }
+        if after != NONE {
+            self.regions[after as usize].before = before;
+        }
+        if before == NONE {
+            self.objects[place.0 as usize] = after;
+        } else {
+            self.regions[before as usize].after = after;
+        }
+        self.free.push(index);
+    }
+
+    /// The regions of an object, in no order.
+    fn of(&self, object: u32) -> impl Iterator<Item = u32> {
+        let next = |index: u32| (index != NONE).then_some(index);
+        let first = self.objects.get(object as usize).copied().unwrap_or(NONE);
+        std::iter::successors(next(first), move |&index| next(self.regions[index as usize].after))
     }
 
     /// A number stands for its page no more, which has no frame.
@@ -89,8 +149,7 @@ impl Regions {
         of.named -= 1;
         debug_assert!(of.named >= of.framed, "a page with a frame has a name");
         if of.named == 0 {
-            self.by_place.remove(&of.place);
-            self.free.push(region);
+            self.give(region);
         }
     }
 
@@ -109,13 +168,18 @@ impl Regions {
     /// The next part of a range of blocks in whose region there are pages with frames.
     pub(crate) fn part(&self, object: u32, blocks: &Range<u64>) -> Option<Part> {
         let Range { start, end } = *blocks;
+        let part = |region: u32| {
+            let of = &self.regions[region as usize];
+            let at = of.place.1;
+            let blocks = (at * REGION).max(start)..((at + 1).saturating_mul(REGION)).min(end);
+            (!blocks.is_empty() && of.framed > 0).then_some(Part { blocks, named: of.named, region })
+        };
+        let first = self.of(object).next()?;
+        if !self.regions[first as usize].mapped {
+            return part(first);
+        }
         let regions = self.by_place.range((object, start / REGION)..(object, end.max(start).div_ceil(REGION)));
-        regions
-            .map(|(&(_, at), &region)| {
-                let blocks = (at * REGION).max(start)..((at + 1).saturating_mul(REGION)).min(end);
-                Part { blocks, named: self.regions[region as usize].named, region }
-            })
-            .find(|part| !part.blocks.is_empty() && self.regions[part.region as usize].framed > 0)
+        regions.map(|(_, &region)| region).find_map(part)
     }
 
     /// The numbers of the region that the part lies in.
@@ -125,14 +189,12 @@ impl Regions {
 
     /// A number that stands for a page of the object, if there is one.
     pub(crate) fn any(&self, object: u32) -> Option<u32> {
-        let (_, &region) = self.by_place.range((object, 0)..=(object, u64::MAX)).next()?;
-        Some(self.regions[region as usize].first)
+        self.of(object).next().map(|region| self.regions[region as usize].first)
     }
 
     /// Whether pages of the object have frames.
     pub(crate) fn has_frames(&self, object: u32) -> bool {
-        let mut regions = self.by_place.range((object, 0)..=(object, u64::MAX));
-        regions.any(|(_, &region)| self.regions[region as usize].framed > 0)
+        self.of(object).any(|region| self.regions[region as usize].framed > 0)
     }
 
     /// How many pages have frames.
@@ -149,6 +211,7 @@ impl Regions {
     pub(crate) fn bytes(&self) -> usize {
         self.by_place.len() * size_of::<((u32, u64), u32)>() * 2
             + self.regions.capacity() * size_of::<Region>()
+            + self.objects.capacity() * size_of::<u32>()
             + self.free.capacity() * size_of::<u32>()
             + self.before.capacity() * size_of::<u32>()
     }
@@ -156,11 +219,18 @@ impl Regions {
     /// Recounts the whole state.
     pub(crate) fn check_invariants(&self, pages: &Pages) {
         let has_frame = |number: &&u32| !pages.get(**number).state().absent();
-        assert_eq!(self.by_place.len() + self.free.len(), self.regions.len(), "invariant 1");
-        let (mut named, mut with_frames) = (0, 0);
-        for (place, &index) in &self.by_place {
+        let all: Vec<u32> = (0..self.objects.len() as u32).flat_map(|object| self.of(object)).collect();
+        assert_eq!(all.len() + self.free.len(), self.regions.len(), "invariant 1");
+        let mapped = |&&index: &&u32| {
             let region = &self.regions[index as usize];
-            assert_eq!(*place, region.place, "invariant 1");
+            assert_eq!(self.by_place.get(&region.place), region.mapped.then_some(&index), "invariant 1");
+            assert!(region.mapped || self.of(region.place.0).count() == 1, "invariant 1");
+            region.mapped
+        };
+        assert_eq!(all.iter().filter(mapped).count(), self.by_place.len(), "invariant 1");
+        let (mut named, mut with_frames) = (0, 0);
+        for &index in &all {
+            let region = &self.regions[index as usize];
             let numbers: Vec<u32> = list(pages, region.first).collect();
             assert!(numbers.iter().all(|&number| pages.get(number).region() == Some(index)), "invariant 2");
             let frames = numbers.iter().filter(has_frame).count();

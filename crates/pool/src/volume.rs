@@ -282,6 +282,11 @@ impl Volume {
         if self.resting() { lock(&self.trouble).as_ref()?.failure.clone() } else { None }
     }
 
+    /// Whether writebacks have failed, and a flush is to tell of it.
+    pub(crate) fn has_failed(&self) -> bool {
+        lock(&self.trouble).is_some()
+    }
+
     pub(crate) fn take_failure(&self) -> Option<Error> {
         lock(&self.trouble).as_mut()?.failure.take()
     }
