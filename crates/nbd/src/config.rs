@@ -36,6 +36,8 @@ pub struct Config {
     pub in_flight_bytes: usize,
     /// Threads per export for requests that may have to wait. They are started when needed.
     pub workers: usize,
+    /// Requests of a connection that have come singly before its own thread does one that may have to wait, without a worker.
+    pub trusted: u32,
     /// How long a connection's thread asks its socket again and again before it sleeps. None by default: where client and
     /// server share two cores, the thread that asks takes the core on which the client would make its next request. With cores
     /// to spare it saves wake-ups.
@@ -69,6 +71,7 @@ impl Default for Config {
             in_flight: 128,
             in_flight_bytes: 64 << 20,
             workers: 16,
+            trusted: 64,
             spin: Duration::ZERO,
             tls: Tls::Off,
         }

@@ -75,6 +75,9 @@ pub trait Session: Send {
     /// `read` from a thread that may wait.
     fn try_read(&mut self, offset: u64, buffer: &mut [u8]) -> bool;
 
+    /// Another session goes on for the same client: what this one has seen is to be known to the cache before what that one sees.
+    fn hand_over(&mut self) {}
+
     /// Reads.
     ///
     /// # Errors

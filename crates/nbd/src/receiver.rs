@@ -6,7 +6,7 @@
 //!
 //! A hand-over costs the wake-up of a thread, which takes longer than a short read of a fast device. So a request that may have
 //! to wait is done by the receiving thread if the client has shown that it waits for each reply before it asks again: its last
-//! [`SERIAL`] requests came singly, nothing was in flight besides, and nothing more had come when the reply was ready. Then
+//! [`Config::trusted`] requests came singly, nothing was in flight besides, and nothing more had come when the reply was ready. Then
 //! nobody waits for the receiving thread. A client that begins to ask for more just while such a request stalls waits for that
 //! one request, and for no further one: it is no longer alone.
 
@@ -25,9 +25,6 @@ use crate::wire::reply::{EXTENTS, Replies};
 use crate::wire::request::{Command, REQ_ONE, Request, header};
 use crate::workers::{Job, conclude, count, is_durable, perform, range};
 use crate::{Config, Errno, Failure, Session};
-
-/// Requests that have come singly before one is trusted to be alone.
-const SERIAL: u32 = 64;
 
 /// How often a connection that is to stop looks whether all in flight is done.
 const STOPPING: Duration = Duration::from_millis(5);
@@ -269,6 +266,7 @@ impl<'a> Receiver<'a> {
         let (command, payload) = (Command::Cache, Buffer::default());
         let job = Job { connection: Arc::clone(&connection), request, command, payload, lease: None, done: 0 };
         self.make_place()?;
+        self.session.hand_over();
         let Some(job) = connection.take_hint(job) else { return Ok(()) };
         if let Err(job) = connection.volume.submit_fetch(job) {
             connection.next_hint();
@@ -320,7 +318,7 @@ impl<'a> Receiver<'a> {
         commit: bool,
     ) -> Result<(), Close> {
         let alone = self.alone();
-        if alone && self.serial >= SERIAL {
+        if alone && self.serial >= self.config.trusted {
             self.perform(request, command, payload, lease, commit)?;
             self.serial = if self.connection.link.socket.readable() { 0 } else { self.serial.saturating_add(1) };
             return Ok(());
@@ -331,6 +329,9 @@ impl<'a> Receiver<'a> {
             lease => lease,
         };
         self.make_place()?;
+        if !commit {
+            self.session.hand_over();
+        }
         let job = Job { connection: Arc::clone(&self.connection), request: *request, command, payload, lease, done: 0 };
         let volume = &self.connection.volume;
         let submitted = if commit { volume.submit_commit(job) } else { volume.submit(job) };

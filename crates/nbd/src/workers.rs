@@ -241,7 +241,9 @@ impl Volume {
                     }
                 },
             };
-            perform(&mut **session, &job.request, job.command, &job.payload, replies, &mut counts)
+            let to_commit = perform(&mut **session, &job.request, job.command, &job.payload, replies, &mut counts);
+            session.hand_over();
+            to_commit
         }));
         match done {
             Ok(false) => job.answer(replies, counts),

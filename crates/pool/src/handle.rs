@@ -427,6 +427,13 @@ impl Handle {
         }
     }
 
+    /// Tells the policy of the hits that it does not know of, so that it learns of them before what another handle does for the same user.
+    pub fn hand_over(&self) {
+        if !self.hits.borrow().is_empty() || self.overflowed.get() {
+            self.deliver(&mut self.shared.replacer());
+        }
+    }
+
     /// Tells the policy of all that this handle has seen, under the replacer's lock.
     pub(crate) fn deliver(&self, replacer: &mut crate::replacer::Replacer) {
         replacer.deliver(&self.shared.memory, &mut self.hits.borrow_mut());

@@ -114,6 +114,10 @@ impl Session for PoolSession {
         read
     }
 
+    fn hand_over(&mut self) {
+        self.handle.hand_over();
+    }
+
     fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), Failure> {
         self.record(offset, buffer.len() as u64, Operation::Read);
         self.handle.read_at(&self.attached.volume, offset, buffer).map_err(failure)
@@ -173,4 +177,82 @@ fn failure(error: forebay_pool::Error) -> Failure {
         tracing::error!("{error}");
     }
     Failure { errno, message: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+    use forebay_nbd::{Config, Server};
+    use forebay_sim::{Keep, Sweep, Trace};
+    use std::io::{Read, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::path::Path;
+    use std::time::Duration;
+
+    const PAGE: u64 = 8192;
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn sample() -> Trace {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/sample.parquet");
+        let (_, mut reader) = forebay_trace::open(&path, &forebay_trace::Options::default()).expect("the sample opens");
+        let keep = Keep { places: false, requests: false };
+        Trace::load("sample", reader.as_mut(), None, keep, &mut |_| {}).expect("the sample is well-formed")
+    }
+
+    /// A client in the transmission phase of an export.
+    fn client(socket: &Path, export: &str) -> UnixStream {
+        let mut client = UnixStream::connect(socket).expect("the server listens");
+        client.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        client.read_exact(&mut [0; 18]).expect("a greeting");
+        let name = export.as_bytes();
+        let choice =
+            [&3u32.to_be_bytes()[..], b"IHAVEOPT", &1u32.to_be_bytes(), &(name.len() as u32).to_be_bytes(), name];
+        client.write_all(&choice.concat()).expect("the server listens");
+        client.read_exact(&mut [0; 10]).expect("the export is there");
+        client
+    }
+
+    fn read_page(client: &mut UnixStream, block: u64) {
+        let request = [&0x2560_9513u32.to_be_bytes()[..], &[0; 4], &block.to_be_bytes(), &(block * PAGE).to_be_bytes()];
+        let request = [&request.concat()[..], &(PAGE as u32).to_be_bytes()].concat();
+        client.write_all(&request).expect("the server listens");
+        let mut reply = vec![0; 16 + PAGE as usize];
+        client.read_exact(&mut reply).expect("a reply");
+        assert_eq!((&reply[4..8], &reply[8..16]), (&[0; 4][..], &block.to_be_bytes()[..]));
+    }
+
+    #[test]
+    fn one_request_after_the_other_has_the_hits_of_the_simulator_though_workers_do_the_misses() {
+        let trace = sample();
+        for policy in ["clock-pro", "lru", "clock"] {
+            // Of an own thread alone, and of workers alone.
+            for trusted in [0, u32::MAX] {
+                let volume = format!("a=memory:{},readahead=0", u64::from(trace.pages) * PAGE);
+                let options = Options {
+                    volumes: vec![volume.parse().expect("a volume")],
+                    cache: Some("2MiB".parse().expect("a size")),
+                    page: Some("8KiB".parse().expect("a size")),
+                    policy: Some(policy.parse().expect("a policy")),
+                    ..Options::default()
+                };
+                let cache = Arc::new(options.shared_cache().expect("a cache"));
+                let attached = options.attach(&options.volumes[0], Some(&cache), None, None).expect("a volume");
+                let export = VolumeExport::new(&attached, 1 << 20, &Arc::new(Recorder::new()));
+                let folder = tempfile::tempdir().expect("a folder");
+                let socket = folder.path().join("socket");
+                let config = Config { trusted, ..Config::default() };
+                let mut server = Server::new(vec![Arc::new(export)], config).expect("a server");
+                server.listen(UnixListener::bind(&socket).expect("a socket")).expect("a thread");
+                let mut client = client(&socket, "a");
+                trace.references.iter().for_each(|&page| read_page(&mut client, page.into()));
+                drop(client);
+                assert_eq!(server.stop(PATIENCE), 0);
+                let statistics = cache.pool.statistics();
+                let (specs, sizes) = (vec![options.policy()], vec![statistics.policy_frames]);
+                let simulated = Sweep { specs, sizes, warmup: 0, threads: 1 }.run(&trace, &|_| true);
+                assert_eq!(statistics.misses, trace.len() as u64 - simulated[0].total.hits, "{policy}, {trusted}");
+            }
+        }
+    }
 }
