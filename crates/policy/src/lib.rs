@@ -33,6 +33,7 @@
 //! # Ok::<(), AllRefused>(())
 //! ```
 
+mod control;
 pub mod managers;
 mod page;
 mod parameters;
@@ -41,6 +42,7 @@ pub mod policies;
 mod policy;
 pub mod registry;
 
+pub use control::{Control, Uncontrolled};
 pub use page::page;
 pub use parameters::{Kind, Parameter, Part, Settings, parse_bytes, show_bytes};
 #[doc(hidden)]

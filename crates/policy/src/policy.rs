@@ -1,5 +1,6 @@
 //! The contract between a policy and its caller.
 
+use crate::control::{Control, Uncontrolled};
 use crate::managers::Assignment;
 use crate::parameters::{Parameter, Settings};
 use crate::parts::prefetch::prefetch;
@@ -120,6 +121,14 @@ pub trait Policy: Sized + Send + 'static {
     /// Blocks of an object are given up: trimmed, or cut off with the end of a file. What comes there next is other data. Their pages are dropped by
     /// [`remove`](Policy::remove); this is for what a policy remembers by place, of pages too that it no longer knows.
     fn discard(&mut self, _object: u32, _blocks: Range<u64>) {}
+
+    /// Tells a policy that has managers who is in charge, or what may go. Returns how many pages are on the owner's free-list.
+    ///
+    /// # Errors
+    /// Why it does not do so: most policies have no managers.
+    fn control(&mut self, _control: &Control) -> Result<u32, Uncontrolled> {
+        Err(Uncontrolled::NoManagers)
+    }
 
     /// Sets the capacity, which no longer is below `len()`, and lets go of ghosts that are now too many.
     /// Called by [`resize`](Policy::resize) alone.

@@ -48,7 +48,8 @@ pub(crate) struct Queue {
 
 #[derive(Default)]
 struct Work {
-    ranges: VecDeque<(Arc<Volume>, Range<u64>)>,
+    /// To be read ahead, and for whom.
+    ranges: VecDeque<(Arc<Volume>, Range<u64>, u32)>,
     /// Something is to be written.
     write: bool,
     orders: VecDeque<Order>,
@@ -69,12 +70,12 @@ struct Order {
 }
 
 impl Queue {
-    /// Has a range of blocks read ahead, as far as it lies in the volume.
-    pub(crate) fn push(&self, volume: &Arc<Volume>, blocks: Range<u64>) {
+    /// Has a range of blocks read ahead for somebody, as far as it lies in the volume.
+    pub(crate) fn push(&self, volume: &Arc<Volume>, blocks: Range<u64>, owner: u32) {
         let blocks = blocks.start..blocks.end.min(volume.blocks());
         let mut work = lock(&self.work);
         if !blocks.is_empty() && work.ranges.len() < MOST_WAITING {
-            work.ranges.push_back((Arc::clone(volume), blocks));
+            work.ranges.push_back((Arc::clone(volume), blocks, owner));
             self.reader.notify_one();
         }
     }
@@ -93,7 +94,7 @@ impl Queue {
         self.writes.load(Ordering::Relaxed)
     }
 
-    fn next_range(&self) -> Option<(Arc<Volume>, Range<u64>)> {
+    fn next_range(&self) -> Option<(Arc<Volume>, Range<u64>, u32)> {
         let mut work = lock(&self.work);
         loop {
             if work.stop {
@@ -186,7 +187,8 @@ impl Shared {
         for reader in 0..READERS {
             let handle = Handle::new(self)?;
             let body = move || {
-                while let Some((volume, blocks)) = handle.shared.queue.next_range() {
+                while let Some((volume, blocks, owner)) = handle.shared.queue.next_range() {
+                    handle.set_owner(owner);
                     // What there is no frame for is not read ahead.
                     let _ = handle.read_ahead(&volume, blocks);
                 }
@@ -238,6 +240,7 @@ impl Handle {
                         return false;
                     }
                     volume.counters.pages_read_ahead.add(run.len() as u64);
+                    self.shared.owners.read_ahead(self.owner(volume), run.len() as u64);
                     run.iter().for_each(|&(_, number)| self.shared.let_go(number));
                 }
                 Admission::Present | Admission::Rescued => block += 1,

@@ -266,7 +266,7 @@ impl Handle {
                         self.copy_in_new(number, &part, data);
                         done = part.request.end;
                     }
-                    self.shared.end_write(volume, &run);
+                    self.shared.end_write(volume, &run, self.owner(volume));
                     continue;
                 }
             }
@@ -280,7 +280,7 @@ impl Handle {
                 }
             };
             self.copy_in(number, &part, data);
-            self.shared.end_write(volume, &[(part.block, number)]);
+            self.shared.end_write(volume, &[(part.block, number)], self.owner(volume));
             done = part.request.end;
         }
         Ok(())
@@ -328,7 +328,7 @@ impl Handle {
             held.push((block, number));
             done = part.request.end;
         }
-        self.shared.write_through(volume, &held)?;
+        self.shared.write_through(volume, &held, self.owner(volume))?;
         Ok(done)
     }
 

@@ -13,8 +13,8 @@ const MOST_STALE: usize = 1024;
 /// Which pages have `DIRTY` set.
 #[derive(Default)]
 pub(crate) struct DirtyPages {
-    /// Their numbers by object and block.
-    by_place: BTreeMap<(u32, u64), u32>,
+    /// Their numbers, and who made them dirty, by object and block.
+    by_place: BTreeMap<(u32, u64), (u32, u32)>,
     /// When pages became dirty; some are clean again since.
     ages: VecDeque<(Instant, u32, u64)>,
     /// When pages are to be looked at again that were too old and could not be written.
@@ -24,9 +24,9 @@ pub(crate) struct DirtyPages {
 }
 
 impl DirtyPages {
-    /// A page has become dirty.
-    pub(crate) fn add(&mut self, volume: &Volume, block: u64, number: u32) {
-        if self.by_place.insert((volume.id, block), number).is_none() {
+    /// A page has become dirty, by that owner.
+    pub(crate) fn add(&mut self, volume: &Volume, block: u64, number: u32, owner: u32) {
+        if self.by_place.insert((volume.id, block), (number, owner)).is_none() {
             volume.dirty.fetch_add(1, Ordering::Relaxed);
         }
         if self.ages.len() > 2 * self.by_place.len() + MOST_STALE {
@@ -35,15 +35,17 @@ impl DirtyPages {
         self.ages.push_back((Instant::now(), volume.id, block));
     }
 
-    /// A page is dirty no more.
-    pub(crate) fn remove(&mut self, volume: &Volume, block: u64) {
-        if self.by_place.remove(&(volume.id, block)).is_some() {
+    /// A page is dirty no more. Who made it so, if it was.
+    pub(crate) fn remove(&mut self, volume: &Volume, block: u64) -> Option<u32> {
+        let removed = self.by_place.remove(&(volume.id, block));
+        if removed.is_some() {
             volume.dirty.fetch_sub(1, Ordering::Relaxed);
         }
         if self.by_place.is_empty() {
             self.ages.clear();
             self.again.clear();
         }
+        removed.map(|(_, owner)| owner)
     }
 
     /// Keeps the latest age of each dirty page alone.
@@ -60,7 +62,7 @@ impl DirtyPages {
     /// Those of an object that lie in a range of blocks, by block.
     pub(crate) fn of(&self, object: u32, blocks: Range<u64>) -> impl DoubleEndedIterator<Item = Held> {
         let pages = self.by_place.range((object, blocks.start)..(object, blocks.end.max(blocks.start)));
-        pages.map(|(&(_, block), &number)| (block, number))
+        pages.map(|(&(_, block), &(number, _))| (block, number))
     }
 
     /// Takes note that pages which are too old could not be written, and are to be looked at again after a pause that is always the same.
@@ -86,7 +88,7 @@ impl DirtyPages {
                 && now - since >= age
             {
                 queue.pop_front();
-                aged.extend(self.by_place.get(&(object, block)).map(|&number| (object, (block, number))));
+                aged.extend(self.by_place.get(&(object, block)).map(|&(number, _)| (object, (block, number))));
             }
         }
         aged
@@ -118,7 +120,7 @@ impl DirtyPages {
 
     /// All of them.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, Held)> {
-        self.by_place.iter().map(|(&(object, block), &number)| (object, (block, number)))
+        self.by_place.iter().map(|(&(object, block), &(number, _))| (object, (block, number)))
     }
 }
 
@@ -140,9 +142,9 @@ mod tests {
     fn ages_of_pages_that_are_clean_again_do_not_pile_up() {
         let volume = &volumes(1)[0];
         let mut dirty = DirtyPages::default();
-        dirty.add(volume, 0, 0);
+        dirty.add(volume, 0, 0, 0);
         for block in 1..100_000 {
-            dirty.add(volume, block, 1);
+            dirty.add(volume, block, 1, 0);
             dirty.remove(volume, block);
         }
         assert!(dirty.ages.len() <= MOST_STALE + 4, "{} ages", dirty.ages.len());
@@ -157,7 +159,7 @@ mod tests {
     fn objects_with_dirty_pages_have_their_turns() {
         let mut dirty = DirtyPages::default();
         for volume in &volumes(5) {
-            (0..10).for_each(|block| dirty.add(volume, block, 0));
+            (0..10).for_each(|block| dirty.add(volume, block, 0, 0));
         }
         assert_eq!(dirty.next_objects(3), [0, 1, 2]);
         assert_eq!(dirty.objects(9), [3, 4, 0, 1, 2]);

@@ -7,7 +7,7 @@ use crate::handle::Handle;
 use crate::load::Held;
 use crate::page::State;
 use crate::pool::Shared;
-use crate::replacer::Search;
+use crate::search::Search;
 use crate::sync::{lock, yield_now};
 use crate::volume::{Change, Volume};
 use std::ops::Range;

@@ -1,5 +1,6 @@
 //! What can go wrong in the pool.
 
+use forebay_policy::Uncontrolled;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -45,6 +46,13 @@ pub enum Error {
         /// The volume.
         volume: String,
     },
+    /// The policy does not do as it was told.
+    Uncontrolled {
+        /// The policy.
+        policy: String,
+        /// Why not.
+        why: Uncontrolled,
+    },
     /// The volume is not to be written.
     ReadOnly {
         /// The volume.
@@ -82,6 +90,7 @@ impl fmt::Display for Error {
             Self::InUse { volume } => {
                 write!(f, "pages of volume {volume} are in use: let them go before the volume is detached")
             }
+            Self::Uncontrolled { policy, why } => write!(f, "policy {policy}: {why}"),
             Self::ReadOnly { volume } => write!(f, "volume {volume} is read-only"),
             Self::TooManyHandles => {
                 write!(f, "{} handles of the pool are open, and there can be no more", crate::HANDLES)
@@ -110,6 +119,7 @@ impl Error {
             Self::Device { source, .. } => source.kind(),
             Self::AllPinned | Self::TooManyHandles | Self::Memory { .. } => io::ErrorKind::OutOfMemory,
             Self::Superseded => io::ErrorKind::Interrupted,
+            Self::Uncontrolled { .. } => io::ErrorKind::Unsupported,
             Self::Detached { .. } => io::ErrorKind::NotFound,
             Self::InUse { .. } => io::ErrorKind::ResourceBusy,
             Self::OutOfRange { .. } | Self::Configuration(_) => io::ErrorKind::InvalidInput,

@@ -2,6 +2,7 @@
 
 use crate::config::WriteMode;
 use crate::error::Error;
+use crate::owners::Owner;
 use crate::page::State;
 use crate::pins::{ReadPin, WritePin};
 use crate::pool::Shared;
@@ -120,7 +121,13 @@ impl Handle {
         })
     }
 
-    /// Says who uses pages through this handle, for policies that have managers; by default the volume's number stands for its user.
+    /// Says who uses pages through this handle from now on, for policies that have managers and for figures; by default the volume's number
+    /// stands for its user. What is read ahead and written back for a use is its owner's, too.
+    pub fn use_owner(&self, owner: Option<&Owner>) {
+        self.owner.set(owner.map(Owner::number));
+    }
+
+    /// The same by a number of the caller's own choice, which [`Pool::owner`](crate::Pool::owner) may give to another.
     pub fn set_owner(&self, owner: u32) {
         self.owner.set(Some(owner));
     }
@@ -226,7 +233,8 @@ impl Handle {
             Hint::WillNeed { offset, length } => {
                 volume.check_range(offset, length)?;
                 let page_size = u64::from(self.shared.config.page_size);
-                self.shared.queue.push(volume, offset / page_size..(offset + length).div_ceil(page_size));
+                let blocks = offset / page_size..(offset + length).div_ceil(page_size);
+                self.shared.queue.push(volume, blocks, self.owner(volume));
             }
             Hint::DoNotNeed { offset, length } => {
                 volume.check_range(offset, length)?;
@@ -402,7 +410,7 @@ impl Handle {
         volume.counters.readahead_used.add(1);
         let fetch = lock(&self.shared.streams).known(volume.id).and_then(|streams| streams.used(block));
         if let Some(fetch) = fetch {
-            self.shared.queue.push(volume, fetch);
+            self.shared.queue.push(volume, fetch, self.owner(volume));
         }
         true
     }

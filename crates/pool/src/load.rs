@@ -87,7 +87,7 @@ impl Handle {
             streams.of(volume.id, volume.readahead, page_size).miss(&missed, self.advice.get())
         };
         if let Some(fetch) = fetch {
-            self.shared.queue.push(volume, fetch);
+            self.shared.queue.push(volume, fetch, self.owner(volume));
         }
     }
 
@@ -203,6 +203,7 @@ impl Handle {
         if run.is_empty() {
             return end;
         }
+        self.shared.owners.admitted(run.len() as u64);
         if operation != Operation::Readahead {
             volume.counters.misses.add(run.len() as u64);
         }

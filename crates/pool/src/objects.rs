@@ -20,12 +20,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// And how long at a time: pins that are given back wake nobody.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The numbers of objects.
+/// The numbers of objects, and of owners: a volume's number stands for its user where none is named.
 #[derive(Default)]
 pub(crate) struct ObjectNumbers(Mutex<(Vec<u32>, u32)>);
 
 impl ObjectNumbers {
-    fn take(&self) -> u32 {
+    pub(crate) fn take(&self) -> u32 {
         let (free, next) = &mut *lock(&self.0);
         free.pop().unwrap_or_else(|| {
             *next += 1;
@@ -46,7 +46,6 @@ pub(crate) struct Volumes {
     attached: Vec<Option<Arc<Volume>>>,
     /// Those that are counted by themselves.
     counted: BTreeMap<u32, Arc<Volume>>,
-    numbers: Arc<ObjectNumbers>,
     /// What the others count together.
     pub(crate) uncounted: Arc<DeviceCounters>,
     /// Hits and misses of those that were counted by themselves and have been detached.
@@ -81,9 +80,9 @@ impl Pool {
         // Before the lock: a device may have to look.
         let length = device.len();
         let mut volumes = lock(&self.shared.volumes);
-        let (id, counted) = (volumes.numbers.take(), config.counted);
+        let (id, counted) = (self.shared.numbers.take(), config.counted);
         let counters = if counted { Arc::default() } else { Arc::clone(&volumes.uncounted) };
-        let numbers = Arc::clone(&volumes.numbers);
+        let numbers = Arc::clone(&self.shared.numbers);
         let page_size = self.shared.config.page_size;
         let volume = Arc::new(Volume::new(id, config, device, length, page_size, counters, numbers));
         if volumes.attached.len() <= id as usize {

@@ -70,10 +70,10 @@ impl<'h> WritePin<'h> {
         let held = [(self.block, self.number)];
         match self.volume.mode {
             WriteMode::Back => {
-                self.handle.shared.end_write(self.volume, &held);
+                self.handle.shared.end_write(self.volume, &held, self.handle.owner(self.volume));
                 Ok(())
             }
-            WriteMode::Through => self.handle.shared.write_through(self.volume, &held),
+            WriteMode::Through => self.handle.shared.write_through(self.volume, &held, self.handle.owner(self.volume)),
         }
     }
 

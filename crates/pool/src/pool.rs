@@ -9,7 +9,8 @@ use crate::error::Error;
 use crate::frames::Frames;
 use crate::handle::Handle;
 use crate::numbers::Numbers;
-use crate::objects::Volumes;
+use crate::objects::{ObjectNumbers, Volumes};
+use crate::owners::Owners;
 use crate::page::Pages;
 use crate::progress::Progress;
 use crate::replacement;
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) memory: Memory,
     pub(crate) replacer: Mutex<Replacer>,
     pub(crate) volumes: Mutex<Volumes>,
+    pub(crate) numbers: Arc<ObjectNumbers>,
+    pub(crate) owners: Arc<Owners>,
     pub(crate) listener: OnceLock<Listener>,
     pub(crate) progress: Progress,
     pub(crate) streams: Mutex<StreamsByObject>,
@@ -118,6 +121,8 @@ impl Pool {
             },
             replacer: Mutex::new(Replacer::new(policy, frames, config.laundry, numbers)),
             volumes: Mutex::default(),
+            numbers: Arc::default(),
+            owners: Arc::default(),
             listener: OnceLock::new(),
             progress: Progress::default(),
             streams: Mutex::default(),

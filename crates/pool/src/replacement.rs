@@ -2,7 +2,7 @@
 
 use crate::judge::Judge;
 use forebay_policy::registry::{self, Visitor};
-use forebay_policy::{AllRefused, Policy, Reference, Setup, Spec};
+use forebay_policy::{AllRefused, Control, Policy, Reference, Setup, Spec, Uncontrolled};
 use std::ops::Range;
 
 /// A hit that the policy has not been told of.
@@ -23,6 +23,7 @@ pub(crate) trait Replacement: Send {
     fn evicted_above(&mut self, reference: &Reference, hits: u32);
     fn remove(&mut self, page: u32, judge: &mut Judge<'_>);
     fn discard(&mut self, object: u32, blocks: Range<u64>);
+    fn control(&mut self, control: &Control) -> Result<u32, Uncontrolled>;
     fn resize(&mut self, capacity: u32, judge: &mut Judge<'_>) -> Result<(), AllRefused>;
     fn reserve(&mut self, pages: u32);
     fn state(&self) -> Vec<(&'static str, f64)>;
@@ -71,6 +72,10 @@ impl<P: Policy> Replacement for P {
 
     fn discard(&mut self, object: u32, blocks: Range<u64>) {
         Policy::discard(self, object, blocks);
+    }
+
+    fn control(&mut self, control: &Control) -> Result<u32, Uncontrolled> {
+        Policy::control(self, control)
     }
 
     fn resize(&mut self, capacity: u32, judge: &mut Judge<'_>) -> Result<(), AllRefused> {

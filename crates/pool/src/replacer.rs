@@ -6,6 +6,7 @@ use crate::numbers::Numbers;
 use crate::page::{Pages, State};
 use crate::regions::Regions;
 use crate::replacement::Hit;
+use crate::search::LOOKED_AT;
 use crate::shares::{ShareState, Shares};
 use crate::slots::Slots;
 use crate::sync::{AtomicU32, Ordering};
@@ -15,24 +16,8 @@ use forebay_policy::{Operation, Place, Reference};
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
-/// Places or numbers looked at in one step of a search.
-const LOOKED_AT: u32 = 4096;
-
 /// The object of numbers that stand for no page.
 const NOBODY: u32 = u32::MAX;
-
-/// What is left of a search for the pages of a range of blocks.
-pub(crate) struct Search {
-    object: u32,
-    blocks: Range<u64>,
-}
-
-impl Search {
-    /// A search for the pages that have a frame.
-    pub(crate) fn new(object: u32, blocks: &Range<u64>) -> Self {
-        Self { object, blocks: blocks.clone() }
-    }
-}
 
 /// What the replacer works on, which others read without its lock.
 pub(crate) struct Memory {
@@ -94,7 +79,7 @@ pub(crate) struct Replacer {
     /// Numbers below this have been given out.
     given: u32,
     numbers: Numbers,
-    regions: Regions,
+    pub(crate) regions: Regions,
     pub(crate) laundry: VecDeque<u32>,
     pub(crate) laundry_limit: u32,
     /// Places whose pages have lost their frames since the lock was taken, if anybody is to be told.
@@ -141,33 +126,6 @@ impl Replacer {
             readahead_wasted: 0,
             refused_dirty: 0,
         }
-    }
-
-    /// The next pages with a frame that a search finds: so much at a time that nobody waits long for the lock. `None`: it has ended.
-    pub(crate) fn next_pages(&self, memory: &Memory, search: &mut Search) -> Option<Vec<u32>> {
-        let Search { object, blocks } = search;
-        let has_frame = |number: &u32| !memory.pages.get(*number).state().absent();
-        let part = self.regions.part(*object, blocks)?;
-        let places = part.blocks.end - part.blocks.start;
-        if part.named <= LOOKED_AT && u64::from(part.named) < places {
-            blocks.start = part.blocks.end;
-            let within = |number: &u32| part.blocks.contains(&memory.pages.get(*number).block());
-            return Some(self.regions.numbers(&memory.pages, &part).filter(within).filter(has_frame).collect());
-        }
-        let some = part.blocks.start..part.blocks.end.min(part.blocks.start + u64::from(LOOKED_AT));
-        blocks.start = some.end;
-        let find = |block| self.find(memory, Place { object: *object, block });
-        Some(some.filter_map(find).filter(has_frame).collect())
-    }
-
-    /// Whether numbers stand for pages of the object.
-    pub(crate) fn knows(&self, object: u32) -> bool {
-        self.regions.any(object).is_some()
-    }
-
-    /// Whether pages of the object have frames.
-    pub(crate) fn has_frames(&self, object: u32) -> bool {
-        self.regions.has_frames(object)
     }
 
     /// Forgets the pages of an object, none of which has a frame, and so many at a time that nobody waits long for the lock. `true`:

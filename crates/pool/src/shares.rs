@@ -14,7 +14,7 @@
 
 use crate::judge::Judge;
 use crate::replacement::{self, Hit, Replacement};
-use forebay_policy::{AllRefused, Reference, Setup, Spec};
+use forebay_policy::{AllRefused, Control, Reference, Setup, Spec, Uncontrolled};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::ops::Range;
@@ -175,6 +175,25 @@ impl Shares {
             share.policy.discard(object, blocks.clone());
         }
         self.common.discard(object, blocks);
+    }
+
+    /// Tells the policies what concerns pages of theirs.
+    pub(crate) fn control(&mut self, control: &Control) -> Result<u32, Uncontrolled> {
+        let mut answer = self.common.control(control)?;
+        for share in &mut self.shares {
+            let told = match control {
+                Control::GiveUp { owner, pages } => {
+                    let mine = |&number: &u32| {
+                        let (object, page) = self.own.get(number as usize).copied().flatten()?;
+                        (object == share.object).then_some(page)
+                    };
+                    Control::GiveUp { owner: *owner, pages: pages.iter().filter_map(mine).collect() }
+                }
+                Control::Manage { .. } | Control::Leave { .. } => control.clone(),
+            };
+            answer += share.policy.control(&told)?;
+        }
+        Ok(answer)
     }
 
     /// How many shares there are.

@@ -93,9 +93,9 @@ impl Shared {
     }
 
     /// Ends the writing of pages held exclusively: they are dirty.
-    pub(crate) fn end_write(&self, volume: &Volume, held: &[Held]) {
+    pub(crate) fn end_write(&self, volume: &Volume, held: &[Held], owner: u32) {
         for &(block, number) in held {
-            self.make_dirty(volume, block, number);
+            self.make_dirty(volume, block, number, owner);
             self.let_go(number);
         }
         if self.dirty.load(Ordering::Relaxed) >= self.background_limit() {
@@ -103,10 +103,10 @@ impl Shared {
         }
     }
 
-    fn make_dirty(&self, volume: &Volume, block: u64, number: u32) {
+    fn make_dirty(&self, volume: &Volume, block: u64, number: u32, owner: u32) {
         if self.memory.pages.get(number).make_dirty() {
             self.dirty.fetch_add(1, Ordering::Relaxed);
-            lock(&self.dirty_pages).add(volume, block, number);
+            lock(&self.dirty_pages).add(volume, block, number, owner);
         }
     }
 
@@ -125,7 +125,7 @@ impl Shared {
 
     /// Writes consecutive pages held exclusively, and none of them in writeback, to the device, and lets go of them. If that fails
     /// they are dirty.
-    pub(crate) fn write_through(&self, volume: &Volume, held: &[Held]) -> Result<(), Error> {
+    pub(crate) fn write_through(&self, volume: &Volume, held: &[Held], owner: u32) -> Result<(), Error> {
         let Some(&(first, _)) = held.first() else { return Ok(()) };
         let slices: Vec<IoSlice<'_>> = held
             .iter()
@@ -145,7 +145,7 @@ impl Shared {
         for &(block, number) in held {
             let page = self.memory.pages.get(number);
             if result.is_err() {
-                self.make_dirty(volume, block, number);
+                self.make_dirty(volume, block, number, owner);
             } else if page.state().dirty() {
                 page.make_clean();
                 self.forget_dirty(volume, block);
@@ -384,12 +384,13 @@ impl Shared {
         let buffer = self.copies.take(room * page_size)?;
         let mut written = 0;
         let mut result = Ok(());
-        let mut copied: Vec<Held> = Vec::new();
+        let (mut copied, mut owners): (Vec<Held>, Vec<u32>) = (Vec::new(), Vec::new());
         for &(block, number) in pages {
             let page = self.memory.pages.get(number);
             match page.begin_writeback(volume.id, block) {
                 Ok(()) => {
-                    lock(&self.dirty_pages).remove(volume, block);
+                    let owner = lock(&self.dirty_pages).remove(volume, block);
+                    owners.push(owner.unwrap_or(volume.id));
                     self.copy_to(&buffer, copied.len(), number);
                     copied.push((block, number));
                     page.end_copy();
@@ -398,11 +399,11 @@ impl Shared {
                 Err(_) => {}
             }
             if copied.len() == room {
-                let issued = self.issue(volume, &buffer, &mut copied, &mut written);
+                let issued = self.issue(volume, &buffer, (&mut copied, &mut owners), &mut written);
                 result = result.and(issued);
             }
         }
-        let issued = self.issue(volume, &buffer, &mut copied, &mut written);
+        let issued = self.issue(volume, &buffer, (&mut copied, &mut owners), &mut written);
         self.copies.give(buffer);
         result.and(issued).map(|()| written)
     }
@@ -416,7 +417,13 @@ impl Shared {
     }
 
     /// Writes the copies, neighbours in one request, and ends their writebacks.
-    fn issue(&self, volume: &Volume, buffer: &Frames, copied: &mut Vec<Held>, written: &mut u64) -> Result<(), Error> {
+    fn issue(
+        &self,
+        volume: &Volume,
+        buffer: &Frames,
+        (copied, owners): (&mut Vec<Held>, &mut Vec<u32>),
+        written: &mut u64,
+    ) -> Result<(), Error> {
         if copied.is_empty() {
             return Ok(());
         }
@@ -449,12 +456,12 @@ impl Shared {
         let mut first = Ok(());
         for ((run, (offset, bytes)), result) in runs.into_iter().zip(&requests).zip(results) {
             self.count_write(volume, bytes.len() as u64, time);
-            for &(block, number) in &copied[run.clone()] {
+            for (&(block, number), &owner) in copied[run.clone()].iter().zip(&owners[run.clone()]) {
                 // Under the lock: who then takes the page out of the dirty ones finds it among them.
                 let mut dirty = lock(&self.dirty_pages);
                 let (dirty_again, wake) = self.memory.pages.get(number).end_writeback(result.is_ok());
                 if dirty_again {
-                    dirty.add(volume, block, number);
+                    dirty.add(volume, block, number, owner);
                 } else {
                     self.dirty.fetch_sub(1, Ordering::Relaxed);
                 }
@@ -465,6 +472,9 @@ impl Shared {
                 Ok(()) => {
                     volume.counters.pages_written_back.add(run.len() as u64);
                     *written += run.len() as u64;
+                    for by_one in owners[run].chunk_by(|one, next| one == next) {
+                        self.owners.written_back(by_one[0], by_one.len() as u64);
+                    }
                 }
                 Err(source) => {
                     volume.counters.failed_writebacks.add(run.len() as u64);
@@ -477,6 +487,7 @@ impl Shared {
         }
         self.progress.make();
         copied.clear();
+        owners.clear();
         volume.tried(first.is_ok());
         if first.is_ok() {
             lock(&self.writing).remove(&volume.id);

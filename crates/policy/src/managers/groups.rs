@@ -4,6 +4,9 @@
 //! same rule is in charge of both, that rule's manager keeps the shared files in a group of their own; if not, nobody manages it
 //! any more, until no page of it is resident. A page changes its group at its next use, so that sharing costs nothing but then.
 //!
+//! Word that comes while the cache runs (`control.rs`) goes before the assignment: a rule of its own for an owner, a file or both, and a
+//! free-list for each owner that has one.
+//!
 //! What is kept by the numbers of owners and files stays when the last page leaves, but means nothing then: a file without resident
 //! pages has no owner, and its group is empty. So a caller that opens many files gives their numbers again.
 //!
@@ -13,8 +16,10 @@
 use super::lru::NOBODY;
 use super::ranking::{EMPTY, Ranking};
 use super::{Assignment, Manager, Scope, Use};
+use crate::control::{Control, Uncontrolled};
 use crate::parts::prefetch::prefetch;
 use crate::policy::{Caller, Future, NEVER, Reference, Setup};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 const NONE: u32 = u32::MAX;
@@ -43,7 +48,21 @@ pub(crate) struct Groups {
     earlier_uses: usize,
     /// Rounds of offers so far.
     round: u64,
+    /// The manager of those for whom the assignment has none, by number.
+    default: u32,
+    /// Rules that came while it runs, by owner and object, or `ANY`: the manager's number.
+    told: HashMap<(u32, u32), u32>,
+    /// G3. By owner, the pages to go first; those count that are in `listed`.
+    free: HashMap<u32, VecDeque<u32>>,
+    /// Empty until there is a free-list.
+    listed: Vec<bool>,
 }
+
+/// In a rule that came later: any owner, any file.
+const ANY: u32 = u32::MAX;
+
+/// The most managers.
+const MOST: usize = 1024;
 
 #[derive(Clone, Copy, Debug)]
 struct File {
@@ -82,6 +101,10 @@ impl Groups {
         let needs_future = managers.iter().any(Manager::needs_future);
         assert!(future.is_some() || !needs_future, "an off-line manager is given the future");
         let mut groups = Self {
+            default: managers.len() as u32 - 1,
+            told: HashMap::new(),
+            free: HashMap::new(),
+            listed: Vec::new(),
             now: 0,
             future: future.filter(|_| needs_future),
             files: Vec::new(),
@@ -101,6 +124,9 @@ impl Groups {
 
     pub(crate) fn reserve(&mut self, pages: u32) {
         if pages as usize > self.pages.len() {
+            if !self.listed.is_empty() {
+                self.listed.resize(pages as usize, false);
+            }
             self.pages.resize(pages as usize, Page { object: NONE, group: NONE });
             self.earlier.resize(pages as usize * self.earlier_uses, 0);
             if self.managers.iter().any(|manager| *manager != Manager::Lru) {
@@ -123,6 +149,9 @@ impl Groups {
         if !admitted {
             self.leave_group(page);
         }
+        if let Some(listed) = self.listed.get_mut(page as usize) {
+            *listed = false;
+        }
         self.count_user(owner, place.object);
         self.files[place.object as usize].resident += u32::from(admitted);
         self.pages[page as usize] = Page { object: place.object, group: self.group(place.object) };
@@ -143,6 +172,9 @@ impl Groups {
     /// A page is resident no more.
     pub(crate) fn dropped(&mut self, page: u32) {
         self.leave_group(page);
+        if let Some(listed) = self.listed.get_mut(page as usize) {
+            *listed = false;
+        }
         self.files[self.pages[page as usize].object as usize].resident -= 1;
     }
 
@@ -160,6 +192,11 @@ impl Groups {
     /// Asks the candidate's manager, who offers the pages in its charge one after the other until one is accepted. A manager
     /// whose pages were all refused in this round is not asked again.
     pub(crate) fn ask<C: Caller>(&mut self, candidate: u32, caller: &mut C) -> Option<u32> {
+        if !self.free.is_empty()
+            && let Some(page) = self.take_listed(candidate, caller)
+        {
+            return Some(page);
+        }
         let Some(group) = self.groups.get_mut(self.pages[candidate as usize].group as usize) else {
             return caller.evict(candidate).then_some(candidate);
         };
@@ -180,8 +217,114 @@ impl Groups {
         candidate.into_iter().chain(order.filter(|&page| Some(page) != candidate)).find(|&page| caller.evict(page))
     }
 
+    /// Takes a victim from the free-list of the candidate's owner.
+    fn take_listed<C: Caller>(&mut self, candidate: u32, caller: &mut C) -> Option<u32> {
+        let owner_of = |page: u32| self.files[self.pages[page as usize].object as usize].owner;
+        let owner = owner_of(candidate);
+        let list = self.free.get_mut(&owner)?;
+        while let Some(page) = list.pop_front() {
+            let listed = std::mem::take(&mut self.listed[page as usize]);
+            if listed && owner_of(page) == owner && caller.evict(page) {
+                return Some(page);
+            }
+        }
+        self.free.remove(&owner);
+        None
+    }
+
+    /// Does as it is told while the cache runs; `resident` says which pages are.
+    pub(crate) fn control(&mut self, control: &Control, resident: impl Fn(u32) -> bool) -> Result<u32, Uncontrolled> {
+        match control {
+            Control::Manage { owner, object, manager } => {
+                let manager = self.number_of(manager.as_ref().unwrap_or(&Manager::Lru))?;
+                self.told.insert((owner.unwrap_or(ANY), object.unwrap_or(ANY)), manager);
+                let all = 0..self.files.len() as u32;
+                for object in object.map_or(all, |object| object..object.saturating_add(1)) {
+                    self.rule_anew(object);
+                }
+                Ok(owner.map_or(0, |owner| self.free_pages(owner)))
+            }
+            Control::GiveUp { owner, pages } => {
+                self.listed.resize(self.pages.len(), false);
+                let list = self.free.entry(*owner).or_default();
+                list.retain(|&page| self.listed[page as usize]);
+                let numbers = self.listed.len();
+                for &page in pages.iter().filter(|&&page| (page as usize) < numbers && resident(page)) {
+                    if !std::mem::replace(&mut self.listed[page as usize], true) {
+                        list.push_back(page);
+                    }
+                }
+                Ok(self.free_pages(*owner))
+            }
+            Control::Leave { owner } => {
+                self.told.retain(|&(of, _), _| of != *owner);
+                for page in self.free.remove(owner).into_iter().flatten() {
+                    self.listed[page as usize] = false;
+                }
+                (0..self.files.len() as u32).for_each(|object| self.rule_anew(object));
+                Ok(0)
+            }
+        }
+    }
+
+    fn free_pages(&self, owner: u32) -> u32 {
+        let list = self.free.get(&owner).into_iter().flatten();
+        list.filter(|&&page| self.listed[page as usize]).count() as u32
+    }
+
+    /// The number of a manager that is in charge from now on.
+    fn number_of(&mut self, manager: &Manager) -> Result<u32, Uncontrolled> {
+        if manager.needs_future() {
+            return Err(Uncontrolled::NeedsFuture);
+        }
+        let uses = manager.earlier_uses();
+        if uses > self.earlier_uses.max(1) {
+            return Err(Uncontrolled::TooFewUses);
+        }
+        let number = match self.managers.iter().position(|known| known == manager) {
+            Some(known) => known,
+            None if self.managers.len() == MOST => return Err(Uncontrolled::TooMany),
+            None => {
+                self.managers.push(manager.clone());
+                self.of.push(Vec::new());
+                self.managers.len() - 1
+            }
+        };
+        if uses > self.earlier_uses {
+            self.earlier_uses = uses;
+            self.earlier.resize(self.pages.len() * uses, 0);
+        }
+        if *manager != Manager::Lru {
+            self.ranking.reserve(self.pages.len() as u32);
+        }
+        Ok(number as u32)
+    }
+
+    /// The number of the manager who is in charge where an owner uses a file.
+    fn rule(&self, owner: u32, object: u32) -> u32 {
+        if !self.told.is_empty() {
+            let keys = [(owner, object), (ANY, object), (owner, ANY), (ANY, ANY)];
+            if let Some(&told) = keys.iter().find_map(|key| self.told.get(key)) {
+                return told;
+            }
+        }
+        self.assignment.rule(owner, object).unwrap_or(self.default)
+    }
+
+    /// Has the rule hold that is now right for a file of one owner.
+    fn rule_anew(&mut self, object: u32) {
+        if let Some(&File { owner, resident: 1.., .. }) = self.files.get(object as usize)
+            && owner != SHARED
+        {
+            self.files[object as usize].rule = self.rule(owner, object);
+        }
+    }
+
     pub(crate) fn bytes(&self) -> usize {
-        self.files.capacity() * size_of::<File>()
+        let free = self.free.values().map(|list| list.capacity() * size_of::<u32>()).sum::<usize>();
+        free + self.listed.capacity()
+            + self.told.capacity() * size_of::<((u32, u32), u32)>()
+            + self.files.capacity() * size_of::<File>()
             + self.of.iter().map(|of| of.capacity() * size_of::<u32>()).sum::<usize>()
             + self.groups.capacity() * size_of::<Group>()
             + self.pages.capacity() * size_of::<Page>()
@@ -219,7 +362,7 @@ impl Groups {
         if file.resident > 0 && file.owner == owner {
             return;
         }
-        let rule = self.assignment.rule(owner, object).unwrap_or(self.managers.len() as u32 - 1);
+        let rule = self.rule(owner, object);
         let file = &mut self.files[object as usize];
         if file.resident == 0 {
             (file.owner, file.rule) = (owner, rule);

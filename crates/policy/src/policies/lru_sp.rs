@@ -33,6 +33,9 @@
 //! no more misses. The third does not hold against what was before: a wise owner may cost another what that one owed to a third
 //! owner's wisdom (the test has an example of ten references).
 //!
+//! A running cache may be told otherwise (`control.rs`): another manager for an owner or a file, and free-lists, from which a victim is taken
+//! before the manager is asked; that counts as overruling, with swap and place-holder.
+//!
 //! Refused victims: the manager offers its further pages in its order; when all are refused, the manager of the next candidate towards
 //! the front is asked that has not been. If the frame of a place-holder is refused, a victim is sought as if there were none.
 //! Place-holders whose page was hit are given back at the next miss: a hit cannot `forget`.
@@ -44,6 +47,7 @@
 //! group), with LRU-K 8 more for each use but one; files and groups as in `managers/groups.rs`, which
 //! keeps arrays by the numbers of owners and objects: these are dense, as traces number them.
 
+use crate::control::{Control, Uncontrolled};
 use crate::managers::groups::Groups;
 use crate::managers::{Manager, PLAIN};
 use crate::parameters::{Kind, Parameter, Settings};
@@ -204,6 +208,11 @@ impl Policy for LruSp {
             self.take_holder_of(page);
         }
         self.managers.forgotten(page);
+    }
+
+    fn control(&mut self, control: &Control) -> Result<u32, Uncontrolled> {
+        let Self { pages, managers, .. } = self;
+        managers.control(control, |page| pages[page].resident)
     }
 
     fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C) {
