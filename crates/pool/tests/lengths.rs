@@ -145,7 +145,7 @@ fn a_file_is_as_long_as_its_volume() {
 #[test]
 fn dirty_pages_behind_the_end_are_never_written() {
     let device = Arc::new(MemoryDevice::new(64 * PAGE));
-    let pool = Pool::new(Config::new(128 * PAGE, Spec::parse("lru").expect("a policy"))).expect("a pool");
+    let pool = Pool::new(Config::new(256 * PAGE, Spec::parse("lru").expect("a policy"))).expect("a pool");
     let volume = attach(&pool, Arc::clone(&device) as Arc<dyn Device>, WriteMode::Back);
     let handle = pool.handle().expect("a handle");
     handle.write_at(&volume, 0, &[7; 60 * PAGE as usize], Durability::Flush).expect("a write");
