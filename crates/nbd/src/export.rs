@@ -78,6 +78,9 @@ pub trait Session: Send {
     /// Another session goes on for the same client: what this one has seen is to be known to the cache before what that one sees.
     fn hand_over(&mut self) {}
 
+    /// The session's thread is going to wait for a client or for work.
+    fn rest(&mut self) {}
+
     /// Reads.
     ///
     /// # Errors

@@ -411,6 +411,7 @@ impl<'a> Receiver<'a> {
     /// Receives what has come, or waits for it.
     fn receive(&mut self) -> Result<(), Close> {
         self.connection.link.settle()?;
+        self.session.rest();
         loop {
             let wait = self.wait(self.deadline());
             let received = self.input.fill(&self.connection.link, wait)?;

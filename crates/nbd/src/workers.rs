@@ -243,6 +243,7 @@ impl Volume {
             };
             let to_commit = perform(&mut **session, &job.request, job.command, &job.payload, replies, &mut counts);
             session.hand_over();
+            session.rest();
             to_commit
         }));
         match done {

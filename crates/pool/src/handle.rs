@@ -29,6 +29,8 @@ pub struct Handle {
     line: u32,
     /// Which slots of the line are filled.
     filled: Cell<u16>,
+    /// Searches for pins pass by its line.
+    resting: Cell<bool>,
     hits: RefCell<Vec<Hit>>,
     /// How many hits fit before the policy is told.
     room: usize,
@@ -109,6 +111,7 @@ impl Handle {
             shared: Arc::clone(shared),
             line,
             filled: Cell::new(0),
+            resting: Cell::new(false),
             hits: RefCell::default(),
             room: if shared.hit_sets_bit { (frames / 8).max(4096) } else { BATCH },
             overflowed: Cell::new(false),
@@ -274,6 +277,9 @@ impl Handle {
             let state = page.share(object, block).map_err(not_pinned)?;
             return Ok(Pin { number, slot: SLOTS as u8, state });
         }
+        if self.resting.get() {
+            self.wake();
+        }
         let line = memory.slots.line(self.line);
         line.fill(slot, number);
         match page.shared(object, block) {
@@ -296,6 +302,9 @@ impl Handle {
             page.share_held();
             SLOTS
         } else {
+            if self.resting.get() {
+                self.wake();
+            }
             self.shared.memory.slots.line(self.line).fill(slot, number);
             self.filled.set(self.filled.get() | 1 << slot);
             slot
@@ -433,6 +442,22 @@ impl Handle {
         if let Some(counters) = self.counted.borrow().as_ref() {
             counters.hits.add(u64::from(self.uncounted.take()));
         }
+    }
+
+    /// Says that this handle is not used for a while, as before its thread waits for a client: where there are many, none has to be looked
+    /// through that holds nothing. Its next use ends that.
+    pub fn rest(&self) {
+        let slots = &self.shared.memory.slots;
+        if self.filled.get() == 0 && !self.resting.get() && slots.many() {
+            slots.rest(self.line);
+            self.resting.set(true);
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        self.shared.memory.slots.wake(self.line);
+        self.resting.set(false);
     }
 
     /// Tells the policy of the hits that it does not know of, so that it learns of them before what another handle does for the same user.

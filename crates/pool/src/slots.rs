@@ -20,18 +20,26 @@ pub(crate) struct Line {
     slots: [AtomicU32; SLOTS],
 }
 
+/// From so many handles on they rest while they are not used.
+const MANY: u32 = size(64, 2) as u32;
+
 /// The lines of all handles.
 pub(crate) struct Slots {
     lines: Box<[Line]>,
-    /// A bit for each line that a handle has: a search looks at these lines alone, however many there have been.
+    /// A bit for each line that a handle has.
     given: Box<[AtomicU64]>,
+    /// A bit for each of these whose handle does not rest: a search looks at these lines alone. So its work follows the threads that are in
+    /// the midst of something, and not the thousands that wait for their clients.
+    active: Box<[AtomicU64]>,
+    handles: AtomicU32,
 }
 
 impl Slots {
     pub(crate) fn new(most: usize) -> Self {
         let line = || Line { slots: std::array::from_fn(|_| AtomicU32::new(0)) };
-        let given = (0..most.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Self { lines: (0..most).map(|_| line()).collect(), given }
+        let bits = || (0..most.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let lines = (0..most).map(|_| line()).collect();
+        Self { lines, given: bits(), active: bits(), handles: AtomicU32::new(0) }
     }
 
     /// A line for a new handle; `None` if all are taken.
@@ -43,8 +51,9 @@ impl Slots {
                 if free == 64 || line as usize >= self.lines.len() {
                     break;
                 }
-                // Before any slot of the line is filled, so that a search that could miss it began before.
                 if word.fetch_or(1 << free, Ordering::SeqCst) & 1 << free == 0 {
+                    self.handles.fetch_add(1, Ordering::Relaxed);
+                    self.wake(line);
                     return Some(line);
                 }
             }
@@ -54,7 +63,24 @@ impl Slots {
 
     /// The handle has gone, and no slot of its line names a page.
     pub(crate) fn give_line(&self, line: u32) {
+        self.rest(line);
+        self.handles.fetch_sub(1, Ordering::Relaxed);
         self.given[line as usize / 64].fetch_and(!(1 << (line % 64)), Ordering::SeqCst);
+    }
+
+    /// Whether there are so many handles that it is worth a handle's while to rest.
+    pub(crate) fn many(&self) -> bool {
+        self.handles.load(Ordering::Relaxed) > MANY
+    }
+
+    /// No slot of the line names a page, and none will before it is woken.
+    pub(crate) fn rest(&self, line: u32) {
+        self.active[line as usize / 64].fetch_and(!(1 << (line % 64)), Ordering::SeqCst);
+    }
+
+    /// Before any slot of the line is filled, so that a search that could miss it began before, and who fills it sees the mark.
+    pub(crate) fn wake(&self, line: u32) {
+        self.active[line as usize / 64].fetch_or(1 << (line % 64), Ordering::SeqCst);
     }
 
     pub(crate) fn line(&self, line: u32) -> &Line {
@@ -66,8 +92,8 @@ impl Slots {
         self.lines.len() * size_of::<Line>()
     }
 
-    /// The lines that handles have.
-    fn given(&self) -> impl Iterator<Item = &Line> {
+    /// The lines of handles that do not rest.
+    fn active(&self) -> impl Iterator<Item = &Line> {
         let lines_of = |(index, word): (usize, &AtomicU64)| {
             let mut left = word.load(Ordering::SeqCst);
             std::iter::from_fn(move || {
@@ -76,12 +102,12 @@ impl Slots {
                 line
             })
         };
-        self.given.iter().enumerate().flat_map(lines_of).map(|line| &self.lines[line])
+        self.active.iter().enumerate().flat_map(lines_of).map(|line| &self.lines[line])
     }
 
     /// Whether a slot names the page. Asked after the page has been marked.
     pub(crate) fn hold(&self, page: u32) -> bool {
-        self.given().any(|line| line.slots.iter().any(|slot| slot.load(Ordering::SeqCst) == page + 1))
+        self.active().any(|line| line.slots.iter().any(|slot| slot.load(Ordering::SeqCst) == page + 1))
     }
 }
 
@@ -116,7 +142,10 @@ mod tests {
         slots.line(99).fill(15, 7);
         assert!(slots.hold(7) && !slots.hold(8));
         lines[1..99].iter().for_each(|&line| slots.give_line(line));
-        assert_eq!(slots.given().count(), 2, "those that were given back are not searched");
+        assert_eq!(slots.active().count(), 2, "those that were given back are not searched");
+        slots.rest(0);
+        assert_eq!(slots.active().count(), 1, "nor is one that rests");
+        slots.wake(0);
         assert!(slots.hold(7), "the last one is");
         slots.line(99).clear(15);
         assert!(!slots.hold(7));

@@ -118,6 +118,10 @@ impl Session for PoolSession {
         self.handle.hand_over();
     }
 
+    fn rest(&mut self) {
+        self.handle.rest();
+    }
+
     fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), Failure> {
         self.record(offset, buffer.len() as u64, Operation::Read);
         self.handle.read_at(&self.attached.volume, offset, buffer).map_err(failure)
