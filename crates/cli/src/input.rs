@@ -72,6 +72,15 @@ impl How {
     }
 }
 
+/// More threads than this only wait for each other.
+const MOST_THREADS: usize = 256;
+
+/// Reads a number of threads.
+pub(crate) fn parse_threads(text: &str) -> Result<usize, String> {
+    let threads = text.parse().ok().filter(|threads| (0..=MOST_THREADS).contains(threads));
+    threads.ok_or_else(|| format!("write a number from 0, one thread for each core, to {MOST_THREADS}"))
+}
+
 /// The policies, each once.
 pub(crate) fn each_once(specs: impl Iterator<Item = Spec>) -> Vec<Spec> {
     let mut labels = HashSet::new();

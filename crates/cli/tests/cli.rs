@@ -225,6 +225,9 @@ fn a_wrong_command_line_is_refused_with_what_is_right() {
     assert!(failure(&["compare", trace, "--warmup", "12"], 2).contains("leaves nothing to count"));
     assert!(failure(&["compare", trace, "--trace-format", "cvs"], 2).contains("there are "));
     assert!(failure(&["compare", trace, "--format", "xml"], 2).contains("table, csv, json"));
+    assert!(failure(&["compare", trace, "-s", "10.5"], 2).contains("pages (1000), bytes (64MiB) or percent"));
+    assert!(failure(&["compare", trace, "-p", "mq:out=1:out=2"], 2).contains("`out` is given twice"));
+    assert!(failure(&["compare", trace, "-t", "100000"], 2).contains("to 256"));
     failure(&["compair"], 2);
 }
 

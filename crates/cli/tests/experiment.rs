@@ -129,8 +129,22 @@ fn a_wrong_experiment_is_refused_with_what_is_right() {
     assert!(failure("column.toml", &table("[table.theirs]\nlru = [1, 2]")).contains("2 figures for 1 columns"));
     assert!(failure("text.toml", &table("[table.theirs]\nlru = [\"?\"]")).contains("write \"-\""));
     assert!(failure("nested.toml", &table("[table.other]\nx = 1")).contains("`other` is neither text, number"));
+    assert!(failure("digits.toml", &table("decimals = 400")).contains("400 is too many: 15 are the most"));
+    assert!(failure("scale.toml", &table("scale = nan")).contains("scale = NaN is no number"));
     let elsewhere = table("").replace("\"sample\"", "\"no/trace.csv\"");
     assert!(failure("where.toml", &elsewhere).contains("name the folder of the traces with --traces"));
+}
+
+#[test]
+fn an_experiment_that_fails_does_not_keep_the_next_from_running() {
+    let table =
+        |trace: &str| format!("title = \"{trace}\"\n[[table]]\ntrace = \"{trace}\"\nsizes = 9\npolicies = \"lru\"\n");
+    let (bad, good) = (file("fails.toml", &table("no/trace.csv")), file("runs.toml", &table("loop:pages=9")));
+    let output = forebay(&["experiment", bad.to_str().unwrap(), good.to_str().unwrap(), "--traces", "."]);
+    let (shown, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(shown.contains("--policies lru --sizes 9\n"), "{shown}");
+    assert!(said.contains("the experiment's source says") && said.contains("1 of 2 experiments failed"), "{said}");
 }
 
 #[test]

@@ -95,6 +95,17 @@ fn a_manager_that_knows_the_future_is_no_policy_to_take() {
 }
 
 #[test]
+fn a_manager_that_knows_the_future_takes_no_readahead() {
+    for rules in ["default = \"rmin\"\n", "[[manager]]\nname = \"foolish\"\n"] {
+        let (trace, rules) = (&*TRACE, file("foresees.toml", rules));
+        let of = ["compare", trace.to_str().unwrap(), "-p", "lru-sp", "-s", "3", "--readahead", "linux", "--managers"];
+        let output = forebay(&[&of[..], &[rules.to_str().unwrap()]].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("lru-sp knows what is referenced next"), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_pattern_that_matches_nothing_is_named() {
     let (_, message) = hits("nothing.toml", "lru-sp", "\n[[manager]]\nname = \"mru\"\nfiles = [\n  \"*.log\",\n]\n");
     assert!(message.contains("nothing.toml line 5: no file of ") && message.contains("is like `*.log`"), "{message}");
@@ -126,6 +137,11 @@ fn a_bad_file_gives_one_sentence_with_its_line() {
     is("[[manager]]\nname = \"filter\"\n", "line 2: `filter` needs `order`");
     is("[[manager]]\nname = \"file-order\"\norder = [\n\"0..4\",\n\"9..4\"]\n", "line 5: `9..4` is no range of blocks");
     is("[[manager]]\nname = \"weights\"\nweights = [[\"*\", -1]]\n", "line 3: a weight is a positive number, not -1");
+    is(
+        "[[manager]]\nname = \"weights\"\nweights = [[\"nothing\", 0]]\n",
+        "line 3: a weight is a positive number, not 0",
+    );
+    is("default = \"nosuch\"\n", "line 1: there is no manager `nosuch`; there are lru, mru, ");
     is("default = \"filter\"\n", "line 1: `filter` cannot be the default");
     is("[[manager]\n", "line 1: ");
     is(&"[[manager]]\nname = \"lru\"\n".repeat(65), "line 130: there are more than 64 managers");

@@ -66,6 +66,10 @@ impl Sweep {
         let successors = (!watch.readahead.is_none()).then(|| Arc::new(Successors::new(&trace.places)));
         let compulsory_misses = (u64::from(trace.pages), trace.compulsory_misses(self.warmup));
         let one = |&(spec, sizes): &(&Spec, &[u32])| {
+            // To set up a run takes time, too.
+            if !progress(0) {
+                return Vec::new();
+            }
             let mut run = match *sizes {
                 [size] => {
                     let mut setup = spec.setup(size, trace.pages);

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::files::{Pages, ReportFile};
-use crate::input::{How, SAMPLE, each_once, managers};
+use crate::input::{How, SAMPLE, each_once, managers, parse_threads};
 use crate::terminal::analysis::print;
 use crate::terminal::progress::Terminal;
 use clap::builder::PossibleValuesParser;
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "COLUMNSxROWS", default_value = "512x256", value_parser = parse_grid)]
     grid: (u32, u32),
     /// Threads; 0: one for each core
-    #[arg(short, long, default_value_t = 0)]
+    #[arg(short, long, default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t)]

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::files::{Files, Pages};
-use crate::input::{How, SAMPLE, each_once, managers};
+use crate::input::{How, SAMPLE, each_once, managers, parse_threads};
 use crate::terminal::comparison::print;
 use crate::terminal::forms::{Answers, Form};
 use crate::terminal::progress::Terminal;
@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     managers: Option<PathBuf>,
     /// Threads; 0: one for each core
-    #[arg(short, long, default_value_t = 0)]
+    #[arg(short, long, default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t)]

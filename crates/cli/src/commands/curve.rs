@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::files::{Files, Pages};
-use crate::input::{How, SAMPLE};
+use crate::input::{How, SAMPLE, parse_threads};
 use crate::terminal::curves::print;
 use crate::terminal::forms::{Answers, Form};
 use crate::terminal::progress::Terminal;
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     errors: bool,
     /// Threads; 0: one for each core
-    #[arg(short, long, default_value_t = 0)]
+    #[arg(short, long, default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t)]

@@ -43,8 +43,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut answers = Vec::new();
     let mut stopped = false;
+    let mut failed = 0;
     interrupt::listen();
-    for (file, plan) in &plans {
+    'experiments: for (file, plan) in &plans {
         let text = matches!(arguments.format, Form::Table | Form::Markdown);
         if text {
             print_head(plan, arguments.format, &mut out)?;
@@ -55,6 +56,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 Err(Failure::ExperimentStopped) => {
                     stopped = true;
                     break;
+                }
+                // The other experiments may do well.
+                Err(failure) if plans.len() > 1 => {
+                    eprintln!("forebay: {failure}");
+                    failed += 1;
+                    continue 'experiments;
                 }
                 table => table?,
             };
@@ -80,7 +87,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         forms::json(&mut out, &answers)?;
     }
     out.flush()?;
-    if stopped { Err(Failure::ExperimentStopped) } else { Ok(()) }
+    match failed {
+        _ if stopped => Err(Failure::ExperimentStopped),
+        0 => Ok(()),
+        failed => Err(Failure::from(format!("{failed} of {} experiments failed", plans.len()))),
+    }
 }
 
 fn print_commands(plans: &[(&PathBuf, Plan)], traces: Option<&Path>, out: &mut impl Write) -> Result<(), Failure> {
@@ -125,10 +136,11 @@ fn fill(plan: &Plan, wanted: &Wanted, traces: Option<&Path>, file: &Path) -> Res
         let words = wanted.words(seed, file, |trace| find(trace, traces, file));
         let trace = &words[1];
         if trace.contains('/') && !trace.contains('=') && !Path::new(trace).exists() {
-            return Err(Failure::from(format!(
-                "{}: there is no trace {trace}; name the folder of the traces with --traces",
-                file.display()
-            )));
+            let what = match traces {
+                Some(_) => "the experiment's source says how it is recorded or where it comes from",
+                None => "name the folder of the traces with --traces",
+            };
+            return Err(Failure::from(format!("{}: there is no trace {trace}; {what}", file.display())));
         }
         let answer = answer(&words)?;
         let failed = |what| Failure::from(format!("`forebay {}`: {what}", typed(&words)));

@@ -1,7 +1,7 @@
 //! `forebay levels`: hierarchies of caches over traces.
 
 use crate::failure::Failure;
-use crate::input::{How, SAMPLE};
+use crate::input::{How, SAMPLE, parse_threads};
 use crate::terminal::forms::{Answers, Form};
 use crate::terminal::levels::print;
 use crate::terminal::progress::Terminal;
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     #[arg(short, long)]
     analyze: bool,
     /// Threads; 0: one for each core
-    #[arg(short, long, default_value_t = 0)]
+    #[arg(short, long, default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t)]

@@ -1,6 +1,6 @@
 //! The file of `--managers`: which manager is in charge of which owners and files.
 
-use super::{Assignment, FileOrder, Filter, MOST_USES, Manager, Weights};
+use super::{Assignment, FileOrder, Filter, MANAGERS, MOST_USES, Manager, Weights};
 use crate::{LruSp, Policy, Spec};
 use glob::Pattern;
 use serde::Deserialize;
@@ -103,7 +103,10 @@ struct Glob {
 /// What is wrong, and where in the text.
 type Wrong = (Range<usize>, String);
 
-const NAMES: &str = "lru, mru, sequential, file-order, filter, same-order, access-once, weights, lru-k, rmin, foolish";
+fn unknown(name: &Spanned<String>) -> Wrong {
+    let known: Vec<&str> = MANAGERS.iter().map(|about| about.name).collect();
+    (name.span(), format!("there is no manager `{}`; there are {}", name.get_ref(), known.join(", ")))
+}
 
 impl Rules {
     /// Reads the file and checks it.
@@ -173,6 +176,15 @@ impl Rules {
         Ok(assignment)
     }
 
+    /// Whether a manager among them must know the references to come.
+    pub fn need_future(&self) -> bool {
+        let ready = self.rules.iter().filter_map(|rule| match &rule.manager {
+            Kind::Ready(manager) => Some(manager),
+            Kind::Filter(_) | Kind::Weights { .. } => None,
+        });
+        self.default.iter().chain(ready).any(Manager::needs_future)
+    }
+
     /// Whether the policy has managers.
     pub fn are_for(spec: &Spec) -> bool {
         spec.info.name == LruSp::INFO.name
@@ -189,8 +201,12 @@ impl Rules {
 
 fn check(content: Content) -> Result<(Option<Manager>, Vec<Rule>), Wrong> {
     let default = content.default.map(|name| {
-        let wrong =
-            || (name.span(), format!("`{}` cannot be the default: take a manager that needs no list", name.get_ref()));
+        let wrong = || match MANAGERS.iter().any(|about| about.name == name.get_ref()) {
+            true => {
+                (name.span(), format!("`{}` cannot be the default: take a manager that needs no list", name.get_ref()))
+            }
+            false => unknown(&name),
+        };
         Manager::plain(name.get_ref()).ok_or_else(wrong)
     });
     if let Some(rule) = content.rules.get(Assignment::MOST_RULES) {
@@ -203,7 +219,7 @@ fn check(content: Content) -> Result<(Option<Manager>, Vec<Rule>), Wrong> {
 impl Rule {
     fn of(written: Written) -> Result<Self, Wrong> {
         let Written { name, owners, files, k, order, weights } = written;
-        let at = name.span();
+        let (written, at) = (name.clone(), name.span());
         let name = name.into_inner();
         let belongs = |key: &str, of: &[&str], span: Option<Range<usize>>| match span {
             Some(span) if !of.contains(&name.as_str()) => Err((span, format!("`{name}` has no `{key}`"))),
@@ -231,13 +247,15 @@ impl Rule {
             "weights" => {
                 let weights = weights.ok_or_else(|| needs("`weights`, a list of [files, weight]"))?;
                 let span = weights.span();
+                if let Some((_, wrong)) =
+                    weights.get_ref().iter().find(|(_, weight)| !(*weight > 0.0 && weight.is_finite()))
+                {
+                    return Err((span, format!("a weight is a positive number, not {wrong}")));
+                }
                 let files = weights.into_inner().into_iter().map(|(file, weight)| Ok((glob(file)?, weight)));
                 Kind::Weights { span, files: files.collect::<Result<_, _>>()? }
             }
-            plain => Kind::Ready(
-                Manager::plain(plain)
-                    .ok_or_else(|| (at.clone(), format!("there is no manager `{plain}`; there are {NAMES}")))?,
-            ),
+            plain => Kind::Ready(Manager::plain(plain).ok_or_else(|| unknown(&written))?),
         };
         Ok(Self { owners: owners.map(globs).transpose()?, files: files.map(globs).transpose()?, manager })
     }

@@ -1,4 +1,4 @@
-//! What a trace is like, and in words what that means for caches, LRU's first. The room [`analysis`](crate::analysis) declares the
+//! What a trace is like, and in words what that means for caches, LRU's first. The room [`analysis`] declares the
 //! figures.
 
 use super::advice::{NOTHING_AGAIN, POINTS_THAT_MATTER};

@@ -149,7 +149,9 @@ impl Asked {
     /// # Errors
     /// What makes no sense.
     pub fn check(&self) -> Result<(), Question> {
-        let foreseen = self.specs.iter().find(|spec| spec.needs_future() && !self.readahead.is_none());
+        let by_managers = |spec: &Spec| Rules::are_for(spec) && self.managers.as_ref().is_some_and(Rules::need_future);
+        let foresees = |spec: &&Spec| spec.needs_future() || by_managers(spec);
+        let foreseen = self.specs.iter().find(|spec| foresees(spec) && !self.readahead.is_none());
         foreseen.map_or(Ok(()), |spec| Err(Question::ReadaheadForeseen(spec.label.clone())))
     }
 

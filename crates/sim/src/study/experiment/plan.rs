@@ -27,6 +27,9 @@ pub struct Plan {
     pub tables: Vec<Wanted>,
 }
 
+/// The most digits behind the point: all that a figure has.
+const MOST_DECIMALS: usize = 15;
+
 /// One command, and a table of its figures.
 #[derive(Debug, Deserialize)]
 pub struct Wanted {
@@ -168,6 +171,12 @@ impl std::error::Error for PlanError {}
 impl Wanted {
     /// Checks what the command would not name clearly.
     fn check(&self) -> Result<(), String> {
+        if self.decimals > MOST_DECIMALS {
+            return Err(format!("decimals = {} is too many: {MOST_DECIMALS} are the most", self.decimals));
+        }
+        if !self.scale.is_finite() {
+            return Err(format!("scale = {} is no number to multiply by", self.scale));
+        }
         if !COMMANDS.contains(&self.command.as_str()) {
             return Err(format!(
                 "there is no command `{}` to experiment with; there are {}",
