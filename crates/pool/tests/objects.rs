@@ -251,9 +251,12 @@ fn old_dirty_pages_of_many_objects_are_written_back() {
         handle.write_at(volume, 5, &[7], Durability::Flush).expect("a write");
     }
     wait_until("all are clean", || pool.statistics().dirty == 0);
-    for device in &devices {
-        let mut stored = [0];
-        device.read(5, &mut [IoSliceMut::new(&mut stored)]).expect("memory is read");
-        assert_eq!(stored, [7]);
-    }
+    // The last may still be on their way.
+    wait_until("all are in storage", || {
+        devices.iter().all(|device| {
+            let mut stored = [0];
+            device.read(5, &mut [IoSliceMut::new(&mut stored)]).expect("memory is read");
+            stored == [7]
+        })
+    });
 }
