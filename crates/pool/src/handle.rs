@@ -27,7 +27,7 @@ const HINTED: u64 = 64;
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
     line: u32,
-    /// Which slots of the line are filled.
+    /// Which slots of the line are filled; all of them, it seems, while it rests: so that a hit need not ask whether it does.
     filled: Cell<u16>,
     /// Searches for pins pass by its line.
     resting: Cell<bool>,
@@ -274,11 +274,11 @@ impl Handle {
         let not_pinned = |state: State| if state.busy() { NotPinned::Busy(number) } else { NotPinned::Absent };
         let slot = self.filled.get().trailing_ones() as usize;
         if slot == SLOTS {
+            if self.wake() {
+                return self.pin(object, block);
+            }
             let state = page.share(object, block).map_err(not_pinned)?;
             return Ok(Pin { number, slot: SLOTS as u8, state });
-        }
-        if self.resting.get() {
-            self.wake();
         }
         let line = memory.slots.line(self.line);
         line.fill(slot, number);
@@ -297,14 +297,12 @@ impl Handle {
     /// A shared pin of a page that this thread holds exclusively.
     pub(crate) fn pin_held(&self, number: u32) -> Pin {
         let page = self.shared.memory.pages.get(number);
+        self.wake();
         let slot = self.filled.get().trailing_ones() as usize;
         let slot = if slot == SLOTS {
             page.share_held();
             SLOTS
         } else {
-            if self.resting.get() {
-                self.wake();
-            }
             self.shared.memory.slots.line(self.line).fill(slot, number);
             self.filled.set(self.filled.get() | 1 << slot);
             slot
@@ -451,13 +449,19 @@ impl Handle {
         if self.filled.get() == 0 && !self.resting.get() && slots.many() {
             slots.rest(self.line);
             self.resting.set(true);
+            self.filled.set(u16::MAX);
         }
     }
 
+    /// Ends its rest. `false`: it did not rest.
     #[cold]
-    fn wake(&self) {
-        self.shared.memory.slots.wake(self.line);
-        self.resting.set(false);
+    fn wake(&self) -> bool {
+        let rested = self.resting.replace(false);
+        if rested {
+            self.shared.memory.slots.wake(self.line);
+            self.filled.set(0);
+        }
+        rested
     }
 
     /// Tells the policy of the hits that it does not know of, so that it learns of them before what another handle does for the same user.
