@@ -270,28 +270,39 @@ impl Handle {
         let memory = &self.shared.memory;
         let found = memory.table.find(table::hash(object, block), |number| memory.pages.get(number).is(object, block));
         let Some(number) = found else { return Err(NotPinned::Absent) };
-        let page = memory.pages.get(number);
-        let not_pinned = |state: State| if state.busy() { NotPinned::Busy(number) } else { NotPinned::Absent };
         let slot = self.filled.get().trailing_ones() as usize;
-        if slot == SLOTS {
-            if self.wake() {
-                return self.pin(object, block);
-            }
-            let state = page.share(object, block).map_err(not_pinned)?;
-            return Ok(Pin { number, slot: SLOTS as u8, state });
-        }
-        let line = memory.slots.line(self.line);
+        let pinned = if slot == SLOTS {
+            self.pin_without_slot(number, object, block)
+        } else {
+            self.pin_in_slot(slot, number, object, block)
+        };
+        pinned.map_err(|state| if state.busy() { NotPinned::Busy(number) } else { NotPinned::Absent })
+    }
+
+    #[inline]
+    fn pin_in_slot(&self, slot: usize, number: u32, object: u32, block: u64) -> Result<Pin, State> {
+        let line = self.shared.memory.slots.line(self.line);
         line.fill(slot, number);
-        match page.shared(object, block) {
+        match self.shared.memory.pages.get(number).shared(object, block) {
             Ok(state) => {
                 self.filled.set(self.filled.get() | 1 << slot);
                 Ok(Pin { number, slot: slot as u8, state })
             }
             Err(state) => {
                 line.clear(slot);
-                Err(not_pinned(state))
+                Err(state)
             }
         }
+    }
+
+    /// All slots are filled, or seem so.
+    #[cold]
+    fn pin_without_slot(&self, number: u32, object: u32, block: u64) -> Result<Pin, State> {
+        if self.wake() {
+            return self.pin_in_slot(0, number, object, block);
+        }
+        let state = self.shared.memory.pages.get(number).share(object, block)?;
+        Ok(Pin { number, slot: SLOTS as u8, state })
     }
 
     /// A shared pin of a page that this thread holds exclusively.
