@@ -48,8 +48,9 @@ const LOOKS: usize = size(1000, 2);
 const PIN: u32 = 1 << 10;
 const PINS: u32 = !(PIN - 1);
 
-/// A page's key, frame and state. 32 bytes for each page number.
+/// A page's key, frame and state. 32 bytes for each page number, none of them on two cache lines: a hit waits for one.
 #[derive(Default)]
+#[repr(align(32))]
 pub(crate) struct Page {
     state: AtomicU32,
     block: AtomicU64,
