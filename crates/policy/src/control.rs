@@ -1,13 +1,13 @@
-//! What the user of a running cache tells a policy that has managers: the menu and the free-lists of the paper's section on user-kernel
+//! Commands to a running policy that has managers: the menu and the free-lists of the paper's section on user-kernel
 //! interaction (Cao, Felten and Li, USENIX Summer 1994). Priorities of files are its manager with relative weights.
 
 use crate::managers::Manager;
 use std::fmt;
 
-/// A word to a policy that has managers.
+/// A command to a policy that has managers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Control {
-    /// This manager is in charge from now on where this owner uses this file, before all that was said of them at the start; `None` is any.
+    /// This manager is in charge from now on where this owner uses this file, before the rules given at the start; `None` is any.
     /// Without a manager the owner abdicates: the kernel's default, LRU, decides. A page goes to its new manager at its next use. A file
     /// whose users had not agreed stays LRU's until no page of it is resident.
     Manage {
@@ -26,14 +26,14 @@ pub enum Control {
         /// The pages' numbers.
         pages: Vec<u32>,
     },
-    /// The owner has gone: what it said holds no more.
+    /// The owner has gone: its managers and its free-list are dropped.
     Leave {
         /// Who.
         owner: u32,
     },
 }
 
-/// Why a policy does not do as it is told.
+/// Why a policy refuses a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncontrolled {
     /// It has no managers.
@@ -42,7 +42,7 @@ pub enum Uncontrolled {
     NeedsFuture,
     /// It keeps fewer uses of each page than that manager looks at.
     TooFewUses,
-    /// There are as many managers as there can be.
+    /// The most managers are in use.
     TooMany,
 }
 
@@ -51,8 +51,10 @@ impl fmt::Display for Uncontrolled {
         f.write_str(match self {
             Self::NoManagers => "it takes no managers: run lru-sp",
             Self::NeedsFuture => "that manager needs to know the future: it can be simulated, not run",
-            Self::TooFewUses => "so many uses of a page are not kept: start with a manager that looks at as many",
-            Self::TooMany => "there are as many different managers as there can be",
+            Self::TooFewUses => {
+                "it keeps fewer uses of each page than that manager needs: start it with such a manager"
+            }
+            Self::TooMany => "the most different managers are in use: let an owner leave first",
         })
     }
 }

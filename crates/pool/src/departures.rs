@@ -1,4 +1,4 @@
-//! The replacer's lock, and word of the pages that have left under it: told after the lock has been released.
+//! The replacer's lock. Pages that leave under it are announced after it has been released.
 
 use crate::pool::{Pool, Shared};
 use crate::replacer::Replacer;
@@ -6,15 +6,15 @@ use crate::sync::{MutexGuard, lock};
 use forebay_policy::Place;
 use std::ops::{Deref, DerefMut};
 
-/// Who is told of pages that have left.
+/// Called with the pages that have left.
 pub(crate) type Listener = Box<dyn Fn(&[Place]) + Send + Sync>;
 
 impl Pool {
-    /// Has somebody told of the pages that leave, as a front end that has to invalidate the kernel's copies: of each, its volume's number and
-    /// its block. A page may come back before that is told. `false`: there is such a listener already.
+    /// Registers a listener that is called with the pages that leave: the volume's number and the block of each. A front end uses it to
+    /// invalidate the kernel's copies. A page may be back before the call. `false`: there is a listener already.
     ///
-    /// It is called by whichever thread has made the pages leave, which may hold other pages: it must not wait, nor use the pool, and best
-    /// hands its word over to a thread of its own.
+    /// The thread that made the pages leave calls it, and may hold other pages. So the listener must not wait or use the pool: let it pass
+    /// the pages to a thread of its own.
     pub fn on_leave(&self, listener: impl Fn(&[Place]) + Send + Sync + 'static) -> bool {
         let first = self.shared.listener.set(Box::new(listener)).is_ok();
         if first {

@@ -77,7 +77,7 @@ impl DirtyPages {
         self.ages.extend(pages.iter().map(|&(block, _)| (now, object, block)));
     }
 
-    /// At most so many pages that are dirty for longer than `age`, of which nobody is told again.
+    /// At most `most` pages that have been dirty for longer than `age`; each is returned once.
     pub(crate) fn aged(&mut self, age: Duration, most: usize) -> Vec<(u32, Held)> {
         let now = Instant::now();
         let mut aged = Vec::new();
@@ -94,7 +94,7 @@ impl DirtyPages {
         aged
     }
 
-    /// At most so many objects that have dirty pages, and each time others as far as there are.
+    /// At most `most` objects that have dirty pages, in turn: each call returns others, where there are others.
     pub(crate) fn next_objects(&mut self, most: usize) -> Vec<u32> {
         let objects = self.objects(most);
         self.turn = objects.last().map_or(0, |&last| last.wrapping_add(1));

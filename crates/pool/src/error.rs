@@ -46,7 +46,7 @@ pub enum Error {
         /// The volume.
         volume: String,
     },
-    /// The policy does not do as it was told.
+    /// The policy refuses the command.
     Uncontrolled {
         /// The policy.
         policy: String,

@@ -65,8 +65,8 @@ pub enum Hint {
         /// How many.
         length: u64,
     },
-    /// These bytes will not be used soon: their pages leave, dirty ones after their writeback, in the background. What that fails with the
-    /// next flush tells.
+    /// These bytes will not be used soon: their pages leave, dirty ones after their writeback, in the background. The next
+    /// flush reports its errors.
     DoNotNeed {
         /// The first byte.
         offset: u64,
@@ -124,8 +124,8 @@ impl Handle {
         })
     }
 
-    /// Says who uses pages through this handle from now on, for policies that have managers and for figures; by default the volume's number
-    /// stands for its user. What is read ahead and written back for a use is its owner's, too.
+    /// Sets the owner of all uses through this handle from now on, for policies that have managers and for figures. Without one the volume's
+    /// number is used. Readahead and writeback that a use causes count for its owner, too.
     pub fn use_owner(&self, owner: Option<&Owner>) {
         self.owner.set(owner.map(Owner::number));
     }
@@ -453,8 +453,7 @@ impl Handle {
         }
     }
 
-    /// Says that this handle is not used for a while, as before its thread waits for a client: where there are many, none has to be looked
-    /// through that holds nothing. Its next use ends that.
+    /// Marks this handle as unused for a while, as before its thread waits for a client: searches for pins skip it. Its next use ends that.
     pub fn rest(&self) {
         let slots = &self.shared.memory.slots;
         if self.filled.get() == 0 && !self.resting.get() && slots.many() {

@@ -1,8 +1,8 @@
 //! Who uses pages: processes, users, managers, under the keys that a front end knows them by.
 //!
-//! A policy knows owners by small numbers, which are given out here, and apart from those of volumes: a volume's number stands for its user
-//! where nobody else is named. A number comes back when nobody holds its owner any more and so many pages have been admitted since that those
-//! used by it have most likely gone, so that who gets it next does not inherit them.
+//! A policy knows owners by small numbers. They are given out here, apart from those of volumes: without an owner, a volume's number is used.
+//! A number is reused when its owner has been dropped and twice as many pages as there are frames have been admitted since: by then the owner's
+//! pages have most likely gone, and the next owner does not inherit them.
 
 use crate::pool::Pool;
 use crate::stats::Total;

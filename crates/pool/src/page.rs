@@ -235,7 +235,7 @@ impl Page {
             if !State(seen).valid() || State(seen).busy() || !self.is(object, block) {
                 return Err(State(seen));
             }
-            assert!(seen & PINS != PINS, "a page bears four million pins");
+            assert!(seen & PINS != PINS, "a page has at most four million pins");
             match self.state.compare_exchange_weak(seen, seen + PIN, Ordering::SeqCst, Ordering::SeqCst) {
                 // The key was read before the pin held it.
                 Ok(_) if self.is(object, block) => return Ok(State(seen)),

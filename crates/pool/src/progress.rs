@@ -3,8 +3,8 @@
 use crate::sync::{AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock};
 use std::time::{Duration, Instant};
 
-/// Numbered invariant: who makes progress raises `made` and then looks at `waiting`; who waits raises `waiting` and then looks at `made`.
-/// One of the two sees the other, so that no wake-up is lost.
+/// Invariant: a thread that makes progress raises `made`, then looks at `waiting`; a thread that waits raises `waiting`, then looks at `made`.
+/// One of the two sees the other, so no wake-up is lost.
 #[derive(Default)]
 pub(crate) struct Progress {
     made: AtomicU64,

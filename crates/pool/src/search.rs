@@ -1,4 +1,4 @@
-//! The pages of an object that have frames, found so many at a time that nobody waits long for the replacer's lock.
+//! The pages of an object that have frames, found a few thousand at a time, so that no thread waits long for the replacer's lock.
 
 use crate::replacer::{Memory, Replacer};
 use forebay_policy::Place;

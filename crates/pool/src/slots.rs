@@ -20,7 +20,7 @@ pub(crate) struct Line {
     slots: [AtomicU32; SLOTS],
 }
 
-/// From so many handles on they rest while they are not used.
+/// With more handles than this, unused ones rest.
 const MANY: u32 = size(64, 2) as u32;
 
 /// The lines of all handles.
@@ -68,7 +68,7 @@ impl Slots {
         self.given[line as usize / 64].fetch_and(!(1 << (line % 64)), Ordering::SeqCst);
     }
 
-    /// Whether there are so many handles that it is worth a handle's while to rest.
+    /// Whether there are enough handles for resting to pay.
     pub(crate) fn many(&self) -> bool {
         self.handles.load(Ordering::Relaxed) > MANY
     }
