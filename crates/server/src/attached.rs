@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!              leave            the last client has left          made durable
-//!   Serving ----------> Leaving -----------------------> Closing -------------> gone
+//!   Serving ----------> Leaving -----------------------> Closing -------------> Closed
 //!      ^                   |
 //!      +-------------------+  return_to_service
 //! ```
@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// How long to wait before a volume that could not be made durable is tried again, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+/// How often a flush looks whether a close under way has failed.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A volume behind a cache.
 pub(crate) struct Attached {
@@ -47,6 +49,7 @@ enum Phase {
     Serving,
     Leaving,
     Closing,
+    Closed,
 }
 
 impl Attached {
@@ -141,7 +144,7 @@ impl Attached {
                 }
                 life.ended
             };
-            if let Err(error) = self.cache.pool.flush_volume(&self.volume) {
+            if let Err(error) = self.make_durable() {
                 tracing::error!("{error}; it is tried again");
             }
             let stays = |life: &mut Life| life.phase == Phase::Leaving && life.uses > 0 && life.ended == seen;
@@ -157,7 +160,24 @@ impl Attached {
             std::thread::sleep(pause);
             pause = (pause * 2).min(PAUSES.1);
         }
+        self.life().phase = Phase::Closed;
+        self.changed.notify_all();
         tracing::info!("volume {}: closed", self.options.name);
+    }
+
+    /// Makes durable what was written to it. While it is being closed, waits for that: it has nothing left to write then.
+    pub(crate) fn make_durable(&self) -> Result<(), forebay_pool::Error> {
+        loop {
+            match self.cache.pool.flush_volume(&self.volume) {
+                Err(forebay_pool::Error::Detached { .. }) => {}
+                flushed => return flushed,
+            }
+            let open = |life: &mut Life| life.phase != Phase::Closed;
+            let waited = self.changed.wait_timeout_while(self.life(), LOOK, open);
+            if waited.unwrap_or_else(PoisonError::into_inner).0.phase == Phase::Closed {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -196,5 +216,28 @@ impl Drop for Use {
         life.ended += 1;
         drop(life);
         self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+    use forebay_pool::Durability;
+
+    #[test]
+    fn what_is_flushed_while_it_is_closed_is_durable_and_no_error() {
+        let options = Options { cache: Some("1MiB".parse().unwrap()), ..Options::default() };
+        let cache = Arc::new(options.shared_cache().unwrap());
+        for round in 0..300 {
+            let attached = options.attach(&"a=memory:1MiB".parse().unwrap(), Some(&cache), None, None).unwrap();
+            let handle = cache.pool.handle().unwrap();
+            handle.write_at(&attached.volume, 0, &[1; 65_536], Durability::Flush).unwrap();
+            attached.leave(|_| {});
+            while attached.life().phase != Phase::Closed {
+                attached.make_durable().unwrap_or_else(|error| panic!("round {round}: {error}"));
+            }
+            attached.make_durable().unwrap();
+        }
     }
 }

@@ -21,7 +21,7 @@ impl Flushes {
         for (place, attached) in volumes.iter().enumerate() {
             let (answer, volume) = (sender.clone(), Arc::clone(attached));
             let flush = move || {
-                let flushed = volume.cache.pool.flush_volume(&volume.volume);
+                let flushed = volume.make_durable();
                 // Nobody may wait any more.
                 let _ = answer.send((place, flushed.map_err(|error| error.to_string())));
             };
