@@ -1,74 +1,70 @@
 //! What has been done, for metrics.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use forebay_figures::{Total, figures};
 
-macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What clients of one export have asked and got.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counts {
-            $($(#[$doc])* pub $name: u64,)*
-        }
-
-        /// The same, shared between threads.
-        #[derive(Debug, Default)]
-        pub(crate) struct Counters {
-            $($name: AtomicU64,)*
-        }
-
-        impl Counters {
-            /// Adds what a thread has counted on its own, which it does for as many requests as it answers in one go: a number
-            /// that two cores share travels between them with every addition.
-            pub(crate) fn add(&self, counts: &mut Counts) {
-                $(if counts.$name > 0 {
-                    self.$name.fetch_add(counts.$name, Ordering::Relaxed);
-                })*
-                *counts = Counts::default();
-            }
-
-            pub(crate) fn read(&self) -> Counts {
-                Counts { $($name: self.$name.load(Ordering::Relaxed),)* }
-            }
-        }
-    };
+figures! {
+    /// What clients of one export have asked and got.
+    #[derive(Copy)]
+    pub struct Counts counted by Counters {
+        /// Connections that have chosen it.
+        connections: u64 = Total, Count "client_connections";
+        /// Requests by command.
+        requests: Requests = RequestCounters;
+        /// Bytes that clients have read.
+        read_bytes: u64 = Total, Count "client_read_bytes";
+        /// Bytes that clients have written.
+        written_bytes: u64 = Total, Count "client_written_bytes";
+        /// Requests answered on the thread that received them, without waiting.
+        immediate: u64 = Total, Count "client_immediate";
+        /// Requests answered with an error, whichever they were.
+        errors: u64 = Total, Count "client_errors";
+    }
 }
 
-counts! {
-    /// Connections that have chosen it.
-    connections,
-    /// Reads.
-    reads,
-    /// Writes.
-    writes,
-    /// Flushes.
-    flushes,
-    /// Trims.
-    trims,
-    /// Hints to fetch.
-    caches,
-    /// Requests to make a range zero.
-    zeroes,
-    /// Block status requests.
-    statuses,
-    /// Bytes read.
-    read_bytes,
-    /// Bytes written by writes.
-    written_bytes,
-    /// Requests answered on the thread that received them, without waiting.
-    immediate,
-    /// Requests answered with an error, whichever they were.
-    errors,
+figures! {
+    /// Requests by command.
+    #[derive(Copy)]
+    #[serde(rename_all = "kebab-case")]
+    pub struct Requests counted by RequestCounters {
+        /// Reads.
+        read: u64 = Total, Count "client_requests" command="read";
+        /// Writes.
+        write: u64 = Total, Count "client_requests" command="write";
+        /// Flushes.
+        flush: u64 = Total, Count "client_requests" command="flush";
+        /// Trims.
+        trim: u64 = Total, Count "client_requests" command="trim";
+        /// Requests to make a range zero.
+        write_zeroes: u64 = Total, Count "client_requests" command="write-zeroes";
+        /// Hints to fetch.
+        cache: u64 = Total, Count "client_requests" command="cache";
+        /// Block status requests.
+        block_status: u64 = Total, Count "client_requests" command="block-status";
+    }
 }
 
-/// What has become of a server's connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServerCounts {
-    /// Those there are now.
-    pub open: u64,
-    /// Those there have been.
-    pub accepted: u64,
-    /// Those closed at once, or in their handshake for a later one, because there were too many.
-    pub refused: u64,
-    /// Those closed because what came was not the protocol.
-    pub malformed: u64,
+impl Requests {
+    /// Requests of every command.
+    pub fn all(&self) -> u64 {
+        self.read + self.write + self.flush + self.trim + self.write_zeroes + self.cache + self.block_status
+    }
+}
+
+figures! {
+    /// What has become of a server's connections.
+    #[derive(Copy)]
+    pub struct ServerCounts {
+        /// Connections now.
+        #[serde(rename = "connections")]
+        open: u64, Level "connections";
+        /// Connections there have been.
+        #[serde(rename = "connections_accepted")]
+        accepted: u64, Count "connection_outcomes" outcome="accepted";
+        /// Connections closed at once, or in their handshake for a later one, because there were too many.
+        #[serde(rename = "connections_refused")]
+        refused: u64, Count "connection_outcomes" outcome="refused";
+        /// Connections closed because what came was not the protocol.
+        #[serde(rename = "connections_malformed")]
+        malformed: u64, Count "connection_outcomes" outcome="malformed";
+    }
 }

@@ -40,7 +40,7 @@ mod wire;
 mod workers;
 
 pub use config::Config;
-pub use counters::{Counts, ServerCounts};
+pub use counters::{Counts, Requests, ServerCounts};
 pub use error::Error;
 pub use export::{Errno, Export, Extent, Failure, Features, Limits, Session};
 pub use server::{Listener, Server};

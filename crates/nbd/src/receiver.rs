@@ -25,6 +25,7 @@ use crate::wire::reply::{EXTENTS, Replies};
 use crate::wire::request::{Command, REQ_ONE, Request, header};
 use crate::workers::{Job, conclude, count, is_durable, perform, range};
 use crate::{Config, Errno, Failure, Session};
+use forebay_figures::Tally;
 
 /// How often a connection that is to stop looks whether all in flight is done.
 const STOPPING: Duration = Duration::from_millis(5);
@@ -381,7 +382,7 @@ impl<'a> Receiver<'a> {
 
     /// Sends what has been answered.
     fn flush(&mut self) -> Result<(), Close> {
-        self.connection.volume.counters.add(&mut self.counts);
+        self.connection.volume.counters.absorb(&std::mem::take(&mut self.counts));
         if self.replies.len() > 0 {
             self.connection.link.send(self.replies.parcel(None))?;
         }

@@ -25,6 +25,7 @@ use crate::link::lock;
 use crate::wire::reply::Replies;
 use crate::wire::request::{Command, FUA, NO_HOLE, REQ_ONE, Request};
 use crate::{Errno, Export, Failure, Session};
+use forebay_figures::Tally;
 
 /// A thread without work for this long ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -354,10 +355,10 @@ impl Job {
     }
 
     /// Sends the reply; the request is in flight no more.
-    fn answer(self, replies: &mut Replies, mut counts: Counts) {
+    fn answer(self, replies: &mut Replies, counts: Counts) {
         let Self { connection, command, payload, lease, .. } = self;
         // Before the reply, after which a client may look.
-        connection.volume.counters.add(&mut counts);
+        connection.volume.counters.absorb(&counts);
         connection.purse.budget.keep(payload);
         connection.link.offer(replies.parcel(lease.filter(|_| command != Command::Write)));
         connection.release();
@@ -437,13 +438,13 @@ pub(crate) fn conclude(
 /// Counts a request that has been answered well.
 pub(crate) fn count(command: Command, length: u64, counts: &mut Counts) {
     let (number, bytes) = match command {
-        Command::Read => (&mut counts.reads, Some(&mut counts.read_bytes)),
-        Command::Write => (&mut counts.writes, Some(&mut counts.written_bytes)),
-        Command::Flush => (&mut counts.flushes, None),
-        Command::Trim => (&mut counts.trims, None),
-        Command::Cache => (&mut counts.caches, None),
-        Command::WriteZeroes => (&mut counts.zeroes, None),
-        Command::BlockStatus => (&mut counts.statuses, None),
+        Command::Read => (&mut counts.requests.read, Some(&mut counts.read_bytes)),
+        Command::Write => (&mut counts.requests.write, Some(&mut counts.written_bytes)),
+        Command::Flush => (&mut counts.requests.flush, None),
+        Command::Trim => (&mut counts.requests.trim, None),
+        Command::Cache => (&mut counts.requests.cache, None),
+        Command::WriteZeroes => (&mut counts.requests.write_zeroes, None),
+        Command::BlockStatus => (&mut counts.requests.block_status, None),
         Command::Disconnect => return,
     };
     *number += 1;

@@ -164,7 +164,7 @@ impl Shared {
             blocks.push(0..u64::MAX);
         }
         let written = self.write_ranges(volume, &blocks);
-        volume.counters.flushes.add(1);
+        volume.counters.device.flushes.add(1);
         // Also after an error: what could be written is durable then.
         let synced = volume.device.flush().map_err(|source| volume.failed("flush", 0, volume.len(), source));
         // Earlier failures in the background are a flush's to tell: once, even if the pages have been written since.

@@ -8,7 +8,7 @@ use crate::pins::{ReadPin, WritePin};
 use crate::pool::Shared;
 use crate::replacement::Hit;
 use crate::slots::SLOTS;
-use crate::stats::DeviceCounters;
+use crate::stats::VolumeCounters;
 use crate::streams::Advice;
 use crate::sync::lock;
 use crate::table;
@@ -38,7 +38,7 @@ pub struct Handle {
     overflowed: Cell<bool>,
     /// Hits on the volume used last that its counters do not know of.
     uncounted: Cell<u32>,
-    counted: RefCell<Option<Arc<DeviceCounters>>>,
+    counted: RefCell<Option<Arc<VolumeCounters>>>,
     owner: Cell<Option<u32>>,
     pub(crate) advice: Cell<Advice>,
     /// Counts hits, to measure the time of some.

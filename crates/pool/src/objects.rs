@@ -7,7 +7,7 @@ use crate::config::VolumeConfig;
 use crate::device::Device;
 use crate::error::Error;
 use crate::pool::{Pool, Shared};
-use crate::stats::DeviceCounters;
+use crate::stats::VolumeCounters;
 use crate::sync::{Mutex, Ordering, lock, yield_now};
 use crate::volume::Volume;
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub(crate) struct Volumes {
     /// Those that are counted by themselves.
     counted: BTreeMap<u32, Arc<Volume>>,
     /// What the others count together.
-    pub(crate) uncounted: Arc<DeviceCounters>,
+    pub(crate) uncounted: Arc<VolumeCounters>,
     /// Hits and misses of those that were counted by themselves and have been detached.
     pub(crate) past: (u64, u64),
 }
@@ -143,7 +143,7 @@ impl Shared {
             // So that no writeback is under way.
             let _writing = lock(&volume.writing);
             if volume.dirty.load(Ordering::Relaxed) == 0 && !volume.has_failed() {
-                volume.counters.flushes.add(1);
+                volume.counters.device.flushes.add(1);
                 let flushed = volume.device.flush();
                 return flushed.map_err(|source| volume.failed("flush", 0, volume.len(), source));
             }

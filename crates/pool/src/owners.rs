@@ -5,9 +5,9 @@
 //! pages have most likely gone, and the next owner does not inherit them.
 
 use crate::pool::Pool;
-use crate::stats::Total;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use foldhash::HashMap;
+use forebay_figures::Total;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 

@@ -17,13 +17,14 @@ use crate::replacement;
 use crate::replacer::{Memory, Replacer};
 use crate::shares::{MOST_SHARES, ShareState, Shares};
 use crate::slots::{MOST_HANDLES, Slots};
-use crate::stats::{DeviceCounters, Histogram, ShareStatistics, Statistics, Total, VolumeStatistics};
+use crate::stats::{ShareStatistics, Statistics, VolumeStatistics};
 use crate::streams::StreamsByObject;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::table::Table;
 use crate::volume::Volume;
 use crate::waiters::Waiters;
 use crate::writeback::{Cleaned, least_frames};
+use forebay_figures::{Histogram, Tally, Total};
 use forebay_policy::{Setup, show_bytes};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -340,7 +341,7 @@ impl Pool {
             let volumes = lock(&shared.volumes);
             (volumes.counted(), volumes.past, Arc::clone(&volumes.uncounted))
         };
-        let uncounted = uncounted.statistics();
+        let uncounted = uncounted.read();
         let dirty = lock(&shared.dirty_pages).len();
         let replacer = shared.replacer();
         let page_size = u64::from(shared.config.page_size);
@@ -352,6 +353,7 @@ impl Pool {
         };
         let volumes: Vec<VolumeStatistics> =
             volumes.iter().map(|volume| VolumeStatistics { share: share_of(volume), ..volume.statistics() }).collect();
+        let state = replacer.policy.state().into_iter();
         Statistics {
             policy: shared.config.policy.label.clone(),
             page_size: shared.config.page_size,
@@ -368,9 +370,9 @@ impl Pool {
             refused_dirty: replacer.refused_dirty,
             readahead_wasted: replacer.readahead_wasted,
             metadata: replacer.bytes() + shared.memory.bytes(),
-            hit_time: shared.hit_time.snapshot(),
-            miss_time: shared.miss_time.snapshot(),
-            policy_state: replacer.policy.state(),
+            hit_time: shared.hit_time.read(),
+            miss_time: shared.miss_time.read(),
+            policy_state: state.map(|(name, value)| (name.to_owned(), value)).collect(),
             volumes,
             uncounted,
         }
@@ -412,33 +414,9 @@ impl Volume {
     fn statistics(&self) -> VolumeStatistics {
         VolumeStatistics {
             name: self.name().to_owned(),
-            length: self.len(),
+            size: self.len(),
             dirty: self.dirty.load(Ordering::Relaxed),
-            ..self.counters.statistics()
-        }
-    }
-}
-
-impl DeviceCounters {
-    fn statistics(&self) -> VolumeStatistics {
-        let counters = self;
-        VolumeStatistics {
-            hits: counters.hits.get(),
-            misses: counters.misses.get(),
-            reads: counters.reads.get(),
-            bytes_read: counters.bytes_read.get(),
-            writes: counters.writes.get(),
-            bytes_written: counters.bytes_written.get(),
-            flushes: counters.flushes.get(),
-            errors: counters.errors.get(),
-            pages_written_back: counters.pages_written_back.get(),
-            failed_writebacks: counters.failed_writebacks.get(),
-            pages_read_ahead: counters.pages_read_ahead.get(),
-            readahead_used: counters.readahead_used.get(),
-            request_lengths: counters.request_lengths.snapshot(),
-            read_time: counters.read_time.snapshot(),
-            write_time: counters.write_time.snapshot(),
-            ..VolumeStatistics::default()
+            ..self.counters.read()
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::config::{VolumeConfig, WriteMode};
 use crate::device::Device;
 use crate::error::Error;
 use crate::objects::ObjectNumbers;
-use crate::stats::DeviceCounters;
+use crate::stats::VolumeCounters;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock};
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
@@ -58,7 +58,7 @@ pub struct Volume {
     changes: Mutex<Vec<Range<u64>>>,
     changed: Condvar,
     /// Its own, or those of all that are not counted by themselves.
-    pub(crate) counters: Arc<DeviceCounters>,
+    pub(crate) counters: Arc<VolumeCounters>,
     numbers: Arc<ObjectNumbers>,
 }
 
@@ -78,7 +78,7 @@ impl Volume {
         device: Arc<dyn Device>,
         length: u64,
         page_size: u32,
-        counters: Arc<DeviceCounters>,
+        counters: Arc<VolumeCounters>,
         numbers: Arc<ObjectNumbers>,
     ) -> Self {
         Self {
@@ -134,7 +134,7 @@ impl Volume {
 
     /// How many bytes have been written to its device: what shows that a flush which takes long goes on.
     pub fn bytes_written(&self) -> u64 {
-        self.counters.bytes_written.get()
+        self.counters.device.written_bytes.get()
     }
 
     /// Whether writes are refused.
@@ -205,7 +205,7 @@ impl Volume {
     }
 
     pub(crate) fn failed(&self, operation: &'static str, offset: u64, length: u64, source: io::Error) -> Error {
-        self.counters.errors.add(1);
+        self.counters.device.errors.add(1);
         Error::Device { volume: self.name().to_owned(), operation, offset, length, source: Arc::new(source) }
     }
 
@@ -213,11 +213,11 @@ impl Volume {
     pub(crate) fn read(&self, offset: u64, length: u64, buffers: &mut [IoSliceMut<'_>]) -> Result<(), Error> {
         let start = Instant::now();
         let result = self.device.read(offset, buffers);
-        self.counters.read_time.add_time(start.elapsed());
-        self.counters.reads.add(1);
-        self.counters.request_lengths.add(length);
+        self.counters.device.read_time.add_time(start.elapsed());
+        self.counters.device.reads.add(1);
+        self.counters.device.request_lengths.add(length);
         result.map_err(|source| self.failed("read", offset, length, source))?;
-        self.counters.bytes_read.add(length);
+        self.counters.device.read_bytes.add(length);
         Ok(())
     }
 

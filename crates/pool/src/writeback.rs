@@ -157,10 +157,10 @@ impl Shared {
     }
 
     fn count_write(&self, volume: &Volume, length: u64, time: Duration) {
-        volume.counters.writes.add(1);
-        volume.counters.bytes_written.add(length);
-        volume.counters.request_lengths.add(length);
-        volume.counters.write_time.add_time(time);
+        volume.counters.device.writes.add(1);
+        volume.counters.device.written_bytes.add(length);
+        volume.counters.device.request_lengths.add(length);
+        volume.counters.device.write_time.add_time(time);
     }
 
     /// Waits until fewer pages are dirty than may be. If that cannot be had because of pages that are held, perhaps by this thread, or of

@@ -152,7 +152,7 @@ fn dirty_pages_behind_the_end_are_never_written() {
     handle.set_len(&volume, 10 * PAGE + 100).expect("memory can");
     assert_eq!(pool.statistics().dirty, 11);
     handle.flush(&volume).expect("memory is written");
-    assert_eq!(pool.statistics().volumes[0].bytes_written, 10 * PAGE + 100);
+    assert_eq!(pool.statistics().volumes[0].device.written_bytes, 10 * PAGE + 100);
     assert!(stored(&*device) == vec![7; (10 * PAGE + 100) as usize]);
 }
 

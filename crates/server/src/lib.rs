@@ -33,7 +33,7 @@ pub use commands::{Answer, Command};
 pub use error::Error;
 pub use listen::Listen;
 pub use options::{Direct, Options, TlsMode, TlsOptions};
-pub use report::{CacheReport, Histogram, Report, VolumeReport};
+pub use report::{CacheReport, Report, VolumeReport};
 pub use service::{Hooks, SetLog, serve};
 pub use source::Source;
 pub use volume_options::{Mode, VolumeOptions};

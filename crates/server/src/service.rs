@@ -275,10 +275,7 @@ impl Service {
         let recorded = self.recorder.counts();
         let mut report = Report {
             uptime_seconds: self.began.elapsed().as_secs_f64(),
-            connections: counts.open,
-            connections_accepted: counts.accepted,
-            connections_refused: counts.refused,
-            connections_malformed: counts.malformed,
+            connections: counts,
             recorded: recorded.map(|(recorded, _)| recorded),
             record_lost: recorded.map(|(_, lost)| lost),
             ..Report::default()
@@ -295,10 +292,10 @@ impl Service {
                 // Of two of one name the one before leaves.
                 volumes.retain(|before| before.name != volume.name);
                 let counts = clients.get(&volume.name).copied().unwrap_or_default();
-                rows.push(VolumeReport::new(&cache.name, volume, counts));
+                rows.push(VolumeReport { cache: cache.name.clone(), pool: volume, clients: counts });
             }
             report.volumes.extend(rows.into_iter().rev());
-            report.caches.push(CacheReport::new(&cache.name, statistics));
+            report.caches.push(CacheReport { name: cache.name.clone(), pool: statistics });
         }
         report
     }

@@ -44,35 +44,37 @@ impl<T> Change<'_, T> {
 }
 
 const VOLUMES: Columns<VolumeReport> = &[
-    ("volume", |of| of.now.name.clone()),
+    ("volume", |of| of.now.pool.name.clone()),
     ("cache", |of| of.now.cache.clone()),
-    ("size", |of| bytes(of.now.size as f64)),
-    ("hits %", |of| hits(of.count(|of| of.hits), of.count(|of| of.misses))),
+    ("size", |of| bytes(of.now.pool.size as f64)),
+    ("hits %", |of| hits(of.count(|of| of.pool.hits), of.count(|of| of.pool.misses))),
     ("read/s", |of| bytes(of.rate(|of| of.clients.read_bytes))),
     ("written/s", |of| bytes(of.rate(|of| of.clients.written_bytes))),
-    ("requests/s", |of| grouped(of.rate(|of| of.clients.requests.values().sum()) as u64)),
-    ("device read/s", |of| bytes(of.rate(|of| of.device.read_bytes))),
-    ("device written/s", |of| bytes(of.rate(|of| of.device.written_bytes))),
-    ("read ms", |of| ms(of.now.device.read_time.since(&of.before.device.read_time).mean())),
-    ("write ms", |of| ms(of.now.device.write_time.since(&of.before.device.write_time).mean())),
-    ("dirty pages", |of| grouped(of.now.dirty)),
+    ("requests/s", |of| grouped(of.rate(|of| of.clients.requests.all()) as u64)),
+    ("device read/s", |of| bytes(of.rate(|of| of.pool.device.read_bytes))),
+    ("device written/s", |of| bytes(of.rate(|of| of.pool.device.written_bytes))),
+    ("read ms", |of| ms(of.now.pool.device.read_time.since(&of.before.pool.device.read_time).mean())),
+    ("write ms", |of| ms(of.now.pool.device.write_time.since(&of.before.pool.device.write_time).mean())),
+    ("dirty pages", |of| grouped(of.now.pool.dirty)),
     ("errors", |of| grouped(of.now.clients.errors)),
 ];
 
 const CACHES: Columns<CacheReport> = &[
     ("cache", |of| of.now.name.clone()),
-    ("policy", |of| of.now.policy.clone()),
-    ("capacity", |of| bytes(of.now.capacity as f64)),
-    ("page", |of| bytes(of.now.page_size.into())),
-    ("resident", |of| grouped(of.now.resident.into())),
-    ("ghosts", |of| grouped(of.now.ghosts.into())),
-    ("dirty", |of| grouped(of.now.dirty)),
-    ("hits %", |of| hits(of.count(|of| of.hits), of.count(|of| of.misses))),
-    ("references/s", |of| grouped(((of.count(|of| of.hits) + of.count(|of| of.misses)) as f64 / of.seconds) as u64)),
-    ("evictions/s", |of| grouped(of.rate(|of| of.evictions) as u64)),
-    ("hit µs", |of| micros(of.now.hit_time.since(&of.before.hit_time).mean())),
-    ("miss µs", |of| micros(of.now.miss_time.since(&of.before.miss_time).mean())),
-    ("99 % of misses µs", |of| micros(of.now.miss_time.since(&of.before.miss_time).quantile(0.99) as f64)),
+    ("policy", |of| of.now.pool.policy.clone()),
+    ("capacity", |of| bytes(of.now.pool.capacity as f64)),
+    ("page", |of| bytes(of.now.pool.page_size.into())),
+    ("resident", |of| grouped(of.now.pool.resident.into())),
+    ("ghosts", |of| grouped(of.now.pool.ghosts.into())),
+    ("dirty", |of| grouped(of.now.pool.dirty)),
+    ("hits %", |of| hits(of.count(|of| of.pool.hits), of.count(|of| of.pool.misses))),
+    ("references/s", |of| {
+        grouped(((of.count(|of| of.pool.hits) + of.count(|of| of.pool.misses)) as f64 / of.seconds) as u64)
+    }),
+    ("evictions/s", |of| grouped(of.rate(|of| of.pool.evictions) as u64)),
+    ("hit µs", |of| micros(of.now.pool.hit_time.since(&of.before.pool.hit_time).mean())),
+    ("miss µs", |of| micros(of.now.pool.miss_time.since(&of.before.pool.miss_time).mean())),
+    ("99 % of misses µs", |of| micros(of.now.pool.miss_time.since(&of.before.pool.miss_time).quantile(0.99) as f64)),
 ];
 
 fn ms(nanoseconds: f64) -> String {
@@ -98,10 +100,10 @@ impl Figures {
             head: format!(
                 "up {:.0} s, {} connections now, {} so far{recorded}",
                 now.uptime_seconds,
-                now.connections,
-                grouped(now.connections_accepted)
+                now.connections.open,
+                grouped(now.connections.accepted)
             ),
-            volumes: Rows::new(VOLUMES, &now.volumes, &before.volumes, |of| &of.name, seconds),
+            volumes: Rows::new(VOLUMES, &now.volumes, &before.volumes, |of| &of.pool.name, seconds),
             caches: Rows::new(CACHES, &now.caches, &before.caches, |of| &of.name, seconds),
             states: now.caches.iter().map(state).collect(),
         }
@@ -149,8 +151,9 @@ impl Rows {
 const TEXTS: &[&str] = &["cache", "policy"];
 
 fn state(cache: &CacheReport) -> String {
-    let figures: Vec<String> = cache.policy_state.iter().map(|(name, value)| format!("{name} {value:.0}")).collect();
-    format!("{} of cache {}: {}", cache.policy, cache.name, figures.join(", "))
+    let figures: Vec<String> =
+        cache.pool.policy_state.iter().map(|(name, value)| format!("{name} {value:.0}")).collect();
+    format!("{} of cache {}: {}", cache.pool.policy, cache.name, figures.join(", "))
 }
 
 /// The hit ratio in percent, if there were references.
@@ -175,9 +178,10 @@ mod tests {
     use super::*;
 
     fn report(seconds: f64, hits: u64, read: u64) -> Report {
-        let cache = CacheReport { name: "shared".to_owned(), hits, misses: 100, ..CacheReport::default() };
-        let mut volume = VolumeReport { name: "a".to_owned(), hits, misses: 100, ..VolumeReport::default() };
-        volume.clients.read_bytes = read;
+        let mut cache = CacheReport { name: "shared".to_owned(), ..CacheReport::default() };
+        (cache.pool.hits, cache.pool.misses) = (hits, 100);
+        let mut volume = VolumeReport::default();
+        (volume.pool.hits, volume.pool.misses, volume.clients.read_bytes) = (hits, 100, read);
         Report { uptime_seconds: seconds, caches: vec![cache], volumes: vec![volume], ..Report::default() }
     }
 

@@ -93,9 +93,10 @@ mod tests {
 
     #[test]
     fn the_view_shows_volumes_caches_and_trouble() {
-        let volume = forebay_server::VolumeReport { name: "data".to_owned(), ..Default::default() };
-        let cache = forebay_server::CacheReport { policy: "clock-pro".to_owned(), ..Default::default() };
-        let report = Report { volumes: vec![volume], caches: vec![cache], ..Report::default() };
+        let mut report =
+            Report { volumes: vec![Default::default()], caches: vec![Default::default()], ..Report::default() };
+        report.volumes[0].pool.name = "data".to_owned();
+        report.caches[0].pool.policy = "clock-pro".to_owned();
         let figures = Figures::new(&report, &Report::default());
         let view = |trouble| {
             let mut terminal = Terminal::new(TestBackend::new(160, 20)).expect("a terminal in memory");

@@ -1,0 +1,212 @@
+//! Figures of running caches, each declared once: [`figures!`] makes the struct that holds them, the counters behind it, and the table
+//! from which Prometheus' page is written. JSON is the struct's own.
+//!
+//! ```
+//! forebay_figures::figures! {
+//!     /// What happened on a device.
+//!     pub struct Device counted by DeviceCounters {
+//!         /// Reads.
+//!         reads: u64 = forebay_figures::Total, Count "device_requests" operation="read";
+//!         /// The time of a read in nanoseconds.
+//!         read_time: forebay_figures::Distribution = forebay_figures::Histogram, Times "device_time" operation="read";
+//!     }
+//! }
+//!
+//! let counters = DeviceCounters::default();
+//! counters.reads.add(1);
+//! counters.read_time.add(3_000);
+//! let device = counters.read();
+//! assert_eq!((device.reads, device.read_time.sum), (1, 3_000));
+//! assert_eq!(Device::FIGURES[0].meaning(), "Reads");
+//! ```
+
+mod counters;
+mod distribution;
+
+pub use counters::{Tally, Total};
+pub use distribution::{Distribution, Histogram};
+
+// For what the macro writes in other crates.
+#[doc(hidden)]
+pub use serde;
+
+/// A figure of an `S`.
+#[derive(Debug)]
+pub struct Figure<S> {
+    /// The metric's name in Prometheus' words, without prefix, unit and `_total`. Figures of one metric follow each other.
+    pub metric: &'static str,
+    /// What sets it apart from other figures of the metric: a label's name and value.
+    pub label: Option<(&'static str, &'static str)>,
+    /// What kind of metric it is, with its unit.
+    pub kind: Kind,
+    doc: &'static str,
+    of: fn(&S) -> Value<'_>,
+}
+
+impl<S> Figure<S> {
+    /// A figure that is documented so.
+    pub const fn new(
+        metric: &'static str,
+        label: Option<(&'static str, &'static str)>,
+        kind: Kind,
+        doc: &'static str,
+        of: fn(&S) -> Value<'_>,
+    ) -> Self {
+        Self { metric, label, kind, doc, of }
+    }
+
+    /// What it means: its documentation, without a full stop; without ` in nanoseconds`, too, as Prometheus shows seconds.
+    pub fn meaning(&self) -> &'static str {
+        let meaning = self.doc.trim().trim_end_matches('.');
+        meaning.trim_end_matches(" in nanoseconds").trim_end_matches(',')
+    }
+
+    /// Its value.
+    pub fn of<'s>(&self, figures: &'s S) -> Value<'s> {
+        (self.of)(figures)
+    }
+}
+
+/// Kinds of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A number of events, which never falls.
+    Count,
+    /// A number that rises and falls.
+    Level,
+    /// Bytes that rise and fall.
+    Bytes,
+    /// Seconds that rise and fall.
+    Seconds,
+    /// A distribution of nanoseconds.
+    Times,
+    /// A distribution of bytes.
+    Lengths,
+}
+
+/// What a figure holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'s> {
+    /// A number.
+    Number(u64),
+    /// A number that need not be whole.
+    Real(f64),
+    /// Values of which each was counted.
+    Distribution(&'s Distribution),
+}
+
+macro_rules! numbers {
+    ($($type:ty)*) => {
+        $(impl From<&$type> for Value<'_> {
+            fn from(&number: &$type) -> Self {
+                Self::Number(number as u64)
+            }
+        })*
+    };
+}
+
+numbers!(u64 u32 usize);
+
+impl From<&f64> for Value<'_> {
+    fn from(&number: &f64) -> Self {
+        Self::Real(number)
+    }
+}
+
+impl<'s> From<&'s Distribution> for Value<'s> {
+    fn from(distribution: &'s Distribution) -> Self {
+        Self::Distribution(distribution)
+    }
+}
+
+/// Declares figures: a struct with its `FIGURES`, and if it is `counted by` another, that struct of [`Tally`]s with `read` and `absorb`.
+///
+/// A field is `name: type`, then, each if it has one, `= the type of its counter` and `, Kind "metric" label="value"`. Its documentation
+/// is one line, which Prometheus shows.
+#[macro_export]
+macro_rules! figures {
+    (
+        $(#[$about:meta])*
+        $visibility:vis struct $name:ident counted by $counters:ident {
+            $(
+                #[doc = $doc:literal]
+                $(#[$attribute:meta])*
+                $field:ident: $type:ty $(= $tally:ty)? $(, $kind:ident $metric:literal $($label:ident=$value:literal)?)?;
+            )*
+        }
+    ) => {
+        $crate::figures! {
+            $(#[$about])*
+            $visibility struct $name {
+                $(
+                    #[doc = $doc]
+                    $(#[$attribute])*
+                    $field: $type $(, $kind $metric $($label=$value)?)?;
+                )*
+            }
+        }
+
+        /// The counters of
+        #[doc = concat!("[`", stringify!($name), "`], shared between threads.")]
+        #[derive(Default)]
+        pub(crate) struct $counters {
+            $($(pub(crate) $field: $tally,)?)*
+        }
+
+        impl $counters {
+            #[doc = concat!("What they hold; the rest of a [`", stringify!($name), "`] is empty.")]
+            pub(crate) fn read(&self) -> $name {
+                $crate::Tally::read(self)
+            }
+        }
+
+        impl $crate::Tally for $counters {
+            type Read = $name;
+
+            #[allow(clippy::needless_update, reason = "there may be other fields")]
+            fn read(&self) -> $name {
+                $name { $($($field: <$tally as $crate::Tally>::read(&self.$field),)?)* ..$name::default() }
+            }
+
+            fn absorb(&self, more: &$name) {
+                $($(<$tally as $crate::Tally>::absorb(&self.$field, &more.$field);)?)*
+            }
+        }
+    };
+    (
+        $(#[$about:meta])*
+        $visibility:vis struct $name:ident {
+            $(
+                #[doc = $doc:literal]
+                $(#[$attribute:meta])*
+                $field:ident: $type:ty $(, $kind:ident $metric:literal $($label:ident=$value:literal)?)?;
+            )*
+        }
+    ) => {
+        #[derive(Clone, Debug, Default, PartialEq, $crate::serde::Deserialize, $crate::serde::Serialize)]
+        #[serde(crate = "forebay_figures::serde")]
+        $(#[$about])*
+        $visibility struct $name {
+            $(
+                #[doc = $doc]
+                $(#[$attribute])*
+                pub $field: $type,
+            )*
+        }
+
+        impl $name {
+            /// Its figures that are metrics by themselves.
+            pub const FIGURES: &'static [$crate::Figure<Self>] = &[
+                $($($crate::Figure::new(
+                    $metric,
+                    $crate::figures!(@label $($label=$value)?),
+                    $crate::Kind::$kind,
+                    $doc,
+                    |figures| $crate::Value::from(&figures.$field),
+                ),)?)*
+            ];
+        }
+    };
+    (@label) => { None };
+    (@label $label:ident=$value:literal) => { Some((stringify!($label), $value)) };
+}
