@@ -129,7 +129,7 @@ fn same_file(one: &Path, other: &Path) -> bool {
 }
 
 /// Writes the file, and says so.
-fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
+pub(crate) fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
     file::write(path, content)?;
     eprintln!("forebay: wrote {} ({})", path.display(), show_bytes(content.len() as u64));
     Ok(())

@@ -8,8 +8,8 @@ mod terminal;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
-    analyze, compare, control, convert, curve, devices, experiment, formats, info, levels, manual, mix, policies,
-    serve, top,
+    analyze, compare, control, convert, curve, devices, experiment, formats, info, levels, managers, manual, mix,
+    policies, serve, top,
 };
 use failure::Failure;
 use std::process::ExitCode;
@@ -36,6 +36,7 @@ enum Command {
     Info(info::Arguments),
     Convert(convert::Arguments),
     Mix(mix::Arguments),
+    Managers(managers::Arguments),
     Policies(policies::Arguments),
     Formats(formats::Arguments),
     Devices(devices::Arguments),
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Info(arguments) => info::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments, verbose),
         Command::Mix(arguments) => mix::run(&arguments),
+        Command::Managers(arguments) => managers::run(&arguments),
         Command::Policies(arguments) => policies::run(&arguments),
         Command::Formats(arguments) => formats::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),

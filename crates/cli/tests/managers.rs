@@ -214,3 +214,24 @@ fn the_table_tells_misses_by_owner_under_managers() {
     assert_eq!(row("scan 7"), ["30", "30", "12"]);
     assert_eq!(row("edit 8"), ["10", "10", "10"]);
 }
+
+#[test]
+fn managers_that_are_suggested_have_the_misses_that_are_said() {
+    let path = file("suggested.toml", "");
+    let (trace, path) = (TRACE.to_str().unwrap(), path.to_str().unwrap());
+    let output = forebay(&["managers", trace, "-s", "3", "-o", path]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let suggested = std::fs::read_to_string(path).expect("the file is there");
+    assert!(suggested.contains("[[manager]]\nname = \"mru\"\nowners = [\"scan *\"]\n"), "{suggested}");
+    let output = forebay(&["managers", trace, "-s", "3", "-f", "json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let (hits, warnings) = hits("as-suggested.toml", "lru-sp", &suggested);
+    assert_eq!((answer["misses_lru"][0].as_u64(), warnings), (Some(40), String::new()));
+    assert_eq!(answer["misses_managed"][0].as_u64(), Some(40 - hits));
+    assert_eq!(answer["rules"][0]["saved"][0].as_u64(), Some(hits));
+
+    let output = forebay(&["managers", "zipf:pages=100,references=10000", "-s", "100"]);
+    assert!(text(&output.stdout).contains("# No manager saves a 200th"), "{}", text(&output.stdout));
+    let output = forebay(&["managers", trace, "-s", "2KiB"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}

@@ -10,6 +10,7 @@ pub(crate) mod experiment;
 pub(crate) mod formats;
 pub(crate) mod info;
 pub(crate) mod levels;
+pub(crate) mod managers;
 pub(crate) mod manual;
 pub(crate) mod mix;
 pub(crate) mod policies;

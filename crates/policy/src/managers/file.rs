@@ -115,14 +115,21 @@ impl Rules {
     /// Why it cannot be read, or what is wrong where.
     pub fn read(path: &Path) -> Result<Self, RulesError> {
         let name = path.display().to_string();
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) => return Err(RulesError::Unreadable { path: name, error }),
-        };
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&name, text),
+            Err(error) => Err(RulesError::Unreadable { path: name, error }),
+        }
+    }
+
+    /// Checks the text of a file that is called `path`.
+    ///
+    /// # Errors
+    /// What is wrong where.
+    pub fn parse(path: &str, text: String) -> Result<Self, RulesError> {
         let parsed = toml::from_str(&text)
             .map_err(|error| (error.span().unwrap_or(0..0), error.message().to_owned()))
             .and_then(check);
-        let mut made = Self { path: name, text, default: None, rules: Vec::new() };
+        let mut made = Self { path: path.to_owned(), text, default: None, rules: Vec::new() };
         (made.default, made.rules) = parsed.map_err(|wrong| made.error(wrong))?;
         Ok(made)
     }

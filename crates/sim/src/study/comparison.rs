@@ -177,17 +177,8 @@ impl Asked {
         (known && alone && Sweep::can_stream(&self.specs)).then_some(warmup)
     }
 
-    /// The sizes in pages, in rising order, each once, with what the user wrote.
     fn sizes(&self, page_size: u64, footprint: u32) -> Result<Vec<(u32, Size)>, Error> {
-        let mut sizes: Vec<(u32, Size)> = Vec::new();
-        for &size in &self.sizes {
-            let pages = size.pages(page_size, footprint)?;
-            if sizes.iter().all(|&(other, _)| other != pages) {
-                sizes.push((pages, size));
-            }
-        }
-        sizes.sort_by_key(|&(pages, _)| pages);
-        Ok(sizes)
+        in_pages(&self.sizes, page_size, footprint)
     }
 
     fn watch(&self) -> Watch {
@@ -302,7 +293,20 @@ impl Asked {
     }
 }
 
-fn pages(sizes: &[(u32, Size)]) -> Vec<u32> {
+/// The sizes in pages, in rising order, each once, with what the user wrote.
+pub(super) fn in_pages(asked: &[Size], page_size: u64, footprint: u32) -> Result<Vec<(u32, Size)>, Error> {
+    let mut sizes: Vec<(u32, Size)> = Vec::new();
+    for &size in asked {
+        let pages = size.pages(page_size, footprint)?;
+        if sizes.iter().all(|&(other, _)| other != pages) {
+            sizes.push((pages, size));
+        }
+    }
+    sizes.sort_by_key(|&(pages, _)| pages);
+    Ok(sizes)
+}
+
+pub(super) fn pages(sizes: &[(u32, Size)]) -> Vec<u32> {
     sizes.iter().map(|&(pages, _)| pages).collect()
 }
 

@@ -5,6 +5,7 @@
 //!   comparison::Asked  ->   Comparison    policies × sizes
 //!   curves::Asked      ->   Curves        miss ratios by size
 //!   levels::Asked      ->   Levels        hierarchies of caches
+//!   suggestion::Asked  ->   Suggestion    managers that suit a trace
 //!   analysis::Asked    ->   Analysis      what a trace is like
 //!   experiment::Plan   ->   Table         figures of commands beside printed ones
 //! ```
@@ -24,6 +25,7 @@ pub mod forms;
 pub mod levels;
 pub mod monitor;
 mod sampling;
+pub mod suggestion;
 
 pub use crate::analysis::Analysis;
 pub use crate::words::{grouped, percent, significant};
@@ -34,3 +36,4 @@ pub use figure::{Figure, Figures, Unit};
 pub use forms::Answer;
 pub use levels::Levels;
 pub use monitor::{Monitor, Progress};
+pub use suggestion::Suggestion;

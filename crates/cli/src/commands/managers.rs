@@ -1,0 +1,106 @@
+//! `forebay managers`: the file of managers that suits a trace.
+
+use crate::failure::Failure;
+use crate::files::write;
+use crate::input::{How, parse_threads};
+use crate::terminal::progress::Terminal;
+use clap::{Args, ValueEnum};
+use forebay_policy::show_bytes;
+use forebay_sim::Size;
+use forebay_sim::study::suggestion::{Asked, Suggestion};
+use forebay_sim::study::{grouped, percent};
+use serde_json::json;
+use std::fmt::Write;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+/// Suggest managers for the policy lru-sp: which programs, and which of their files, are better off with another rule than LRU.
+///
+/// Replays the trace with each manager in charge of each program and of each kind of its files, and prints those that help as the
+/// TOML file that `--managers` of `compare` and `experiment` and the service take, with what each saves.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The trace, with owners and files: a recording of programs or of a mount
+    #[arg(value_name = "TRACE")]
+    trace: String,
+    /// Cache sizes: pages (1000), bytes (64MiB) or percent of the distinct pages (10%); no manager hurts at any of them
+    #[arg(short, long, value_name = "SIZE,…", value_delimiter = ',', default_value = "5%,10%,20%", value_parser = str::parse::<Size>)]
+    sizes: Vec<Size>,
+    /// The file to write instead of standard output
+    #[arg(short, long, value_name = "FILE.toml")]
+    output: Option<PathBuf>,
+    /// Threads; 0: one for each core
+    #[arg(short, long, default_value_t = 0, value_parser = parse_threads)]
+    threads: usize,
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    format: Form,
+    #[command(flatten)]
+    how: How,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum Form {
+    /// A file of managers
+    #[default]
+    Toml,
+    /// Rules and misses
+    Json,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Arguments { trace, sizes, output, threads, how, .. } = arguments;
+    how.check()?;
+    let asked = Asked { sizes: sizes.clone(), page_size: how.page_size, threads: *threads };
+    let suggestion = asked.of(trace, how.read(trace)?.as_mut(), &Terminal)?;
+    let text = match arguments.format {
+        Form::Toml => toml(&suggestion),
+        Form::Json => json(&suggestion),
+    };
+    match output {
+        Some(path) => write(path, text.as_bytes()),
+        None => Ok(io::stdout().lock().write_all(text.as_bytes())?),
+    }
+}
+
+/// Columns of a comment, one for each size.
+fn columns(cells: impl Iterator<Item = String>) -> String {
+    cells.map(|cell| format!("{cell:>12}")).collect()
+}
+
+fn toml(suggestion: &Suggestion) -> String {
+    let Suggestion { trace, sizes, unmanaged, rules, managed } = suggestion;
+    let bytes = sizes.iter().map(|&(pages, _)| show_bytes(u64::from(pages) * trace.page_size));
+    let misses = |misses: &[u64]| columns(misses.iter().map(|&count| grouped(count)));
+    let share = |saved: &[u64]| {
+        let shares = saved.iter().zip(unmanaged).map(|(&saved, &all)| saved as f64 / all.max(1) as f64);
+        columns(shares.map(|share| format!("-{} %", percent(share))))
+    };
+    let mut text = format!("# Managers for {}: {}.\n#\n", trace.name, trace.in_words(""));
+    let _ = writeln!(text, "# cache of          {}", columns(bytes));
+    let _ = writeln!(text, "# misses, LRU       {}", misses(unmanaged));
+    if rules.is_empty() {
+        text += "#\n# No manager saves a 200th of the misses at one of these sizes without adding some at another.\n";
+        return text;
+    }
+    let _ = writeln!(text, "# misses, these     {}", misses(managed));
+    for rule in rules {
+        let _ = write!(text, "\n# saves, of LRU's   {}\n{}", share(&rule.saved), rule.toml());
+    }
+    text
+}
+
+fn json(suggestion: &Suggestion) -> String {
+    let Suggestion { trace, sizes, unmanaged, rules, managed } = suggestion;
+    let pages: Vec<u32> = sizes.iter().map(|&(pages, _)| pages).collect();
+    let answer = json!({
+        "trace": trace.name,
+        "references": trace.references,
+        "page_size": trace.page_size,
+        "pages": pages,
+        "misses_lru": unmanaged,
+        "misses_managed": managed,
+        "rules": rules,
+    });
+    format!("{answer:#}\n")
+}

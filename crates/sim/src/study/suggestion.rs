@@ -1,0 +1,246 @@
+//! Managers that suit a trace: which programs, and which of their files, LRU-SP should give to which manager.
+//!
+//! 1. A *scope* is a program (the owners of one name, whatever their process numbers) or the files of one ending that a program uses,
+//!    with at least a fiftieth of all references.
+//! 2. Each manager that needs no list is replayed in charge of each scope alone.
+//! 3. Those that help are taken in the order of their gain. One is kept if, beside those kept before, it saves at least a 200th of the
+//!    misses and adds none at any size.
+//!
+//! Each candidate is written as a rule, and the rules are read as a file of them is: what is measured is what the file says.
+
+use super::comparison::{give, in_pages, pages, read};
+use super::error::{Error, Stop};
+use super::monitor::Monitor;
+use crate::size::Size;
+use crate::sweep::Sweep;
+use crate::trace::{Extent, Trace};
+use crate::watch::Watch;
+use forebay_policy::managers::Rules;
+use forebay_policy::{LruSp, Policy, Spec};
+use forebay_trace::{Pattern, Reader};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+
+/// The managers that are tried: those that need neither a list nor the future. `same-order` is `mru` by another name.
+const TRIED: [&str; 4] = ["mru", "access-once", "sequential", "lru-k"];
+/// A scope has at least this share of all references.
+const LEAST_SHARE: f64 = 0.02;
+/// A rule saves at least this share of the misses.
+const LEAST_GAIN: f64 = 0.005;
+/// So many scopes at most, those with the most references.
+const MOST_SCOPES: usize = 24;
+
+/// What is asked of a trace.
+#[derive(Debug)]
+pub struct Asked {
+    /// The cache sizes; a rule helps at one of them at least, and hurts at none.
+    pub sizes: Vec<Size>,
+    /// The bytes of a page; by default the trace's own.
+    pub page_size: Option<u64>,
+    /// Threads to run on; 0: one for each core.
+    pub threads: usize,
+}
+
+/// Managers for a trace, and what they save.
+#[derive(Debug)]
+pub struct Suggestion {
+    /// The trace.
+    pub trace: Extent,
+    /// The sizes in pages, in rising order, each once, with what the user wrote.
+    pub sizes: Vec<(u32, Size)>,
+    /// Misses by size without managers, which are those of LRU.
+    pub unmanaged: Vec<u64>,
+    /// The rules in the order in which they must stand, the first that fits being the one that holds.
+    pub rules: Vec<Rule>,
+    /// Misses by size with all rules.
+    pub managed: Vec<u64>,
+}
+
+/// A manager, and what it is in charge of.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rule {
+    /// The manager's name.
+    pub manager: &'static str,
+    /// The pattern of its owners' names; none: all owners.
+    pub owners: Option<String>,
+    /// The pattern of its files' names; none: all files.
+    pub files: Option<String>,
+    /// By size, the misses that it saves beside the rules that save more.
+    pub saved: Vec<u64>,
+}
+
+impl Rule {
+    /// As it stands in a file of managers.
+    pub fn toml(&self) -> String {
+        // A string of JSON is one of TOML.
+        let mut text = format!("[[manager]]\nname = \"{}\"\n", self.manager);
+        for (key, pattern) in [("owners", &self.owners), ("files", &self.files)] {
+            if let Some(pattern) = pattern {
+                let _ = writeln!(text, "{key} = [{}]", serde_json::Value::from(&**pattern));
+            }
+        }
+        text
+    }
+}
+
+/// What a manager may be in charge of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Scope {
+    owners: Option<String>,
+    files: Option<String>,
+}
+
+impl Asked {
+    /// Looks for managers for the trace called `name`.
+    ///
+    /// # Errors
+    /// What is wrong with the trace, or with the sizes for it; [`Error::Stopped`].
+    pub fn of(&self, name: &str, reader: &mut dyn Reader, monitor: &dyn Monitor) -> Result<Suggestion, Error> {
+        let spec = Spec::parse(LruSp::INFO.name).expect("the policy is in the registry");
+        let trace = read(name, reader, self.page_size, Sweep::keep(std::slice::from_ref(&spec)), monitor)?;
+        let sizes = in_pages(&self.sizes, trace.page_size, trace.pages)?;
+        let misses = |candidates: &[Vec<Rule>]| self.misses(&spec, candidates, &pages(&sizes), &trace, monitor);
+        let unmanaged = misses(&[vec![]])?.remove(0);
+
+        let scopes = scopes(&trace);
+        let rule = |scope: &Scope, manager| {
+            let Scope { owners, files } = scope.clone();
+            Rule { manager, owners, files, saved: Vec::new() }
+        };
+        let alone: Vec<Vec<Rule>> =
+            scopes.iter().flat_map(|scope| TRIED.map(|manager| vec![rule(scope, manager)])).collect();
+        let mut helping: Vec<(u64, Rule)> = misses(&alone)?
+            .iter()
+            .zip(alone)
+            .filter_map(|(of, mut rule)| Some((gain(&unmanaged, of)?, rule.remove(0))))
+            .collect();
+        helping.sort_by_key(|&(gain, _)| std::cmp::Reverse(gain));
+
+        let (mut kept, mut managed) = (Vec::new(), unmanaged.clone());
+        for (_, mut rule) in helping {
+            let same = |other: &Rule| (&other.owners, &other.files) == (&rule.owners, &rule.files);
+            if kept.iter().any(same) {
+                continue;
+            }
+            let mut with = kept.clone();
+            // Files before programs: the first rule that fits holds.
+            let place = if rule.files.is_some() { 0 } else { with.len() };
+            with.insert(place, rule.clone());
+            let now = misses(std::slice::from_ref(&with))?.remove(0);
+            if gain(&managed, &now).is_some() {
+                rule.saved = managed.iter().zip(&now).map(|(before, after)| before - after).collect();
+                with[place] = rule;
+                (kept, managed) = (with, now);
+            }
+        }
+        Ok(Suggestion { trace: trace.extent(), sizes, unmanaged, rules: kept, managed })
+    }
+
+    /// The misses of each set of rules by size.
+    fn misses(
+        &self,
+        spec: &Spec,
+        candidates: &[Vec<Rule>],
+        sizes: &[u32],
+        trace: &Trace,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<Vec<u64>>, Error> {
+        let mut specs = Vec::with_capacity(candidates.len());
+        for rules in candidates {
+            let text: String = rules.iter().map(Rule::toml).collect();
+            let rules = Rules::parse("a suggested rule", text)?;
+            let mut managed = [spec.clone()];
+            give(&rules, &mut managed, trace, monitor)?;
+            specs.extend(managed);
+        }
+        let sweep = Sweep { specs, sizes: sizes.to_vec(), warmup: 0, threads: self.threads };
+        let work = sweep.work(&Watch::default(), trace);
+        let replaying = monitor.begin(format!("replaying {}", trace.name), Some(work), true);
+        let outcomes = sweep.run(trace, &|more| replaying.add(more));
+        let all = candidates.len() * sizes.len();
+        if outcomes.len() < all {
+            return Err(Error::Stopped(Stop::Points(outcomes.len(), all, trace.name.clone())));
+        }
+        let misses: Vec<u64> = outcomes.iter().map(|outcome| outcome.counted.misses).collect();
+        Ok(misses.chunks(sizes.len()).map(<[u64]>::to_vec).collect())
+    }
+}
+
+/// The misses saved over all sizes, if they are worth a rule.
+fn gain(before: &[u64], after: &[u64]) -> Option<u64> {
+    let [all, left] = [before, after].map(|misses| misses.iter().sum::<u64>());
+    let hurts = before.iter().zip(after).any(|(before, after)| after > before);
+    (!hurts && (all - left) as f64 >= LEAST_GAIN * all as f64 && left < all).then(|| all - left)
+}
+
+/// Programs, and the files of one ending that each uses; those with the most references first.
+fn scopes(trace: &Trace) -> Vec<Scope> {
+    let programs: Vec<Option<String>> = trace.names.owners().iter().map(|name| program(name)).collect();
+    let endings: Vec<Option<String>> = trace.names.objects().iter().map(|name| ending(name)).collect();
+    let mut uses: HashMap<(u32, u32), u64> = HashMap::new();
+    let requests = &trace.requests;
+    let ends = requests.first.iter().skip(1).copied().chain([trace.len() as u32]);
+    for ((&first, end), &owner) in requests.first.iter().zip(ends).zip(&requests.owner) {
+        // A request is to one object.
+        let object = trace.places.of(trace.references[first as usize]).object;
+        *uses.entry((owner, object)).or_default() += u64::from(end - first);
+    }
+    let mut counts: BTreeMap<Scope, u64> = BTreeMap::new();
+    for ((owner, object), count) in uses {
+        let (owners, files) = (&programs[owner as usize], &endings[object as usize]);
+        let mut add = |files| *counts.entry(Scope { owners: owners.clone(), files }).or_default() += count;
+        add(None);
+        if files.is_some() {
+            add(files.clone());
+        }
+    }
+    let least = LEAST_SHARE * trace.len() as f64;
+    let mut scopes: Vec<(Scope, u64)> = counts.into_iter().filter(|&(_, count)| count as f64 >= least).collect();
+    scopes.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    scopes.into_iter().take(MOST_SCOPES).map(|(scope, _)| scope).collect()
+}
+
+/// The pattern of all owners that run the same program: their names differ in a process number behind a space.
+fn program(owner: &str) -> Option<String> {
+    let named = owner.rsplit_once(' ').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
+    match named {
+        Some((program, _)) => Some(format!("{} *", Pattern::escape(program))),
+        None => (!owner.is_empty()).then(|| Pattern::escape(owner)),
+    }
+}
+
+/// The pattern of files of the same ending; of a file without one, its own.
+fn ending(file: &str) -> Option<String> {
+    let name = file.rsplit_once('/').map_or(file, |(_, name)| name);
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+    let ending =
+        ending.filter(|ending| (1..=8).contains(&ending.len()) && !ending.bytes().all(|byte| byte.is_ascii_digit()));
+    match ending {
+        Some(ending) => Some(format!("*.{}", Pattern::escape(ending))),
+        None => (!file.is_empty()).then(|| Pattern::escape(file)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_and_files_are_named_by_patterns_that_match_them() {
+        assert_eq!(program("cscope 123").as_deref(), Some("cscope *"));
+        assert_eq!(program("[kworker] 7").as_deref(), Some("[[]kworker[]] *"));
+        assert_eq!((program("db").as_deref(), program("")), (Some("db"), None));
+        assert_eq!(ending("/a.d/b.out").as_deref(), Some("*.out"));
+        assert_eq!(ending("/a.d/README").as_deref(), Some("/a.d/README"));
+        assert_eq!(ending("libc.so.6").as_deref(), Some("libc.so.6"));
+    }
+
+    #[test]
+    fn a_rule_saves_a_200th_and_hurts_nowhere() {
+        assert_eq!(gain(&[100, 100], &[100, 99]), Some(1));
+        assert_eq!(gain(&[100, 100], &[101, 50]), None);
+        assert_eq!(gain(&[1000, 1000], &[1000, 991]), None);
+        assert_eq!(gain(&[0], &[0]), None);
+    }
+}
