@@ -40,6 +40,7 @@ mod parameters;
 mod parts;
 pub mod policies;
 mod policy;
+pub mod readahead;
 pub mod registry;
 
 pub use control::{Control, Uncontrolled};

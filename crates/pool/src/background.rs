@@ -2,20 +2,17 @@
 
 use crate::error::Error;
 use crate::handle::Handle;
-use crate::load::{Admission, Held};
+use crate::load::Held;
 use crate::pool::Shared;
+use crate::readahead::READERS;
 use crate::slots::MOST_HANDLES;
 use crate::sync::{AtomicBool, Condvar, Mutex, Ordering, lock};
 use crate::volume::Volume;
-use forebay_policy::Operation;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Threads that read ahead: as many requests are under way at a time.
-const READERS: usize = 4;
 
 /// The most handles that the users of a pool have at a time: all but those of the threads that read ahead.
 pub const HANDLES: usize = MOST_HANDLES - READERS;
@@ -23,7 +20,7 @@ pub const HANDLES: usize = MOST_HANDLES - READERS;
 /// The most threads that write back. A device that hangs keeps one of them.
 const WRITERS: usize = 32;
 
-/// Ranges that wait to be read ahead; what comes on top is not read ahead.
+/// Orders that wait for a thread; hints that come on top are left undone.
 const MOST_WAITING: usize = 256;
 
 /// How often it is seen whether pages have been dirty for too long.
@@ -37,7 +34,6 @@ const MOST_OBJECTS: usize = 256;
 #[derive(Default)]
 pub(crate) struct Queue {
     work: Mutex<Work>,
-    reader: Condvar,
     /// For the one that sees what is to be written.
     overseer: Condvar,
     writer: Condvar,
@@ -48,8 +44,6 @@ pub(crate) struct Queue {
 
 #[derive(Default)]
 struct Work {
-    /// To be read ahead, and for whom.
-    ranges: VecDeque<(Arc<Volume>, Range<u64>, u32)>,
     /// Something is to be written.
     write: bool,
     orders: VecDeque<Order>,
@@ -70,16 +64,6 @@ struct Order {
 }
 
 impl Queue {
-    /// Has a range of blocks read ahead for somebody, as far as it lies in the volume.
-    pub(crate) fn push(&self, volume: &Arc<Volume>, blocks: Range<u64>, owner: u32) {
-        let blocks = blocks.start..blocks.end.min(volume.blocks());
-        let mut work = lock(&self.work);
-        if !blocks.is_empty() && work.ranges.len() < MOST_WAITING {
-            work.ranges.push_back((Arc::clone(volume), blocks, owner));
-            self.reader.notify_one();
-        }
-    }
-
     /// Has dirty pages written back.
     pub(crate) fn wake_writer(&self) {
         let mut work = lock(&self.work);
@@ -92,19 +76,6 @@ impl Queue {
     /// Whether what a thread leaves is written by others.
     pub(crate) fn writes(&self) -> bool {
         self.writes.load(Ordering::Relaxed)
-    }
-
-    fn next_range(&self) -> Option<(Arc<Volume>, Range<u64>, u32)> {
-        let mut work = lock(&self.work);
-        loop {
-            if work.stop {
-                return None;
-            }
-            if let Some(next) = work.ranges.pop_front() {
-                return Some(next);
-            }
-            work = self.reader.wait(work).expect("no thread panicked under this lock");
-        }
     }
 
     /// Waits for something to write, or for a while. `false`: the pool is closing.
@@ -137,7 +108,6 @@ impl Queue {
         self.writes.store(false, Ordering::Relaxed);
         let mut work = lock(&self.work);
         work.stop = true;
-        self.reader.notify_all();
         self.overseer.notify_all();
         self.writer.notify_all();
         let running = |work: &mut Work| work.threads > 0;
@@ -184,16 +154,10 @@ impl Shared {
             return Ok(());
         }
         let no_thread = |source| Error::Configuration(format!("the pool cannot start its threads: {source}"));
+        self.readahead.open();
         for reader in 0..READERS {
             let handle = Handle::new(self)?;
-            let body = move || {
-                while let Some((volume, blocks, owner)) = handle.shared.queue.next_range() {
-                    handle.set_owner(owner);
-                    // What there is no frame for is not read ahead.
-                    let _ = handle.read_ahead(&volume, blocks);
-                }
-            };
-            Running::start(self, format!("readahead-{reader}"), body).map_err(no_thread)?;
+            Running::start(self, format!("readahead-{reader}"), move || handle.keep_reading()).map_err(no_thread)?;
         }
         let shared = Arc::clone(self);
         Running::start(self, "writeback".to_owned(), move || shared.oversee()).map_err(no_thread)?;
@@ -203,51 +167,8 @@ impl Shared {
 
     /// Ends the pool's threads, and waits for that so long. `false`: some hang in a device, and are left behind.
     pub(crate) fn stop_threads(&self, patience: Duration) -> bool {
+        self.abandon(self.readahead.close());
         self.queue.stop(patience)
-    }
-}
-
-impl Handle {
-    /// Fetches the pages of a range that are absent, as [`Hint::WillNeed`](crate::Hint::WillNeed) has it done in the background, and
-    /// returns when they are there. `false`: there is no frame for more, or the device fails, which is left to who needs the pages.
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`].
-    pub fn fetch(&self, volume: &Arc<Volume>, offset: u64, length: u64) -> Result<bool, Error> {
-        volume.check_range(offset, length)?;
-        let page_size = u64::from(self.shared.config.page_size);
-        Ok(self.read_ahead(volume, offset / page_size..(offset + length).div_ceil(page_size)))
-    }
-
-    /// Reads what is absent of a range, as far as there are frames; errors are left to who needs the pages. Whether that was all.
-    fn read_ahead(&self, volume: &Arc<Volume>, blocks: Range<u64>) -> bool {
-        let mut block = blocks.start;
-        while block < blocks.end {
-            if let Ok(pin) = self.pin(volume.id, block) {
-                // Seen without a lock, as most are of what is fetched again.
-                self.unpin(pin);
-                if !pin.state.in_laundry() {
-                    block += 1;
-                    continue;
-                }
-            }
-            let end = blocks.end.min(block + self.shared.most_run());
-            match self.try_admit_run(volume, block..end, Operation::Readahead, false) {
-                Admission::Run(run) => {
-                    block = run.last().map_or(end, |&(last, _)| last + 1);
-                    if let Err(error) = self.fill(volume, &run) {
-                        tracing::debug!(%error, "a readahead failed");
-                        return false;
-                    }
-                    volume.counters.pages_read_ahead.add(run.len() as u64);
-                    self.shared.owners.read_ahead(self.owner(volume), run.len() as u64);
-                    run.iter().for_each(|&(_, number)| self.shared.let_go(number));
-                }
-                Admission::Present | Admission::Rescued => block += 1,
-                Admission::NoFrame | Admission::Changing | Admission::Gone => return false,
-            }
-        }
-        true
     }
 }
 

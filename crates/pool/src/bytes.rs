@@ -2,10 +2,9 @@
 
 use crate::config::WriteMode;
 use crate::error::Error;
-use crate::handle::{Handle, NotPinned};
+use crate::handle::{Advice, Handle, NotPinned};
 use crate::load::{Admission, Held};
 use crate::page::State;
-use crate::streams::Advice;
 use crate::sync::Ordering;
 use crate::table;
 use crate::volume::Volume;
@@ -54,10 +53,15 @@ impl Handle {
         self.part(volume, offset, length, done).expect("a page that is held lies before the end")
     }
 
+    /// The pages that a request touches.
+    fn pages_of(&self, offset: u64, length: usize) -> Range<u64> {
+        let page_size = u64::from(self.shared.config.page_size);
+        offset / page_size..(offset + length as u64).div_ceil(page_size)
+    }
+
     /// The pages that one request to the device may have, from `block` to the one of the last byte.
     fn run_of(&self, block: u64, offset: u64, length: usize) -> Range<u64> {
-        let end = (offset + length as u64).div_ceil(u64::from(self.shared.config.page_size));
-        block..end.min(block + self.shared.most_run())
+        block..self.pages_of(offset, length).end.min(block + self.shared.most_run())
     }
 
     /// Copies bytes out of the volume.
@@ -66,8 +70,8 @@ impl Handle {
     /// As for [`read`](Handle::read); what the buffer then holds is unknown.
     pub fn read_at(&self, volume: &Arc<Volume>, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         volume.check_range(offset, buffer.len() as u64)?;
-        let memory = &self.shared.memory;
         let mut told = None;
+        let (mut missed, mut first_use) = (None, false);
         let mut done = 0;
         while done < buffer.len() {
             let part = self.part(volume, offset, buffer.len(), done)?;
@@ -75,7 +79,7 @@ impl Handle {
                 Ok(pin) if told == Some(part.block) || !pin.state.in_laundry() => {
                     self.copy_out(pin.number, &part, buffer);
                     if told != Some(part.block) {
-                        self.hit(volume, part.block, pin, Operation::Read);
+                        first_use |= self.hit(volume, part.block, pin);
                     }
                     self.unpin(pin);
                     done = part.request.end;
@@ -84,9 +88,10 @@ impl Handle {
                     self.unpin(pin);
                     if self.load(volume, part.block..part.block + 1, Operation::Read, None)? {
                         told = Some(part.block);
+                        missed = missed.or(told);
                     }
                 }
-                Err(NotPinned::Busy(number)) => memory.waiters.wait(number, memory.pages.get(number), State::busy),
+                Err(NotPinned::Busy(number)) => self.shared.wait_for(volume.id, part.block, number, State::busy),
                 Err(NotPinned::Absent) if self.advice.get() == Advice::Once => {
                     let blocks = self.run_of(part.block, offset, buffer.len());
                     if let Some(pages) = self.absent(volume, blocks) {
@@ -97,21 +102,27 @@ impl Handle {
                     let start = Instant::now();
                     match self.admit_run(volume, self.run_of(part.block, offset, buffer.len()), Operation::Read)? {
                         Admission::Run(run) => {
-                            self.fill(volume, &run)?;
+                            self.shared.fill(volume, &run)?;
+                            missed = missed.or(Some(part.block));
                             for &(_, number) in &run {
                                 let part = self.part_held(volume, offset, buffer.len(), done);
                                 self.copy_out(number, &part, buffer);
                                 self.shared.let_go(number);
                                 done = part.request.end;
                             }
-                            self.missed(volume, &run);
                             self.shared.miss_time.add_time(start.elapsed());
                         }
-                        Admission::Rescued => told = Some(part.block),
+                        Admission::Rescued => {
+                            told = Some(part.block);
+                            missed = missed.or(told);
+                        }
                         Admission::Present | Admission::NoFrame | Admission::Changing | Admission::Gone => {}
                     }
                 }
             }
+        }
+        if missed.is_some() || first_use {
+            self.follow(volume, self.pages_of(offset, buffer.len()), missed);
         }
         Ok(())
     }
@@ -170,8 +181,12 @@ impl Handle {
             }
             done = part.request.end;
         }
+        let mut first_use = false;
         for &(block, pin) in found.iter() {
-            self.hit(volume, block, pin, Operation::Read);
+            first_use |= self.hit(volume, block, pin);
+        }
+        if first_use {
+            self.follow(volume, self.pages_of(offset, buffer.len()), None);
         }
         true
     }

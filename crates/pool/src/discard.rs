@@ -177,7 +177,7 @@ impl Handle {
                     // Who has it may wait for a page of the range to be loaded.
                     drop(change);
                     let page = memory.pages.get(number);
-                    memory.waiters.wait(number, page, State::busy);
+                    self.shared.wait_for(volume.id, page.block(), number, State::busy);
                     page.wait_unshared(number, &memory.slots);
                 }
             }
@@ -196,8 +196,8 @@ impl Handle {
             for number in candidates {
                 let page = memory.pages.get(number);
                 // A load waits for its device alone.
-                memory.waiters.wait(number, page, State::loading);
                 let block = page.block();
+                self.shared.wait_for(volume.id, block, number, State::loading);
                 if !blocks.contains(&block) {
                     continue;
                 }

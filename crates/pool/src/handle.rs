@@ -9,8 +9,6 @@ use crate::pool::Shared;
 use crate::replacement::Hit;
 use crate::slots::SLOTS;
 use crate::stats::VolumeCounters;
-use crate::streams::Advice;
-use crate::sync::lock;
 use crate::table;
 use crate::volume::Volume;
 use forebay_policy::{Operation, Place, Reference};
@@ -85,6 +83,16 @@ pub enum Hint {
         /// They were changed there, and have just been written to the pool: that write was their use.
         dirty: bool,
     },
+}
+
+/// What a program has said of its references to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Advice {
+    #[default]
+    Normal,
+    Sequential,
+    Random,
+    Once,
 }
 
 /// Why a page could not be pinned at once.
@@ -169,7 +177,9 @@ impl Handle {
             self.unpin(pin);
             return None;
         }
-        self.hit(volume, block, pin, Operation::Read);
+        if self.hit(volume, block, pin) {
+            self.follow(volume, block..block + 1, None);
+        }
         Some(ReadPin::new(self, pin))
     }
 
@@ -180,8 +190,8 @@ impl Handle {
         loop {
             match self.pin(volume.id, block) {
                 Ok(pin) if told || !pin.state.in_laundry() => {
-                    if !told {
-                        self.hit(volume, block, pin, Operation::Read);
+                    if told || self.hit(volume, block, pin) {
+                        self.follow(volume, block..block + 1, told.then_some(block));
                     }
                     return Ok(ReadPin::new(self, pin));
                 }
@@ -190,13 +200,14 @@ impl Handle {
                     told |= self.load(volume, block..block + 1, Operation::Read, None)?;
                 }
                 Err(NotPinned::Busy(number)) => {
-                    self.shared.memory.waiters.wait(number, self.shared.memory.pages.get(number), State::busy);
+                    self.shared.wait_for(volume.id, block, number, State::busy);
                 }
                 Err(NotPinned::Absent) => {
                     let mut kept = None;
                     told |= self.load(volume, block..block + 1, Operation::Read, Some(&mut kept))?;
                     if let Some(pin) = kept {
                         self.shared.miss_time.add_time(start.elapsed());
+                        self.follow(volume, block..block + 1, Some(block));
                         return Ok(ReadPin::new(self, pin));
                     }
                 }
@@ -237,7 +248,7 @@ impl Handle {
                 volume.check_range(offset, length)?;
                 let page_size = u64::from(self.shared.config.page_size);
                 let blocks = offset / page_size..(offset + length).div_ceil(page_size);
-                self.shared.queue.push(volume, blocks, self.owner(volume));
+                self.shared.readahead.hint(volume, blocks, self.owner(volume));
             }
             Hint::DoNotNeed { offset, length } => {
                 volume.check_range(offset, length)?;
@@ -361,7 +372,7 @@ impl Handle {
                 if !state.busy() || !wait {
                     return None;
                 }
-                memory.waiters.wait(number, page, State::busy);
+                self.shared.wait_for(volume.id, block, number, State::busy);
                 continue;
             }
             assert!(
@@ -391,20 +402,22 @@ impl Handle {
         }
     }
 
-    /// Takes note of a hit.
+    /// Takes note of a read that hits. Whether it is the first use of a page read ahead: once the read is over it is to be
+    /// [followed](Handle::follow).
     #[inline]
-    pub(crate) fn hit(&self, volume: &Arc<Volume>, block: u64, pin: Pin, operation: Operation) {
-        self.note(volume, block, pin.number, pin.state, operation);
+    #[must_use]
+    pub(crate) fn hit(&self, volume: &Arc<Volume>, block: u64, pin: Pin) -> bool {
+        self.note(volume, block, pin.number, pin.state, Operation::Read)
     }
 
     #[inline]
-    fn note(&self, volume: &Arc<Volume>, block: u64, number: u32, state: State, operation: Operation) {
-        let first_use = state.ahead() && self.first_use(volume, block, number);
+    fn note(&self, volume: &Arc<Volume>, block: u64, number: u32, state: State, operation: Operation) -> bool {
+        let first_use = state.ahead() && self.first_use(volume, number);
         self.count_hit(volume);
         let page = self.shared.memory.pages.get(number);
         // The mark also stands for a first use that finds no room below.
         if self.shared.hit_sets_bit && !page.mark_used() && !first_use {
-            return;
+            return false;
         }
         let place = Place { object: volume.id, block };
         let mut hits = self.hits.borrow_mut();
@@ -412,25 +425,20 @@ impl Handle {
             if self.shared.hit_sets_bit {
                 // The page's mark says it all.
                 self.overflowed.set(true);
-                return;
+                return first_use;
             }
             self.shared.replacer().deliver(&self.shared.memory, &mut hits);
         }
         let reference = Reference { page: number, owner: self.owner(volume), place, operation };
         hits.push(Hit { reference, first_use });
+        first_use
     }
 
     #[cold]
-    fn first_use(&self, volume: &Arc<Volume>, block: u64, number: u32) -> bool {
-        if !self.shared.memory.pages.get(number).first_use() {
-            return false;
-        }
-        volume.counters.readahead_used.add(1);
-        let fetch = lock(&self.shared.streams).known(volume.id).and_then(|streams| streams.used(block));
-        if let Some(fetch) = fetch {
-            self.shared.queue.push(volume, fetch, self.owner(volume));
-        }
-        true
+    fn first_use(&self, volume: &Volume, number: u32) -> bool {
+        let first = self.shared.memory.pages.get(number).first_use();
+        volume.counters.readahead_used.add(first.into());
+        first
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::handle::{Handle, Pin};
 use crate::pool::Shared;
 use crate::replacer::{Admitted, NoFrame};
-use crate::sync::{Backoff, Ordering, lock};
+use crate::sync::{Backoff, Ordering};
 use crate::volume::Volume;
 use crate::writeback::Cleaned;
 use forebay_policy::{Operation, Place};
@@ -60,34 +60,16 @@ impl Handle {
     ) -> Result<bool, Error> {
         match self.admit_run(volume, blocks, operation)? {
             Admission::Run(run) => {
-                self.fill(volume, &run)?;
+                self.shared.fill(volume, &run)?;
                 let mut held = run.iter().map(|&(_, number)| number);
                 if let Some(keep) = keep {
                     *keep = held.next().map(|number| self.pin_held(number));
                 }
                 held.for_each(|number| self.shared.let_go(number));
-                self.missed(volume, &run);
                 Ok(true)
             }
             Admission::Rescued => Ok(true),
             Admission::Present | Admission::NoFrame | Admission::Changing | Admission::Gone => Ok(false),
-        }
-    }
-
-    /// Tells the streams of a miss, and has read ahead what they say.
-    pub(crate) fn missed(&self, volume: &Arc<Volume>, run: &[Held]) {
-        let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
-        let page_size = self.shared.config.page_size;
-        if volume.readahead < page_size {
-            return;
-        }
-        let missed = first.0..last.0 + 1;
-        let fetch = {
-            let mut streams = lock(&self.shared.streams);
-            streams.of(volume.id, volume.readahead, page_size).miss(&missed, self.advice.get())
-        };
-        if let Some(fetch) = fetch {
-            self.shared.queue.push(volume, fetch, self.owner(volume));
         }
     }
 
@@ -209,10 +191,12 @@ impl Handle {
         }
         Admission::Run(run)
     }
+}
 
+impl Shared {
     /// Reads the pages of a run, which then are valid and held exclusively; if that fails they are gone.
     pub(crate) fn fill(&self, volume: &Volume, run: &[Held]) -> Result<(), Error> {
-        let memory = &self.shared.memory;
+        let memory = &self.memory;
         let page_size = memory.frames.page_size();
         let mut buffers: Vec<IoSliceMut<'_>> = Vec::with_capacity(run.len());
         let mut length = 0;
@@ -229,21 +213,24 @@ impl Handle {
         let result = volume.read(run[0].0 * page_size as u64, length, &mut buffers);
         drop(buffers);
         if result.is_ok() {
-            run.iter().for_each(|&(_, number)| self.shared.loaded(number));
+            run.iter().for_each(|&(_, number)| self.loaded(number));
         } else {
-            let mut replacer = self.shared.replacer();
-            for &(_, number) in run {
-                replacer.drop_page(memory, number);
-                self.shared.transfers.fetch_sub(1, Ordering::SeqCst);
-            }
-            drop(replacer);
-            self.shared.progress.make();
+            self.drop_loading(run);
         }
         result
     }
-}
 
-impl Shared {
+    /// Drops pages that were admitted and are not loaded.
+    pub(crate) fn drop_loading(&self, run: &[Held]) {
+        let mut replacer = self.replacer();
+        for &(_, number) in run {
+            replacer.drop_page(&self.memory, number);
+            self.transfers.fetch_sub(1, Ordering::SeqCst);
+        }
+        drop(replacer);
+        self.progress.make();
+    }
+
     /// The frame of a page that was admitted is filled; its loader goes on holding it.
     pub(crate) fn loaded(&self, number: u32) {
         self.memory.pages.get(number).loaded();

@@ -131,7 +131,7 @@ impl Shared {
             drop(replacer);
             yield_now();
         }
-        lock(&self.streams).forget(volume.id);
+        self.readahead.forget(volume.id);
         lock(&self.writing).remove(&volume.id);
         lock(&self.volumes).remove(volume.id);
         Ok(())
@@ -159,6 +159,7 @@ impl Shared {
             if !discard {
                 self.make_all_durable(volume)?;
             }
+            self.abandon_all(volume.id);
             self.drop_pages_at_hand(volume, &(0..u64::MAX), discard);
             if !self.replacer().has_frames(volume.id) {
                 return Ok(());

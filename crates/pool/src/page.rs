@@ -81,6 +81,11 @@ impl State {
         self.0 & LOADING != 0
     }
 
+    /// It is being read ahead.
+    pub(crate) fn loading_ahead(self) -> bool {
+        self.0 & (LOADING | AHEAD) == LOADING | AHEAD
+    }
+
     /// Someone is loading, writing or evicting it.
     pub(crate) fn busy(self) -> bool {
         self.0 & (LOADING | EXCLUSIVE) != 0
@@ -365,9 +370,10 @@ impl Page {
         self.state.fetch_or(LAUNDRY, Ordering::SeqCst);
     }
 
-    /// The policy has admitted a page of the laundry again (rule 5).
-    pub(crate) fn rescue(&self) {
-        self.state.fetch_and(!(LAUNDRY | FORGOTTEN), Ordering::SeqCst);
+    /// The policy has admitted a page of the laundry again (rule 5). `ahead`: nobody uses it yet.
+    pub(crate) fn rescue(&self, ahead: bool) {
+        let ahead = if ahead { AHEAD } else { 0 };
+        let _ = self.change(|state| Some(state & !(LAUNDRY | FORGOTTEN) | ahead));
     }
 
     /// The policy has forgotten a page of the laundry (rule 5).

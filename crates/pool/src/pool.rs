@@ -13,12 +13,12 @@ use crate::objects::{ObjectNumbers, Volumes};
 use crate::owners::Owners;
 use crate::page::Pages;
 use crate::progress::Progress;
+use crate::readahead::Readahead;
 use crate::replacement;
 use crate::replacer::{Memory, Replacer};
 use crate::shares::{MOST_SHARES, ShareState, Shares};
 use crate::slots::{MOST_HANDLES, Slots};
 use crate::stats::{ShareStatistics, Statistics, VolumeStatistics};
-use crate::streams::StreamsByObject;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::table::Table;
 use crate::volume::Volume;
@@ -59,7 +59,7 @@ pub(crate) struct Shared {
     pub(crate) owners: Arc<Owners>,
     pub(crate) listener: OnceLock<Listener>,
     pub(crate) progress: Progress,
-    pub(crate) streams: Mutex<StreamsByObject>,
+    pub(crate) readahead: Readahead,
     pub(crate) dirty_pages: Mutex<DirtyPages>,
     pub(crate) copies: Copies,
     /// Objects with writebacks under way, and those whose last one failed.
@@ -126,7 +126,7 @@ impl Pool {
             owners: Arc::default(),
             listener: OnceLock::new(),
             progress: Progress::default(),
-            streams: Mutex::default(),
+            readahead: Readahead::default(),
             dirty_pages: Mutex::default(),
             copies: Copies::default(),
             writing: Mutex::default(),
@@ -332,6 +332,12 @@ impl Pool {
         assert_eq!(counted, dirty.len(), "the dirty pages are counted by volume");
         assert_eq!(shared.dirty.load(Ordering::SeqCst), dirty.len(), "the dirty pages are counted");
         assert_eq!(shared.transfers.load(Ordering::SeqCst), 0, "no transfer is under way");
+    }
+
+    /// Whether pages that streams are expected to read have yet to be read from their devices.
+    #[doc(hidden)]
+    pub fn is_reading_ahead(&self) -> bool {
+        self.shared.readahead.is_under_way()
     }
 
     /// What the pool has done since it was made. Each handle may keep its last 64 hits to itself.

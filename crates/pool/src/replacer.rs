@@ -229,7 +229,7 @@ impl Replacer {
             return Err(NoFrame);
         }
         if page.state().in_laundry() {
-            page.rescue();
+            page.rescue(operation == Operation::Readahead);
             memory.laundered.fetch_sub(1, Ordering::Relaxed);
             return Ok(Admitted::Rescued);
         }

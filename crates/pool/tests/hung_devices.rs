@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{limit, wait_until};
+use common::{Zeroes, limit, wait_until};
 use forebay_policy::Spec;
 use forebay_pool::device::{Device, MemoryDevice};
-use forebay_pool::{Config, Durability, Pool, Volume, VolumeConfig};
+use forebay_pool::{Config, Durability, Hint, Pool, Volume, VolumeConfig};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -119,6 +119,95 @@ impl Scene {
         let handle = self.pool.handle().expect("a handle");
         handle.write_at(volume, block * PAGE, &[7; PAGE as usize], Durability::Flush).expect("it is cached");
     }
+}
+
+/// Zeroes whose reads, but for the first of each stream, wait while the gate is shut.
+struct Gated {
+    zeroes: Zeroes,
+    shut: Mutex<bool>,
+    opened: Condvar,
+    waiting: AtomicUsize,
+}
+
+impl Gated {
+    fn open(&self) {
+        *self.shut.lock().expect("nobody panics") = false;
+        self.opened.notify_all();
+    }
+}
+
+impl Device for Gated {
+    fn len(&self) -> u64 {
+        self.zeroes.len()
+    }
+
+    fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        if !offset.is_multiple_of(STREAM) {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            let shut = self.shut.lock().expect("nobody panics");
+            drop(self.opened.wait_timeout_while(shut, 4 * PATIENCE, |shut| *shut).expect("nobody panics"));
+        }
+        self.zeroes.read(offset, buffers)
+    }
+
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
+        self.zeroes.write(offset, buffers)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.zeroes.flush()
+    }
+
+    fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.zeroes.trim(offset, length)
+    }
+
+    fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
+        self.zeroes.write_zeroes(offset, length, allocate)
+    }
+
+    fn describe(&self) -> String {
+        "gated".to_owned()
+    }
+}
+
+/// How far streams on it are apart.
+const STREAM: u64 = 1 << 20;
+
+#[test]
+fn a_page_that_waits_behind_the_readahead_of_another_device_is_read_by_who_needs_it() {
+    let _limit = limit("a volume is read while all readers of the pool hang in another");
+    let pool = Pool::new(Config::new(4 << 20, Spec::parse("lru").expect("a policy"))).expect("a pool");
+    let gated = Gated {
+        zeroes: Zeroes::default(),
+        shut: Mutex::new(true),
+        opened: Condvar::new(),
+        waiting: AtomicUsize::new(0),
+    };
+    let gated = Arc::new(gated);
+    let attach = |name, device| pool.attach(device, VolumeConfig { readahead: 64 << 10, ..VolumeConfig::new(name) });
+    let sick = attach("sick", Arc::clone(&gated) as Arc<dyn Device>);
+    let (well, going) = (attach("well", Arc::new(Zeroes::default())), attach("going", Arc::new(Zeroes::default())));
+    let handle = pool.handle().expect("a handle");
+    let mut bytes = [0; PAGE as usize];
+    handle.hint(&sick, Hint::Sequential).expect("a hint");
+    for stream in 0..6 {
+        handle.read_at(&sick, stream * STREAM, &mut bytes).expect("the first page of a stream");
+    }
+    wait_until("all readers hang", || gated.waiting.load(Ordering::SeqCst) == 4);
+    for block in 0..100 {
+        handle.read_at(&well, block * PAGE, &mut bytes).expect("a read");
+        handle.write_at(&well, (block + 2) * PAGE + 5, b"parts", Durability::Flush).expect("a write");
+    }
+    handle.trim(&well, 0, 120 * PAGE).expect("a trim of what waits to be read");
+    handle.read_at(&going, 0, &mut bytes).expect("a read");
+    assert!(pool.statistics().volumes[2].pages_read_ahead == 0 && pool.is_reading_ahead());
+    pool.detach(&going).expect("what waits to be read is dropped");
+    drop(handle);
+    gated.open();
+    wait_until("all is read", || !pool.is_reading_ahead());
+    pool.check_invariants();
+    pool.close().expect("nothing fails");
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn dirty_pages_behind_the_end_are_never_written() {
 #[test]
 fn a_length_that_the_device_refuses_changes_nothing() {
     let pool = pool(32);
-    let volume = attach(&pool, Arc::new(common::Zeroes), WriteMode::Back);
+    let volume = attach(&pool, Arc::new(common::Zeroes::default()), WriteMode::Back);
     let handle = pool.handle().expect("a handle");
     handle.write_at(&volume, 5 * PAGE, &[7], Durability::Flush).expect("a write");
     assert!(matches!(handle.set_len(&volume, PAGE), Err(Error::Device { operation: "change of length", .. })));

@@ -46,7 +46,7 @@ fn allocated(objects: u64) -> usize {
     let policy = Spec::parse("lru").expect("a policy");
     let pool = Pool::new(Config::new((OBJECTS + OBJECTS / 16) * PAGE, policy)).expect("a pool");
     let handle = pool.handle().expect("a handle");
-    let device = Arc::new(Zeroes);
+    let device = Arc::new(Zeroes::default());
     let config = |object| VolumeConfig { counted: false, readahead: 0, ..VolumeConfig::new(format!("file {object}")) };
     let volumes: Vec<Arc<Volume>> = (0..objects).map(|object| pool.attach(device.clone(), config(object))).collect();
     for number in 0..OBJECTS {

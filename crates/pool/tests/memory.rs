@@ -24,7 +24,7 @@ fn frames_take_no_more_memory_than_the_capacity_before_and_after_it_is_changed()
     let before = resident();
     let policy = Spec::parse("lru").expect("a policy");
     let pool = Pool::new(Config::new(CAPACITY, policy)).expect("a pool");
-    let volume = pool.attach(Arc::new(Zeroes), VolumeConfig { readahead: 0, ..VolumeConfig::new("zeroes") });
+    let volume = pool.attach(Arc::new(Zeroes::default()), VolumeConfig { readahead: 0, ..VolumeConfig::new("zeroes") });
     let handle = pool.handle().expect("a handle");
     let mut buffer = vec![0; 1 << 20];
     for capacity in [CAPACITY, CAPACITY / 8, CAPACITY / 2] {

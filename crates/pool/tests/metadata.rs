@@ -31,7 +31,7 @@ fn specs() -> impl Iterator<Item = Spec> {
 }
 
 fn zeroes(pool: &Pool) -> Arc<Volume> {
-    pool.attach(Arc::new(Zeroes), VolumeConfig { readahead: 0, ..VolumeConfig::new("zeroes") })
+    pool.attach(Arc::new(Zeroes::default()), VolumeConfig { readahead: 0, ..VolumeConfig::new("zeroes") })
 }
 
 fn read(pool: &Pool, length: u64) {

@@ -192,7 +192,8 @@ fn an_object_with_a_share_goes_and_its_number_gets_another() {
 #[test]
 fn objects_that_are_not_counted_by_themselves_are_counted_together() {
     let pool = pool("lru", 64);
-    let counted = pool.attach(Arc::new(Zeroes), VolumeConfig { readahead: 0, ..VolumeConfig::new("volume") });
+    let counted =
+        pool.attach(Arc::new(Zeroes::default()), VolumeConfig { readahead: 0, ..VolumeConfig::new("volume") });
     let handle = pool.handle().expect("a handle");
     for _ in 0..3 {
         let file = attach(&pool, memory(4));

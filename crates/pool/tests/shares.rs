@@ -23,7 +23,7 @@ fn pool(policy: &Spec, frames: u64) -> Pool {
 }
 
 fn attach(pool: &Pool, share: Option<(u64, u64)>) -> Arc<Volume> {
-    let volume = pool.attach(Arc::new(Zeroes), VolumeConfig { readahead: 0, ..VolumeConfig::new("volume") });
+    let volume = pool.attach(Arc::new(Zeroes::default()), VolumeConfig { readahead: 0, ..VolumeConfig::new("volume") });
     if let Some((min, max)) = share {
         pool.set_share(&volume, Share { min: min * PAGE, max: max * PAGE }).expect("the share fits");
     }

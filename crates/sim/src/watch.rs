@@ -246,6 +246,11 @@ impl Watcher {
         self.next_request.checked_sub(1).and_then(|request| stretch.requests.owner.get(request)).copied().unwrap_or(0)
     }
 
+    /// Whether the present request writes.
+    pub(crate) fn writes(&self) -> bool {
+        self.write
+    }
+
     /// The present request is about to ask for something: those before it have been waited for, and the program has thought
     /// since. Says whether it is the first time.
     fn ask(&mut self) -> bool {

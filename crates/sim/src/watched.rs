@@ -9,15 +9,12 @@ use std::ops::Range;
 /// So many requests ahead readahead is told of the ends of requests.
 const SOON: usize = 8;
 
-/// A simulated cache has no data, every victim may go; readahead is told of it.
+/// A simulated cache has no data, every victim may go that is not being read ahead.
 pub(crate) struct Frames<'a>(pub(crate) Option<&'a mut Reader>);
 
 impl Caller for Frames<'_> {
     fn evict(&mut self, page: u32) -> bool {
-        if let Some(reader) = &mut self.0 {
-            reader.evicted(page);
-        }
-        true
+        self.0.as_mut().is_none_or(|reader| reader.evict(page))
     }
 
     fn forget(&mut self, page: u32) {

@@ -70,6 +70,14 @@ fn linux_doubles_its_window_at_each_mark() {
 }
 
 #[test]
+fn linux_reads_nothing_ahead_of_writes() {
+    let requests = |operation| (0..8).map(|page| format!("{},8192,{operation}\n", page * 8192)).collect::<String>();
+    let trace = |operation| load(format!("offset,length,operation\n{}", requests(operation)));
+    assert_eq!(lru(&trace("write"), 64, "linux:max=4").readahead, counts(0, 0, 0));
+    assert_eq!(lru(&trace("read"), 64, "linux:max=4").readahead, counts(7, 7, 0));
+}
+
+#[test]
 fn a_sequence_is_read_ahead_once_it_is_detected_and_always_half_a_window_before_it_is_used() {
     // Blocks 100 to 107 make a sequence. Behind 107: 108 to 111; behind 109, when 112 is not there, 112 and 113; and so on, at last
     // 122 and 123 behind 119.

@@ -33,12 +33,20 @@ pub(crate) fn limit(what: &'static str) -> Limit {
     Limit(sender)
 }
 
-/// An endless device that reads as zeroes and forgets what is written.
-pub(crate) struct Zeroes;
+/// A device that reads as zeroes and forgets what is written; endless by default.
+pub(crate) struct Zeroes {
+    pub(crate) length: u64,
+}
+
+impl Default for Zeroes {
+    fn default() -> Self {
+        Self { length: 1 << 50 }
+    }
+}
 
 impl Device for Zeroes {
     fn len(&self) -> u64 {
-        1 << 50
+        self.length
     }
 
     fn read(&self, _: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {

@@ -130,7 +130,7 @@ impl Holes {
 }
 
 impl Behind {
-    /// Behind a page of the trace.
+    /// Behind a page of the trace, or a hole that is known.
     pub(super) fn page(page: u32) -> Self {
         Self(page)
     }

@@ -20,6 +20,11 @@ impl Marks {
         self.0[(page / u64::BITS) as usize] |= 1 << (page % u64::BITS);
     }
 
+    #[inline]
+    pub(super) fn has(&self, page: u32) -> bool {
+        self.0[(page / u64::BITS) as usize] & 1 << (page % u64::BITS) != 0
+    }
+
     /// Takes the page's mark away; whether it had one.
     #[inline]
     pub(super) fn take(&mut self, page: u32) -> bool {
@@ -44,6 +49,7 @@ mod tests {
         marks.reserve(200);
         marks.set(64);
         marks.set(199);
+        assert!(marks.has(64) && !marks.has(65));
         let taken = [62, 63, 64, 65, 199, 63, 64, 199].map(|page| marks.take(page));
         assert_eq!(taken, [false, true, true, false, true, false, false, false]);
     }

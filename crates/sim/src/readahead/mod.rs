@@ -6,7 +6,7 @@
 //! reference to such a page is a hit, a *used* page; one evicted before that is *wasted*.
 //!
 //! ```text
-//! rules:       fixed, linux, regular    which blocks are expected behind a read
+//! rules:       fixed, linux, regular    which blocks are expected behind a read; linux is forebay_policy::readahead, as in real caches
 //! successors   the pages of an object in the order of their blocks: where it ends, and where its holes are
 //! holes        blocks that the trace never refers to have page numbers of their own in a run
 //! marks        a bit for each page: read ahead, and not used yet
@@ -14,7 +14,6 @@
 //! ```
 
 mod holes;
-mod linux;
 mod marks;
 mod reader;
 mod regular;
@@ -24,8 +23,8 @@ pub(crate) use reader::Reader;
 pub(crate) use successors::Successors;
 
 use crate::places::Places;
-use forebay_policy::{Parameter, Part, Place, Settings};
-use linux::Linux;
+use forebay_policy::readahead::{Read, Streams};
+use forebay_policy::{Parameter, Part, Settings};
 use regular::Regular;
 use std::fmt;
 use std::ops::Range;
@@ -140,7 +139,7 @@ impl Readahead {
         };
         match self.kind.name {
             "fixed" => Rule::Fixed(self.settings.integer("pages")),
-            "linux" => Rule::Linux(Linux::new(max())),
+            "linux" => Rule::Linux(Streams::default(), max()),
             "regular" => Rule::Regular(Box::new(Regular::new(pages, page_size, max()))),
             name => unreachable!("{name} is no rule"),
         }
@@ -180,7 +179,8 @@ impl From<Range<u64>> for Expected {
 #[derive(Debug)]
 enum Rule {
     Fixed(u64),
-    Linux(Linux),
+    /// With the most that is read ahead at once.
+    Linux(Streams, u64),
     Regular(Box<Regular>),
 }
 
@@ -200,32 +200,17 @@ impl Rule {
         }
     }
 
-    /// A read is over.
-    fn expect(&mut self, read: &Extent) -> Expected {
+    /// A read is over. `asks`: it missed, or was the first to use something read ahead, and does not write.
+    fn expect(&mut self, read: &Read, asks: bool) -> Expected {
         match self {
             Self::Fixed(pages) => match read.missed {
                 Some(_) => (read.end..read.end.saturating_add(*pages)).into(),
                 None => Expected::default(),
             },
-            Self::Linux(linux) => linux.expect(read).into(),
+            Self::Linux(streams, most) if asks => streams.expect(read, *most).into(),
+            Self::Linux(..) => Expected::default(),
             Self::Regular(regular) => regular.expect(read),
         }
-    }
-}
-
-/// The blocks of a read.
-#[derive(Clone, Copy, Debug)]
-struct Extent {
-    object: u32,
-    start: u64,
-    end: u64,
-    /// The first block that missed.
-    missed: Option<u64>,
-}
-
-impl Extent {
-    fn new(first: Place, last: Place, missed: Option<u64>) -> Self {
-        Self { object: last.object, start: first.block.min(last.block), end: last.block.saturating_add(1), missed }
     }
 }
 

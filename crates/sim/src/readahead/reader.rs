@@ -3,19 +3,20 @@
 use super::holes::{Behind, Holes};
 use super::marks::Marks;
 use super::successors::NONE;
-use super::{Extent, Readahead, ReadaheadCounts, Rule, Successors};
+use super::{Readahead, ReadaheadCounts, Rule, Successors};
 use crate::places::Places;
 use crate::replay::{Stretch, room_for};
 use crate::size::MOST_PAGES;
 use crate::watch::Watcher;
 use crate::watched::Frames;
+use forebay_policy::readahead::Read;
 use forebay_policy::{Operation, Place, Policy, Reference, Setup};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The present read, by page.
+/// The present request, by page.
 #[derive(Clone, Copy, Debug)]
-struct Read {
+struct Request {
     first: u32,
     last: u32,
     /// The first page that missed.
@@ -34,9 +35,14 @@ pub(crate) struct Reader {
     holes: Holes,
     /// The policy has room for page numbers below this.
     room: u32,
-    read: Option<Read>,
-    /// Pages that are about to be read ahead, kept lest that allocate.
-    batch: Vec<(u32, Place)>,
+    request: Option<Request>,
+    /// It was the first to use something read ahead.
+    used: bool,
+    /// The pages of the window that is being read: no victims, as in the kernel, and in real caches.
+    reading: Marks,
+    window: Vec<u32>,
+    /// Where the pages that the device has yet to be asked for begin, on it and in the window.
+    run: Option<(Place, usize)>,
     /// The most read ahead at once: half of the cache, so that what is read ahead does not push itself out. So does the kernel,
     /// in `max_sane_readahead`.
     most: u64,
@@ -53,8 +59,11 @@ impl Reader {
             numbers: vec![0; setup.pages as usize],
             holes: Holes::new(setup.pages),
             room: setup.pages,
-            read: None,
-            batch: Vec::new(),
+            request: None,
+            used: false,
+            reading: Marks::new(setup.pages),
+            window: Vec::new(),
+            run: None,
             most: u64::from(setup.capacity / 2),
             counts: ReadaheadCounts::default(),
             late: 0,
@@ -94,23 +103,29 @@ impl Reader {
         if !self.waiting.take(page) {
             return None;
         }
+        self.used = true;
         self.counts.used += 1;
         self.late += u64::from(watcher.need(self.numbers[page as usize]));
         Some(())
     }
 
-    /// Pages of the present read have been referenced, the first to miss among them if it is `missed`.
+    /// Pages of the present request have been referenced, the first to miss among them if it is `missed`.
     pub(crate) fn refer(&mut self, pages: &[u32], missed: Option<u32>, places: &Places) {
         self.rule.refer(pages, places);
         let (&[first, ..], &[.., last]) = (pages, pages) else { return };
-        let read = self.read.get_or_insert(Read { first, last, missed: None });
-        read.last = last;
-        read.missed = read.missed.or(missed);
+        let request = self.request.get_or_insert(Request { first, last, missed: None });
+        request.last = last;
+        request.missed = request.missed.or(missed);
     }
 
+    /// A page is offered as victim; whether it may go.
     #[inline]
-    pub(crate) fn evicted(&mut self, page: u32) {
-        self.counts.wasted += u64::from(self.waiting.take(page));
+    pub(crate) fn evict(&mut self, page: u32) -> bool {
+        let may = !self.reading.has(page);
+        if may {
+            self.counts.wasted += u64::from(self.waiting.take(page));
+        }
+        may
     }
 
     #[inline]
@@ -118,12 +133,20 @@ impl Reader {
         self.holes.forget(page);
     }
 
-    /// The present read is over: reads ahead what is expected behind it.
+    /// The present request is over: reads ahead what is expected behind it.
     pub(crate) fn end_read<P: Policy>(&mut self, policy: &mut P, watcher: &mut Watcher, trace: &Stretch<'_>) {
-        let Some(Read { first, last, missed }) = self.read.take() else { return };
+        let Some(Request { first, last, missed }) = self.request.take() else { return };
+        let used = std::mem::take(&mut self.used);
         let places = trace.places;
-        let read = Extent::new(places.of(first), places.of(last), missed.map(|page| places.of(page).block));
-        let expected = self.rule.expect(&read);
+        let (start, end) = (places.of(first), places.of(last));
+        let read = Read {
+            object: end.object,
+            start: start.block.min(end.block),
+            end: end.block.saturating_add(1),
+            missed: missed.map(|page| places.of(page).block),
+            in_order: false,
+        };
+        let expected = self.rule.expect(&read, (used || missed.is_some()) && !watcher.writes());
         let at = |block| Place { object: read.object, block };
         let again = &expected.again;
         let start = if again.is_empty() { None } else { self.successors.find(places, last, at(again.start)) };
@@ -190,9 +213,7 @@ impl Reader {
                 self.holes.find(&mut behind, block)
             };
             if known.is_some_and(|page| policy.contains(page)) {
-                self.read_batch(policy, watcher, trace);
-                // The hole that it is behind may have made room.
-                behind = Behind::page(before);
+                self.ask_device(watcher);
                 continue;
             }
             let page = match known {
@@ -200,33 +221,53 @@ impl Reader {
                 None if u64::from(self.holes.end()) < MOST_PAGES => self.holes.add(behind, block),
                 None => break,
             };
-            self.holes.set_pending(page, true);
-            policy.prefetch(page);
-            self.batch.push((page, Place { object, block }));
+            if !self.admit(policy, watcher, trace, page, Place { object, block }) {
+                break;
+            }
+            // Holes before it may have made room; it has not.
+            behind = Behind::page(page);
         }
-        self.read_batch(policy, watcher, trace);
+        self.ask_device(watcher);
+        let mut window = std::mem::take(&mut self.window);
+        window.drain(..).for_each(|page| _ = self.reading.take(page));
+        self.window = window;
     }
 
-    /// Reads the pages of the batch, whose blocks are in a row.
-    fn read_batch<P: Policy>(&mut self, policy: &mut P, watcher: &mut Watcher, trace: &Stretch<'_>) {
-        let Some(&(_, place)) = self.batch.first() else { return };
+    /// Admits a page that is about to be read ahead. `false`: there is no frame for it.
+    fn admit<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        watcher: &Watcher,
+        trace: &Stretch<'_>,
+        page: u32,
+        place: Place,
+    ) -> bool {
         if self.holes.end() > self.room {
             self.room = room_for(self.holes.end());
             policy.reserve(self.room);
             self.waiting.reserve(self.room);
+            self.reading.reserve(self.room);
             self.numbers.resize(self.room as usize, 0);
         }
-        let number = watcher.read_ahead(place, self.batch.len() as u64);
-        let owner = watcher.owner(trace);
-        let mut batch = std::mem::take(&mut self.batch);
-        for (page, place) in batch.drain(..) {
-            let reference = Reference { page, owner, place, operation: Operation::Readahead };
-            policy.miss(&reference, &mut Frames(Some(self))).expect("no victim is refused");
-            self.holes.set_pending(page, false);
+        self.holes.set_pending(page, true);
+        let reference = Reference { page, owner: watcher.owner(trace), place, operation: Operation::Readahead };
+        let admitted = policy.miss(&reference, &mut Frames(Some(self))).is_ok();
+        self.holes.set_pending(page, false);
+        if admitted {
             self.waiting.set(page);
-            self.numbers[page as usize] = number;
+            self.reading.set(page);
+            self.window.push(page);
+            self.run.get_or_insert((place, self.window.len() - 1));
             self.counts.fetched += 1;
         }
-        self.batch = batch;
+        admitted
+    }
+
+    /// Has the device read the pages admitted last, whose blocks are in a row.
+    fn ask_device(&mut self, watcher: &mut Watcher) {
+        let Some((place, first)) = self.run.take() else { return };
+        let run = &self.window[first..];
+        let number = watcher.read_ahead(place, run.len() as u64);
+        run.iter().for_each(|&page| self.numbers[page as usize] = number);
     }
 }

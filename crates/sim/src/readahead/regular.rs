@@ -6,8 +6,9 @@
 //!
 //! The next blocks are read once those in the first half are all that is left: as long as the block in the middle is resident, nothing is.
 
-use super::{Expected, Extent};
+use super::Expected;
 use forebay_policy::Place;
+use forebay_policy::readahead::Read;
 use forebay_policy::ubm::{Classifier, Course};
 
 #[derive(Debug)]
@@ -31,7 +32,7 @@ impl Regular {
     }
 
     /// A read is over.
-    pub(super) fn expect(&self, read: &Extent) -> Expected {
+    pub(super) fn expect(&self, read: &Read) -> Expected {
         let up_to = |blocks: u64| read.end..read.end.saturating_add(blocks);
         match self.regularity.course() {
             None => Expected::default(),

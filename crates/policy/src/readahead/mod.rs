@@ -1,0 +1,258 @@
+//! Linux's readahead: a window for each stream, which doubles as long as the stream goes on. One rule for the simulator and for real caches.
+//!
+//! F. Wu, H. Xi and C. Xu, "On the Design of a New Linux Readahead Framework", ACM SIGOPS Operating Systems Review 42(5), 2008;
+//! `ondemand_readahead`, `get_init_ra_size` and `get_next_ra_size` in `mm/readahead.c` since 2.6.23.
+//!
+//! ```text
+//!            start          next    mark                 end
+//!   stream     |--- read ----|---- read ahead ----|
+//!                                    `-- the read that gets here has the next window read, of twice the size
+//! ```
+//!
+//! As the kernel is, the rule is asked at a read that misses, and at one that is the first to use a page read ahead. All other reads
+//! cost it nothing. Writes do not ask it.
+//!
+//! - A read that misses and is sequential (it goes on where another one ended, or is of an object's first block) gets an initial
+//!   window: two to four times its own size. It holds the read itself; what is left of it is read ahead, and its first block there
+//!   is the mark.
+//! - The read that reaches the mark has the next window read ahead while the present one is used: twice as large, four times if that
+//!   is small, at most `most`. Its mark is its first block.
+//! - A miss inside the window: what was read ahead has been evicted before its use. The window is the initial one again.
+//! - Any other read that misses is random. It is read alone.
+//! - A program that says that it reads in order gets the longest window at its first miss.
+//!
+//! Where this departs from the kernel:
+//!
+//! - The kernel keeps one window for each open file and finds those of other streams by the marks on pages and by what is cached before
+//!   a miss. Here each object has up to [`STREAMS`] streams, each known by where it is, and a mark counts as reached by a read behind
+//!   it as well.
+//! - The kernel knows where the last read of an open file ended even if that was a plain hit. Here a stream begins at the second of two
+//!   reads that ask the rule.
+//!
+//! Memory: 40 bytes a stream, for the objects that asked last, at most [`OBJECTS`] twice over.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The most streams of an object, and places where one may begin.
+const STREAMS: usize = 64;
+
+/// Half of the objects whose streams are remembered.
+const OBJECTS: usize = 512;
+
+/// A read that misses, or is the first to use a page read ahead: its blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Read {
+    /// The file or volume.
+    pub object: u32,
+    /// The first block.
+    pub start: u64,
+    /// The block behind the last one.
+    pub end: u64,
+    /// The first block that missed.
+    pub missed: Option<u64>,
+    /// The program has said that it reads in order.
+    pub in_order: bool,
+}
+
+/// The streams of the objects that were read last.
+#[derive(Debug, Default)]
+pub struct Streams {
+    young: BTreeMap<u32, ObjectStreams>,
+    /// Those that were young before there were too many.
+    old: BTreeMap<u32, ObjectStreams>,
+}
+
+impl Streams {
+    /// A read is over: the blocks to be read ahead, at most `most` of them.
+    pub fn expect(&mut self, read: &Read, most: u64) -> Range<u64> {
+        if !self.young.contains_key(&read.object) {
+            let streams = self.old.remove(&read.object).unwrap_or_default();
+            if self.young.len() == OBJECTS {
+                self.old = std::mem::take(&mut self.young);
+            }
+            self.young.insert(read.object, streams);
+        }
+        self.young.get_mut(&read.object).map_or(0..0, |streams| streams.expect(read, most))
+    }
+
+    /// The object has gone.
+    pub fn forget(&mut self, object: u32) {
+        self.young.remove(&object);
+        self.old.remove(&object);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    /// The block behind its last read.
+    next: u64,
+    /// The window's size; 0 as long as there is none.
+    size: u64,
+    mark: u64,
+    end: u64,
+}
+
+impl Stream {
+    fn has(&self, read: &Read) -> bool {
+        // A read may begin with the block that the one before ended with.
+        (self.next..=self.end.max(self.next)).contains(&read.start) || read.start.checked_add(1) == Some(self.next)
+    }
+
+    /// The initial window of a read; the blocks to be read ahead.
+    fn begin(&mut self, read: &Read, most: u64) -> Range<u64> {
+        let blocks = read.end - read.start;
+        self.size = if read.in_order { most } else { initial(blocks, most) };
+        let ahead = if self.size > blocks { self.size - blocks } else { following(self.size, most) };
+        (self.mark, self.end) = (read.end, read.end.saturating_add(ahead));
+        read.end..self.end
+    }
+
+    /// The next window.
+    fn go_on(&mut self, read: &Read, most: u64) -> Range<u64> {
+        self.size = following(self.size, most);
+        self.mark = self.end.max(read.end);
+        self.end = self.mark.saturating_add(self.size);
+        self.mark..self.end
+    }
+}
+
+/// `get_init_ra_size`.
+fn initial(blocks: u64, most: u64) -> u64 {
+    match blocks.next_power_of_two() {
+        size if size <= most / 32 => 4 * size,
+        size if size <= most / 4 => 2 * size,
+        _ => most,
+    }
+}
+
+/// `get_next_ra_size`.
+fn following(size: u64, most: u64) -> u64 {
+    let factor = if size < most / 16 { 4 } else { 2 };
+    (factor * size).min(most)
+}
+
+/// No more than `STREAMS`, the one read last at the end.
+#[derive(Debug, Default)]
+struct ObjectStreams(Vec<Stream>);
+
+impl ObjectStreams {
+    fn expect(&mut self, read: &Read, most: u64) -> Range<u64> {
+        let found = self.0.iter().rposition(|stream| stream.has(read));
+        let mut stream = match found {
+            Some(index) => self.0.remove(index),
+            None => self.make_room(read),
+        };
+        let sequential = found.is_some() || read.start == 0 || read.end - read.start > most || read.in_order;
+        let evicted = read.missed.is_some_and(|block| (stream.next..stream.end).contains(&block));
+        let ahead = if stream.size == 0 || evicted {
+            if sequential && read.missed.is_some() { stream.begin(read, most) } else { 0..0 }
+        } else if read.end > stream.mark {
+            stream.go_on(read, most)
+        } else {
+            0..0
+        };
+        stream.next = read.end;
+        self.0.push(stream);
+        ahead
+    }
+
+    /// Where a stream may begin. If there are too many, it takes the place of the oldest one, of those without a window if these
+    /// are the more: so random reads do not end streams.
+    fn make_room(&mut self, read: &Read) -> Stream {
+        if self.0.len() == STREAMS {
+            let unproven = |stream: &Stream| stream.size == 0;
+            let crowded = 2 * self.0.iter().filter(|stream| unproven(stream)).count() > STREAMS;
+            let oldest = if crowded { self.0.iter().position(unproven) } else { None };
+            self.0.remove(oldest.unwrap_or(0));
+        }
+        Stream { next: read.end, size: 0, mark: 0, end: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: u64 = 32;
+
+    fn read(object: u32, blocks: Range<u64>, hit: bool) -> Read {
+        let missed = if hit { None } else { Some(blocks.end - 1) };
+        Read { object, start: blocks.start, end: blocks.end, missed, in_order: false }
+    }
+
+    /// What is read ahead behind each read, of blocks that miss unless it says that they hit.
+    fn ahead(streams: &mut Streams, reads: &[(Range<u64>, bool)]) -> Vec<Range<u64>> {
+        reads.iter().map(|(blocks, hit)| streams.expect(&read(7, blocks.clone(), *hit), MOST)).collect()
+    }
+
+    #[test]
+    fn a_window_begins_at_the_second_read_and_doubles_at_each_mark() {
+        let mut streams = Streams::default();
+        // Blocks 100 and 101 miss. A window of four holds 101: 102 to 104 are read ahead, the mark at 102.
+        assert_eq!(ahead(&mut streams, &[(100..101, false), (101..102, false)]), [0..0, 102..105]);
+        // At 102 the next eight, marked at 105; there sixteen, and then no more than 32 at once.
+        let reads: Vec<_> = (102..180).map(|block| (block..block + 1, true)).collect();
+        let windows: Vec<_> =
+            ahead(&mut streams, &reads).into_iter().enumerate().filter(|(_, w)| !w.is_empty()).collect();
+        let expected = [(102, 105..113), (105, 113..129), (113, 129..161), (129, 161..193), (161, 193..225)];
+        assert!(windows.into_iter().eq(expected.map(|(block, window)| (block - 102, window))));
+    }
+
+    #[test]
+    fn a_read_of_the_first_block_begins_a_stream_and_a_random_one_does_not() {
+        let mut streams = Streams::default();
+        assert_eq!(ahead(&mut streams, &[(0..2, false), (500..502, false), (90..91, false)]), [2..4, 0..0, 0..0]);
+        // Twice the size of the read, and all that may be for a long one; one longer than that is sequential by itself.
+        assert_eq!(ahead(&mut streams, &[(502..506, false), (1000..1040, false)]), [506..510, 1040..1072]);
+    }
+
+    #[test]
+    fn a_miss_inside_the_window_makes_it_small_again() {
+        let mut streams = Streams::default();
+        let reads: Vec<_> = (0..20).map(|block| (block..block + 1, block > 0)).collect();
+        ahead(&mut streams, &reads);
+        assert_eq!(ahead(&mut streams, &[(20..21, false), (21..22, true)]), [21..24, 24..32]);
+    }
+
+    #[test]
+    fn streams_of_one_object_take_turns_and_random_reads_do_not_end_them() {
+        let mut streams = Streams::default();
+        assert_eq!(ahead(&mut streams, &[(100..101, false), (900..901, false)]), [0..0, 0..0]);
+        assert_eq!(ahead(&mut streams, &[(101..102, false), (901..902, false)]), [102..105, 902..905]);
+        let random: Vec<_> = (0..200).map(|step| (5000 + 10 * step..5001 + 10 * step, false)).collect();
+        assert!(ahead(&mut streams, &random).iter().all(|window| window.is_empty()));
+        assert_eq!(ahead(&mut streams, &[(102..103, true), (902..903, true)]), [105..113, 905..913]);
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_kernel() {
+        assert_eq!([1, 2, 3, 5, 9].map(|blocks| initial(blocks, 32)), [4, 4, 8, 16, 32]);
+        assert_eq!([1, 2, 4, 16, 32].map(|size| following(size, 32)), [4, 4, 8, 32, 32]);
+        assert_eq!([1, 2].map(|size| (initial(size, 1), following(size, 1))), [(1, 1), (1, 1)]);
+    }
+
+    #[test]
+    fn a_program_that_says_it_reads_in_order_gets_the_longest_window_at_once() {
+        let mut streams = Streams::default();
+        let in_order = |start| Read { in_order: true, ..read(7, start..start + 1, false) };
+        assert_eq!(streams.expect(&in_order(100), MOST), 101..132);
+        assert_eq!(ahead(&mut streams, &[(101..102, true)]), [132..164]);
+    }
+
+    #[test]
+    fn the_streams_of_the_objects_read_last_are_remembered() {
+        let mut streams = Streams::default();
+        for object in 10..5000 {
+            streams.expect(&read(object, 100..101, false), MOST);
+            let block = u64::from(object);
+            let ahead = streams.expect(&read(7, block..block + 1, false), MOST);
+            assert_eq!(ahead.is_empty(), object == 10, "object 7 is read all the time");
+        }
+        assert!(streams.young.len() + streams.old.len() <= 2 * OBJECTS);
+        assert_eq!(streams.expect(&read(4999, 101..102, false), MOST), 102..105);
+        assert_eq!(streams.expect(&read(10, 101..102, false), MOST), 0..0, "it is forgotten");
+        streams.forget(4998);
+        assert_eq!(streams.expect(&read(4998, 101..102, false), MOST), 0..0, "another object may have its number");
+    }
+}
