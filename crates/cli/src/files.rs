@@ -2,10 +2,10 @@
 
 use crate::failure::Failure;
 use clap::Args;
+use forebay_policy::show_bytes;
 use forebay_report::figure::{self, Draw};
 use forebay_report::file::{self, FileError};
 use forebay_report::{Key, Report, Section};
-use forebay_sim::size::show_bytes;
 use std::path::{Path, PathBuf};
 
 /// A report to look at.

@@ -1,9 +1,8 @@
-//! The simulator's device models as delays of a real device.
+//! Device models as delays of a real device.
 
+use forebay_model::{Model, SimulatedDevice};
 use forebay_policy::Place;
 use forebay_pool::device::Timing;
-use forebay_sim::Model;
-use forebay_sim::device::Device;
 use std::time::Duration;
 
 /// What requests are counted in.
@@ -11,11 +10,11 @@ const SECTOR: u64 = 512;
 
 /// The time that a modelled device takes for requests that come one after the other. What it would serve at once, as flash does,
 /// it serves one by one: only a disk is as fast as its model.
-pub(crate) struct ModelTiming(Device);
+pub(crate) struct ModelTiming(SimulatedDevice);
 
 impl ModelTiming {
     pub(crate) fn new(model: &Model) -> Self {
-        Self(Device::new(model, SECTOR))
+        Self(SimulatedDevice::new(model, SECTOR))
     }
 }
 
@@ -36,7 +35,7 @@ impl Timing for ModelTiming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_sim::device::presets;
+    use forebay_model::presets;
 
     #[test]
     fn a_disk_takes_longer_for_a_far_request_than_for_the_next_one() {

@@ -6,7 +6,7 @@ use crate::volume_options::VolumeOptions;
 use crate::words::{Age, Policy, Share, Size};
 use clap::{Args, ValueEnum};
 use forebay_nbd::Config;
-use forebay_sim::size::show_bytes;
+use forebay_policy::show_bytes;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -13,9 +13,9 @@ use crate::record::{self, Recorder};
 use crate::report::{CacheReport, Report, VolumeReport};
 use crate::signals::{self, Request};
 use crate::volumes::Cache;
+use forebay_model::Model;
 use forebay_nbd::{Config, Export, Identity, Server, ServerCounts, Tls};
 use forebay_pool::HANDLES;
-use forebay_sim::Model;
 use sd_notify::NotifyState;
 use std::collections::HashMap;
 use std::sync::mpsc::sync_channel;
@@ -108,7 +108,7 @@ fn notify(state: &[NotifyState<'_>]) {
 /// What is served now.
 pub(crate) struct Service {
     began: Instant,
-    pub(crate) delay: Option<Model>,
+    pub(crate) delay: Option<Arc<Model>>,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) hooks: Hooks,
     serving: Mutex<Serving>,

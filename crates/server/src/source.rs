@@ -4,11 +4,11 @@ use crate::delay::ModelTiming;
 use crate::error::Error;
 use crate::options::Direct;
 use crate::words::read_as_words;
+use forebay_model::Model;
 use forebay_policy::parse_bytes;
 use forebay_pool::device::{
     Bounded, Delayed, Device, FileDevice, FileOptions, Joined, Limited, Limits, MemoryDevice, NewVolume, ObjectDevice,
 };
-use forebay_sim::Model;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ pub(crate) struct Opening {
     pub(crate) direct: Direct,
     /// How long a request may take.
     pub(crate) timeout: Option<Duration>,
-    pub(crate) delay: Option<Model>,
+    pub(crate) delay: Option<Arc<Model>>,
     /// Bytes a second.
     pub(crate) rate: Option<u64>,
 }

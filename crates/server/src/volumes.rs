@@ -7,13 +7,12 @@ use crate::memory;
 use crate::options::Options;
 use crate::source::Opening;
 use crate::volume_options::VolumeOptions;
+use forebay_model::Model;
+use forebay_model::presets::{Named, NoDevice};
 use forebay_policy::managers::Assignment;
-use forebay_policy::{Spec, registry};
+use forebay_policy::{Spec, registry, show_bytes};
 use forebay_pool::device::{Device, Limited};
 use forebay_pool::{Config, Pool, VolumeConfig};
-use forebay_sim::Model;
-use forebay_sim::size::show_bytes;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -172,7 +171,7 @@ impl Options {
         &self,
         volume: &VolumeOptions,
         shared: Option<&Arc<Cache>>,
-        delay: Option<&Model>,
+        delay: Option<&Arc<Model>>,
         patience: Option<Duration>,
     ) -> Result<Arc<Attached>, Error> {
         let attach = || {
@@ -216,21 +215,13 @@ impl Options {
     }
 
     /// The device model that files are delayed by.
-    pub(crate) fn delay(&self) -> Result<Option<Model>, Error> {
+    pub(crate) fn delay(&self) -> Result<Option<Arc<Model>>, Error> {
         let Some(name) = &self.delay else { return Ok(None) };
-        let presets = forebay_sim::device::presets::PRESETS;
-        if let Some(preset) = presets.iter().find(|preset| preset.name == name) {
-            return Ok(Some(preset.model()));
-        }
-        if !name.ends_with(".toml") && !Path::new(name).exists() {
-            let names: Vec<&str> = presets.iter().map(|preset| preset.name).collect();
-            let known = names.join(", ");
-            return Err(Error::Usage(format!(
-                "--delay {name}: there is no such device; there are {known}, or name a TOML file"
-            )));
-        }
-        let text = std::fs::read_to_string(name).map_err(|error| Error::Failed(format!("--delay {name}: {error}")))?;
-        text.parse().map(Some).map_err(|wrong| Error::Usage(format!("--delay {name}: {wrong}")))
+        let named: Result<Named, NoDevice> = name.parse();
+        named.map(|named| Some(named.model)).map_err(|error| {
+            let message = format!("--delay {name}: {error}");
+            if matches!(error, NoDevice::Unreadable(_)) { Error::Failed(message) } else { Error::Usage(message) }
+        })
     }
 }
 

@@ -7,7 +7,6 @@
 mod ahead;
 pub mod analysis;
 pub mod curve;
-pub mod device;
 mod ingest;
 pub mod levels;
 pub mod numbering;
@@ -27,7 +26,6 @@ pub mod words;
 
 pub use analysis::Analysis;
 pub use curve::Curve;
-pub use device::{Cost, Device, Model};
 pub use levels::Hierarchy;
 pub use numbering::Numbering;
 pub use places::Places;

@@ -1,12 +1,12 @@
 //! One run: a trace through a policy at a size.
 
-use crate::device::Cost;
 use crate::places::Places;
 use crate::readahead::{ReadaheadCounts, Reader, Successors};
 use crate::size::MOST_PAGES;
 use crate::trace::{Requests, Trace};
 use crate::watch::{ByDistance, OwnerCounts, State, Watch, Watcher, state};
 use crate::watched;
+use forebay_model::Cost;
 use forebay_policy::registry::{self, Visitor};
 use forebay_policy::{Caller, Future, Operation, Place, Policy, Reference, Setup, Spec};
 use std::sync::Arc;

@@ -141,8 +141,8 @@ impl Sweep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::presets;
     use crate::trace::Trace;
+    use forebay_model::presets;
     use forebay_trace::{Input, Options};
 
     fn sample() -> Box<dyn Reader> {

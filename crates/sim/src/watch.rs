@@ -1,9 +1,9 @@
 //! What a run is asked besides its hits and misses.
 
-use crate::device::{Device, Model};
 use crate::readahead::Readahead;
 use crate::replay::Stretch;
 use crate::trace::Requests;
+use forebay_model::{Model, SimulatedDevice};
 use forebay_policy::{Operation, Place, Policy, Setup};
 
 /// What to look at in a run; nothing by default, which costs nothing.
@@ -115,7 +115,7 @@ const NEVER: u64 = u64::MAX;
 
 /// A run's answers so far.
 pub(crate) struct Watcher {
-    pub(crate) device: Option<Device>,
+    pub(crate) device: Option<SimulatedDevice>,
     /// The first request of the stretch that starts behind the present one.
     next_request: usize,
     /// How many references came before the present request, and before the device's time was set last.
@@ -145,7 +145,7 @@ impl Watcher {
             states => references.div_ceil(u64::from(states)),
         };
         let mut watcher = Self {
-            device: watch.device.as_ref().map(|model| Device::new(model, setup.page_size)),
+            device: watch.device.as_ref().map(|model| SimulatedDevice::new(model, setup.page_size)),
             next_request: 0,
             arrival: 0,
             thought: 0,

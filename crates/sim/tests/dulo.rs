@@ -3,9 +3,10 @@
 #[path = "../../trace/tests/real_trace/mod.rs"]
 mod real_trace;
 
+use forebay_model::presets;
+use forebay_model::{Model, SimulatedDevice};
 use forebay_policy::{AllRefused, Caller, Place, Policy, Reference, Setup, Spec, Visitor, registry};
-use forebay_sim::device::presets;
-use forebay_sim::{Device, Keep, Model, Outcome, Sweep, Trace, Watch};
+use forebay_sim::{Keep, Outcome, Sweep, Trace, Watch};
 use real_trace::real_trace;
 
 struct AnyVictim;
@@ -37,7 +38,7 @@ impl Visitor for TableOne<'_> {
         };
         let mut pages: Vec<Place> = Vec::new();
         let mut policy = P::new(&Setup::new(8, 12, self.0.settings.clone()));
-        let mut device = Device::new(&table_one_disk(), 4096);
+        let mut device = SimulatedDevice::new(&table_one_disk(), 4096);
         let mut times = Vec::new();
         for name in REFERENCES.split(' ') {
             let place = place(name);

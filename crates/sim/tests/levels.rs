@@ -3,10 +3,11 @@
 #[path = "../../trace/tests/real_trace/mod.rs"]
 mod real_trace;
 
+use forebay_model::Model;
+use forebay_model::presets;
 use forebay_policy::{Operation, Spec};
-use forebay_sim::device::presets;
 use forebay_sim::levels::{Level, Mode, Outcome, Write};
-use forebay_sim::{Hierarchy, Keep, Model, Sweep, Trace, Watch};
+use forebay_sim::{Hierarchy, Keep, Sweep, Trace, Watch};
 use real_trace::real_trace;
 use std::path::Path;
 

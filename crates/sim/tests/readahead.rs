@@ -140,7 +140,7 @@ proptest! {
         let sweep = Sweep { specs, sizes: vec![capacity], warmup, threads: 1 };
         let plain = sweep.run(&trace, &|_| true);
         for rule in ["none", "fixed:pages=3", "linux:max=8", "regular:max=8"] {
-            let device = Some(forebay_sim::device::presets::named("desktop-7200").unwrap().model());
+            let device = Some(forebay_model::presets::named("desktop-7200").unwrap().model());
             let watch = Watch { device, ..watch(rule) };
             for (outcome, plain) in sweep.run_watching(&watch, &trace, &|_| true).iter().zip(&plain) {
                 prop_assert_eq!(outcome.counted.hits + outcome.counted.misses, (trace.len() - warmup) as u64);

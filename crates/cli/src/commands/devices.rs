@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use crate::terminal::forms;
 use clap::{Args, ValueEnum};
-use forebay_sim::device::Kind;
-use forebay_sim::device::presets::{self, PRESETS, Preset};
+use forebay_model::Kind;
+use forebay_model::presets::{self, PRESETS, Preset};
 use serde_json::json;
 use std::io::{self, Write};
 

@@ -5,7 +5,7 @@ use crate::input::{How, SAMPLE};
 use crate::terminal::forms::{Form, records};
 use crate::terminal::progress::Terminal;
 use clap::Args;
-use forebay_sim::size::show_bytes;
+use forebay_policy::show_bytes;
 use forebay_sim::study::{Monitor, grouped};
 use forebay_trace::Summary;
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use crate::terminal::forms::{Answers, Form};
 use crate::terminal::levels::print;
 use crate::terminal::progress::Terminal;
 use clap::{Args, ValueEnum};
-use forebay_sim::device::presets::Named;
+use forebay_model::presets::Named;
 use forebay_sim::levels::{Mode, Write};
 use forebay_sim::study::Levels;
 use forebay_sim::study::levels::{Alternatives, Asked};

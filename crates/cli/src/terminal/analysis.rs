@@ -2,11 +2,11 @@
 
 use super::grid::Grid;
 use crate::failure::Failure;
+use forebay_policy::show_bytes;
 use forebay_sim::analysis::{
     Analysis, BlockRun, Classes, DistanceHits, FootprintPoint, FrequencyPoint, HitsByDistance, Lengths, OwnerHits,
     Owners, Runs, SpaceTime, TemporalDistances, WorkingSetPoint, count_and_mean, no_longer,
 };
-use forebay_sim::size::show_bytes;
 use forebay_sim::study::{grouped, percent};
 use forebay_sim::words::owner_name;
 use std::io::Write;

@@ -2,8 +2,8 @@
 
 use super::grid::Grid;
 use crate::failure::Failure;
-use forebay_sim::device::presets::Named;
-use forebay_sim::size::show_bytes;
+use forebay_model::presets::Named;
+use forebay_policy::show_bytes;
 use forebay_sim::study::advice::{self, best_on_line};
 use forebay_sim::study::comparison::{Comparison, owner_counts};
 use forebay_sim::study::figure::named;

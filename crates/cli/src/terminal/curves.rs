@@ -2,7 +2,7 @@
 
 use super::grid::Grid;
 use crate::failure::Failure;
-use forebay_sim::size::show_bytes;
+use forebay_policy::show_bytes;
 use forebay_sim::study::{Curves, grouped, percent};
 use forebay_sim::words::sampled;
 use std::io::Write;

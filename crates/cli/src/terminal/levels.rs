@@ -2,12 +2,13 @@
 
 use super::grid::Grid;
 use crate::failure::Failure;
+use forebay_model::Cost;
+use forebay_policy::show_bytes;
+use forebay_sim::Hierarchy;
 use forebay_sim::levels::{Analysis, Outcome, Passed};
-use forebay_sim::size::show_bytes;
 use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{COST, LEVEL, READS, WAITS_AND_REQUESTS};
 use forebay_sim::study::{Figure, Levels, grouped, percent};
-use forebay_sim::{Cost, Hierarchy};
 use std::io::Write;
 
 /// Prints a row for each level of each hierarchy, and one for what is left for the storage.

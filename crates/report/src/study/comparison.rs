@@ -4,11 +4,12 @@ use super::distances::near_and_far;
 use super::table::Columns;
 use super::{cache_size, in_pages, number, unit};
 use crate::model::{Axis, Chart, Key, Kind, Section, Series, Table, Unit, View, X};
+use forebay_model::Cost;
+use forebay_sim::Outcome;
 use forebay_sim::study::advice::{self, hits};
 use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, RUN};
 use forebay_sim::study::{Comparison, Figure, grouped};
-use forebay_sim::{Cost, Outcome};
 
 /// So many policies at most are shown at first: as many as there are colours that are told apart.
 const SHOWN: usize = 8;

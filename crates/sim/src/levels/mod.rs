@@ -25,8 +25,8 @@ mod tests;
 
 pub use analysis::{Analysis, Histogram};
 
-use crate::device::{Cost, Model};
 use crate::trace::Trace;
+use forebay_model::{Cost, Model};
 use forebay_policy::Spec;
 use run::Run;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! What is below the last level.
 
-use crate::device::{Cost, Device, Model};
+use forebay_model::{Cost, Model, SimulatedDevice};
 use forebay_policy::{Place, Reference};
 
 /// Where the last level's misses and writes go.
@@ -19,7 +19,7 @@ pub(super) trait Storage {
 pub(super) struct Disk {
     pub(super) reads: u64,
     pub(super) writes: u64,
-    device: Option<Device>,
+    device: Option<SimulatedDevice>,
     /// The next miss is the first of a user's request.
     first: bool,
     /// Pages to be written for which nobody waits.
@@ -28,7 +28,7 @@ pub(super) struct Disk {
 
 impl Disk {
     pub(super) fn new(model: Option<&Model>, page_size: u64) -> Self {
-        let device = model.map(|model| Device::new(model, page_size));
+        let device = model.map(|model| SimulatedDevice::new(model, page_size));
         Self { reads: 0, writes: 0, device, first: true, writebacks: Vec::new() }
     }
 
@@ -81,7 +81,7 @@ impl Storage for Disk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::presets;
+    use forebay_model::presets;
     use forebay_policy::Operation;
 
     fn at(block: u64) -> Reference {

@@ -3,8 +3,6 @@
 use super::error::{Error, ParseError, Question, Stop};
 use super::monitor::Monitor;
 use super::sampling::Sampled;
-use crate::device::Model;
-use crate::device::presets::Named;
 use crate::readahead::Readahead;
 use crate::replay::Outcome;
 use crate::sample::Sample;
@@ -13,6 +11,8 @@ use crate::stream::Streamed;
 use crate::sweep::Sweep;
 use crate::trace::{Extent, Keep, LoadTimes, Trace};
 use crate::watch::{OwnerCounts, Watch};
+use forebay_model::Model;
+use forebay_model::presets::Named;
 use forebay_policy::Spec;
 use forebay_policy::managers::Rules;
 use forebay_trace::{Paging, Reader};

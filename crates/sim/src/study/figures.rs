@@ -1,11 +1,11 @@
 //! The figures of all answers.
 
 use super::figure::{Figure, Figures, Unit};
-use crate::device::Cost;
 use crate::levels::{self, Passed};
 use crate::readahead::ReadaheadCounts;
 use crate::replay::{Counts, Outcome};
 use crate::watch::{ByDistance, OwnerCounts};
+use forebay_model::Cost;
 
 /// What a cache of one size makes of a trace, by a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,12 +3,12 @@
 use super::comparison::read;
 use super::error::{Error, MOST_CACHES, ParseError, Question, Stop};
 use super::monitor::Monitor;
-use crate::device::Model;
-use crate::device::presets::Named;
 use crate::levels::{Hierarchy, Level, Mode, Outcome, Write};
 use crate::size::{Size, SizeError};
 use crate::sweep::Sweep;
 use crate::trace::{Extent, Keep};
+use forebay_model::Model;
+use forebay_model::presets::Named;
 use forebay_policy::Spec;
 use forebay_trace::Reader;
 use rayon::prelude::*;

@@ -1,8 +1,8 @@
 //! A disk: an arm that seeks, platters that turn, and a cache that reads ahead.
 
-use super::request::{Address, Request};
-use super::seek::Seek;
-use super::units::{Amount, Count, Positive, transfer_ms};
+use crate::request::{Address, Request};
+use crate::seek::Seek;
+use crate::units::{Amount, Count, Positive, transfer_ms};
 use serde::Deserialize;
 use std::collections::VecDeque;
 
@@ -46,7 +46,7 @@ pub enum Rotation {
 pub struct Zones(Vec<Zone>);
 
 impl Zones {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
@@ -95,7 +95,7 @@ struct Segment {
 
 /// A disk at work.
 #[derive(Clone, Debug)]
-pub(super) struct Drive {
+pub(crate) struct Drive {
     disk: Disk,
     capacity: u64,
     /// Behind the last transfer; none before the first.
@@ -107,7 +107,7 @@ pub(super) struct Drive {
 }
 
 impl Drive {
-    pub(super) fn new(disk: Disk) -> Self {
+    pub(crate) fn new(disk: Disk) -> Self {
         let capacity = (disk.capacity_gb.get() * 1e9).max(1.0) as u64;
         let segments = VecDeque::with_capacity(disk.cache.map_or(0, |cache| cache.segments.get() as usize));
         Self { disk, capacity, head: None, segments, idle_since: 0.0 }
@@ -115,7 +115,7 @@ impl Drive {
 
     /// Where on the disk an address is, in bytes from the outer edge. Where objects begin is not known: their starts are spread
     /// evenly by the golden ratio, the first at the edge.
-    pub(super) fn position(&self, address: Address) -> u64 {
+    pub(crate) fn position(&self, address: Address) -> u64 {
         let turn = u64::from(address.object).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let start = ((u128::from(turn) * u128::from(self.capacity)) >> 64) as u64;
         // Few addresses lie behind the end: most are spared the division.
@@ -125,12 +125,12 @@ impl Drive {
     }
 
     /// Where the head is.
-    pub(super) fn head(&self) -> u64 {
+    pub(crate) fn head(&self) -> u64 {
         self.head.map_or(0, |head| self.position(head))
     }
 
     /// How long the request takes from `now` on.
-    pub(super) fn serve(&mut self, request: &Request, now: f64) -> f64 {
+    pub(crate) fn serve(&mut self, request: &Request, now: f64) -> f64 {
         self.read_ahead(now);
         let (start, end) = (request.start, request.end());
         let overhead = self.disk.overhead_ms.get();

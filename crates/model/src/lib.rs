@@ -1,7 +1,7 @@
-//! What the misses of a run cost on a device: time, waits, requests and money.
+//! Storage devices as time: what requests cost on them, in time, waits and money.
 //!
-//! A [`Model`] says what the device is, as a few named parameters; `docs/devices.md` explains them. A [`Device`] is one at work.
-//! It is told of each miss. Adjacent misses of one user's request become one request; the requests of one user's request
+//! A [`Model`] says what the device is, as a few named parameters; `docs/devices.md` explains them. [`presets`] finds one by its name or its TOML
+//! file. A [`SimulatedDevice`] is one at work: it takes each miss. Adjacent misses of one user's request become one request; the requests of one user's request
 //! are made at once, and its references wait for them. Time passes with waits, and when the program is said to think.
 
 mod disk;
@@ -49,7 +49,7 @@ pub struct Cost {
 
 /// A device at work.
 #[derive(Clone, Debug)]
-pub struct Device {
+pub struct SimulatedDevice {
     server: Server,
     page_size: u64,
     /// What time it is, in milliseconds.
@@ -84,7 +84,7 @@ enum Server {
     Parallel(Parallel),
 }
 
-impl Device {
+impl SimulatedDevice {
     /// A device for pages of so many bytes.
     pub fn new(model: &Model, page_size: u64) -> Self {
         let server = match &model.kind {

@@ -1,6 +1,6 @@
 //! How long a disk's arm takes for a distance.
 
-use super::units::{Amount, Positive};
+use crate::units::{Amount, Positive};
 use serde::Deserialize;
 
 /// The time of a seek by its distance, which is a share of the whole disk, from 0 to 1.
@@ -77,7 +77,7 @@ impl TryFrom<Vec<(Amount, Amount)>> for Points {
 }
 
 impl Seek {
-    pub(super) fn ms(&self, distance: f64) -> f64 {
+    pub(crate) fn ms(&self, distance: f64) -> f64 {
         match self {
             Self::Curve(curve) => {
                 curve.fixed_ms.get() + curve.root_ms.get() * distance.sqrt() + curve.linear_ms.get() * distance

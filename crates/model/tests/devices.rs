@@ -1,17 +1,17 @@
 //! What requests cost on each kind of device, worked by hand; and what holds of every preset.
 
+use forebay_model::presets::{self, PRESETS};
+use forebay_model::{Cost, Model, SimulatedDevice};
 use forebay_policy::Place;
-use forebay_sim::device::presets::{self, PRESETS};
-use forebay_sim::{Cost, Device, Model};
 use proptest::prelude::*;
 
 /// A device whose pages have 1,000 bytes: at 1 MB/s a page takes 1 ms.
-fn device(toml: &str) -> Device {
-    Device::new(&toml.parse::<Model>().expect("a model"), 1000)
+fn device(toml: &str) -> SimulatedDevice {
+    SimulatedDevice::new(&toml.parse::<Model>().expect("a model"), 1000)
 }
 
 /// The device time of each user's request, a list of blocks of one object that miss.
-fn times(device: &mut Device, requests: &[&[u64]]) -> Vec<f64> {
+fn times(device: &mut SimulatedDevice, requests: &[&[u64]]) -> Vec<f64> {
     let mut before = device.cost(1).device_ms;
     let mut times = Vec::new();
     for request in requests {
@@ -23,14 +23,14 @@ fn times(device: &mut Device, requests: &[&[u64]]) -> Vec<f64> {
     times
 }
 
-fn miss(device: &mut Device, blocks: &[u64]) {
+fn miss(device: &mut SimulatedDevice, blocks: &[u64]) {
     for (index, &block) in blocks.iter().enumerate() {
         device.miss(Place { object: 0, block }, index == 0, false);
     }
 }
 
 fn whole_cost(model: &Model, requests: &[Vec<u64>]) -> Cost {
-    let mut device = Device::new(model, 8192);
+    let mut device = SimulatedDevice::new(model, 8192);
     requests.iter().for_each(|request| miss(&mut device, request));
     device.cost(requests.len() as u64)
 }
@@ -136,7 +136,7 @@ fn schedulers_choose_among_the_requests_made_at_once() {
 #[test]
 fn waits_are_told_over_all_references_and_the_warm_up_is_not_counted() {
     let model = presets::named("table-1").expect("it is a preset").model();
-    let mut device = Device::new(&model, 8192);
+    let mut device = SimulatedDevice::new(&model, 8192);
     miss(&mut device, &[1, 2, 7]);
     device.start_counting();
     // Goes on behind 7; then two requests at once, the second of which waits for the first.

@@ -1,9 +1,9 @@
 //! A device's parameters, as read from TOML.
 
-use super::disk::{Disk, Rotation};
-use super::parallel::{Flash, Network, Object};
-use super::queue::Scheduler;
-use super::units::Amount;
+use crate::disk::{Disk, Rotation};
+use crate::parallel::{Flash, Network, Object};
+use crate::queue::Scheduler;
+use crate::units::Amount;
 use serde::Deserialize;
 use std::fmt;
 use std::str::FromStr;

@@ -5,24 +5,24 @@ const FINENESS: u32 = 7;
 
 /// Waits above 0, in nanoseconds.
 #[derive(Clone, Debug)]
-pub(super) struct Waits {
+pub(crate) struct Waits {
     buckets: Vec<u64>,
     longest: u64,
 }
 
 impl Waits {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { buckets: vec![0; ((64 - FINENESS + 1) as usize) << FINENESS], longest: 0 }
     }
 
-    pub(super) fn record(&mut self, ms: f64) {
+    pub(crate) fn record(&mut self, ms: f64) {
         let wait = (ms * 1e6).round() as u64;
         self.longest = self.longest.max(wait);
         self.buckets[bucket(wait)] += 1;
     }
 
     /// The shortest wait, in milliseconds, that `share` of `references` do not exceed. Those not recorded do not wait.
-    pub(super) fn quantile(&self, share: f64, references: u64) -> f64 {
+    pub(crate) fn quantile(&self, share: f64, references: u64) -> f64 {
         let rank = (share * references as f64).ceil() as u64;
         let recorded: u64 = self.buckets.iter().sum();
         let mut seen = references.saturating_sub(recorded);

@@ -1,7 +1,7 @@
 //! Devices that serve many requests at once: flash, network block storage, object storage.
 
-use super::request::Request;
-use super::units::{Amount, Count, Positive, transfer_ms};
+use crate::request::Request;
+use crate::units::{Amount, Count, Positive, transfer_ms};
 use serde::Deserialize;
 
 /// A flash drive.
@@ -56,7 +56,7 @@ pub struct Object {
 }
 
 impl Object {
-    pub(super) fn price(&self, request: &Request) -> f64 {
+    pub(crate) fn price(&self, request: &Request) -> f64 {
         let each = if request.write { self.price_per_1000_writes } else { self.price_per_1000_reads };
         let parts = pieces(request.bytes, self.part_kib) as f64;
         parts * each.get() / 1e3 + request.bytes as f64 * self.price_per_gb.get() / 1e9
@@ -70,13 +70,13 @@ fn pieces(bytes: u64, kib: Count) -> u64 {
 
 /// What goes on at once: the times at which it ends, at most so many.
 #[derive(Clone, Debug)]
-pub(super) struct Lanes {
+pub(crate) struct Lanes {
     ends: Vec<f64>,
     most: usize,
 }
 
 impl Lanes {
-    pub(super) fn new(most: Count) -> Self {
+    pub(crate) fn new(most: Count) -> Self {
         Self { ends: Vec::new(), most: most.get() as usize }
     }
 
@@ -93,7 +93,7 @@ impl Lanes {
 
 /// A device of many lanes at work.
 #[derive(Clone, Debug)]
-pub(super) enum Parallel {
+pub(crate) enum Parallel {
     Flash { flash: Flash, lanes: Lanes, bus: f64 },
     Network { network: Network, next: f64, bus: f64 },
     Object { object: Object, lanes: Lanes },
@@ -101,7 +101,7 @@ pub(super) enum Parallel {
 
 impl Parallel {
     /// When a request is done.
-    pub(super) fn serve(&mut self, request: &Request) -> f64 {
+    pub(crate) fn serve(&mut self, request: &Request) -> f64 {
         match self {
             Self::Flash { flash, lanes, bus } => {
                 let latency = if request.write { flash.write_us } else { flash.read_us };

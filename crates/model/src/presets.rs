@@ -1,6 +1,6 @@
 //! The devices that are known by name.
 
-use super::model::{Model, WrongModel};
+use crate::model::{Model, WrongModel};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;

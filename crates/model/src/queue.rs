@@ -1,7 +1,7 @@
 //! The requests that wait for a disk, and which of them is served next.
 
-use super::disk::Drive;
-use super::request::Request;
+use crate::disk::Drive;
+use crate::request::Request;
 use serde::Deserialize;
 
 /// Which request is next.
@@ -19,7 +19,7 @@ pub enum Scheduler {
 
 /// A disk and its queue.
 #[derive(Clone, Debug)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     drive: Drive,
     scheduler: Scheduler,
     /// In milliseconds.
@@ -32,38 +32,38 @@ pub(super) struct Queue {
 
 /// A request that is done.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Served {
+pub(crate) struct Served {
     /// The number that it was made under.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// When it was done.
-    pub(super) at: f64,
+    pub(crate) at: f64,
     /// How long the device took.
-    pub(super) took: f64,
+    pub(crate) took: f64,
 }
 
 impl Queue {
-    pub(super) fn new(drive: Drive, scheduler: Scheduler, deadline: f64) -> Self {
+    pub(crate) fn new(drive: Drive, scheduler: Scheduler, deadline: f64) -> Self {
         Self { drive, scheduler, deadline, waiting: Vec::new(), free: 0.0 }
     }
 
     /// Adds a request.
-    pub(super) fn push(&mut self, request: Request, number: u64) {
+    pub(crate) fn push(&mut self, request: Request, number: u64) {
         self.waiting.push((request, number));
     }
 
     /// Whether no request waits.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Serves a request that no other one waits beside, without adding it.
-    pub(super) fn serve_lone(&mut self, request: &Request, number: u64) -> Served {
+    pub(crate) fn serve_lone(&mut self, request: &Request, number: u64) -> Served {
         debug_assert!(self.is_empty());
         self.begin(request, number, self.free.max(request.at))
     }
 
     /// Serves the next request that can begin before `until`.
-    pub(super) fn serve(&mut self, until: f64) -> Option<Served> {
+    pub(crate) fn serve(&mut self, until: f64) -> Option<Served> {
         let (oldest, _) = self.waiting.first()?;
         let now = self.free.max(oldest.at);
         if now >= until {
