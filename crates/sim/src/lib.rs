@@ -4,36 +4,31 @@
 //! share that numbering. A [`Sweep`] replays policies × sizes on all cores; each run is statically dispatched, so the inner
 //! loop hashes nothing, allocates nothing and calls nothing through a pointer.
 
-mod ahead;
 pub mod analysis;
 pub mod curve;
-mod ingest;
+mod device_time;
+mod input;
 pub mod levels;
-pub mod numbering;
-mod one_pass;
-pub mod places;
 pub mod readahead;
-pub mod replay;
-pub mod sample;
+mod replay;
 pub mod size;
-pub mod stream;
 pub mod study;
-pub mod sweep;
-pub mod trace;
-pub mod watch;
-mod watched;
+mod walk;
 pub mod words;
 
 pub use analysis::Analysis;
 pub use curve::Curve;
+pub use input::ingest::{Keep, LoadTimes};
+pub use input::numbering::{Numbering, TooManyPages};
+pub use input::places::Places;
+pub use input::requests::Requests;
+pub use input::sample::{Sample, SampledReader};
+pub use input::trace::{Extent, Trace};
 pub use levels::Hierarchy;
-pub use numbering::Numbering;
-pub use places::Places;
 pub use readahead::{Readahead, ReadaheadCounts};
-pub use replay::{Counts, Outcome};
-pub use sample::{Sample, SampledReader};
+pub use replay::misses::behind;
+pub use replay::outcome::{ByDistance, Counts, Outcome, OwnerCounts, State};
+pub use replay::stream::Streamed;
+pub use replay::sweep::Sweep;
+pub use replay::watch::Watch;
 pub use size::Size;
-pub use stream::Streamed;
-pub use sweep::Sweep;
-pub use trace::{Extent, Keep, LoadTimes, Requests, Trace};
-pub use watch::{ByDistance, OwnerCounts, State, Watch};

@@ -7,6 +7,11 @@ use std::str::FromStr;
 /// The most pages that a cache can have: page numbers are 32 bits wide, and two of them are no pages.
 pub const MOST_PAGES: u64 = u32::MAX as u64 - 2;
 
+/// The page numbers to make room for when there are `pages`, and more to come.
+pub(crate) fn room_for(pages: u32) -> u32 {
+    pages.saturating_add(pages / 8).min(MOST_PAGES as u32)
+}
+
 /// The size of a cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {

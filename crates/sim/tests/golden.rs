@@ -5,7 +5,7 @@ mod real_trace;
 
 use forebay_policy::Spec;
 use forebay_sim::curve::{Distances, Lru, Sampling, Spacing, Stack, shards};
-use forebay_sim::{Curve, Keep, Outcome, Sample, SampledReader, Sweep, Trace};
+use forebay_sim::{Curve, Keep, Outcome, Sample, SampledReader, Sweep, Trace, behind};
 use real_trace::real_trace;
 use std::collections::BTreeMap;
 
@@ -203,7 +203,7 @@ fn car_gives_the_tables_of_the_clock_pro_paper() {
 
 /// MQ's paper, Table 2: behind an LRU cache MQ is ahead of the others at most sizes. Returns at how many of them it is.
 fn mq_leads_behind_lru(file: &str, first_level: u32, sizes: &[u32]) -> Option<usize> {
-    let trace = load(file)?.behind(&Spec::parse("lru").unwrap(), first_level).expect("something misses");
+    let trace = behind(&load(file)?, &Spec::parse("lru").unwrap(), first_level).expect("something misses");
     let rivals = ["lru", "lfu", "fbr", "lrfu", "lru-k"];
     let outcomes = run(&trace, &[&["mq"], &rivals[..]].concat(), sizes);
     let leads = |&column: &usize| {

@@ -7,7 +7,7 @@ use forebay_model::Model;
 use forebay_model::presets;
 use forebay_policy::{Operation, Spec};
 use forebay_sim::levels::{Level, Mode, Outcome, Write};
-use forebay_sim::{Hierarchy, Keep, Sweep, Trace, Watch};
+use forebay_sim::{Hierarchy, Keep, Sweep, Trace, Watch, behind};
 use real_trace::real_trace;
 use std::path::Path;
 
@@ -72,7 +72,7 @@ fn one_level_is_a_cache() {
 }
 
 fn second_level_is_as_behind_the_first(trace: &Trace, first_level: (&Spec, u32), specs: &[Spec], size: u32) {
-    let below = trace.behind(first_level.0, first_level.1).expect("something misses");
+    let below = behind(trace, first_level.0, first_level.1).expect("something misses");
     let sweep = Sweep { specs: specs.to_vec(), sizes: vec![size], warmup: 0, threads: 0 };
     for (spec, behind) in specs.iter().zip(sweep.run(&below, &|_| true)) {
         let outcome = replay(trace, &[first_level, (spec, size)], Mode::Inclusive);

@@ -3,16 +3,13 @@
 use super::distances::DistancePoint;
 use super::histogram::Histogram;
 use super::space_time::SpaceTime;
-use crate::trace::Trace;
+use crate::input::trace::Trace;
+use crate::walk::walk;
 use forebay_policy::ubm::{Class, Classifier, KnownRun};
 use serde::Serialize;
 
 /// How many runs are named.
 const NAMED: usize = 64;
-/// How many references ahead a page's place is asked for: about as many as pass while memory answers.
-const AHEAD: usize = 24;
-/// References between two reports of progress.
-const STRIDE: usize = 1 << 18;
 
 /// References by class.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -62,23 +59,24 @@ impl Classes {
         let mut classifier = Classifier::new(trace.pages, trace.page_size);
         let mut counts = [0u64; 3];
         let mut by_period = Histogram::<u64>::new(1);
-        let mut rows = grid.as_ref().map(|grid| grid.rows_of(trace));
-        for (chunk, references) in trace.references.chunks(STRIDE).enumerate() {
-            for (offset, &page) in references.iter().enumerate() {
-                if let Some(&soon) = references.get(offset + AHEAD) {
-                    trace.places.prefetch(soon);
-                }
-                let found = classifier.refer(page, trace.places.of(page));
-                counts[found.class as usize] += 1;
-                if found.class == Class::Looping {
-                    *by_period.at((found.period.ceil() as u64).max(1)) += 1;
-                }
-                if let (Some(grid), Some(rows)) = (&mut grid, &mut rows) {
-                    grid.add(chunk * STRIDE + offset, rows[page as usize], found.class);
-                }
+        let rows = grid.as_ref().map(|grid| grid.rows_of(trace));
+        let progress = |more| {
+            progress(more);
+            true
+        };
+        walk(&trace.references, 0..trace.len(), &progress, |time, page, soon| {
+            if let Some(soon) = soon {
+                trace.places.prefetch(soon);
             }
-            progress(references.len() as u64);
-        }
+            let found = classifier.refer(page, trace.places.of(page));
+            counts[found.class as usize] += 1;
+            if found.class == Class::Looping {
+                *by_period.at((found.period.ceil() as u64).max(1)) += 1;
+            }
+            if let (Some(grid), Some(rows)) = (&mut grid, &rows) {
+                grid.add(time, rows[page as usize], found.class);
+            }
+        });
         let found = |class| Runs::of(trace, classifier.runs().filter(move |run| run.class == class));
         let [sequential, looping, other] =
             [Class::Sequential, Class::Looping, Class::Other].map(|class| counts[class as usize]);

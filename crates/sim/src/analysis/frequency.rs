@@ -1,7 +1,7 @@
 //! How unevenly pages are referenced, as in MQ's figure 4: what part of the pages is referenced at least f times, and what part of
 //! the references goes to them.
 
-use crate::trace::Trace;
+use crate::input::trace::Trace;
 use serde::Serialize;
 
 /// The pages that are referenced at least so many times.

@@ -5,7 +5,8 @@
 //! that follow each other, whichever request they are of.
 
 use super::replays::Replay;
-use crate::trace::Trace;
+use crate::input::trace::Trace;
+use crate::replay::Cursor;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -59,19 +60,15 @@ impl Lengths {
 
     fn of(trace: &Trace, replay: Option<&Replay>, times: impl Iterator<Item = usize>) -> Self {
         let (mut requests, mut sequences) = (Open::default(), Open::default());
-        let first_of = &trace.requests.first;
-        let mut next_request = 0;
+        let mut cursor = Cursor::default();
         let mut before = None;
         for time in times {
-            let of_request = next_request;
-            while first_of.get(next_request).is_some_and(|&first| first as usize <= time) {
-                next_request += 1;
-            }
+            let begins = cursor.advance(&trace.requests, time);
             let place = trace.places.of(trace.references[time]);
             let adjacent = before.is_some_and(|(object, block)| (object, block) == (place.object, place.block));
             before = place.block.checked_add(1).map(|next| (place.object, next));
             sequences.add(adjacent);
-            requests.add(adjacent && next_request == of_request);
+            requests.add(adjacent && !begins);
         }
         Self {
             policy: replay.map(|replay| replay.policy.clone()),

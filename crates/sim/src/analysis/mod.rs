@@ -23,8 +23,9 @@ pub use owners::{OwnerHits, OwnerRun, Owners};
 pub use replays::{DistanceHits, HitsByDistance};
 pub use space_time::SpaceTime;
 
-use crate::sweep::Sweep;
-use crate::trace::{Extent, Keep, Trace};
+use crate::input::ingest::Keep;
+use crate::input::trace::{Extent, Trace};
+use crate::replay::sweep::Sweep;
 use distances::Gaps;
 use forebay_policy::{Future, Spec};
 use rayon::prelude::*;

@@ -1,7 +1,8 @@
 //! Hits and misses by owner: who gains from a cache that several share, and who loses.
 
 use super::replays::Replay;
-use crate::trace::Trace;
+use crate::input::trace::Trace;
+use crate::replay::Cursor;
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -84,13 +85,10 @@ impl Owners {
 
 /// The owner of the reference at each time asked; times rise.
 fn owners_of(trace: &Trace) -> impl FnMut(usize) -> usize {
-    let requests = &trace.requests;
-    let mut next = 0;
+    let mut cursor = Cursor::default();
     move |time| {
-        while requests.first.get(next).is_some_and(|&first| first as usize <= time) {
-            next += 1;
-        }
-        requests.owner[next - 1] as usize
+        cursor.advance(&trace.requests, time);
+        cursor.request(&trace.requests).0 as usize
     }
 }
 

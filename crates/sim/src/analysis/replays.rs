@@ -1,9 +1,9 @@
 //! What policies hit, by temporal distance: UBM's figure 8, MQ's Table 3.
 
 use super::histogram::Histogram;
-use crate::replay::misses;
-use crate::trace::Trace;
-use crate::watch::ByDistance;
+use crate::input::trace::Trace;
+use crate::replay::misses::misses;
+use crate::replay::outcome::ByDistance;
 use forebay_policy::{Future, Spec};
 use serde::Serialize;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! A trace has more references than a picture has dots, so a cell counts those of many times and positions. A position is the rank of
 //! a page by object, in the order of the objects' first use, and by block within it: pages that are neighbours are drawn so.
 
-use crate::trace::Trace;
+use crate::input::trace::Trace;
 use forebay_policy::Place;
 use forebay_policy::ubm::Class;
 use serde::Serialize;

@@ -8,8 +8,10 @@
 //!
 //! Memory: some 100 bytes for each page of the sample, and 18 KiB for the distances, which are told apart to 1/64.
 
-use super::{Curve, Lru, Stack};
-use crate::sample::hash;
+use super::lru::Lru;
+use super::ratios::Curve;
+use super::stack::Stack;
+use crate::input::sample::hash;
 use forebay_policy::Place;
 use forebay_trace::{Error, Names, Paging, Reader, Result};
 use std::collections::{BinaryHeap, HashMap};
@@ -179,7 +181,7 @@ fn least_of(bin: usize) -> u32 {
 mod tests {
     use super::*;
     use crate::curve::Distances;
-    use crate::sample::mix;
+    use crate::input::sample::mix;
 
     fn places(count: u64, pages: u64) -> impl Iterator<Item = Place> {
         // The product of two even draws: some pages are used more often than others.

@@ -9,8 +9,8 @@
 //!
 //! Memory: 4 bytes a page for its slot, 1/4 for the bits, 1/64 for the tree, and 3/8 while slots move.
 
-use super::Stack;
 use super::ranks::Ranks;
+use super::stack::Stack;
 use forebay_policy::prefetch::prefetch;
 
 /// The page has no slot.

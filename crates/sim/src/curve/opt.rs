@@ -26,9 +26,9 @@
 //!
 //! Memory: 4 bytes a page for its bound, 8.5 for the slots and the tree, 8 while slots move; 4 bytes a size.
 
-use super::Stack;
 use super::min_tree::{MinTree, NONE};
 use super::ranks::Ranks;
+use super::stack::Stack;
 use forebay_policy::prefetch::prefetch;
 
 /// "Not used yet", in `Opt::bounds`; no page, in `Opt::previous`.

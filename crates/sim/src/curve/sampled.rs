@@ -6,9 +6,11 @@
 //! using Miniature Simulations", USENIX ATC 2017): any policy replays the sample with R times the pages; the difference is
 //! added to the hits there too.
 
-use super::{Curve, Distances, Lru, Stack};
-use crate::sample::mix;
-use crate::trace::Trace;
+use super::lru::Lru;
+use super::ratios::Curve;
+use super::stack::{Distances, Stack};
+use crate::input::sample::mix;
+use crate::input::trace::Trace;
 
 /// Slices of a sample whose curves are compared.
 const SLICES: u64 = 4;

@@ -1,13 +1,32 @@
 //! The replay of a trace through a hierarchy.
 
+use super::analysis::Analysis;
 use super::cache::{Cache, Notes};
-use super::storage::Storage;
-use super::{Analysis, Hierarchy, Mode, Passed, Write};
-use crate::trace::Trace;
+use super::hierarchy::{self, Hierarchy, Mode, Outcome, Passed, Write};
+use super::storage::{Disk, Storage};
+use crate::input::trace::Trace;
+use crate::replay::Cursor;
+use crate::walk::walk;
 use forebay_policy::{Operation, Place, Reference};
 
-/// References between two reports of progress.
-const STRIDE: u64 = 1 << 18;
+impl Hierarchy {
+    /// Replays a trace. `progress` is told of each further number of references done; `false` stops it, and there is no outcome.
+    ///
+    /// # Panics
+    /// If there is no level, a level below the first has several caches, a policy needs to know the future, or the trace lacks its
+    /// requests, or its places where there is a device or a policy looks at them.
+    pub fn run(&self, trace: &Trace, progress: &dyn Fn(u64) -> bool) -> Option<Outcome> {
+        let start = std::time::Instant::now();
+        let mut run = Run::new(self, trace, Disk::new(self.device.as_ref(), trace.page_size));
+        if !run.replay(progress) {
+            return None;
+        }
+        let (levels, disk) = run.outcome();
+        let (storage_reads, storage_writes) = (disk.reads, disk.writes);
+        let device = disk.cost(trace.len() as u64);
+        Some(Outcome { levels, storage_reads, storage_writes, device, seconds: start.elapsed().as_secs_f64() })
+    }
+}
 
 /// A level at work.
 struct Level {
@@ -35,7 +54,7 @@ impl<'a, S: Storage> Run<'a, S> {
         let Hierarchy { levels, mode, analyze, .. } = hierarchy;
         assert!(!levels.is_empty(), "a hierarchy has a level");
         assert!(levels[1..].iter().all(|level| level.caches == 1), "a level below the first is one cache");
-        let level = |(index, level): (usize, &super::Level)| {
+        let level = |(index, level): (usize, &hierarchy::Level)| {
             assert!(!level.spec.needs_future(), "{} needs to know the future", level.spec.label);
             let flush = match level.write {
                 Write::Back { flush } => flush,
@@ -63,26 +82,16 @@ impl<'a, S: Storage> Run<'a, S> {
 
     /// Replays the trace; `false` if `progress` stopped it.
     pub(super) fn replay(&mut self, progress: &dyn Fn(u64) -> bool) -> bool {
-        let trace = self.trace;
-        let requests = &trace.requests;
+        let Trace { references, requests, .. } = self.trace;
         assert!(!requests.first.is_empty(), "a hierarchy needs the requests of a trace");
-        let mut told = 0;
-        for (request, &first) in requests.first.iter().enumerate() {
-            let end = requests.first.get(request + 1).map_or(trace.len(), |&next| next as usize);
-            self.storage.start_request();
-            let (owner, operation) = (requests.owner[request], requests.operation[request]);
-            for time in first as usize..end {
-                self.reference(time, owner, operation);
-                let done = time as u64 + 1;
-                if done - told == STRIDE {
-                    told = done;
-                    if !progress(STRIDE) {
-                        return false;
-                    }
-                }
+        let mut cursor = Cursor::default();
+        walk(references, 0..references.len(), progress, |time, _, _| {
+            if cursor.advance(requests, time) {
+                self.storage.start_request();
             }
-        }
-        progress(trace.len() as u64 - told)
+            let (owner, operation) = cursor.request(requests);
+            self.reference(time, owner, operation);
+        })
     }
 
     /// The trace's reference number `time`, and the flush that is due after it.

@@ -22,7 +22,7 @@ mod successors;
 pub(crate) use reader::Reader;
 pub(crate) use successors::Successors;
 
-use crate::places::Places;
+use crate::input::places::Places;
 use forebay_policy::readahead::{Read, Streams};
 use forebay_policy::{Parameter, Part, Settings};
 use regular::Regular;

@@ -4,13 +4,11 @@ use super::holes::{Behind, Holes};
 use super::marks::Marks;
 use super::successors::NONE;
 use super::{Readahead, ReadaheadCounts, Rule, Successors};
-use crate::places::Places;
-use crate::replay::{Stretch, room_for};
-use crate::size::MOST_PAGES;
-use crate::watch::Watcher;
-use crate::watched::Frames;
+use crate::device_time::DeviceTime;
+use crate::input::places::Places;
+use crate::size::{MOST_PAGES, room_for};
 use forebay_policy::readahead::Read;
-use forebay_policy::{Operation, Place, Policy, Reference, Setup};
+use forebay_policy::{Caller, Operation, Place, Policy, Reference, Setup};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -19,6 +17,7 @@ use std::sync::Arc;
 struct Request {
     first: u32,
     last: u32,
+    owner: u32,
     /// The first page that missed.
     missed: Option<u32>,
 }
@@ -48,6 +47,21 @@ pub(crate) struct Reader {
     most: u64,
     counts: ReadaheadCounts,
     late: u64,
+}
+
+/// What is read ahead needs room, too, but not that of its own window.
+impl Caller for Reader {
+    fn evict(&mut self, page: u32) -> bool {
+        let may = !self.reading.has(page);
+        if may {
+            self.evicted(page);
+        }
+        may
+    }
+
+    fn forget(&mut self, page: u32) {
+        self.forgotten(page);
+    }
 }
 
 impl Reader {
@@ -99,33 +113,29 @@ impl Reader {
 
     /// A resident page is referenced: whether it was read ahead, and this is its first use.
     #[inline]
-    pub(crate) fn use_first(&mut self, page: u32, watcher: &mut Watcher) -> Option<()> {
-        if !self.waiting.take(page) {
-            return None;
+    pub(crate) fn is_first_use(&mut self, page: u32, device: &mut DeviceTime) -> bool {
+        let first = self.waiting.take(page);
+        if first {
+            self.used = true;
+            self.counts.used += 1;
+            self.late += u64::from(device.need(self.numbers[page as usize]));
         }
-        self.used = true;
-        self.counts.used += 1;
-        self.late += u64::from(watcher.need(self.numbers[page as usize]));
-        Some(())
+        first
     }
 
-    /// Pages of the present request have been referenced, the first to miss among them if it is `missed`.
-    pub(crate) fn refer(&mut self, pages: &[u32], missed: Option<u32>, places: &Places) {
-        self.rule.refer(pages, places);
-        let (&[first, ..], &[.., last]) = (pages, pages) else { return };
-        let request = self.request.get_or_insert(Request { first, last, missed: None });
-        request.last = last;
-        request.missed = request.missed.or(missed);
+    /// A page of the present request has been referenced.
+    pub(crate) fn refer(&mut self, page: u32, hit: bool, owner: u32, places: &Places) {
+        self.rule.refer(&[page], places);
+        let request = self.request.get_or_insert(Request { first: page, last: page, owner, missed: None });
+        request.last = page;
+        if !hit {
+            request.missed.get_or_insert(page);
+        }
     }
 
-    /// A page is offered as victim; whether it may go.
     #[inline]
-    pub(crate) fn evict(&mut self, page: u32) -> bool {
-        let may = !self.reading.has(page);
-        if may {
-            self.counts.wasted += u64::from(self.waiting.take(page));
-        }
-        may
+    pub(crate) fn evicted(&mut self, page: u32) {
+        self.counts.wasted += u64::from(self.waiting.take(page));
     }
 
     #[inline]
@@ -134,10 +144,9 @@ impl Reader {
     }
 
     /// The present request is over: reads ahead what is expected behind it.
-    pub(crate) fn end_read<P: Policy>(&mut self, policy: &mut P, watcher: &mut Watcher, trace: &Stretch<'_>) {
-        let Some(Request { first, last, missed }) = self.request.take() else { return };
+    pub(crate) fn end_read<P: Policy>(&mut self, policy: &mut P, device: &mut DeviceTime, places: &Places) {
+        let Some(Request { first, last, owner, missed }) = self.request.take() else { return };
         let used = std::mem::take(&mut self.used);
-        let places = trace.places;
         let (start, end) = (places.of(first), places.of(last));
         let read = Read {
             object: end.object,
@@ -146,7 +155,7 @@ impl Reader {
             missed: missed.map(|page| places.of(page).block),
             in_order: false,
         };
-        let expected = self.rule.expect(&read, (used || missed.is_some()) && !watcher.writes());
+        let expected = self.rule.expect(&read, (used || missed.is_some()) && !device.writes());
         let at = |block| Place { object: read.object, block };
         let again = &expected.again;
         let start = if again.is_empty() { None } else { self.successors.find(places, last, at(again.start)) };
@@ -156,9 +165,9 @@ impl Reader {
                 return;
             }
         }
-        self.read_blocks(policy, watcher, trace, last, expected.blocks);
+        self.read_blocks(policy, device, places, owner, last, expected.blocks);
         if let Some(page) = start {
-            self.read_blocks(policy, watcher, trace, page, expected.again);
+            self.read_blocks(policy, device, places, owner, page, expected.again);
         }
     }
 
@@ -185,15 +194,15 @@ impl Reader {
     fn read_blocks<P: Policy>(
         &mut self,
         policy: &mut P,
-        watcher: &mut Watcher,
-        trace: &Stretch<'_>,
+        device: &mut DeviceTime,
+        places: &Places,
+        owner: u32,
         page: u32,
         blocks: Range<u64>,
     ) {
         if blocks.is_empty() {
             return;
         }
-        let places = trace.places;
         let object = places.of(page).object;
         let end = blocks.end.min(blocks.start.saturating_add(self.most));
         let (mut before, mut next) = self.around(places, page, blocks.start);
@@ -213,7 +222,7 @@ impl Reader {
                 self.holes.find(&mut behind, block)
             };
             if known.is_some_and(|page| policy.contains(page)) {
-                self.ask_device(watcher);
+                self.ask_device(device);
                 continue;
             }
             let page = match known {
@@ -221,27 +230,24 @@ impl Reader {
                 None if u64::from(self.holes.end()) < MOST_PAGES => self.holes.add(behind, block),
                 None => break,
             };
-            if !self.admit(policy, watcher, trace, page, Place { object, block }) {
+            if !self.admit(
+                policy,
+                &Reference { page, owner, place: Place { object, block }, operation: Operation::Readahead },
+            ) {
                 break;
             }
             // Holes before it may have made room; it has not.
             behind = Behind::page(page);
         }
-        self.ask_device(watcher);
+        self.ask_device(device);
         let mut window = std::mem::take(&mut self.window);
         window.drain(..).for_each(|page| _ = self.reading.take(page));
         self.window = window;
     }
 
     /// Admits a page that is about to be read ahead. `false`: there is no frame for it.
-    fn admit<P: Policy>(
-        &mut self,
-        policy: &mut P,
-        watcher: &Watcher,
-        trace: &Stretch<'_>,
-        page: u32,
-        place: Place,
-    ) -> bool {
+    fn admit<P: Policy>(&mut self, policy: &mut P, reference: &Reference) -> bool {
+        let &Reference { page, place, .. } = reference;
         if self.holes.end() > self.room {
             self.room = room_for(self.holes.end());
             policy.reserve(self.room);
@@ -250,8 +256,7 @@ impl Reader {
             self.numbers.resize(self.room as usize, 0);
         }
         self.holes.set_pending(page, true);
-        let reference = Reference { page, owner: watcher.owner(trace), place, operation: Operation::Readahead };
-        let admitted = policy.miss(&reference, &mut Frames(Some(self))).is_ok();
+        let admitted = policy.miss(reference, self).is_ok();
         self.holes.set_pending(page, false);
         if admitted {
             self.waiting.set(page);
@@ -264,10 +269,10 @@ impl Reader {
     }
 
     /// Has the device read the pages admitted last, whose blocks are in a row.
-    fn ask_device(&mut self, watcher: &mut Watcher) {
+    fn ask_device(&mut self, device: &mut DeviceTime) {
         let Some((place, first)) = self.run.take() else { return };
         let run = &self.window[first..];
-        let number = watcher.read_ahead(place, run.len() as u64);
+        let number = device.read_ahead(place, run.len() as u64);
         run.iter().for_each(|&page| self.numbers[page as usize] = number);
     }
 }

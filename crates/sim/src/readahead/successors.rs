@@ -2,7 +2,7 @@
 //!
 //! Memory: 8 bytes a page, made once and shared by all runs over a trace.
 
-use crate::places::Places;
+use crate::input::places::Places;
 use forebay_policy::Place;
 use forebay_policy::prefetch::prefetch;
 

@@ -2,7 +2,7 @@
 
 use super::comparison::Comparison;
 use super::curves::{Curves, Line};
-use crate::replay::Outcome;
+use crate::replay::outcome::Outcome;
 use crate::size::show_bytes;
 use crate::words::{grouped, percent, significant};
 

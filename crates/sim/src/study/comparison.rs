@@ -3,14 +3,16 @@
 use super::error::{Error, ParseError, Question, Stop};
 use super::monitor::Monitor;
 use super::sampling::Sampled;
+use crate::input::ingest::{Keep, LoadTimes};
+use crate::input::sample::Sample;
+use crate::input::trace::{Extent, Trace};
 use crate::readahead::Readahead;
-use crate::replay::Outcome;
-use crate::sample::Sample;
+use crate::replay::misses::behind;
+use crate::replay::outcome::{Outcome, OwnerCounts};
+use crate::replay::stream::Streamed;
+use crate::replay::sweep::Sweep;
+use crate::replay::watch::Watch;
 use crate::size::Size;
-use crate::stream::Streamed;
-use crate::sweep::Sweep;
-use crate::trace::{Extent, Keep, LoadTimes, Trace};
-use crate::watch::{OwnerCounts, Watch};
 use forebay_model::Model;
 use forebay_model::presets::Named;
 use forebay_policy::Spec;
@@ -223,7 +225,7 @@ impl Asked {
         if let Some(FirstLevel { spec, size }) = &self.behind {
             let pages = size.pages(trace.page_size, trace.pages)?;
             let nothing = || Question::NothingMisses(name.to_owned(), pages);
-            trace = trace.behind(spec, pages).ok_or_else(nothing)?;
+            trace = behind(&trace, spec, pages).ok_or_else(nothing)?;
         }
         let sizes = self.sizes(trace.page_size, trace.pages)?;
         let warmup = self.warmup.references(&trace.extent())?;

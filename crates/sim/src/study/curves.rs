@@ -6,12 +6,12 @@ use super::figures::Point;
 use super::monitor::Monitor;
 use super::sampling::Sampled;
 use crate::curve::{self, Curve, FixedSize, Spacing};
-use crate::replay::Outcome;
-use crate::sample::Sample;
+use crate::input::sample::Sample;
+use crate::input::trace::{Extent, Trace};
+use crate::replay::outcome::Outcome;
+use crate::replay::sweep::Sweep;
+use crate::replay::watch::Watch;
 use crate::size::Size;
-use crate::sweep::Sweep;
-use crate::trace::{Extent, Trace};
-use crate::watch::Watch;
 use forebay_policy::{Lru, Policy, Spec};
 use forebay_trace::{Paging, Reader};
 

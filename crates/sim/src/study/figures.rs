@@ -3,8 +3,8 @@
 use super::figure::{Figure, Figures, Unit};
 use crate::levels::{self, Passed};
 use crate::readahead::ReadaheadCounts;
-use crate::replay::{Counts, Outcome};
-use crate::watch::{ByDistance, OwnerCounts};
+use crate::replay::outcome::{ByDistance, OwnerCounts};
+use crate::replay::outcome::{Counts, Outcome};
 use forebay_model::Cost;
 
 /// What a cache of one size makes of a trace, by a curve.

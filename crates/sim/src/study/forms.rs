@@ -7,7 +7,7 @@ use super::figure::{csv, json, named, names, with};
 use super::figures::{BY_DISTANCE, COST, COUNTS, LEVEL, OWNER, POINT, Point, READAHEAD, RUN, STORAGE};
 use super::levels::Levels;
 use crate::levels::{self, Analysis, Hierarchy, Histogram, Level, Passed};
-use crate::replay::Outcome;
+use crate::replay::outcome::Outcome;
 use crate::size::Size;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -3,10 +3,11 @@
 use super::comparison::read;
 use super::error::{Error, MOST_CACHES, ParseError, Question, Stop};
 use super::monitor::Monitor;
+use crate::input::ingest::Keep;
+use crate::input::trace::Extent;
 use crate::levels::{Hierarchy, Level, Mode, Outcome, Write};
+use crate::replay::sweep::Sweep;
 use crate::size::{Size, SizeError};
-use crate::sweep::Sweep;
-use crate::trace::{Extent, Keep};
 use forebay_model::Model;
 use forebay_model::presets::Named;
 use forebay_policy::Spec;

@@ -3,9 +3,10 @@
 use super::error::{Error, Question};
 use super::monitor::Monitor;
 use crate::curve::{self, Sampling};
-use crate::replay::{Counts, Outcome};
-use crate::sample::{Sample, SampledReader};
-use crate::trace::{Extent, Keep, Trace};
+use crate::input::ingest::Keep;
+use crate::input::sample::{Sample, SampledReader};
+use crate::input::trace::{Extent, Trace};
+use crate::replay::outcome::{Counts, Outcome};
 use forebay_trace::Reader;
 
 /// The sample of a trace.

@@ -11,10 +11,10 @@
 use super::comparison::{give, in_pages, pages, read};
 use super::error::{Error, Stop};
 use super::monitor::Monitor;
+use crate::input::trace::{Extent, Trace};
+use crate::replay::sweep::Sweep;
+use crate::replay::watch::Watch;
 use crate::size::Size;
-use crate::sweep::Sweep;
-use crate::trace::{Extent, Trace};
-use crate::watch::Watch;
 use forebay_policy::managers::Rules;
 use forebay_policy::{LruSp, Policy, Spec};
 use forebay_trace::{Pattern, Reader};

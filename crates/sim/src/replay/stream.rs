@@ -3,13 +3,15 @@
 //! While all runs replay one chunk of the trace, the next one is numbered and the one after that is read. Memory is bounded by
 //! the distinct pages: their numbering, each run's metadata, and two chunks.
 
-use crate::ingest::{Chunk, Ingest, ingest};
-use crate::one_pass;
-use crate::places::Places;
-use crate::replay::{Outcome, Run, Start, Stretch, room_for};
-use crate::sweep::{Sweep, start};
-use crate::trace::{Extent, LoadTimes, NO_REFERENCES};
-use crate::watch::Watch;
+use super::outcome::Outcome;
+use super::run::{Run, Start};
+use super::sweep::Sweep;
+use super::watch::Watch;
+use super::{Stretch, one_pass};
+use crate::input::ingest::{Chunk, Ingest, LoadTimes, ingest};
+use crate::input::places::Places;
+use crate::input::trace::{Extent, NO_REFERENCES};
+use crate::size::room_for;
 use forebay_policy::Spec;
 use forebay_trace::{Error, Reader, Result};
 use rayon::prelude::*;
@@ -132,7 +134,7 @@ impl Sweep {
             let room = if more { room_for(pages).max(capacity.min(ROOM)) } else { pages };
             let mut setup = spec.setup(capacity, room);
             setup.page_size = ingest.page_size();
-            start(Start { spec, setup, warmup: self.warmup as u64, watch, references: 0, successors: None })
+            Start { spec, setup, warmup: self.warmup as u64, watch, references: 0, successors: None }.run()
         };
         self.runs(watch).into_iter().map(one).collect()
     }
@@ -141,7 +143,8 @@ impl Sweep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Trace;
+    use crate::input::ingest::Keep;
+    use crate::input::trace::Trace;
     use forebay_model::presets;
     use forebay_trace::{Input, Options};
 
@@ -161,7 +164,7 @@ mod tests {
             ..Watch::default()
         };
         let sweep = Sweep { specs, sizes: vec![89, 1787], warmup: 20_000, threads: 0 };
-        let keep = crate::trace::Keep { places: true, requests: true };
+        let keep = Keep { places: true, requests: true };
         let trace = Trace::load("sample", sample().as_mut(), None, keep, &mut |_| {}).unwrap();
         let loaded = sweep.run_watching(&watch, &trace, &|_| true);
         for chunk in [7_001, CHUNK] {

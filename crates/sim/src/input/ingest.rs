@@ -1,14 +1,32 @@
 //! The way of a trace into memory: requests, read ahead, become chunks of numbered references.
 
-use crate::ahead::{Batches, Read, read_ahead};
-use crate::numbering::Numbering;
-use crate::trace::{Keep, LoadTimes, Requests};
+use super::ahead::{Batches, Read, read_ahead};
+use super::numbering::Numbering;
+use super::requests::Requests;
 use forebay_policy::Place;
 use forebay_trace::{Error, Names, Paging, Reader, Request, Result};
 use std::time::{Duration, Instant};
 
 /// Places numbered at once; they stay in the first-level cache.
 const PLACES: usize = 512;
+
+/// What is kept of a trace besides its references.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keep {
+    /// The places of pages: at most 13.5 bytes for each distinct page.
+    pub places: bool,
+    /// Owner and operation of the requests: 9 bytes for each.
+    pub requests: bool,
+}
+
+/// Where the time of loading went.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadTimes {
+    /// Decompressing and parsing, on a thread of its own.
+    pub reading: Duration,
+    /// Cutting requests into pages and numbering these, at the same time.
+    pub numbering: Duration,
+}
 
 /// Consecutive references of a trace.
 #[derive(Debug, Default)]

@@ -1,14 +1,12 @@
 //! A trace in memory, its pages numbered once for all policies and sizes.
 
-use crate::ingest::{Chunk, ingest};
-use crate::places::Places;
-use crate::replay::{Stretch, misses};
-use crate::size::show_bytes;
+use super::ingest::{Chunk, Keep, LoadTimes, ingest};
+use super::places::Places;
+use super::requests::Requests;
 use crate::words::grouped;
-use forebay_policy::{Operation, Spec};
+use forebay_policy::show_bytes;
 use forebay_trace::{Error, Names, Reader, Result};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// References read between two reports of progress.
 const STRIDE: usize = 1 << 16;
@@ -60,49 +58,6 @@ impl Extent {
     }
 }
 
-/// The requests of a trace, in columns.
-#[derive(Debug, Default)]
-pub struct Requests {
-    /// The index of each request's first reference.
-    pub first: Vec<u32>,
-    /// Who made it.
-    pub owner: Vec<u32>,
-    /// How it used its pages.
-    pub operation: Vec<Operation>,
-}
-
-impl Requests {
-    pub(crate) fn push(&mut self, first: u32, owner: u32, operation: Operation) {
-        self.first.push(first);
-        self.owner.push(owner);
-        self.operation.push(operation);
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.first.clear();
-        self.owner.clear();
-        self.operation.clear();
-    }
-}
-
-/// What is kept of a trace besides its references.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Keep {
-    /// The places of pages: at most 13.5 bytes for each distinct page.
-    pub places: bool,
-    /// Owner and operation of the requests: 9 bytes for each.
-    pub requests: bool,
-}
-
-/// Where the time of loading went.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LoadTimes {
-    /// Decompressing and parsing, on a thread of its own.
-    pub reading: Duration,
-    /// Cutting requests into pages and numbering these, at the same time.
-    pub numbering: Duration,
-}
-
 impl Trace {
     /// Reads a whole trace. `progress` is told the number of references so far, now and then.
     ///
@@ -132,51 +87,6 @@ impl Trace {
         Ok(Self { name, references: Arc::new(references), pages, page_size, places, requests, names, times })
     }
 
-    /// The trace of a second-level cache: the references that miss in a first-level cache of that policy and size, pages
-    /// numbered anew. `None` if nothing misses.
-    ///
-    /// # Panics
-    /// If the trace lacks what the policy looks at, or the policy needs to know the future.
-    pub fn behind(&self, spec: &Spec, pages: u32) -> Option<Self> {
-        assert!(!spec.needs_future(), "{} needs to know the future", spec.label);
-        let missed = misses(self, spec, pages, None, &|_| {});
-        let mut numbers = vec![u32::MAX; self.pages as usize];
-        let mut below = Self {
-            name: format!("{} behind {} of {pages} pages", self.name, spec.label),
-            references: Arc::default(),
-            pages: 0,
-            page_size: self.page_size,
-            places: Places::default(),
-            requests: Requests::default(),
-            names: self.names.clone(),
-            times: self.times,
-        };
-        let mut references = Vec::with_capacity(missed.len());
-        let mut last_request = None;
-        for time in missed {
-            let page = self.references[time as usize];
-            if !self.requests.first.is_empty() {
-                // A request that misses in several pages stays one.
-                let request = self.requests.first.partition_point(|&first| first <= time) - 1;
-                if last_request.replace(request) != Some(request) {
-                    let (owner, operation) = (self.requests.owner[request], self.requests.operation[request]);
-                    below.requests.push(references.len() as u32, owner, operation);
-                }
-            }
-            let number = &mut numbers[page as usize];
-            if *number == u32::MAX {
-                *number = below.pages;
-                below.pages += 1;
-                if !self.places.is_empty() {
-                    below.places.push(self.places.of(page));
-                }
-            }
-            references.push(*number);
-        }
-        below.references = Arc::new(references);
-        (!below.is_empty()).then_some(below)
-    }
-
     /// How many references there are.
     pub fn len(&self) -> usize {
         self.references.len()
@@ -185,12 +95,6 @@ impl Trace {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.references.is_empty()
-    }
-
-    /// The whole trace as one stretch.
-    pub(crate) fn stretch(&self) -> Stretch<'_> {
-        let Self { references, requests, places, pages, .. } = self;
-        Stretch { start: 0, references, requests, places, pages: *pages }
     }
 
     /// What there is of it.
@@ -226,17 +130,6 @@ mod tests {
         assert_eq!(trace.places.iter().map(|place| place.block).collect::<Vec<_>>(), [10, 11, 12]);
         assert_eq!(trace.requests.first, [0, 3, 4]);
         assert_eq!([0, 1, 3, 6].map(|warmup| trace.compulsory_misses(warmup)), [3, 2, 0, 0]);
-    }
-
-    #[test]
-    fn behind_a_first_level_cache_only_its_misses_are_left() {
-        // Blocks 10 to 12, then 11, 13 and 10: two pages of LRU hit only the use of 11.
-        let trace = load("10 3 0 0\n11 1 0 1\n13 1 0 2\n10 1 0 3\n", None);
-        let below = trace.behind(&Spec::parse("lru").unwrap(), 2).unwrap();
-        assert_eq!((&*below.references, below.pages), (&[0, 1, 2, 3, 0][..].to_vec(), 4));
-        assert_eq!(below.places.iter().map(|place| place.block).collect::<Vec<_>>(), [10, 11, 12, 13]);
-        assert_eq!(below.requests.first, [0, 3, 4]);
-        assert_eq!(below.name, "test behind lru of 2 pages");
     }
 
     #[test]

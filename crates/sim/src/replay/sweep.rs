@@ -1,11 +1,13 @@
 //! Many runs over one trace: policies × sizes, on all cores.
 
-use crate::one_pass;
+use super::outcome::Outcome;
+use super::run::Start;
+use super::watch::Watch;
+use super::{Stretch, one_pass};
+use crate::input::ingest::Keep;
+use crate::input::trace::Trace;
 use crate::readahead::Successors;
-use crate::replay::{Outcome, Run, Start};
-use crate::trace::{Keep, Trace};
-use crate::watch::Watch;
-use forebay_policy::{Future, Spec, registry};
+use forebay_policy::{Future, Spec};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -75,18 +77,12 @@ impl Sweep {
                     let mut setup = spec.setup(size, trace.pages);
                     setup.page_size = trace.page_size;
                     setup.future = future.clone().filter(|_| spec.needs_future());
-                    start(Start {
-                        spec,
-                        setup,
-                        warmup: self.warmup as u64,
-                        watch,
-                        references,
-                        successors: successors.as_ref(),
-                    })
+                    let (warmup, successors) = (self.warmup as u64, successors.as_ref());
+                    Start { spec, setup, warmup, watch, references, successors }.run()
                 }
                 _ => one_pass::start(spec, sizes, self.warmup as u64, trace.pages),
             };
-            if run.replay(&trace.stretch(), progress) { run.outcomes(compulsory_misses) } else { Vec::new() }
+            if run.replay(&Stretch::of(trace), progress) { run.outcomes(compulsory_misses) } else { Vec::new() }
         };
         self.pool().install(|| runs.par_iter().with_max_len(1).flat_map_iter(one).collect())
     }
@@ -103,8 +99,4 @@ impl Sweep {
     pub(crate) fn pool(&self) -> rayon::ThreadPool {
         rayon::ThreadPoolBuilder::new().num_threads(self.threads).build().expect("threads can be started")
     }
-}
-
-pub(crate) fn start<'a>(start: Start<'a>) -> Box<dyn Run + 'a> {
-    registry::visit(start.spec.info.name, start).expect("the policy is in the registry")
 }

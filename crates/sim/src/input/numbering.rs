@@ -7,7 +7,7 @@
 //! Memory: 6 to 12 bytes a page, and half as much again while the table grows; with the places, which grow by an eighth, at most 25.5 bytes
 //! a page, 21 where all pages are of one object.
 
-use crate::places::Places;
+use super::places::Places;
 use crate::size::MOST_PAGES;
 use foldhash::quality::RandomState;
 use forebay_policy::Place;

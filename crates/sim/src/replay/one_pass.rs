@@ -1,7 +1,10 @@
 //! A stack algorithm at many sizes: one run gives the hits of all.
 
+use super::Stretch;
+use super::outcome::{Counts, Outcome};
+use super::run::Run;
 use crate::curve::{Distances, Lru, Opt, Stack};
-use crate::replay::{Counts, Outcome, Run, Stretch, room_for};
+use crate::size::room_for;
 use forebay_policy::{self as policies, Policy, Spec};
 use std::time::Instant;
 
@@ -112,16 +115,12 @@ impl<S: Stack + Send> Run for OnePass<'_, S> {
             pages,
             total: Counts::new(self.references, warm_hits + hits, compulsory_misses.0),
             counted: Counts::new(after, hits, compulsory_misses.1),
-            device: None,
-            readahead: None,
-            by_distance: None,
-            by_owner: Vec::new(),
             // All sizes together took the time of the pass.
             seconds: self.seconds / self.sizes.len() as f64,
             // What the policy would take.
             bytes: self.spec.info.bytes_per_page * self.pages as usize,
             state: self.state(pages),
-            states: Vec::new(),
+            ..Outcome::default()
         };
         self.sizes.iter().zip(warm_hits).zip(hits).map(one).collect()
     }

@@ -133,7 +133,8 @@ impl Reader for SampledReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Keep, Trace};
+    use crate::input::ingest::Keep;
+    use crate::input::trace::Trace;
     use forebay_trace::{Input, Options};
 
     #[test]

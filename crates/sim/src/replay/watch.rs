@@ -1,0 +1,231 @@
+//! What a run is asked besides its hits and misses, and what watches it for that.
+
+use super::outcome::{ByDistance, Outcome, OwnerCounts, State};
+use super::{At, Observer, Stretch};
+use crate::device_time::DeviceTime;
+use crate::readahead::{Readahead, Reader, Successors};
+use forebay_model::Model;
+use forebay_policy::{Operation, Policy, Setup};
+use std::sync::Arc;
+
+/// How many requests ahead readahead fetches what it needs where they end.
+const SOON: usize = 8;
+
+/// What to look at in a run; nothing by default, which costs nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    /// Tell what the misses cost on this device.
+    pub device: Option<Model>,
+    /// What the program takes of its own for each reference, in milliseconds, while the device goes on.
+    pub think_ms: f64,
+    /// Read pages ahead, and tell what became of them.
+    pub readahead: Readahead,
+    /// Split hits and misses by temporal distance.
+    pub distances: bool,
+    /// Split hits and misses by owner.
+    pub owners: bool,
+    /// Take the policy's state so many times, at equal numbers of references apart; 0: only at the end.
+    pub states: u32,
+}
+
+impl Watch {
+    pub(crate) fn anything(&self) -> bool {
+        self.device.is_some() || !self.readahead.is_none() || self.distances || self.owners || self.states > 0
+    }
+}
+
+/// A policy's state.
+pub(crate) fn state<P: Policy>(policy: &P) -> Vec<(&'static str, f64)> {
+    let mut figures = Vec::new();
+    policy.state(&mut |name, figure| figures.push((name, figure)));
+    figures
+}
+
+/// "Not yet", in `Distances::last`.
+const NEVER: u64 = u64::MAX;
+
+/// Hits and misses by temporal distance.
+struct Distances {
+    counts: ByDistance,
+    /// When each page was used last.
+    last: Vec<u64>,
+    capacity: u64,
+}
+
+impl Observer for Distances {
+    fn reserve(&mut self, pages: u32) {
+        self.last.resize(pages as usize, NEVER);
+    }
+
+    fn start_counting(&mut self) {
+        self.counts = ByDistance::default();
+    }
+
+    #[inline]
+    fn referenced<P: Policy>(&mut self, _: &P, at: &At<'_>, hit: bool) {
+        let last = std::mem::replace(&mut self.last[at.page as usize], at.time());
+        if last != NEVER {
+            self.counts.count(at.time() - last < self.capacity, hit);
+        }
+    }
+
+    fn tell(self, outcome: &mut Outcome) {
+        outcome.by_distance = Some(self.counts);
+    }
+}
+
+/// Hits and misses by the number of their owner.
+#[derive(Default)]
+struct Owners(Vec<OwnerCounts>);
+
+impl Observer for Owners {
+    fn start_counting(&mut self) {
+        self.0.fill(OwnerCounts::default());
+    }
+
+    #[inline]
+    fn referenced<P: Policy>(&mut self, _: &P, at: &At<'_>, hit: bool) {
+        let owner = at.request().0 as usize;
+        if owner >= self.0.len() {
+            self.0.resize(owner + 1, OwnerCounts::default());
+        }
+        let OwnerCounts { hits, misses } = &mut self.0[owner];
+        *if hit { hits } else { misses } += 1;
+    }
+
+    fn tell(self, outcome: &mut Outcome) {
+        outcome.by_owner = self.0;
+    }
+}
+
+/// The policy's state, after each interval and at the end.
+struct States {
+    /// References between two states.
+    interval: u64,
+    /// How many references there will be.
+    references: u64,
+    taken: Vec<State>,
+}
+
+impl Observer for States {
+    #[inline]
+    fn referenced<P: Policy>(&mut self, policy: &P, at: &At<'_>, _: bool) {
+        let references = at.time() + 1;
+        if references.is_multiple_of(self.interval) || references == self.references {
+            self.taken.push(State { references, figures: state(policy) });
+        }
+    }
+
+    fn tell(self, outcome: &mut Outcome) {
+        outcome.states = self.taken;
+    }
+}
+
+/// All that a run may be asked.
+pub(crate) struct Watcher {
+    device: DeviceTime,
+    reader: Option<Reader>,
+    distances: Option<Distances>,
+    owners: Option<Owners>,
+    states: Option<States>,
+}
+
+impl Watcher {
+    /// `references` are all that there will be, where states are to be taken.
+    pub(crate) fn new(watch: &Watch, references: u64, successors: Option<&Arc<Successors>>, setup: &Setup) -> Self {
+        let distances = || {
+            let (counts, last) = (ByDistance::default(), vec![NEVER; setup.pages as usize]);
+            Distances { counts, last, capacity: setup.capacity.into() }
+        };
+        let interval = || references.div_ceil(watch.states.into());
+        Self {
+            device: DeviceTime::new(watch.device.as_ref(), watch.think_ms, setup.page_size),
+            reader: successors.map(|successors| Reader::new(&watch.readahead, successors, setup)),
+            distances: watch.distances.then(distances),
+            owners: watch.owners.then(Owners::default),
+            states: (watch.states > 0).then(|| States { interval: interval(), references, taken: Vec::new() }),
+        }
+    }
+}
+
+impl Observer for Watcher {
+    const REQUESTS: bool = true;
+
+    fn reserve(&mut self, pages: u32) {
+        self.distances.iter_mut().for_each(|distances| distances.reserve(pages));
+    }
+
+    fn start_counting(&mut self) {
+        self.device.start_counting();
+        self.reader.iter_mut().for_each(Reader::start_counting);
+        self.distances.iter_mut().for_each(Observer::start_counting);
+        self.owners.iter_mut().for_each(Observer::start_counting);
+    }
+
+    #[inline]
+    fn soon(&self, stretch: &Stretch<'_>, page: u32) {
+        self.device.prefetch(stretch.places, page);
+        if let Some(reader) = &self.reader {
+            reader.prefetch(page);
+        }
+    }
+
+    #[inline]
+    fn begin_request<P: Policy>(&mut self, policy: &mut P, at: &At<'_>) {
+        if let Some(reader) = &mut self.reader {
+            reader.end_read(policy, &mut self.device, at.stretch.places);
+            if let Some(page) = at.end_of_later(SOON) {
+                reader.prefetch_end(page, at.stretch.places);
+            }
+        }
+        self.device.begin_request(at.time(), at.request().1 == Operation::Write);
+    }
+
+    #[inline]
+    fn is_first_use(&mut self, page: u32) -> bool {
+        self.reader.as_mut().is_some_and(|reader| reader.is_first_use(page, &mut self.device))
+    }
+
+    #[inline]
+    fn evicted(&mut self, page: u32) {
+        if let Some(reader) = &mut self.reader {
+            reader.evicted(page);
+        }
+    }
+
+    #[inline]
+    fn forgotten(&mut self, page: u32) {
+        if let Some(reader) = &mut self.reader {
+            reader.forgotten(page);
+        }
+    }
+
+    #[inline]
+    fn referenced<P: Policy>(&mut self, policy: &P, at: &At<'_>, hit: bool) {
+        let places = at.stretch.places;
+        if !hit && self.device.is_some() {
+            self.device.miss(places.of(at.page));
+        }
+        if let Some(reader) = &mut self.reader {
+            reader.refer(at.page, hit, at.request().0, places);
+        }
+        if let Some(distances) = &mut self.distances {
+            distances.referenced(policy, at, hit);
+        }
+        if let Some(owners) = &mut self.owners {
+            owners.referenced(policy, at, hit);
+        }
+        if let Some(states) = &mut self.states {
+            states.referenced(policy, at, hit);
+        }
+    }
+
+    fn tell(self, outcome: &mut Outcome) {
+        let Self { device, reader, distances, owners, states } = self;
+        outcome.readahead = reader.map(|reader| reader.counts(device.is_some()));
+        outcome.device = device.cost(outcome.counted.references);
+        distances.into_iter().for_each(|distances| distances.tell(outcome));
+        owners.into_iter().for_each(|owners| owners.tell(outcome));
+        states.into_iter().for_each(|states| states.tell(outcome));
+    }
+}
