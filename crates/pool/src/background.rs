@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::handle::Handle;
 use crate::load::Held;
+use crate::memory::Memory;
 use crate::pool::Shared;
 use crate::readahead::READERS;
 use crate::slots::MOST_HANDLES;
@@ -122,7 +123,7 @@ struct Running(Arc<Queue>);
 
 impl Running {
     /// Starts a thread of the pool.
-    fn start(shared: &Arc<Shared>, name: String, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    fn start<M: Memory>(shared: &Arc<Shared<M>>, name: String, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
         lock(&shared.queue.work).threads += 1;
         let running = Self(Arc::clone(&shared.queue));
         std::thread::Builder::new().name(name).spawn(move || {
@@ -146,7 +147,7 @@ impl Drop for Running {
     }
 }
 
-impl Shared {
+impl<M: Memory> Shared<M> {
     /// Starts the pool's threads.
     pub(crate) fn start_threads(self: &Arc<Self>) -> Result<(), Error> {
         // The model checker knows its own threads alone.
@@ -172,13 +173,13 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl<M: Memory> Shared<M> {
     /// Until the pool closes, sees what is dirty for too long, or too much, or in the laundry, and has each such volume written by a thread
     /// that does nothing else: it touches no device itself.
     fn oversee(self: &Arc<Self>) {
         while self.queue.wait_to_write(ROUND) {
             let mut due: BTreeMap<u32, (Vec<Held>, Vec<Held>)> = BTreeMap::new();
-            if self.memory.laundered() > 0 {
+            if self.core.laundered() > 0 {
                 for (object, laundry) in self.laundry_by_volume().1 {
                     due.entry(object).or_default().0 = laundry;
                 }

@@ -4,6 +4,7 @@ use crate::config::WriteMode;
 use crate::error::Error;
 use crate::handle::{Advice, Handle, NotPinned};
 use crate::load::{Admission, Held};
+use crate::memory::Memory;
 use crate::page::State;
 use crate::sync::Ordering;
 use crate::table;
@@ -33,7 +34,7 @@ struct Part {
     request: Range<usize>,
 }
 
-impl Handle {
+impl<M: Memory> Handle<M> {
     /// # Errors
     /// [`Error::OutOfRange`]: the volume's end has come nearer since the request was checked.
     fn part(&self, volume: &Volume, offset: u64, length: usize, done: usize) -> Result<Part, Error> {
@@ -130,11 +131,11 @@ impl Handle {
     /// How many pages at the start of a range are absent, if the first is. Under the replacer's lock: without it a page that is there
     /// may not be found, and what it holds is newer than the device.
     fn absent(&self, volume: &Volume, blocks: Range<u64>) -> Option<u64> {
-        let memory = &self.shared.memory;
+        let core = &self.shared.core;
         let replacer = self.shared.replacer();
         let absent = |block: &u64| {
-            let found = replacer.find(memory, Place { object: volume.id, block: *block });
-            found.is_none_or(|number| memory.pages.get(number).state().absent())
+            let found = replacer.find(core, Place { object: volume.id, block: *block });
+            found.is_none_or(|number| core.pages.get(number).state().absent())
         };
         let pages = blocks.take_while(absent).count() as u64;
         (pages > 0).then_some(pages)
@@ -197,10 +198,10 @@ impl Handle {
     }
 
     fn state_of(&self, volume: &Volume, block: u64) -> Option<State> {
-        let memory = &self.shared.memory;
+        let core = &self.shared.core;
         let hash = table::hash(volume.id, block);
-        let number = memory.table.find(hash, |number| memory.pages.get(number).is(volume.id, block))?;
-        Some(memory.pages.get(number).state())
+        let number = core.table.find(hash, |number| core.pages.get(number).is(volume.id, block))?;
+        Some(core.pages.get(number).state())
     }
 
     /// Copies bytes into the volume. In write-through mode, and with [`Durability::Now`], they are in storage when this returns;
@@ -348,16 +349,16 @@ impl Handle {
     }
 
     fn copy_out(&self, number: u32, part: &Part, buffer: &mut [u8]) {
-        let memory = &self.shared.memory;
-        let frame = memory.frames.pointer(memory.pages.get(number).frame());
+        let core = &self.shared.core;
+        let frame = self.shared.memory.pointer(core.pages.get(number).frame());
         let buffer = &mut buffer[part.request.clone()];
         // SAFETY: the caller holds the page, shared or exclusively (rules 1 and 2), and the part lies within a page.
         unsafe { std::ptr::copy_nonoverlapping(frame.add(part.page.start), buffer.as_mut_ptr(), buffer.len()) };
     }
 
     fn copy_in(&self, number: u32, part: &Part, data: &[u8]) {
-        let memory = &self.shared.memory;
-        let frame = memory.frames.pointer(memory.pages.get(number).frame());
+        let core = &self.shared.core;
+        let frame = self.shared.memory.pointer(core.pages.get(number).frame());
         let data = &data[part.request.clone()];
         // SAFETY: the caller holds the page exclusively (rule 2), and the part lies within a page.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), frame.add(part.page.start), data.len()) };
@@ -365,17 +366,17 @@ impl Handle {
 
     /// Fills a new page with a write that covers all of it; its writer goes on holding it.
     fn copy_in_new(&self, number: u32, part: &Part, data: &[u8]) {
-        let memory = &self.shared.memory;
+        let core = &self.shared.core;
         self.copy_in(number, part, data);
-        let frame = memory.frames.pointer(memory.pages.get(number).frame());
-        let rest = memory.frames.page_size() - part.page.end;
+        let frame = self.shared.memory.pointer(core.pages.get(number).frame());
+        let rest = self.shared.memory.page_size() - part.page.end;
         // SAFETY: the page is loading and its frame its loader's alone (rule 2); what lies behind the volume's end reads as zero.
         unsafe { frame.add(part.page.end).write_bytes(0, rest) };
         self.shared.loaded(number);
     }
 }
 
-impl crate::pool::Shared {
+impl<M: Memory> crate::pool::Shared<M> {
     /// The most pages in a request to a device; few enough that some requests fit in the pool at a time.
     pub(crate) fn most_run(&self) -> u64 {
         let most = u64::from(self.config.request / self.config.page_size);
@@ -385,6 +386,6 @@ impl crate::pool::Shared {
     /// Whether a write would find a frame and stay below the dirty limit, as far as can be seen.
     fn takes_writes(&self) -> bool {
         self.dirty.load(Ordering::Relaxed) < self.dirty_limit()
-            && self.memory.laundered.load(Ordering::Relaxed) < self.config.laundry
+            && self.core.laundered.load(Ordering::Relaxed) < self.config.laundry
     }
 }

@@ -4,6 +4,7 @@
 //! what he wrote. The first of them who finds no round under way leads it, and the others get its result, errors included.
 
 use crate::error::Error;
+use crate::memory::Memory;
 use crate::pool::{Pool, Shared};
 use crate::sync::{Condvar, Mutex, Ordering, lock};
 use crate::volume::Volume;
@@ -66,7 +67,7 @@ impl Volume {
     }
 }
 
-impl Pool {
+impl<M: Memory> Pool<M> {
     /// Makes durable all that was written to any volume before, the volumes side by side.
     ///
     /// # Errors
@@ -122,7 +123,7 @@ impl Pool {
     }
 }
 
-impl Shared {
+impl<M: Memory> Shared<M> {
     /// Makes durable all that was written to the volume before.
     pub(crate) fn flush(&self, volume: &Volume) -> Result<(), Error> {
         self.commit(volume, from_ref(&(0..u64::MAX)))

@@ -87,6 +87,11 @@ impl Config {
         self.capacity / u64::from(self.page_size.max(1))
     }
 
+    /// The frames there may ever be.
+    pub(crate) fn most_frames(&self) -> u32 {
+        (self.most_capacity / u64::from(self.page_size.max(1))) as u32
+    }
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |what: String| Err(Error::Configuration(what));
         if !self.page_size.is_power_of_two() || !(LEAST_PAGE_SIZE..=MOST_PAGE_SIZE).contains(&self.page_size) {

@@ -1,15 +1,17 @@
 //! The replacer's lock. Pages that leave under it are announced after it has been released.
 
+use crate::memory::Memory;
 use crate::pool::{Pool, Shared};
 use crate::replacer::Replacer;
 use crate::sync::{MutexGuard, lock};
 use forebay_policy::Place;
 use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
 
 /// Called with the pages that have left.
 pub(crate) type Listener = Box<dyn Fn(&[Place]) + Send + Sync>;
 
-impl Pool {
+impl<M: Memory> Pool<M> {
     /// Registers a listener that is called with the pages that leave: the volume's number and the block of each. A front end uses it to
     /// invalidate the kernel's copies. A page may be back before the call. `false`: there is a listener already.
     ///
@@ -26,19 +28,19 @@ impl Pool {
 
 /// The replacer, locked.
 pub(crate) struct Locked<'s> {
-    shared: &'s Shared,
+    listener: &'s OnceLock<Listener>,
     guard: Option<MutexGuard<'s, Replacer>>,
 }
 
-impl Shared {
+impl<M: Memory> Shared<M> {
     #[inline]
     pub(crate) fn replacer(&self) -> Locked<'_> {
-        Locked { shared: self, guard: Some(lock(&self.replacer)) }
+        Locked { listener: &self.listener, guard: Some(lock(&self.replacer)) }
     }
 
     /// The same, unless a thread has panicked under the lock.
     pub(crate) fn replacer_unless_poisoned(&self) -> Option<Locked<'_>> {
-        Some(Locked { shared: self, guard: Some(self.replacer.lock().ok()?) })
+        Some(Locked { listener: &self.listener, guard: Some(self.replacer.lock().ok()?) })
     }
 }
 
@@ -66,7 +68,7 @@ impl Drop for Locked<'_> {
         }
         let departed = std::mem::take(&mut self.departed);
         self.guard = None;
-        if let Some(listener) = self.shared.listener.get() {
+        if let Some(listener) = self.listener.get() {
             listener(&departed);
         }
     }

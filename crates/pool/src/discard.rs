@@ -5,6 +5,7 @@ use crate::device::Extent;
 use crate::error::Error;
 use crate::handle::Handle;
 use crate::load::Held;
+use crate::memory::Memory;
 use crate::page::State;
 use crate::pool::Shared;
 use crate::search::Search;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 /// Pages that are dropped before others get a chance to have the replacer's lock.
 const MANY: usize = 64;
 
-impl Handle {
+impl<M: Memory> Handle<M> {
     /// Makes durable all that was written to the volume before, by whichever handle.
     ///
     /// # Errors
@@ -151,34 +152,34 @@ impl Handle {
     /// Drops pages that are held, and gives up what is in them.
     pub(crate) fn drop_held(&self, volume: &Volume, held: &[Held]) {
         for &(block, number) in held {
-            let page = self.shared.memory.pages.get(number);
+            let page = self.shared.core.pages.get(number);
             if page.state().dirty() {
                 page.make_clean();
                 self.shared.forget_dirty(volume, block);
             }
-            self.shared.replacer().drop_page(&self.shared.memory, number);
+            self.shared.replacer().drop_page(&self.shared.core, number);
         }
     }
 
     /// Holds all pages of a range exclusively, none of which is in writeback. No other of it is loaded until the change that is returned ends.
     pub(crate) fn hold_range<'v>(&self, volume: &'v Volume, blocks: &Range<u64>) -> (Change<'v>, Vec<Held>) {
-        let memory = &self.shared.memory;
+        let core = &self.shared.core;
         loop {
             let change = volume.begin_change(blocks.clone());
             match self.hold_all(volume, blocks) {
                 Ok(held) => {
                     for &(_, number) in &held {
                         // Writers of other pages wait for nobody, so that it ends.
-                        memory.waiters.wait(number, memory.pages.get(number), State::in_writeback);
+                        core.waiters.wait(number, core.pages.get(number), State::in_writeback);
                     }
                     return (change, held);
                 }
                 Err(number) => {
                     // Who has it may wait for a page of the range to be loaded.
                     drop(change);
-                    let page = memory.pages.get(number);
+                    let page = core.pages.get(number);
                     self.shared.wait_for(volume.id, page.block(), number, State::busy);
-                    page.wait_unshared(number, &memory.slots);
+                    page.wait_unshared(number, &core.slots);
                 }
             }
         }
@@ -187,24 +188,24 @@ impl Handle {
     /// Holds all pages of a range exclusively, or none and answers one that somebody else has: to wait for it while others are held,
     /// or to drop some and let the others be read, would not do.
     fn hold_all(&self, volume: &Volume, blocks: &Range<u64>) -> Result<Vec<Held>, u32> {
-        let memory = &self.shared.memory;
+        let core = &self.shared.core;
         let mut held: Vec<Held> = Vec::new();
         // None comes behind us: the range is being given up.
         let mut search = Search::new(volume.id, blocks);
-        let mut next = || self.shared.replacer().next_pages(memory, &mut search);
+        let mut next = || self.shared.replacer().next_pages(core, &mut search);
         while let Some(candidates) = next() {
             for number in candidates {
-                let page = memory.pages.get(number);
+                let page = core.pages.get(number);
                 // A load waits for its device alone.
                 let block = page.block();
                 self.shared.wait_for(volume.id, block, number, State::loading);
                 if !blocks.contains(&block) {
                     continue;
                 }
-                match memory.begin_exclusive(number, volume.id, block) {
+                match core.begin_exclusive(number, volume.id, block) {
                     Ok(()) => {
                         held.push((block, number));
-                        if page.soon_unshared(number, &memory.slots) {
+                        if page.soon_unshared(number, &core.slots) {
                             continue;
                         }
                     }
@@ -220,7 +221,7 @@ impl Handle {
     }
 }
 
-impl Shared {
+impl<M: Memory> Shared<M> {
     /// Lets the pages of a range go, those that are dirty after their writeback; those in use stay.
     pub(crate) fn give_up(&self, volume: &Volume, blocks: &Range<u64>) -> Result<(), Error> {
         self.write_ranges(volume, from_ref(blocks))?;
@@ -231,24 +232,24 @@ impl Shared {
     /// Lets the pages of a range go that are clean and not in use, and returns how many have gone. `discard`: those that are dirty, too, and
     /// what is in them is given up.
     pub(crate) fn drop_pages_at_hand(&self, volume: &Volume, blocks: &Range<u64>, discard: bool) -> u64 {
-        let memory = &self.memory;
+        let core = &self.core;
         let mut dropped = 0;
         let mut search = Search::new(volume.id, blocks);
         loop {
             let mut replacer = self.replacer();
-            let Some(numbers) = replacer.next_pages(memory, &mut search) else {
+            let Some(numbers) = replacer.next_pages(core, &mut search) else {
                 drop(replacer);
                 self.progress.make();
                 return dropped;
             };
             let many = numbers.len() > MANY;
             for number in numbers {
-                let page = memory.pages.get(number);
+                let page = core.pages.get(number);
                 if page.begin_exclusive(volume.id, page.block()).is_err() {
                     continue;
                 }
                 let state = page.state();
-                if state.dirty() && !discard || state.in_writeback() || page.still_shared(number, &memory.slots) {
+                if state.dirty() && !discard || state.in_writeback() || page.still_shared(number, &core.slots) {
                     self.let_go(number);
                     continue;
                 }
@@ -256,7 +257,7 @@ impl Shared {
                     page.make_clean();
                     self.forget_dirty(volume, page.block());
                 }
-                replacer.drop_page(memory, number);
+                replacer.drop_page(core, number);
                 dropped += 1;
             }
             drop(replacer);

@@ -1,10 +1,11 @@
 //! The memory of the pool: one mapping, cut into frames of a page each.
 
+use crate::memory::Memory;
 use std::io;
 use std::ptr::NonNull;
 
-/// All frames. Who may touch a frame's bytes is decided by the state of the page in it (`page.rs`); nothing is here.
-pub(crate) struct Frames {
+/// The pool's own memory: all frames. Who may touch a frame's bytes is decided by the state of the page in it (`page.rs`); nothing is here.
+pub struct Frames {
     base: NonNull<u8>,
     bytes: usize,
     page_size: usize,
@@ -43,21 +44,24 @@ impl Frames {
         let base = NonNull::new(base.cast()).expect("a mapping is not at address 0");
         Ok(Self { base, bytes, page_size })
     }
+}
 
-    /// The first byte of a frame.
-    pub(crate) fn pointer(&self, frame: u32) -> *mut u8 {
+impl Memory for Frames {
+    #[inline]
+    fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    #[inline]
+    fn pointer(&self, frame: u32) -> *mut u8 {
         let start = frame as usize * self.page_size;
         assert!(start < self.bytes, "a frame of this pool");
         // SAFETY: the offset is within the mapping.
         unsafe { self.base.as_ptr().add(start) }
     }
 
-    pub(crate) fn page_size(&self) -> usize {
-        self.page_size
-    }
-
-    /// Gives a frame's memory back to the system; touched again it is zero.
-    pub(crate) fn release(&self, frame: u32) {
+    /// Touched again it is zero.
+    fn retire(&self, frame: u32) {
         // SAFETY: the frame is within the mapping, and free: nobody reads or writes it.
         unsafe { libc::madvise(self.pointer(frame).cast(), self.page_size, libc::MADV_DONTNEED) };
     }
@@ -75,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_aligned_apart_and_zero_again_after_release() {
+    fn frames_are_aligned_apart_and_zero_again_once_retired() {
         let frames = Frames::new(4, 4096, false).unwrap();
         for frame in 0..4 {
             let bytes = frames.pointer(frame);
@@ -83,7 +87,7 @@ mod tests {
             // SAFETY: the test is alone with the frames.
             unsafe { bytes.write_bytes(frame as u8 + 1, 4096) };
         }
-        frames.release(2);
+        frames.retire(2);
         // SAFETY: as above.
         let firsts: Vec<u8> = (0..4).map(|frame| unsafe { frames.pointer(frame).add(4095).read() }).collect();
         assert_eq!(firsts, [1, 2, 0, 4]);

@@ -3,12 +3,13 @@
 use crate::error::Error;
 use crate::handle::Handle;
 use crate::load::Held;
+use crate::memory::Memory;
 use crate::sync::lock;
 use crate::volume::Volume;
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 
-impl Handle {
+impl<M: Memory> Handle<M> {
     /// Looks how long the volume's storage is by now, and makes the volume as long if it has grown. Returns the volume's bytes. This
     /// handle holds no page meanwhile, and one thread at a time measures a volume.
     ///
@@ -62,7 +63,7 @@ impl Handle {
         if changed.is_ok() {
             let inside = (before.min(length) % page_size) as usize;
             for &(_, number) in stays.iter().filter(|&&(block, _)| block == last) {
-                let frame = self.shared.memory.frames.pointer(self.shared.memory.pages.get(number).frame());
+                let frame = self.shared.memory.pointer(self.shared.core.pages.get(number).frame());
                 // SAFETY: the page is held exclusively (rule 2), and has `page_size` bytes.
                 unsafe { frame.add(inside).write_bytes(0, page_size as usize - inside) };
             }
@@ -83,7 +84,7 @@ impl Handle {
         let before = volume.len();
         let number = self.hold(volume, before / page_size as u64, true)?;
         let more = (length - before).min((page_size - known) as u64);
-        let frame = self.shared.memory.frames.pointer(self.shared.memory.pages.get(number).frame());
+        let frame = self.shared.memory.pointer(self.shared.core.pages.get(number).frame());
         // SAFETY: the page is held exclusively (rule 2), so that its frame is this thread's alone; it has `page_size` bytes.
         let frame = unsafe { std::slice::from_raw_parts_mut(frame, page_size) };
         let rest = &mut frame[known..known + more as usize];

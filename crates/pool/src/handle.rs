@@ -2,6 +2,8 @@
 
 use crate::config::WriteMode;
 use crate::error::Error;
+use crate::frames::Frames;
+use crate::memory::Memory;
 use crate::owners::Owner;
 use crate::page::State;
 use crate::pins::{ReadPin, WritePin};
@@ -22,8 +24,8 @@ const BATCH: usize = 64;
 const HINTED: u64 = 64;
 
 /// A way into the pool for one thread at a time: it holds that thread's pins, and the hits that the policy has yet to be told of.
-pub struct Handle {
-    pub(crate) shared: Arc<Shared>,
+pub struct Handle<M: Memory = Frames> {
+    pub(crate) shared: Arc<Shared<M>>,
     line: u32,
     /// Which slots of the line are filled; all of them, it seems, while it rests: so that a hit need not ask whether it does.
     filled: Cell<u16>,
@@ -111,9 +113,9 @@ pub(crate) struct Pin {
     pub(crate) state: State,
 }
 
-impl Handle {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Result<Self, Error> {
-        let line = shared.memory.slots.take_line().ok_or(Error::TooManyHandles)?;
+impl<M: Memory> Handle<M> {
+    pub(crate) fn new(shared: &Arc<Shared<M>>) -> Result<Self, Error> {
+        let line = shared.core.slots.take_line().ok_or(Error::TooManyHandles)?;
         let frames = shared.config.frames() as usize;
         Ok(Self {
             shared: Arc::clone(shared),
@@ -154,7 +156,7 @@ impl Handle {
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Device`], [`Error::AllPinned`].
     #[inline]
-    pub fn read<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Result<ReadPin<'h>, Error> {
+    pub fn read<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Result<ReadPin<'h, M>, Error> {
         self.ticks.set(self.ticks.get().wrapping_add(1));
         if self.ticks.get().is_multiple_of(64) {
             let start = Instant::now();
@@ -171,7 +173,7 @@ impl Handle {
 
     /// Pins a page for reading if it is resident: never waits, and takes no lock that all share.
     #[inline]
-    pub fn read_resident<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Option<ReadPin<'h>> {
+    pub fn read_resident<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Option<ReadPin<'h, M>> {
         let pin = self.pin(volume.id, block).ok()?;
         if pin.state.in_laundry() {
             self.unpin(pin);
@@ -183,7 +185,7 @@ impl Handle {
         Some(ReadPin::new(self, pin))
     }
 
-    fn read_absent<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Result<ReadPin<'h>, Error> {
+    fn read_absent<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Result<ReadPin<'h, M>, Error> {
         volume.check_block(block)?;
         let start = Instant::now();
         let mut told = false;
@@ -226,7 +228,7 @@ impl Handle {
     ///
     /// # Panics
     /// If this handle holds the page for reading.
-    pub fn write<'h>(&'h self, volume: &'h Arc<Volume>, block: u64) -> Result<WritePin<'h>, Error> {
+    pub fn write<'h>(&'h self, volume: &'h Arc<Volume>, block: u64) -> Result<WritePin<'h, M>, Error> {
         volume.check_writable()?;
         volume.check_block(block)?;
         self.shared.throttle(volume)?;
@@ -268,7 +270,7 @@ impl Handle {
                     blocks.start = some.end;
                     let mut replacer = self.shared.replacer();
                     self.deliver(&mut replacer);
-                    replacer.evicted_above(&self.shared.memory, volume.id(), some, owner, operation, hits);
+                    replacer.evicted_above(&self.shared.core, volume.id(), some, owner, operation, hits);
                 }
             }
         }
@@ -278,8 +280,8 @@ impl Handle {
     /// A shared pin of a page, if it can be had at once.
     #[inline]
     pub(crate) fn pin(&self, object: u32, block: u64) -> Result<Pin, NotPinned> {
-        let memory = &self.shared.memory;
-        let found = memory.table.find(table::hash(object, block), |number| memory.pages.get(number).is(object, block));
+        let core = &self.shared.core;
+        let found = core.table.find(table::hash(object, block), |number| core.pages.get(number).is(object, block));
         let Some(number) = found else { return Err(NotPinned::Absent) };
         let slot = self.filled.get().trailing_ones() as usize;
         let pinned = if slot == SLOTS {
@@ -292,9 +294,9 @@ impl Handle {
 
     #[inline]
     fn pin_in_slot(&self, slot: usize, number: u32, object: u32, block: u64) -> Result<Pin, State> {
-        let line = self.shared.memory.slots.line(self.line);
+        let line = self.shared.core.slots.line(self.line);
         line.fill(slot, number);
-        match self.shared.memory.pages.get(number).shared(object, block) {
+        match self.shared.core.pages.get(number).shared(object, block) {
             Ok(state) => {
                 self.filled.set(self.filled.get() | 1 << slot);
                 Ok(Pin { number, slot: slot as u8, state })
@@ -312,34 +314,34 @@ impl Handle {
         if self.wake() {
             return self.pin_in_slot(0, number, object, block);
         }
-        let state = self.shared.memory.pages.get(number).share(object, block)?;
+        let state = self.shared.core.pages.get(number).share(object, block)?;
         Ok(Pin { number, slot: SLOTS as u8, state })
     }
 
     /// A shared pin of a page that this thread holds exclusively.
     pub(crate) fn pin_held(&self, number: u32) -> Pin {
-        let page = self.shared.memory.pages.get(number);
+        let page = self.shared.core.pages.get(number);
         self.wake();
         let slot = self.filled.get().trailing_ones() as usize;
         let slot = if slot == SLOTS {
             page.share_held();
             SLOTS
         } else {
-            self.shared.memory.slots.line(self.line).fill(slot, number);
+            self.shared.core.slots.line(self.line).fill(slot, number);
             self.filled.set(self.filled.get() | 1 << slot);
             slot
         };
         let state = page.state();
-        self.shared.memory.waiters.wake(number, page.end_exclusive());
+        self.shared.core.waiters.wake(number, page.end_exclusive());
         Pin { number, slot: slot as u8, state }
     }
 
     #[inline]
     pub(crate) fn unpin(&self, pin: Pin) {
         if usize::from(pin.slot) == SLOTS {
-            self.shared.memory.pages.get(pin.number).unshare();
+            self.shared.core.pages.get(pin.number).unshare();
         } else {
-            self.shared.memory.slots.line(self.line).clear(pin.slot.into());
+            self.shared.core.slots.line(self.line).clear(pin.slot.into());
             self.filled.set(self.filled.get() & !(1 << pin.slot));
         }
     }
@@ -363,12 +365,12 @@ impl Handle {
 
     /// `told`: the policy knows of this reference already. `wait`: for others to let go of the page.
     fn hold_known(&self, volume: &Arc<Volume>, block: u64, settled: bool, told: bool, wait: bool) -> Option<u32> {
-        let memory = &self.shared.memory;
+        let core = &self.shared.core;
         loop {
             let hash = table::hash(volume.id, block);
-            let number = memory.table.find(hash, |number| memory.pages.get(number).is(volume.id, block))?;
-            let page = memory.pages.get(number);
-            if let Err(state) = memory.begin_exclusive(number, volume.id, block) {
+            let number = core.table.find(hash, |number| core.pages.get(number).is(volume.id, block))?;
+            let page = core.pages.get(number);
+            if let Err(state) = core.begin_exclusive(number, volume.id, block) {
                 if !state.busy() || !wait {
                     return None;
                 }
@@ -376,15 +378,15 @@ impl Handle {
                 continue;
             }
             assert!(
-                !memory.slots.line(self.line).holds(number),
+                !core.slots.line(self.line).holds(number),
                 "a handle that holds a page for reading would wait for itself to write to it"
             );
-            if !page.soon_unshared(number, &memory.slots) {
+            if !page.soon_unshared(number, &core.slots) {
                 self.shared.let_go(number);
                 if !wait {
                     return None;
                 }
-                page.wait_unshared(number, &memory.slots);
+                page.wait_unshared(number, &core.slots);
                 continue;
             }
             let state = page.state();
@@ -393,7 +395,7 @@ impl Handle {
                 return None;
             }
             if settled {
-                memory.waiters.wait(number, page, State::in_writeback);
+                core.waiters.wait(number, page, State::in_writeback);
             }
             if !told {
                 self.note(volume, block, number, page.state(), Operation::Write);
@@ -414,7 +416,7 @@ impl Handle {
     fn note(&self, volume: &Arc<Volume>, block: u64, number: u32, state: State, operation: Operation) -> bool {
         let first_use = state.ahead() && self.first_use(volume, number);
         self.count_hit(volume);
-        let page = self.shared.memory.pages.get(number);
+        let page = self.shared.core.pages.get(number);
         // The mark also stands for a first use that finds no room below.
         if self.shared.hit_sets_bit && !page.mark_used() && !first_use {
             return false;
@@ -427,7 +429,7 @@ impl Handle {
                 self.overflowed.set(true);
                 return first_use;
             }
-            self.shared.replacer().deliver(&self.shared.memory, &mut hits);
+            self.shared.replacer().deliver(&self.shared.core, &mut hits);
         }
         let reference = Reference { page: number, owner: self.owner(volume), place, operation };
         hits.push(Hit { reference, first_use });
@@ -436,7 +438,7 @@ impl Handle {
 
     #[cold]
     fn first_use(&self, volume: &Volume, number: u32) -> bool {
-        let first = self.shared.memory.pages.get(number).first_use();
+        let first = self.shared.core.pages.get(number).first_use();
         volume.counters.readahead_used.add(first.into());
         first
     }
@@ -463,7 +465,7 @@ impl Handle {
 
     /// Marks this handle as unused for a while, as before its thread waits for a client: searches for pins skip it. Its next use ends that.
     pub fn rest(&self) {
-        let slots = &self.shared.memory.slots;
+        let slots = &self.shared.core.slots;
         if self.filled.get() == 0 && !self.resting.get() && slots.many() {
             slots.rest(self.line);
             self.resting.set(true);
@@ -476,7 +478,7 @@ impl Handle {
     fn wake(&self) -> bool {
         let rested = self.resting.replace(false);
         if rested {
-            self.shared.memory.slots.wake(self.line);
+            self.shared.core.slots.wake(self.line);
             self.filled.set(0);
         }
         rested
@@ -491,14 +493,14 @@ impl Handle {
 
     /// Tells the policy of all that this handle has seen, under the replacer's lock.
     pub(crate) fn deliver(&self, replacer: &mut crate::replacer::Replacer) {
-        replacer.deliver(&self.shared.memory, &mut self.hits.borrow_mut());
+        replacer.deliver(&self.shared.core, &mut self.hits.borrow_mut());
         if self.overflowed.take() {
-            replacer.deliver_all(&self.shared.memory);
+            replacer.deliver_all(&self.shared.core);
         }
     }
 }
 
-impl Drop for Handle {
+impl<M: Memory> Drop for Handle<M> {
     fn drop(&mut self) {
         self.settle();
         // A thread that panicked under the lock has broken what it guards: there is nobody to tell, and to panic here might be to do so
@@ -506,7 +508,7 @@ impl Drop for Handle {
         if let Some(mut replacer) = self.shared.replacer_unless_poisoned() {
             self.deliver(&mut replacer);
         }
-        self.shared.memory.slots.give_line(self.line);
+        self.shared.core.slots.give_line(self.line);
     }
 }
 

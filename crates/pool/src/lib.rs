@@ -37,7 +37,7 @@
 //!   (object, block) -> state       | victims are judged (judge.rs): pinned ones refused, dirty ones to the laundry
 //!     |                            v
 //!   frames.rs                    load.rs: one read for a run of pages          writeback.rs: dirty pages in runs
-//!     (memory)                      \________________ device ___________________/
+//!     (core)                      \________________ device ___________________/
 //! ```
 //!
 //! - **A hit** finds its page in a table that is read without a lock, names it in a slot of its handle (`slots.rs`), and looks whether
@@ -51,6 +51,9 @@
 //! - A failed writeback leaves its pages dirty; the next flush tells of it, and they are written again.
 //! - A flush is shared by all who ask for one while another is under way (`commit.rs`), and holds nothing that a reader needs.
 //! - Each volume is written back by a thread of its own while it is due, so that a device that hangs holds up no other (`background.rs`).
+//!
+//! - **Where bytes lie** is a question apart (`memory.rs`): in a mapping of the pool's own (`frames.rs`), or in a program's address space. Replacer, judge,
+//!   writeback and readahead are the same for both.
 //!
 //! The state of a page and the rules that say who may touch its bytes stand in `page.rs`, the order of locks in `writeback.rs`.
 //!
@@ -76,6 +79,7 @@ mod handle;
 mod judge;
 mod load;
 mod managed;
+mod memory;
 #[cfg(all(test, feature = "model-check"))]
 mod model_check;
 mod numbers;
@@ -104,7 +108,9 @@ pub use bytes::Durability;
 pub use config::{Config, LEAST_PAGE_SIZE, MOST_PAGE_SIZE, Share, VolumeConfig, WriteMode};
 pub use error::Error;
 pub use forebay_figures::Distribution;
+pub use frames::Frames;
 pub use handle::{Handle, Hint};
+pub use memory::Memory;
 pub use owners::Owner;
 pub use pins::{ReadPin, WritePin};
 pub use pool::Pool;

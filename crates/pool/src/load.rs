@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::handle::{Handle, Pin};
+use crate::memory::Memory;
 use crate::pool::Shared;
 use crate::replacer::{Admitted, NoFrame};
 use crate::sync::{Backoff, Ordering};
@@ -48,7 +49,7 @@ pub(crate) enum Admission {
     Gone,
 }
 
-impl Handle {
+impl<M: Memory> Handle<M> {
     /// Loads the absent pages at the start of a range, in one request. `keep` gets a pin of the first. Whether the policy knows of the
     /// reference to the first: not if another thread has it.
     pub(crate) fn load(
@@ -140,7 +141,7 @@ impl Handle {
         operation: Operation,
         refuse_dirty: bool,
     ) -> Admission {
-        let memory = &self.shared.memory;
+        let core = &self.shared.core;
         let mut run = Vec::with_capacity((blocks.end - blocks.start) as usize);
         let mut replacer = self.shared.replacer();
         if volume.changing(&blocks) {
@@ -155,17 +156,17 @@ impl Handle {
         let mut end = Admission::Present;
         for block in blocks {
             let place = Place { object: volume.id, block };
-            let found = replacer.find(memory, place);
-            let state = found.map(|number| memory.pages.get(number).state());
+            let found = replacer.find(core, place);
+            let state = found.map(|number| core.pages.get(number).state());
             let in_laundry = state.is_some_and(|state| state.in_laundry());
             if state.is_some_and(|state| !state.absent() && !in_laundry) || in_laundry && !run.is_empty() {
                 break;
             }
-            if !refuse_dirty && replacer.laundry_full(memory) {
+            if !refuse_dirty && replacer.laundry_full(core) {
                 end = Admission::NoFrame;
                 break;
             }
-            match replacer.admit(memory, found, place, owner, operation) {
+            match replacer.admit(core, found, place, owner, operation) {
                 Ok(Admitted::Loading(number)) => {
                     self.shared.transfers.fetch_add(1, Ordering::SeqCst);
                     run.push((block, number));
@@ -193,15 +194,15 @@ impl Handle {
     }
 }
 
-impl Shared {
+impl<M: Memory> Shared<M> {
     /// Reads the pages of a run, which then are valid and held exclusively; if that fails they are gone.
     pub(crate) fn fill(&self, volume: &Volume, run: &[Held]) -> Result<(), Error> {
-        let memory = &self.memory;
-        let page_size = memory.frames.page_size();
+        let core = &self.core;
+        let page_size = self.memory.page_size();
         let mut buffers: Vec<IoSliceMut<'_>> = Vec::with_capacity(run.len());
         let mut length = 0;
         for &(block, number) in run {
-            let bytes = memory.frames.pointer(memory.pages.get(number).frame());
+            let bytes = self.memory.pointer(core.pages.get(number).frame());
             let wanted = volume.bytes_of(block);
             // SAFETY: the page is loading, so that its frame is its loader's alone (rule 2), and the frame has `page_size` bytes.
             let frame = unsafe { std::slice::from_raw_parts_mut(bytes, page_size) };
@@ -224,7 +225,7 @@ impl Shared {
     pub(crate) fn drop_loading(&self, run: &[Held]) {
         let mut replacer = self.replacer();
         for &(_, number) in run {
-            replacer.drop_page(&self.memory, number);
+            replacer.drop_page(&self.core, number);
             self.transfers.fetch_sub(1, Ordering::SeqCst);
         }
         drop(replacer);
@@ -233,13 +234,15 @@ impl Shared {
 
     /// The frame of a page that was admitted is filled; its loader goes on holding it.
     pub(crate) fn loaded(&self, number: u32) {
-        self.memory.pages.get(number).loaded();
+        let page = self.core.pages.get(number);
+        self.memory.install(page.frame());
+        page.loaded();
         self.transfers.fetch_sub(1, Ordering::SeqCst);
         self.progress.make();
     }
 
     /// Lets go of a page held exclusively.
     pub(crate) fn let_go(&self, number: u32) {
-        self.memory.waiters.wake(number, self.memory.pages.get(number).end_exclusive());
+        self.core.waiters.wake(number, self.core.pages.get(number).end_exclusive());
     }
 }

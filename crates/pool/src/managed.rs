@@ -1,6 +1,7 @@
 //! Word to a running policy that has managers: who is in charge, and what may go first.
 
 use crate::error::Error;
+use crate::memory::Memory;
 use crate::owners::Owner;
 use crate::pool::Pool;
 use crate::volume::Volume;
@@ -10,7 +11,7 @@ use forebay_policy::{Control, Place};
 /// Blocks looked up before others get a chance to have the replacer's lock.
 const LOOKED_UP: usize = 1024;
 
-impl Pool {
+impl<M: Memory> Pool<M> {
     /// Puts a manager in charge of an owner's uses of a volume, of all its uses, or of everybody's of the volume. Without one its user
     /// abdicates, and LRU decides. Priorities of volumes are the manager with relative weights.
     ///
@@ -37,7 +38,7 @@ impl Pool {
         for blocks in blocks.chunks(LOOKED_UP) {
             let pages = {
                 let replacer = self.shared.replacer();
-                let find = |&block: &u64| replacer.find(&self.shared.memory, Place { object: volume.id(), block });
+                let find = |&block: &u64| replacer.find(&self.shared.core, Place { object: volume.id(), block });
                 blocks.iter().filter_map(find).collect()
             };
             left = self.control(&Control::GiveUp { owner, pages })?;

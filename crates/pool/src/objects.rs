@@ -6,6 +6,7 @@
 use crate::config::VolumeConfig;
 use crate::device::Device;
 use crate::error::Error;
+use crate::memory::Memory;
 use crate::pool::{Pool, Shared};
 use crate::stats::VolumeCounters;
 use crate::sync::{Mutex, Ordering, lock, yield_now};
@@ -74,7 +75,7 @@ impl Volumes {
     }
 }
 
-impl Pool {
+impl<M: Memory> Pool<M> {
     /// Puts the pool in front of a device.
     pub fn attach(&self, device: Arc<dyn Device>, config: VolumeConfig) -> Arc<Volume> {
         // Before the lock: a device may have to look.
@@ -112,7 +113,7 @@ impl Pool {
     }
 }
 
-impl Shared {
+impl<M: Memory> Shared<M> {
     fn detach(&self, volume: &Arc<Volume>, discard: bool) -> Result<(), Error> {
         if volume.set_detached(true) {
             return Err(volume.detached());
@@ -123,9 +124,9 @@ impl Shared {
         }
         loop {
             let mut replacer = self.replacer();
-            if !replacer.forget_some(&self.memory, volume.id) {
+            if !replacer.forget_some(&self.core, volume.id) {
                 replacer.discard(volume.id, 0..u64::MAX);
-                replacer.unset_share(&self.memory, volume.id);
+                replacer.unset_share(&self.core, volume.id);
                 break;
             }
             drop(replacer);

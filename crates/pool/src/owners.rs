@@ -4,6 +4,7 @@
 //! A number is reused when its owner has been dropped and twice as many pages as there are frames have been admitted since: by then the owner's
 //! pages have most likely gone, and the next owner does not inherit them.
 
+use crate::memory::Memory;
 use crate::pool::Pool;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use foldhash::HashMap;
@@ -95,7 +96,7 @@ impl Owner {
     }
 }
 
-impl Pool {
+impl<M: Memory> Pool<M> {
     /// The owner that a front end knows by this key, such as a process's number.
     pub fn owner(&self, key: u64) -> Owner {
         let registry = &self.shared.owners;

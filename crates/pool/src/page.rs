@@ -266,7 +266,7 @@ impl Page {
 
     /// Begins to hold the page exclusively if nobody else does: no new shared pin is given from now on. Those that were are to be
     /// waited for, or the page is to be let go of. The key may change between the look at it and the hold unless the caller has the
-    /// replacer's lock: who has not asks [`Memory::begin_exclusive`](crate::replacer::Memory::begin_exclusive).
+    /// replacer's lock: who has not asks [`Core::begin_exclusive`](crate::replacer::Core::begin_exclusive).
     pub(crate) fn begin_exclusive(&self, object: u32, block: u64) -> Result<(), State> {
         let mut seen = self.state.load(Ordering::SeqCst);
         loop {

@@ -2,38 +2,40 @@
 
 use crate::config::WriteMode;
 use crate::error::Error;
+use crate::frames::Frames;
 use crate::handle::{Handle, Pin};
+use crate::memory::Memory;
 use crate::volume::Volume;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// A page held for reading: it stays, and nobody writes to it.
-pub struct ReadPin<'h> {
-    handle: &'h Handle,
+pub struct ReadPin<'h, M: Memory = Frames> {
+    handle: &'h Handle<M>,
     pin: Pin,
     bytes: *const u8,
 }
 
-impl<'h> ReadPin<'h> {
+impl<'h, M: Memory> ReadPin<'h, M> {
     #[inline]
-    pub(crate) fn new(handle: &'h Handle, pin: Pin) -> Self {
-        let memory = &handle.shared.memory;
-        Self { handle, pin, bytes: memory.frames.pointer(memory.pages.get(pin.number).frame()) }
+    pub(crate) fn new(handle: &'h Handle<M>, pin: Pin) -> Self {
+        let core = &handle.shared.core;
+        Self { handle, pin, bytes: handle.shared.memory.pointer(core.pages.get(pin.number).frame()) }
     }
 }
 
-impl Deref for ReadPin<'_> {
+impl<M: Memory> Deref for ReadPin<'_, M> {
     type Target = [u8];
 
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: the frame holds this page as long as the shared pin lives, and nobody writes to it meanwhile (rules 1 and 2 of a
         // page's state); it is as long as the pool's pages.
-        unsafe { std::slice::from_raw_parts(self.bytes, self.handle.shared.memory.frames.page_size()) }
+        unsafe { std::slice::from_raw_parts(self.bytes, self.handle.shared.memory.page_size()) }
     }
 }
 
-impl Drop for ReadPin<'_> {
+impl<M: Memory> Drop for ReadPin<'_, M> {
     #[inline]
     fn drop(&mut self) {
         self.handle.unpin(self.pin);
@@ -41,17 +43,17 @@ impl Drop for ReadPin<'_> {
 }
 
 /// A page held for writing. Dropped it counts as written, in write-through mode with its failure kept for the next flush.
-pub struct WritePin<'h> {
-    handle: &'h Handle,
+pub struct WritePin<'h, M: Memory = Frames> {
+    handle: &'h Handle<M>,
     volume: &'h Arc<Volume>,
     number: u32,
     block: u64,
     open: bool,
 }
 
-impl<'h> WritePin<'h> {
+impl<'h, M: Memory> WritePin<'h, M> {
     /// Of a page that the handle holds exclusively.
-    pub(crate) fn new(handle: &'h Handle, volume: &'h Arc<Volume>, number: u32, block: u64) -> Self {
+    pub(crate) fn new(handle: &'h Handle<M>, volume: &'h Arc<Volume>, number: u32, block: u64) -> Self {
         Self { handle, volume, number, block, open: true }
     }
 
@@ -78,28 +80,28 @@ impl<'h> WritePin<'h> {
     }
 
     fn pointer(&self) -> *mut u8 {
-        let memory = &self.handle.shared.memory;
-        memory.frames.pointer(memory.pages.get(self.number).frame())
+        let shared = &self.handle.shared;
+        shared.memory.pointer(shared.core.pages.get(self.number).frame())
     }
 }
 
-impl Deref for WritePin<'_> {
+impl<M: Memory> Deref for WritePin<'_, M> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         // SAFETY: the page is held exclusively (rule 2 of a page's state), so its frame is this value's alone.
-        unsafe { std::slice::from_raw_parts(self.pointer(), self.handle.shared.memory.frames.page_size()) }
+        unsafe { std::slice::from_raw_parts(self.pointer(), self.handle.shared.memory.page_size()) }
     }
 }
 
-impl DerefMut for WritePin<'_> {
+impl<M: Memory> DerefMut for WritePin<'_, M> {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `deref`, and this value is borrowed mutably.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.handle.shared.memory.frames.page_size()) }
+        unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.handle.shared.memory.page_size()) }
     }
 }
 
-impl Drop for WritePin<'_> {
+impl<M: Memory> Drop for WritePin<'_, M> {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
             self.volume.keep_failure(error);

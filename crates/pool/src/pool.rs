@@ -8,6 +8,7 @@ use crate::dirty::DirtyPages;
 use crate::error::Error;
 use crate::frames::Frames;
 use crate::handle::Handle;
+use crate::memory::Memory;
 use crate::numbers::Numbers;
 use crate::objects::{ObjectNumbers, Volumes};
 use crate::owners::Owners;
@@ -15,7 +16,7 @@ use crate::page::Pages;
 use crate::progress::Progress;
 use crate::readahead::Readahead;
 use crate::replacement;
-use crate::replacer::{Memory, Replacer};
+use crate::replacer::{Core, Replacer};
 use crate::shares::{MOST_SHARES, ShareState, Shares};
 use crate::slots::{MOST_HANDLES, Slots};
 use crate::stats::{ShareStatistics, Statistics, VolumeStatistics};
@@ -44,15 +45,17 @@ const LAST_ATTEMPT: Duration = Duration::from_secs(60);
 ///
 /// Dropping it stops its threads after a last attempt to write everything back, which takes a minute at most; whether that succeeded
 /// is told by [`close`](Pool::close) and [`flush_within`](Pool::flush_within) alone.
-pub struct Pool {
-    pub(crate) shared: Arc<Shared>,
+pub struct Pool<M: Memory = Frames> {
+    pub(crate) shared: Arc<Shared<M>>,
     closed: bool,
 }
 
 /// What handles and background threads work on.
-pub(crate) struct Shared {
+pub(crate) struct Shared<M> {
     pub(crate) config: Config,
-    pub(crate) memory: Memory,
+    /// Where pages' bytes are, for those who have no time for a call through a pointer.
+    pub(crate) memory: Arc<M>,
+    pub(crate) core: Core,
     pub(crate) replacer: Mutex<Replacer>,
     pub(crate) volumes: Mutex<Volumes>,
     pub(crate) numbers: Arc<ObjectNumbers>,
@@ -89,8 +92,28 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::Configuration`], [`Error::Memory`].
-    pub fn new(mut config: Config) -> Result<Self, Error> {
+    pub fn new(config: Config) -> Result<Self, Error> {
         config.check()?;
+        let memory = Frames::new(config.most_frames(), config.page_size as usize, config.huge_pages)
+            .map_err(|source| Error::Memory { bytes: config.most_capacity, source: Arc::new(source) })?;
+        Self::with_memory(config, Arc::new(memory))
+    }
+}
+
+impl<M: Memory> Pool<M> {
+    /// A pool without volumes whose pages' bytes lie in `memory`, which has `config.most_capacity` bytes of frames.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`].
+    pub fn with_memory(mut config: Config, memory: Arc<M>) -> Result<Self, Error> {
+        config.check()?;
+        if memory.page_size() != config.page_size as usize {
+            return Err(Error::Configuration(format!(
+                "pages of {} bytes in a memory whose pages have {}: give both the same",
+                config.page_size,
+                memory.page_size()
+            )));
+        }
         let fitting = config.policy_that_fits();
         let asked = std::mem::replace(&mut config.policy, fitting);
         if asked.label != config.policy.label {
@@ -102,9 +125,6 @@ impl Pool {
             );
         }
         let frames = config.frames() as u32;
-        let most_frames = (config.most_capacity / u64::from(config.page_size)) as u32;
-        let mapping = Frames::new(most_frames, config.page_size as usize, config.huge_pages)
-            .map_err(|source| Error::Memory { bytes: config.most_capacity, source: Arc::new(source) })?;
         let numbers = Numbers::of(&config);
         let setup = Setup {
             page_size: u64::from(config.page_size),
@@ -112,14 +132,15 @@ impl Pool {
         };
         let policy = Shares::new(&config.policy, &setup);
         let shared = Arc::new(Shared {
-            memory: Memory {
-                frames: mapping,
-                pages: Pages::new(numbers.most(most_frames)),
+            core: Core {
+                memory: Arc::clone(&memory) as Arc<dyn Memory>,
+                pages: Pages::new(numbers.most(config.most_frames())),
                 table: Table::new(numbers.most(frames)),
                 slots: Slots::new(MOST_HANDLES),
                 waiters: Waiters::new(),
                 laundered: AtomicU32::new(0),
             },
+            memory,
             replacer: Mutex::new(Replacer::new(policy, frames, config.laundry, numbers)),
             volumes: Mutex::default(),
             numbers: Arc::default(),
@@ -184,7 +205,7 @@ impl Pool {
                 return wrong("it was used without a share: it gets one when it is attached anew".to_owned());
             }
         }
-        replacer.set_share(&self.shared.memory, volume.id(), min, max);
+        replacer.set_share(&self.shared.core, volume.id(), min, max);
         Ok(())
     }
 
@@ -244,7 +265,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::TooManyHandles`].
-    pub fn handle(&self) -> Result<Handle, Error> {
+    pub fn handle(&self) -> Result<Handle<M>, Error> {
         Handle::new(&self.shared)
     }
 
@@ -283,7 +304,7 @@ impl Pool {
                 // As pages become clean it comes nearer.
                 let dirty = u32::try_from(self.shared.dirty.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
                 let target = frames.max(least_frames(dirty).min(replacer.frame_limit()));
-                let resized = replacer.resize(&self.shared.memory, target) && target == frames;
+                let resized = replacer.resize(&self.shared.core, target) && target == frames;
                 self.shared.frames.store(replacer.frame_limit(), Ordering::Relaxed);
                 resized
             };
@@ -322,10 +343,10 @@ impl Pool {
         let shared = &*self.shared;
         let volumes = lock(&shared.volumes).all();
         let _writing: Vec<_> = volumes.iter().map(|volume| lock(&volume.writing)).collect();
-        shared.replacer().check_invariants(&shared.memory);
+        shared.replacer().check_invariants(&shared.core);
         let dirty = lock(&shared.dirty_pages);
         for (object, (block, number)) in dirty.all() {
-            let page = shared.memory.pages.get(number);
+            let page = shared.core.pages.get(number);
             assert!(page.is(object, block) && page.state().dirty(), "a page among the dirty ones is dirty");
         }
         let counted: u64 = volumes.iter().map(|volume| volume.dirty.load(Ordering::SeqCst)).sum();
@@ -368,14 +389,14 @@ impl Pool {
             resident: replacer.policy.len(),
             ghosts: replacer.policy.ghosts(),
             dirty,
-            laundry: shared.memory.laundered(),
+            laundry: shared.core.laundered(),
             hits: past.0 + uncounted.hits + volumes.iter().map(|volume| volume.hits).sum::<u64>(),
             misses: past.1 + uncounted.misses + volumes.iter().map(|volume| volume.misses).sum::<u64>(),
             rescued: shared.rescued.get(),
             evictions: replacer.evictions,
             refused_dirty: replacer.refused_dirty,
             readahead_wasted: replacer.readahead_wasted,
-            metadata: replacer.bytes() + shared.memory.bytes(),
+            metadata: replacer.bytes() + shared.core.bytes(),
             hit_time: shared.hit_time.read(),
             miss_time: shared.miss_time.read(),
             policy_state: state.map(|(name, value)| (name.to_owned(), value)).collect(),
@@ -385,7 +406,7 @@ impl Pool {
     }
 }
 
-impl Shared {
+impl<M: Memory> Shared<M> {
     /// The volumes attached. Their lock is not held afterwards.
     pub(crate) fn all_volumes(&self) -> Vec<Arc<Volume>> {
         lock(&self.volumes).all()
@@ -401,7 +422,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl Drop for Pool {
+impl<M: Memory> Drop for Pool<M> {
     fn drop(&mut self) {
         if std::mem::replace(&mut self.closed, true) {
             return;

@@ -1,7 +1,7 @@
 //! What one lock guards: the policy, the free frames, the page numbers, the laundry.
 
-use crate::frames::Frames;
 use crate::judge::{Events, Judge};
+use crate::memory::Memory;
 use crate::numbers::Numbers;
 use crate::page::{Pages, State};
 use crate::regions::Regions;
@@ -15,13 +15,14 @@ use crate::waiters::Waiters;
 use forebay_policy::{Operation, Place, Reference};
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The object of numbers that stand for no page.
 const NOBODY: u32 = u32::MAX;
 
 /// What the replacer works on, which others read without its lock.
-pub(crate) struct Memory {
-    pub(crate) frames: Frames,
+pub(crate) struct Core {
+    pub(crate) memory: Arc<dyn Memory>,
     pub(crate) pages: Pages,
     pub(crate) table: Table,
     pub(crate) slots: Slots,
@@ -30,7 +31,7 @@ pub(crate) struct Memory {
     pub(crate) laundered: AtomicU32,
 }
 
-impl Memory {
+impl Core {
     /// The bytes of metadata.
     pub(crate) fn bytes(&self) -> usize {
         self.pages.bytes() + self.table.bytes() + self.slots.bytes()
@@ -61,7 +62,7 @@ impl Memory {
 /// 2. A number is in the table, and in its object's list in `regions`, from `number_of` on. A page that the policy has forgotten keeps
 ///    its number until that is given to another: at once, but for the first `Numbers::kept` of them, since UBM and DULO look further
 ///    back by page number than their ghosts go. The number of a page whose object goes stands for none at once, and in `forgotten`.
-/// 3. `laundry` names each page of the laundry, and perhaps pages that were rescued from it; `Memory::laundered` counts the former.
+/// 3. `laundry` names each page of the laundry, and perhaps pages that were rescued from it; `Core::laundered` counts the former.
 /// 4. `regions` lists the numbers of each object, and counts its pages with a frame.
 pub(crate) struct Replacer {
     pub(crate) policy: Shares,
@@ -130,15 +131,15 @@ impl Replacer {
 
     /// Forgets the pages of an object, none of which has a frame, and so many at a time that nobody waits long for the lock. `true`:
     /// there are more.
-    pub(crate) fn forget_some(&mut self, memory: &Memory, object: u32) -> bool {
+    pub(crate) fn forget_some(&mut self, core: &Core, object: u32) -> bool {
         for _ in 0..LOOKED_AT {
             let Some(number) = self.regions.any(object) else { return false };
-            if memory.pages.get(number).set_known(false) {
-                self.ask(memory, Some(number), |policy, judge| policy.remove(number, judge));
+            if core.pages.get(number).set_known(false) {
+                self.ask(core, Some(number), |policy, judge| policy.remove(number, judge));
             }
-            self.unname(memory, number);
+            self.unname(core, number);
             // The first to be used again.
-            if !memory.pages.get(number).set_queued(true) {
+            if !core.pages.get(number).set_queued(true) {
                 self.forgotten.push_front(number);
             }
         }
@@ -161,33 +162,33 @@ impl Replacer {
     }
 
     /// Whether a miss may have to send a page to the laundry that has no room for it.
-    pub(crate) fn laundry_full(&self, memory: &Memory) -> bool {
-        memory.laundered() >= self.laundry_limit && self.laundry_limit > 0 && self.policy.full()
+    pub(crate) fn laundry_full(&self, core: &Core) -> bool {
+        core.laundered() >= self.laundry_limit && self.laundry_limit > 0 && self.policy.full()
     }
 
     /// Tells the policy of hits.
-    pub(crate) fn deliver(&mut self, memory: &Memory, hits: &mut Vec<Hit>) {
+    pub(crate) fn deliver(&mut self, core: &Core, hits: &mut Vec<Hit>) {
         hits.retain(|hit| {
             let Reference { page, place, .. } = hit.reference;
-            memory.pages.get(page).clear_used();
+            core.pages.get(page).clear_used();
             // The number may stand for another page by now.
-            memory.pages.get(page).is(place.object, place.block)
+            core.pages.get(page).is(place.object, place.block)
         });
         self.policy.hits(hits);
         hits.clear();
     }
 
     /// Tells the policy of all pages that were used and of which it does not know.
-    pub(crate) fn deliver_all(&mut self, memory: &Memory) {
+    pub(crate) fn deliver_all(&mut self, core: &Core) {
         for number in 0..self.given {
-            if memory.pages.get(number).used() {
-                self.tell_used(memory, number);
+            if core.pages.get(number).used() {
+                self.tell_used(core, number);
             }
         }
     }
 
-    fn tell_used(&mut self, memory: &Memory, number: u32) {
-        let page = memory.pages.get(number);
+    fn tell_used(&mut self, core: &Core, number: u32) {
+        let page = core.pages.get(number);
         page.clear_used();
         let place = Place { object: page.object(), block: page.block() };
         let reference = Reference { page: number, owner: page.object(), place, operation: Operation::Read };
@@ -195,45 +196,46 @@ impl Replacer {
     }
 
     /// The number of the page at that place, if it has one.
-    pub(crate) fn find(&self, memory: &Memory, place: Place) -> Option<u32> {
+    pub(crate) fn find(&self, core: &Core, place: Place) -> Option<u32> {
         let hash = table::hash(place.object, place.block);
-        memory.table.find(hash, |number| memory.pages.get(number).is(place.object, place.block))
+        core.table.find(hash, |number| core.pages.get(number).is(place.object, place.block))
     }
 
     /// Tells the policy of a miss, and gives the page a frame. `found` is the page's number, if it has one.
     pub(crate) fn admit(
         &mut self,
-        memory: &Memory,
+        core: &Core,
         found: Option<u32>,
         place: Place,
         owner: u32,
         operation: Operation,
     ) -> Result<Admitted, NoFrame> {
-        let number = found.unwrap_or_else(|| self.number_of(memory, place));
-        let was_known = memory.pages.get(number).set_known(true);
+        let number = found.unwrap_or_else(|| self.number_of(core, place));
+        let was_known = core.pages.get(number).set_known(true);
         let reference = Reference { page: number, owner, place, operation };
-        let mut refused = self.ask(memory, Some(number), |policy, judge| policy.miss(&reference, judge)).is_err();
+        let mut refused = self.ask(core, Some(number), |policy, judge| policy.miss(&reference, judge)).is_err();
         if refused && !self.events.in_use.is_empty() {
-            self.tell_in_use(memory);
-            refused = self.ask(memory, Some(number), |policy, judge| policy.miss(&reference, judge)).is_err();
+            self.tell_in_use(core);
+            refused = self.ask(core, Some(number), |policy, judge| policy.miss(&reference, judge)).is_err();
         }
-        self.tell_in_use(memory);
-        let page = memory.pages.get(number);
+        self.tell_in_use(core);
+        let page = core.pages.get(number);
         if refused {
             let forgotten = !was_known || self.events.forgot_admitted;
             if forgotten && page.state().in_laundry() {
                 page.forget();
             } else if forgotten {
-                self.release(memory, number);
+                self.release(core, number);
             }
             return Err(NoFrame);
         }
         if page.state().in_laundry() {
             page.rescue(operation == Operation::Readahead);
-            memory.laundered.fetch_sub(1, Ordering::Relaxed);
+            core.laundered.fetch_sub(1, Ordering::Relaxed);
             return Ok(Admitted::Rescued);
         }
         let frame = self.take_frame();
+        core.memory.place(frame, place);
         self.regions.add(page.region().expect("a page that is admitted has a name"));
         page.bind(frame, operation == Operation::Readahead);
         Ok(Admitted::Loading(number))
@@ -242,7 +244,7 @@ impl Replacer {
     /// Tells the policy that a cache above has evicted what it knows of these pages.
     pub(crate) fn evicted_above(
         &mut self,
-        memory: &Memory,
+        core: &Core,
         object: u32,
         blocks: Range<u64>,
         owner: u32,
@@ -251,32 +253,32 @@ impl Replacer {
     ) {
         for block in blocks {
             let place = Place { object, block };
-            if let Some(page) = self.find(memory, place).filter(|&number| memory.pages.get(number).known()) {
+            if let Some(page) = self.find(core, place).filter(|&number| core.pages.get(number).known()) {
                 self.policy.evicted_above(&Reference { page, owner, place, operation }, hits);
             }
         }
     }
 
-    fn tell_in_use(&mut self, memory: &Memory) {
+    fn tell_in_use(&mut self, core: &Core) {
         let in_use = std::mem::take(&mut self.events.in_use);
         for &number in &in_use {
-            self.tell_used(memory, number);
+            self.tell_used(core, number);
         }
         self.events.in_use = in_use;
         self.events.in_use.clear();
     }
 
     /// Drops a page that the caller holds exclusively or has been loading; it becomes unknown.
-    pub(crate) fn drop_page(&mut self, memory: &Memory, number: u32) {
-        let page = memory.pages.get(number);
+    pub(crate) fn drop_page(&mut self, core: &Core, number: u32) {
+        let page = core.pages.get(number);
         if page.state().in_laundry() {
-            memory.laundered.fetch_sub(1, Ordering::Relaxed);
+            core.laundered.fetch_sub(1, Ordering::Relaxed);
         }
-        self.ask(memory, Some(number), |policy, judge| policy.remove(number, judge));
+        self.ask(core, Some(number), |policy, judge| policy.remove(number, judge));
         let wake = page.unbind();
-        self.left(memory, number);
-        self.release(memory, number);
-        memory.waiters.wake(number, wake);
+        self.left(core, number);
+        self.release(core, number);
+        core.waiters.wake(number, wake);
     }
 
     /// Blocks are given up; their pages have been dropped.
@@ -285,8 +287,8 @@ impl Replacer {
     }
 
     /// Lets go of a page of the laundry if it is clean and nobody holds it. `true`: its frame is free.
-    pub(crate) fn finish_laundry(&mut self, memory: &Memory, number: u32) -> bool {
-        let page = memory.pages.get(number);
+    pub(crate) fn finish_laundry(&mut self, core: &Core, number: u32) -> bool {
+        let page = core.pages.get(number);
         let state = page.state();
         if !state.in_laundry()
             || state.dirty()
@@ -296,52 +298,52 @@ impl Replacer {
             return false;
         }
         // Whether it was written meanwhile shows now that nobody else can.
-        if page.still_shared(number, &memory.slots) || page.state().dirty() || page.state().in_writeback() {
-            memory.waiters.wake(number, page.end_exclusive());
+        if page.still_shared(number, &core.slots) || page.state().dirty() || page.state().in_writeback() {
+            core.waiters.wake(number, page.end_exclusive());
             return false;
         }
         let forgotten = page.state().forgotten();
         let wake = page.unbind();
-        memory.laundered.fetch_sub(1, Ordering::Relaxed);
-        self.left(memory, number);
+        core.laundered.fetch_sub(1, Ordering::Relaxed);
+        self.left(core, number);
         if forgotten {
-            self.release(memory, number);
+            self.release(core, number);
         }
-        memory.waiters.wake(number, wake);
+        core.waiters.wake(number, wake);
         true
     }
 
     /// Changes the number of frames; those of the laundry stay. `false`: some pages are held, and not all could go; what is over
     /// goes as soon as it is free.
-    pub(crate) fn resize(&mut self, memory: &Memory, frames: u32) -> bool {
+    pub(crate) fn resize(&mut self, core: &Core, frames: u32) -> bool {
         let capacity = frames - self.laundry_limit;
         let most_numbers = self.numbers.most(frames);
         self.forgotten.reserve_exact((most_numbers as usize).saturating_sub(self.forgotten.len()));
         self.regions.reserve(most_numbers);
         self.policy.reserve(most_numbers);
-        memory.table.reserve(most_numbers, |number| memory.pages.get(number).hash());
-        let all = self.ask(memory, None, |policy, judge| policy.resize(capacity, judge)).is_ok();
-        self.tell_in_use(memory);
+        core.table.reserve(most_numbers, |number| core.pages.get(number).hash());
+        let all = self.ask(core, None, |policy, judge| policy.resize(capacity, judge)).is_ok();
+        self.tell_in_use(core);
         self.frame_limit = self.policy.capacity() + self.laundry_limit;
         while self.live_frames > self.frame_limit
             && let Some(frame) = self.free_frames.pop()
         {
-            self.free_frame(memory, frame);
+            self.free_frame(core, frame);
         }
         all
     }
 
     /// Gives an object that has no page yet a share of `min` to `max` frames, or changes the one that it has.
-    pub(crate) fn set_share(&mut self, memory: &Memory, object: u32, min: u32, max: u32) {
-        self.ask(memory, None, |policy, judge| policy.set(object, min, max, judge));
-        self.tell_in_use(memory);
+    pub(crate) fn set_share(&mut self, core: &Core, object: u32, min: u32, max: u32) {
+        self.ask(core, None, |policy, judge| policy.set(object, min, max, judge));
+        self.tell_in_use(core);
     }
 
     /// An object that has no page any more, and gets none, gives up its share.
-    pub(crate) fn unset_share(&mut self, memory: &Memory, object: u32) {
-        for number in self.ask(memory, None, |policy, judge| policy.unset(object, judge)) {
-            if memory.pages.get(number).known() {
-                self.release(memory, number);
+    pub(crate) fn unset_share(&mut self, core: &Core, object: u32) {
+        for number in self.ask(core, None, |policy, judge| policy.unset(object, judge)) {
+            if core.pages.get(number).known() {
+                self.release(core, number);
             }
         }
     }
@@ -352,16 +354,16 @@ impl Replacer {
     }
 
     /// Recounts the whole state, while no handle is in use.
-    pub(crate) fn check_invariants(&self, memory: &Memory) {
+    pub(crate) fn check_invariants(&self, core: &Core) {
         self.policy.check_invariants();
         let mut holders = HashSet::new();
         let mut laundered = 0;
         for number in 0..self.given {
-            let page = memory.pages.get(number);
+            let page = core.pages.get(number);
             let place = Place { object: page.object(), block: page.block() };
             let state = page.state();
             if page.region().is_some() {
-                assert_eq!(self.find(memory, place), Some(number), "invariant 2: each number is in the table");
+                assert_eq!(self.find(core, place), Some(number), "invariant 2: each number is in the table");
             } else {
                 assert!(state.absent() && !page.known(), "invariant 2: a number without a page");
             }
@@ -372,8 +374,8 @@ impl Replacer {
                 laundered += u32::from(state.in_laundry());
             }
         }
-        assert_eq!(laundered, memory.laundered(), "invariant 3");
-        self.regions.check_invariants(&memory.pages);
+        assert_eq!(laundered, core.laundered(), "invariant 3");
+        self.regions.check_invariants(&core.pages);
         assert_eq!(holders.len() as u64, self.regions.framed(), "invariant 4");
         assert_eq!(holders.len() as u32, self.policy.len() + laundered, "invariant 1");
         assert_eq!(holders.len() + self.free_frames.len(), self.live_frames as usize, "a frame is held, or free");
@@ -384,28 +386,28 @@ impl Replacer {
     /// Asks the policy, and takes account of what happened.
     fn ask<T>(
         &mut self,
-        memory: &Memory,
+        core: &Core,
         admitted: Option<u32>,
         question: impl FnOnce(&mut Shares, &mut Judge<'_>) -> T,
     ) -> T {
         self.events.forgot_admitted = false;
         let mut judge = Judge {
-            pages: &memory.pages,
-            slots: &memory.slots,
-            waiters: &memory.waiters,
-            laundry_room: self.laundry_limit.saturating_sub(memory.laundered()),
+            pages: &core.pages,
+            slots: &core.slots,
+            waiters: &core.waiters,
+            laundry_room: self.laundry_limit.saturating_sub(core.laundered()),
             admitted,
             numbers: &[],
             events: &mut self.events,
         };
         let answer = question(&mut self.policy, &mut judge);
         while let Some(number) = self.events.left.pop() {
-            self.left(memory, number);
+            self.left(core, number);
         }
-        memory.laundered.fetch_add(self.events.laundered.len() as u32, Ordering::Relaxed);
+        core.laundered.fetch_add(self.events.laundered.len() as u32, Ordering::Relaxed);
         self.laundry.extend(self.events.laundered.drain(..));
         while let Some(number) = self.events.forgotten.pop() {
-            self.release(memory, number);
+            self.release(core, number);
         }
         self.evictions += std::mem::take(&mut self.events.evicted);
         self.readahead_wasted += std::mem::take(&mut self.events.wasted);
@@ -414,52 +416,52 @@ impl Replacer {
     }
 
     /// A number for a place that has none.
-    fn number_of(&mut self, memory: &Memory, place: Place) -> u32 {
+    fn number_of(&mut self, core: &Core, place: Place) -> u32 {
         let kept = self.given < self.numbers.kept(self.frame_limit);
-        let reused = if kept { None } else { self.reuse(memory) };
-        let number = reused.unwrap_or_else(|| self.new_number(memory));
-        let page = memory.pages.get(number);
+        let reused = if kept { None } else { self.reuse(core) };
+        let number = reused.unwrap_or_else(|| self.new_number(core));
+        let page = core.pages.get(number);
         page.name(place.object, place.block);
-        self.regions.name(&memory.pages, number);
+        self.regions.name(&core.pages, number);
         self.policy.named(number, place.object);
-        memory.table.insert(page.hash(), number, |number| memory.pages.get(number).hash());
+        core.table.insert(page.hash(), number, |number| core.pages.get(number).hash());
         number
     }
 
-    fn new_number(&mut self, memory: &Memory) -> u32 {
+    fn new_number(&mut self, core: &Core) -> u32 {
         let number = self.given;
         assert!(number < self.numbers.most(self.frame_limit), "fewer pages are known than there are numbers");
         self.given += 1;
-        memory.pages.reserve(number);
+        core.pages.reserve(number);
         number
     }
 
     /// The number forgotten the longest ago, which now is in the table no more.
-    fn reuse(&mut self, memory: &Memory) -> Option<u32> {
+    fn reuse(&mut self, core: &Core) -> Option<u32> {
         loop {
             let number = self.forgotten.pop_front()?;
-            let page = memory.pages.get(number);
+            let page = core.pages.get(number);
             page.set_queued(false);
             if !page.known() {
-                self.unname(memory, number);
+                self.unname(core, number);
                 return Some(number);
             }
         }
     }
 
     /// The number stands for its page no more, if it did.
-    fn unname(&mut self, memory: &Memory, number: u32) {
-        let page = memory.pages.get(number);
+    fn unname(&mut self, core: &Core, number: u32) {
+        let page = core.pages.get(number);
         if page.region().is_some() {
-            memory.table.remove(page.hash(), number, |number| memory.pages.get(number).hash());
-            self.regions.forget(&memory.pages, number);
+            core.table.remove(page.hash(), number, |number| core.pages.get(number).hash());
+            self.regions.forget(&core.pages, number);
             page.name(NOBODY, 0);
         }
     }
 
     /// The policy knows nothing of the page any more.
-    fn release(&mut self, memory: &Memory, number: u32) {
-        let page = memory.pages.get(number);
+    fn release(&mut self, core: &Core, number: u32) {
+        let page = core.pages.get(number);
         page.set_known(false);
         if !page.set_queued(true) {
             self.forgotten.push_back(number);
@@ -478,19 +480,20 @@ impl Replacer {
     }
 
     /// A page has just left its frame, which is free.
-    fn left(&mut self, memory: &Memory, number: u32) {
-        let page = memory.pages.get(number);
+    fn left(&mut self, core: &Core, number: u32) {
+        let page = core.pages.get(number);
         if self.announces {
             self.departed.push(Place { object: page.object(), block: page.block() });
         }
         self.regions.remove(page.region().expect("a page with a frame has a name"));
-        self.free_frame(memory, page.frame());
+        core.memory.release(page.frame());
+        self.free_frame(core, page.frame());
     }
 
-    fn free_frame(&mut self, memory: &Memory, frame: u32) {
+    fn free_frame(&mut self, core: &Core, frame: u32) {
         if self.live_frames > self.frame_limit {
             self.live_frames -= 1;
-            memory.frames.release(frame);
+            core.memory.retire(frame);
             self.retired_frames.push(frame);
         } else {
             self.free_frames.push(frame);

@@ -1,6 +1,6 @@
 //! The pages of an object that have frames, found a few thousand at a time, so that no thread waits long for the replacer's lock.
 
-use crate::replacer::{Memory, Replacer};
+use crate::replacer::{Core, Replacer};
 use forebay_policy::Place;
 use std::ops::Range;
 
@@ -22,19 +22,19 @@ impl Search {
 
 impl Replacer {
     /// The next pages with a frame that a search finds: so much at a time that nobody waits long for the lock. `None`: it has ended.
-    pub(crate) fn next_pages(&self, memory: &Memory, search: &mut Search) -> Option<Vec<u32>> {
+    pub(crate) fn next_pages(&self, core: &Core, search: &mut Search) -> Option<Vec<u32>> {
         let Search { object, blocks } = search;
-        let has_frame = |number: &u32| !memory.pages.get(*number).state().absent();
+        let has_frame = |number: &u32| !core.pages.get(*number).state().absent();
         let part = self.regions.part(*object, blocks)?;
         let places = part.blocks.end - part.blocks.start;
         if part.named <= LOOKED_AT && u64::from(part.named) < places {
             blocks.start = part.blocks.end;
-            let within = |number: &u32| part.blocks.contains(&memory.pages.get(*number).block());
-            return Some(self.regions.numbers(&memory.pages, &part).filter(within).filter(has_frame).collect());
+            let within = |number: &u32| part.blocks.contains(&core.pages.get(*number).block());
+            return Some(self.regions.numbers(&core.pages, &part).filter(within).filter(has_frame).collect());
         }
         let some = part.blocks.start..part.blocks.end.min(part.blocks.start + u64::from(LOOKED_AT));
         blocks.start = some.end;
-        let find = |block| self.find(memory, Place { object: *object, block });
+        let find = |block| self.find(core, Place { object: *object, block });
         Some(some.filter_map(find).filter(has_frame).collect())
     }
 

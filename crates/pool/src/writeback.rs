@@ -10,6 +10,7 @@ use crate::background::ROUND;
 use crate::error::Error;
 use crate::frames::Frames;
 use crate::load::Held;
+use crate::memory::Memory;
 use crate::page::State;
 use crate::pool::Shared;
 use crate::sync::{MutexGuard, Ordering, lock, try_lock};
@@ -69,7 +70,7 @@ fn written_by_others(volume: &Volume) -> Cleaned {
     if volume.hangs() || volume.resting() { Cleaned::Hanging } else { Cleaned::ByOthers }
 }
 
-impl Shared {
+impl<M: Memory> Shared<M> {
     pub(crate) fn frames(&self) -> u64 {
         u64::from(self.frames.load(Ordering::Relaxed))
     }
@@ -104,10 +105,13 @@ impl Shared {
     }
 
     fn make_dirty(&self, volume: &Volume, block: u64, number: u32, owner: u32) {
-        if self.memory.pages.get(number).make_dirty() {
+        let page = self.core.pages.get(number);
+        if page.make_dirty() {
             self.dirty.fetch_add(1, Ordering::Relaxed);
             lock(&self.dirty_pages).add(volume, block, number, owner);
         }
+        // Not before: a flush that its program asks for after the write must find the page among the dirty ones.
+        self.memory.unprotect(page.frame());
     }
 
     /// Takes a page out of the dirty ones, whose `DIRTY` the caller has cleared while nobody else could set it.
@@ -130,7 +134,9 @@ impl Shared {
         let slices: Vec<IoSlice<'_>> = held
             .iter()
             .map(|&(block, number)| {
-                let bytes = self.memory.frames.pointer(self.memory.pages.get(number).frame());
+                let frame = self.core.pages.get(number).frame();
+                self.memory.protect(frame);
+                let bytes = self.memory.pointer(frame);
                 // SAFETY: the page is held exclusively (rule 2), so nobody writes to its frame while the slice lives.
                 IoSlice::new(unsafe { std::slice::from_raw_parts(bytes, volume.bytes_of(block)) })
             })
@@ -143,7 +149,7 @@ impl Shared {
         self.count_write(volume, length, start.elapsed());
         self.transfers.fetch_sub(1, Ordering::SeqCst);
         for &(block, number) in held {
-            let page = self.memory.pages.get(number);
+            let page = self.core.pages.get(number);
             if result.is_err() {
                 self.make_dirty(volume, block, number, owner);
             } else if page.state().dirty() {
@@ -264,7 +270,7 @@ impl Shared {
     fn finish_laundry(&self, pages: &[Held]) -> bool {
         let freed = {
             let mut replacer = self.replacer();
-            pages.iter().filter(|&&(_, number)| replacer.finish_laundry(&self.memory, number)).count() > 0
+            pages.iter().filter(|&&(_, number)| replacer.finish_laundry(&self.core, number)).count() > 0
         };
         if freed {
             self.progress.make();
@@ -277,7 +283,7 @@ impl Shared {
         let (freed, candidates) = self.look_through_laundry();
         let mut by_volume: BTreeMap<u32, Vec<Held>> = BTreeMap::new();
         for number in candidates {
-            let page = self.memory.pages.get(number);
+            let page = self.core.pages.get(number);
             by_volume.entry(page.object()).or_default().push((page.block(), number));
         }
         (freed, by_volume)
@@ -293,10 +299,10 @@ impl Shared {
                 break;
             }
             let Some(number) = replacer.laundry.pop_front() else { break };
-            if !self.memory.pages.get(number).state().in_laundry() {
+            if !self.core.pages.get(number).state().in_laundry() {
                 continue;
             }
-            if replacer.finish_laundry(&self.memory, number) {
+            if replacer.finish_laundry(&self.core, number) {
                 freed = true;
             } else {
                 replacer.laundry.push_back(number);
@@ -366,7 +372,7 @@ impl Shared {
                 return result;
             }
             for &(_, number) in &busy {
-                self.memory.waiters.wait(number, self.memory.pages.get(number), State::busy);
+                self.core.waiters.wait(number, self.core.pages.get(number), State::busy);
             }
             pages = busy;
             writing = lock(&volume.writing);
@@ -386,11 +392,12 @@ impl Shared {
         let mut result = Ok(());
         let (mut copied, mut owners): (Vec<Held>, Vec<u32>) = (Vec::new(), Vec::new());
         for &(block, number) in pages {
-            let page = self.memory.pages.get(number);
+            let page = self.core.pages.get(number);
             match page.begin_writeback(volume.id, block) {
                 Ok(()) => {
                     let owner = lock(&self.dirty_pages).remove(volume, block);
                     owners.push(owner.unwrap_or(volume.id));
+                    self.memory.protect(page.frame());
                     self.copy_to(&buffer, copied.len(), number);
                     copied.push((block, number));
                     page.end_copy();
@@ -411,7 +418,7 @@ impl Shared {
     fn copy_to(&self, buffer: &Frames, place: usize, number: u32) {
         let page_size = self.config.page_size as usize;
         let buffer = buffer.pointer(0);
-        let frame = self.memory.frames.pointer(self.memory.pages.get(number).frame());
+        let frame = self.memory.pointer(self.core.pages.get(number).frame());
         // SAFETY: the frame is read under the pin of a copy (rule 1); the buffer is the caller's alone, and has the place.
         unsafe { std::ptr::copy_nonoverlapping(frame, buffer.add(place * page_size), page_size) };
     }
@@ -459,14 +466,14 @@ impl Shared {
             for (&(block, number), &owner) in copied[run.clone()].iter().zip(&owners[run.clone()]) {
                 // Under the lock: who then takes the page out of the dirty ones finds it among them.
                 let mut dirty = lock(&self.dirty_pages);
-                let (dirty_again, wake) = self.memory.pages.get(number).end_writeback(result.is_ok());
+                let (dirty_again, wake) = self.core.pages.get(number).end_writeback(result.is_ok());
                 if dirty_again {
                     dirty.add(volume, block, number, owner);
                 } else {
                     self.dirty.fetch_sub(1, Ordering::Relaxed);
                 }
                 drop(dirty);
-                self.memory.waiters.wake(number, wake);
+                self.core.waiters.wake(number, wake);
             }
             match result {
                 Ok(()) => {

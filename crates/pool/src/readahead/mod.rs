@@ -12,6 +12,7 @@
 use crate::error::Error;
 use crate::handle::{Advice, Handle};
 use crate::load::{Admission, Held};
+use crate::memory::Memory;
 use crate::page::State;
 use crate::pool::Shared;
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, lock};
@@ -139,7 +140,7 @@ impl Readahead {
     }
 }
 
-impl Handle {
+impl<M: Memory> Handle<M> {
     /// A read is over that missed, or was the first to use something read ahead: has read ahead what is expected behind it.
     #[cold]
     pub(crate) fn follow(&self, volume: &Arc<Volume>, blocks: Range<u64>, missed: Option<u64>) {
@@ -233,7 +234,7 @@ impl Handle {
     }
 }
 
-impl Shared {
+impl<M: Memory> Shared<M> {
     /// Reads a run.
     fn read_run(&self, run: Run) {
         let Run { volume, pages, owner } = run;
@@ -255,13 +256,13 @@ impl Shared {
 
     /// Waits while that holds of the state of a page which is loaded, or held alone. If it waits to be read ahead it is read here.
     pub(crate) fn wait_for(&self, object: u32, block: u64, number: u32, waits: impl Fn(State) -> bool) {
-        let page = self.memory.pages.get(number);
+        let page = self.core.pages.get(number);
         if page.state().loading_ahead()
             && let Some(run) = self.readahead.take(object, block)
         {
             self.read_run(run);
         } else {
-            self.memory.waiters.wait(number, page, waits);
+            self.core.waiters.wait(number, page, waits);
         }
     }
 
