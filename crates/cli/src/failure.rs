@@ -90,3 +90,12 @@ impl From<io::Error> for Failure {
         }
     }
 }
+
+impl From<forebay_server::Error> for Failure {
+    fn from(error: forebay_server::Error) -> Self {
+        match error {
+            forebay_server::Error::Usage(message) => Self::Usage(message),
+            forebay_server::Error::Failed(message) => Self::from(message),
+        }
+    }
+}

@@ -4,12 +4,13 @@ mod commands;
 mod failure;
 mod files;
 mod input;
+mod log;
 mod terminal;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
     analyze, compare, control, convert, curve, devices, experiment, formats, info, levels, managers, manual, mix,
-    policies, serve, top,
+    mount, policies, serve, top,
 };
 use failure::Failure;
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ enum Command {
     Devices(devices::Arguments),
     Experiment(experiment::Arguments),
     Serve(Box<serve::Arguments>),
+    Mount(Box<mount::Arguments>),
     Control(control::Arguments),
     Top(top::Arguments),
     Manual(manual::Arguments),
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Experiment(arguments) => experiment::run(&arguments),
         Command::Serve(arguments) => serve::run(*arguments),
+        Command::Mount(arguments) => mount::run(*arguments),
         Command::Control(arguments) => control::run(arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Manual(arguments) => manual::run(&arguments, self::Arguments::command()),

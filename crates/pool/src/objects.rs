@@ -96,6 +96,11 @@ impl<M: Memory> Pool<M> {
         volume
     }
 
+    /// Whether pool or policy know any page of a volume: a resident one, a dirty one, or a ghost. To detach a volume without any loses nothing.
+    pub fn knows(&self, volume: &Volume) -> bool {
+        self.shared.replacer().knows(volume.id)
+    }
+
     /// Makes a volume durable and lets its pages and the pool's hold of its device go. Whoever uses it from now on gets an error.
     ///
     /// # Errors

@@ -132,6 +132,11 @@ impl Volume {
         self.len() == 0
     }
 
+    /// How many of its pages are dirty.
+    pub fn dirty_pages(&self) -> u64 {
+        self.dirty.load(Ordering::Relaxed)
+    }
+
     /// How many bytes have been written to its device: what shows that a flush which takes long goes on.
     pub fn bytes_written(&self) -> u64 {
         self.counters.device.written_bytes.get()

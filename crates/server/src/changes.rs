@@ -4,6 +4,7 @@
 //! lock of what is served is held for moments alone, so that a device that hangs keeps neither figures nor the stop waiting.
 
 use crate::attached::Attached;
+use crate::commands::Steered;
 use crate::error::Error;
 use crate::export::VolumeExport;
 use crate::memory;

@@ -3,10 +3,9 @@
 //! It is its owner's alone: the socket has mode 0600 from the moment it is there, in a folder where nobody else can put another
 //! in its place, and the system says who has connected.
 
-use crate::commands::{Answer, Command};
+use crate::commands::{Answer, Command, Steered};
 use crate::error::Error;
 use crate::listen::{Made, remove_dead};
-use crate::service::Service;
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use rustix::process::geteuid;
@@ -34,13 +33,12 @@ const SILENCE: Duration = Duration::from_secs(60);
 const BREATH: Duration = Duration::from_millis(50);
 
 /// Serves commands until the process ends. The socket goes with what is returned.
-pub(crate) fn start(service: &Arc<Service>, path: &Path) -> Result<Made, Error> {
+pub(crate) fn start(service: Arc<dyn Steered>, path: &Path) -> Result<Made, Error> {
     let failed = |error: io::Error| Error::Failed(format!("--control {}: {error}", path.display()));
     check_folder(path).map_err(failed)?;
     remove_dead(path).map_err(failed)?;
     let listener = bind(path).map_err(failed)?;
     let made = Made::new(path).map_err(failed)?;
-    let service = Arc::clone(service);
     let accept = move || accept(&service, &listener);
     std::thread::Builder::new().name("control".to_owned()).spawn(accept).map_err(failed)?;
     Ok(made)
@@ -69,7 +67,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(UnixListener::from(socket))
 }
 
-fn accept(service: &Arc<Service>, listener: &UnixListener) {
+fn accept(service: &Arc<dyn Steered>, listener: &UnixListener) {
     let (open, waiting) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     for stream in listener.incoming() {
         let stream = match stream {
@@ -114,7 +112,7 @@ impl Drop for Counted {
     }
 }
 
-fn serve(service: &Arc<Service>, waiting: &Arc<AtomicUsize>, stream: UnixStream) -> io::Result<()> {
+fn serve(service: &Arc<dyn Steered>, waiting: &Arc<AtomicUsize>, stream: UnixStream) -> io::Result<()> {
     stream.set_read_timeout(Some(SILENCE))?;
     stream.set_write_timeout(Some(SILENCE))?;
     let peer = sockopt::socket_peercred(&stream)?.uid;
@@ -140,15 +138,15 @@ fn serve(service: &Arc<Service>, waiting: &Arc<AtomicUsize>, stream: UnixStream)
     }
 }
 
-fn execute(service: &Arc<Service>, waiting: &Arc<AtomicUsize>, command: Command) -> Answer {
+fn execute(service: &Arc<dyn Steered>, waiting: &Arc<AtomicUsize>, command: Command) -> Answer {
     if !command.may_wait() {
-        return service.execute(command);
+        return Arc::clone(service).execute(command);
     }
     let Some(_counted) = Counted::new(waiting, MOST_WAITING) else {
         let message = format!("{MOST_WAITING} commands that may wait for storage are under way: try again");
         return Answer::Failed { message };
     };
-    service.execute(command)
+    Arc::clone(service).execute(command)
 }
 
 fn answer(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {

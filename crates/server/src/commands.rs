@@ -214,18 +214,35 @@ impl From<Error> for Answer {
     }
 }
 
-fn done(message: String) -> Result<Answer, Error> {
+pub(crate) fn done(message: String) -> Result<Answer, Error> {
     with_figures(message, [])
 }
 
-fn with_figures<const N: usize>(message: String, figures: [(&str, u64); N]) -> Result<Answer, Error> {
+pub(crate) fn with_figures<const N: usize>(message: String, figures: [(&str, u64); N]) -> Result<Answer, Error> {
     let figures = figures.into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect();
     Ok(Answer::Done { message, figures })
 }
 
-impl Service {
+/// A running service that commands steer.
+pub(crate) trait Steered: Send + Sync {
+    /// All figures since its start.
+    fn report(&self) -> Report;
+
+    fn recorder(&self) -> &Arc<Recorder>;
+
+    /// How long storage is waited for that takes nothing.
+    fn patience(&self) -> Duration;
+
+    /// Changes what is logged.
+    fn set_log(&self, level: &str) -> Result<(), Error>;
+
+    fn cache(&self, name: &str) -> Result<Arc<Cache>, Error>;
+
+    /// Does what not every service does in the same way.
+    fn execute_own(self: Arc<Self>, command: Command) -> Result<Answer, Error>;
+
     /// Does what a command says, and waits until it is done.
-    pub(crate) fn execute(self: &Arc<Self>, command: Command) -> Answer {
+    fn execute(self: Arc<Self>, command: Command) -> Answer {
         // Figures alone change nothing, and of evictions there are too many.
         if !matches!(command, Command::Statistics {} | Command::Evicted { .. }) {
             tracing::info!("control: asked to {command}");
@@ -236,9 +253,64 @@ impl Service {
         })
     }
 
-    fn try_execute(self: &Arc<Self>, command: Command) -> Result<Answer, Error> {
+    /// The same.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    fn try_execute(self: Arc<Self>, command: Command) -> Result<Answer, Error> {
         match command {
             Command::Statistics {} => Ok(Answer::Statistics { statistics: Box::new(self.report()) }),
+            Command::Dirty { cache, limit, age } => dirty(&*self.cache(&cache)?, limit, age),
+            Command::Log { level } => {
+                self.set_log(&level)?;
+                done(format!("the log is at {level} now"))
+            }
+            Command::RecordStart { file } => {
+                let message = format!("recording to {}, which is whole when the recording stops", file.display());
+                self.recorder().within(self.patience(), move |recorder| recorder.start(&file))?;
+                done(message)
+            }
+            Command::RecordStop {} => match self.recorder().within(self.patience(), Recorder::stop)? {
+                Some(recorded) => with_figures(recorded.to_string(), recorded.figures()),
+                None => Err(Error::Failed("nothing is being recorded".to_owned())),
+            },
+            Command::RecordSnapshot { file } => {
+                let recorded = self.recorder().within(self.patience(), move |recorder| recorder.snapshot(&file))?;
+                with_figures(recorded.to_string(), recorded.figures())
+            }
+            other => self.execute_own(other),
+        }
+    }
+}
+
+impl Steered for Service {
+    fn report(&self) -> Report {
+        self.figures()
+    }
+
+    fn recorder(&self) -> &Arc<Recorder> {
+        &self.recorder
+    }
+
+    fn patience(&self) -> Duration {
+        self.hangs_after()
+    }
+
+    fn set_log(&self, level: &str) -> Result<(), Error> {
+        (self.hooks.log)(level)
+    }
+
+    /// The cache of that name.
+    fn cache(&self, name: &str) -> Result<Arc<Cache>, Error> {
+        let caches = self.serving().caches();
+        caches.iter().find(|cache| cache.name == name).cloned().ok_or_else(|| {
+            let names: Vec<&str> = caches.iter().map(|cache| cache.name.as_str()).collect();
+            Error::Usage(format!("there is no cache `{name}`; there are {}", names.join(", ")))
+        })
+    }
+
+    fn execute_own(self: Arc<Self>, command: Command) -> Result<Answer, Error> {
+        match command {
             Command::Resize { cache, size } => {
                 self.resize(&cache, size)?;
                 with_figures(format!("cache {cache}: it has {} now", show_bytes(size.0)), [("bytes", size.0)])
@@ -266,7 +338,6 @@ impl Service {
                 self.detach(&volume)?;
                 done(format!("volume {volume}: removed; clients that have it may stay"))
             }
-            Command::Dirty { cache, limit, age } => self.dirty(&cache, limit, age),
             Command::Rate { volume, rate, iops } => {
                 let attached = self.attached(&volume)?;
                 attached.set_limits(VolumeLimits { rate, iops, ..attached.limits() })?;
@@ -277,30 +348,16 @@ impl Service {
                 attached.set_limits(VolumeLimits { connections: limit, ..attached.limits() })?;
                 done(format!("volume {volume}: {}", attached.limits()))
             }
-            Command::Log { level } => {
-                (self.hooks.log)(&level)?;
-                done(format!("the log is at {level} now"))
-            }
-            Command::RecordStart { file } => {
-                let message = format!("recording to {}, which is whole when the recording stops", file.display());
-                self.recorder.within(self.hangs_after(), move |recorder| recorder.start(&file))?;
-                done(message)
-            }
-            Command::RecordStop {} => match self.recorder.within(self.hangs_after(), Recorder::stop)? {
-                Some(recorded) => with_figures(recorded.to_string(), recorded.figures()),
-                None => Err(Error::Failed("nothing is being recorded".to_owned())),
-            },
-            Command::RecordSnapshot { file } => {
-                let recorded = self.recorder.within(self.hangs_after(), move |recorder| recorder.snapshot(&file))?;
-                with_figures(recorded.to_string(), recorded.figures())
-            }
             Command::Reload {} => {
                 self.read_again()?;
                 done("the configuration was read again".to_owned())
             }
+            other => unreachable!("{other} is done alike by all services"),
         }
     }
+}
 
+impl Service {
     fn flush(&self, volume: Option<&str>) -> Result<Answer, Error> {
         let volumes = match volume {
             Some(name) => vec![self.attached(name)?],
@@ -310,29 +367,20 @@ impl Service {
         let failures = Flushes::begin(volumes).wait(self.hangs_after());
         if failures.is_empty() { done(format!("{what}: durable")) } else { Err(Error::Failed(failures.join("; "))) }
     }
+}
 
-    fn dirty(&self, cache: &str, limit: Option<Share>, age: Option<Age>) -> Result<Answer, Error> {
-        let found = self.cache(cache)?;
-        if let Some(share) = limit {
-            found.pool.set_dirty_limit(share.0)?;
-        }
-        if let Some(age) = age {
-            found.pool.set_dirty_age(age.0);
-        }
-        let (share, age) = (100.0 * found.pool.dirty_limit(), found.pool.dirty_age());
-        // Written as it is read: the rest below a millisecond is of no use.
-        let age = humantime::format_duration(Duration::from_millis(age.as_millis() as u64));
-        done(format!("cache {cache}: at most {share:.0} % may be dirty, and for {age}"))
+/// Shows or changes how much of a cache may be dirty.
+fn dirty(cache: &Cache, limit: Option<Share>, age: Option<Age>) -> Result<Answer, Error> {
+    if let Some(share) = limit {
+        cache.pool.set_dirty_limit(share.0)?;
     }
-
-    /// The cache of that name.
-    pub(crate) fn cache(&self, name: &str) -> Result<Arc<Cache>, Error> {
-        let caches = self.serving().caches();
-        caches.iter().find(|cache| cache.name == name).cloned().ok_or_else(|| {
-            let names: Vec<&str> = caches.iter().map(|cache| cache.name.as_str()).collect();
-            Error::Usage(format!("there is no cache `{name}`; there are {}", names.join(", ")))
-        })
+    if let Some(age) = age {
+        cache.pool.set_dirty_age(age.0);
     }
+    let (share, age) = (100.0 * cache.pool.dirty_limit(), cache.pool.dirty_age());
+    // Written as it is read: the rest below a millisecond is of no use.
+    let age = humantime::format_duration(Duration::from_millis(age.as_millis() as u64));
+    done(format!("cache {}: at most {share:.0} % may be dirty, and for {age}", cache.name))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Figures by HTTP: `/metrics` and `/statistics`. They are read by few and seldom, so one thread does it, for few connections at a
 //! time, each for a short time.
 
+use crate::commands::Steered;
 use crate::error::Error;
 use crate::metrics;
-use crate::service::Service;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -33,16 +33,16 @@ const LIFE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Serves figures until the process ends; returns where.
-pub(crate) fn start(service: &Arc<Service>, address: SocketAddr) -> Result<SocketAddr, Error> {
+pub(crate) fn start(service: Arc<dyn Steered>, address: SocketAddr) -> Result<SocketAddr, Error> {
     let failed = |error: io::Error| Error::Failed(format!("--metrics {address}: {error}"));
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let pages = axum::Router::new()
-        .route("/", get("forebay serve: /metrics for Prometheus, /statistics as JSON\n"))
+        .route("/", get("forebay: /metrics for Prometheus, /statistics as JSON\n"))
         .route("/metrics", get(metrics_page))
         .route("/statistics", get(statistics_page))
-        .with_state(Arc::clone(service));
+        .with_state(service);
     serve(listener, pages).map_err(failed)?;
     Ok(address)
 }
@@ -143,11 +143,11 @@ impl AsyncWrite for Bounded {
     }
 }
 
-async fn metrics_page(State(service): State<Arc<Service>>) -> impl IntoResponse {
+async fn metrics_page(State(service): State<Arc<dyn Steered>>) -> impl IntoResponse {
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(service.report()))
 }
 
-async fn statistics_page(State(service): State<Arc<Service>>) -> impl IntoResponse {
+async fn statistics_page(State(service): State<Arc<dyn Steered>>) -> impl IntoResponse {
     match serde_json::to_string(&service.report()) {
         Ok(text) => (StatusCode::OK, [(CONTENT_TYPE, "application/json")], text),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, [(CONTENT_TYPE, "text/plain")], error.to_string()),

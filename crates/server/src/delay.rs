@@ -2,7 +2,8 @@
 
 use forebay_model::{Model, SimulatedDevice};
 use forebay_policy::Place;
-use forebay_pool::device::Timing;
+use forebay_pool::device::{Delayed, Device, SystemClock, Timing};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What requests are counted in.
@@ -32,6 +33,50 @@ impl Timing for ModelTiming {
     }
 }
 
+/// The bytes of the disk that are a file's: its place is by its number, as files made together lie together.
+const BYTES_OF_A_FILE: u64 = 16 << 20;
+
+/// A disk that files share: one request at a time, of whichever file.
+pub(crate) struct SharedDisk {
+    state: Mutex<DiskState>,
+    clock: SystemClock,
+}
+
+struct DiskState {
+    timing: ModelTiming,
+    /// When the last request is done.
+    free: Duration,
+}
+
+/// A file on it.
+struct OnDisk {
+    disk: Arc<SharedDisk>,
+    start: u64,
+}
+
+impl SharedDisk {
+    pub(crate) fn new(model: &Model) -> Arc<Self> {
+        let state = DiskState { timing: ModelTiming::new(model), free: Duration::ZERO };
+        Arc::new(Self { state: Mutex::new(state), clock: SystemClock::new() })
+    }
+
+    /// A file as slow as if it were on this disk.
+    pub(crate) fn delay(self: &Arc<Self>, file: Arc<dyn Device>, number: u64) -> Arc<dyn Device> {
+        let start = number.wrapping_mul(BYTES_OF_A_FILE);
+        let timing = OnDisk { disk: Arc::clone(self), start };
+        Arc::new(Delayed::with_clock(file, Box::new(timing), self.clock))
+    }
+}
+
+impl Timing for OnDisk {
+    fn service(&mut self, begin: Duration, offset: u64, length: u64, write: bool) -> Duration {
+        let mut disk = self.disk.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = disk.free.max(begin);
+        disk.free = start + disk.timing.service(start, self.start.wrapping_add(offset), length, write);
+        disk.free - begin
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +97,15 @@ mod tests {
         let long = take((1 << 40) + 4096, 16 << 20);
         assert!(far > Duration::from_millis(4) && near < far, "{near:?} near, {far:?} far");
         assert!(long > Duration::from_millis(40), "{long:?} for 16 MiB of about 250 MB a second");
+    }
+
+    #[test]
+    fn files_on_one_disk_wait_for_each_other() {
+        let disk = SharedDisk::new(&presets::named("nearline").expect("it is a preset").model());
+        let mut files = [7, 8].map(|number| OnDisk { disk: Arc::clone(&disk), start: number << 24 });
+        let begin = Duration::from_secs(1);
+        let first = files[0].service(begin, 0, 4096, false);
+        let second = files[1].service(begin, 0, 4096, false);
+        assert!(second > first + Duration::from_millis(1), "{second:?} after {first:?}: the head moves once more");
     }
 }

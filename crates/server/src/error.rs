@@ -47,3 +47,12 @@ impl From<forebay_nbd::Error> for Error {
         Self::Failed(error.to_string())
     }
 }
+
+impl From<forebay_fuse::Error> for Error {
+    fn from(error: forebay_fuse::Error) -> Self {
+        match error {
+            forebay_fuse::Error::Usage(what) => Self::Usage(what),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}

@@ -34,7 +34,7 @@ impl VolumeExport {
         let options = &attached.options;
         let cache = &attached.cache;
         let description = format!("{}, cached under {} ({})", options.path, cache.policy, cache.name);
-        let (recorder, number) = (Arc::clone(recorder), recorder.volume(&options.name));
+        let (recorder, number) = (Arc::clone(recorder), recorder.number(&options.name));
         Self { attached: Use::new(attached), description, most, recorder, number }
     }
 

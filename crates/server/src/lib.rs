@@ -1,4 +1,5 @@
-//! A server of volumes: files, block devices, memory and object storage behind a buffer pool, served over NBD.
+//! A server of volumes: files, block devices, memory and object storage behind a buffer pool, served over NBD; and a directory behind a
+//! pool, mounted over FUSE (`mount.rs`).
 //!
 //! [`Options`] say what to serve, from the command line and from a configuration file; [`serve`] does it until a signal ends it.
 //! `volumes.rs` puts devices behind pools, `export.rs` shows them to the NBD server, `record.rs` writes down what clients refer to,
@@ -19,6 +20,7 @@ mod flushes;
 mod listen;
 mod memory;
 mod metrics;
+mod mount;
 mod options;
 mod record;
 mod report;
@@ -32,6 +34,7 @@ mod words;
 pub use commands::{Answer, Command};
 pub use error::Error;
 pub use listen::Listen;
+pub use mount::{MountHooks, MountOptions, mount};
 pub use options::{Direct, Options, TlsMode, TlsOptions};
 pub use report::{CacheReport, Report, VolumeReport};
 pub use service::{Hooks, SetLog, serve};

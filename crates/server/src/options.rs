@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use forebay_nbd::Config;
 use forebay_policy::show_bytes;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -147,21 +148,26 @@ pub enum TlsMode {
     Require,
 }
 
+/// Reads options from a file.
+pub(crate) fn read_file<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| Error::Failed(format!("{name}: {error}")))?;
+    toml::from_str(&text).map_err(|error| {
+        let message = error.message().trim_end().replace('\n', " ");
+        let Some(span) = error.span() else { return Error::Usage(format!("{name}: {message}")) };
+        let number = 1 + text[..span.start.min(text.len())].matches('\n').count();
+        let line = text.lines().nth(number - 1).unwrap_or_default().trim();
+        Error::Usage(format!("{name}: line {number}, `{line}`: {message}"))
+    })
+}
+
 impl Options {
     /// Reads a configuration file.
     ///
     /// # Errors
     /// The file cannot be read, or what is wrong in it and where.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let name = path.display();
-        let text = std::fs::read_to_string(path).map_err(|error| Error::Failed(format!("{name}: {error}")))?;
-        toml::from_str(&text).map_err(|error| {
-            let message = error.message().trim_end().replace('\n', " ");
-            let Some(span) = error.span() else { return Error::Usage(format!("{name}: {message}")) };
-            let number = 1 + text[..span.start.min(text.len())].matches('\n').count();
-            let line = text.lines().nth(number - 1).unwrap_or_default().trim();
-            Error::Usage(format!("{name}: line {number}, `{line}`: {message}"))
-        })
+        read_file(path)
     }
 
     /// These options, and what `file` says where they say nothing. A volume named in both is this one.

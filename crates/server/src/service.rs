@@ -18,7 +18,7 @@ use forebay_nbd::{Config, Export, Identity, Server, ServerCounts, Tls};
 use forebay_pool::HANDLES;
 use sd_notify::NotifyState;
 use std::collections::HashMap;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// # Errors
 /// What keeps it from serving, or what could not be written at the end.
 pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
-    let requests = signals::listen()?;
+    let (_, requests) = signals::listen()?;
     let inherited = listen::inherited()?;
     let (service, mut server) = Service::start(options, hooks)?;
     let mut bound = inherited;
@@ -55,7 +55,7 @@ pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
     for address in &addresses {
         bound.push(listen::bind(address)?);
     }
-    let metrics = service.options().metrics.map(|address| control::start(&service, address)).transpose()?;
+    let metrics = service.options().metrics.map(|address| control::start(service.clone(), address)).transpose()?;
     let mut made = Vec::new();
     if let Some(path) = &service.options().record {
         service.recorder.start(path)?;
@@ -71,32 +71,39 @@ pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
         tracing::info!("listening on {address}");
     }
     if let Some(path) = &service.options().control {
-        made.push(command_socket::start(&service, path)?);
+        made.push(command_socket::start(service.clone(), path)?);
         tracing::info!("commands are taken at {}", path.display());
     }
     if let Some(address) = metrics {
         tracing::info!("figures at http://{address}/metrics");
     }
+    let reloading = Arc::clone(&service);
+    serve_until_stopped(&requests, move || drop(reloading.read_again()))?;
+    tracing::info!("stopping: what is under way is finished, and everything flushed");
+    let stopped = service.stop();
+    // What it holds waits for devices when it is dropped, and there may be one that hangs.
+    std::mem::forget(service);
+    stopped
+}
+
+/// Says that the service is ready, and reads options again, by `reload`, until somebody asks to stop it.
+pub(crate) fn serve_until_stopped(
+    requests: &Receiver<Request>,
+    reload: impl Fn() + Send + 'static,
+) -> Result<(), Error> {
     notify(&[NotifyState::Ready]);
     // One more may wait: it reads what is there when its turn comes, so that the next ones ask for nothing else.
     let (reloads, asked) = sync_channel(1);
-    let reloading = Arc::clone(&service);
-    let reload = move || {
-        // The log says what came of it.
-        asked.iter().for_each(|()| drop(reloading.read_again()));
-    };
+    // The log says what came of it.
+    let reload = move || asked.iter().for_each(|()| reload());
     let thread = std::thread::Builder::new().name("reload".to_owned()).spawn(reload);
     thread.map_err(|error| Error::Failed(format!("no thread to read the configuration again: {error}")))?;
     while let Ok(Request::Reload) = requests.recv() {
         // If one waits already, that is enough.
         let _ = reloads.try_send(());
     }
-    tracing::info!("stopping: what is under way is finished, and everything flushed");
     notify(&[NotifyState::Stopping]);
-    let stopped = service.stop();
-    // What it holds waits for devices when it is dropped, and there may be one that hangs.
-    std::mem::forget(service);
-    stopped
+    Ok(())
 }
 
 fn notify(state: &[NotifyState<'_>]) {
@@ -267,7 +274,7 @@ impl Service {
         if failures.is_empty() { Ok(()) } else { Err(Error::Failed(failures.join("; "))) }
     }
 
-    pub(crate) fn report(&self) -> Report {
+    pub(crate) fn figures(&self) -> Report {
         let (counts, clients) = self.server().as_ref().map_or_else(
             || (ServerCounts::default(), HashMap::new()),
             |server| (server.counts(), server.exports().into_iter().collect()),

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +14,12 @@ pub(crate) enum Request {
     Reload,
 }
 
-/// What signals ask for, from now on. A second one to stop ends the process at once.
-pub(crate) fn listen() -> Result<Receiver<Request>, Error> {
+/// What signals ask for, from now on, and whoever else has the sender. A second signal to stop ends the process at once.
+pub(crate) fn listen() -> Result<(Sender<Request>, Receiver<Request>), Error> {
     let failed = |error: std::io::Error| Error::Failed(format!("cannot listen to signals: {error}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
     let (sender, receiver) = channel();
+    let asking = sender.clone();
     let serve = move || {
         let mut stopping = false;
         for signal in signals.forever() {
@@ -33,5 +34,5 @@ pub(crate) fn listen() -> Result<Receiver<Request>, Error> {
         }
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(serve).map_err(failed)?;
-    Ok(receiver)
+    Ok((asking, receiver))
 }

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::source::Source;
 use crate::words::{Count, Policy, Size, counted};
+use clap::ValueEnum;
 use forebay_policy::managers::Manager;
 use forebay_policy::show_bytes;
 use forebay_pool::device::Limits;
@@ -87,13 +88,13 @@ impl fmt::Display for VolumeLimits {
 }
 
 /// When writes are in storage.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Some time later, at the latest by a flush.
+    /// Some time later, at the latest by a flush
     #[default]
     WriteBack,
-    /// When they return.
+    /// When they return
     WriteThrough,
 }
 

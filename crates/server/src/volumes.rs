@@ -23,13 +23,13 @@ pub(crate) struct Cache {
     pub(crate) name: String,
     pub(crate) policy: String,
     pub(crate) page_size: u32,
-    pub(crate) pool: Pool,
+    pub(crate) pool: Arc<Pool>,
 }
 
 impl Cache {
     fn new(name: &str, config: Config) -> Result<Self, Error> {
         let (policy, page_size) = (config.policy_that_fits().label, config.page_size);
-        Ok(Self { name: name.to_owned(), policy, page_size, pool: Pool::new(config)? })
+        Ok(Self { name: name.to_owned(), policy, page_size, pool: Arc::new(Pool::new(config)?) })
     }
 
     /// Changes its size, or keeps the one that it has: one thread at a time does this.
@@ -125,6 +125,19 @@ impl Options {
         Err(Error::Usage(format!(
             "caches of {frames}, up to {metadata} of metadata and --buffers of {buffers} need more memory than the {limit} \
              that this machine or a control group allows: make --cache, size= or --buffers smaller"
+        )))
+    }
+
+    /// The same of the shared cache alone.
+    pub(crate) fn check_shared_memory(&self, limit: u64) -> Result<(), Error> {
+        let config = self.shared_config(self.policy())?;
+        if config.capacity.saturating_add(config.most_metadata()) <= limit {
+            return Ok(());
+        }
+        let [frames, metadata, limit] = [config.capacity, config.most_metadata(), limit].map(show_bytes);
+        Err(Error::Usage(format!(
+            "a cache of {frames} and up to {metadata} of metadata need more memory than the {limit} that this machine or a \
+             control group allows: make --cache smaller"
         )))
     }
 

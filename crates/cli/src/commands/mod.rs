@@ -13,6 +13,7 @@ pub(crate) mod levels;
 pub(crate) mod managers;
 pub(crate) mod manual;
 pub(crate) mod mix;
+pub(crate) mod mount;
 pub(crate) mod policies;
 pub(crate) mod serve;
 pub(crate) mod top;

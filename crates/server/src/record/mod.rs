@@ -17,6 +17,7 @@ use forebay_policy::Operation;
 use forebay_trace::OUTPUTS;
 use parts::{Parts, folder_of};
 use queue::{Message, Queue};
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,8 +33,7 @@ const QUEUE: usize = 1 << 18;
 /// Records what clients refer to, whenever it is asked to.
 pub(crate) struct Recorder {
     began: Instant,
-    /// The names of volumes, by their numbers.
-    volumes: Arc<Mutex<Vec<String>>>,
+    names: Arc<Mutex<Names>>,
     /// Looked at first, so that a reference that is not recorded costs no lock.
     recording: AtomicBool,
     sender: RwLock<Option<SyncSender<Message>>>,
@@ -45,6 +45,13 @@ pub(crate) struct Recorder {
     last: Mutex<PathBuf>,
     /// Held by whoever starts, stops or takes a snapshot.
     writer: Mutex<Option<Writer>>,
+}
+
+/// What is recorded under which number: volumes, files, processes.
+#[derive(Default)]
+struct Names {
+    all: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, u32>,
 }
 
 struct Writer {
@@ -80,7 +87,7 @@ impl Recorder {
     pub(crate) fn new() -> Self {
         Self {
             began: Instant::now(),
-            volumes: Arc::default(),
+            names: Arc::default(),
             recording: AtomicBool::new(false),
             sender: RwLock::default(),
             recorded: Arc::default(),
@@ -123,7 +130,7 @@ impl Recorder {
         }
         check(path)?;
         let (sender, receiver) = sync_channel(QUEUE);
-        let mut queue = Queue::new(receiver, Arc::clone(&self.volumes));
+        let mut queue = Queue::new(receiver, Arc::clone(&self.names));
         self.recorded.store(0, Ordering::Relaxed);
         self.lost.store(0, Ordering::Relaxed);
         let (parts, count) = (Parts::of(path), Arc::clone(&self.recorded));
@@ -182,29 +189,44 @@ impl Recorder {
         Ok(Recorded { written, ..self.so_far(path) })
     }
 
-    /// The number under which a volume's references are recorded.
-    pub(crate) fn volume(&self, name: &str) -> u32 {
-        let mut volumes = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = volumes.iter().position(|volume| volume == name);
-        known.unwrap_or_else(|| {
-            volumes.push(name.to_owned());
-            volumes.len() - 1
-        }) as u32
+    /// The number of a name: a volume's, a file's, a process's.
+    pub(crate) fn number(&self, name: &str) -> u32 {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&number) = names.numbers.get(name) {
+            return number;
+        }
+        let (name, number) = (Arc::<str>::from(name), names.all.len() as u32);
+        names.all.push(Arc::clone(&name));
+        names.numbers.insert(name, number);
+        number
     }
 
-    /// Records a reference, if references are recorded; never waits for the trace.
+    /// Records a reference to a volume, whose owner is the volume itself, if references are recorded; never waits for the trace.
     #[inline]
     pub(crate) fn record(&self, volume: u32, offset: u64, length: u64, operation: Operation) {
+        self.record_of(|| volume, volume, offset, length, operation);
+    }
+
+    /// The same of an owner, whose number is asked for if references are recorded.
+    #[inline]
+    pub(crate) fn record_of(
+        &self,
+        owner: impl FnOnce() -> u32,
+        object: u32,
+        offset: u64,
+        length: u64,
+        operation: Operation,
+    ) {
         if self.recording.load(Ordering::Relaxed) {
-            self.send(volume, offset, length, operation);
+            self.send((owner(), object), offset, length, operation);
         }
     }
 
     #[cold]
-    fn send(&self, volume: u32, offset: u64, length: u64, operation: Operation) {
+    fn send(&self, (owner, object): (u32, u32), offset: u64, length: u64, operation: Operation) {
         let time = self.began.elapsed().as_nanos() as u64;
         let length = u32::try_from(length).unwrap_or(u32::MAX);
-        let message = Message::Reference { time, offset, length, volume, operation };
+        let message = Message::Reference { time, offset, length, owner, object, operation };
         let sender = self.sender.read().unwrap_or_else(PoisonError::into_inner);
         let sent = sender.as_ref().map(|sender| sender.try_send(message));
         if let Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) = sent

@@ -11,7 +11,8 @@ pub(super) enum Message {
         time: u64,
         offset: u64,
         length: u32,
-        volume: u32,
+        owner: u32,
+        object: u32,
         operation: Operation,
     },
     /// Completes the part that is being written, and is answered with the parts there are.
@@ -29,15 +30,15 @@ pub(super) enum End {
 /// The queue's end, read like any trace, part by part.
 pub(super) struct Queue {
     receiver: Receiver<Message>,
-    volumes: Arc<Mutex<Vec<String>>>,
-    /// The numbers of volumes among the owners and objects of this part.
-    known: Vec<(u32, u32)>,
+    names: Arc<Mutex<super::Names>>,
+    /// The numbers of names among the owners and objects of this part.
+    known: Vec<(Option<u32>, Option<u32>)>,
     end: Option<End>,
 }
 
 impl Queue {
-    pub(super) fn new(receiver: Receiver<Message>, volumes: Arc<Mutex<Vec<String>>>) -> Self {
-        Self { receiver, volumes, known: Vec::new(), end: None }
+    pub(super) fn new(receiver: Receiver<Message>, names: Arc<Mutex<super::Names>>) -> Self {
+        Self { receiver, names, known: Vec::new(), end: None }
     }
 
     /// Why the part that was read has ended; then the next can be read.
@@ -46,14 +47,24 @@ impl Queue {
         self.end.take().unwrap_or(End::Stopped)
     }
 
+    /// The owner of that name in this part.
+    fn owner(&mut self, names: &mut Names, number: u32) -> u32 {
+        let recorded = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        self.known.resize(recorded.all.len(), (None, None));
+        *self.known[number as usize].0.get_or_insert_with(|| names.owner(&recorded.all[number as usize]))
+    }
+
+    /// The object of that name in this part.
+    fn object(&mut self, names: &mut Names, number: u32) -> u32 {
+        let recorded = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        self.known.resize(recorded.all.len(), (None, None));
+        *self.known[number as usize].1.get_or_insert_with(|| names.object(&recorded.all[number as usize]))
+    }
+
     fn request(&mut self, names: &mut Names, message: Option<Message>) -> Option<Request> {
         match message {
-            Some(Message::Reference { time, offset, length, volume, operation }) => {
-                let volumes = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
-                for name in &volumes[self.known.len()..] {
-                    self.known.push((names.owner(name), names.object(name)));
-                }
-                let (owner, object) = self.known[volume as usize];
+            Some(Message::Reference { time, offset, length, owner, object, operation }) => {
+                let (owner, object) = (self.owner(names, owner), self.object(names, object));
                 Some(Request { time, owner, object, offset, length: length.into(), operation })
             }
             Some(Message::Cut(answer)) => {

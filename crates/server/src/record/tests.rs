@@ -18,8 +18,8 @@ fn what_is_recorded_is_read_back_in_order_with_snapshots_on_the_way() {
     for extension in ["parquet", "csv"] {
         let path = |name: &str| folder.path().join(format!("{name}.{extension}"));
         let recorder = Recorder::new();
-        let (a, b) = (recorder.volume("a"), recorder.volume("b"));
-        assert_eq!((recorder.volume("a"), a == b), (a, false));
+        let (a, b) = (recorder.number("a"), recorder.number("b"));
+        assert_eq!((recorder.number("a"), a == b), (a, false));
         recorder.record(a, 7, 7, Operation::Read);
         recorder.start(&path("trace")).unwrap();
         assert_eq!(recorder.counts().map(|(_, lost)| lost), Some(0));
@@ -27,7 +27,7 @@ fn what_is_recorded_is_read_back_in_order_with_snapshots_on_the_way() {
         recorder.record(a, 0, 512, Operation::Read);
         let first = recorder.snapshot(&path("first")).unwrap();
         assert_eq!((first.written, first.lost), (2, 0));
-        recorder.record(recorder.volume("c"), 512, 512, Operation::Readahead);
+        recorder.record(recorder.number("c"), 512, 512, Operation::Readahead);
         recorder.snapshot(&path("second")).unwrap();
         recorder.snapshot(&path("third")).unwrap();
         recorder.record(a, 1024, 512, Operation::Read);
@@ -56,7 +56,7 @@ fn another_trace_can_be_recorded_after_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (folder.path().join("one.csv"), folder.path().join("two.csv"));
     let recorder = Recorder::new();
-    let volume = recorder.volume("a");
+    let volume = recorder.number("a");
     recorder.start(&one).unwrap();
     recorder.record(volume, 0, 512, Operation::Read);
     let refused = recorder.start(&two).unwrap_err().to_string();
@@ -87,7 +87,7 @@ fn references_that_do_not_fit_are_counted_and_none_is_lost_silently() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.csv");
     let recorder = Recorder::new();
-    let volume = recorder.volume("a");
+    let volume = recorder.number("a");
     recorder.start(&path).unwrap();
     let sent = 3 * QUEUE as u64;
     for index in 0..sent {
@@ -118,7 +118,7 @@ fn parts_left_of_a_server_that_was_killed_are_kept_and_in_nobodys_way() {
     // In a container each server may have the same number.
     std::fs::write(path(&format!("r.part-4.csv.{}.tmp", std::process::id())), "half").unwrap();
     let recorder = Recorder::new();
-    let volume = recorder.volume("a");
+    let volume = recorder.number("a");
     recorder.start(&path("r.csv")).unwrap();
     recorder.record(volume, 0, 512, Operation::Read);
     recorder.snapshot(&path("s.csv")).unwrap();
@@ -151,7 +151,7 @@ fn a_stop_that_fails_says_where_the_references_are() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let recorder = Recorder::new();
-    let volume = recorder.volume("a");
+    let volume = recorder.number("a");
     recorder.start(&path("r.csv")).unwrap();
     recorder.record(volume, 0, 512, Operation::Read);
     std::fs::write(path("r.csv"), "of another").unwrap();

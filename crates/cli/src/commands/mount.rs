@@ -1,0 +1,101 @@
+//! `forebay mount`: the policies at work, in front of a directory.
+
+use crate::failure::Failure;
+use crate::log;
+use clap::Args;
+use forebay_server::{MountHooks, MountOptions};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Show a directory elsewhere, its files behind a cache under any policy.
+///
+/// Programs use it as any directory. Their reads and writes go through the cache; the system keeps no copies of its own, so that --cache is
+/// the memory that files take. Writes are written back soon (--mode write-back), and are durable after fsync, as everywhere.
+///
+/// It goes to the background once it is mounted. `fusermount3 -u MOUNTPOINT` ends it, and so does SIGTERM: everything is flushed then.
+///
+/// The options may stand in a file (--config), under the same names; command-line options override the file.
+#[derive(Args)]
+#[command(after_help = SHORT, after_long_help = LONG)]
+pub(crate) struct Arguments {
+    /// The directory whose files are shown
+    source: PathBuf,
+    /// Where: an empty directory, outside of the source
+    mountpoint: PathBuf,
+    #[command(flatten)]
+    options: MountOptions,
+    /// Stay in the foreground, and log on standard error
+    #[arg(long)]
+    foreground: bool,
+    /// Read options from a file, under their long names
+    #[arg(long, value_name = "FILE.toml")]
+    config: Option<PathBuf>,
+    /// What to log: error, warn, info, debug, trace or off, or for parts of the program, as in info,forebay_fuse=debug
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "FOREBAY_LOG", value_parser = log::parse)]
+    log: String,
+    /// Append the log to a file. In the background there is none otherwise, once the directory is mounted
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// It has been started to go to the background.
+    #[arg(long, hide = true)]
+    detached: bool,
+}
+
+const SHORT: &str = "\
+Examples: `forebay mount --help` shows some, docs/mount.md explains them.
+Exit status: 0 mounted, or with --foreground unmounted in order; 1 the system or storage failed, 2 the options are wrong.";
+
+const LONG: &str = include_str!("mount.txt").trim_ascii_end();
+
+pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    if !arguments.foreground && !arguments.detached {
+        return run_in_background();
+    }
+    let log = log::start(&arguments.log, arguments.log_file.as_deref())?;
+    let Arguments { source, mountpoint, options, config, detached, .. } = arguments;
+    let read = move || match &config {
+        Some(path) => MountOptions::read(path).map(|file| options.clone().over(file)),
+        None => Ok(options.clone()),
+    };
+    let first = read()?;
+    let mounted = move || {
+        if detached && let Err(error) = leave_terminal() {
+            eprintln!("forebay: cannot leave the terminal: {error}");
+        }
+    };
+    let hooks = MountHooks { reload: Box::new(read), log, mounted: Box::new(mounted) };
+    Ok(forebay_server::mount(&source, &mountpoint, first, hooks)?)
+}
+
+/// Starts this command anew, and returns when it has mounted.
+fn run_in_background() -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::from(format!("cannot go to the background: {error}; try --foreground"));
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut child = Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .arg("--detached")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let mut mounted = child.stdout.take().expect("it is piped");
+    if mounted.read(&mut [0]).map_err(failed)? > 0 {
+        return Ok(());
+    }
+    // It has said why on standard error.
+    let status = child.wait().map_err(failed)?;
+    Err(Failure::Said(status.code().map_or(1, |code| code as u8)))
+}
+
+/// Says that it is mounted to whoever has started it, and lets go of the terminal.
+fn leave_terminal() -> io::Result<()> {
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::process::setsid()?;
+    io::stdout().write_all(b"m")?;
+    io::stdout().flush()?;
+    rustix::stdio::dup2_stdout(&nothing)?;
+    rustix::stdio::dup2_stderr(&nothing)?;
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! The log of what runs: to standard error or a file, at levels that change while it runs.
+
+use crate::failure::Failure;
+use forebay_server::{Error, SetLog};
+use std::fs::File;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::Mutex;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, reload};
+
+const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+
+/// Levels, for all or for parts. The library takes any word for the name of a part, and a mistyped level would silence the log.
+fn filter(text: &str) -> Result<EnvFilter, String> {
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let is_part = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_:".contains(c));
+    for word in text.split(',') {
+        let known =
+            word.split_once('=').map_or_else(|| is_level(word), |(part, level)| is_part(part) && is_level(level));
+        if !known {
+            let levels = LEVELS.join(", ");
+            return Err(format!(
+                "`{word}` is no level: write info, or a part and its level, forebay_nbd=debug; levels are {levels}"
+            ));
+        }
+    }
+    EnvFilter::try_new(text).map_err(|error| format!("`{text}`: {error}"))
+}
+
+/// Levels as they were written, if they are such.
+pub(crate) fn parse(text: &str) -> Result<String, String> {
+    filter(text).map(|_| text.to_owned())
+}
+
+/// Begins to log; what changes the levels later.
+pub(crate) fn start(levels: &str, file: Option<&Path>) -> Result<SetLog, Failure> {
+    let (filter, level) = reload::Layer::new(filter(levels).map_err(Failure::Usage)?);
+    let writer = match file {
+        Some(path) => {
+            let opened = File::options().create(true).append(true).open(path);
+            BoxMakeWriter::new(Mutex::new(opened.map_err(|error| Failure::File(path.to_owned(), error))?))
+        }
+        None => BoxMakeWriter::new(std::io::stderr),
+    };
+    let ansi = file.is_none() && std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(ansi).with_target(false);
+    tracing_subscriber::registry().with(filter).with(lines).init();
+    Ok(Box::new(move |text| {
+        let filter = self::filter(text).map_err(|error| Error::Usage(format!("log: {error}")))?;
+        level.reload(filter).map_err(|error| Error::Failed(error.to_string()))
+    }))
+}

@@ -1,0 +1,60 @@
+//! Files are made as the user who asks: theirs, with their umask.
+
+use fuser::Request;
+use rustix::io::Errno;
+use std::cell::Cell;
+use std::io;
+
+thread_local! {
+    /// This thread has its own umask and, for root, keeps its capabilities when it takes a user's identity.
+    static READY: Cell<bool> = const { Cell::new(false) };
+}
+
+fn prepare(superuser: bool) -> io::Result<()> {
+    if READY.get() {
+        return Ok(());
+    }
+    // SAFETY: it takes this thread's umask and folder apart from those of the others, and touches no memory of ours.
+    if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it changes a flag of this thread.
+    if superuser && unsafe { libc::prctl(libc::PR_SET_SECUREBITS, libc::SECBIT_NO_SETUID_FIXUP, 0, 0, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    READY.set(true);
+    Ok(())
+}
+
+/// Makes something as the one who asks for it. The kernel has checked that they may: this thread keeps its rights.
+pub(crate) fn as_user<T>(
+    superuser: bool,
+    request: &Request,
+    umask: u32,
+    make: impl FnOnce() -> Result<T, Errno>,
+) -> io::Result<T> {
+    prepare(superuser)?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask & 0o777));
+    let other = superuser && (request.uid() != 0 || request.gid() != 0);
+    let become_user = |uid, gid| {
+        // SAFETY: both calls change the identity of this thread alone by which the file system judges, and cannot fail for root.
+        unsafe {
+            libc::setfsgid(gid);
+            libc::setfsuid(uid);
+        }
+    };
+    if other {
+        become_user(request.uid(), request.gid());
+    }
+    let made = make();
+    if other {
+        become_user(0, 0);
+    }
+    Ok(made?)
+}
+
+/// Whether this process can do so.
+pub(crate) fn check(superuser: bool) -> io::Result<()> {
+    let tried = std::thread::spawn(move || prepare(superuser)).join();
+    tried.unwrap_or_else(|_| Err(io::Error::other("the thread that tried it panicked")))
+}

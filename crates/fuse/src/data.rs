@@ -1,0 +1,243 @@
+//! Bytes: what is answered at once where the pool has it, and else by a thread that may wait.
+
+use crate::counters::count;
+use crate::inode::attributes;
+use crate::naming::Changes;
+use crate::nodes::Node;
+use crate::object::{Done, Object};
+use crate::processes::Process;
+use crate::shared::{Open, Shared};
+use forebay_policy::Operation;
+use fuser::{Errno, FileAttr, FileHandle, ReplyData, ReplyWrite};
+use rustix::fd::AsFd;
+use rustix::fs::{FallocateFlags, OFlags};
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+
+/// Bytes that one request copies from file to file, and those in one step.
+const COPIED: u64 = 8 << 20;
+const STEP: usize = 1 << 20;
+
+thread_local! {
+    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Works with room for so many bytes.
+fn with_room<T>(size: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
+    ROOM.with_borrow_mut(|room| {
+        if room.len() < size {
+            room.resize(size, 0);
+        }
+        work(&mut room[..size])
+    })
+}
+
+/// Who asks, and of which file.
+pub(crate) struct Asked {
+    pub(crate) open: Arc<Open>,
+    pub(crate) process: Option<Process>,
+}
+
+impl Shared {
+    pub(crate) fn asked(&self, handle: FileHandle, thread: u32) -> Result<Asked, Errno> {
+        Ok(Asked { open: self.open.get(handle)?, process: self.processes.of(&self.pool, thread) })
+    }
+
+    fn watch(&self, asked: &Asked, offset: u64, length: u64, operation: Operation) {
+        if let Some(watch) = &self.watch {
+            let process = asked.process.as_ref().map_or(0, |process| process.number);
+            watch.reference(asked.open.object.watched, process, offset, length, operation);
+        }
+    }
+
+    pub(crate) fn failed(&self, errno: Errno) -> Errno {
+        count(&self.counters.errors, 1);
+        errno
+    }
+
+    /// `cached`: the kernel reads for its own copies, as a program has mapped the file.
+    pub(crate) fn read(self: &Arc<Self>, asked: Asked, offset: u64, size: usize, cached: bool, reply: ReplyData) {
+        let object = Arc::clone(&asked.open.object);
+        if cached && object.map() {
+            self.mapped.add(object.volume.id(), object.number);
+        }
+        count(&self.counters.reads, 1);
+        with_room(size, |room| match self.read_into(&asked, offset, room, false) {
+            Ok(Done::Now(length)) => {
+                count(&self.counters.immediate, 1);
+                reply.data(&room[..length]);
+            }
+            Err(errno) => reply.error(self.failed(errno)),
+            Ok(Done::Later) => {
+                let shared = Arc::clone(self);
+                self.workers.run(move || {
+                    with_room(size, |room| match shared.read_into(&asked, offset, room, true) {
+                        Ok(Done::Now(length)) => reply.data(&room[..length]),
+                        Ok(Done::Later) => reply.error(shared.failed(Errno::EIO)),
+                        Err(errno) => reply.error(shared.failed(errno)),
+                    });
+                });
+            }
+        });
+    }
+
+    fn read_into(&self, asked: &Asked, offset: u64, room: &mut [u8], wait: bool) -> Result<Done<usize>, Errno> {
+        let object = &asked.open.object;
+        let done = self.with_handle(asked.process.as_ref(), |handle| object.read(handle, offset, room, wait))?;
+        if let Done::Now(length) = done
+            && length > 0
+        {
+            count(&self.counters.read_bytes, length as u64);
+            self.watch(asked, offset, length as u64, Operation::Read);
+        }
+        Ok(done)
+    }
+
+    /// `durable`: the file was opened so. `privileges`: the writer's rights are not enough to leave those of the file.
+    pub(crate) fn write(
+        self: &Arc<Self>,
+        asked: Asked,
+        (offset, data): (u64, &[u8]),
+        (durable, privileges): (bool, bool),
+        reply: ReplyWrite,
+    ) {
+        count(&self.counters.writes, 1);
+        let begun = self.check_open().and_then(|()| {
+            if privileges {
+                self.drop_privileges(&asked.open.node, &asked.open.object)?;
+            }
+            // To make it durable is to wait.
+            if durable { Ok(Done::Later) } else { self.write_from(&asked, offset, data, false, false) }
+        });
+        match begun {
+            Ok(Done::Now(())) => {
+                count(&self.counters.immediate, 1);
+                reply.written(data.len() as u32);
+            }
+            Err(errno) => reply.error(self.failed(errno)),
+            Ok(Done::Later) => {
+                let (shared, data) = (Arc::clone(self), data.to_vec());
+                self.workers.run(move || match shared.write_from(&asked, offset, &data, durable, true) {
+                    Ok(Done::Now(())) => reply.written(data.len() as u32),
+                    Ok(Done::Later) => reply.error(shared.failed(Errno::EIO)),
+                    Err(errno) => reply.error(shared.failed(errno)),
+                });
+            }
+        }
+    }
+
+    fn write_from(
+        &self,
+        asked: &Asked,
+        offset: u64,
+        data: &[u8],
+        durable: bool,
+        wait: bool,
+    ) -> Result<Done<()>, Errno> {
+        let object = &asked.open.object;
+        let write = |handle: &forebay_pool::Handle| object.write(handle, offset, data, durable, wait);
+        let done = self.with_handle(asked.process.as_ref(), write)?;
+        if matches!(done, Done::Now(())) {
+            count(&self.counters.written_bytes, data.len() as u64);
+            self.watch(asked, offset, data.len() as u64, Operation::Write);
+        }
+        Ok(done)
+    }
+
+    /// A file that others write to loses set-user-id, and set-group-id where that is one.
+    fn drop_privileges(&self, node: &Node, object: &Object) -> Result<(), Errno> {
+        if !object.is_privileged() {
+            return Ok(());
+        }
+        let mode = u32::from(attributes(self.nodes.tree.path(&node.inode)?.as_fd())?.stx_mode);
+        let group = if mode & libc::S_IXGRP == 0 { 0 } else { libc::S_ISGID };
+        let left = mode & !(libc::S_ISUID | group);
+        if left != mode {
+            let changes = Changes { mode: Some(left), user: None, group: None, accessed: None, modified: None };
+            self.set_attributes(node, &changes)?;
+        }
+        object.set_privileged(false);
+        Ok(())
+    }
+
+    /// Makes a file as long as this.
+    pub(crate) fn set_length(&self, node: &Node, length: u64) -> Result<(), Errno> {
+        self.check_open()?;
+        let slot = node.object();
+        match slot.clone() {
+            Some(object) => {
+                drop(slot);
+                self.with_handle(None, |handle| object.set_len(handle, length))
+            }
+            None => {
+                let fd = self.nodes.tree.open_inode(&node.inode, OFlags::WRONLY | OFlags::NOCTTY)?;
+                Ok(rustix::fs::ftruncate(fd, length).map_err(io::Error::from)?)
+            }
+        }
+    }
+
+    /// Changes length and attributes.
+    pub(crate) fn set_all(&self, node: &Node, length: Option<u64>, changes: &Changes) -> Result<FileAttr, Errno> {
+        if let Some(length) = length {
+            self.set_length(node, length)?;
+        }
+        self.set_attributes(node, changes)
+    }
+
+    /// What has failed of a file since its user learned of it last.
+    pub(crate) fn news(&self, open: &Open) -> Result<(), Errno> {
+        open.object.file.failure_since(&open.known).map_or(Ok(()), |error| Err(self.failed(error.into())))
+    }
+
+    /// Makes a file durable.
+    pub(crate) fn sync(&self, asked: &Asked, data_only: bool) -> Result<(), Errno> {
+        count(&self.counters.flushes, 1);
+        let object = &asked.open.object;
+        let synced = self.with_handle(asked.process.as_ref(), |handle| object.sync(handle, data_only));
+        let news = self.news(&asked.open);
+        synced.map_err(|errno| self.failed(errno)).and(news)
+    }
+
+    pub(crate) fn allocate(&self, asked: &Asked, (offset, length): (u64, u64), mode: i32) -> Result<(), Errno> {
+        self.check_open()?;
+        let flags = FallocateFlags::from_bits_retain(mode as u32);
+        let object = &asked.open.object;
+        self.with_handle(asked.process.as_ref(), |handle| object.allocate(handle, offset, length, flags))
+    }
+
+    pub(crate) fn seek(&self, asked: &Asked, offset: i64, whence: i32) -> Result<i64, Errno> {
+        let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+        let hole = match whence {
+            libc::SEEK_HOLE => true,
+            libc::SEEK_DATA => false,
+            _ => return Err(Errno::EINVAL),
+        };
+        let object = &asked.open.object;
+        let found = self.with_handle(None, |handle| object.seek(handle, offset, hole))?;
+        i64::try_from(found).map_err(|_| Errno::EOVERFLOW)
+    }
+
+    /// Copies through the cache, as far as one request goes.
+    pub(crate) fn copy(&self, from: (&Asked, u64), to: (&Asked, u64), length: u64) -> Result<u32, Errno> {
+        self.check_open()?;
+        let mut done = 0;
+        while done < length.min(COPIED) {
+            let size = (length.min(COPIED) - done).min(STEP as u64) as usize;
+            let copied = with_room(size, |room| {
+                let Done::Now(there) = self.read_into(from.0, from.1 + done, room, true)? else { return Ok(0) };
+                if there > 0 {
+                    self.write_from(to.0, to.1 + done, &room[..there], false, true)?;
+                }
+                Ok(there as u64)
+            });
+            match copied {
+                Ok(0) => break,
+                Ok(there) => done += there,
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
+            }
+        }
+        Ok(done as u32)
+    }
+}

@@ -1,0 +1,190 @@
+//! The descriptors of a file below, and transfers through them.
+
+use crate::inode::{Inode, Tree};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags, fadvise, statx};
+use rustix::io::{Errno, pread, preadv, pwritev};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::num::NonZeroU64;
+use std::sync::{Arc, OnceLock};
+
+/// Bytes of the aligned buffer for what is not aligned.
+const BOUNCE: usize = 64 << 10;
+
+/// What a kernel that does not say asks for at most.
+const ALIGNMENT: usize = 4096;
+
+pub(crate) struct Descriptors {
+    pub(crate) main: OwnedFd,
+    /// What transfers past the page cache are multiples of, if `main` bypasses it. Buffers begin there, too.
+    direct: Option<usize>,
+    /// One that goes through the page cache, for the end of a write.
+    buffered: OnceLock<OwnedFd>,
+    pub(crate) writable: bool,
+}
+
+impl Descriptors {
+    pub(crate) fn open(tree: &Tree, inode: &Arc<Inode>, writable: bool) -> io::Result<Self> {
+        let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
+        let (main, direct) = tree.open_file(inode, access | OFlags::NOCTTY)?;
+        Ok(Self::new(main, direct, writable))
+    }
+
+    /// `direct`: it bypasses the page cache.
+    pub(crate) fn new(main: OwnedFd, direct: bool, writable: bool) -> Self {
+        let known = statx(&main, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
+        let known = known.filter(|known| known.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
+        let alignment =
+            known.map_or(ALIGNMENT, |known| known.stx_dio_offset_align.max(known.stx_dio_mem_align) as usize);
+        Self { main, direct: (direct && alignment > 0).then_some(alignment), buffered: OnceLock::new(), writable }
+    }
+
+    /// Whether some of what it wrote went through the page cache.
+    pub(crate) fn uses_page_cache(&self) -> bool {
+        self.direct.is_none() || self.buffered.get().is_some()
+    }
+
+    /// How many bytes of a buffer bypass the page cache when they are transferred at this offset.
+    fn direct_length(&self, offset: u64, buffer: &[u8]) -> usize {
+        match self.direct {
+            None => buffer.len(),
+            Some(alignment)
+                if offset.is_multiple_of(alignment as u64) && buffer.as_ptr().addr().is_multiple_of(alignment) =>
+            {
+                buffer.len() - buffer.len() % alignment
+            }
+            Some(_) => 0,
+        }
+    }
+
+    /// How many of the buffers at the start of a request can be transferred at once.
+    fn together<'b>(&self, mut offset: u64, buffers: impl Iterator<Item = &'b [u8]>) -> usize {
+        let fits = |buffer: &&[u8]| {
+            let fits = self.direct_length(offset, buffer) == buffer.len();
+            offset += buffer.len() as u64;
+            fits
+        };
+        buffers.take_while(fits).count()
+    }
+
+    /// Fills buffers; what the file does not have is zero.
+    pub(crate) fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let together = self.together(offset, buffers.iter().map(|buffer| &**buffer));
+        let (whole, rest) = buffers.split_at_mut(together);
+        let mut at = offset;
+        if !whole.is_empty() {
+            let length = whole.iter().map(|buffer| buffer.len() as u64).sum::<u64>();
+            self.read_all(at, whole)?;
+            at += length;
+        }
+        for buffer in rest {
+            self.read_by_copy(at, buffer)?;
+            at += buffer.len() as u64;
+        }
+        if self.direct.is_none() {
+            let _ = fadvise(&self.main, offset, NonZeroU64::new(at - offset), Advice::DontNeed);
+        }
+        Ok(())
+    }
+
+    fn read_all(&self, mut offset: u64, mut buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        IoSliceMut::advance_slices(&mut buffers, 0);
+        while !buffers.is_empty() {
+            let read = again(|| preadv(&self.main, buffers, offset))?;
+            IoSliceMut::advance_slices(&mut buffers, read);
+            offset += read as u64;
+            // The file's end: behind it there is no aligned place to go on from.
+            if read == 0 || self.direct.is_some_and(|alignment| !offset.is_multiple_of(alignment as u64)) {
+                buffers.iter_mut().for_each(|buffer| buffer.fill(0));
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is not aligned.
+    fn read_by_copy(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let alignment = self.direct.unwrap_or(1);
+        let mut room = vec![0; BOUNCE + alignment];
+        let start = room.as_ptr().addr().next_multiple_of(alignment) - room.as_ptr().addr();
+        let room = &mut room[start..start + BOUNCE];
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = offset + done as u64;
+            let skipped = (at % alignment as u64) as usize;
+            let wanted = (skipped + buffer.len() - done).next_multiple_of(alignment).min(BOUNCE);
+            let read = again(|| pread(&self.main, &mut room[..wanted], at - skipped as u64))?;
+            let part = read.saturating_sub(skipped).min(buffer.len() - done);
+            buffer[done..done + part].copy_from_slice(&room[skipped..skipped + part]);
+            done += part;
+            if read < wanted {
+                buffer[done..].fill(0);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes buffers. What is not aligned goes through the page cache.
+    pub(crate) fn write(
+        &self,
+        (tree, inode): (&Tree, &Arc<Inode>),
+        offset: u64,
+        buffers: &[IoSlice<'_>],
+    ) -> io::Result<()> {
+        let together = self.together(offset, buffers.iter().map(|buffer| &**buffer));
+        let (whole, rest) = buffers.split_at(together);
+        write_all(&self.main, offset, whole)?;
+        let mut at = offset + whole.iter().map(|buffer| buffer.len() as u64).sum::<u64>();
+        for buffer in rest {
+            let direct = self.direct_length(at, buffer);
+            write_all(&self.main, at, &[IoSlice::new(&buffer[..direct])])?;
+            at += direct as u64;
+            let end = &buffer[direct..];
+            if !end.is_empty() {
+                let buffered = self.buffered(tree, inode)?;
+                write_all(buffered, at, &[IoSlice::new(end)])?;
+                let _ = fadvise(buffered, at, NonZeroU64::new(end.len() as u64), Advice::DontNeed);
+                at += end.len() as u64;
+            }
+        }
+        if self.direct.is_none() {
+            let _ = fadvise(&self.main, offset, NonZeroU64::new(at - offset), Advice::DontNeed);
+        }
+        Ok(())
+    }
+
+    fn buffered(&self, tree: &Tree, inode: &Arc<Inode>) -> io::Result<&OwnedFd> {
+        if self.buffered.get().is_none() {
+            let opened = tree.open_inode(inode, OFlags::RDWR | OFlags::NOCTTY)?;
+            // Another thread may have been faster.
+            let _ = self.buffered.set(opened);
+        }
+        Ok(self.buffered.get().expect("it has just been set"))
+    }
+}
+
+fn write_all(fd: impl AsFd, mut offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
+    let mut buffers = buffers.to_vec();
+    let mut buffers = &mut buffers[..];
+    IoSlice::advance_slices(&mut buffers, 0);
+    while !buffers.is_empty() {
+        let written = again(|| pwritev(&fd, buffers, offset))?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        IoSlice::advance_slices(&mut buffers, written);
+        offset += written as u64;
+    }
+    Ok(())
+}
+
+/// Repeats a call that a signal has interrupted.
+fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            answer => return Ok(answer?),
+        }
+    }
+}

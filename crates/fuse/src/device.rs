@@ -1,0 +1,420 @@
+//! A file of the tree below, as the device behind the pool.
+//!
+//! - **Length.** The file is as long as its user has made it ([`Device::len`]). The one below may be shorter until its last pages are
+//!   written back: what it does not have reads as zeroes. A flush makes both equal.
+//! - **Times.** A writeback would make the file below younger than its user knows it, so the time of modification is put right after it.
+//! - **Page cache.** Transfers bypass the kernel's where the file system lets them; the unaligned end of a write goes through it, and is
+//!   dropped. Files of other file systems are dropped behind.
+//! - **Descriptors** are opened when needed and stay while somebody has the file open. Of the others, few stay.
+
+use crate::descriptors::Descriptors;
+use crate::inode::{Inode, Tree, attributes};
+use crate::recent::{Closable, Recent};
+use crate::times::{Seen, Stamp, Written};
+use forebay_pool::WriteMode;
+use forebay_pool::device::{Device, Extent};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Advice, FallocateFlags, SeekFrom, Statx, Timespec, Timestamps, UTIME_OMIT, fadvise, seek};
+use rustix::io::Errno;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+/// How far the file below may stay behind before it is made longer at once: so a length that it cannot have is refused in time.
+const BEHIND: u64 = 64 << 20;
+
+/// The most extents that are answered at once.
+const MOST_EXTENTS: usize = 1024;
+
+/// Puts something between the pool and a file, of which it gets the number: a delay, or faults.
+pub type Wrap = Box<dyn Fn(Arc<dyn Device>, u64) -> Arc<dyn Device> + Send + Sync>;
+
+/// What the files of a mount have in common.
+pub(crate) struct Files {
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) mode: WriteMode,
+    pub(crate) wrap: Option<Wrap>,
+    /// Those with descriptors that nobody has open.
+    pub(crate) idle: Recent<LowerFile>,
+}
+
+impl Files {
+    /// A file as the pool is to see it.
+    pub(crate) fn device(&self, file: &Arc<LowerFile>) -> Arc<dyn Device> {
+        let device = Arc::clone(file) as Arc<dyn Device>;
+        match &self.wrap {
+            Some(wrap) => wrap(device, file.inode.place.1),
+            None => device,
+        }
+    }
+}
+
+/// A file below.
+pub(crate) struct LowerFile {
+    me: Weak<LowerFile>,
+    files: Arc<Files>,
+    inode: Arc<Inode>,
+    name: String,
+    descriptors: Mutex<Option<Arc<Descriptors>>>,
+    used: AtomicBool,
+    /// How many have it open.
+    users: AtomicUsize,
+    /// As its user has made it.
+    length: AtomicU64,
+    /// The file below was changed since it was last made durable.
+    unsynced: AtomicBool,
+    state: Mutex<State>,
+    failures: Mutex<Failures>,
+    /// Shared by those who change the file below, held alone by whoever looks at its times.
+    changing: RwLock<()>,
+}
+
+struct State {
+    /// What the file below looked like after our last change.
+    seen: Seen,
+    written: Option<Written>,
+}
+
+/// Writebacks that failed: everybody who has the file open then learns of it, once.
+#[derive(Default)]
+struct Failures {
+    count: u64,
+    errno: i32,
+    /// Somebody knows of so many.
+    known: u64,
+}
+
+impl LowerFile {
+    /// `fd`: it is open already, for reading and writing.
+    pub(crate) fn open(
+        files: &Arc<Files>,
+        inode: &Arc<Inode>,
+        fd: Option<OwnedFd>,
+        write: bool,
+    ) -> io::Result<Arc<Self>> {
+        let tree = &files.tree;
+        let descriptors = match fd {
+            Some(fd) => {
+                let direct = tree.make_direct(fd.as_fd());
+                Descriptors::new(fd, direct, true)
+            }
+            None => Descriptors::open(tree, inode, write)?,
+        };
+        let found = attributes(descriptors.main.as_fd())?;
+        let name = tree.name_of(descriptors.main.as_fd()).display().to_string();
+        Ok(Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            files: Arc::clone(files),
+            inode: Arc::clone(inode),
+            name,
+            descriptors: Mutex::new(Some(Arc::new(descriptors))),
+            used: AtomicBool::new(true),
+            users: AtomicUsize::new(0),
+            length: AtomicU64::new(found.stx_size),
+            unsynced: AtomicBool::new(false),
+            state: Mutex::new(State { seen: Seen::from(&found), written: None }),
+            failures: Mutex::default(),
+            changing: RwLock::new(()),
+        }))
+    }
+
+    /// Its path below the mounted directory, as it was when it was opened first.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn descriptors(&self, write: bool) -> io::Result<Arc<Descriptors>> {
+        self.used.store(true, Ordering::Relaxed);
+        let mut open = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = open.as_ref().filter(|open| open.writable || !write) {
+            return Ok(Arc::clone(open));
+        }
+        let descriptors = Arc::new(Descriptors::open(&self.files.tree, &self.inode, write)?);
+        *open = Some(Arc::clone(&descriptors));
+        drop(open);
+        if !self.in_use() {
+            self.files.idle.add(Weak::clone(&self.me));
+        }
+        Ok(descriptors)
+    }
+
+    /// Somebody opens it.
+    ///
+    /// # Errors
+    /// It cannot be opened so.
+    pub(crate) fn enter(&self, write: bool) -> io::Result<()> {
+        self.users.fetch_add(1, Ordering::SeqCst);
+        self.descriptors(write).map(drop).inspect_err(|_| self.leave())
+    }
+
+    /// Somebody closes it.
+    pub(crate) fn leave(&self) {
+        if self.users.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.files.idle.add(Weak::clone(&self.me));
+        }
+    }
+
+    /// Whether somebody has it open.
+    pub(crate) fn in_use(&self) -> bool {
+        self.users.load(Ordering::SeqCst) > 0
+    }
+
+    /// Its attributes below.
+    pub(crate) fn attributes(&self) -> io::Result<Statx> {
+        attributes(self.descriptors(false)?.main.as_fd())
+    }
+
+    /// Its user writes to it: that is when it is modified, whenever it is written back.
+    pub(crate) fn note_write(&self) {
+        if self.files.mode == WriteMode::Back {
+            let now = Stamp::now();
+            self.state().written = Some(Written { modified: now, changed: now });
+        }
+    }
+
+    /// Its attributes have been changed below, through the mount. `modified`: its time of modification, too.
+    pub(crate) fn note_change(&self, found: &Statx, modified: bool) {
+        let mut state = self.state();
+        let now = Seen::from(found);
+        state.seen = now;
+        if let Some(written) = &mut state.written {
+            written.changed = now.changed;
+            if modified {
+                written.modified = now.modified;
+            }
+        }
+    }
+
+    /// When it was modified and changed, by what is found below.
+    pub(crate) fn times(&self, found: &Statx) -> (Stamp, Stamp) {
+        let state = self.state();
+        let below = Seen::from(found);
+        match state.written {
+            Some(written) if below.changed == state.seen.changed => (written.modified, written.changed),
+            Some(written) => (written.modified, written.changed.max(below.changed)),
+            None => (below.modified, below.changed),
+        }
+    }
+
+    /// Whether others have changed the file below since we last did.
+    pub(crate) fn changed_outside(&self, found: &Statx) -> bool {
+        // If the lock is held, we change it ourselves just now.
+        self.changing.try_write().is_ok() && self.state().seen != Seen::from(found)
+    }
+
+    /// Takes it as it is found below.
+    pub(crate) fn accept(&self, found: &Statx) {
+        *self.state() = State { seen: Seen::from(found), written: None };
+    }
+
+    /// Changes the file below.
+    fn change<T>(&self, work: impl FnOnce(&Descriptors) -> io::Result<T>) -> io::Result<T> {
+        let descriptors = self.descriptors(true)?;
+        self.unsynced.store(true, Ordering::SeqCst);
+        let changed = {
+            let _shared = self.changing.read().unwrap_or_else(PoisonError::into_inner);
+            work(&descriptors)
+        };
+        // Also after a failure: a part may have been done.
+        let settled = self.settle(&descriptors);
+        changed.and_then(|changed| settled.map(|()| changed))
+    }
+
+    /// Puts the time of modification right, and takes note of how the file below looks after our change.
+    fn settle(&self, descriptors: &Descriptors) -> io::Result<()> {
+        let _alone = self.changing.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
+        if let Some(Written { modified, .. }) = state.written {
+            let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ };
+            let modified = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanoseconds.into() };
+            // Only its owner may: another's file has the time of the writeback.
+            let _ =
+                rustix::fs::futimens(&descriptors.main, &Timestamps { last_access: omit, last_modification: modified });
+        }
+        state.seen = Seen::from(&attributes(descriptors.main.as_fd())?);
+        Ok(())
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_failure(&self, error: &io::Error) {
+        let mut failures = self.failures();
+        failures.count += 1;
+        failures.errno = error.raw_os_error().unwrap_or(libc::EIO);
+    }
+
+    /// The failures that somebody who opens it now need not learn of, as others have.
+    pub(crate) fn failures_known(&self) -> u64 {
+        self.failures().known
+    }
+
+    /// The last failure since `known`, which is known then.
+    pub(crate) fn failure_since(&self, known: &AtomicU64) -> Option<io::Error> {
+        let mut failures = self.failures();
+        failures.known = failures.count;
+        let new = known.swap(failures.count, Ordering::Relaxed) < failures.count;
+        new.then(|| io::Error::from_raw_os_error(failures.errno))
+    }
+
+    /// Makes the file below as long as this one.
+    pub(crate) fn lengthen(&self) -> io::Result<()> {
+        if self.is_caught_up() {
+            return Ok(());
+        }
+        let descriptors = self.descriptors(true)?;
+        self.unsynced.store(true, Ordering::SeqCst);
+        {
+            // Who makes it shorter sets the length first, and then waits here.
+            let _alone = self.changing.write().unwrap_or_else(PoisonError::into_inner);
+            let length = self.length.load(Ordering::Acquire);
+            if attributes(descriptors.main.as_fd())?.stx_size < length {
+                rustix::fs::ftruncate(&descriptors.main, length)?;
+            }
+        }
+        self.settle(&descriptors)
+    }
+
+    /// Makes the file below as long as this one, and durable. `data_only`: of its attributes only those that its bytes need.
+    pub(crate) fn sync(&self, data_only: bool) -> io::Result<()> {
+        let synced = self.lengthen().and_then(|()| {
+            let descriptors = self.descriptors(false)?;
+            // Before: what is written meanwhile is for the next one.
+            self.unsynced.store(false, Ordering::SeqCst);
+            let sync = if data_only { rustix::fs::fdatasync } else { rustix::fs::fsync };
+            sync(descriptors.main.as_fd()).inspect_err(|_| self.unsynced.store(true, Ordering::SeqCst))?;
+            if descriptors.uses_page_cache() {
+                let _ = fadvise(&descriptors.main, 0, None, Advice::DontNeed);
+            }
+            Ok(())
+        });
+        synced.inspect_err(|error| self.note_failure(error))
+    }
+
+    /// Whether nothing of it is to be made durable.
+    pub(crate) fn is_synced(&self) -> bool {
+        !self.unsynced.load(Ordering::SeqCst)
+    }
+
+    /// Whether the file below is as long as this one.
+    pub(crate) fn is_caught_up(&self) -> bool {
+        self.state().seen.size >= self.len()
+    }
+
+    /// `fallocate` of the file below.
+    pub(crate) fn allocate(&self, flags: FallocateFlags, offset: u64, length: u64) -> io::Result<()> {
+        self.change(|descriptors| Ok(rustix::fs::fallocate(&descriptors.main, flags, offset, length)?))
+    }
+
+    fn write_runs<'r>(&self, runs: impl Iterator<Item = (u64, &'r [IoSlice<'r>])>) -> Vec<io::Result<()>> {
+        let inode = (&*self.files.tree, &self.inode);
+        let mut results = Vec::new();
+        let changed = self.change(|descriptors| {
+            results = runs.map(|(offset, run)| descriptors.write(inode, offset, run)).collect();
+            Ok(())
+        });
+        if let Err(error) = changed {
+            let error = error.raw_os_error().unwrap_or(libc::EIO);
+            results.iter_mut().for_each(|result| *result = Err(io::Error::from_raw_os_error(error)));
+            if results.is_empty() {
+                results.push(Err(io::Error::from_raw_os_error(error)));
+            }
+        }
+        results.iter().filter_map(|result| result.as_ref().err()).for_each(|error| self.note_failure(error));
+        results
+    }
+}
+
+impl Closable for LowerFile {
+    fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    fn close(&self) {
+        let mut descriptors = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.in_use() {
+            *descriptors = None;
+        }
+    }
+}
+
+impl Device for LowerFile {
+    fn len(&self) -> u64 {
+        self.length.load(Ordering::Acquire)
+    }
+
+    /// A farther end is the file's below only when that comes to it, or lies too far behind.
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let before = self.length.swap(length, Ordering::AcqRel);
+        let below = self.state().seen.size;
+        let set = if length < below {
+            self.change(|descriptors| Ok(rustix::fs::ftruncate(&descriptors.main, length)?))
+        } else if length - below > BEHIND {
+            self.lengthen()
+        } else {
+            Ok(())
+        };
+        set.inspect_err(|_| self.length.store(before, Ordering::Release))
+    }
+
+    fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        self.descriptors(false)?.read(offset, buffers)
+    }
+
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
+        self.write_runs([(offset, buffers)].into_iter()).remove(0)
+    }
+
+    fn write_many(&self, runs: &[(u64, IoSlice<'_>)]) -> Vec<io::Result<()>> {
+        let results = self.write_runs(runs.iter().map(|(offset, run)| (*offset, std::slice::from_ref(run))));
+        let mut results = results.into_iter();
+        // Without a descriptor none was written, and there is one answer for all.
+        let unopened = |_| results.next().unwrap_or_else(|| Err(Errno::IO.into()));
+        runs.iter().map(unopened).collect()
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        if self.is_synced() && self.is_caught_up() { Ok(()) } else { self.sync(true) }
+    }
+
+    fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.write_zeroes(offset, length, false)
+    }
+
+    fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
+        let way = if allocate { FallocateFlags::ZERO_RANGE } else { FallocateFlags::PUNCH_HOLE };
+        self.allocate(way | FallocateFlags::KEEP_SIZE, offset, length)
+    }
+
+    fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
+        let descriptors = self.descriptors(false)?;
+        let (mut at, end) = (offset, offset + length);
+        let mut extents = Vec::new();
+        while at < end && extents.len() < MOST_EXTENTS {
+            let data = match seek(&descriptors.main, SeekFrom::Data(at)) {
+                Ok(data) => data.min(end),
+                // None from here on.
+                Err(Errno::NXIO) => end,
+                Err(error) => return Err(error.into()),
+            };
+            if data > at {
+                extents.push(Extent { length: data - at, hole: true, zero: true });
+                at = data;
+                continue;
+            }
+            let hole = seek(&descriptors.main, SeekFrom::Hole(at))?.min(end);
+            extents.push(Extent { length: hole - at, hole: false, zero: false });
+            at = hole;
+        }
+        Ok(extents)
+    }
+
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+}

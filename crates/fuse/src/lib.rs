@@ -1,0 +1,41 @@
+//! A directory behind a buffer pool, mounted over FUSE: any program, unchanged, runs on any policy.
+//!
+//! ```text
+//!   kernel (requests)         filesystem.rs, naming.rs, data.rs    a request each
+//!     |                          |
+//!   nodes.rs (numbers)        object.rs (a file's bytes: a volume of the pool)
+//!     |                          |
+//!   inode.rs (what is         device.rs -> descriptors.rs (the file below, past the page cache)
+//!   below, by handle)
+//! ```
+//!
+//! - A hit is answered by the thread that received the request. What has to wait goes to a thread of its own (`workers.rs`).
+//! - The kernel keeps no copies of files but of those that programs map; these copies go when the pool's page goes (`mapped.rs`).
+//! - Locks are taken in this order: a node's object, an object's shape, the pool's.
+
+mod attributes;
+mod counters;
+mod credentials;
+mod data;
+mod descriptors;
+mod device;
+mod directory;
+mod error;
+mod filesystem;
+mod inode;
+mod mapped;
+mod mount;
+mod naming;
+mod nodes;
+mod object;
+mod processes;
+mod recent;
+mod shared;
+mod slab;
+mod times;
+mod workers;
+
+pub use counters::Counts;
+pub use device::Wrap;
+pub use error::Error;
+pub use mount::{Mount, Options, Watch};

@@ -1,0 +1,263 @@
+//! A mounted directory, from its options to its last flush.
+
+use crate::counters::Counts;
+use crate::credentials;
+use crate::device::{Files, Wrap};
+use crate::error::Error;
+use crate::filesystem::FileSystem;
+use crate::inode::Tree;
+use crate::mapped::{self, Mapped};
+use crate::nodes::Nodes;
+use crate::recent::Recent;
+use crate::shared::Shared;
+use forebay_policy::Operation;
+use forebay_pool::{Pool, VolumeConfig, WriteMode};
+use fuser::{Config, MountOption, Session, SessionACL};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Files without users that are remembered for their pages and ghosts at least, and for each frame.
+const LEAST_RESTING: usize = 16 << 10;
+const RESTING_OF_A_FRAME: u64 = 4;
+
+/// Threads that receive requests.
+const THREADS: std::ops::RangeInclusive<usize> = 2..=16;
+
+/// How often an unmounted directory is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What learns of each reference of a program.
+pub trait Watch: Send + Sync {
+    /// A file by its path below the mounted directory; its number for what follows.
+    fn file(&self, path: &str) -> u32;
+
+    /// A process reads or writes. 0 stands for the kernel, when a program uses a file that it has mapped.
+    fn reference(&self, file: u32, process: u32, offset: u64, length: u64, operation: Operation);
+}
+
+/// What to mount, and how.
+pub struct Options {
+    /// The directory whose files are shown.
+    pub source: PathBuf,
+    /// Where.
+    pub mountpoint: PathBuf,
+    /// When a write is in storage.
+    pub mode: WriteMode,
+    /// The most bytes read ahead of a stream.
+    pub readahead: u32,
+    /// Nothing can be changed.
+    pub read_only: bool,
+    /// All users may use it, as far as permissions let them; else its owner alone.
+    pub allow_other: bool,
+    /// Files below bypass the kernel's page cache where they can.
+    pub direct: bool,
+    /// What stands between the pool and each file.
+    pub wrap: Option<Wrap>,
+    /// What learns of references.
+    pub watch: Option<Arc<dyn Watch>>,
+}
+
+impl Options {
+    /// A directory in write-back mode, for its owner, with 512 KiB of readahead.
+    pub fn new(source: impl Into<PathBuf>, mountpoint: impl Into<PathBuf>) -> Self {
+        Self {
+            source: source.into(),
+            mountpoint: mountpoint.into(),
+            mode: WriteMode::Back,
+            readahead: 512 << 10,
+            read_only: false,
+            allow_other: false,
+            direct: true,
+            wrap: None,
+            watch: None,
+        }
+    }
+}
+
+/// A mounted directory. Dropping it unmounts it, without waiting for its users.
+pub struct Mount {
+    shared: Arc<Shared>,
+    mountpoint: PathBuf,
+    ended: Mutex<Receiver<io::Result<()>>>,
+    gone: Arc<AtomicBool>,
+}
+
+impl Mount {
+    /// Mounts a directory behind a pool, which is for this mount alone. `ended` is called when it has been unmounted, by whomever.
+    ///
+    /// # Errors
+    /// What keeps it from being mounted.
+    pub fn new(pool: Arc<Pool>, options: Options, ended: impl FnOnce() + Send + 'static) -> Result<Self, Error> {
+        let system = |what: &str| {
+            let what = what.to_owned();
+            |source| Error::System { what, source }
+        };
+        let (source, mountpoint) = check_paths(&options)?;
+        let tree = Tree::open(&source, options.direct).map_err(system("source"))?;
+        let superuser = tree.superuser();
+        credentials::check(superuser).map_err(system("files cannot be made in their users' names"))?;
+        let (mode, wrap, tree) = (options.mode, options.wrap, Arc::new(tree));
+        let idle = Recent::new(tree.most_files());
+        let files = Arc::new(Files { tree: Arc::clone(&tree), mode, wrap, idle });
+        let nodes = Nodes::new(tree).map_err(system("source"))?;
+        let (mapped, left) = Mapped::new();
+        let leaving = Arc::clone(&mapped);
+        if !pool.on_leave(move |places| leaving.note(places)) {
+            return Err(Error::Usage("a pool is for one mount".to_owned()));
+        }
+        let statistics = pool.statistics();
+        let page_size = u64::from(statistics.page_size);
+        let resting = (statistics.capacity / page_size * RESTING_OF_A_FRAME) as usize;
+        let volume = VolumeConfig { mode, readahead: options.readahead, counted: false, ..VolumeConfig::new("") };
+        let of_files = (volume, options.watch);
+        let shared = Arc::new(Shared::new(pool, files, nodes, mapped, of_files, resting.max(LEAST_RESTING)));
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(source.display().to_string()),
+            MountOption::Subtype("forebay".to_owned()),
+            MountOption::DefaultPermissions,
+            if options.read_only { MountOption::RO } else { MountOption::RW },
+        ];
+        if superuser {
+            config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
+        }
+        config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        config.n_threads = Some(cores.clamp(*THREADS.start(), *THREADS.end()));
+        let what = format!("{} cannot be mounted", mountpoint.display());
+        let session = Session::new(FileSystem(Arc::clone(&shared)), &mountpoint, &config);
+        let session = session.map_err(|source| Error::System { what, source })?;
+        let (notifier, gone) = (session.notifier(), Arc::new(AtomicBool::new(false)));
+        let going = Arc::clone(&gone);
+        let invalidate = move || mapped::invalidate(&left, &notifier, page_size, &going);
+        spawn("invalidate", invalidate)?;
+        let (answer, answered): (Sender<io::Result<()>>, _) = channel();
+        let going = Arc::clone(&gone);
+        let serve = move || {
+            let served = session.run();
+            going.store(true, Ordering::SeqCst);
+            // Nobody may wait for it.
+            let _ = answer.send(served);
+            ended();
+        };
+        spawn("mount", serve)?;
+        Ok(Self { shared, mountpoint, ended: Mutex::new(answered), gone })
+    }
+
+    /// What programs have asked for.
+    pub fn counts(&self) -> Counts {
+        self.shared.counters.counts()
+    }
+
+    /// Writes everything back and makes it durable, within this time.
+    ///
+    /// # Errors
+    /// [`Error::NotDurable`].
+    pub fn flush(&self, limit: Duration) -> Result<(), Error> {
+        let mut failed: Vec<String> =
+            self.shared.pool.flush_within(limit).into_iter().map(|(_, error)| error.to_string()).collect();
+        let shorter = self.shared.nodes.objects().into_iter().filter(|object| !object.file.is_caught_up());
+        failed.extend(shorter.map(|object| format!("{}: its end is not written", object.file.name())));
+        failed.sort_unstable();
+        failed.dedup();
+        if failed.is_empty() { Ok(()) } else { Err(Error::NotDurable(failed)) }
+    }
+
+    /// Lets the clean pages of all files go that are not in use; how many.
+    pub fn drop_clean(&self) -> u64 {
+        self.shared.nodes.objects().iter().map(|object| self.shared.pool.drop_clean(&object.volume)).sum()
+    }
+
+    /// Unmounts it: it cannot be entered any more, those who use it have `patience` to finish, and then everything is flushed within `limit`.
+    ///
+    /// # Errors
+    /// [`Error::NotDurable`], or that it cannot be unmounted.
+    pub fn stop(&self, patience: Duration, limit: Duration) -> Result<(), Error> {
+        let detached = if self.gone.load(Ordering::SeqCst) { Ok(()) } else { detach(&self.mountpoint) };
+        // What is dirty is written while its users finish.
+        let _ = self.flush(patience);
+        let deadline = Instant::now() + patience;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let served = {
+            let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+            ended.recv_timeout(if detached.is_ok() { left() } else { Duration::ZERO })
+        };
+        if matches!(served, Err(RecvTimeoutError::Timeout)) {
+            tracing::warn!("{}: files are still open, and are cut off", self.mountpoint.display());
+        }
+        self.shared.closing.store(true, Ordering::SeqCst);
+        if !self.shared.workers.finish(left().max(LOOK)) {
+            tracing::warn!("{}: requests are still waiting, and are cut off", self.mountpoint.display());
+        }
+        self.flush(limit)?;
+        match (detached, served) {
+            (Err(source), _) => {
+                let what = format!("{} cannot be unmounted", self.mountpoint.display());
+                Err(Error::System { what, source })
+            }
+            (_, Ok(Err(source))) => Err(Error::System { what: "requests could not be received".to_owned(), source }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if !self.gone.load(Ordering::SeqCst)
+            && let Err(error) = detach(&self.mountpoint)
+        {
+            tracing::error!("{}: cannot be unmounted: {error}", self.mountpoint.display());
+        }
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    spawned.map(drop).map_err(|source| Error::System { what: format!("no thread to {name}"), source })
+}
+
+/// Takes a mount out of sight at once; it goes when nobody uses it any more.
+fn detach(mountpoint: &Path) -> io::Result<()> {
+    match rustix::mount::unmount(mountpoint, rustix::mount::UnmountFlags::DETACH) {
+        Err(rustix::io::Errno::PERM) => {
+            let program =
+                std::process::Command::new("fusermount3").args(["-u", "-z", "--"]).arg(mountpoint).output()?;
+            if program.status.success() {
+                return Ok(());
+            }
+            Err(io::Error::other(String::from_utf8_lossy(&program.stderr).trim().to_owned()))
+        }
+        done => Ok(done?),
+    }
+}
+
+/// Source and mount point as they are, if they fit together.
+fn check_paths(options: &Options) -> Result<(PathBuf, PathBuf), Error> {
+    let folder = |path: &Path, what: &str| {
+        let found = path.canonicalize().and_then(|real| real.metadata().map(|found| (real, found.is_dir())));
+        match found {
+            Ok((real, true)) => Ok(real),
+            Ok((_, false)) => Err(Error::Usage(format!("{}: the {what} must be a directory", path.display()))),
+            Err(source) if what == "mount point" && source.raw_os_error() == Some(libc::ENOTCONN) => {
+                let path = path.display();
+                Err(Error::Usage(format!(
+                    "{path}: a mount is left of a process that was killed: fusermount3 -u {path}"
+                )))
+            }
+            Err(source) => Err(Error::System { what: format!("{}: the {what}", path.display()), source }),
+        }
+    };
+    let (source, mountpoint) = (folder(&options.source, "source")?, folder(&options.mountpoint, "mount point")?);
+    if mountpoint != source && mountpoint.starts_with(&source) {
+        return Err(Error::Usage(format!(
+            "{} lies within {}: it would show itself; choose a mount point elsewhere",
+            mountpoint.display(),
+            source.display()
+        )));
+    }
+    Ok((source, mountpoint))
+}

@@ -1,0 +1,233 @@
+//! Names and attributes: what is answered by the tree below at once.
+
+use crate::attributes::decode_device;
+use crate::credentials::as_user;
+use crate::directory::Directory;
+use crate::inode::{attributes, proc_path};
+use crate::nodes::Node;
+use crate::shared::Shared;
+use crate::times::Stamp;
+use fuser::{Errno, FileAttr, FileHandle, FopenFlags, Request, TimeOrNow};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags,
+};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The most bytes of an extended attribute, or of a list of them.
+const MOST_XATTR: usize = 64 << 10;
+
+/// What is to change of a file's attributes, its length apart.
+pub(crate) struct Changes {
+    pub(crate) mode: Option<u32>,
+    pub(crate) user: Option<u32>,
+    pub(crate) group: Option<u32>,
+    pub(crate) accessed: Option<TimeOrNow>,
+    pub(crate) modified: Option<TimeOrNow>,
+}
+
+impl Shared {
+    pub(crate) fn look_up(&self, parent: u64, name: &OsStr) -> Result<FileAttr, Errno> {
+        let (node, found) = self.nodes.look_up(&*self.nodes.path(parent)?, name)?;
+        Ok(self.attributes(&node, found))
+    }
+
+    pub(crate) fn get_attributes(&self, number: u64) -> Result<FileAttr, Errno> {
+        let node = self.nodes.get(number)?;
+        let found = attributes(self.nodes.tree.path(&node.inode)?.as_fd())?;
+        Ok(self.attributes(&node, found))
+    }
+
+    pub(crate) fn set_attributes(&self, node: &Node, changes: &Changes) -> Result<FileAttr, Errno> {
+        let path = self.nodes.tree.path(&node.inode)?;
+        if changes.user.is_some() || changes.group.is_some() {
+            let user = changes.user.map(rustix::fs::Uid::from_raw);
+            let group = changes.group.map(rustix::fs::Gid::from_raw);
+            rustix::fs::chownat(&path, c"", user, group, AtFlags::EMPTY_PATH).map_err(io::Error::from)?;
+        }
+        if let Some(mode) = changes.mode {
+            let mode = Mode::from_raw_mode(mode & 0o7777);
+            rustix::fs::chmod(proc_path(path.as_fd()), mode).map_err(io::Error::from)?;
+        }
+        if changes.accessed.is_some() || changes.modified.is_some() {
+            let times =
+                Timestamps { last_access: timespec(changes.accessed), last_modification: timespec(changes.modified) };
+            rustix::fs::utimensat(&path, c"", &times, AtFlags::EMPTY_PATH).map_err(io::Error::from)?;
+        }
+        let found = attributes(path.as_fd())?;
+        if let Some(object) = &*node.object() {
+            object.file.note_change(&found, changes.modified.is_some());
+            object.set_privileged(true);
+        }
+        Ok(self.attributes(node, found))
+    }
+
+    /// Takes note that attributes below have changed.
+    fn changed(&self, node: &Node, path: &OwnedFd) {
+        if let Some(object) = &*node.object()
+            && let Ok(found) = attributes(path.as_fd())
+        {
+            object.file.note_change(&found, false);
+        }
+    }
+
+    pub(crate) fn read_link(&self, number: u64) -> Result<Vec<u8>, Errno> {
+        let target = rustix::fs::readlinkat(&*self.nodes.path(number)?, c"", Vec::new()).map_err(io::Error::from)?;
+        Ok(target.into_bytes())
+    }
+
+    /// Makes something in a directory in its user's name, and tells the kernel of it.
+    fn make(
+        &self,
+        (request, umask): (&Request, u32),
+        (parent, name): (u64, &OsStr),
+        make: impl FnOnce(&OwnedFd) -> rustix::io::Result<()>,
+    ) -> Result<FileAttr, Errno> {
+        let parent = self.nodes.path(parent)?;
+        as_user(self.nodes.tree.superuser(), request, umask, || make(&parent))?;
+        let (node, found) = self.nodes.look_up(&parent, name)?;
+        Ok(self.attributes(&node, found))
+    }
+
+    pub(crate) fn make_node(
+        &self,
+        by: (&Request, u32),
+        at: (u64, &OsStr),
+        (mode, device): (u32, u32),
+    ) -> Result<FileAttr, Errno> {
+        let (kind, mode) = (FileType::from_raw_mode(mode), Mode::from_raw_mode(mode & 0o7777));
+        self.make(by, at, |parent| rustix::fs::mknodat(parent, at.1.as_bytes(), kind, mode, decode_device(device)))
+    }
+
+    pub(crate) fn make_directory(&self, by: (&Request, u32), at: (u64, &OsStr), mode: u32) -> Result<FileAttr, Errno> {
+        self.make(by, at, |parent| rustix::fs::mkdirat(parent, at.1.as_bytes(), Mode::from_raw_mode(mode & 0o7777)))
+    }
+
+    pub(crate) fn make_link(&self, request: &Request, at: (u64, &OsStr), target: &Path) -> Result<FileAttr, Errno> {
+        let target = target.as_os_str().as_bytes();
+        self.make((request, 0), at, |parent| rustix::fs::symlinkat(target, parent, at.1.as_bytes()))
+    }
+
+    pub(crate) fn link(&self, number: u64, parent: u64, name: &OsStr) -> Result<FileAttr, Errno> {
+        let (node, parent) = (self.nodes.get(number)?, self.nodes.path(parent)?);
+        let path = self.nodes.tree.path(&node.inode)?;
+        let from = proc_path(path.as_fd());
+        let linked = rustix::fs::linkat(CWD, from, &*parent, name.as_bytes(), AtFlags::SYMLINK_FOLLOW);
+        linked.map_err(io::Error::from)?;
+        self.changed(&node, &path);
+        let (node, found) = self.nodes.look_up(&parent, name)?;
+        Ok(self.attributes(&node, found))
+    }
+
+    pub(crate) fn remove(&self, parent: u64, name: &OsStr, flags: AtFlags) -> Result<(), Errno> {
+        let parent = self.nodes.path(parent)?;
+        let victim = self.victim(&parent, name);
+        rustix::fs::unlinkat(&*parent, name.as_bytes(), flags).map_err(io::Error::from)?;
+        if let Some(victim) = victim {
+            self.name_gone(&victim);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn rename(
+        &self,
+        (parent, name): (u64, &OsStr),
+        (new_parent, new_name): (u64, &OsStr),
+        flags: u32,
+    ) -> Result<(), Errno> {
+        let (parent, new_parent) = (self.nodes.path(parent)?, self.nodes.path(new_parent)?);
+        let flags = RenameFlags::from_bits_retain(flags);
+        let moved = self.victim(&parent, name);
+        let replaced = self.victim(&new_parent, new_name);
+        let renamed = rustix::fs::renameat_with(&*parent, name.as_bytes(), &*new_parent, new_name.as_bytes(), flags);
+        renamed.map_err(io::Error::from)?;
+        if let Some((node, path)) = &moved {
+            self.changed(node, path);
+        }
+        match &replaced {
+            Some((node, path)) if flags.contains(RenameFlags::EXCHANGE) => self.changed(node, path),
+            // Two names of one file: nothing was renamed.
+            Some((node, _)) if moved.as_ref().is_some_and(|(moved, _)| Arc::ptr_eq(moved, node)) => {}
+            Some(replaced) => self.name_gone(replaced),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Makes a file and opens it.
+    pub(crate) fn create(
+        &self,
+        (request, umask): (&Request, u32),
+        (parent, name): (u64, &OsStr),
+        (mode, flags): (u32, i32),
+    ) -> Result<(FileAttr, FileHandle, FopenFlags), Errno> {
+        let parent = self.nodes.path(parent)?;
+        let how = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let how = how | OFlags::from_bits_retain(flags as u32 & libc::O_EXCL as u32);
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let superuser = self.nodes.tree.superuser();
+        let open = || rustix::fs::openat(&*parent, name.as_bytes(), how, mode);
+        let fd = as_user(superuser, request, umask, open)?;
+        let found = attributes(fd.as_fd())?;
+        // By what was opened: the name may be another's already.
+        let node = self.nodes.enter(fd.as_fd(), &found)?;
+        let (handle, opened) = self.open(Arc::clone(&node), flags, Some(fd))?;
+        Ok((self.attributes(&node, found), handle, opened))
+    }
+
+    pub(crate) fn open_directory(&self, number: u64) -> Result<FileHandle, Errno> {
+        let node = self.nodes.get(number)?;
+        Ok(self.directories.add(Directory::open(&self.nodes.tree, &node)?))
+    }
+
+    /// `fsync` of a directory.
+    pub(crate) fn sync_directory(&self, handle: FileHandle) -> Result<(), Errno> {
+        let directory = self.directories.get(handle)?;
+        Ok(rustix::fs::fsync(&*directory.fd).map_err(io::Error::from)?)
+    }
+
+    /// An extended attribute, or the list of their names.
+    pub(crate) fn xattr(&self, number: u64, name: Option<&OsStr>) -> Result<Vec<u8>, Errno> {
+        let path = self.nodes.path(number)?;
+        let path = proc_path(path.as_fd());
+        let mut value = vec![0; MOST_XATTR];
+        let length = match name {
+            Some(name) => rustix::fs::getxattr(path, name.as_bytes(), &mut value[..]),
+            None => rustix::fs::listxattr(path, &mut value[..]),
+        };
+        value.truncate(length.map_err(io::Error::from)?);
+        Ok(value)
+    }
+
+    pub(crate) fn set_xattr(&self, number: u64, name: &OsStr, value: &[u8], flags: i32) -> Result<(), Errno> {
+        let node = self.nodes.get(number)?;
+        let path = self.nodes.tree.path(&node.inode)?;
+        let flags = XattrFlags::from_bits_retain(flags as u32);
+        rustix::fs::setxattr(proc_path(path.as_fd()), name.as_bytes(), value, flags).map_err(io::Error::from)?;
+        self.changed(&node, &path);
+        Ok(())
+    }
+
+    pub(crate) fn remove_xattr(&self, number: u64, name: &OsStr) -> Result<(), Errno> {
+        let node = self.nodes.get(number)?;
+        let path = self.nodes.tree.path(&node.inode)?;
+        rustix::fs::removexattr(proc_path(path.as_fd()), name.as_bytes()).map_err(io::Error::from)?;
+        self.changed(&node, &path);
+        Ok(())
+    }
+}
+
+fn timespec(time: Option<TimeOrNow>) -> Timespec {
+    match time {
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
+        Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW as _ },
+        Some(TimeOrNow::SpecificTime(time)) => {
+            let Stamp { seconds, nanoseconds } = Stamp::of_request(time);
+            Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! A file's bytes: read and written through the pool.
+
+use crate::device::{Files, LowerFile};
+use crate::error::errno;
+use crate::inode::Inode;
+use crate::mount::Watch;
+use forebay_pool::{Durability, Handle, Pool, Volume, VolumeConfig};
+use fuser::Errno;
+use rustix::fd::OwnedFd;
+use rustix::fs::{FallocateFlags, Statx};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A file with bytes in the pool, from the first time that it is opened until nothing of it is known there.
+pub(crate) struct Object {
+    /// The file's number for the kernel.
+    pub(crate) number: u64,
+    /// Its number for whoever watches.
+    pub(crate) watched: u32,
+    pub(crate) file: Arc<LowerFile>,
+    pub(crate) volume: Arc<Volume>,
+    /// Shared by reads and writes within the file; held alone by what changes its length.
+    shape: RwLock<()>,
+    /// The kernel has copies of its pages, for programs that map it.
+    mapped: AtomicBool,
+    /// It waits among those that nobody has open.
+    pub(crate) resting: AtomicBool,
+    /// It may have bits that a write takes away: set-user-id, set-group-id.
+    privileged: AtomicBool,
+}
+
+/// Whether a request could be done at once.
+pub(crate) enum Done<T> {
+    /// It is done.
+    Now(T),
+    /// It has to wait, and is to be asked for again where that harms nobody.
+    Later,
+}
+
+impl Object {
+    pub(crate) fn attach(
+        pool: &Pool,
+        (files, inode, number): (&Arc<Files>, &Arc<Inode>, u64),
+        config: &VolumeConfig,
+        watch: Option<&dyn Watch>,
+        (fd, write): (Option<OwnedFd>, bool),
+    ) -> io::Result<Arc<Self>> {
+        let file = LowerFile::open(files, inode, fd, write)?;
+        let watched = watch.map_or(0, |watch| watch.file(file.name()));
+        let config = VolumeConfig { name: file.name().to_owned(), ..config.clone() };
+        let volume = pool.attach(files.device(&file), config);
+        let (mapped, resting) = (AtomicBool::new(false), AtomicBool::new(false));
+        let privileged = AtomicBool::new(true);
+        Ok(Arc::new(Self { number, watched, file, volume, shape: RwLock::new(()), mapped, resting, privileged }))
+    }
+
+    /// The kernel keeps copies of its pages from now on; whether that is new.
+    pub(crate) fn map(&self) -> bool {
+        !self.mapped.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether a write may have privileges to take away.
+    pub(crate) fn is_privileged(&self) -> bool {
+        self.privileged.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_privileged(&self, privileged: bool) {
+        self.privileged.store(privileged, Ordering::Relaxed);
+    }
+
+    fn within(&self, wait: bool) -> Option<RwLockReadGuard<'_, ()>> {
+        if wait { Some(self.shape.read().unwrap_or_else(PoisonError::into_inner)) } else { self.shape.try_read().ok() }
+    }
+
+    fn alone(&self) -> RwLockWriteGuard<'_, ()> {
+        self.shape.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads up to the end of the file; how much there was.
+    pub(crate) fn read(&self, handle: &Handle, offset: u64, room: &mut [u8], wait: bool) -> Result<Done<usize>, Errno> {
+        let Some(_shape) = self.within(wait) else { return Ok(Done::Later) };
+        let there = self.volume.len().saturating_sub(offset).min(room.len() as u64) as usize;
+        let room = &mut room[..there];
+        if wait {
+            handle.read_at(&self.volume, offset, room).map_err(|error| errno(&error))?;
+        } else if there > 0 && !handle.read_at_if_resident(&self.volume, offset, room) {
+            return Ok(Done::Later);
+        }
+        Ok(Done::Now(there))
+    }
+
+    /// Writes; the file becomes longer if need be. `durable`: it is in storage when this returns.
+    pub(crate) fn write(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        data: &[u8],
+        durable: bool,
+        wait: bool,
+    ) -> Result<Done<()>, Errno> {
+        let end = offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?;
+        let Some(shape) = self.within(wait) else { return Ok(Done::Later) };
+        let written = if end <= self.volume.len() {
+            self.put(handle, offset, data, wait)?
+        } else {
+            drop(shape);
+            self.append(handle, offset, data, wait)?
+        };
+        if matches!(written, Done::Later) {
+            return Ok(Done::Later);
+        }
+        self.file.note_write();
+        if durable {
+            self.sync(handle, true)?;
+        }
+        Ok(Done::Now(()))
+    }
+
+    /// Writes what ends behind the end of the file. Nobody sees it longer without the bytes.
+    fn append(&self, handle: &Handle, offset: u64, data: &[u8], wait: bool) -> Result<Done<()>, Errno> {
+        let _alone = match self.shape.try_write() {
+            Ok(alone) => alone,
+            Err(_) if wait => self.alone(),
+            Err(_) => return Ok(Done::Later),
+        };
+        let before = self.volume.len();
+        self.lengthen(handle, offset + data.len() as u64)?;
+        let written = self.put(handle, offset, data, wait);
+        if !matches!(written, Ok(Done::Now(()))) {
+            handle.set_len(&self.volume, before).map_err(|error| errno(&error))?;
+        }
+        written
+    }
+
+    fn put(&self, handle: &Handle, offset: u64, data: &[u8], wait: bool) -> Result<Done<()>, Errno> {
+        if !wait {
+            let ready = handle.write_at_if_ready(&self.volume, offset, data);
+            return Ok(if ready { Done::Now(()) } else { Done::Later });
+        }
+        let written = handle.write_at(&self.volume, offset, data, Durability::Flush);
+        written.map(Done::Now).map_err(|error| errno(&error))
+    }
+
+    fn lengthen(&self, handle: &Handle, end: u64) -> Result<(), Errno> {
+        if end > self.volume.len() { handle.set_len(&self.volume, end).map_err(|error| errno(&error)) } else { Ok(()) }
+    }
+
+    /// Makes it as long as this, below, too.
+    pub(crate) fn set_len(&self, handle: &Handle, length: u64) -> Result<(), Errno> {
+        let _alone = self.alone();
+        handle.set_len(&self.volume, length).map_err(|error| errno(&error))?;
+        self.file.note_write();
+        self.file.lengthen()?;
+        Ok(())
+    }
+
+    /// Makes what was written durable.
+    pub(crate) fn sync(&self, handle: &Handle, data_only: bool) -> Result<(), Errno> {
+        let synced = self.file.is_synced() && self.volume.dirty_pages() == 0;
+        handle.flush(&self.volume).map_err(|error| errno(&error))?;
+        // A flush that had something to do has made the bytes durable.
+        if !data_only || synced {
+            self.file.sync(data_only)?;
+        }
+        Ok(())
+    }
+
+    /// Allocates, punches or zeroes.
+    pub(crate) fn allocate(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        length: u64,
+        flags: FallocateFlags,
+    ) -> Result<(), Errno> {
+        let keep = flags.contains(FallocateFlags::KEEP_SIZE);
+        let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
+        let way = flags - FallocateFlags::KEEP_SIZE;
+        let _alone = self.alone();
+        let before = self.volume.len();
+        if way == FallocateFlags::PUNCH_HOLE || way == FallocateFlags::ZERO_RANGE {
+            let there = end.min(before).saturating_sub(offset);
+            let zeroes = way == FallocateFlags::ZERO_RANGE;
+            if zeroes {
+                // Refused here, if it is, before anything has changed; and what lies behind the end gets its space.
+                self.file.allocate(FallocateFlags::KEEP_SIZE, offset, length)?;
+            }
+            if there > 0 {
+                let zeroed = handle.write_zeroes(&self.volume, offset, there, zeroes, Durability::Flush);
+                zeroed.map_err(|error| errno(&error))?;
+            }
+        } else {
+            // What the file below has behind the end of this one would not become part of it.
+            self.file.allocate(flags | FallocateFlags::KEEP_SIZE, offset, length)?;
+        }
+        if !keep && end > before {
+            self.lengthen(handle, end)?;
+            self.file.lengthen()?;
+        }
+        self.file.note_write();
+        Ok(())
+    }
+
+    /// The next byte from `offset` on that lies in a hole, or does not.
+    pub(crate) fn seek(&self, handle: &Handle, offset: u64, hole: bool) -> Result<u64, Errno> {
+        let _alone = self.alone();
+        let end = self.volume.len();
+        if offset >= end {
+            return Err(Errno::ENXIO);
+        }
+        let mut at = offset;
+        while at < end {
+            let extents = handle.extents(&self.volume, at, end - at).map_err(|error| errno(&error))?;
+            for extent in extents {
+                if extent.hole == hole {
+                    return Ok(at);
+                }
+                at += extent.length;
+            }
+        }
+        if hole { Ok(end) } else { Err(Errno::ENXIO) }
+    }
+
+    /// What its attributes are, by those of the file below.
+    pub(crate) fn adjust(&self, found: &mut Statx) {
+        let below = found.stx_size;
+        found.stx_size = self.volume.len();
+        if below < found.stx_size {
+            // Written, and without a place yet.
+            let waiting = self.volume.dirty_pages() * 8;
+            found.stx_blocks =
+                (found.stx_blocks + waiting).min(found.stx_size.div_ceil(4096) * 8).max(found.stx_blocks);
+        }
+        let (modified, changed) = self.file.times(found);
+        (found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec) = (modified.seconds, modified.nanoseconds);
+        (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec) = (changed.seconds, changed.nanoseconds);
+    }
+
+    /// Looks whether others have changed the file below. Then its clean pages leave; `true`: it has new contents.
+    pub(crate) fn look_again(&self, pool: &Pool, handle: &Handle) -> io::Result<bool> {
+        let found = self.file.attributes()?;
+        if !self.file.changed_outside(&found) {
+            return Ok(false);
+        }
+        if self.volume.dirty_pages() > 0 || !self.file.is_caught_up() {
+            tracing::warn!("{}: changed below while it has unwritten changes of its own, which stay", self.file.name());
+            return Ok(false);
+        }
+        let _alone = self.alone();
+        // First: the last page gets more bytes than it has.
+        pool.drop_clean(&self.volume);
+        self.file.accept(&found);
+        if found.stx_size != self.volume.len() {
+            handle.set_len(&self.volume, found.stx_size).map_err(io::Error::from)?;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,47 @@
+//! Things that are open, by the numbers that the kernel names them by.
+
+use fuser::{Errno, FileHandle};
+use std::sync::{Arc, PoisonError, RwLock};
+
+pub(crate) struct Slab<T>(RwLock<Places<T>>);
+
+struct Places<T> {
+    taken: Vec<Option<Arc<T>>>,
+    free: Vec<usize>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self(RwLock::new(Places { taken: Vec::new(), free: Vec::new() }))
+    }
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn add(&self, item: T) -> FileHandle {
+        let mut places = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let item = Some(Arc::new(item));
+        let place = match places.free.pop() {
+            Some(place) => {
+                places.taken[place] = item;
+                place
+            }
+            None => {
+                places.taken.push(item);
+                places.taken.len() - 1
+            }
+        };
+        FileHandle(place as u64)
+    }
+
+    pub(crate) fn get(&self, handle: FileHandle) -> Result<Arc<T>, Errno> {
+        let places = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        places.taken.get(handle.0 as usize).cloned().flatten().ok_or(Errno::EBADF)
+    }
+
+    pub(crate) fn remove(&self, handle: FileHandle) -> Option<Arc<T>> {
+        let mut places = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let item = places.taken.get_mut(handle.0 as usize)?.take()?;
+        places.free.push(handle.0 as usize);
+        Some(item)
+    }
+}

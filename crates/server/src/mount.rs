@@ -1,0 +1,403 @@
+//! A directory behind a cache, mounted over FUSE, until a signal or an unmount ends it.
+
+use crate::command_socket;
+use crate::commands::{Answer, Command, Steered, done, with_figures};
+use crate::control;
+use crate::delay::SharedDisk;
+use crate::error::Error;
+use crate::listen::Made;
+use crate::memory;
+use crate::options::{Direct, Options, read_file};
+use crate::record::{self, Recorder};
+use crate::report::{CacheReport, Report, VolumeReport};
+use crate::service::{SetLog, serve_until_stopped};
+use crate::signals::{self, Request};
+use crate::volume_options::Mode;
+use crate::volumes::Cache;
+use crate::words::{Age, Policy, Share, Size};
+use clap::Args;
+use forebay_fuse::{Mount, Watch};
+use forebay_nbd::{Counts, Requests};
+use forebay_policy::Operation;
+use forebay_policy::show_bytes;
+use rustix::process::geteuid;
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long those who use a directory that is unmounted have to finish.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a stopping mount waits for storage that takes nothing, unless it is said.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a change of the cache's size may take.
+const RESIZE: Duration = Duration::from_secs(5);
+
+/// How the cache works, and what it shows of itself.
+#[derive(Args, Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct MountOptions {
+    /// The size of the cache: all the memory that files take [default: 512MiB]
+    #[arg(short, long, value_name = "SIZE")]
+    pub cache: Option<Size>,
+    /// The policy of the cache: `forebay policies` lists them [default: clock-pro]
+    #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…")]
+    pub policy: Option<Policy>,
+    /// The page size of the cache, a power of two from 4KiB to 1MiB [default: 4KiB]
+    #[arg(long, value_name = "SIZE")]
+    pub page: Option<Size>,
+    /// When writes are in storage: soon, or when they return [default: write-back]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub mode: Option<Mode>,
+    /// The most that is read ahead of a stream; 0 for nothing [default: 512KiB]
+    #[arg(long, value_name = "SIZE")]
+    pub readahead: Option<Size>,
+    /// Let nothing be changed
+    #[arg(long)]
+    pub read_only: bool,
+    /// Let other users in, as far as permissions of files let them; of root's mounts this is the default
+    #[arg(long)]
+    pub allow_other: bool,
+    /// Serve figures by HTTP: /metrics for Prometheus, /statistics as JSON for `forebay top`
+    #[arg(long, value_name = "HOST:PORT")]
+    pub metrics: Option<SocketAddr>,
+    /// Take commands of `forebay control` at a unix socket, its owner's alone
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Write the references of programs to a trace, which is whole when the directory has been unmounted
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Make files as slow as on a disk: a preset of `forebay devices`, or a TOML file
+    #[arg(long, value_name = "DEVICE")]
+    pub delay: Option<String>,
+    /// The share of the cache that may be dirty before writers wait [default: 50%]
+    #[arg(long, value_name = "SHARE")]
+    pub dirty_limit: Option<Share>,
+    /// How long a page may be dirty before it is written back [default: 5s]
+    #[arg(long, value_name = "TIME")]
+    pub dirty_age: Option<Age>,
+    /// How long a stopping mount waits for storage that takes nothing; then it names what is not durable, and exits with 1
+    /// [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    pub stop_timeout: Option<Age>,
+    /// Ask the system for huge pages for the cache
+    #[arg(long)]
+    pub huge_pages: bool,
+    /// Whether files bypass the system's page cache: `auto` where they can [default: auto]
+    #[arg(long, value_enum, value_name = "WHEN", hide_possible_values = true)]
+    pub direct: Option<Direct>,
+}
+
+impl MountOptions {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or what is wrong in it and where.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        read_file(path)
+    }
+
+    /// These options, and what `file` says where they say nothing.
+    #[must_use]
+    pub fn over(self, file: Self) -> Self {
+        Self {
+            cache: self.cache.or(file.cache),
+            policy: self.policy.or(file.policy),
+            page: self.page.or(file.page),
+            mode: self.mode.or(file.mode),
+            readahead: self.readahead.or(file.readahead),
+            read_only: self.read_only || file.read_only,
+            allow_other: self.allow_other || file.allow_other,
+            metrics: self.metrics.or(file.metrics),
+            control: self.control.or(file.control),
+            record: self.record.or(file.record),
+            delay: self.delay.or(file.delay),
+            dirty_limit: self.dirty_limit.or(file.dirty_limit),
+            dirty_age: self.dirty_age.or(file.dirty_age),
+            stop_timeout: self.stop_timeout.or(file.stop_timeout),
+            huge_pages: self.huge_pages || file.huge_pages,
+            direct: self.direct.or(file.direct),
+        }
+    }
+
+    /// What a server of one volume would be given for such a cache.
+    fn of_server(&self) -> Options {
+        Options {
+            cache: self.cache,
+            policy: self.policy.clone(),
+            page: self.page,
+            delay: self.delay.clone(),
+            dirty_limit: self.dirty_limit,
+            dirty_age: self.dirty_age,
+            huge_pages: self.huge_pages,
+            ..Options::default()
+        }
+    }
+}
+
+/// What a mount asks of the program that it runs in.
+pub struct MountHooks {
+    /// Says the options anew, on SIGHUP and when a command asks for it.
+    pub reload: Box<dyn Fn() -> Result<MountOptions, Error> + Send + Sync>,
+    /// Changes what is logged.
+    pub log: SetLog,
+    /// Called when the directory is mounted.
+    pub mounted: Box<dyn FnOnce()>,
+}
+
+/// Mounts a directory until a signal or an unmount ends it: returns after everything is flushed.
+///
+/// # Errors
+/// What keeps it from being mounted, or what could not be written at the end.
+pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: MountHooks) -> Result<(), Error> {
+    let (asking, requests) = signals::listen()?;
+    let of_server = options.of_server();
+    let delay = of_server.delay()?;
+    options.record.as_deref().map_or(Ok(()), record::check)?;
+    of_server.check_shared_memory(memory::limit())?;
+    let cache = Arc::new(of_server.shared_cache()?);
+    let recorder = Arc::new(Recorder::new());
+    let mut of_mount = forebay_fuse::Options::new(source, mountpoint);
+    of_mount.mode = options.mode.unwrap_or_default().into();
+    if let Some(readahead) = options.readahead {
+        of_mount.readahead = u32::try_from(readahead.0).unwrap_or(u32::MAX);
+    }
+    of_mount.read_only = options.read_only;
+    of_mount.allow_other = options.allow_other || geteuid().is_root();
+    of_mount.direct = options.direct != Some(Direct::No);
+    if let Some(model) = &delay {
+        let disk = SharedDisk::new(model);
+        of_mount.wrap = Some(Box::new(move |file, number| disk.delay(file, number)));
+    }
+    of_mount.watch = Some(Arc::new(Watcher { recorder: Arc::clone(&recorder), processes: Mutex::default() }));
+    // Whoever listens may have gone.
+    let unmounted = move || {
+        let _ = asking.send(Request::Stop);
+    };
+    let mounted = Mount::new(Arc::clone(&cache.pool), of_mount, unmounted)?;
+    let service = Arc::new(Mounted {
+        began: Instant::now(),
+        source: source.display().to_string(),
+        cache,
+        recorder,
+        mount: mounted,
+        patience: options.stop_timeout.map_or(STOP_TIMEOUT, |limit| limit.0),
+        reload: hooks.reload,
+        log: hooks.log,
+    });
+    let begun = begin(&service, &options);
+    if begun.is_ok() {
+        let cache = &service.cache;
+        tracing::info!(
+            "{} is mounted on {}, behind {} under {}",
+            source.display(),
+            mountpoint.display(),
+            show_bytes(cache.pool.capacity()),
+            cache.policy
+        );
+        (hooks.mounted)();
+        let reloading = Arc::clone(&service);
+        serve_until_stopped(&requests, move || drop(reloading.read_again()))?;
+        tracing::info!("stopping: who uses the directory may finish, and everything is flushed");
+    }
+    let stopped = service.stop();
+    // What it holds waits for storage when it is dropped, and that may hang.
+    std::mem::forget(service);
+    begun.map(drop).and(stopped)
+}
+
+/// Starts what stands beside the mount. The socket goes with what is returned.
+fn begin(service: &Arc<Mounted>, options: &MountOptions) -> Result<Option<Made>, Error> {
+    if let Some(path) = &options.record {
+        service.recorder.start(path)?;
+    }
+    if let Some(address) = options.metrics {
+        let address = control::start(service.clone(), address)?;
+        tracing::info!("figures at http://{address}/metrics");
+    }
+    let made = options.control.as_ref().map(|path| {
+        let made = command_socket::start(service.clone(), path)?;
+        tracing::info!("commands are taken at {}", path.display());
+        Ok(made)
+    });
+    made.transpose()
+}
+
+/// A mounted directory.
+struct Mounted {
+    began: Instant,
+    source: String,
+    cache: Arc<Cache>,
+    recorder: Arc<Recorder>,
+    mount: Mount,
+    patience: Duration,
+    reload: Box<dyn Fn() -> Result<MountOptions, Error> + Send + Sync>,
+    log: SetLog,
+}
+
+impl Mounted {
+    /// Unmounts it, makes everything durable, and completes the trace.
+    fn stop(&self) -> Result<(), Error> {
+        let stopped = self.mount.stop(PATIENCE, self.patience).map_err(Error::from);
+        let recorded = self.recorder.within(self.patience, Recorder::stop);
+        match &recorded {
+            Ok(Some(recorded)) if recorded.lost > 0 => tracing::warn!("{recorded}"),
+            Ok(Some(recorded)) => tracing::info!("{recorded}"),
+            Ok(None) | Err(_) => {}
+        }
+        if stopped.is_ok() {
+            tracing::info!("unmounted: everything is flushed");
+        }
+        stopped.and(recorded.map(drop))
+    }
+
+    fn resize(&self, size: Size) -> Result<(), Error> {
+        self.cache.resize(size.0, RESIZE)?;
+        tracing::info!("the cache has {} now", show_bytes(size.0));
+        Ok(())
+    }
+
+    /// Reads the configuration again, and takes over what can change: the size of the cache and dirty limits.
+    fn read_again(&self) -> Result<(), Error> {
+        let taken = (self.reload)().and_then(|new| {
+            let new = new.of_server();
+            let defaults = forebay_pool::Config::new(0, new.policy());
+            self.cache.pool.set_dirty_limit(new.dirty_limit.map_or(defaults.dirty_limit, |share| share.0))?;
+            self.cache.pool.set_dirty_age(new.dirty_age.map_or(defaults.dirty_age, |age| age.0));
+            if new.cache_size() == self.cache.pool.capacity() { Ok(()) } else { self.resize(Size(new.cache_size())) }
+        });
+        match &taken {
+            Ok(()) => {
+                tracing::info!("the configuration was read again: the cache's size and dirty limits are in force")
+            }
+            Err(error) => tracing::error!("the configuration was read again, and not all of it is in force: {error}"),
+        }
+        taken
+    }
+}
+
+impl Steered for Mounted {
+    fn report(&self) -> Report {
+        let mut statistics = self.cache.pool.statistics();
+        let mut files = std::mem::take(&mut statistics.uncounted);
+        files.name.clone_from(&self.source);
+        files.dirty = statistics.dirty;
+        let asked = self.mount.counts();
+        let requests = Requests { read: asked.reads, write: asked.writes, flush: asked.flushes, ..Requests::default() };
+        let counts = Counts {
+            connections: asked.opened,
+            requests,
+            read_bytes: asked.read_bytes,
+            written_bytes: asked.written_bytes,
+            immediate: asked.immediate,
+            errors: asked.errors,
+            ..Counts::default()
+        };
+        let recorded = self.recorder.counts();
+        Report {
+            uptime_seconds: self.began.elapsed().as_secs_f64(),
+            recorded: recorded.map(|(recorded, _)| recorded),
+            record_lost: recorded.map(|(_, lost)| lost),
+            volumes: vec![VolumeReport { cache: self.cache.name.clone(), pool: files, clients: counts }],
+            caches: vec![CacheReport { name: self.cache.name.clone(), pool: statistics }],
+            ..Report::default()
+        }
+    }
+
+    fn recorder(&self) -> &Arc<Recorder> {
+        &self.recorder
+    }
+
+    fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    fn set_log(&self, level: &str) -> Result<(), Error> {
+        (self.log)(level)
+    }
+
+    fn cache(&self, name: &str) -> Result<Arc<Cache>, Error> {
+        if name == self.cache.name {
+            return Ok(Arc::clone(&self.cache));
+        }
+        Err(Error::Usage(format!("there is no cache `{name}`; there is {}", self.cache.name)))
+    }
+
+    fn execute_own(self: Arc<Self>, command: Command) -> Result<Answer, Error> {
+        match command {
+            Command::Resize { cache, size } => {
+                self.cache(&cache)?;
+                self.resize(size)?;
+                with_figures(format!("cache {cache}: it has {} now", show_bytes(size.0)), [("bytes", size.0)])
+            }
+            Command::Flush { volume: None } => {
+                self.mount.flush(self.patience)?;
+                done("all files: durable".to_owned())
+            }
+            Command::Drop { volume } if volume == self.source => {
+                let pages = self.mount.drop_clean();
+                let bytes = pages * u64::from(self.cache.page_size);
+                let message = format!("{volume}: {} of clean pages have left the cache", show_bytes(bytes));
+                with_figures(message, [("pages", pages), ("bytes", bytes)])
+            }
+            Command::Reload {} => {
+                self.read_again()?;
+                done("the configuration was read again".to_owned())
+            }
+            other => Err(Error::Usage(format!(
+                "a mounted directory has no volumes but {}: to {other} makes no sense here",
+                self.source
+            ))),
+        }
+    }
+}
+
+/// Records the references of processes to files.
+struct Watcher {
+    recorder: Arc<Recorder>,
+    /// The numbers of their names there.
+    processes: Mutex<HashMap<u32, u32>>,
+}
+
+impl Watcher {
+    /// A process is called after its program and its number, as in traces of strace.
+    fn process(&self, process: u32) -> u32 {
+        let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        *processes.entry(process).or_insert_with(|| {
+            let program = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+            let name = format!("{} {process}", program.trim_end());
+            self.recorder.number(name.trim_start())
+        })
+    }
+}
+
+impl Watch for Watcher {
+    fn file(&self, path: &str) -> u32 {
+        self.recorder.number(path)
+    }
+
+    fn reference(&self, file: u32, process: u32, offset: u64, length: u64, operation: Operation) {
+        self.recorder.record_of(|| self.process(process), file, offset, length, operation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_overrides_the_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "cache = \"1MiB\"\nmode = \"write-through\"\nread-only = true\n").unwrap();
+        let line = MountOptions { cache: Some(Size(7)), ..MountOptions::default() };
+        let both = line.over(MountOptions::read(file.path()).unwrap());
+        assert_eq!((both.cache, both.mode, both.read_only), (Some(Size(7)), Some(Mode::WriteThrough), true));
+        std::fs::write(file.path(), "volume = 1").unwrap();
+        let wrong = MountOptions::read(file.path()).unwrap_err().to_string();
+        assert!(wrong.contains("line 1") && wrong.contains("unknown field `volume`"), "{wrong}");
+    }
+}
