@@ -182,7 +182,7 @@ impl LowerFile {
         let now = Seen::from(found);
         state.seen = now;
         if let Some(written) = &mut state.written {
-            written.changed = now.changed;
+            written.changed = written.changed.max(now.changed);
             if modified {
                 written.modified = now.modified;
             }
@@ -239,6 +239,11 @@ impl LowerFile {
         Ok(())
     }
 
+    /// Puts the time of modification right below.
+    pub(crate) fn keep_times(&self) -> io::Result<()> {
+        self.change(|_| Ok(()))
+    }
+
     fn failures(&self) -> MutexGuard<'_, Failures> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -293,7 +298,10 @@ impl LowerFile {
             }
             Ok(())
         });
-        synced.inspect_err(|error| self.note_failure(error))
+        match synced {
+            Err(error) if is_gone(&error) => Ok(()),
+            synced => synced.inspect_err(|error| self.note_failure(error)),
+        }
     }
 
     /// Whether nothing of it is to be made durable.
@@ -311,23 +319,30 @@ impl LowerFile {
         self.change(|descriptors| Ok(rustix::fs::fallocate(&descriptors.main, flags, offset, length)?))
     }
 
-    fn write_runs<'r>(&self, runs: impl Iterator<Item = (u64, &'r [IoSlice<'r>])>) -> Vec<io::Result<()>> {
+    fn write_runs(&self, runs: &[(u64, &[IoSlice<'_>])]) -> Vec<io::Result<()>> {
         let inode = (&*self.files.tree, &self.inode);
         let mut results = Vec::new();
         let changed = self.change(|descriptors| {
-            results = runs.map(|(offset, run)| descriptors.write(inode, offset, run)).collect();
+            results = runs.iter().map(|(offset, run)| descriptors.write(inode, *offset, run)).collect();
             Ok(())
         });
         if let Err(error) = changed {
-            let error = error.raw_os_error().unwrap_or(libc::EIO);
-            results.iter_mut().for_each(|result| *result = Err(io::Error::from_raw_os_error(error)));
-            if results.is_empty() {
-                results.push(Err(io::Error::from_raw_os_error(error)));
-            }
+            let answer = || if is_gone(&error) { Ok(()) } else { Err(again(&error)) };
+            results = runs.iter().map(|_| answer()).collect();
         }
         results.iter().filter_map(|result| result.as_ref().err()).for_each(|error| self.note_failure(error));
         results
     }
+}
+
+/// Whether the file below was deleted behind our back: nobody wants its bytes any more.
+fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ESTALE)
+}
+
+/// An error for several.
+fn again(error: &io::Error) -> io::Error {
+    io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
 impl Closable for LowerFile {
@@ -367,15 +382,12 @@ impl Device for LowerFile {
     }
 
     fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
-        self.write_runs([(offset, buffers)].into_iter()).remove(0)
+        self.write_runs(&[(offset, buffers)]).remove(0)
     }
 
     fn write_many(&self, runs: &[(u64, IoSlice<'_>)]) -> Vec<io::Result<()>> {
-        let results = self.write_runs(runs.iter().map(|(offset, run)| (*offset, std::slice::from_ref(run))));
-        let mut results = results.into_iter();
-        // Without a descriptor none was written, and there is one answer for all.
-        let unopened = |_| results.next().unwrap_or_else(|| Err(Errno::IO.into()));
-        runs.iter().map(unopened).collect()
+        let runs: Vec<_> = runs.iter().map(|(offset, run)| (*offset, std::slice::from_ref(run))).collect();
+        self.write_runs(&runs)
     }
 
     fn flush(&self) -> io::Result<()> {

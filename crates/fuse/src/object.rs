@@ -149,9 +149,11 @@ impl Object {
     /// Makes it as long as this, below, too.
     pub(crate) fn set_len(&self, handle: &Handle, length: u64) -> Result<(), Errno> {
         let _alone = self.alone();
-        handle.set_len(&self.volume, length).map_err(|error| errno(&error))?;
         self.file.note_write();
+        handle.set_len(&self.volume, length).map_err(|error| errno(&error))?;
         self.file.lengthen()?;
+        // Nothing may have changed below: what it had of the file was still to be written.
+        self.file.keep_times()?;
         Ok(())
     }
 
@@ -179,6 +181,7 @@ impl Object {
         let way = flags - FallocateFlags::KEEP_SIZE;
         let _alone = self.alone();
         let before = self.volume.len();
+        self.file.note_write();
         if way == FallocateFlags::PUNCH_HOLE || way == FallocateFlags::ZERO_RANGE {
             let there = end.min(before).saturating_sub(offset);
             let zeroes = way == FallocateFlags::ZERO_RANGE;
@@ -198,7 +201,6 @@ impl Object {
             self.lengthen(handle, end)?;
             self.file.lengthen()?;
         }
-        self.file.note_write();
         Ok(())
     }
 

@@ -1,0 +1,366 @@
+//! `forebay mount` as its users meet it: in the background and in the foreground, stopped, killed, steered and recorded.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How long anything may take before a test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn forebay(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().expect("forebay runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "waited {PATIENCE:?} in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a directory can be mounted here. Elsewhere the test says that it is skipped; in CI that is a failure.
+fn can_mount() -> bool {
+    let root = fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t0\t"));
+    if root && Path::new("/dev/fuse").exists() {
+        return true;
+    }
+    assert!(std::env::var_os("CI").is_none(), "a mount needs root and /dev/fuse, and CI skips nothing");
+    // Straight to the stream: what eprintln prints in a test that passes is not shown.
+    std::io::stderr()
+        .write_all(b"skipped: a mount needs root and /dev/fuse\n")
+        .expect("standard error can be written to");
+    false
+}
+
+/// A folder with a source and a place to mount it.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder");
+        ["source", "seen"].iter().for_each(|name| fs::create_dir(folder.path().join(name)).expect("a folder"));
+        can_mount().then_some(Self(folder))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    fn is_mounted(&self) -> bool {
+        fs::read_to_string("/proc/self/mountinfo").is_ok_and(|mounts| mounts.contains(&self.text("seen")))
+    }
+
+    /// Unmounts it, as any user does.
+    fn unmount(&self) -> bool {
+        Command::new("fusermount3")
+            .arg("-u")
+            .arg(self.path("seen"))
+            .output()
+            .expect("fusermount3 runs")
+            .status
+            .success()
+    }
+
+    /// Mounts it in the foreground, and waits until it is.
+    #[track_caller]
+    fn mount(&self, arguments: &[&str]) -> Running<'_> {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["mount", &self.text("source"), &self.text("seen"), "--foreground"])
+            .args(arguments)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("forebay runs");
+        let log = BufReader::new(child.stderr.take().expect("it is piped"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let mut running = Running { folder: self, child, lines, log: String::new() };
+        running.wait_for("is mounted on");
+        running
+    }
+}
+
+/// A mount in the foreground.
+struct Running<'f> {
+    folder: &'f Folder,
+    child: Child,
+    lines: Receiver<String>,
+    log: String,
+}
+
+impl Running<'_> {
+    /// Waits until a line is logged that has this text.
+    #[track_caller]
+    fn wait_for(&mut self, text: &str) {
+        let end = Instant::now() + PATIENCE;
+        while !self.log.contains(text) {
+            let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) else {
+                panic!("`{text}` is not logged:\n{}", self.log)
+            };
+            self.log += &line;
+            self.log.push('\n');
+        }
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// Waits until it has ended; its exit code.
+    #[track_caller]
+    fn end(mut self) -> Option<i32> {
+        let mut status = None;
+        wait_until("the mount ends", || {
+            status = self.child.try_wait().expect("it can be asked");
+            status.is_some()
+        });
+        status.expect("it has just been seen").code()
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        // After a test that failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if self.folder.is_mounted() {
+            let _ = Command::new("umount").arg("-l").arg(self.folder.path("seen")).status();
+        }
+    }
+}
+
+#[test]
+fn it_goes_to_the_background_once_mounted_and_an_unmount_flushes() {
+    let Some(folder) = Folder::new() else { return };
+    let log = folder.text("log");
+    let [source, seen] = ["source", "seen"].map(|name| folder.text(name));
+    let mounted = forebay(&["mount", &source, &seen, "--cache", "1MiB", "--policy", "ubm", "--log-file", &log]);
+    assert!(mounted.status.success() && folder.is_mounted(), "{}", text(&mounted.stderr));
+    fs::write(folder.path("seen/file"), [7; 100_000]).expect("a file");
+    folder.unmount();
+    wait_until("everything is flushed", || {
+        fs::read_to_string(&log).is_ok_and(|log| log.contains("unmounted: everything is flushed"))
+    });
+    assert!(fs::read(folder.path("source/file")).expect("a read below") == [7; 100_000]);
+    assert!(text(&fs::read(&log).expect("a log")).contains("behind 1 MiB under ubm"));
+}
+
+#[test]
+fn sigterm_unmounts_flushes_and_does_not_wait_for_ever_for_who_stays() {
+    let Some(folder) = Folder::new() else { return };
+    let running = folder.mount(&["--dirty-age", "1h"]);
+    fs::write(folder.path("seen/file"), [7; 100_000]).expect("a file");
+    running.signal("-TERM");
+    assert_eq!(running.end(), Some(0));
+    assert!(!folder.is_mounted() && fs::read(folder.path("source/file")).expect("a read below") == [7; 100_000]);
+
+    let running = folder.mount(&["--dirty-age", "1h"]);
+    let mut stays = File::create(folder.path("seen/open")).expect("a file");
+    stays.write_all(&[8; 100_000]).expect("a write");
+    running.signal("-TERM");
+    assert_eq!(running.end(), Some(0));
+    assert!(!folder.is_mounted() && fs::read(folder.path("source/open")).expect("a read below") == [8; 100_000]);
+    stays.write_all(b"more").expect_err("it would be lost");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_to_do() {
+    let Some(folder) = Folder::new() else { return };
+    let [source, seen] = ["source", "seen"].map(|name| folder.text(name));
+    fs::create_dir(folder.path("source/inner")).expect("a folder");
+    fs::write(folder.path("file"), b"cache = \"much\"").expect("a file");
+    let [inner, missing, file] = ["source/inner", "missing", "file"].map(|name| folder.text(name));
+    for foreground in [&[][..], &["--foreground"]] {
+        for (arguments, code, message) in [
+            (vec![&*source, &*inner], 2, "lies within"),
+            (vec![&*missing, &*seen], 1, "missing: the source: No such file"),
+            (vec![&*source, &*missing], 1, "missing: the mount point: No such file"),
+            (vec![&*file, &*seen], 2, "the source must be a directory"),
+            (vec![&*source, &*seen, "--policy", "lruu"], 2, "there is no policy `lruu`"),
+            (vec![&*source, &*seen, "--cache", "1TiB"], 2, "make --cache smaller"),
+            (vec![&*source, &*seen, "--page", "5000"], 2, "page"),
+            (vec![&*source, &*seen, "--config", &*file], 2, "line 1, `cache = \"much\"`"),
+            (vec![&*source, &*seen, "--delay", "floppy"], 2, "there is no such device"),
+            (vec![&*source, &*seen, "--record", "trace.txt"], 2, "let its name end in .parquet or .csv"),
+        ] {
+            let refused = forebay(&[&["mount"][..], &arguments, foreground].concat());
+            let said = text(&refused.stderr);
+            assert!(refused.status.code() == Some(code) && said.contains(message), "{arguments:?}: {said}");
+            assert!(!folder.is_mounted(), "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn a_running_mount_is_steered_measured_and_recorded() {
+    let Some(folder) = Folder::new() else { return };
+    let [socket, trace, source] = ["socket", "trace.csv", "source"].map(|name| folder.text(name));
+    let mut running = folder.mount(&[
+        "--cache",
+        "8MiB",
+        "--policy",
+        "lru",
+        "--readahead",
+        "0",
+        "--control",
+        &socket,
+        "--record",
+        &trace,
+        "--metrics",
+        "127.0.0.1:0",
+    ]);
+    running.wait_for("figures at http://");
+    let address =
+        running.log.split("figures at http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address");
+    fs::create_dir(folder.path("seen/folder")).expect("a folder");
+    fs::write(folder.path("seen/folder/file"), [7; 40_960]).expect("a file");
+    let read = || assert_eq!(fs::read(folder.path("seen/folder/file")).expect("a read").len(), 40_960);
+    read();
+    let control = |arguments: &[&str]| {
+        let done = forebay(&[&["control", "--socket", &socket][..], arguments].concat());
+        (done.status.code(), text(&done.stdout) + &text(&done.stderr))
+    };
+    let (code, said) = control(&["flush"]);
+    assert!(code == Some(0) && said.contains("all files: durable"), "{said}");
+    assert_eq!(fs::metadata(folder.path("source/folder/file")).expect("attributes below").len(), 40_960);
+    let (code, said) = control(&["drop", &source]);
+    assert!(code == Some(0) && said.contains("40 KiB of clean pages"), "{said}");
+    read();
+    let (code, said) = control(&["resize", "shared", "4MiB"]);
+    assert!(code == Some(0) && said.contains("it has 4 MiB now"), "{said}");
+    let (code, said) = control(&["detach", &source]);
+    assert!(code == Some(2) && said.contains("makes no sense here"), "{said}");
+    let top = forebay(&["top", address, "--format", "csv"]);
+    let figures = text(&top.stdout);
+    assert!(figures.contains(&source) && figures.lines().count() == 2, "{figures}");
+    running.signal("-TERM");
+    assert_eq!(running.end(), Some(0));
+    let recorded = fs::read_to_string(&trace).expect("a trace");
+    let lines = |operation: &str| {
+        let of = |line: &&str| line.contains("folder/file") && line.contains(operation);
+        recorded.lines().filter(of).count()
+    };
+    // As many requests as the kernel makes of each.
+    assert!(lines("write") >= 1 && lines("read") >= 2, "{recorded}");
+    assert!(recorded.contains(&format!(" {}", std::process::id())), "the owner is this process:\n{recorded}");
+    let compared = forebay(&["compare", &trace, "-p", "lru", "-s", "64KiB", "--page-size", "4KiB"]);
+    assert!(compared.status.success(), "{}", text(&compared.stderr));
+}
+
+#[test]
+fn a_disk_s_delay_is_felt_by_misses() {
+    let Some(folder) = Folder::new() else { return };
+    for name in 0..10 {
+        fs::write(folder.path(&format!("source/{name}")), [7; 4096]).expect("a file");
+    }
+    let running = folder.mount(&["--delay", "nearline", "--readahead", "0"]);
+    let read = || {
+        let begun = Instant::now();
+        (0..10).for_each(|name| assert!(fs::read(folder.path(&format!("seen/{name}"))).is_ok()));
+        begun.elapsed()
+    };
+    // Ten files in ten places: the head moves, and the disk turns.
+    assert!(read() > Duration::from_millis(20));
+    running.signal("-TERM");
+    assert_eq!(running.end(), Some(0));
+}
+
+#[test]
+fn what_was_synced_survives_a_kill_of_the_mount() {
+    let Some(folder) = Folder::new() else { return };
+    for round in 0..3u8 {
+        let running = folder.mount(&["--cache", "1MiB", "--dirty-age", "1h"]);
+        for name in 0..20u8 {
+            let mut file = File::create(folder.path(&format!("seen/{name}"))).expect("a file");
+            file.write_all(&[name ^ round; 30_000]).expect("a write");
+            if name % 2 == 0 {
+                file.sync_all().expect("a flush");
+            }
+        }
+        running.signal("-KILL");
+        assert_eq!(running.end(), None);
+        folder.unmount();
+        let running = folder.mount(&[]);
+        for name in (0..20u8).step_by(2) {
+            let bytes = fs::read(folder.path(&format!("seen/{name}"))).expect("a read");
+            assert!(bytes == [name ^ round; 30_000], "round {round}: file {name}");
+        }
+        running.signal("-TERM");
+        assert_eq!(running.end(), Some(0));
+    }
+}
+
+#[test]
+fn sqlite_loses_no_commit_when_the_mount_is_killed() {
+    const ROUNDS: usize = 4;
+    let Some(folder) = Folder::new() else { return };
+    if Command::new("sqlite3").arg("--version").output().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "sqlite3 is missing, and CI skips nothing");
+        std::io::stderr().write_all(b"skipped: sqlite3 is missing\n").expect("standard error can be written to");
+        return;
+    }
+    let query = |database: &Path, query: &str| {
+        let done = Command::new("sqlite3").arg(database).arg(query).output().expect("sqlite3 runs");
+        text(&done.stdout) + &text(&done.stderr)
+    };
+    let mut next = 0u64;
+    for (round, journal) in ["delete", "wal"].iter().cycle().take(ROUNDS).enumerate() {
+        let running = folder.mount(&["--cache", "256KiB", "--policy", "clock-pro"]);
+        let made = format!("PRAGMA journal_mode={journal}; CREATE TABLE IF NOT EXISTS t(n INTEGER PRIMARY KEY, b);");
+        query(&folder.path("seen/db"), &made);
+        let mut sqlite = Command::new("sqlite3")
+            .arg("-batch")
+            .arg(folder.path("seen/db"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("sqlite3 runs");
+        let (mut commands, answers) = (sqlite.stdin.take().expect("piped"), sqlite.stdout.take().expect("piped"));
+        let (sender, committed) = channel();
+        std::thread::spawn(move || {
+            BufReader::new(answers).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let first = next;
+        let writer = std::thread::spawn(move || {
+            for number in first..first + 100_000 {
+                let insert = format!("INSERT INTO t VALUES({number}, zeroblob(3000)); SELECT {number};\n");
+                if commands.write_all(insert.as_bytes()).is_err() {
+                    break;
+                }
+            }
+        });
+        let wanted = first + 30 + 17 * round as u64;
+        while next <= wanted {
+            let line = committed.recv_timeout(PATIENCE).expect("commits go on");
+            next = line.parse::<u64>().map_or(next, |number| number + 1);
+        }
+        running.signal("-KILL");
+        assert_eq!(running.end(), None);
+        // It goes on until it fails.
+        let _ = sqlite.kill();
+        sqlite.wait().expect("it ends");
+        writer.join().expect("no panic");
+        next = committed.iter().filter_map(|line| line.parse::<u64>().ok()).last().map_or(next, |number| number + 1);
+        folder.unmount();
+        let database = folder.path("source/db");
+        assert_eq!(query(&database, "PRAGMA integrity_check").trim(), "ok", "round {round}");
+        let count: u64 = query(&database, "SELECT count(*) FROM t").trim().parse().expect("a number");
+        assert!(count >= next, "round {round}: {count} rows of {next} that were committed");
+        // One more may have been, without an answer.
+        next = count;
+    }
+}

@@ -1,0 +1,158 @@
+//! What is written, when, and who learns that it was not.
+
+use crate::mounted::{Mounted, PATIENCE, can_mount, pattern, wait_until};
+use forebay_pool::WriteMode;
+use forebay_pool::device::{Device, Fault, Faulty, Operation, Rule, When};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[test]
+fn fsync_o_dsync_and_write_through_put_bytes_below_and_nothing_else_does_at_once() {
+    let Some(mounted) = Mounted::start(|_, config| config.dirty_age = Duration::from_secs(3600)) else { return };
+    let bytes = |name: &str| fs::metadata(mounted.below(name)).expect("attributes below").len();
+    let mut file = File::create(mounted.seen("file")).expect("a file");
+    file.write_all(&[1; 5000]).expect("a write");
+    assert_eq!(bytes("file"), 0);
+    file.sync_data().expect("a flush");
+    assert_eq!(bytes("file"), 5000);
+    let open = |flags| File::options().write(true).create(true).custom_flags(flags).open(mounted.seen("durable"));
+    let mut durable = open(libc::O_DSYNC).expect("a file");
+    durable.write_all(&[1; 5000]).expect("a write");
+    assert_eq!(bytes("durable"), 5000);
+    drop((file, durable));
+    let folder = mounted.stop();
+    let through = Mounted::over(folder, |options, _| options.mode = WriteMode::Through).expect("it was mounted before");
+    fs::write(through.seen("through"), [1; 5000]).expect("a file");
+    assert_eq!(fs::metadata(through.below("through")).expect("attributes below").len(), 5000);
+    through.stop();
+}
+
+#[test]
+fn what_is_deleted_or_cut_off_is_never_written() {
+    let Some(mounted) = Mounted::start(|_, config| config.dirty_age = Duration::from_secs(3600)) else { return };
+    for name in ["deleted", "open"] {
+        fs::write(mounted.seen(name), pattern(1, 50_000)).expect("a file");
+    }
+    let open = File::options().read(true).write(true).open(mounted.seen("open")).expect("it opens");
+    fs::remove_file(mounted.seen("deleted")).expect("it goes");
+    fs::remove_file(mounted.seen("open")).expect("its name goes");
+    open.write_all_at(b"more", 7).expect("a write");
+    drop(open);
+    fs::write(mounted.seen("cut"), pattern(1, 50_000)).expect("a file");
+    File::options().write(true).open(mounted.seen("cut")).and_then(|file| file.set_len(0)).expect("a length");
+    wait_until("nothing is dirty", || mounted.pool.statistics().dirty == 0);
+    assert_eq!(mounted.pool.statistics().uncounted.bytes_written, 0);
+    mounted.stop();
+}
+
+#[test]
+fn changes_below_are_seen_when_a_file_is_opened() {
+    let Some(mounted) = Mounted::start(|_, _| {}) else { return };
+    fs::write(mounted.below("file"), pattern(1, 10_000)).expect("a file below");
+    assert!(fs::read(mounted.seen("file")).expect("a read") == pattern(1, 10_000));
+    let modified = fs::metadata(mounted.below("file")).expect("attributes below").modified().expect("a time");
+    // Of the same length, and as old as before.
+    let below = File::options().write(true).open(mounted.below("file")).expect("it opens below");
+    below.write_all_at(&pattern(2, 10_000), 0).expect("a write below");
+    below.set_modified(modified).expect("a time below");
+    assert!(fs::read(mounted.seen("file")).expect("a read") == pattern(2, 10_000));
+    fs::write(mounted.below("file"), pattern(3, 70_000)).expect("a longer file below");
+    assert!(fs::read(mounted.seen("file")).expect("a read") == pattern(3, 70_000));
+    fs::write(mounted.below("file"), pattern(4, 100)).expect("a shorter file below");
+    assert!(fs::read(mounted.seen("file")).expect("a read") == pattern(4, 100));
+    mounted.stop();
+}
+
+#[test]
+fn files_that_are_opened_again_are_still_cached() {
+    let Some(mounted) = Mounted::start(|_, _| {}) else { return };
+    for name in 0..100 {
+        fs::write(mounted.below(&name.to_string()), pattern(name, 5000)).expect("a file below");
+    }
+    let read = || (0..100u8).for_each(|name| assert!(fs::read(mounted.seen(&name.to_string())).is_ok()));
+    read();
+    let before = mounted.pool.statistics();
+    read();
+    let now = mounted.pool.statistics();
+    assert_eq!((now.misses, now.uncounted.reads), (before.misses, before.uncounted.reads), "all pages were resident");
+    mounted.stop();
+}
+
+#[test]
+fn an_error_of_a_device_reaches_who_reads_and_the_next_read_succeeds() {
+    let fails = |device, _| {
+        let rule = Rule { operation: Some(Operation::Read), when: When::Nth(1), ..Rule::new(Fault::Error(libc::EIO)) };
+        Arc::new(Faulty::new(device, vec![rule], 0)) as Arc<dyn Device>
+    };
+    let Some(mounted) = Mounted::start(|options, _| options.wrap = Some(Box::new(fails))) else { return };
+    fs::write(mounted.below("file"), pattern(1, 4096)).expect("a file below");
+    let file = File::open(mounted.seen("file")).expect("it opens");
+    let error = file.read_at(&mut [0; 4096], 0).expect_err("the device fails");
+    assert_eq!(error.raw_os_error(), Some(libc::EIO));
+    assert_eq!(file.read_at(&mut [0; 4096], 0).expect("a read"), 4096);
+    drop(file);
+    mounted.stop();
+}
+
+/// A small file system below, in memory.
+struct Small<'m>(&'m Mounted);
+
+impl<'m> Small<'m> {
+    fn new(mounted: &'m Mounted) -> Self {
+        fs::create_dir(mounted.below("small")).expect("a folder");
+        let made =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "none"]).arg(mounted.below("small")).status();
+        assert!(made.expect("mount runs").success());
+        Self(mounted)
+    }
+}
+
+impl Drop for Small<'_> {
+    fn drop(&mut self) {
+        let gone = Command::new("umount").arg("-l").arg(self.0.below("small")).status();
+        assert!(gone.expect("umount runs").success());
+    }
+}
+
+#[test]
+fn a_writeback_that_fails_is_told_once_to_everybody_who_has_the_file_open() {
+    let Some(mounted) = Mounted::start(|_, config| config.dirty_age = Duration::from_millis(100)) else { return };
+    let small = Small::new(&mounted);
+    let path = mounted.seen("small/file");
+    let file = File::create(&path).expect("a file");
+    let other = File::options().write(true).open(&path).expect("it opens");
+    file.write_all_at(&pattern(1, 400_000), 0).expect("the cache has room");
+    wait_until("the writeback has failed", || mounted.pool.statistics().uncounted.failed_writebacks > 0);
+    let full = file.sync_all().expect_err("the file system is full");
+    assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));
+    // Nothing is too much any more, and the other learns of what was.
+    file.set_len(1000).expect("a length");
+    let told = other.sync_all().expect_err("it has not been told");
+    assert_eq!(told.raw_os_error(), Some(libc::ENOSPC));
+    other.sync_all().expect("now it has");
+    file.sync_all().expect("and so has the first");
+    assert!(fs::read(&path).expect("a read") == pattern(1, 400_000)[..1000]);
+    drop((file, other));
+    drop(small);
+    mounted.stop();
+}
+
+#[test]
+fn what_is_open_when_it_stops_is_flushed_and_cut_off() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::start(|_, config| config.dirty_age = Duration::from_secs(3600)).expect("it can be mounted");
+    let path = mounted.seen("file");
+    let mut file = File::create(&path).expect("a file");
+    file.write_all(&pattern(1, 100_000)).expect("a write");
+    let below = mounted.below("file");
+    mounted.mount.stop(Duration::from_millis(200), PATIENCE).expect("everything is flushed");
+    assert!(fs::read(&below).expect("a read below") == pattern(1, 100_000));
+    assert!(fs::metadata(&path).is_err(), "it is out of sight");
+    file.write_all(b"more").expect_err("it would be lost");
+}

@@ -1,0 +1,8 @@
+//! Real mounts: a directory behind a pool, used as any program uses a directory.
+
+mod bytes;
+mod durability;
+mod memory;
+mod mounted;
+mod names;
+mod simulator;
