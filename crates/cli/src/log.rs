@@ -3,10 +3,11 @@
 use crate::failure::Failure;
 use forebay_server::{Error, SetLog};
 use std::fs::File;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::Mutex;
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, reload};
@@ -35,17 +36,55 @@ pub(crate) fn parse(text: &str) -> Result<String, String> {
     filter(text).map(|_| text.to_owned())
 }
 
+/// Where the log goes.
+pub(crate) enum To<'p> {
+    Terminal,
+    File(&'p Path),
+    /// To the terminal, as long as there is one, and to the system's log.
+    System,
+}
+
+/// The system's log, a line each.
+struct System(UnixDatagram);
+
+impl Write for System {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        // A daemon's notice.
+        const PRIORITY: u32 = 3 << 3 | 5;
+        let head = format!("<{PRIORITY}>forebay[{}]: ", std::process::id());
+        // Nobody is there to learn that the log is not taken.
+        let _ = self.0.send(&[head.as_bytes(), line.trim_ascii_end()].concat());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn system() -> io::Result<System> {
+    let socket = UnixDatagram::unbound()?;
+    socket.connect("/dev/log")?;
+    socket.set_nonblocking(true)?;
+    Ok(System(socket))
+}
+
 /// Begins to log; what changes the levels later.
-pub(crate) fn start(levels: &str, file: Option<&Path>) -> Result<SetLog, Failure> {
+pub(crate) fn start(levels: &str, to: &To<'_>) -> Result<SetLog, Failure> {
     let (filter, level) = reload::Layer::new(filter(levels).map_err(Failure::Usage)?);
-    let writer = match file {
-        Some(path) => {
+    let writer = match to {
+        To::File(path) => {
             let opened = File::options().create(true).append(true).open(path);
-            BoxMakeWriter::new(Mutex::new(opened.map_err(|error| Failure::File(path.to_owned(), error))?))
+            BoxMakeWriter::new(Mutex::new(opened.map_err(|error| Failure::File(path.to_path_buf(), error))?))
         }
-        None => BoxMakeWriter::new(std::io::stderr),
+        To::System => match system() {
+            Ok(system) => BoxMakeWriter::new(std::io::stderr.and(Mutex::new(system))),
+            // There is none, as in many a container.
+            Err(_) => BoxMakeWriter::new(std::io::stderr),
+        },
+        To::Terminal => BoxMakeWriter::new(std::io::stderr),
     };
-    let ansi = file.is_none() && std::io::stderr().is_terminal();
+    let ansi = matches!(to, To::Terminal) && std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(ansi).with_target(false);
     tracing_subscriber::registry().with(filter).with(lines).init();
     Ok(Box::new(move |text| {

@@ -2,11 +2,12 @@
 
 use crate::inode::{Inode, Tree};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags, fadvise, statx};
+use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags, fadvise, fcntl_getfl, fcntl_setfl, statx};
 use rustix::io::{Errno, pread, preadv, pwritev};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of the aligned buffer for what is not aligned.
 const BOUNCE: usize = 64 << 10;
@@ -18,8 +19,10 @@ pub(crate) struct Descriptors {
     pub(crate) main: OwnedFd,
     /// What transfers past the page cache are multiples of, if `main` bypasses it. Buffers begin there, too.
     direct: Option<usize>,
-    /// One that goes through the page cache, for the end of a write.
-    buffered: OnceLock<OwnedFd>,
+    /// Held by whoever writes through the page cache, as the end of a write that is not aligned must.
+    ends: Mutex<()>,
+    /// Something of it may be in the page cache.
+    cached: AtomicBool,
     pub(crate) writable: bool,
 }
 
@@ -36,12 +39,15 @@ impl Descriptors {
         let known = known.filter(|known| known.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
         let alignment =
             known.map_or(ALIGNMENT, |known| known.stx_dio_offset_align.max(known.stx_dio_mem_align) as usize);
-        Self { main, direct: (direct && alignment > 0).then_some(alignment), buffered: OnceLock::new(), writable }
+        let direct = (direct && alignment > 0).then_some(alignment);
+        Self { main, direct, ends: Mutex::default(), cached: AtomicBool::new(direct.is_none()), writable }
     }
 
-    /// Whether some of what it wrote went through the page cache.
-    pub(crate) fn uses_page_cache(&self) -> bool {
-        self.direct.is_none() || self.buffered.get().is_some()
+    /// Drops what is clean from the page cache, if something of it may be there.
+    pub(crate) fn drop_behind(&self) {
+        if self.cached.swap(self.direct.is_none(), Ordering::Relaxed) {
+            let _ = fadvise(&self.main, 0, None, Advice::DontNeed);
+        }
     }
 
     /// How many bytes of a buffer bypass the page cache when they are transferred at this offset.
@@ -126,12 +132,7 @@ impl Descriptors {
     }
 
     /// Writes buffers. What is not aligned goes through the page cache.
-    pub(crate) fn write(
-        &self,
-        (tree, inode): (&Tree, &Arc<Inode>),
-        offset: u64,
-        buffers: &[IoSlice<'_>],
-    ) -> io::Result<()> {
+    pub(crate) fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
         let together = self.together(offset, buffers.iter().map(|buffer| &**buffer));
         let (whole, rest) = buffers.split_at(together);
         write_all(&self.main, offset, whole)?;
@@ -142,9 +143,7 @@ impl Descriptors {
             at += direct as u64;
             let end = &buffer[direct..];
             if !end.is_empty() {
-                let buffered = self.buffered(tree, inode)?;
-                write_all(buffered, at, &[IoSlice::new(end)])?;
-                let _ = fadvise(buffered, at, NonZeroU64::new(end.len() as u64), Advice::DontNeed);
+                self.write_end(at, end)?;
                 at += end.len() as u64;
             }
         }
@@ -154,13 +153,17 @@ impl Descriptors {
         Ok(())
     }
 
-    fn buffered(&self, tree: &Tree, inode: &Arc<Inode>) -> io::Result<&OwnedFd> {
-        if self.buffered.get().is_none() {
-            let opened = tree.open_inode(inode, OFlags::RDWR | OFlags::NOCTTY)?;
-            // Another thread may have been faster.
-            let _ = self.buffered.set(opened);
-        }
-        Ok(self.buffered.get().expect("it has just been set"))
+    /// Writes through the page cache: by the same descriptor, as a second one might be refused. Others that transfer meanwhile may go
+    /// through it, too, which is as right.
+    fn write_end(&self, offset: u64, end: &[u8]) -> io::Result<()> {
+        let _alone = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        self.cached.store(true, Ordering::Relaxed);
+        let flags = fcntl_getfl(&self.main)?;
+        fcntl_setfl(&self.main, flags - OFlags::DIRECT)?;
+        let written = write_all(&self.main, offset, &[IoSlice::new(end)]);
+        fcntl_setfl(&self.main, flags)?;
+        let _ = fadvise(&self.main, offset, NonZeroU64::new(end.len() as u64), Advice::DontNeed);
+        written
     }
 }
 

@@ -14,7 +14,7 @@ use crate::times::{Seen, Stamp, Written};
 use forebay_pool::WriteMode;
 use forebay_pool::device::{Device, Extent};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Advice, FallocateFlags, SeekFrom, Statx, Timespec, Timestamps, UTIME_OMIT, fadvise, seek};
+use rustix::fs::{FallocateFlags, SeekFrom, Statx, Timespec, Timestamps, UTIME_OMIT, seek};
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -293,9 +293,7 @@ impl LowerFile {
             self.unsynced.store(false, Ordering::SeqCst);
             let sync = if data_only { rustix::fs::fdatasync } else { rustix::fs::fsync };
             sync(descriptors.main.as_fd()).inspect_err(|_| self.unsynced.store(true, Ordering::SeqCst))?;
-            if descriptors.uses_page_cache() {
-                let _ = fadvise(&descriptors.main, 0, None, Advice::DontNeed);
-            }
+            descriptors.drop_behind();
             Ok(())
         });
         match synced {
@@ -320,10 +318,9 @@ impl LowerFile {
     }
 
     fn write_runs(&self, runs: &[(u64, &[IoSlice<'_>])]) -> Vec<io::Result<()>> {
-        let inode = (&*self.files.tree, &self.inode);
         let mut results = Vec::new();
         let changed = self.change(|descriptors| {
-            results = runs.iter().map(|(offset, run)| descriptors.write(inode, *offset, run)).collect();
+            results = runs.iter().map(|(offset, run)| descriptors.write(*offset, run)).collect();
             Ok(())
         });
         if let Err(error) = changed {

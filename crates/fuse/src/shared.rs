@@ -159,11 +159,15 @@ impl Shared {
         if open.object.file.in_use() {
             return;
         }
-        if !self.files.tree.reopens() && open.object.volume.dirty_pages() > 0 {
-            // Later its descriptor may have gone for good. A failure is kept for whoever opens it next.
-            let _ = self.pool.flush_volume(&open.object.volume);
+        if self.files.tree.reopens() || open.object.volume.dirty_pages() == 0 {
+            return self.let_go(&open.node);
         }
-        self.let_go(&open.node);
+        // Later its descriptor may have gone for good. A failure is kept for whoever opens it next.
+        let shared = Arc::clone(self);
+        self.workers.run(move || {
+            let _ = shared.pool.flush_volume(&open.object.volume);
+            shared.let_go(&open.node);
+        });
     }
 
     /// The kernel forgets a file.

@@ -249,8 +249,10 @@ impl Mounted {
             Ok(Some(recorded)) => tracing::info!("{recorded}"),
             Ok(None) | Err(_) => {}
         }
-        if stopped.is_ok() {
-            tracing::info!("unmounted: everything is flushed");
+        match &stopped {
+            Ok(()) => tracing::info!("unmounted: everything is flushed"),
+            // In the background there is no other place to say so.
+            Err(error) => tracing::error!("{error}"),
         }
         stopped.and(recorded.map(drop))
     }

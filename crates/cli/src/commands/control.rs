@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// Steer a running `forebay serve --control PATH`: sizes, volumes, limits, flushes, recording, the log.
+/// Steer a running `forebay serve` or `forebay mount` with --control PATH: sizes, volumes, limits, flushes, recording, the log.
 ///
 /// What is changed so lasts until the server ends or reads its configuration again (SIGHUP, `reload`), which puts back what the
 /// configuration says. Only the server's owner, and root, can control it.
@@ -121,7 +121,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
 fn ask(socket: &Path, command: &Command) -> Result<String, Failure> {
     let name = socket.display();
     let failed = |error: io::Error| {
-        Failure::from(format!("{name}: {error}; is there a `forebay serve --control {name}`, and is it yours?"))
+        Failure::from(format!(
+            "{name}: {error}; is there a `forebay serve --control {name}` or a mount, and is it yours?"
+        ))
     };
     let mut stream = UnixStream::connect(socket).map_err(failed)?;
     let mut line = serde_json::to_string(command)?;

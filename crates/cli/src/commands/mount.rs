@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// What to log: error, warn, info, debug, trace or off, or for parts of the program, as in info,forebay_fuse=debug
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "FOREBAY_LOG", value_parser = log::parse)]
     log: String,
-    /// Append the log to a file. In the background there is none otherwise, once the directory is mounted
+    /// Append the log to a file. In the background it goes to the system's log otherwise
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
     /// It has been started to go to the background.
@@ -53,7 +53,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     if !arguments.foreground && !arguments.detached {
         return run_in_background();
     }
-    let log = log::start(&arguments.log, arguments.log_file.as_deref())?;
+    let to = match &arguments.log_file {
+        Some(path) => log::To::File(path),
+        None if arguments.detached => log::To::System,
+        None => log::To::Terminal,
+    };
+    let log = log::start(&arguments.log, &to)?;
     let Arguments { source, mountpoint, options, config, detached, .. } = arguments;
     let read = move || match &config {
         Some(path) => MountOptions::read(path).map(|file| options.clone().over(file)),

@@ -36,7 +36,7 @@ Exit status: 0 stopped in order, 1 storage or the system failed, 2 the options a
 const LONG: &str = include_str!("serve.txt").trim_ascii_end();
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    let log = log::start(&arguments.log, None)?;
+    let log = log::start(&arguments.log, &log::To::Terminal)?;
     let Arguments { options, config, .. } = arguments;
     let read = move || match &config {
         Some(path) => Options::read(path).map(|file| options.clone().over(file)),

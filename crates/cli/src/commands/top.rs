@@ -10,7 +10,7 @@ use forebay_server::Report;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-/// Show what a running `forebay serve --metrics` does: volumes, hit ratios, throughput, waits, the policy's state.
+/// Show what a running `forebay serve` or `forebay mount` with --metrics does: volumes, hit ratios, throughput, waits, the policy's state.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// What the server's --metrics says
