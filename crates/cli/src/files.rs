@@ -5,7 +5,7 @@ use clap::Args;
 use forebay_policy::show_bytes;
 use forebay_report::figure::{self, Draw};
 use forebay_report::file::{self, FileError};
-use forebay_report::{Key, Report, Section};
+use forebay_report::{Document, Key, Section};
 use std::path::{Path, PathBuf};
 
 /// A report to look at.
@@ -64,7 +64,7 @@ impl ReportFile {
     pub(crate) fn write(&self, traces: &[String], pages: Pages) -> Result<(), Failure> {
         let Some(path) = &self.report else { return Ok(()) };
         let Pages { keys, sections } = pages;
-        write(path, Report { title: traces.join(", "), keys, sections }.html().as_bytes())
+        write(path, Document { title: traces.join(", "), keys, sections }.html().as_bytes())
     }
 }
 

@@ -107,7 +107,7 @@ impl SimulatedDevice {
             made: 0,
             device_ms: 0.0,
             wait_ms: 0.0,
-            waits: Waits::new(),
+            waits: Waits::default(),
             requests: 0,
             bytes: 0,
             price: 0.0,
@@ -205,7 +205,7 @@ impl SimulatedDevice {
         self.finish();
         (self.device_ms, self.wait_ms, self.price) = (0.0, 0.0, 0.0);
         (self.requests, self.bytes) = (0, 0);
-        self.waits = Waits::new();
+        self.waits = Waits::default();
     }
 
     /// What the misses of so many references cost.

@@ -34,6 +34,7 @@
 //! ```
 
 mod control;
+mod histogram;
 pub mod managers;
 mod page;
 mod parameters;
@@ -44,6 +45,7 @@ pub mod readahead;
 pub mod registry;
 
 pub use control::{Control, Uncontrolled};
+pub use histogram::Histogram;
 pub use page::page;
 pub use parameters::{Kind, Parameter, Part, Settings, parse_bytes, show_bytes};
 #[doc(hidden)]

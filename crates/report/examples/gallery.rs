@@ -1,6 +1,6 @@
 //! Writes a report with a chart of every kind, for the test in a browser: `gallery FILE.html`.
 
-use forebay_report::{Axis, Cell, Chart, Column, Grid, Key, Kind, Report, Section, Series, Table, Unit, View, X};
+use forebay_report::{Axis, Cell, Chart, Column, Document, Grid, Key, Kind, Section, Series, Table, Unit, View, X};
 
 fn main() -> std::io::Result<()> {
     let Some(path) = std::env::args_os().nth(1) else {
@@ -16,7 +16,7 @@ fn main() -> std::io::Result<()> {
         charts: vec![curves(), ranking(), states(), histogram(), cumulative(), space_time()],
         tables: vec![table()],
     };
-    std::fs::write(path, Report { title: "Gallery".to_owned(), keys, sections: vec![section] }.html())
+    std::fs::write(path, Document { title: "Gallery".to_owned(), keys, sections: vec![section] }.html())
 }
 
 fn chart(id: &str, title: &str, kind: Kind, x: Axis, y: Axis, keyed: bool, views: Vec<View>) -> Chart {

@@ -1,4 +1,4 @@
-//! What a simulation gave, to be looked at: [`study`] makes sections of its answers, [`Report`] holds them, [`Report::html`] makes
+//! What a simulation gave, to be looked at: [`study`] makes sections of its answers, [`Document`] holds them, [`Document::html`] makes
 //! one file of it that opens without a network, and [`figure`] draws one of its charts for a paper.
 //!
 //! But for [`study`] this crate knows nothing of caches; `assets/report.js` draws the model with Apache ECharts.
@@ -11,4 +11,4 @@ mod page;
 pub mod study;
 
 pub use figure::DrawError;
-pub use model::{Axis, Cell, Chart, Column, Grid, Key, Kind, Report, Section, Series, Table, Unit, View, X};
+pub use model::{Axis, Cell, Chart, Column, Document, Grid, Key, Kind, Section, Series, Table, Unit, View, X};

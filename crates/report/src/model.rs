@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// A report: one section for each trace, as a rule.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct Document {
     /// What it is about, in a few words.
     pub title: String,
     /// The policies that keyed charts draw, and what they are held against: each has one colour in all of them, and is shown or hidden in all at once.
@@ -55,7 +55,7 @@ pub struct Chart {
     pub x: Axis,
     /// What goes up.
     pub y: Axis,
-    /// Whether its series, or the bars of [`Kind::Ranking`], are the report's [keys](Report::keys).
+    /// Whether its series, or the bars of [`Kind::Ranking`], are the report's [keys](Document::keys).
     pub keyed: bool,
     /// One, or several of which the reader chooses one.
     pub views: Vec<View>,

@@ -1,6 +1,6 @@
 //! The report as one HTML file: what is to be read stands in it as text, what is to be drawn as data beside the program that draws.
 
-use crate::model::{Report, Section};
+use crate::model::{Document, Section};
 
 const STYLE: &str = include_str!("../assets/report.css");
 const ECHARTS: &str = include_str!("../assets/echarts.min.js");
@@ -11,7 +11,7 @@ const SCRIPTS: [&str; 3] =
 const THEME: &str = "let kept = null; try { kept = localStorage.getItem('forebay-theme'); } catch {} \
     document.documentElement.dataset.theme = kept ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');";
 
-impl Report {
+impl Document {
     /// The page, whole: it asks for nothing from a network.
     pub fn html(&self) -> String {
         let title = escaped(&self.title);
@@ -86,7 +86,7 @@ mod tests {
             charts: Vec::new(),
             tables: Vec::new(),
         };
-        let page = Report { title: format!("{name}!"), keys: Vec::new(), sections: vec![section] }.html();
+        let page = Document { title: format!("{name}!"), keys: Vec::new(), sections: vec![section] }.html();
         assert!(!page.contains(name));
         assert!(page.contains("<h2>&lt;/script&gt;&lt;b&gt;&quot;&amp;&lt;!--</h2>"));
         let start = page.find(r#"id="report">"#).unwrap() + r#"id="report">"#.len();

@@ -2,7 +2,7 @@
 
 use forebay_policy::Spec;
 use forebay_sim::curve::{Distances, Lru, Opt, Stack};
-use forebay_sim::{Keep, Outcome, Sweep, Trace, Watch};
+use forebay_sim::{Keep, RunOutcome, Sweep, Trace, Watch};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::path::Path;
@@ -53,8 +53,8 @@ proptest! {
         let sweep = Sweep { specs, sizes, warmup, threads: 1 };
         let in_one_pass = sweep.run(&trace, &|_| true);
         let replayed = sweep.run_watching(&replayed(), &trace, &|_| true);
-        let told = |outcomes: &[Outcome]| -> Vec<_> {
-            let told = |it: &Outcome| (it.policy.clone(), it.off_line, it.pages, it.total, it.counted, it.state.clone());
+        let told = |outcomes: &[RunOutcome]| -> Vec<_> {
+            let told = |it: &RunOutcome| (it.policy.clone(), it.off_line, it.pages, it.total, it.counted, it.state.clone());
             outcomes.iter().map(told).collect()
         };
         prop_assert_eq!(told(&in_one_pass), told(&replayed));

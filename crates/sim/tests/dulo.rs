@@ -6,7 +6,7 @@ mod real_trace;
 use forebay_model::presets;
 use forebay_model::{Model, SimulatedDevice};
 use forebay_policy::{AllRefused, Caller, Place, Policy, Reference, Setup, Spec, Visitor, registry};
-use forebay_sim::{Keep, Outcome, Sweep, Trace, Watch};
+use forebay_sim::{Keep, RunOutcome, Sweep, Trace, Watch};
 use real_trace::real_trace;
 
 struct AnyVictim;
@@ -92,7 +92,7 @@ fn over_lru(file: &str, shares: &[f64]) -> Option<Vec<f64>> {
     let watch = Watch { device: Some(table_one_disk()), ..Watch::default() };
     let outcomes = Sweep { specs, sizes, warmup: 0, threads: 0 }.run_watching(&watch, &trace, &|_| true);
     let (lru, dulo) = outcomes.split_at(shares.len());
-    let time = |outcome: &Outcome| outcome.device.expect("a device was given").device_ms;
+    let time = |outcome: &RunOutcome| outcome.device.expect("a device was given").device_ms;
     Some(lru.iter().zip(dulo).map(|(lru, dulo)| 100.0 * (time(dulo) / time(lru) - 1.0)).collect())
 }
 

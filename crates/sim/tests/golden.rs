@@ -5,7 +5,7 @@ mod real_trace;
 
 use forebay_policy::Spec;
 use forebay_sim::curve::{Distances, Lru, Sampling, Spacing, Stack, shards};
-use forebay_sim::{Curve, Keep, Outcome, Sample, SampledReader, Sweep, Trace, behind};
+use forebay_sim::{Curve, Keep, RunOutcome, Sample, SampledReader, Sweep, Trace, behind};
 use real_trace::real_trace;
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn load(file: &str) -> Option<Trace> {
     Some(Trace::load(file, reader.as_mut(), None, Keep::default(), &mut |_| {}).expect("the trace is well-formed"))
 }
 
-fn run(trace: &Trace, policies: &[&str], sizes: &[u32]) -> Vec<Outcome> {
+fn run(trace: &Trace, policies: &[&str], sizes: &[u32]) -> Vec<RunOutcome> {
     let specs = policies.iter().map(|policy| Spec::parse(policy).expect("a policy")).collect();
     Sweep { specs, sizes: sizes.to_vec(), warmup: 0, threads: 0 }.run(trace, &|_| true)
 }
@@ -123,7 +123,7 @@ fn above_clock(file: &str, sizes: &[u32]) -> Vec<f64> {
     let Some(trace) = load(file) else { return Vec::new() };
     let outcomes = run(&trace, &["clock-pro", "clock"], sizes);
     let (clock_pro, clock) = outcomes.split_at(sizes.len());
-    let difference = |(a, b): (&Outcome, &Outcome)| 100.0 * (a.counted.hit_ratio() - b.counted.hit_ratio());
+    let difference = |(a, b): (&RunOutcome, &RunOutcome)| 100.0 * (a.counted.hit_ratio() - b.counted.hit_ratio());
     clock_pro.iter().zip(clock).map(difference).collect()
 }
 

@@ -6,7 +6,7 @@ mod real_trace;
 use forebay_model::Model;
 use forebay_model::presets;
 use forebay_policy::{Operation, Spec};
-use forebay_sim::levels::{Level, Mode, Outcome, Write};
+use forebay_sim::levels::{HierarchyOutcome, Level, Mode, Write};
 use forebay_sim::{Hierarchy, Keep, Sweep, Trace, Watch, behind};
 use real_trace::real_trace;
 use std::path::Path;
@@ -40,11 +40,11 @@ fn disk() -> Option<Model> {
     Some(presets::named("desktop-7200").unwrap().model())
 }
 
-fn replay(trace: &Trace, levels: &[(&Spec, u32)], mode: Mode) -> Outcome {
+fn replay(trace: &Trace, levels: &[(&Spec, u32)], mode: Mode) -> HierarchyOutcome {
     replay_over(None, trace, levels, mode)
 }
 
-fn replay_over(device: Option<Model>, trace: &Trace, levels: &[(&Spec, u32)], mode: Mode) -> Outcome {
+fn replay_over(device: Option<Model>, trace: &Trace, levels: &[(&Spec, u32)], mode: Mode) -> HierarchyOutcome {
     let write = Write::Back { flush: None };
     let level = |&(spec, pages): &(&Spec, u32)| Level { spec: spec.clone(), pages, caches: 1, write };
     let levels = levels.iter().map(level).collect();

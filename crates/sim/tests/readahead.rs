@@ -1,7 +1,7 @@
 //! What is read ahead, and what becomes of it, worked by hand on small traces; and what holds on all.
 
 use forebay_policy::Spec;
-use forebay_sim::{Counts, Keep, Outcome, Readahead, ReadaheadCounts, Sweep, Trace, Watch};
+use forebay_sim::{Counts, Keep, Readahead, ReadaheadCounts, RunOutcome, Sweep, Trace, Watch};
 use forebay_trace::{Input, Options};
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ fn sweep(policy: &str, pages: u32, warmup: usize) -> Sweep {
     Sweep { specs: vec![Spec::parse(policy).unwrap()], sizes: vec![pages], warmup, threads: 1 }
 }
 
-fn lru(trace: &Trace, pages: u32, readahead: &str) -> Outcome {
+fn lru(trace: &Trace, pages: u32, readahead: &str) -> RunOutcome {
     sweep("lru", pages, 0).run_watching(&watch(readahead), trace, &|_| true).remove(0)
 }
 

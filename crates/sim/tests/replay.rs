@@ -1,7 +1,7 @@
 //! What a sweep reports, worked by hand on small traces.
 
 use forebay_policy::Spec;
-use forebay_sim::{Counts, Keep, Outcome, Sweep, Trace, Watch};
+use forebay_sim::{Counts, Keep, RunOutcome, Sweep, Trace, Watch};
 use forebay_trace::{Input, Options};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ fn load(text: &'static str) -> Trace {
     Trace::load("test", reader.as_mut(), None, Keep::default(), &mut |_| {}).unwrap()
 }
 
-fn sweep(trace: &Trace, policies: &[&str], sizes: &[u32], warmup: usize, threads: usize) -> Vec<Outcome> {
+fn sweep(trace: &Trace, policies: &[&str], sizes: &[u32], warmup: usize, threads: usize) -> Vec<RunOutcome> {
     let specs = policies.iter().map(|policy| Spec::parse(policy).unwrap()).collect();
     Sweep { specs, sizes: sizes.to_vec(), warmup, threads }.run(trace, &|_| true)
 }
@@ -30,7 +30,7 @@ fn hits_and_misses_are_counted_after_the_warm_up_and_in_all() {
 fn outcomes_stand_by_policy_then_size_whatever_the_threads() {
     let trace = load("0\n1\n2\n3\n0\n1\n2\n3\n4\n0\n1\n2\n3\n");
     let policies = ["lru", "mru", "opt", "clock-pro"];
-    let key = |outcome: &Outcome| (outcome.policy.clone(), outcome.pages, outcome.total.hits);
+    let key = |outcome: &RunOutcome| (outcome.policy.clone(), outcome.pages, outcome.total.hits);
     let one: Vec<_> = sweep(&trace, &policies, &[1, 3, 9], 0, 1).iter().map(key).collect();
     let two: Vec<_> = sweep(&trace, &policies, &[1, 3, 9], 0, 2).iter().map(key).collect();
     assert_eq!(one, two);

@@ -6,7 +6,7 @@ mod real_trace;
 
 use forebay_policy::ubm::Class;
 use forebay_policy::{Caller, Policy, Reference, Settings, Setup, Spec, Ubm};
-use forebay_sim::{Keep, Outcome, Sweep, Trace};
+use forebay_sim::{Keep, RunOutcome, Sweep, Trace};
 use real_trace::real_trace;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn lirs(name: &str) -> Option<Trace> {
     real_trace(&format!("lirs/{name}.trace.gz")).map(|path| load(&path))
 }
 
-fn run(trace: &Trace, sizes: &[u32]) -> Vec<Outcome> {
+fn run(trace: &Trace, sizes: &[u32]) -> Vec<RunOutcome> {
     Sweep { specs: vec![Spec::parse("ubm").expect("a policy")], sizes: sizes.to_vec(), warmup: 0, threads: 0 }
         .run(trace, &|_| true)
 }

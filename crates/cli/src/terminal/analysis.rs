@@ -20,7 +20,7 @@ const ROWS: usize = 10;
 pub(crate) fn print(analysis: &Analysis, out: &mut impl Write) -> Result<(), Failure> {
     let page_size = analysis.page_size;
     let bytes = |pages: u64| show_bytes(pages * page_size);
-    writeln!(out, "{}: {}", analysis.trace, analysis.extent().in_words(""))?;
+    writeln!(out, "{}: {}", analysis.trace, analysis.dimensions().in_words(""))?;
     if let Some(points) = &analysis.footprint {
         footprint(points, out)?;
     }

@@ -10,7 +10,7 @@ use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, OWNER, READAHEAD, WAITS_AND_REQUESTS};
 use forebay_sim::study::{Figure, grouped, percent, significant};
 use forebay_sim::words::{owner_name, sampled};
-use forebay_sim::{Outcome, OwnerCounts, Size};
+use forebay_sim::{OwnerCounts, RunOutcome, Size};
 use std::io::Write;
 
 /// The most owners that are shown by name.
@@ -36,7 +36,7 @@ pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(),
     grid.figures("bytes", sizes.iter().map(|&(pages, _)| show_bytes(u64::from(pages) * trace.page_size)));
     grid.rule();
     let hit_ratio = named(COUNTS, "hit_ratio");
-    let best: Vec<Option<&Outcome>> =
+    let best: Vec<Option<&RunOutcome>> =
         comparison.by_size().map(|(_, outcomes)| best_on_line(outcomes.into_iter())).collect();
     for row in comparison.policies().filter(|row| !row[0].off_line) {
         let cells = row.iter().zip(&best).map(|(outcome, best)| {
@@ -73,9 +73,9 @@ pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(),
 }
 
 /// A heading, and the cell of a run under it.
-type Column = (&'static str, Box<dyn Fn(&Outcome) -> String>);
+type Column = (&'static str, Box<dyn Fn(&RunOutcome) -> String>);
 
-fn column<T: 'static>(figure: &'static Figure<T>, part: fn(&Outcome) -> Option<T>) -> Column {
+fn column<T: 'static>(figure: &'static Figure<T>, part: fn(&RunOutcome) -> Option<T>) -> Column {
     (figure.heading, Box::new(move |of| part(of).map_or_else(String::new, |part| figure.shown(&part))))
 }
 
@@ -111,7 +111,7 @@ fn print_distances(comparison: &Comparison, out: &mut impl Write) -> Result<(), 
 fn print_readahead(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
     let [fetched, used, wasted, late] =
         ["fetched", "used", "wasted", "late"].map(|name| column(named(READAHEAD, name), |of| of.readahead));
-    let share = |of: &Outcome| {
+    let share = |of: &RunOutcome| {
         let used = of.readahead.unwrap_or_default().used;
         percent(used as f64 / of.counted.references as f64)
     };
@@ -124,8 +124,8 @@ fn print_readahead(comparison: &Comparison, out: &mut impl Write) -> Result<(), 
 
 /// Prints the time that the device takes for the misses of each policy at each size, the least of the on-line ones marked.
 fn print_device_times(comparison: &Comparison, device: &Named, out: &mut impl Write) -> Result<(), Failure> {
-    let time = |outcome: &Outcome| outcome.device.map_or(0.0, |cost| cost.device_ms);
-    let on_line = |outcomes: Vec<&Outcome>| {
+    let time = |outcome: &RunOutcome| outcome.device.map_or(0.0, |cost| cost.device_ms);
+    let on_line = |outcomes: Vec<&RunOutcome>| {
         let on_line = outcomes.into_iter().filter(|outcome| !outcome.off_line);
         on_line.map(time).fold(f64::INFINITY, f64::min)
     };
@@ -163,7 +163,7 @@ fn print_owners(comparison: &Comparison, out: &mut impl Write) -> Result<(), Fai
         let mut grid = Grid::of_figures("owner", [references.heading].into_iter().chain(policies));
         grid.rule();
         let mut row = |name: &str, of: &[usize]| {
-            let sum = |outcome: &Outcome| of.iter().map(|&owner| owner_counts(outcome, owner)).sum::<OwnerCounts>();
+            let sum = |outcome: &RunOutcome| of.iter().map(|&owner| owner_counts(outcome, owner)).sum::<OwnerCounts>();
             let misses = outcomes.iter().map(|outcome| misses.shown(&sum(outcome)));
             grid.figures(name, [references.shown(&sum(outcomes[0]))].into_iter().chain(misses));
         };

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use forebay_model::Cost;
 use forebay_policy::show_bytes;
 use forebay_sim::Hierarchy;
-use forebay_sim::levels::{Analysis, Outcome, Passed};
+use forebay_sim::levels::{Analysis, HierarchyOutcome, Passed};
 use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{COST, LEVEL, READS, WAITS_AND_REQUESTS};
 use forebay_sim::study::{Figure, Levels, grouped, percent};
@@ -16,8 +16,8 @@ pub(crate) fn print(levels: &Levels, out: &mut impl Write) -> Result<(), Failure
     let Levels { trace, device, runs, .. } = levels;
     let Some((first, _)) = runs.first() else { return Ok(()) };
     let writes: Vec<String> = first.levels.iter().map(|level| level.write.to_string()).collect();
-    let (extent, mode, writes) = (trace.in_words(""), first.mode, writes.join(", "));
-    writeln!(out, "{}: {extent}; {mode}, writes {writes}", trace.name)?;
+    let (dimensions, mode, writes) = (trace.in_words(""), first.mode, writes.join(", "));
+    writeln!(out, "{}: {dimensions}; {mode}, writes {writes}", trace.name)?;
     let caches = runs.iter().map(|(hierarchy, _)| hierarchy.levels[0].caches).max().unwrap_or(0);
     if caches as usize > levels.owners {
         let owners = if levels.owners == 1 { "owner" } else { "owners" };
@@ -81,7 +81,7 @@ fn print_costs(levels: &Levels, out: &mut impl Write) -> Result<(), Failure> {
 /// Prints the references that each level gets, by powers of two.
 fn print_analyses(
     hierarchy: &Hierarchy,
-    outcome: &Outcome,
+    outcome: &HierarchyOutcome,
     page_size: u64,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -98,16 +98,17 @@ fn print_analyses(
         "\n{}\nreferences by temporal distance, each power of two with those above half of it",
         names(hierarchy, page_size)
     )?;
-    let counts =
-        |analysis: &Analysis, power: usize| vec![grouped(analysis.distances.counts().get(power).copied().unwrap_or(0))];
-    let rows = analyses.iter().map(|analysis| analysis.distances.counts().len()).max().unwrap_or(0);
+    let counts = |analysis: &Analysis, power: usize| {
+        vec![grouped(analysis.distances.get(power).map_or(0, |point| point.references))]
+    };
+    let rows = analyses.iter().map(|analysis| analysis.distances.len()).max().unwrap_or(0);
     print_by_powers("distance", levels(&["references"]), rows, &analyses, &counts, out)?;
     writeln!(out, "\npages with at least so many references, and the references to these, in percent")?;
-    let shares = |analysis: &Analysis, power: usize| {
-        let share = |shares: Vec<f64>| shares.get(power).map_or_else(String::new, |&share| percent(share));
-        vec![share(analysis.pages.at_least()), share(analysis.references.at_least())]
+    let shares = |analysis: &Analysis, power: usize| match analysis.shares().nth(power) {
+        Some((pages, references)) => vec![percent(pages), percent(references)],
+        None => vec![String::new(); 2],
     };
-    let rows = analyses.iter().map(|analysis| analysis.pages.counts().len()).max().unwrap_or(0);
+    let rows = analyses.iter().map(|analysis| analysis.frequency.len()).max().unwrap_or(0);
     print_by_powers("frequency", levels(&["pages", "references"]), rows, &analyses, &shares, out)
 }
 

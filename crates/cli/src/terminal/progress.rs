@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long something may take before it is worth a bar.
-const PATIENCE: Duration = Duration::from_secs(2);
+const BEFORE_A_BAR: Duration = Duration::from_secs(2);
 
 /// A terminal at which someone waits.
 pub(crate) struct Terminal;
@@ -75,7 +75,7 @@ impl Progress {
     }
 
     fn show(&self, done: u64) {
-        if self.on_terminal && (self.bar.get().is_some() || self.start.elapsed() > PATIENCE) {
+        if self.on_terminal && (self.bar.get().is_some() || self.start.elapsed() > BEFORE_A_BAR) {
             self.bar.get_or_init(|| self.bar()).set_position(done);
         }
     }

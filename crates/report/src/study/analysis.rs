@@ -50,7 +50,7 @@ pub fn section(analysis: &Analysis, specs: &[Spec]) -> Section {
     charts.extend(analysis.owners.as_ref().and_then(owners));
     Section {
         title: analysis.trace.clone(),
-        subtitle: analysis.extent().in_words(""),
+        subtitle: analysis.dimensions().in_words(""),
         advice: advice(analysis, specs),
         charts,
         tables: tables(analysis),

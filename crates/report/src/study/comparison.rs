@@ -5,7 +5,7 @@ use super::table::Columns;
 use super::{cache_size, in_pages, number, unit};
 use crate::model::{Axis, Chart, Key, Kind, Section, Series, Table, Unit, View, X};
 use forebay_model::Cost;
-use forebay_sim::Outcome;
+use forebay_sim::RunOutcome;
 use forebay_sim::study::advice::{self, hits};
 use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, RUN};
@@ -16,14 +16,14 @@ const SHOWN: usize = 8;
 
 /// The policies; where they are many, lru, the limit and those with the most hits are shown at first.
 pub fn keys(comparison: &Comparison) -> Vec<Key> {
-    let rows: Vec<&[Outcome]> = comparison.policies().collect();
-    let mut ranked: Vec<&[Outcome]> = rows.iter().copied().filter(|row| !row[0].off_line).collect();
+    let rows: Vec<&[RunOutcome]> = comparison.policies().collect();
+    let mut ranked: Vec<&[RunOutcome]> = rows.iter().copied().filter(|row| !row[0].off_line).collect();
     ranked.sort_by_key(|row| (row[0].policy != "lru", std::cmp::Reverse(hits(row))));
     ranked.truncate(SHOWN - 2);
-    let shown = |row: &[Outcome]| {
+    let shown = |row: &[RunOutcome]| {
         rows.len() <= SHOWN || row[0].policy == "opt" || ranked.iter().any(|other| other[0].policy == row[0].policy)
     };
-    let key = |row: &&[Outcome]| Key { name: row[0].policy.clone(), bound: row[0].off_line, shown: shown(row) };
+    let key = |row: &&[RunOutcome]| Key { name: row[0].policy.clone(), bound: row[0].off_line, shown: shown(row) };
     rows.iter().map(key).collect()
 }
 
@@ -77,11 +77,11 @@ fn by_size(
     comparison: &Comparison,
     words: (&str, &str, &str),
     y: Axis,
-    figure: impl Fn(&Outcome) -> Option<f64>,
+    figure: impl Fn(&RunOutcome) -> Option<f64>,
 ) -> Chart {
     let x = comparison.sizes.iter().map(|&(pages, _)| f64::from(pages)).collect();
     let line =
-        |row: &[Outcome]| Series { name: row[0].policy.clone(), y: row.iter().map(&figure).collect(), shown: true };
+        |row: &[RunOutcome]| Series { name: row[0].policy.clone(), y: row.iter().map(&figure).collect(), shown: true };
     Chart::new(words, Kind::Lines, (cache_size(&comparison.trace), y))
         .keyed([View::only(X::Numbers(x), comparison.policies().map(line).collect())])
 }
@@ -92,7 +92,7 @@ fn device_charts(comparison: &Comparison, device: &str) -> Vec<Chart> {
         let figure: &Figure<Cost> = named(COST, figure);
         let title = format!("{title} by cache size, on {device}");
         let axis = Axis::linear(axis, unit(figure));
-        let of = |outcome: &Outcome| outcome.device.as_ref().and_then(|cost| number(figure, cost));
+        let of = |outcome: &RunOutcome| outcome.device.as_ref().and_then(|cost| number(figure, cost));
         by_size(comparison, (id, &title, figure.meaning), axis, of)
     };
     vec![
@@ -105,7 +105,7 @@ fn device_charts(comparison: &Comparison, device: &str) -> Vec<Chart> {
 
 /// Each policy's state over time, of that with the most hits first. Figures that stay within the cache's size and its ghosts' are shown at first: partitions, targets, queues.
 fn states(comparison: &Comparison) -> Chart {
-    let view = |outcome: &Outcome| {
+    let view = |outcome: &RunOutcome| {
         let names = outcome.states.last()?.figures.iter().map(|figure| figure.0);
         let series = names.enumerate().map(|(index, name)| {
             let y: Vec<f64> = outcome.states.iter().map(|state| state.figures[index].1).collect();
@@ -127,7 +127,7 @@ fn states(comparison: &Comparison) -> Chart {
             ..View::only(X::Numbers(x), series)
         })
     };
-    let mut ranked: Vec<&[Outcome]> = comparison.policies().collect();
+    let mut ranked: Vec<&[RunOutcome]> = comparison.policies().collect();
     ranked.sort_by_key(|row| (row[0].off_line, std::cmp::Reverse(hits(row))));
     let words =
         ("states", "Policy state over time", "How a policy divides its cache, and what it aims at, along the trace.");
@@ -138,8 +138,8 @@ fn states(comparison: &Comparison) -> Chart {
 
 /// Hits and misses by temporal distance.
 fn distances(comparison: &Comparison) -> Chart {
-    let counts = |outcome: &&Outcome| (outcome.policy.clone(), outcome.by_distance.unwrap_or_default());
-    let of_size = |(pages, outcomes): (u32, Vec<&Outcome>)| (pages, outcomes.iter().map(counts).collect());
+    let counts = |outcome: &&RunOutcome| (outcome.policy.clone(), outcome.by_distance.unwrap_or_default());
+    let of_size = |(pages, outcomes): (u32, Vec<&RunOutcome>)| (pages, outcomes.iter().map(counts).collect());
     near_and_far(comparison.by_size().map(of_size))
 }
 

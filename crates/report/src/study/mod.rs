@@ -8,11 +8,11 @@ mod distances;
 mod table;
 
 use crate::model::{Axis, Unit};
-use forebay_sim::Extent;
+use forebay_sim::Dimensions;
 use forebay_sim::study::figure::{self, Figure};
 use forebay_sim::study::grouped;
 
-fn cache_size(trace: &Extent) -> Axis {
+fn cache_size(trace: &Dimensions) -> Axis {
     Axis::log("cache size in pages", Unit::Pages(trace.page_size))
 }
 

@@ -1,10 +1,10 @@
 //! Reference classes: sequential, looping and other, as UBM's detector tells them (OSDI 2000, section 3.1).
 
-use super::distances::DistancePoint;
-use super::histogram::Histogram;
+use super::distances::{DistancePoint, points};
 use super::space_time::SpaceTime;
 use crate::input::trace::Trace;
 use crate::walk::walk;
+use forebay_policy::Histogram;
 use forebay_policy::ubm::{Class, Classifier, KnownRun};
 use serde::Serialize;
 
@@ -58,7 +58,7 @@ impl Classes {
     pub(super) fn of(trace: &Trace, mut grid: Option<&mut SpaceTime>, progress: &(dyn Fn(u64) + Sync)) -> Self {
         let mut classifier = Classifier::new(trace.pages, trace.page_size);
         let mut counts = [0u64; 3];
-        let mut by_period = Histogram::<u64>::new(1);
+        let mut by_period = Histogram::<u64, 0>::default();
         let rows = grid.as_ref().map(|grid| grid.rows_of(trace));
         let progress = |more| {
             progress(more);
@@ -71,7 +71,7 @@ impl Classes {
             let found = classifier.refer(page, trace.places.of(page));
             counts[found.class as usize] += 1;
             if found.class == Class::Looping {
-                *by_period.at((found.period.ceil() as u64).max(1)) += 1;
+                *by_period.at((found.period.ceil() as u64).max(1) - 1) += 1;
             }
             if let (Some(grid), Some(rows)) = (&mut grid, &rows) {
                 grid.add(time, rows[page as usize], found.class);
@@ -80,12 +80,11 @@ impl Classes {
         let found = |class| Runs::of(trace, classifier.runs().filter(move |run| run.class == class));
         let [sequential, looping, other] =
             [Class::Sequential, Class::Looping, Class::Other].map(|class| counts[class as usize]);
-        let by_period = by_period.iter(|&references| references > 0);
         Self {
             sequential,
             looping,
             other,
-            by_period: by_period.map(|(distance, &references)| DistancePoint { distance, references }).collect(),
+            by_period: points(&by_period, |&references| references),
             runs: found(Class::Sequential),
             loops: found(Class::Looping),
         }

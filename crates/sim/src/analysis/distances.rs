@@ -5,7 +5,8 @@
 //! distances alone (P. J. Denning and S. C. Schwartz, "Properties of the Working-Set Model", CACM 15(3), 1972): a reference keeps
 //! its page in the working set for T references, but no longer than to the page's next one or to the end of the trace.
 
-use super::histogram::Histogram;
+use crate::recency::Recency;
+use forebay_policy::Histogram;
 use serde::Serialize;
 
 /// The references up to a temporal distance.
@@ -35,8 +36,15 @@ pub struct WorkingSetPoint {
     pub mean_pages: f64,
 }
 
-/// "Not yet".
-const NEVER: u32 = u32::MAX;
+/// What is counted by distance, each rounded up to a power of two, as points.
+pub(crate) fn points<T: Clone + Default>(
+    counts: &Histogram<T, 0>,
+    references: impl Fn(&T) -> u64,
+) -> Vec<DistancePoint> {
+    let point =
+        |(_, below, count): (u64, u64, &T)| DistancePoint { distance: below + 1, references: references(count) };
+    counts.iter().map(point).collect()
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
@@ -49,46 +57,38 @@ pub(super) struct Gaps {
     references: u64,
     pages: u64,
     /// From one reference to the next of its page.
-    between: Histogram<Sum>,
+    between: Histogram<Sum, 0>,
     /// From the last reference of a page to the end of the trace.
-    to_end: Histogram<Sum>,
+    to_end: Histogram<Sum, 0>,
 }
 
 impl Gaps {
     pub(super) fn of(references: &[u32]) -> Self {
-        let pages = references.iter().max().map_or(0, |&page| page as usize + 1);
-        let mut last = vec![NEVER; pages];
-        let mut between = Histogram::<Sum>::new(1);
-        let mut to_end = Histogram::<Sum>::new(1);
-        let add = |histogram: &mut Histogram<Sum>, gap: u64| {
-            let sum = histogram.at(gap);
+        let pages = references.iter().max().map_or(0, |&page| page + 1);
+        let mut recency = Recency::new(pages);
+        let (mut between, mut to_end) = (Histogram::default(), Histogram::default());
+        let add = |histogram: &mut Histogram<Sum, 0>, gap: u64| {
+            let sum = histogram.at(gap - 1);
             sum.count += 1;
             sum.of_gaps += gap;
         };
-        for (time, &page) in references.iter().enumerate() {
-            let before = std::mem::replace(&mut last[page as usize], time as u32);
-            if before != NEVER {
-                add(&mut between, (time as u32 - before).into());
-            }
+        for gap in references.iter().filter_map(|&page| recency.refer(page)) {
+            add(&mut between, gap);
         }
-        let end = references.len() as u64;
-        last.iter().filter(|&&last| last != NEVER).for_each(|&last| add(&mut to_end, end - u64::from(last)));
-        Self { references: end, pages: pages as u64, between, to_end }
+        recency.to_end().for_each(|gap| add(&mut to_end, gap));
+        Self { references: references.len() as u64, pages: pages.into(), between, to_end }
     }
 
     pub(super) fn distances(&self) -> TemporalDistances {
-        let points = self.between.iter(|sum| sum.count > 0);
-        let points = points.map(|(distance, sum)| DistancePoint { distance, references: sum.count });
-        TemporalDistances { first_uses: self.pages, points: points.collect() }
+        TemporalDistances { first_uses: self.pages, points: points(&self.between, |sum| sum.count) }
     }
 
     /// Windows of 1 reference up to the first power of two that the whole trace is not longer than.
     pub(super) fn working_set(&self) -> Vec<WorkingSetPoint> {
         let windows = (0..64).map(|octave| 1u64 << octave);
         let last = self.references.next_power_of_two();
-        let kept = |histogram: &Histogram<Sum>, window: u64| -> u128 {
-            let sums = histogram.iter(|sum| sum.count > 0);
-            let kept = sums.map(|(bound, sum)| match bound <= window {
+        let kept = |histogram: &Histogram<Sum, 0>, window: u64| -> u128 {
+            let kept = histogram.iter().map(|(_, below, sum)| match below < window {
                 true => u128::from(sum.of_gaps),
                 false => u128::from(sum.count) * u128::from(window),
             });

@@ -21,40 +21,62 @@ pub struct FrequencyPoint {
     pub pages_exactly: u64,
 }
 
-/// A point for each power of two up to the most times that a page is referenced.
+/// Pages by the number of references to them, in octaves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Frequencies(Vec<Octave>);
+
+#[derive(Clone, Debug, Default)]
+struct Octave {
+    pages: u64,
+    references: u64,
+    /// The pages at its very start.
+    exactly: u64,
+}
+
+impl Frequencies {
+    /// Adds pages, each with so many references.
+    pub(crate) fn add(&mut self, counts: &[u32]) {
+        for &count in counts.iter().filter(|&&count| count > 0) {
+            let octave = count.ilog2() as usize;
+            if octave >= self.0.len() {
+                self.0.resize(octave + 1, Octave::default());
+            }
+            let Octave { pages, references, exactly } = &mut self.0[octave];
+            *pages += 1;
+            *references += u64::from(count);
+            *exactly += u64::from(count.is_power_of_two());
+        }
+    }
+
+    /// A point for each power of two up to the most times that a page is referenced.
+    pub(crate) fn points(&self) -> Vec<FrequencyPoint> {
+        let all = |of: fn(&Octave) -> u64| self.0.iter().map(of).sum::<u64>();
+        let (mut pages, mut references) = (all(|octave| octave.pages), all(|octave| octave.references));
+        let (all_pages, all_references) = (pages, references);
+        let percent = |part: u64, all: u64| 100.0 * part as f64 / all as f64;
+        let point = |(octave, of): (usize, &Octave)| {
+            let point = FrequencyPoint {
+                times: 1 << octave,
+                pages,
+                pages_percent: percent(pages, all_pages),
+                references,
+                references_percent: percent(references, all_references),
+                pages_exactly: of.exactly,
+            };
+            (pages, references) = (pages - of.pages, references - of.references);
+            point
+        };
+        self.0.iter().enumerate().map(point).collect()
+    }
+}
+
+/// The points of a trace.
 pub(super) fn points(trace: &Trace) -> Vec<FrequencyPoint> {
     let mut counts = vec![0u32; trace.pages as usize];
     trace.references.iter().for_each(|&page| counts[page as usize] += 1);
-    let most = counts.iter().copied().max().unwrap_or(0);
-    let octaves = if most == 0 { 0 } else { most.ilog2() as usize + 1 };
-    // By octave: the pages, their references, and the pages at its very start.
-    let mut by_octave = vec![(0u64, 0u64, 0u64); octaves];
-    for &count in counts.iter().filter(|&&count| count > 0) {
-        let (pages, references, exactly) = &mut by_octave[count.ilog2() as usize];
-        *pages += 1;
-        *references += u64::from(count);
-        *exactly += u64::from(count.is_power_of_two());
-    }
-    let percent = |part: u64, all: u64| 100.0 * part as f64 / all as f64;
-    let (mut pages, mut references) = (0, 0);
-    let mut points: Vec<FrequencyPoint> = by_octave
-        .into_iter()
-        .enumerate()
-        .rev()
-        .map(|(octave, (more_pages, more_references, pages_exactly))| {
-            (pages, references) = (pages + more_pages, references + more_references);
-            FrequencyPoint {
-                times: 1 << octave,
-                pages,
-                pages_percent: percent(pages, trace.pages.into()),
-                references,
-                references_percent: percent(references, trace.len() as u64),
-                pages_exactly,
-            }
-        })
-        .collect();
-    points.reverse();
-    points
+    let mut frequencies = Frequencies::default();
+    frequencies.add(&counts);
+    frequencies.points()
 }
 
 #[cfg(test)]

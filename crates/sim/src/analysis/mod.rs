@@ -5,10 +5,9 @@
 //! next.
 
 mod classes;
-mod distances;
+pub(crate) mod distances;
 mod footprint;
-mod frequency;
-mod histogram;
+pub(crate) mod frequency;
 mod lengths;
 mod owners;
 mod replays;
@@ -24,7 +23,7 @@ pub use replays::{DistanceHits, HitsByDistance};
 pub use space_time::SpaceTime;
 
 use crate::input::ingest::Keep;
-use crate::input::trace::{Extent, Trace};
+use crate::input::trace::{Dimensions, Trace};
 use crate::replay::sweep::Sweep;
 use distances::Gaps;
 use forebay_policy::{Future, Spec};
@@ -192,9 +191,9 @@ impl Analysis {
     }
 
     /// How much there is of the trace.
-    pub fn extent(&self) -> Extent {
+    pub fn dimensions(&self) -> Dimensions {
         let Self { trace, references, footprint_pages: pages, page_size, .. } = self;
-        Extent { name: trace.clone(), references: *references, pages: *pages, page_size: *page_size }
+        Dimensions { name: trace.clone(), references: *references, pages: *pages, page_size: *page_size }
     }
 
     /// Adds what the replays tell.

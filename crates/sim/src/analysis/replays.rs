@@ -1,17 +1,12 @@
 //! What policies hit, by temporal distance: UBM's figure 8, MQ's Table 3.
 
-use super::histogram::Histogram;
 use crate::input::trace::Trace;
+use crate::recency::Recency;
 use crate::replay::misses::misses;
 use crate::replay::outcome::ByDistance;
-use forebay_policy::{Future, Spec};
+use forebay_policy::{Future, Histogram, Spec};
 use serde::Serialize;
 use std::sync::Arc;
-
-/// Bounds of distances for each doubling.
-const STEPS: u64 = 4;
-/// "Not yet".
-const NEVER: u32 = u32::MAX;
 
 /// A policy's misses at a size.
 pub(super) struct Replay {
@@ -95,20 +90,20 @@ impl Replay {
 
 impl HitsByDistance {
     pub(super) fn of(trace: &Trace, replay: &Replay) -> Self {
-        let mut last = vec![NEVER; trace.pages as usize];
+        let mut recency = Recency::new(trace.pages);
         let mut hit = replay.hits();
         let mut counts = ByDistance::default();
-        let mut by_distance = Histogram::<[u64; 2]>::new(STEPS);
+        // Each distance is rounded up: four bounds for each doubling.
+        let mut by_distance = Histogram::<[u64; 2], 2>::default();
         for (time, &page) in trace.references.iter().enumerate() {
             let hit = hit(time);
-            let before = std::mem::replace(&mut last[page as usize], time as u32);
-            if before != NEVER {
-                let distance = time as u32 - before;
-                by_distance.at(distance.into())[usize::from(hit)] += 1;
-                counts.count(distance < replay.pages, hit);
+            if let Some(distance) = recency.refer(page) {
+                by_distance.at(distance - 1)[usize::from(hit)] += 1;
+                counts.count(distance < replay.pages.into(), hit);
             }
         }
-        let points = by_distance.iter(|count| *count != [0, 0]);
+        let points =
+            by_distance.iter().map(|(_, below, &[misses, hits])| DistanceHits { distance: below + 1, hits, misses });
         let ByDistance { near_hits, near_misses, far_hits, far_misses } = counts;
         Self {
             policy: replay.policy.clone(),
@@ -117,7 +112,7 @@ impl HitsByDistance {
             near_misses,
             far_hits,
             far_misses,
-            points: points.map(|(distance, &[misses, hits])| DistanceHits { distance, hits, misses }).collect(),
+            points: points.collect(),
         }
     }
 }

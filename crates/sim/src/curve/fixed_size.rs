@@ -12,12 +12,10 @@ use super::lru::Lru;
 use super::ratios::Curve;
 use super::stack::Stack;
 use crate::input::sample::hash;
-use forebay_policy::Place;
+use forebay_policy::{Histogram, Place};
 use forebay_trace::{Error, Names, Paging, Reader, Result};
 use std::collections::{BinaryHeap, HashMap};
 
-/// Distances below this have a bin each; above, each doubling has half as many.
-const FINE: u32 = 128;
 /// Requests between two reports of progress.
 const STRIDE: u64 = 1 << 16;
 
@@ -38,8 +36,8 @@ pub struct FixedSize {
     /// References of the whole trace, and those of the sample by 1 / rate.
     whole: u64,
     weight: f64,
-    /// By bin of their distance, references by 1 / rate.
-    bins: Vec<f64>,
+    /// By distance, references by 1 / rate.
+    distances: Histogram<f64, 6>,
 }
 
 impl FixedSize {
@@ -56,7 +54,7 @@ impl FixedSize {
             stack: Lru::new(most + 1),
             whole: 0,
             weight: 0.0,
-            bins: vec![0.0; bin(u32::MAX) + 1],
+            distances: Histogram::default(),
         }
     }
 
@@ -104,7 +102,7 @@ impl FixedSize {
         let distance = self.stack.reference(page);
         if distance > 0 {
             let scaled = (f64::from(distance) * weight).round().min(f64::from(u32::MAX)) as u32;
-            self.bins[bin(scaled)] += weight;
+            *self.distances.at(scaled.into()) += weight;
         }
         if self.by_hash.len() > self.most {
             self.lower_the_threshold();
@@ -157,24 +155,12 @@ impl FixedSize {
     /// The curve, with the adjustment of SHARDS_adj.
     pub fn curve(&self) -> Curve {
         let mut hits = self.whole as f64 - self.weight;
-        let steps = self.bins.iter().enumerate().filter(|&(_, &weight)| weight > 0.0).map(|(bin, &weight)| {
+        let steps = self.distances.iter().filter(|&(_, _, &weight)| weight > 0.0).map(|(least, _, &weight)| {
             hits += weight;
-            (least_of(bin).max(1), hits)
+            ((least as u32).max(1), hits)
         });
         Curve::through(self.whole as f64, steps.collect())
     }
-}
-
-/// The bin of a distance.
-fn bin(distance: u32) -> usize {
-    let doublings = (distance / FINE).checked_ilog2().map_or(0, |doublings| doublings + 1);
-    (doublings * (FINE / 2) + (distance >> doublings)) as usize
-}
-
-/// The least distance of a bin.
-fn least_of(bin: usize) -> u32 {
-    let doublings = (bin as u32 / (FINE / 2)).saturating_sub(1);
-    (bin as u32 - doublings * (FINE / 2)) << doublings
 }
 
 #[cfg(test)]
@@ -187,14 +173,6 @@ mod tests {
         // The product of two even draws: some pages are used more often than others.
         let draw = move |time: u64| (mix(2 * time) % pages) * (mix(2 * time + 1) % pages) / pages;
         (0..count).map(move |time| Place { object: 0, block: draw(time) })
-    }
-
-    #[test]
-    fn a_bin_holds_the_distances_from_its_least_to_that_of_the_next() {
-        for distance in (0..5000).chain([u32::MAX - 1, u32::MAX]) {
-            assert!(least_of(bin(distance)) <= distance, "{distance}");
-            assert!(bin(distance) == bin(u32::MAX) || least_of(bin(distance) + 1) > distance, "{distance}");
-        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Requests handed over at once: waking the other thread costs some 10 µs, so it must be rare, and 40 bytes each.
-const BATCH: usize = 1 << 14;
+const HANDED_OVER: usize = 1 << 14;
 /// Batches that may wait.
 const WAITING: usize = 4;
 
@@ -49,7 +49,7 @@ pub(crate) fn read_ahead<T>(reader: &mut dyn Reader, consume: impl FnOnce(Batche
                 let mut batch: Vec<Request> = from_consumer.try_recv().unwrap_or_default();
                 let start = Instant::now();
                 batch.clear();
-                let filled = reader.fill(&mut read.names, BATCH, &mut batch);
+                let filled = reader.fill(&mut read.names, HANDED_OVER, &mut batch);
                 read.time += start.elapsed();
                 more = matches!(filled, Ok(true));
                 // What was read before an error still counts: the error comes after it.
@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn every_request_comes_once_and_in_order() {
-        let (seen, end) = blocks(lines(0..3 * BATCH as u64 + 7));
-        assert!(seen.into_iter().eq(0..3 * BATCH as u64 + 7) && !end.unwrap());
+        let (seen, end) = blocks(lines(0..3 * HANDED_OVER as u64 + 7));
+        assert!(seen.into_iter().eq(0..3 * HANDED_OVER as u64 + 7) && !end.unwrap());
     }
 
     #[test]
@@ -113,6 +113,6 @@ mod tests {
             batches.next(&mut batch).unwrap();
             batch.len()
         });
-        assert_eq!(first, BATCH);
+        assert_eq!(first, HANDED_OVER);
     }
 }

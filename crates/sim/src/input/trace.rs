@@ -38,7 +38,7 @@ pub struct Trace {
 
 /// How much there is of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct Dimensions {
     /// What the trace is called in tables.
     pub name: String,
     /// How many references there are.
@@ -49,7 +49,7 @@ pub struct Extent {
     pub page_size: u64,
 }
 
-impl Extent {
+impl Dimensions {
     /// In words; `about` stands before a footprint that is an estimate.
     pub fn in_words(&self, about: &str) -> String {
         let (references, pages) = (grouped(self.references), grouped(u64::from(self.pages)));
@@ -98,9 +98,9 @@ impl Trace {
     }
 
     /// What there is of it.
-    pub fn extent(&self) -> Extent {
+    pub fn dimensions(&self) -> Dimensions {
         let Self { pages, page_size, .. } = *self;
-        Extent { name: self.name.clone(), references: self.len() as u64, pages, page_size }
+        Dimensions { name: self.name.clone(), references: self.len() as u64, pages, page_size }
     }
 
     /// How many pages are used for the first time after the first `warmup` references.

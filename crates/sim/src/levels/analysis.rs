@@ -1,97 +1,62 @@
 //! The references that a cache gets, by temporal distance and by frequency: figures 2 to 4 of MQ's paper for any level.
 
-/// Counts by powers of two.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Histogram {
-    counts: Vec<u64>,
-}
-
-impl Histogram {
-    fn add(&mut self, power: u32, count: u64) {
-        let power = power as usize;
-        if power >= self.counts.len() {
-            self.counts.resize(power + 1, 0);
-        }
-        self.counts[power] += count;
-    }
-
-    fn join(&mut self, other: &Self) {
-        for (power, &count) in other.counts.iter().enumerate() {
-            self.add(power as u32, count);
-        }
-    }
-
-    /// The counts at 1, 2, 4, … up to the last one that is not 0.
-    pub fn counts(&self) -> &[u64] {
-        &self.counts
-    }
-
-    /// The sums of the counts from each power of two on, by the sum of all.
-    pub fn at_least(&self) -> Vec<f64> {
-        let all: u64 = self.counts.iter().sum();
-        let mut left = all;
-        let share = |count: &u64| {
-            let share = left as f64 / all as f64;
-            left -= count;
-            share
-        };
-        self.counts.iter().map(share).collect()
-    }
-}
+use crate::analysis::distances::{DistancePoint, points};
+use crate::analysis::frequency::{Frequencies, FrequencyPoint};
+use crate::recency::Recency;
+use forebay_policy::Histogram;
 
 /// The references of a level's caches, each cache for itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Analysis {
     /// References by temporal distance, rounded up to a power of two as in the paper. First uses of a page have none.
-    pub distances: Histogram,
-    /// Pages by the number of references to them, rounded down to a power of two.
-    pub pages: Histogram,
-    /// References by the number of references to their page, rounded down.
-    pub references: Histogram,
+    pub distances: Vec<DistancePoint>,
+    /// Pages by the number of references to them, and these references.
+    pub frequency: Vec<FrequencyPoint>,
 }
 
 impl Analysis {
-    pub(super) fn join(&mut self, other: &Self) {
-        self.distances.join(&other.distances);
-        self.pages.join(&other.pages);
-        self.references.join(&other.references);
+    /// That of some caches.
+    pub(super) fn of<'a>(caches: impl Iterator<Item = &'a Analyst>) -> Self {
+        let (mut distances, mut frequencies) = (Histogram::default(), Frequencies::default());
+        for analyst in caches {
+            distances.join(&analyst.distances);
+            frequencies.add(&analyst.references);
+        }
+        Self { distances: points(&distances, |&references| references), frequency: frequencies.points() }
+    }
+
+    /// The share of the pages that are referenced at least so often as each point says, and the share of their references.
+    pub fn shares(&self) -> impl Iterator<Item = (f64, f64)> {
+        let all = self.frequency.first();
+        let share = move |point: &FrequencyPoint| {
+            let all = all.expect("a point has a first one");
+            (point.pages as f64 / all.pages as f64, point.references as f64 / all.references as f64)
+        };
+        self.frequency.iter().map(share)
     }
 }
 
 /// What an analysis is made from while a cache is at work: 12 bytes a page.
 #[derive(Debug)]
 pub(super) struct Analyst {
-    /// The reference to each page that was the last; the first one is 1.
-    last: Vec<u64>,
+    recency: Recency,
     /// How many references each page had.
     references: Vec<u32>,
-    now: u64,
-    distances: Histogram,
+    distances: Histogram<u64, 0>,
 }
 
 impl Analyst {
     pub(super) fn new(pages: u32) -> Self {
-        let pages = pages as usize;
-        Self { last: vec![0; pages], references: vec![0; pages], now: 0, distances: Histogram::default() }
+        let references = vec![0; pages as usize];
+        Self { recency: Recency::new(pages), references, distances: Histogram::default() }
     }
 
     pub(super) fn refer(&mut self, page: u32) {
-        self.now += 1;
-        let last = std::mem::replace(&mut self.last[page as usize], self.now);
-        if last > 0 {
-            self.distances.add((self.now - last).next_power_of_two().ilog2(), 1);
+        if let Some(distance) = self.recency.refer(page) {
+            *self.distances.at(distance - 1) += 1;
         }
         let references = &mut self.references[page as usize];
         *references = references.saturating_add(1);
-    }
-
-    pub(super) fn analysis(&self) -> Analysis {
-        let mut analysis = Analysis { distances: self.distances.clone(), ..Analysis::default() };
-        for &references in self.references.iter().filter(|&&references| references > 0) {
-            analysis.pages.add(references.ilog2(), 1);
-            analysis.references.add(references.ilog2(), u64::from(references));
-        }
-        analysis
     }
 }
 
@@ -106,14 +71,16 @@ mod tests {
         for page in [0, 1, 2, 3, 1, 0, 4, 4, 4] {
             analyst.refer(page);
         }
-        let analysis = analyst.analysis();
-        assert_eq!(analysis.distances.counts(), [2, 0, 1, 1]);
+        let counts = |analysis: &Analysis| {
+            let distances: Vec<u64> = analysis.distances.iter().map(|point| point.references).collect();
+            let frequency = analysis.frequency.iter().map(|point| (point.times, point.pages, point.references));
+            (distances, frequency.collect::<Vec<_>>())
+        };
         // C and D once, B and A twice, X three times.
-        assert_eq!(analysis.pages.counts(), [2, 3]);
-        assert_eq!(analysis.references.counts(), [2, 7]);
-        assert_eq!(analysis.pages.at_least(), [1.0, 0.6]);
-        let mut twice = analysis.clone();
-        twice.join(&analysis);
-        assert_eq!((twice.pages.counts(), twice.distances.counts()), (&[4, 6][..], &[4, 0, 2, 2][..]));
+        let analysis = Analysis::of([&analyst].into_iter());
+        assert_eq!(counts(&analysis), (vec![2, 0, 1, 1], vec![(1, 5, 9), (2, 3, 7)]));
+        assert_eq!(analysis.shares().map(|(pages, _)| pages).collect::<Vec<_>>(), [1.0, 0.6]);
+        let twice = Analysis::of([&analyst, &analyst].into_iter());
+        assert_eq!(counts(&twice), (vec![4, 0, 2, 2], vec![(1, 10, 18), (2, 6, 14)]));
     }
 }

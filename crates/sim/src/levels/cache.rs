@@ -1,6 +1,6 @@
 //! One cache of a hierarchy: a policy, whatever its type, and what the cache knows of its pages besides.
 
-use super::analysis::{Analysis, Analyst};
+use super::analysis::Analyst;
 use forebay_policy::registry::{self, Visitor};
 use forebay_policy::{Caller, Policy, Reference, Setup, Spec};
 
@@ -60,7 +60,7 @@ impl<P: Policy> AnyPolicy for P {
 /// A cache of a level.
 pub(super) struct Cache {
     policy: Box<dyn AnyPolicy>,
-    /// By page. C1. Only resident pages are dirty.
+    /// By page. LC1. Only resident pages are dirty.
     dirty: Vec<bool>,
     /// The pages that became dirty since the last flush, some of them clean again by now; none if nothing is flushed.
     written: Vec<u32>,
@@ -163,8 +163,8 @@ impl Cache {
         written
     }
 
-    pub(super) fn analysis(&self) -> Option<Analysis> {
-        self.analyst.as_ref().map(Analyst::analysis)
+    pub(super) fn analyst(&self) -> Option<&Analyst> {
+        self.analyst.as_ref()
     }
 }
 
@@ -180,6 +180,6 @@ impl Cache {
 
     pub(super) fn check(&self) {
         self.policy.check();
-        assert!(self.dirty_pages().all(|page| self.contains(page))); // C1
+        assert!(self.dirty_pages().all(|page| self.contains(page))); // LC1
     }
 }

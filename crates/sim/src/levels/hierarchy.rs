@@ -80,7 +80,7 @@ pub struct Hierarchy {
 
 /// What came of a hierarchy.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct HierarchyOutcome {
     /// By level.
     pub levels: Vec<Passed>,
     /// Pages read from storage.

@@ -24,5 +24,5 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-pub use analysis::{Analysis, Histogram};
-pub use hierarchy::{Hierarchy, Level, Mode, Outcome, Passed, Write};
+pub use analysis::Analysis;
+pub use hierarchy::{Hierarchy, HierarchyOutcome, Level, Mode, Passed, Write};

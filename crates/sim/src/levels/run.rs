@@ -2,7 +2,7 @@
 
 use super::analysis::Analysis;
 use super::cache::{Cache, Notes};
-use super::hierarchy::{self, Hierarchy, Mode, Outcome, Passed, Write};
+use super::hierarchy::{self, Hierarchy, HierarchyOutcome, Mode, Passed, Write};
 use super::storage::{Disk, Storage};
 use crate::input::trace::Trace;
 use crate::replay::Cursor;
@@ -15,7 +15,7 @@ impl Hierarchy {
     /// # Panics
     /// If there is no level, a level below the first has several caches, a policy needs to know the future, or the trace lacks its
     /// requests, or its places where there is a device or a policy looks at them.
-    pub fn run(&self, trace: &Trace, progress: &dyn Fn(u64) -> bool) -> Option<Outcome> {
+    pub fn run(&self, trace: &Trace, progress: &dyn Fn(u64) -> bool) -> Option<HierarchyOutcome> {
         let start = std::time::Instant::now();
         let mut run = Run::new(self, trace, Disk::new(self.device.as_ref(), trace.page_size));
         if !run.replay(progress) {
@@ -24,7 +24,7 @@ impl Hierarchy {
         let (levels, disk) = run.outcome();
         let (storage_reads, storage_writes) = (disk.reads, disk.writes);
         let device = disk.cost(trace.len() as u64);
-        Some(Outcome { levels, storage_reads, storage_writes, device, seconds: start.elapsed().as_secs_f64() })
+        Some(HierarchyOutcome { levels, storage_reads, storage_writes, device, seconds: start.elapsed().as_secs_f64() })
     }
 }
 
@@ -108,10 +108,8 @@ impl<'a, S: Storage> Run<'a, S> {
     /// What passed each level, and the storage.
     pub(super) fn outcome(self) -> (Vec<Passed>, S) {
         let passed = |level: Level| {
-            let analysis = level.caches.iter().filter_map(Cache::analysis).reduce(|mut sum: Analysis, analysis| {
-                sum.join(&analysis);
-                sum
-            });
+            let analyzed = level.caches[0].analyst().is_some();
+            let analysis = analyzed.then(|| Analysis::of(level.caches.iter().filter_map(Cache::analyst)));
             Passed { analysis, ..level.passed }
         };
         (self.levels.into_iter().map(passed).collect(), self.storage)

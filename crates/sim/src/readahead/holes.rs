@@ -17,7 +17,7 @@ struct Hole {
     /// The holes before and behind it in its list; before the first one stands the page, as one that is not in use has the next.
     before: u32,
     behind: u32,
-    /// H1. It stays in its list although the policy does not know it: it is about to be read.
+    /// RH1. It stays in its list although the policy does not know it: it is about to be read.
     pending: bool,
 }
 

@@ -228,6 +228,18 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_lists_every_rule_with_its_defaults() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/readahead.md");
+        let page = std::fs::read_to_string(path).expect("docs/readahead.md is there");
+        for kind in KINDS {
+            let parameters =
+                kind.parameters.iter().map(|parameter| format!(":{}={}", parameter.name, parameter.default));
+            let rule = format!("| `{}{}` |", kind.name, parameters.collect::<String>());
+            assert!(page.contains(&rule), "docs/readahead.md does not list {rule}");
+        }
+    }
+
+    #[test]
     fn a_rule_without_parameters_has_its_defaults() {
         for kind in KINDS {
             let readahead: Readahead = kind.name.parse().unwrap();

@@ -23,7 +23,7 @@ use crate::input::requests::Requests;
 use crate::input::trace::Trace;
 use crate::walk::walk;
 use forebay_policy::{Caller, Operation, Place, Policy, Reference};
-use outcome::Outcome;
+use outcome::RunOutcome;
 use std::ops::Range;
 
 /// Consecutive references: a chunk of a trace, or all of it.
@@ -142,7 +142,7 @@ pub(crate) trait Observer: Send {
     fn referenced<P: Policy>(&mut self, _policy: &P, _at: &At<'_>, _hit: bool) {}
 
     /// The run is over: adds what was asked to the outcome.
-    fn tell(self, _outcome: &mut Outcome)
+    fn tell(self, _outcome: &mut RunOutcome)
     where
         Self: Sized,
     {

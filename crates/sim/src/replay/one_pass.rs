@@ -1,7 +1,7 @@
 //! A stack algorithm at many sizes: one run gives the hits of all.
 
 use super::Stretch;
-use super::outcome::{Counts, Outcome};
+use super::outcome::{Counts, RunOutcome};
 use super::run::Run;
 use crate::curve::{Distances, Lru, Opt, Stack};
 use crate::size::room_for;
@@ -101,7 +101,7 @@ impl<S: Stack + Send> Run for OnePass<'_, S> {
         true
     }
 
-    fn outcomes(self: Box<Self>, compulsory_misses: (u64, u64)) -> Vec<Outcome> {
+    fn outcomes(self: Box<Self>, compulsory_misses: (u64, u64)) -> Vec<RunOutcome> {
         let after = self.references.saturating_sub(self.warmup);
         let mut hits = self.distances.hits(self.sizes);
         let mut warm_hits = self.warm_hits.clone();
@@ -109,7 +109,7 @@ impl<S: Stack + Send> Run for OnePass<'_, S> {
             // The warm-up is not over, or has just ended.
             warm_hits.iter_mut().zip(&mut hits).for_each(|(warm, hits)| *warm += std::mem::take(hits));
         }
-        let one = |((&pages, warm_hits), hits): ((&u32, u64), u64)| Outcome {
+        let one = |((&pages, warm_hits), hits): ((&u32, u64), u64)| RunOutcome {
             policy: self.spec.label.clone(),
             off_line: self.spec.needs_future(),
             pages,
@@ -120,7 +120,7 @@ impl<S: Stack + Send> Run for OnePass<'_, S> {
             // What the policy would take.
             bytes: self.spec.info.bytes_per_page * self.pages as usize,
             state: self.state(pages),
-            ..Outcome::default()
+            ..RunOutcome::default()
         };
         self.sizes.iter().zip(warm_hits).zip(hits).map(one).collect()
     }

@@ -29,7 +29,7 @@ impl Counts {
 
 /// What a run gave.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The policy as the user named it.
     pub policy: String,
     /// Whether it knew the future.

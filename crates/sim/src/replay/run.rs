@@ -1,6 +1,6 @@
 //! One run: a trace through a policy at a size.
 
-use super::outcome::{Counts, Outcome};
+use super::outcome::{Counts, RunOutcome};
 use super::watch::{Watch, Watcher, state};
 use super::{Cursor, Observer, Stretch, replay};
 use crate::readahead::Successors;
@@ -31,7 +31,7 @@ pub(crate) trait Run: Send {
     fn replay(&mut self, stretch: &Stretch<'_>, progress: &dyn Fn(u64) -> bool) -> bool;
 
     /// What the run gave, by size. `compulsory_misses` are those in all and those after the warm-up.
-    fn outcomes(self: Box<Self>, compulsory_misses: (u64, u64)) -> Vec<Outcome>;
+    fn outcomes(self: Box<Self>, compulsory_misses: (u64, u64)) -> Vec<RunOutcome>;
 }
 
 struct Running<'a, P, O> {
@@ -99,12 +99,12 @@ impl<P: Policy, O: Observer> Run for Running<'_, P, O> {
         true
     }
 
-    fn outcomes(mut self: Box<Self>, compulsory_misses: (u64, u64)) -> Vec<Outcome> {
+    fn outcomes(mut self: Box<Self>, compulsory_misses: (u64, u64)) -> Vec<RunOutcome> {
         let after = self.references.saturating_sub(self.warmup);
         if after == 0 {
             self.observer.start_counting();
         }
-        let mut outcome = Outcome {
+        let mut outcome = RunOutcome {
             policy: self.spec.label.clone(),
             off_line: self.spec.needs_future(),
             pages: self.policy.capacity(),
@@ -113,7 +113,7 @@ impl<P: Policy, O: Observer> Run for Running<'_, P, O> {
             seconds: self.seconds,
             bytes: self.policy.bytes(),
             state: state(&self.policy),
-            ..Outcome::default()
+            ..RunOutcome::default()
         };
         self.observer.tell(&mut outcome);
         vec![outcome]

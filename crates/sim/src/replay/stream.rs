@@ -3,14 +3,14 @@
 //! While all runs replay one chunk of the trace, the next one is numbered and the one after that is read. Memory is bounded by
 //! the distinct pages: their numbering, each run's metadata, and two chunks.
 
-use super::outcome::Outcome;
+use super::outcome::RunOutcome;
 use super::run::{Run, Start};
 use super::sweep::Sweep;
 use super::watch::Watch;
 use super::{Stretch, one_pass};
 use crate::input::ingest::{Chunk, Ingest, LoadTimes, ingest};
 use crate::input::places::Places;
-use crate::input::trace::{Extent, NO_REFERENCES};
+use crate::input::trace::{Dimensions, NO_REFERENCES};
 use crate::size::room_for;
 use forebay_policy::Spec;
 use forebay_trace::{Error, Reader, Result};
@@ -25,9 +25,9 @@ const ROOM: u32 = 1 << 22;
 #[derive(Debug)]
 pub struct Streamed {
     /// What there was of the trace, or of the part that was replayed.
-    pub trace: Extent,
+    pub trace: Dimensions,
     /// As those of [`Sweep::run`].
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<RunOutcome>,
     /// What reading took.
     pub times: LoadTimes,
     /// Whether it was stopped before the trace ended.
@@ -115,7 +115,7 @@ impl Sweep {
             if references == 0 {
                 return Err(Error::new(name, NO_REFERENCES));
             }
-            let trace = Extent { name: name.to_owned(), references, pages, page_size: ingest.page_size() };
+            let trace = Dimensions { name: name.to_owned(), references, pages, page_size: ingest.page_size() };
             let streamed = Streamed { trace, outcomes: Vec::new(), times: LoadTimes::default(), stopped };
             Ok((streamed, runs, warm_pages))
         })?;
@@ -169,7 +169,7 @@ mod tests {
         let loaded = sweep.run_watching(&watch, &trace, &|_| true);
         for chunk in [7_001, CHUNK] {
             let streamed = sweep.stream_by(chunk, &watch, "sample", sample().as_mut(), None, &mut |_, _| true).unwrap();
-            assert_eq!((&streamed.trace, streamed.stopped), (&trace.extent(), false));
+            assert_eq!((&streamed.trace, streamed.stopped), (&trace.dimensions(), false));
             assert_eq!(streamed.outcomes.len(), loaded.len());
             for (streamed, loaded) in streamed.outcomes.iter().zip(&loaded) {
                 let label = format!("{} of {} pages by {chunk}", loaded.policy, loaded.pages);

@@ -1,6 +1,6 @@
 //! Many runs over one trace: policies × sizes, on all cores.
 
-use super::outcome::Outcome;
+use super::outcome::RunOutcome;
 use super::run::Start;
 use super::watch::Watch;
 use super::{Stretch, one_pass};
@@ -43,7 +43,7 @@ impl Sweep {
     ///
     /// # Panics
     /// If the warm-up is longer than the trace, or the trace lacks what [`Sweep::keep`] says.
-    pub fn run(&self, trace: &Trace, progress: &(dyn Fn(u64) -> bool + Sync)) -> Vec<Outcome> {
+    pub fn run(&self, trace: &Trace, progress: &(dyn Fn(u64) -> bool + Sync)) -> Vec<RunOutcome> {
         self.run_watching(&Watch::default(), trace, progress)
     }
 
@@ -51,7 +51,12 @@ impl Sweep {
     ///
     /// # Panics
     /// Also if there is a device or readahead and the trace has no places, if owners are asked for and it has no requests, or readahead and a policy knows the future.
-    pub fn run_watching(&self, watch: &Watch, trace: &Trace, progress: &(dyn Fn(u64) -> bool + Sync)) -> Vec<Outcome> {
+    pub fn run_watching(
+        &self,
+        watch: &Watch,
+        trace: &Trace,
+        progress: &(dyn Fn(u64) -> bool + Sync),
+    ) -> Vec<RunOutcome> {
         assert!(self.warmup <= trace.len(), "the warm-up is longer than the trace");
         assert!(watch.device.is_none() || !trace.places.is_empty(), "device time needs the places of pages");
         assert!(watch.readahead.is_none() || !trace.places.is_empty(), "readahead needs the places of pages");

@@ -1,9 +1,10 @@
 //! What a run is asked besides its hits and misses, and what watches it for that.
 
-use super::outcome::{ByDistance, Outcome, OwnerCounts, State};
+use super::outcome::{ByDistance, OwnerCounts, RunOutcome, State};
 use super::{At, Observer, Stretch};
 use crate::device_time::DeviceTime;
 use crate::readahead::{Readahead, Reader, Successors};
+use crate::recency::Recency;
 use forebay_model::Model;
 use forebay_policy::{Operation, Policy, Setup};
 use std::sync::Arc;
@@ -41,20 +42,16 @@ pub(crate) fn state<P: Policy>(policy: &P) -> Vec<(&'static str, f64)> {
     figures
 }
 
-/// "Not yet", in `Distances::last`.
-const NEVER: u64 = u64::MAX;
-
 /// Hits and misses by temporal distance.
 struct Distances {
     counts: ByDistance,
-    /// When each page was used last.
-    last: Vec<u64>,
+    recency: Recency,
     capacity: u64,
 }
 
 impl Observer for Distances {
     fn reserve(&mut self, pages: u32) {
-        self.last.resize(pages as usize, NEVER);
+        self.recency.reserve(pages);
     }
 
     fn start_counting(&mut self) {
@@ -63,13 +60,12 @@ impl Observer for Distances {
 
     #[inline]
     fn referenced<P: Policy>(&mut self, _: &P, at: &At<'_>, hit: bool) {
-        let last = std::mem::replace(&mut self.last[at.page as usize], at.time());
-        if last != NEVER {
-            self.counts.count(at.time() - last < self.capacity, hit);
+        if let Some(distance) = self.recency.refer(at.page) {
+            self.counts.count(distance < self.capacity, hit);
         }
     }
 
-    fn tell(self, outcome: &mut Outcome) {
+    fn tell(self, outcome: &mut RunOutcome) {
         outcome.by_distance = Some(self.counts);
     }
 }
@@ -93,7 +89,7 @@ impl Observer for Owners {
         *if hit { hits } else { misses } += 1;
     }
 
-    fn tell(self, outcome: &mut Outcome) {
+    fn tell(self, outcome: &mut RunOutcome) {
         outcome.by_owner = self.0;
     }
 }
@@ -116,7 +112,7 @@ impl Observer for States {
         }
     }
 
-    fn tell(self, outcome: &mut Outcome) {
+    fn tell(self, outcome: &mut RunOutcome) {
         outcome.states = self.taken;
     }
 }
@@ -134,8 +130,8 @@ impl Watcher {
     /// `references` are all that there will be, where states are to be taken.
     pub(crate) fn new(watch: &Watch, references: u64, successors: Option<&Arc<Successors>>, setup: &Setup) -> Self {
         let distances = || {
-            let (counts, last) = (ByDistance::default(), vec![NEVER; setup.pages as usize]);
-            Distances { counts, last, capacity: setup.capacity.into() }
+            let (counts, recency) = (ByDistance::default(), Recency::new(setup.pages));
+            Distances { counts, recency, capacity: setup.capacity.into() }
         };
         let interval = || references.div_ceil(watch.states.into());
         Self {
@@ -220,7 +216,7 @@ impl Observer for Watcher {
         }
     }
 
-    fn tell(self, outcome: &mut Outcome) {
+    fn tell(self, outcome: &mut RunOutcome) {
         let Self { device, reader, distances, owners, states } = self;
         outcome.readahead = reader.map(|reader| reader.counts(device.is_some()));
         outcome.device = device.cost(outcome.counted.references);

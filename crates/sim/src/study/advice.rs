@@ -2,7 +2,7 @@
 
 use super::comparison::Comparison;
 use super::curves::{Curves, Line};
-use crate::replay::outcome::Outcome;
+use crate::replay::outcome::RunOutcome;
 use crate::size::show_bytes;
 use crate::words::{grouped, percent, significant};
 
@@ -16,8 +16,8 @@ const ENOUGH: f64 = 0.9;
 pub(super) const POINTS_THAT_MATTER: f64 = 0.1;
 
 /// The on-line outcome with the most hits; the first one among equals.
-pub fn best_on_line<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Option<&'a Outcome> {
-    outcomes.filter(|outcome| !outcome.off_line).fold(None, |best: Option<&Outcome>, outcome| match best {
+pub fn best_on_line<'a>(outcomes: impl Iterator<Item = &'a RunOutcome>) -> Option<&'a RunOutcome> {
+    outcomes.filter(|outcome| !outcome.off_line).fold(None, |best: Option<&RunOutcome>, outcome| match best {
         Some(best) if best.counted.hits >= outcome.counted.hits => Some(best),
         _ => Some(outcome),
     })
@@ -33,16 +33,16 @@ pub fn bound(policy: &str) -> &'static str {
 }
 
 /// The hits of a policy over all sizes.
-pub fn hits(of_policy: &[Outcome]) -> u64 {
+pub fn hits(of_policy: &[RunOutcome]) -> u64 {
     of_policy.iter().map(|outcome| outcome.counted.hits).sum()
 }
 
 /// Which policy and size to take, and why.
 pub fn of_comparison(comparison: &Comparison) -> String {
     let trace = &comparison.trace;
-    let rows: Vec<&[Outcome]> = comparison.policies().collect();
+    let rows: Vec<&[RunOutcome]> = comparison.policies().collect();
     // The first of the best: policies are listed from the simple to the elaborate.
-    let best = rows.iter().filter(|row| !row[0].off_line).fold(None, |best: Option<&[Outcome]>, row| match best {
+    let best = rows.iter().filter(|row| !row[0].off_line).fold(None, |best: Option<&[RunOutcome]>, row| match best {
         Some(best) if hits(best) >= hits(row) => Some(best),
         _ => Some(row),
     });
@@ -60,7 +60,7 @@ pub fn of_comparison(comparison: &Comparison) -> String {
     let column = best.iter().position(|outcome| outcome.counted.hits as f64 >= ENOUGH * most.counted.hits as f64);
     let column = column.expect("the last size has all of its own hits");
     let take = &best[column];
-    let ratio = |outcome: &Outcome| 100.0 * outcome.counted.hit_ratio();
+    let ratio = |outcome: &RunOutcome| 100.0 * outcome.counted.hit_ratio();
 
     let mut text = format!(
         "Take {} with {} pages ({}, {}% of the footprint): it hits {} % of the references there",

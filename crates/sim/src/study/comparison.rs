@@ -5,10 +5,10 @@ use super::monitor::Monitor;
 use super::sampling::Sampled;
 use crate::input::ingest::{Keep, LoadTimes};
 use crate::input::sample::Sample;
-use crate::input::trace::{Extent, Trace};
+use crate::input::trace::{Dimensions, Trace};
 use crate::readahead::Readahead;
 use crate::replay::misses::behind;
-use crate::replay::outcome::{Outcome, OwnerCounts};
+use crate::replay::outcome::{OwnerCounts, RunOutcome};
 use crate::replay::stream::Streamed;
 use crate::replay::sweep::Sweep;
 use crate::replay::watch::Watch;
@@ -77,7 +77,7 @@ impl FromStr for Warmup {
 }
 
 impl Warmup {
-    fn references(self, trace: &Extent) -> Result<u64, Question> {
+    fn references(self, trace: &Dimensions) -> Result<u64, Question> {
         let references = match self {
             Self::References(references) => references,
             Self::Percent(percent) => (trace.references as f64 * percent / 100.0) as u64,
@@ -113,7 +113,7 @@ impl FromStr for FirstLevel {
 #[derive(Debug)]
 pub struct Comparison {
     /// The whole trace; of a sampled one the footprint is an estimate.
-    pub trace: Extent,
+    pub trace: Dimensions,
     /// References at the start that are not counted.
     pub warmup: u64,
     /// The sizes in pages, in rising order, each once, with what the user wrote.
@@ -125,7 +125,7 @@ pub struct Comparison {
     /// What was read ahead.
     pub readahead: Readahead,
     /// By policy, then by size.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<RunOutcome>,
     /// The owners' names by number, if hits and misses are told by owner.
     pub owners: Vec<String>,
     /// Where it was stopped.
@@ -200,7 +200,7 @@ impl Asked {
     }
 
     /// An answer without outcomes.
-    fn empty(&self, trace: Extent, sizes: Vec<(u32, Size)>) -> Comparison {
+    fn empty(&self, trace: Dimensions, sizes: Vec<(u32, Size)>) -> Comparison {
         Comparison {
             trace,
             warmup: 0,
@@ -228,7 +228,7 @@ impl Asked {
             trace = behind(&trace, spec, pages).ok_or_else(nothing)?;
         }
         let sizes = self.sizes(trace.page_size, trace.pages)?;
-        let warmup = self.warmup.references(&trace.extent())?;
+        let warmup = self.warmup.references(&trace.dimensions())?;
         let mut specs = self.specs.clone();
         if let Some(managers) = &self.managers {
             give(managers, &mut specs, &trace, monitor)?;
@@ -238,7 +238,7 @@ impl Asked {
         let (outcomes, stopped) = replay(&sweep, &self.watch(), &trace, monitor)?;
         let times = Some(Times { load: trace.times, elapsed: start.elapsed(), streamed: false });
         let owners = if self.managers.is_some() { trace.names.owners().to_vec() } else { Vec::new() };
-        Ok(Comparison { warmup, outcomes, owners, stopped, times, ..self.empty(trace.extent(), sizes) })
+        Ok(Comparison { warmup, outcomes, owners, stopped, times, ..self.empty(trace.dimensions(), sizes) })
     }
 
     /// Compares miniatures of the caches on a share of the pages.
@@ -341,7 +341,7 @@ fn replay(
     watch: &Watch,
     trace: &Trace,
     monitor: &dyn Monitor,
-) -> Result<(Vec<Outcome>, Option<Stop>), Error> {
+) -> Result<(Vec<RunOutcome>, Option<Stop>), Error> {
     let replaying = monitor.begin(format!("replaying {}", trace.name), Some(sweep.work(watch, trace)), true);
     let mut outcomes = sweep.run_watching(watch, trace, &|more| replaying.add(more));
     let (done, all) = (outcomes.len(), sweep.specs.len() * sweep.sizes.len());
@@ -361,12 +361,12 @@ fn replay(
 
 impl Comparison {
     /// The outcomes of each policy, by size.
-    pub fn policies(&self) -> impl Iterator<Item = &[Outcome]> {
+    pub fn policies(&self) -> impl Iterator<Item = &[RunOutcome]> {
         self.outcomes.chunks(self.sizes.len())
     }
 
     /// The outcomes of each size, by policy.
-    pub fn by_size(&self) -> impl Iterator<Item = (u32, Vec<&Outcome>)> {
+    pub fn by_size(&self) -> impl Iterator<Item = (u32, Vec<&RunOutcome>)> {
         let of_size = |column| self.outcomes.iter().skip(column).step_by(self.sizes.len()).collect();
         self.sizes.iter().enumerate().map(move |(column, &(pages, _))| (pages, of_size(column)))
     }
@@ -413,6 +413,6 @@ impl Comparison {
 }
 
 /// What became of the references of an owner, by its number.
-pub fn owner_counts(outcome: &Outcome, owner: usize) -> OwnerCounts {
+pub fn owner_counts(outcome: &RunOutcome, owner: usize) -> OwnerCounts {
     outcome.by_owner.get(owner).copied().unwrap_or_default()
 }

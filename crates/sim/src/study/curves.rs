@@ -7,8 +7,8 @@ use super::monitor::Monitor;
 use super::sampling::Sampled;
 use crate::curve::{self, Curve, FixedSize, Spacing};
 use crate::input::sample::Sample;
-use crate::input::trace::{Extent, Trace};
-use crate::replay::outcome::Outcome;
+use crate::input::trace::{Dimensions, Trace};
+use crate::replay::outcome::RunOutcome;
 use crate::replay::sweep::Sweep;
 use crate::replay::watch::Watch;
 use crate::size::Size;
@@ -49,7 +49,7 @@ pub enum Part {
 #[derive(Debug)]
 pub struct Curves {
     /// The whole trace; of a sampled one the footprint is an estimate.
-    pub trace: Extent,
+    pub trace: Dimensions,
     /// The sizes in pages, rising, each once.
     pub sizes: Vec<u32>,
     /// The share of the pages, and how many they were, if sampled.
@@ -118,16 +118,16 @@ impl Asked {
         let trace = read(name, open()?.as_mut(), self.page_size, Sweep::keep(&self.specs), monitor)?;
         let sizes = match sizes {
             Some(sizes) => sizes.to_vec(),
-            None => self.sizes(&trace.extent(), |_| Ok(()))?,
+            None => self.sizes(&trace.dimensions(), |_| Ok(()))?,
         };
         let outcomes = self.replay(&trace, self.specs.clone(), sizes.clone(), monitor)?;
-        let line = |outcomes: &[Outcome]| {
+        let line = |outcomes: &[RunOutcome]| {
             let steps = outcomes.iter().map(|outcome| (outcome.pages, outcome.total.hits as f64)).collect();
             let (policy, off_line) = (outcomes[0].policy.clone(), outcomes[0].off_line);
             Line { policy, off_line, curve: Curve::through(trace.len() as f64, steps), spread: None, error: None }
         };
         let lines = outcomes.chunks(sizes.len()).map(line).collect();
-        Ok(Curves { trace: trace.extent(), sizes, sample: None, lines })
+        Ok(Curves { trace: trace.dimensions(), sizes, sample: None, lines })
     }
 
     /// The curves estimated from a share of the pages.
@@ -167,7 +167,7 @@ impl Asked {
         if references == 0 {
             return Err(forebay_trace::Error::new(name, "has no references: there is nothing to sample").into());
         }
-        let trace = Extent { name: name.to_owned(), references, pages: sample.pages().max(1), page_size };
+        let trace = Dimensions { name: name.to_owned(), references, pages: sample.pages().max(1), page_size };
         let sizes = self.sizes(&trace, |_| Ok(()))?;
         let line = |spec: &Spec| {
             let (policy, off_line) = (spec.label.clone(), spec.needs_future());
@@ -178,7 +178,7 @@ impl Asked {
     }
 
     /// The sizes in pages, rising, each once: those asked, or points of those for which there is an answer.
-    fn sizes(&self, trace: &Extent, answers: impl Fn(u32) -> Result<(), Error>) -> Result<Vec<u32>, Error> {
+    fn sizes(&self, trace: &Dimensions, answers: impl Fn(u32) -> Result<(), Error>) -> Result<Vec<u32>, Error> {
         let mut sizes = Vec::new();
         for size in &self.sizes {
             let pages = size.pages(trace.page_size, trace.pages)?;
@@ -200,7 +200,7 @@ impl Asked {
         specs: Vec<Spec>,
         sizes: Vec<u32>,
         monitor: &dyn Monitor,
-    ) -> Result<Vec<Outcome>, Error> {
+    ) -> Result<Vec<RunOutcome>, Error> {
         let all = specs.len() * sizes.len();
         let sweep = Sweep { specs, sizes, warmup: 0, threads: self.threads };
         let work = sweep.work(&Watch::default(), trace);

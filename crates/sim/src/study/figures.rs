@@ -4,7 +4,7 @@ use super::figure::{Figure, Figures, Unit};
 use crate::levels::{self, Passed};
 use crate::readahead::ReadaheadCounts;
 use crate::replay::outcome::{ByDistance, OwnerCounts};
-use crate::replay::outcome::{Counts, Outcome};
+use crate::replay::outcome::{Counts, RunOutcome};
 use forebay_model::Cost;
 
 /// What a cache of one size makes of a trace, by a curve.
@@ -89,7 +89,7 @@ figures! {
     }
 
     /// What a run is, and takes.
-    RUN of Outcome {
+    RUN of RunOutcome {
         "pages" "pages" Count "The cache's size." |of| u64::from(of.pages);
         "seconds" "replay" Seconds "The time of the replay alone." |of| of.seconds;
         "metadata_bytes" "metadata" Bytes "The memory of the policy." |of| of.bytes as u64;
@@ -138,7 +138,7 @@ figures! {
     }
 
     /// What a hierarchy leaves for the storage.
-    STORAGE of levels::Outcome {
+    STORAGE of levels::HierarchyOutcome {
         "storage_reads" "storage reads" Count "Pages read from storage." |of| of.storage_reads;
         "storage_writes" "storage writes" Count "Pages written to storage." |of| of.storage_writes;
     }

@@ -6,8 +6,8 @@ use super::curves::{Curves, Line};
 use super::figure::{csv, json, named, names, with};
 use super::figures::{BY_DISTANCE, COST, COUNTS, LEVEL, OWNER, POINT, Point, READAHEAD, RUN, STORAGE};
 use super::levels::Levels;
-use crate::levels::{self, Analysis, Hierarchy, Histogram, Level, Passed};
-use crate::replay::outcome::Outcome;
+use crate::levels::{self, Analysis, Hierarchy, Level, Passed};
+use crate::replay::outcome::RunOutcome;
 use crate::size::Size;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ impl Answer for Comparison {
 
     /// A row for each run.
     fn rows(&self) -> Vec<Vec<String>> {
-        let row = |of: &Outcome| {
+        let row = |of: &RunOutcome| {
             let mut row = vec![self.trace.name.clone(), of.policy.clone(), named(RUN, "pages").csv(of)];
             row.extend(csv(COUNTS, Some(&of.counted)));
             row.push(named(RUN, "seconds").csv(of));
@@ -47,11 +47,11 @@ impl Answer for Comparison {
 
     fn json(&self) -> Value {
         let figures = |state: &[(&'static str, f64)]| state.iter().copied().collect::<BTreeMap<_, _>>();
-        let states = |of: &Outcome| -> Vec<Value> {
+        let states = |of: &RunOutcome| -> Vec<Value> {
             let state = of.states.iter();
             state.map(|state| json!({ "references": state.references, "state": figures(&state.figures) })).collect()
         };
-        let run = |of: &Outcome| {
+        let run = |of: &RunOutcome| {
             let named = json!({
                 "policy": of.policy,
                 "off_line": of.off_line,
@@ -84,7 +84,7 @@ impl Answer for Comparison {
 }
 
 impl Comparison {
-    fn by_owner(&self, outcome: &Outcome) -> Value {
+    fn by_owner(&self, outcome: &RunOutcome) -> Value {
         let one = |owner: usize| with(json!({ "owner": self.owners[owner] }), OWNER, &owner_counts(outcome, owner));
         if self.owners.is_empty() { Value::Null } else { self.owners_by_references().into_iter().map(one).collect() }
     }
@@ -183,7 +183,7 @@ impl Answer for Levels {
             });
             with(named, LEVEL, passed)
         };
-        let run = |(hierarchy, outcome): &(Hierarchy, levels::Outcome)| {
+        let run = |(hierarchy, outcome): &(Hierarchy, levels::HierarchyOutcome)| {
             let named = json!({
                 "levels": hierarchy.levels.iter().zip(&outcome.levels).map(level).collect::<Vec<_>>(),
                 "mode": hierarchy.mode.to_string(),
@@ -205,16 +205,11 @@ impl Answer for Levels {
 
 /// As `forebay analyze` tells it of a trace.
 fn analysis(analysis: &Analysis) -> Value {
-    let powers = || (0..).map(|power| 1u64 << power);
-    let distances = powers().zip(analysis.distances.counts());
-    let distances = distances.map(|(distance, references)| json!({ "distance": distance, "references": references }));
-    let percent = |histogram: &Histogram| histogram.at_least().into_iter().map(|share| 100.0 * share);
-    let frequency = powers().zip(percent(&analysis.pages).zip(percent(&analysis.references)));
-    let frequency = frequency.map(|(times, (pages, references))| {
-        json!({ "times": times, "pages_percent": pages, "references_percent": references })
+    let frequency = analysis.frequency.iter().zip(analysis.shares()).map(|(point, (pages, references))| {
+        json!({ "times": point.times, "pages_percent": 100.0 * pages, "references_percent": 100.0 * references })
     });
     json!({
-        "temporal_distance": { "points": distances.collect::<Vec<_>>() },
+        "temporal_distance": { "points": analysis.distances },
         "frequency": frequency.collect::<Vec<_>>(),
     })
 }

@@ -4,8 +4,8 @@ use super::comparison::read;
 use super::error::{Error, MOST_CACHES, ParseError, Question, Stop};
 use super::monitor::Monitor;
 use crate::input::ingest::Keep;
-use crate::input::trace::Extent;
-use crate::levels::{Hierarchy, Level, Mode, Outcome, Write};
+use crate::input::trace::Dimensions;
+use crate::levels::{Hierarchy, HierarchyOutcome, Level, Mode, Write};
 use crate::replay::sweep::Sweep;
 use crate::size::{Size, SizeError};
 use forebay_model::Model;
@@ -98,13 +98,13 @@ impl FromStr for Write {
 #[derive(Debug)]
 pub struct Levels {
     /// The trace.
-    pub trace: Extent,
+    pub trace: Dimensions,
     /// The device whose costs are told.
     pub device: Option<Named>,
     /// How many owners made the references.
     pub owners: usize,
     /// Those that were replayed to the end, with what came of them.
-    pub runs: Vec<(Hierarchy, Outcome)>,
+    pub runs: Vec<(Hierarchy, HierarchyOutcome)>,
     /// Where it was stopped.
     pub stopped: Option<Stop>,
 }
@@ -139,7 +139,7 @@ impl Asked {
         let stop = || Stop::Runs(done, all, name.to_owned());
         let owners = trace.requests.owner.iter().collect::<HashSet<_>>().len();
         let stopped = (done < all).then(stop);
-        Ok(Levels { trace: trace.extent(), device: self.device.clone(), owners, runs, stopped })
+        Ok(Levels { trace: trace.dimensions(), device: self.device.clone(), owners, runs, stopped })
     }
 
     /// Every combination of the alternatives, for a trace with pages of that size and so many of them.

@@ -5,8 +5,8 @@ use super::monitor::Monitor;
 use crate::curve::{self, Sampling};
 use crate::input::ingest::Keep;
 use crate::input::sample::{Sample, SampledReader};
-use crate::input::trace::{Extent, Trace};
-use crate::replay::outcome::{Counts, Outcome};
+use crate::input::trace::{Dimensions, Trace};
+use crate::replay::outcome::{Counts, RunOutcome};
 use forebay_trace::Reader;
 
 /// The sample of a trace.
@@ -14,7 +14,7 @@ pub(super) struct Sampled {
     pub(super) trace: Trace,
     pub(super) sampling: Sampling,
     /// The whole trace; its footprint is an estimate.
-    pub(super) whole: Extent,
+    pub(super) whole: Dimensions,
 }
 
 impl Sampled {
@@ -35,7 +35,7 @@ impl Sampled {
         }
         let trace = loaded?;
         let pages = (f64::from(trace.pages) / rate).round() as u32;
-        let whole = Extent { name: name.to_owned(), references, pages, page_size: trace.page_size };
+        let whole = Dimensions { name: name.to_owned(), references, pages, page_size: trace.page_size };
         Ok(Self { trace, sampling: Sampling { rate, whole: references }, whole })
     }
 
@@ -45,12 +45,12 @@ impl Sampled {
     }
 
     /// What a cache of so many pages would make of the whole trace, if its miniature gave this.
-    pub(super) fn estimate(&self, miniature: Outcome, pages: u32) -> Outcome {
-        let Extent { references, pages: footprint, .. } = self.whole;
+    pub(super) fn estimate(&self, miniature: RunOutcome, pages: u32) -> RunOutcome {
+        let Dimensions { references, pages: footprint, .. } = self.whole;
         let curve = curve::miniature(&self.trace, self.sampling, &[(pages, miniature.total.hits)]);
         let misses = (curve.miss_ratio(pages) * references as f64).round() as u64;
         let compulsory_misses = u64::from(footprint).min(misses);
         let counts = Counts { references, hits: references - misses, misses, compulsory_misses };
-        Outcome { pages, total: counts, counted: counts, ..miniature }
+        RunOutcome { pages, total: counts, counted: counts, ..miniature }
     }
 }

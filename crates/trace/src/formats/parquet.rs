@@ -37,7 +37,7 @@ pub(crate) const VERSION_KEY: &str = "forebay.version";
 pub(crate) const COLUMNS: [&str; 6] = ["time", "owner", "object", "offset", "length", "operation"];
 
 /// Rows decoded at once.
-const BATCH: usize = 8192;
+const ROWS_AT_ONCE: usize = 8192;
 
 fn open(input: Input, _: &crate::reader::Options) -> Result<Box<dyn Reader>> {
     let file = input.file().to_owned();
@@ -232,7 +232,7 @@ impl<R: ChunkReader + 'static> Parquet<R> {
             (self.columns, self.rows_left) = (Some(columns), rows);
             self.row_group += 1;
         }
-        let rows = self.rows_left.min(BATCH);
+        let rows = self.rows_left.min(ROWS_AT_ONCE);
         self.rows_left -= rows;
         let mut columns = self.columns.take().expect("a row group with rows left has columns");
         guarded(|| columns.decode(rows)).map_err(|error| self.damaged(&error))?;

@@ -79,33 +79,33 @@ pub(super) fn is_fork(name: &str) -> bool {
 }
 
 /// What is wrong with a call's arguments or result.
-type Outcome<T> = Result<T, String>;
+type Checked<T> = Result<T, String>;
 
-fn argument<'a>(call: &Call<'a>, index: usize) -> Outcome<&'a str> {
+fn argument<'a>(call: &Call<'a>, index: usize) -> Checked<&'a str> {
     let given = call.arguments.len();
     call.arguments.get(index).copied().ok_or_else(|| format!("{given} arguments are too few"))
 }
 
-fn number(call: &Call<'_>, index: usize) -> Outcome<u64> {
+fn number(call: &Call<'_>, index: usize) -> Checked<u64> {
     let text = argument(call, index)?;
     line::number(text).ok_or_else(|| format!("argument {} is no number below 2^64", index + 1))
 }
 
 /// A descriptor's number and what it stands for.
-fn numbered(text: &str) -> Outcome<(u32, Option<String>)> {
+fn numbered(text: &str) -> Checked<(u32, Option<String>)> {
     match line::descriptor(text) {
         Some((Some(number), what)) => Ok((number, what)),
         _ => Err("a descriptor is no number".to_owned()),
     }
 }
 
-fn file(table: &Mutex<Table>, call: &Call<'_>, index: usize) -> Outcome<Option<Arc<Mutex<OpenFile>>>> {
+fn file(table: &Mutex<Table>, call: &Call<'_>, index: usize) -> Checked<Option<Arc<Mutex<OpenFile>>>> {
     let (number, what) = numbered(argument(call, index)?)?;
     Ok(lock(table).file(number, what.as_deref()))
 }
 
 /// The path in argument `index` as the process sees it, from the directory before it if there is one.
-fn path(table: &Mutex<Table>, call: &Call<'_>, index: usize) -> Outcome<String> {
+fn path(table: &Mutex<Table>, call: &Call<'_>, index: usize) -> Checked<String> {
     let name = line::string(argument(call, index)?).ok_or("the path is no string")?;
     let mut table = lock(table);
     let mut base = None;
@@ -130,7 +130,7 @@ struct Doing<'a> {
 }
 
 impl Doing<'_> {
-    fn request(&mut self, path: &str, offset: u64, length: u64, operation: Operation) -> Outcome<()> {
+    fn request(&mut self, path: &str, offset: u64, length: u64, operation: Operation) -> Checked<()> {
         if offset.checked_add(length).is_none() {
             return Err(format!("{length} bytes from {offset} on end beyond 2^64"));
         }
@@ -160,7 +160,7 @@ impl Files {
         names: &mut Names,
         time: u64,
         waiting: &mut VecDeque<Request>,
-    ) -> Outcome<()> {
+    ) -> Checked<()> {
         if matches!(kind, Kind::Fork) {
             processes.fork_ends(pid);
         }
@@ -300,7 +300,7 @@ impl Files {
         length: u64,
         operation: Operation,
         doing: &mut Doing<'_>,
-    ) -> Outcome<()> {
+    ) -> Checked<()> {
         let mut file = lock(file);
         let start = if file.append && operation == Operation::Write {
             // Linux appends even where the call gives an offset.
@@ -322,7 +322,7 @@ impl Files {
 }
 
 /// The result becomes another descriptor of the first argument's file.
-fn duplicate(table: &Mutex<Table>, call: &Call<'_>, close_on_exec: bool) -> Outcome<()> {
+fn duplicate(table: &Mutex<Table>, call: &Call<'_>, close_on_exec: bool) -> Checked<()> {
     let (from, what) = numbered(argument(call, 0)?)?;
     let (to, _) = numbered(call.result)?;
     if from == to {
