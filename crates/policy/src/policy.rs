@@ -15,16 +15,16 @@ use std::sync::Arc;
 ///
 /// What every policy keeps to, and the contract tests check over the whole registry:
 ///
-/// 1. `len() <= capacity()`, always; `ghosts()` never exceeds what [`Info::ghosts`] states.
-/// 2. After `miss` returns `Ok` the page is resident; after an `Err` every page that was resident still is, but for those
-///    whose eviction the caller had accepted, and the page itself is not.
-/// 3. A page leaves the resident set only by an [`evict`](Caller::evict) that the caller accepted, or by `remove`.
-/// 4. A page leaves the policy's memory only by a [`forget`](Caller::forget) that follows, or by `remove`; afterwards
-///    its number may stand for another page. A `miss` may forget the ghost of the very page that it then admits.
-/// 5. When every resident page has been refused the answer is [`AllRefused`], not an endless search: refusals cost time in
-///    proportion to the pages, or to n log n where they are in a heap or a tree, and no page is offered more than a few times.
-/// 6. It runs for years: a clock of the policy's own that could wrap is set back or counted anew before it does, or compared by
-///    differences that stay small.
+/// - C1. `len() <= capacity()`, always; `ghosts()` never exceeds what [`Info::ghosts`] states.
+/// - C2. After `miss` returns `Ok` the page is resident; after an `Err` every page that was resident still is, but for those
+///   whose eviction the caller had accepted, and the page itself is not.
+/// - C3. A page leaves the resident set only by an [`evict`](Caller::evict) that the caller accepted, or by `remove`.
+/// - C4. A page leaves the policy's memory only by a [`forget`](Caller::forget) that follows, or by `remove`; afterwards
+///   its number may stand for another page. A `miss` may forget the ghost of the very page that it then admits.
+/// - C5. When every resident page has been refused the answer is [`AllRefused`], not an endless search: refusals cost time in
+///   proportion to the pages, or to n log n where they are in a heap or a tree, and no page is offered more than a few times.
+/// - C6. It runs for years: a clock of the policy's own that could wrap is set back or counted anew before it does, or compared by
+///   differences that stay small.
 ///
 /// Page numbers, owners and objects are small numbers without large gaps: a policy may keep arrays by them, which never shrink. When
 /// no page of an object is known any more, its number may be given to another; where a policy remembers more than pages (runs,

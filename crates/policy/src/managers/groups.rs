@@ -35,12 +35,12 @@ pub(crate) struct Groups {
     /// References so far.
     now: u64,
     future: Option<Arc<Future>>,
-    /// G1. By object; `resident` counts its resident pages.
+    /// MG1. By object; `resident` counts its resident pages.
     files: Vec<File>,
     /// By rule, then by owner (0: shared) or by object: the group.
     of: Vec<Vec<u32>>,
     groups: Vec<Group>,
-    /// G2. A resident page is in the ranking of the group that it names, or in none if nobody manages it.
+    /// MG2. A resident page is in the ranking of the group that it names, or in none if nobody manages it.
     pages: Vec<Page>,
     ranking: Ranking,
     /// For each page the times of so many uses.
@@ -52,7 +52,7 @@ pub(crate) struct Groups {
     default: u32,
     /// Rules that came while it runs, by owner and object, or `ANY`: the manager's number.
     told: HashMap<(u32, u32), u32>,
-    /// G3. By owner, the pages to go first; those count that are in `listed`.
+    /// MG3. By owner, the pages to go first; those count that are in `listed`.
     free: HashMap<u32, VecDeque<u32>>,
     /// Empty until there is a free-list.
     listed: Vec<bool>,
@@ -343,13 +343,13 @@ impl Groups {
                 members[group as usize].push(page);
             }
         }
-        assert!(self.files.iter().map(|file| file.resident).eq(counted)); // G1
+        assert!(self.files.iter().map(|file| file.resident).eq(counted)); // MG1
         for (group, mut members) in self.groups.iter().zip(members) {
             let mut ranked: Vec<u32> = self.ranking.down_from(group.root, u64::MAX).collect();
             assert!(ranked.is_sorted_by_key(|&page| std::cmp::Reverse((self.ranking.rank(page), page))));
             members.sort_unstable();
             ranked.sort_unstable();
-            assert_eq!(ranked, members); // G2
+            assert_eq!(ranked, members); // MG2
         }
     }
 

@@ -32,15 +32,15 @@ pub(crate) struct Status {
 /// T1, T2, B1, B2 and p.
 #[derive(Debug)]
 pub(crate) struct FourLists {
-    /// A1. A page is in the list that its status names, the one that entered last at the front.
+    /// FL1. A page is in the list that its status names, the one that entered last at the front.
     pub(crate) pages: Nodes<Status>,
     pub(crate) t1: List,
     pub(crate) t2: List,
     b1: List,
     b2: List,
-    /// A2. The target size of T1, from 0 to the capacity.
+    /// FL2. The target size of T1, from 0 to the capacity.
     pub(crate) p: f64,
-    /// A3. T1 and B1 hold at most `capacity` pages, B1 and B2 too.
+    /// FL3. T1 and B1 hold at most `capacity` pages, B1 and B2 too.
     pub(crate) capacity: u32,
 }
 
@@ -168,10 +168,10 @@ impl FourLists {
         let lists = [(&self.t1, Within::T1), (&self.t2, Within::T2), (&self.b1, Within::B1), (&self.b2, Within::B2)];
         for (list, within) in lists {
             list.check(&self.pages);
-            assert!(list.back_to_front(&self.pages).all(|page| self.within(page) == within)); // A1
+            assert!(list.back_to_front(&self.pages).all(|page| self.within(page) == within)); // FL1
         }
-        assert!((0.0..=f64::from(self.capacity)).contains(&self.p)); // A2
-        assert!(self.len() <= self.capacity && self.ghosts() <= self.capacity); // A3
-        assert!(self.t1.len() + self.b1.len() <= self.capacity); // A3
+        assert!((0.0..=f64::from(self.capacity)).contains(&self.p)); // FL2
+        assert!(self.len() <= self.capacity && self.ghosts() <= self.capacity); // FL3
+        assert!(self.t1.len() + self.b1.len() <= self.capacity); // FL3
     }
 }

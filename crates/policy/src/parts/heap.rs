@@ -8,11 +8,11 @@ const NOWHERE: u32 = u32::MAX;
 /// Pages ordered by a key.
 #[derive(Debug)]
 pub(crate) struct Heap<K> {
-    /// By page. H1. The place of a page in `heap` is where `heap` holds it; that of any other is `NOWHERE`.
+    /// By page. HP1. The place of a page in `heap` is where `heap` holds it; that of any other is `NOWHERE`.
     places: Vec<u32>,
-    /// H2. No page goes before the one at half its place.
+    /// HP2. No page goes before the one at half its place.
     heap: Vec<(K, u32)>,
-    /// H3. Pages of the heap up to here are in its order; all are, but for refused victims during an eviction.
+    /// HP3. Pages of the heap up to here are in its order; all are, but for refused victims during an eviction.
     ordered: usize,
 }
 
@@ -105,10 +105,10 @@ impl<K: Copy + PartialOrd> Heap<K> {
     /// Recounts the heap.
     pub(crate) fn check(&self) {
         let places = self.heap.iter().enumerate();
-        assert!(places.into_iter().all(|(place, &(_, page))| self.places[page as usize] == place as u32)); // H1
-        assert_eq!(self.places.iter().filter(|&&place| place != NOWHERE).count(), self.heap.len()); // H1
-        assert!((1..self.heap.len()).all(|place| !self.before(place, (place - 1) / 2))); // H2
-        assert_eq!(self.ordered, self.heap.len()); // H3
+        assert!(places.into_iter().all(|(place, &(_, page))| self.places[page as usize] == place as u32)); // HP1
+        assert_eq!(self.places.iter().filter(|&&place| place != NOWHERE).count(), self.heap.len()); // HP1
+        assert!((1..self.heap.len()).all(|place| !self.before(place, (place - 1) / 2))); // HP2
+        assert_eq!(self.ordered, self.heap.len()); // HP3
     }
 
     fn before(&self, place: usize, other: usize) -> bool {

@@ -1,7 +1,7 @@
 //! What policies are made of.
 
 pub(crate) mod four_lists;
-pub(crate) mod frames;
+pub(crate) mod frame_circle;
 pub(crate) mod heap;
 pub(crate) mod list;
 #[cfg(test)]

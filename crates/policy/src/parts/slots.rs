@@ -16,16 +16,16 @@ const NONE: u32 = u32::MAX;
 
 /// The slots of the known pages.
 #[derive(Debug)]
-pub(crate) struct Slots {
+pub(crate) struct PageSlots {
     slot_of: Vec<u32>,
-    /// L1. `page_of[slot_of[page]]` is the page, if it is known. An unused slot has the next unused one instead.
+    /// PS1. `page_of[slot_of[page]]` is the page, if it is known. An unused slot has the next unused one instead.
     page_of: Vec<u32>,
     /// The unused slot to be given out next, and the slots in use.
     unused: u32,
     len: u32,
 }
 
-impl Slots {
+impl PageSlots {
     /// For pages with numbers below `pages`, of which no more than `known` are known at once.
     pub(crate) fn new(pages: u32, known: u64) -> Self {
         let mut slots = Self { slot_of: Vec::new(), page_of: Vec::new(), unused: 0, len: 0 };
@@ -108,14 +108,14 @@ impl Slots {
     /// Recounts the slots, of which so many are in use.
     pub(crate) fn check(&self, known: u32) {
         let slots = self.slot_of.iter().enumerate().filter(|&(_, &slot)| slot != NONE);
-        assert!(slots.clone().all(|(page, &slot)| self.page(slot) as usize == page)); // L1
+        assert!(slots.clone().all(|(page, &slot)| self.page(slot) as usize == page)); // PS1
         assert_eq!((slots.count(), known), (self.len as usize, self.len));
     }
 }
 
 /// Tells a caller of slots as of the pages in them.
 pub(crate) struct Offered<'a, C> {
-    slots: &'a Slots,
+    slots: &'a PageSlots,
     caller: &'a mut C,
 }
 
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn slots_are_given_again_and_grow_in_number() {
-        let mut slots = Slots::new(10, 2);
+        let mut slots = PageSlots::new(10, 2);
         assert_eq!([7, 3].map(|page| slots.give(page)), [0, 1]);
         slots.reserve(20, 4);
         assert_eq!(slots.take_back(0), 7);

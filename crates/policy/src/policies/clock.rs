@@ -8,14 +8,14 @@
 //! Reference figures: `golden/exact-hits.csv`, column CLOCK, equal to the hit; CLOCK-Pro's Table 2, USENIX 2005.
 //! Deviations: none. Parameters: none. Memory: 4 bytes a page (its frame), 5 a frame.
 
-use crate::parts::frames::Frames;
+use crate::parts::frame_circle::FrameCircle;
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
 /// CLOCK with one reference bit.
 #[derive(Debug)]
 pub struct Clock {
     /// The value of a resident page is its reference bit.
-    frames: Frames<bool>,
+    frames: FrameCircle<bool>,
     /// Pages that the hand has looked at, and misses.
     steps: u64,
     faults: u64,
@@ -37,7 +37,7 @@ impl Policy for Clock {
     const HIT_SETS_BIT: bool = true;
 
     fn new(setup: &Setup) -> Self {
-        Self { frames: Frames::new(setup.pages, setup.capacity), steps: 0, faults: 0, capacity: setup.capacity }
+        Self { frames: FrameCircle::new(setup.pages, setup.capacity), steps: 0, faults: 0, capacity: setup.capacity }
     }
 
     fn capacity(&self) -> u32 {

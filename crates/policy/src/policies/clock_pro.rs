@@ -64,21 +64,21 @@ struct Status {
 /// CLOCK-Pro.
 #[derive(Debug)]
 pub struct ClockPro {
-    /// P1. In `hot` if and only if hot, in `tests` if and only if in test; a page is never both.
+    /// CP1. In `hot` if and only if hot, in `tests` if and only if in test; a page is never both.
     hot: List,
     tests: List,
     status: Nodes<Status>,
-    /// P2. Both lists are in the order of when their pages entered; none in test entered before the hot page at HAND_hot.
+    /// CP2. Both lists are in the order of when their pages entered; none in test entered before the hot page at HAND_hot.
     entered: Vec<u32>,
     /// When the next page enters.
     now: u32,
-    /// P3. In `cold` if and only if resident and not hot. HAND_cold is the back.
+    /// CP3. In `cold` if and only if resident and not hot. HAND_cold is the back.
     cold: List,
     cold_links: Nodes<()>,
-    /// P4. How many pages in test are not resident.
+    /// CP4. How many pages in test are not resident.
     ghosts: u32,
-    /// P5. `hot` and `cold` hold at most `capacity` pages, and so many are ghosts at most.
-    /// P6. `m_c`, the allocation of resident cold pages, between `least_cold` and the capacity.
+    /// CP5. `hot` and `cold` hold at most `capacity` pages, and so many are ghosts at most.
+    /// CP6. `m_c`, the allocation of resident cold pages, between `least_cold` and the capacity.
     cold_target: u32,
     least_cold: u32,
     least_part: Part,
@@ -289,23 +289,23 @@ impl Policy for ClockPro {
         self.hot.check(&self.status);
         self.tests.check(&self.status);
         self.cold.check(&self.cold_links);
-        assert!(self.hot.back_to_front(&self.status).all(|page| self.status[page].hot)); // P1
-        assert!(self.tests.back_to_front(&self.status).all(|page| self.status[page].in_test)); // P1
-        assert!(self.status.values().all(|status| !(status.hot && status.in_test))); // P1
+        assert!(self.hot.back_to_front(&self.status).all(|page| self.status[page].hot)); // CP1
+        assert!(self.tests.back_to_front(&self.status).all(|page| self.status[page].in_test)); // CP1
+        assert!(self.status.values().all(|status| !(status.hot && status.in_test))); // CP1
         let entered = |page: u32| self.entered[page as usize];
         for list in [&self.hot, &self.tests] {
-            assert!(list.back_to_front(&self.status).map(entered).is_sorted()); // P2
+            assert!(list.back_to_front(&self.status).map(entered).is_sorted()); // CP2
         }
         let oldest = |list: &List| list.back().map(entered);
-        assert!(self.hot.is_empty() || oldest(&self.tests).is_none_or(|test| oldest(&self.hot) < Some(test))); // P2
+        assert!(self.hot.is_empty() || oldest(&self.tests).is_none_or(|test| oldest(&self.hot) < Some(test))); // CP2
         let ghosts = self.tests.back_to_front(&self.status).filter(|&page| !self.status[page].resident).count();
-        assert_eq!(ghosts, self.ghosts as usize); // P4
+        assert_eq!(ghosts, self.ghosts as usize); // CP4
         for page in self.cold.back_to_front(&self.cold_links) {
             let status = self.status[page];
-            assert!(status.resident && !status.hot && status.in_test == self.status.is_linked(page)); // P1, P3
+            assert!(status.resident && !status.hot && status.in_test == self.status.is_linked(page)); // CP1, CP3
         }
-        assert!(self.len() <= self.capacity && self.ghosts <= self.capacity); // P5
-        assert!((self.least_cold..=self.capacity).contains(&self.cold_target)); // P6
+        assert!(self.len() <= self.capacity && self.ghosts <= self.capacity); // CP5
+        assert!((self.least_cold..=self.capacity).contains(&self.cold_target)); // CP6
     }
 }
 

@@ -54,12 +54,12 @@ struct Segment {
 /// Early eviction LRU.
 #[derive(Debug)]
 pub struct Eelru {
-    /// E1. A page that is known is in `pages` of the segment that its value names, the most recently used at the
+    /// EE1. A page that is known is in `pages` of the segment that its value names, the most recently used at the
     /// front.
     nodes: Nodes<u8>,
-    /// E2. A resident page is also in that segment's `resident`, in the same order.
+    /// EE2. A resident page is also in that segment's `resident`, in the same order.
     resident_nodes: Nodes<()>,
-    /// E3. The segments of the queue, none with more pages than its place; then the one beyond the queue, of resident
+    /// EE3. The segments of the queue, none with more pages than its place; then the one beyond the queue, of resident
     /// pages alone; then one of ghosts that a hit has pushed out of the queue and that wait to be forgotten.
     segments: Vec<Segment>,
     /// The segment that ends with the memory, and the one beyond the queue.
@@ -67,7 +67,7 @@ pub struct Eelru {
     beyond: usize,
     /// References counted since the counts were halved.
     counted: u32,
-    /// E4. The resident pages and the ghosts; the latter stay within 2.5 times the capacity.
+    /// EE4. The resident pages and the ghosts; the latter stay within 2.5 times the capacity.
     len: u32,
     ghosts: u32,
     capacity: u32,
@@ -196,21 +196,21 @@ impl Policy for Eelru {
         for (index, segment) in self.segments.iter().enumerate() {
             segment.pages.check(&self.nodes);
             segment.resident.check(&self.resident_nodes);
-            assert!(segment.pages.front_to_back(&self.nodes).all(|page| self.nodes[page] as usize == index)); // E1
+            assert!(segment.pages.front_to_back(&self.nodes).all(|page| self.nodes[page] as usize == index)); // EE1
             let resident = segment.pages.front_to_back(&self.nodes).filter(|&page| self.contains(page));
-            assert!(segment.resident.front_to_back(&self.resident_nodes).eq(resident)); // E2
+            assert!(segment.resident.front_to_back(&self.resident_nodes).eq(resident)); // EE2
             let most = match index.checked_sub(self.beyond) {
                 None => segment.end - before,
                 Some(0) => segment.resident.len(),
                 Some(_) => segment.pages.len() - segment.resident.len(),
             };
-            assert!(segment.pages.len() <= most); // E3
+            assert!(segment.pages.len() <= most); // EE3
             before = segment.end;
             known += segment.pages.len();
             len += segment.resident.len();
         }
-        assert_eq!((len, known - len), (self.len, self.ghosts)); // E4
-        assert!(len <= self.capacity && 2 * u64::from(self.ghosts) <= 5 * u64::from(self.capacity)); // E4
+        assert_eq!((len, known - len), (self.len, self.ghosts)); // EE4
+        assert!(len <= self.capacity && 2 * u64::from(self.ghosts) <= 5 * u64::from(self.capacity)); // EE4
         assert_eq!(self.segments[self.memory].end, self.capacity);
     }
 }

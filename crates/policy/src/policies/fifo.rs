@@ -14,7 +14,7 @@ use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 /// First in, first out.
 #[derive(Debug)]
 pub struct Fifo {
-    /// F1. In `admitted` if and only if resident, the latest at the front.
+    /// FI1. In `admitted` if and only if resident, the latest at the front.
     nodes: Nodes<()>,
     admitted: List,
     capacity: u32,
@@ -91,7 +91,7 @@ impl Policy for Fifo {
     }
 
     fn check_invariants(&self) {
-        self.admitted.check(&self.nodes); // F1
+        self.admitted.check(&self.nodes); // FI1
         assert!(self.len() <= self.capacity);
     }
 }

@@ -11,14 +11,14 @@
 //! Parameters: `initial`, `max`. Memory: 4 bytes a page (its frame), 5 a frame.
 
 use crate::parameters::{Kind, Parameter};
-use crate::parts::frames::Frames;
+use crate::parts::frame_circle::FrameCircle;
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
 /// Generalized CLOCK.
 #[derive(Debug)]
 pub struct Gclock {
-    /// G1. The value of a resident page is its counter, at most `max`.
-    frames: Frames<u8>,
+    /// GC1. The value of a resident page is its counter, at most `max`.
+    frames: FrameCircle<u8>,
     capacity: u32,
     initial: u8,
     max: u8,
@@ -52,7 +52,7 @@ impl Policy for Gclock {
     fn new(setup: &Setup) -> Self {
         let max = setup.settings.integer("max") as u8;
         let initial = (setup.settings.integer("initial") as u8).min(max);
-        Self { frames: Frames::new(setup.pages, setup.capacity), capacity: setup.capacity, initial, max }
+        Self { frames: FrameCircle::new(setup.pages, setup.capacity), capacity: setup.capacity, initial, max }
     }
 
     fn capacity(&self) -> u32 {
@@ -124,7 +124,7 @@ impl Policy for Gclock {
 
     fn check_invariants(&self) {
         self.frames.check();
-        assert!(self.frames.values().all(|&counter| counter <= self.max)); // G1
+        assert!(self.frames.values().all(|&counter| counter <= self.max)); // GC1
         assert!(self.len() <= self.capacity);
     }
 }

@@ -39,15 +39,15 @@ struct Bucket {
 /// Least frequently used.
 #[derive(Debug)]
 pub struct Lfu {
-    /// F1. A resident page is in the list of the bucket that its value names, a ghost in `ghosts`.
+    /// FU1. A resident page is in the list of the bucket that its value names, a ghost in `ghosts`.
     nodes: Nodes<u32>,
-    /// F4. At most `history` times the capacity, the one evicted last at the front.
+    /// FU4. At most `history` times the capacity, the one evicted last at the front.
     ghosts: List,
-    /// F2. From `lowest` on, counts rise strictly, and no bucket in the chain is empty.
+    /// FU2. From `lowest` on, counts rise strictly, and no bucket in the chain is empty.
     buckets: Vec<Bucket>,
     lowest: u32,
     unused: u32,
-    /// F3. The number of resident pages, and the sum of their counts.
+    /// FU3. The number of resident pages, and the sum of their counts.
     len: u32,
     sum: u64,
     capacity: u32,
@@ -202,15 +202,15 @@ impl Policy for Lfu {
         let (mut len, mut sum, mut below, mut index) = (0, 0, 0, self.lowest);
         for bucket in self.chain() {
             bucket.pages.check(&self.nodes);
-            assert!(bucket.count > below && !bucket.pages.is_empty()); // F2
-            assert!(bucket.pages.back_to_front(&self.nodes).all(|page| self.nodes[page] == index)); // F1
+            assert!(bucket.count > below && !bucket.pages.is_empty()); // FU2
+            assert!(bucket.pages.back_to_front(&self.nodes).all(|page| self.nodes[page] == index)); // FU1
             (len, sum) = (len + bucket.pages.len(), sum + bucket.count * u64::from(bucket.pages.len()));
             (below, index) = (bucket.count, bucket.higher);
         }
-        assert_eq!((len, sum), (self.len, self.sum)); // F3
+        assert_eq!((len, sum), (self.len, self.sum)); // FU3
         self.ghosts.check(&self.nodes);
-        assert!(self.ghosts.back_to_front(&self.nodes).all(|page| self.is_ghost(page))); // F1
-        assert!(u64::from(self.ghosts.len()) <= u64::from(self.history) * u64::from(self.capacity)); // F4
+        assert!(self.ghosts.back_to_front(&self.nodes).all(|page| self.is_ghost(page))); // FU1
+        assert!(u64::from(self.ghosts.len()) <= u64::from(self.history) * u64::from(self.capacity)); // FU4
     }
 }
 

@@ -57,11 +57,11 @@ struct Flags {
 /// Linux's two lists.
 #[derive(Debug)]
 pub struct Linux {
-    /// X1. A resident page is in the list that its flags say, the head at the front.
+    /// LX1. A resident page is in the list that its flags say, the head at the front.
     nodes: Nodes<Flags>,
     active: List,
     inactive: List,
-    /// X2. The part of a page that is still to be refilled, below 1.
+    /// LX2. The part of a page that is still to be refilled, below 1.
     refill: f64,
     ratio: f64,
     /// Whether uses are system calls, which the kernel sees, and not accesses to mapped memory.
@@ -213,9 +213,9 @@ impl Policy for Linux {
     fn check_invariants(&self) {
         for (list, active) in [(&self.active, true), (&self.inactive, false)] {
             list.check(&self.nodes);
-            assert!(list.back_to_front(&self.nodes).all(|page| self.nodes[page].active == active)); // X1
+            assert!(list.back_to_front(&self.nodes).all(|page| self.nodes[page].active == active)); // LX1
         }
-        assert!((0.0..1.0).contains(&self.refill)); // X2
+        assert!((0.0..1.0).contains(&self.refill)); // LX2
         assert!(self.len() <= self.capacity);
     }
 }

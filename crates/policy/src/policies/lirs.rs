@@ -40,18 +40,18 @@ enum Status {
 /// LIRS.
 #[derive(Debug)]
 pub struct Lirs {
-    /// I1. Every LIR page and every ghost is in `s`, the most recently used at the front; a resident HIR page may be.
-    /// I2. The back of `s` is a LIR page, or `s` is empty.
+    /// LI1. Every LIR page and every ghost is in `s`, the most recently used at the front; a resident HIR page may be.
+    /// LI2. The back of `s` is a LIR page, or `s` is empty.
     s: List,
     status: Nodes<Status>,
-    /// I3. Exactly the resident HIR pages.
+    /// LI3. Exactly the resident HIR pages.
     q: List,
-    /// I4. Exactly the ghosts, in the order in which they were evicted; with the dead ones at most `history` times the capacity.
+    /// LI4. Exactly the ghosts, in the order in which they were evicted; with the dead ones at most `history` times the capacity.
     ghosts: List,
     dead: List,
     /// The links of `q`, `ghosts` and `dead`.
     links: Nodes<()>,
-    /// I5. The number of LIR pages, at most their share of the capacity.
+    /// LI5. The number of LIR pages, at most their share of the capacity.
     lir: u32,
     capacity: u32,
     hir_share: f64,
@@ -219,14 +219,14 @@ impl Policy for Lirs {
         self.ghosts.check(&self.links);
         self.dead.check(&self.links);
         let count = |status| self.s.back_to_front(&self.status).filter(|&page| self.status[page] == status).count();
-        assert_eq!(count(Status::Lir), self.lir as usize); // I1, I5
-        assert_eq!(count(Status::Ghost), self.ghosts.len() as usize); // I1, I4
-        assert!(self.s.back().is_none_or(|page| self.status[page] == Status::Lir)); // I2
-        assert!(self.q.back_to_front(&self.links).all(|page| self.status[page] == Status::Hir)); // I3
-        assert!(self.ghosts.back_to_front(&self.links).all(|page| self.status[page] == Status::Ghost)); // I4
-        assert!(self.dead.back_to_front(&self.links).all(|page| self.status[page] == Status::Dead)); // I4
-        assert!(u64::from(self.ghosts()) <= u64::from(self.history) * u64::from(self.capacity)); // I4
-        assert!(self.lir <= self.lir_target() && self.len() <= self.capacity); // I5
+        assert_eq!(count(Status::Lir), self.lir as usize); // LI1, LI5
+        assert_eq!(count(Status::Ghost), self.ghosts.len() as usize); // LI1, LI4
+        assert!(self.s.back().is_none_or(|page| self.status[page] == Status::Lir)); // LI2
+        assert!(self.q.back_to_front(&self.links).all(|page| self.status[page] == Status::Hir)); // LI3
+        assert!(self.ghosts.back_to_front(&self.links).all(|page| self.status[page] == Status::Ghost)); // LI4
+        assert!(self.dead.back_to_front(&self.links).all(|page| self.status[page] == Status::Dead)); // LI4
+        assert!(u64::from(self.ghosts()) <= u64::from(self.history) * u64::from(self.capacity)); // LI4
+        assert!(self.lir <= self.lir_target() && self.len() <= self.capacity); // LI5
     }
 }
 

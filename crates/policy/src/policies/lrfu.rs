@@ -34,7 +34,7 @@
 use crate::parameters::{Kind, Parameter};
 use crate::parts::heap::Heap;
 use crate::parts::list::{List, Nodes};
-use crate::parts::slots::Slots;
+use crate::parts::slots::PageSlots;
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
 /// How a page is ranked, the least first: the sum of its uses as it would weigh at time 0, in a logarithm to base 2; and the
@@ -44,13 +44,13 @@ type Rank = (f64, u64);
 /// Least recently and frequently used.
 #[derive(Debug)]
 pub struct Lrfu {
-    /// U1. Exactly the resident pages and the ghosts have one.
-    slots: Slots,
-    /// U2. By slot, exactly those of the resident pages.
+    /// LF1. Exactly the resident pages and the ghosts have one.
+    slots: PageSlots,
+    /// LF2. By slot, exactly those of the resident pages.
     ranks: Heap<Rank>,
-    /// U3. By slot, the sum without the last use; of a ghost, with it.
+    /// LF3. By slot, the sum without the last use; of a ghost, with it.
     earlier: Vec<f64>,
-    /// U4. By slot, if there is a history: at most `history` times the capacity, the one evicted last at the front.
+    /// LF4. By slot, if there is a history: at most `history` times the capacity, the one evicted last at the front.
     links: Nodes<()>,
     ghosts: List,
     now: u64,
@@ -95,7 +95,7 @@ impl Policy for Lrfu {
 
     fn new(setup: &Setup) -> Self {
         let mut lrfu = Self {
-            slots: Slots::new(0, 0),
+            slots: PageSlots::new(0, 0),
             ranks: Heap::new(0, 0),
             earlier: Vec::new(),
             links: Nodes::new(0),
@@ -205,10 +205,10 @@ impl Policy for Lrfu {
     }
 
     fn check_invariants(&self) {
-        self.slots.check(self.len() + self.ghosts.len()); // U1
+        self.slots.check(self.len() + self.ghosts.len()); // LF1
         self.ghosts.check(&self.links);
-        assert!(u64::from(self.ghosts.len()) <= self.most_ghosts()); // U4
-        self.ranks.check(); // U2
+        assert!(u64::from(self.ghosts.len()) <= self.most_ghosts()); // LF4
+        self.ranks.check(); // LF2
         assert!(self.len() <= self.capacity);
     }
 }

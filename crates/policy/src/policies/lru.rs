@@ -45,7 +45,7 @@ impl End for Oldest {
 /// A policy that chooses its victims at one end of the list by last use.
 #[derive(Debug)]
 pub struct ByRecency<E> {
-    /// L1. In `recency` if and only if resident, the most recently used at the front.
+    /// LR1. In `recency` if and only if resident, the most recently used at the front.
     nodes: Nodes<()>,
     recency: List,
     capacity: u32,
@@ -118,7 +118,7 @@ impl<E: End> Policy for ByRecency<E> {
     }
 
     fn check_invariants(&self) {
-        self.recency.check(&self.nodes); // L1
+        self.recency.check(&self.nodes); // LR1
         assert!(self.len() <= self.capacity);
     }
 }

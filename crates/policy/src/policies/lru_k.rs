@@ -23,7 +23,7 @@
 use crate::parameters::{Kind, Parameter};
 use crate::parts::heap::Heap;
 use crate::parts::list::{List, Nodes, offer};
-use crate::parts::slots::Slots;
+use crate::parts::slots::PageSlots;
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ enum Status {
 #[derive(Debug)]
 pub struct LruK {
     /// Of the resident pages and the ghosts; all that follows is by slot.
-    slots: Slots,
+    slots: PageSlots,
     /// K1. HIST(p, 1..K); 0 stands for never.
     hist: Vec<u64>,
     /// K2. LAST(p), no earlier than HIST(p, 1).
@@ -94,7 +94,7 @@ impl Policy for LruK {
 
     fn new(setup: &Setup) -> Self {
         let mut lru_k = Self {
-            slots: Slots::new(0, 0),
+            slots: PageSlots::new(0, 0),
             hist: Vec::new(),
             last: Vec::new(),
             status: Nodes::new(0),

@@ -75,12 +75,12 @@ impl Default for Page {
 /// LRU-SP.
 #[derive(Debug)]
 pub struct LruSp {
-    /// S1. The global list: the resident pages, each at the position that its frame has under global LRU.
+    /// SP1. The global list: the resident pages, each at the position that its frame has under global LRU.
     global: List,
-    /// S2. `pages[b].points_to == a` if and only if `pages[a].held_for == b`; then `a` is resident and `b` is not.
+    /// SP2. `pages[b].points_to == a` if and only if `pages[a].held_for == b`; then `a` is resident and `b` is not.
     pages: Nodes<Page>,
     place_holders: u32,
-    /// S3. Ghosts without a place-holder, to be forgotten at the next chance: with the place-holders no more than the capacity.
+    /// SP3. Ghosts without a place-holder, to be forgotten at the next chance: with the place-holders no more than the capacity.
     settled: List,
     managers: Groups,
     capacity: u32,
@@ -243,19 +243,19 @@ impl Policy for LruSp {
         let mut pointed_to = 0;
         for page in self.global.front_to_back(&self.pages) {
             let Page { resident, points_to, held_for } = self.pages[page];
-            assert!(resident && points_to == NONE); // S1
+            assert!(resident && points_to == NONE); // SP1
             if held_for != NONE {
                 pointed_to += 1;
-                assert_eq!(self.pages[held_for].points_to, page); // S2
-                assert!(!self.pages[held_for].resident && !self.pages.is_linked(held_for)); // S2
+                assert_eq!(self.pages[held_for].points_to, page); // SP2
+                assert!(!self.pages[held_for].resident && !self.pages.is_linked(held_for)); // SP2
             }
         }
-        assert_eq!(pointed_to, self.place_holders); // S2
+        assert_eq!(pointed_to, self.place_holders); // SP2
         for ghost in self.settled.front_to_back(&self.pages) {
             let Page { resident, points_to, held_for } = self.pages[ghost];
-            assert!(!resident && points_to == NONE && held_for == NONE); // S3
+            assert!(!resident && points_to == NONE && held_for == NONE); // SP3
         }
-        assert!(self.ghosts() <= self.capacity); // S3
+        assert!(self.ghosts() <= self.capacity); // SP3
         self.managers.check(self.global.front_to_back(&self.pages));
     }
 }

@@ -56,11 +56,11 @@ pub struct OffLine<O> {
     future: Arc<Future>,
     /// References so far.
     now: u32,
-    /// O1. A page that was referenced has its next use here, or a point of its own from the end of the run on if it is not used
+    /// OP1. A page that was referenced has its next use here, or a point of its own from the end of the run on if it is not used
     /// again; any other page has `NEVER`. It is resident if and only if that point is in `resident`.
     next_uses: Vec<u32>,
     resident: TimeSet,
-    /// O2. No point in `resident` is later.
+    /// OP2. No point in `resident` is later.
     latest: u32,
     /// The pages that are not used again, by their last use.
     finished: Vec<u32>,
@@ -172,8 +172,8 @@ impl<O: Order> Policy for OffLine<O> {
         assert_eq!(self.resident.count_from(0), self.len);
         let mut next = self.resident.earliest_from(0);
         while let Some(time) = next {
-            assert_eq!(self.next_uses[self.page(time) as usize], time); // O1
-            assert!(time <= self.latest); // O2
+            assert_eq!(self.next_uses[self.page(time) as usize], time); // OP1
+            assert!(time <= self.latest); // OP2
             next = self.resident.earliest_from(time + 1);
         }
     }

@@ -18,7 +18,7 @@ const ABSENT: u32 = u32::MAX;
 /// Random replacement.
 #[derive(Debug)]
 pub struct Random {
-    /// R1. `places[page]` is where the page stands in `resident`, or `ABSENT`.
+    /// RA1. `places[page]` is where the page stands in `resident`, or `ABSENT`.
     places: Vec<u32>,
     resident: Vec<u32>,
     capacity: u32,
@@ -112,7 +112,7 @@ impl Policy for Random {
         assert!(self.len() <= self.capacity);
         assert_eq!(self.places.iter().filter(|&&place| place != ABSENT).count(), self.resident.len());
         for (place, &page) in self.resident.iter().enumerate() {
-            assert_eq!(self.places[page as usize] as usize, place); // R1
+            assert_eq!(self.places[page as usize] as usize, place); // RA1
         }
     }
 }

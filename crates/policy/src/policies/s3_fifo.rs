@@ -56,11 +56,11 @@ struct Status {
 /// S3-FIFO.
 #[derive(Debug)]
 pub struct S3Fifo {
-    /// Q1. A page is in the queue that its status names, and `freq` is at most `MOST`. The head is the front.
+    /// SF1. A page is in the queue that its status names, and `freq` is at most `MOST`. The head is the front.
     nodes: Nodes<Status>,
     s: List,
     m: List,
-    /// Q2. No longer than `most_ghosts`.
+    /// SF2. No longer than `most_ghosts`.
     g: List,
     small: f64,
     ghost: f64,
@@ -185,10 +185,10 @@ impl Policy for S3Fifo {
         for (list, queue) in [(&self.s, Queue::Small), (&self.m, Queue::Main), (&self.g, Queue::Ghost)] {
             list.check(&self.nodes);
             for page in list.front_to_back(&self.nodes) {
-                assert!(self.nodes[page].queue == queue && self.nodes[page].freq <= MOST); // Q1
+                assert!(self.nodes[page].queue == queue && self.nodes[page].freq <= MOST); // SF1
             }
         }
-        assert!(self.g.len() <= self.most_ghosts()); // Q2
+        assert!(self.g.len() <= self.most_ghosts()); // SF2
         assert!(self.len() <= self.capacity);
     }
 }

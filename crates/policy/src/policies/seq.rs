@@ -58,13 +58,13 @@ enum Direction {
 struct Sequence {
     first: Place,
     direction: Direction,
-    /// Q1. Positions, counted from `first` in the direction, from `start` until before `end`; a sequence without any
+    /// SQ1. Positions, counted from `first` in the direction, from `start` until before `end`; a sequence without any
     /// is out of use.
     start: u32,
     end: u32,
     /// How many misses made it.
     misses: u64,
-    /// Q2. Its resident pages less than M from the head, and the others; the nearest to the head at the front.
+    /// SQ2. Its resident pages less than M from the head, and the others; the nearest to the head at the front.
     near: List,
     far: List,
 }
@@ -100,10 +100,10 @@ impl Sequence {
 /// LRU with detection of sequences.
 #[derive(Debug)]
 pub struct Seq {
-    /// Q3. In `recency` if and only if resident, the most recently used at the front.
+    /// SQ3. In `recency` if and only if resident, the most recently used at the front.
     nodes: Nodes<()>,
     recency: List,
-    /// Q4. Linked if and only if resident and in the sequence that its value names, where it has the position of the
+    /// SQ4. Linked if and only if resident and in the sequence that its value names, where it has the position of the
     /// value.
     spots: Nodes<Spot>,
     sequences: Vec<Sequence>,
@@ -244,26 +244,26 @@ impl Policy for Seq {
     }
 
     fn check_invariants(&self) {
-        self.recency.check(&self.nodes); // Q3
+        self.recency.check(&self.nodes); // SQ3
         assert!(self.len() <= self.capacity);
         let mut linked = 0;
         for (index, sequence) in self.sequences.iter().enumerate() {
             let Sequence { start, end, near, far, direction, .. } = sequence;
-            assert!(start <= end && (*direction != Direction::Unknown || *end <= 1)); // Q1
+            assert!(start <= end && (*direction != Direction::Unknown || *end <= 1)); // SQ1
             near.check(&self.spots);
             far.check(&self.spots);
             let mut beyond = *end;
             for page in near.front_to_back(&self.spots).chain(far.front_to_back(&self.spots)) {
                 let spot = self.spots[page];
-                assert!(spot.sequence as usize == index && self.nodes.is_linked(page)); // Q4
-                assert!((*start..beyond).contains(&spot.position)); // Q1, Q2
+                assert!(spot.sequence as usize == index && self.nodes.is_linked(page)); // SQ4
+                assert!((*start..beyond).contains(&spot.position)); // SQ1, SQ2
                 beyond = spot.position;
                 linked += 1;
             }
-            assert!(near.front_to_back(&self.spots).all(|page| !self.is_far(page))); // Q2
-            assert!(far.front_to_back(&self.spots).all(|page| self.is_far(page))); // Q2
+            assert!(near.front_to_back(&self.spots).all(|page| !self.is_far(page))); // SQ2
+            assert!(far.front_to_back(&self.spots).all(|page| self.is_far(page))); // SQ2
         }
-        assert_eq!(linked, self.recency.back_to_front(&self.nodes).filter(|&page| self.spots.is_linked(page)).count()); // Q4
+        assert_eq!(linked, self.recency.back_to_front(&self.nodes).filter(|&page| self.spots.is_linked(page)).count()); // SQ4
     }
 }
 

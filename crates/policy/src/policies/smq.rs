@@ -62,17 +62,17 @@ struct Status {
 /// The stochastic multi-queue.
 #[derive(Debug)]
 pub struct Smq {
-    /// S1. A resident page is in the queue of its level, the oldest at the back.
+    /// SM1. A resident page is in the queue of its level, the oldest at the back.
     nodes: Nodes<Status>,
-    /// S2. No aged page is younger than a protected one of its level.
+    /// SM2. No aged page is younger than a protected one of its level.
     levels: [List; MOST_LEVELS],
     /// The highest level in use.
     top: usize,
-    /// S3. The number of resident pages.
+    /// SM3. The number of resident pages.
     len: u32,
     /// The present period.
     period: u32,
-    /// S4. References in the present period, no more than its length.
+    /// SM4. References in the present period, no more than its length.
     references: u64,
     /// A period's length for each page of the cache.
     period_share: f64,
@@ -202,12 +202,12 @@ impl Policy for Smq {
     fn check_invariants(&self) {
         for (level, queue) in self.levels.iter().enumerate() {
             queue.check(&self.nodes);
-            assert!(queue.back_to_front(&self.nodes).all(|page| usize::from(self.nodes[page].level) == level)); // S1
+            assert!(queue.back_to_front(&self.nodes).all(|page| usize::from(self.nodes[page].level) == level)); // SM1
             let protected = queue.back_to_front(&self.nodes).skip_while(|&page| self.is_aged(page));
-            assert!(protected.into_iter().all(|page| !self.is_aged(page))); // S2
+            assert!(protected.into_iter().all(|page| !self.is_aged(page))); // SM2
         }
-        assert_eq!(self.levels.iter().map(List::len).sum::<u32>(), self.len); // S3
-        assert!(self.references <= self.period_length()); // S4
+        assert_eq!(self.levels.iter().map(List::len).sum::<u32>(), self.len); // SM3
+        assert!(self.references <= self.period_length()); // SM4
         assert!(self.len <= self.capacity);
     }
 }

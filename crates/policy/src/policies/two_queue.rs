@@ -33,10 +33,10 @@ enum Place {
 /// 2Q, the full version.
 #[derive(Debug)]
 pub struct TwoQueue {
-    /// Q1. A page is in the list that its place names; the one that entered or was used last is at the front.
+    /// TQ1. A page is in the list that its place names; the one that entered or was used last is at the front.
     places: Nodes<Place>,
     a1_in: List,
-    /// Q2. At most `k_out` pages.
+    /// TQ2. At most `k_out` pages.
     a1_out: List,
     a_m: List,
     capacity: u32,
@@ -177,9 +177,9 @@ impl Policy for TwoQueue {
     fn check_invariants(&self) {
         for (list, place) in [(&self.a1_in, Place::A1in), (&self.a1_out, Place::A1out), (&self.a_m, Place::Am)] {
             list.check(&self.places);
-            assert!(list.back_to_front(&self.places).all(|page| self.places[page] == place)); // Q1
+            assert!(list.back_to_front(&self.places).all(|page| self.places[page] == place)); // TQ1
         }
-        assert!(self.a1_out.len() <= self.k_out()); // Q2
+        assert!(self.a1_out.len() <= self.k_out()); // TQ2
         assert!(self.len() <= self.capacity);
     }
 }

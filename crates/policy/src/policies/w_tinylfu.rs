@@ -64,12 +64,12 @@ struct Status {
 /// W-TinyLFU.
 #[derive(Debug)]
 pub struct WTinyLfu {
-    /// T1. A page is in the list that its status names, most recently used at the front.
+    /// W1. A page is in the list that its status names, most recently used at the front.
     nodes: Nodes<Status>,
-    /// T2. No longer than `most_in_window`, which is between 1 and the capacity.
+    /// W2. No longer than `most_in_window`, which is between 1 and the capacity.
     window: List,
     probation: List,
-    /// T3. No longer than four fifths of the main cache.
+    /// W3. No longer than four fifths of the main cache.
     protected: List,
     most_in_window: u32,
     sketch: Sketch,
@@ -215,10 +215,10 @@ impl Policy for WTinyLfu {
         let lists = [&self.window, &self.probation, &self.protected];
         for (list, segment) in lists.into_iter().zip([Segment::Window, Segment::Probation, Segment::Protected]) {
             list.check(&self.nodes);
-            assert!(list.back_to_front(&self.nodes).all(|page| self.nodes[page].segment == segment)); // T1
+            assert!(list.back_to_front(&self.nodes).all(|page| self.nodes[page].segment == segment)); // W1
         }
-        assert!((1..=self.capacity).contains(&self.most_in_window) && self.window.len() <= self.most_in_window); // T2
-        assert!(self.protected.len() <= self.most_protected()); // T3
+        assert!((1..=self.capacity).contains(&self.most_in_window) && self.window.len() <= self.most_in_window); // W2
+        assert!(self.protected.len() <= self.most_protected()); // W3
         assert!(self.len() <= self.capacity);
     }
 }

@@ -16,7 +16,7 @@ const RATIO: f64 = 2.0;
 
 #[derive(Debug)]
 pub(super) struct Active {
-    /// X1. Its blocks are at [`At::Active`]; one that is young has been used since it came to the head.
+    /// DX1. Its blocks are at [`At::Active`]; one that is young has been used since it came to the head.
     list: List,
     /// The part of a page that is still due, below 1.
     due: f64,
@@ -62,7 +62,7 @@ impl Active {
 
     pub(super) fn check(&self, nodes: &Nodes<Block>) {
         self.list.check(nodes);
-        assert!(self.list.back_to_front(nodes).all(|slot| nodes[slot].at == At::Active)); // X1
+        assert!(self.list.back_to_front(nodes).all(|slot| nodes[slot].at == At::Active)); // DX1
         assert!((0.0..1.0).contains(&self.due));
     }
 }

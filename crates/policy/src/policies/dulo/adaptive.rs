@@ -54,12 +54,12 @@ impl Arm {
 
 #[derive(Debug)]
 pub(super) struct Adaptive {
-    /// A1. A page in `recency` is held by LRU; one in `waiting`, whose value is set, is a ghost that nobody holds and that is to be forgotten.
+    /// DA1. A page in `recency` is held by LRU; one in `waiting`, whose value is set, is a ghost that nobody holds and that is to be forgotten.
     nodes: Nodes<bool>,
-    /// A2. At most `capacity`.
+    /// DA2. At most `capacity`.
     recency: List,
     waiting: List,
-    /// A3. How many pages of the lists are not resident: at most `capacity`.
+    /// DA3. How many pages of the lists are not resident: at most `capacity`.
     ghosts: u32,
     capacity: u32,
     ours: Arm,
@@ -67,7 +67,7 @@ pub(super) struct Adaptive {
     /// LRU's seeks, and how many fewer we have made.
     seeks: u32,
     won: i32,
-    /// A4. The eviction section, with the bank, as a share of the cache: from `LEAST` to `MOST`.
+    /// DA4. The eviction section, with the bank, as a share of the cache: from `LEAST` to `MOST`.
     share: f64,
 }
 
@@ -208,12 +208,12 @@ impl Adaptive {
     pub(super) fn check(&self, resident: impl Fn(u32) -> bool) {
         self.recency.check(&self.nodes);
         self.waiting.check(&self.nodes);
-        assert!(self.recency.back_to_front(&self.nodes).all(|page| !self.nodes[page])); // A1
-        assert!(self.waiting.back_to_front(&self.nodes).all(|page| self.nodes[page] && !resident(page))); // A1
-        assert!(self.recency.len() <= self.capacity); // A2
+        assert!(self.recency.back_to_front(&self.nodes).all(|page| !self.nodes[page])); // DA1
+        assert!(self.waiting.back_to_front(&self.nodes).all(|page| self.nodes[page] && !resident(page))); // DA1
+        assert!(self.recency.len() <= self.capacity); // DA2
         let ghosts = self.recency.back_to_front(&self.nodes).filter(|&page| !resident(page)).count();
-        assert_eq!(ghosts as u32 + self.waiting.len(), self.ghosts); // A3
-        assert!(self.ghosts <= self.capacity); // A3
-        assert!((LEAST..=MOST).contains(&self.share)); // A4
+        assert_eq!(ghosts as u32 + self.waiting.len(), self.ghosts); // DA3
+        assert!(self.ghosts <= self.capacity); // DA3
+        assert!((LEAST..=MOST).contains(&self.share)); // DA4
     }
 }

@@ -55,11 +55,11 @@ pub(super) struct Timestamps {
 #[derive(Debug)]
 pub(super) struct BlockTable {
     global: BTreeMap<Key, Global>,
-    /// T1. Each is a directory, a leaf or free; at most `limit`.
+    /// DT1. Each is a directory, a leaf or free; at most `limit`.
     nodes: Vec<Node>,
     free: Vec<u32>,
     limit: usize,
-    /// T2. The disk access clock: no timestamp is later, and no entry has one later than the entry above it.
+    /// DT2. The disk access clock: no timestamp is later, and no entry has one later than the entry above it.
     clock: u32,
     /// The timestamps that a reclamation compares, kept lest it allocate.
     of_leaves: Vec<u32>,
@@ -169,16 +169,16 @@ impl BlockTable {
         let mut used = 0;
         for global in self.global.values() {
             used += 1;
-            assert!(global.newest <= self.clock); // T2
+            assert!(global.newest <= self.clock); // DT2
             for entry in self.nodes[global.directory as usize].iter().filter(|entry| entry.newest > 0) {
                 used += 1;
-                assert!(entry.newest <= global.newest); // T2
+                assert!(entry.newest <= global.newest); // DT2
                 let leaf = &self.nodes[entry.other as usize];
-                assert!(leaf.iter().all(|block| block.newest <= entry.newest && block.other <= block.newest)); // T2
+                assert!(leaf.iter().all(|block| block.newest <= entry.newest && block.other <= block.newest)); // DT2
             }
         }
-        assert_eq!(used + self.free.len(), self.nodes.len()); // T1
-        assert!(self.nodes.len() <= self.limit); // T1
+        assert_eq!(used + self.free.len(), self.nodes.len()); // DT1
+        assert!(self.nodes.len() <= self.limit); // DT1
     }
 
     /// The index of the leaf with the block's entry.

@@ -21,14 +21,14 @@ pub(super) const MOST_INFLATION: f64 = (1u64 << 32) as f64;
 
 #[derive(Debug)]
 pub(super) struct Eviction {
-    /// E1. By size: the blocks of the sequences of that size, `H` rising towards the front.
+    /// DE1. By size: the blocks of the sequences of that size, `H` rising towards the front.
     lists: Vec<List>,
-    /// E2. The `H` at each list's back, or infinity.
+    /// DE2. The `H` at each list's back, or infinity.
     least: Vec<f64>,
-    /// E4. The size whose list holds the bottom: the least `H`, and of equals the largest size.
+    /// DE4. The size whose list holds the bottom: the least `H`, and of equals the largest size.
     lowest: usize,
     len: u32,
-    /// E3. `L`: no sequence has a smaller `H`.
+    /// DE3. `L`: no sequence has a smaller `H`.
     inflation: f64,
 }
 
@@ -132,13 +132,13 @@ impl Eviction {
         for (size, list) in self.lists.iter().enumerate() {
             list.check(nodes);
             let blocks: Vec<Block> = list.back_to_front(nodes).map(|page| nodes[page]).collect();
-            assert!(blocks.iter().all(|block| usize::from(block.size) == size && block.at == At::Eviction)); // E1
-            assert!(blocks.is_sorted_by(|a, b| a.h <= b.h)); // E1
-            assert_eq!(self.least[size], blocks.first().map_or(f64::INFINITY, |block| block.h)); // E2
-            assert!(self.least[size] >= self.inflation); // E3
+            assert!(blocks.iter().all(|block| usize::from(block.size) == size && block.at == At::Eviction)); // DE1
+            assert!(blocks.is_sorted_by(|a, b| a.h <= b.h)); // DE1
+            assert_eq!(self.least[size], blocks.first().map_or(f64::INFINITY, |block| block.h)); // DE2
+            assert!(self.least[size] >= self.inflation); // DE3
             len += list.len();
         }
         assert_eq!(len, self.len);
-        assert!((0..self.lists.len()).all(|size| self.lower(self.lowest, size) == self.lowest)); // E4
+        assert!((0..self.lists.len()).all(|size| self.lower(self.lowest, size) == self.lowest)); // DE4
     }
 }

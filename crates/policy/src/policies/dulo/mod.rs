@@ -51,7 +51,7 @@ mod sequence;
 
 use crate::parameters::{Kind, Parameter, Part};
 use crate::parts::list::{List, Nodes};
-use crate::parts::slots::Slots;
+use crate::parts::slots::PageSlots;
 use crate::policy::{AllRefused, Caller, Info, Place, Policy, Reference, Setup, Uses};
 use active::Active;
 use adaptive::Adaptive;
@@ -96,7 +96,7 @@ struct Block {
 #[derive(Debug)]
 pub struct Dulo {
     /// The resident pages have one, which is their number in all that follows.
-    slots: Slots,
+    slots: PageSlots,
     /// D1. A block is in `correlation`, `bank`, `eviction` or the active list if and only if it is resident, as `at` says. The bottom of each
     /// is its back.
     nodes: Nodes<Block>,
@@ -181,7 +181,7 @@ impl Policy for Dulo {
             gap: setup.settings.integer("gap") as u32,
             longest: setup.settings.integer("longest") as u16,
         };
-        let slots = Slots::new(setup.pages, u64::from(setup.capacity));
+        let slots = PageSlots::new(setup.pages, u64::from(setup.capacity));
         let linux = setup.settings.choice("base") == "linux";
         let correlation_part = setup.settings.part_or_word("correlation");
         let adapts = correlation_part.is_none() && !linux;

@@ -51,12 +51,12 @@ pub(super) struct Trials {
     bits: u32,
     pages: u32,
     queues: usize,
-    /// T1. By turn of the last use, then by queue: how many sampled pages there are. Of turns that are remembered.
+    /// MT1. By turn of the last use, then by queue: how many sampled pages there are. Of turns that are remembered.
     counts: Vec<u16>,
     /// By trial, in turns.
     lives: [i32; LIVES.len()],
     thresholds: [i32; LIVES.len()],
-    /// T2. By trial: the sampled pages with ranks from the threshold up.
+    /// MT2. By trial: the sampled pages with ranks from the threshold up.
     lens: [i32; LIVES.len()],
     /// By trial: hits in this turn, and before.
     new_hits: [i32; LIVES.len()],
@@ -291,13 +291,13 @@ impl Trials {
 
     pub(super) fn check_invariants(&self) {
         let known: Vec<Seen> = self.seen.iter().copied().filter(|&seen| self.is_known(seen)).collect();
-        assert_eq!(known.len() as u64, self.counts.iter().copied().map(u64::from).sum::<u64>()); // T1
-        assert!(known.iter().all(|seen| self.counts[self.cell(seen.last, self.queue_num(seen.uses))] > 0)); // T1
+        assert_eq!(known.len() as u64, self.counts.iter().copied().map(u64::from).sum::<u64>()); // MT1
+        assert!(known.iter().all(|seen| self.counts[self.cell(seen.last, self.queue_num(seen.uses))] > 0)); // MT1
         let mut lens = [0; LIVES.len()];
         for &seen in &known {
             lens.iter_mut().zip(self.trials_with(seen)).for_each(|(len, has)| *len += has);
         }
-        assert_eq!(lens, self.lens); // T2
+        assert_eq!(lens, self.lens); // MT2
     }
 
     #[cfg(test)]

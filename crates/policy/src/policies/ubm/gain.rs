@@ -34,12 +34,12 @@ const REFIT: u32 = 64;
 /// The LRU stack of the other references, with a mark at each preset size.
 #[derive(Debug)]
 pub(super) struct Stack {
-    /// G1. A page's value is the number of preset sizes that are too small for it.
+    /// UG1. A page's value is the number of preset sizes that are too small for it.
     nodes: Nodes<u8>,
     pages: List,
-    /// G2. Rising; the last is the capacity.
+    /// UG2. Rising; the last is the capacity.
     sizes: Vec<u32>,
-    /// G3. `marks[i]` is the page at depth `sizes[i]`, if the stack is that deep.
+    /// UG3. `marks[i]` is the page at depth `sizes[i]`, if the stack is that deep.
     marks: Vec<Option<u32>>,
     /// References during the observed period: those found between the marks, all other ones, and all.
     hits: [f64; SIZES],
@@ -253,14 +253,14 @@ impl Stack {
         self.pages.check(&self.nodes);
         let mut zone = 0;
         for (index, page) in self.pages.front_to_back(&self.nodes).enumerate() {
-            assert_eq!(usize::from(self.nodes[page]), zone); // G1
+            assert_eq!(usize::from(self.nodes[page]), zone); // UG1
             if zone < self.sizes.len() && self.sizes[zone] as usize == index + 1 {
-                assert_eq!(self.marks[zone], Some(page)); // G3
+                assert_eq!(self.marks[zone], Some(page)); // UG3
                 zone += 1;
             }
         }
-        assert!(self.marks[zone..].iter().all(Option::is_none)); // G3
-        assert!(self.sizes.is_sorted_by(|a, b| a < b)); // G2
+        assert!(self.marks[zone..].iter().all(Option::is_none)); // UG3
+        assert!(self.sizes.is_sorted_by(|a, b| a < b)); // UG2
     }
 }
 

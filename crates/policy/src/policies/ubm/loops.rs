@@ -14,11 +14,11 @@ const MISSED: f32 = 1.5;
 /// Resident pages by period.
 #[derive(Debug)]
 pub(super) struct Loops {
-    /// O1. `by_period[k]` has the pages with bucket k, the one used last at the front.
+    /// UL1. `by_period[k]` has the pages with bucket k, the one used last at the front.
     by_period: Vec<List>,
-    /// O2. Bit k is set if and only if `by_period[k]` has pages.
+    /// UL2. Bit k is set if and only if `by_period[k]` has pages.
     filled: u128,
-    /// O3. The pages of all buckets.
+    /// UL3. The pages of all buckets.
     len: u32,
     /// The bucket whose oldest page was looked at last.
     hand: u32,
@@ -107,11 +107,11 @@ impl Loops {
         let mut len = 0;
         for (bucket, list) in self.by_period.iter().enumerate() {
             list.check(nodes);
-            assert!(list.front_to_back(nodes).all(|page| usize::from(nodes[page].bucket) == bucket)); // O1
-            assert_eq!(self.filled >> bucket & 1 == 1, !list.is_empty()); // O2
+            assert!(list.front_to_back(nodes).all(|page| usize::from(nodes[page].bucket) == bucket)); // UL1
+            assert_eq!(self.filled >> bucket & 1 == 1, !list.is_empty()); // UL2
             len += list.len();
         }
-        assert_eq!(len, self.len); // O3
+        assert_eq!(len, self.len); // UL3
     }
 }
 

@@ -75,7 +75,7 @@ pub use detector::Class;
 
 use crate::parameters::{Kind, Parameter};
 use crate::parts::list::{List, Nodes, offer};
-use crate::parts::slots::Slots;
+use crate::parts::slots::PageSlots;
 use crate::policy::{AllRefused, Caller, Info, Operation, Place, Policy, Reference, Setup, Uses};
 use detector::Detector;
 use gain::{Recurrence, Stack};
@@ -100,7 +100,7 @@ struct Status {
 pub struct Ubm {
     detector: Detector,
     /// Of the resident pages and the ghosts: their numbers in all that follows.
-    slots: Slots,
+    slots: PageSlots,
     /// U1. A resident page is in the list, the bucket or the heap of its partition, and in no other.
     status: Nodes<Status>,
     /// The page used last at the front; as long as a pass is at it, a sequential or looping page is in `in_use` instead.
@@ -175,7 +175,7 @@ impl Policy for Ubm {
 
     fn new(setup: &Setup) -> Self {
         let settings = &setup.settings;
-        let slots = Slots::new(setup.pages, most_known(setup.capacity));
+        let slots = PageSlots::new(setup.pages, most_known(setup.capacity));
         Self {
             detector: Detector::of(settings, setup.pages, setup.page_size),
             status: Nodes::new(slots.end()),

@@ -34,13 +34,13 @@ struct Entry {
 /// The resident other pages.
 #[derive(Debug)]
 pub(super) struct Others {
-    /// H0. Under LRU the pages, the one used last at the front, and nothing below.
+    /// UO0. Under LRU the pages, the one used last at the front, and nothing below.
     recency: List,
-    /// H1. `heap[entries[page].position]` is the page if it is resident here, else `position` is `ABSENT`.
-    /// H2. No page ranks below the one at half its position.
+    /// UO1. `heap[entries[page].position]` is the page if it is resident here, else `position` is `ABSENT`.
+    /// UO2. No page ranks below the one at half its position.
     heap: Vec<u32>,
     entries: Vec<Entry>,
-    /// References to other pages so far, counted anew when 32 bits do not hold them. H3. No entry's time is above it.
+    /// References to other pages so far, counted anew when 32 bits do not hold them. UO3. No entry's time is above it.
     clock: u32,
     rule: Rule,
 }
@@ -247,13 +247,13 @@ impl Others {
 
     pub(super) fn check(&self, nodes: &Nodes<Status>) {
         self.recency.check(nodes);
-        assert!(if self.rule == Rule::Lru { self.heap.is_empty() } else { self.recency.is_empty() }); // H0
+        assert!(if self.rule == Rule::Lru { self.heap.is_empty() } else { self.recency.is_empty() }); // UO0
         for position in 0..self.heap.len() {
-            assert_eq!(self.entries[self.heap[position] as usize].position as usize, position); // H1
-            assert!(position == 0 || self.rank((position - 1) / 2) <= self.rank(position)); // H2
+            assert_eq!(self.entries[self.heap[position] as usize].position as usize, position); // UO1
+            assert!(position == 0 || self.rank((position - 1) / 2) <= self.rank(position)); // UO2
         }
-        assert_eq!(self.entries.iter().filter(|entry| entry.position != ABSENT).count(), self.heap.len()); // H1
-        assert!(self.entries.iter().all(|entry| entry.used <= self.clock)); // H3
+        assert_eq!(self.entries.iter().filter(|entry| entry.position != ABSENT).count(), self.heap.len()); // UO1
+        assert!(self.entries.iter().all(|entry| entry.used <= self.clock)); // UO3
     }
 }
 

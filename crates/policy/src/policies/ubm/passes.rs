@@ -40,11 +40,11 @@ impl Pass {
 #[derive(Debug)]
 pub(super) struct Passes {
     passes: Vec<Pass>,
-    /// P1. `chains[chain(pass.last)]` leads to each open pass. P2. No two of them are at one block.
+    /// UP1. `chains[chain(pass.last)]` leads to each open pass. UP2. No two of them are at one block.
     chains: Vec<u32>,
     shift: u32,
     gap: u64,
-    /// P3. An open pass is in one of these, the one continued last at the front: in `proven` if it is long enough to be a run.
+    /// UP3. An open pass is in one of these, the one continued last at the front: in `proven` if it is long enough to be a run.
     proven: List,
     unproven: List,
     links: Nodes<u64>,
@@ -201,14 +201,14 @@ impl Passes {
         for (list, proven) in [(&self.proven, true), (&self.unproven, false)] {
             for index in list.front_to_back(&self.links) {
                 let pass = &self.passes[index as usize];
-                assert_eq!(pass.proven, proven); // P3
-                assert_eq!(self.at(pass.last), Some(index)); // P1, P2
+                assert_eq!(pass.proven, proven); // UP3
+                assert_eq!(self.at(pass.last), Some(index)); // UP1, UP2
             }
         }
         let chained = self.chains.iter().flat_map(|&first| {
             let pass = |at: u32| (at != NONE).then_some(at);
             std::iter::successors(pass(first), move |&at| pass(self.passes[at as usize].next))
         });
-        assert_eq!(chained.count(), self.len() as usize); // P1
+        assert_eq!(chained.count(), self.len() as usize); // UP1
     }
 }

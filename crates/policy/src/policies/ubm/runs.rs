@@ -68,10 +68,10 @@ pub(super) struct Block {
 /// The runs, about as many at most as there are page numbers: enough for a run of its own for each known page.
 #[derive(Debug)]
 pub(super) struct Runs {
-    /// R1. A treap: starts rise from left to right, priorities fall from the root down; runs do not overlap.
+    /// UR1. A treap: starts rise from left to right, priorities fall from the root down; runs do not overlap.
     runs: Vec<Run>,
     root: u32,
-    /// R2. In `growth` if and only if in the treap, the run grown last at the front.
+    /// UR2. In `growth` if and only if in the treap, the run grown last at the front.
     growth: List,
     links: Nodes<()>,
     /// Slots out of use, chained by `right`.
@@ -307,14 +307,14 @@ impl Runs {
         let mut sorted: Vec<&Run> = self.iter().collect();
         sorted.sort_by_key(|run| run.start);
         for pair in sorted.windows(2) {
-            assert!(pair[0].start.object < pair[1].start.object || pair[0].end() < pair[1].start.block); // R1
+            assert!(pair[0].start.object < pair[1].start.object || pair[0].end() < pair[1].start.block); // UR1
         }
         for index in self.growth.front_to_back(&self.links) {
             let run = &self.runs[index as usize];
-            assert_eq!(self.holder(run.start), Some(index)); // R1, R2
+            assert_eq!(self.holder(run.start), Some(index)); // UR1, UR2
             for child in [run.left, run.right].into_iter().filter(|&child| child != NONE) {
-                assert!(self.runs[child as usize].priority <= run.priority); // R1
-                assert!(self.links.is_linked(child)); // R2
+                assert!(self.runs[child as usize].priority <= run.priority); // UR1
+                assert!(self.links.is_linked(child)); // UR2
             }
         }
         assert!(self.len() <= self.most);

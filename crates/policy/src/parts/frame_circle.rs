@@ -15,17 +15,17 @@ const NONE: u32 = u32::MAX;
 
 /// Frames in a circle, each with a value.
 #[derive(Debug)]
-pub(crate) struct Frames<T> {
-    /// R1. The page in each frame, or `NONE` if the frame is in `free`.
+pub(crate) struct FrameCircle<T> {
+    /// FC1. The page in each frame, or `NONE` if the frame is in `free`.
     pages: Vec<u32>,
     values: Vec<T>,
     free: Vec<u32>,
-    /// R2. The frame that a page is in, or `NONE`.
+    /// FC2. The frame that a page is in, or `NONE`.
     frame_of: Vec<u32>,
     hand: usize,
 }
 
-impl<T: Copy> Frames<T> {
+impl<T: Copy> FrameCircle<T> {
     pub(crate) fn new(pages: u32, capacity: u32) -> Self {
         let mut frames =
             Self { pages: Vec::new(), values: Vec::new(), free: Vec::new(), frame_of: Vec::new(), hand: 0 };
@@ -147,11 +147,11 @@ impl<T: Copy> Frames<T> {
 
     /// Recounts the frames.
     pub(crate) fn check(&self) {
-        assert!(self.free.iter().all(|&frame| self.pages[frame as usize] == NONE)); // R1
-        assert_eq!(self.pages().count(), self.len() as usize); // R1
+        assert!(self.free.iter().all(|&frame| self.pages[frame as usize] == NONE)); // FC1
+        assert_eq!(self.pages().count(), self.len() as usize); // FC1
         let held = |(frame, &page): (usize, &u32)| page == NONE || self.frame_of[page as usize] == frame as u32;
-        assert!(self.pages.iter().enumerate().all(held)); // R2
-        assert_eq!(self.frame_of.iter().filter(|&&frame| frame != NONE).count(), self.len() as usize); // R2
+        assert!(self.pages.iter().enumerate().all(held)); // FC2
+        assert_eq!(self.frame_of.iter().filter(|&&frame| frame != NONE).count(), self.len() as usize); // FC2
         assert_eq!(self.pages.len(), self.values.len());
         assert!(self.hand < self.pages.len().max(1));
     }
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_page_takes_the_frame_that_was_freed_last() {
-        let mut frames: Frames<()> = Frames::new(6, 3);
+        let mut frames: FrameCircle<()> = FrameCircle::new(6, 3);
         for page in [2, 0, 3] {
             frames.enter(page, ());
         }
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn empty_frames_have_no_page_at_the_hand() {
-        let mut frames: Frames<()> = Frames::new(2, 2);
+        let mut frames: FrameCircle<()> = FrameCircle::new(2, 2);
         assert_eq!(frames.at_hand(), None);
         frames.enter(1, ());
         frames.leave(1);
