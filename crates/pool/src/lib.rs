@@ -112,7 +112,7 @@ pub use frames::Frames;
 pub use handle::{Handle, Hint};
 pub use memory::Memory;
 pub use owners::Owner;
-pub use pins::{ReadPin, WritePin};
+pub use pins::{OwnedPin, ReadPin, WritePin};
 pub use pool::Pool;
 pub use stats::{DeviceStatistics, ShareStatistics, Statistics, VolumeStatistics};
 pub use volume::Volume;

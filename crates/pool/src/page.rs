@@ -253,9 +253,10 @@ impl Page {
         }
     }
 
-    /// Counts a shared pin of a page that the caller holds exclusively, before he lets go.
+    /// Counts a shared pin of a page that the caller holds, exclusively or by a slot, before he lets go.
     pub(crate) fn share_held(&self) {
-        self.state.fetch_add(PIN, Ordering::SeqCst);
+        let old = self.state.fetch_add(PIN, Ordering::SeqCst);
+        assert!(old & PINS != PINS, "a page has at most four million pins");
     }
 
     /// Gives back a counted pin.
@@ -287,7 +288,8 @@ impl Page {
 
     /// The same without the pin of a thread that copies the page for a writeback.
     pub(crate) fn in_use(&self, number: u32, slots: &Slots) -> bool {
-        self.state.load(Ordering::SeqCst) & PINS != 0 || slots.hold(number)
+        // The slots first: a pin that goes from a slot to the state is in both for a moment.
+        slots.hold(number) || self.state.load(Ordering::SeqCst) & PINS != 0
     }
 
     /// Waits a little for the readers of a page that is exclusively held (rule 2), who hold pins for no longer than it takes to copy
