@@ -239,7 +239,7 @@ fn for_all(runs: usize, error: &io::Error) -> Vec<io::Result<()>> {
 }
 
 impl Device for Bounded {
-    as_the_device_within!();
+    forward!(self => self.device; len measure read_only describe zeroes_fast);
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let length = buffers.iter().map(|buffer| buffer.len()).sum();
@@ -312,10 +312,6 @@ impl Device for Bounded {
         self.ask(Access::Change(one_range(offset, length)), move |device| {
             device.write_zeroes(offset, length, allocate)
         })?
-    }
-
-    fn zeroes_fast(&self) -> bool {
-        self.device.zeroes_fast()
     }
 
     fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {

@@ -62,7 +62,7 @@ impl<D: Device, C: Clock> Delayed<D, C> {
 }
 
 impl<D: Device, C: Clock> Device for Delayed<D, C> {
-    as_the_device_within!();
+    forward!(self => self.device; len measure read_only describe set_len extents flush trim);
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let length = total(buffers);
@@ -86,25 +86,9 @@ impl<D: Device, C: Clock> Device for Delayed<D, C> {
         self.delayed(done, |device| device.write_many(runs))
     }
 
-    fn flush(&self) -> io::Result<()> {
-        self.device.flush()
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.device.set_len(length)
-    }
-
-    fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.device.trim(offset, length)
-    }
-
     fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
         writable(self, offset, length)?;
         self.delayed(self.done(offset, length, true), |device| device.write_zeroes(offset, length, allocate))
-    }
-
-    fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
-        self.device.extents(offset, length)
     }
 }
 

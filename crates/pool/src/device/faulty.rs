@@ -217,7 +217,7 @@ impl Plan {
 }
 
 impl<D: Device, C: Clock> Device for Faulty<D, C> {
-    as_the_device_within!();
+    forward!(self => self.device; len measure read_only describe set_len extents);
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let length = total(buffers);
@@ -252,10 +252,6 @@ impl<D: Device, C: Clock> Device for Faulty<D, C> {
         self.device.flush()
     }
 
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.device.set_len(length)
-    }
-
     fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
         self.refuse(Operation::Trim, offset, length)?;
         self.device.trim(offset, length)
@@ -264,10 +260,6 @@ impl<D: Device, C: Clock> Device for Faulty<D, C> {
     fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
         self.refuse(Operation::WriteZeroes, offset, length)?;
         self.device.write_zeroes(offset, length, allocate)
-    }
-
-    fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
-        self.device.extents(offset, length)
     }
 }
 

@@ -124,7 +124,8 @@ fn lengths<T: std::ops::Deref<Target = [u8]>>(runs: &[(u64, T)]) -> u64 {
 }
 
 impl<D: Device, C: Clock> Device for Limited<D, C> {
-    as_the_device_within!();
+    // That zeroes are fast stays true: they pay for a request, and not for their bytes.
+    forward!(self => self.device; len measure read_only describe set_len extents zeroes_fast);
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         self.pay(1, total(buffers));
@@ -151,10 +152,6 @@ impl<D: Device, C: Clock> Device for Limited<D, C> {
         self.device.flush()
     }
 
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.device.set_len(length)
-    }
-
     fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
         self.pay(1, 0);
         self.device.trim(offset, length)
@@ -163,15 +160,6 @@ impl<D: Device, C: Clock> Device for Limited<D, C> {
     fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
         self.pay(1, 0);
         self.device.write_zeroes(offset, length, allocate)
-    }
-
-    /// Zeroes pay for a request, and not for their bytes.
-    fn zeroes_fast(&self) -> bool {
-        self.device.zeroes_fast()
-    }
-
-    fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
-        self.device.extents(offset, length)
     }
 }
 

@@ -1,22 +1,78 @@
 //! What lies behind the pool: bytes in storage, read and written by their offset.
 
-/// What a wrapper has of the `device` within.
-macro_rules! as_the_device_within {
-    () => {
-        fn len(&self) -> u64 {
-            self.device.len()
+/// Methods that a wrapper has of the device within: `forward!(self => self.device; len measure)`.
+macro_rules! forward {
+    ($self:ident => $within:expr; $($method:ident)*) => {
+        $(forward!(@$method $self $within);)*
+    };
+    (@len $self:ident $within:expr) => {
+        fn len(&$self) -> u64 {
+            $within.len()
         }
-
-        fn measure(&self) -> io::Result<u64> {
-            self.device.measure()
+    };
+    (@measure $self:ident $within:expr) => {
+        fn measure(&$self) -> io::Result<u64> {
+            $within.measure()
         }
-
-        fn read_only(&self) -> bool {
-            self.device.read_only()
+    };
+    (@set_len $self:ident $within:expr) => {
+        fn set_len(&$self, length: u64) -> io::Result<()> {
+            $within.set_len(length)
         }
-
-        fn describe(&self) -> String {
-            self.device.describe()
+    };
+    (@read_only $self:ident $within:expr) => {
+        fn read_only(&$self) -> bool {
+            $within.read_only()
+        }
+    };
+    (@read $self:ident $within:expr) => {
+        fn read(&$self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+            $within.read(offset, buffers)
+        }
+    };
+    (@write $self:ident $within:expr) => {
+        fn write(&$self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
+            $within.write(offset, buffers)
+        }
+    };
+    (@read_many $self:ident $within:expr) => {
+        fn read_many(&$self, runs: &mut [(u64, IoSliceMut<'_>)]) -> Vec<io::Result<()>> {
+            $within.read_many(runs)
+        }
+    };
+    (@write_many $self:ident $within:expr) => {
+        fn write_many(&$self, runs: &[(u64, IoSlice<'_>)]) -> Vec<io::Result<()>> {
+            $within.write_many(runs)
+        }
+    };
+    (@flush $self:ident $within:expr) => {
+        fn flush(&$self) -> io::Result<()> {
+            $within.flush()
+        }
+    };
+    (@trim $self:ident $within:expr) => {
+        fn trim(&$self, offset: u64, length: u64) -> io::Result<()> {
+            $within.trim(offset, length)
+        }
+    };
+    (@write_zeroes $self:ident $within:expr) => {
+        fn write_zeroes(&$self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
+            $within.write_zeroes(offset, length, allocate)
+        }
+    };
+    (@zeroes_fast $self:ident $within:expr) => {
+        fn zeroes_fast(&$self) -> bool {
+            $within.zeroes_fast()
+        }
+    };
+    (@extents $self:ident $within:expr) => {
+        fn extents(&$self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
+            $within.extents(offset, length)
+        }
+    };
+    (@describe $self:ident $within:expr) => {
+        fn describe(&$self) -> String {
+            $within.describe()
         }
     };
 }
@@ -31,6 +87,7 @@ mod latch;
 mod limited;
 mod lock;
 mod memory;
+#[cfg(feature = "object")]
 mod object;
 mod pieces;
 mod ring;
@@ -44,6 +101,7 @@ pub use file::{FileDevice, FileOptions};
 pub use joined::Joined;
 pub use limited::{Limited, Limits};
 pub use memory::MemoryDevice;
+#[cfg(feature = "object")]
 pub use object::{NewVolume, ObjectDevice};
 pub use volatile::Volatile;
 
@@ -169,61 +227,8 @@ pub struct Extent {
 macro_rules! device_behind {
     ($($pointer:ident)*) => {$(
         impl<D: Device + ?Sized> Device for $pointer<D> {
-            fn len(&self) -> u64 {
-                (**self).len()
-            }
-
-            fn measure(&self) -> io::Result<u64> {
-                (**self).measure()
-            }
-
-            fn set_len(&self, length: u64) -> io::Result<()> {
-                (**self).set_len(length)
-            }
-
-            fn read_only(&self) -> bool {
-                (**self).read_only()
-            }
-
-            fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
-                (**self).read(offset, buffers)
-            }
-
-            fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
-                (**self).write(offset, buffers)
-            }
-
-            fn read_many(&self, runs: &mut [(u64, IoSliceMut<'_>)]) -> Vec<io::Result<()>> {
-                (**self).read_many(runs)
-            }
-
-            fn write_many(&self, runs: &[(u64, IoSlice<'_>)]) -> Vec<io::Result<()>> {
-                (**self).write_many(runs)
-            }
-
-            fn flush(&self) -> io::Result<()> {
-                (**self).flush()
-            }
-
-            fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
-                (**self).trim(offset, length)
-            }
-
-            fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
-                (**self).write_zeroes(offset, length, allocate)
-            }
-
-            fn zeroes_fast(&self) -> bool {
-                (**self).zeroes_fast()
-            }
-
-            fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
-                (**self).extents(offset, length)
-            }
-
-            fn describe(&self) -> String {
-                (**self).describe()
-            }
+            forward!(self => (**self); len measure set_len read_only read write read_many write_many flush trim write_zeroes
+                zeroes_fast extents describe);
         }
     )*};
 }

@@ -6,7 +6,7 @@
 //!
 //! One process at a time may write a volume. Storage of objects has no lock to ensure that.
 
-use super::pieces::{again, append, by_unit, cut_mut, scatter, total, within, writable};
+use super::pieces::{append, by_unit, cut_mut, scatter, total, within, writable};
 use super::{Device, Extent};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -317,6 +317,14 @@ fn s3(url: &str) -> io::Result<Arc<dyn ObjectStore>> {
 
 fn wrong(name: &str, message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("{name}: {message}"))
+}
+
+/// An error that may be reported twice: io's errors cannot be cloned.
+fn again(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
 }
 
 fn storage_error(name: &str, what: &str, error: object_store::Error) -> io::Error {

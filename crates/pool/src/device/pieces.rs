@@ -130,14 +130,6 @@ pub(super) fn append(extents: &mut Vec<Extent>, extent: Extent) {
     }
 }
 
-/// An error that may be reported twice: io's errors cannot be cloned.
-pub(super) fn again(error: &io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(number) => io::Error::from_raw_os_error(number),
-        None => io::Error::new(error.kind(), error.to_string()),
-    }
-}
-
 /// Adds to an error where it happened.
 pub(super) fn at(error: &io::Error, name: &str, doing: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {doing}: {error}"))

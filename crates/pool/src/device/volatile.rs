@@ -84,7 +84,7 @@ fn sectors(offset: u64, length: u64) -> Vec<(u64, u64, u64)> {
 }
 
 impl<D: Device> Device for Volatile<D> {
-    as_the_device_within!();
+    forward!(self => self.device; len measure read_only describe);
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let length = total(buffers);
