@@ -4,7 +4,7 @@ use crate::counters::count;
 use crate::inode::attributes;
 use crate::naming::Changes;
 use crate::nodes::Node;
-use crate::object::{Done, Object};
+use crate::object::{Bytes, Done, Object, Until};
 use crate::processes::Process;
 use crate::shared::{Open, Shared};
 use forebay_policy::Operation;
@@ -94,12 +94,12 @@ impl Shared {
         Ok(done)
     }
 
-    /// `durable`: the file was opened so. `privileges`: the writer's rights are not enough to leave those of the file.
+    /// `privileges`: the writer's rights are not enough to leave those of the file.
     pub(crate) fn write(
         self: &Arc<Self>,
         asked: Asked,
         (offset, data): (u64, &[u8]),
-        (durable, privileges): (bool, bool),
+        (until, privileges): (Until, bool),
         reply: ReplyWrite,
     ) {
         count(&self.counters.writes, 1);
@@ -108,7 +108,8 @@ impl Shared {
                 self.drop_privileges(&asked.open.node, &asked.open.object)?;
             }
             // To make it durable is to wait.
-            if durable { Ok(Done::Later) } else { self.write_from(&asked, offset, data, false, false) }
+            let at_once = Bytes { offset, data, until, wait: false };
+            if until == Until::Cached { self.write_from(&asked, &at_once) } else { Ok(Done::Later) }
         });
         match begun {
             Ok(Done::Now(())) => {
@@ -118,29 +119,23 @@ impl Shared {
             Err(errno) => reply.error(self.failed(errno)),
             Ok(Done::Later) => {
                 let (shared, data) = (Arc::clone(self), data.to_vec());
-                self.workers.run(move || match shared.write_from(&asked, offset, &data, durable, true) {
+                let write = move || match shared.write_from(&asked, &Bytes { offset, data: &data, until, wait: true }) {
                     Ok(Done::Now(())) => reply.written(data.len() as u32),
                     Ok(Done::Later) => reply.error(shared.failed(Errno::EIO)),
                     Err(errno) => reply.error(shared.failed(errno)),
-                });
+                };
+                self.workers.run(write);
             }
         }
     }
 
-    fn write_from(
-        &self,
-        asked: &Asked,
-        offset: u64,
-        data: &[u8],
-        durable: bool,
-        wait: bool,
-    ) -> Result<Done<()>, Errno> {
+    fn write_from(&self, asked: &Asked, bytes: &Bytes<'_>) -> Result<Done<()>, Errno> {
         let object = &asked.open.object;
-        let write = |handle: &forebay_pool::Handle| object.write(handle, offset, data, durable, wait);
-        let done = self.with_handle(asked.process.as_ref(), write)?;
+        let done = self.with_handle(asked.process.as_ref(), |handle| object.write(handle, bytes))?;
         if matches!(done, Done::Now(())) {
-            count(&self.counters.written_bytes, data.len() as u64);
-            self.watch(asked, offset, data.len() as u64, Operation::Write);
+            let length = bytes.data.len() as u64;
+            count(&self.counters.written_bytes, length);
+            self.watch(asked, bytes.offset, length, Operation::Write);
         }
         Ok(done)
     }
@@ -227,7 +222,8 @@ impl Shared {
             let copied = with_room(size, |room| {
                 let Done::Now(there) = self.read_into(from.0, from.1 + done, room, true)? else { return Ok(0) };
                 if there > 0 {
-                    self.write_from(to.0, to.1 + done, &room[..there], false, true)?;
+                    let (offset, data) = (to.1 + done, &room[..there]);
+                    self.write_from(to.0, &Bytes { offset, data, until: Until::Cached, wait: true })?;
                 }
                 Ok(there as u64)
             });

@@ -2,6 +2,7 @@
 
 use crate::data::Asked;
 use crate::naming::Changes;
+use crate::object::Until;
 use crate::shared::Shared;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -238,10 +239,10 @@ impl Filesystem for FileSystem {
         reply: ReplyWrite,
     ) {
         let cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let durable = flags.0 & libc::O_DSYNC != 0 && !cached;
+        let until = if cached { Until::Cached } else { Until::of_flags(flags.0) };
         let privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         match self.0.asked(handle, if cached { 0 } else { request.pid() }) {
-            Ok(asked) => self.0.write(asked, (offset, data), (durable, privileges), reply),
+            Ok(asked) => self.0.write(asked, (offset, data), (until, privileges), reply),
             Err(errno) => reply.error(errno),
         }
     }

@@ -166,13 +166,18 @@ impl Shared {
         (mode, flags): (u32, i32),
     ) -> Result<(FileAttr, FileHandle, FopenFlags), Errno> {
         let parent = self.nodes.path(parent)?;
-        let how = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        // A fifo may have come in its place, below: nobody waits for its other end.
+        let how =
+            OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let how = how | OFlags::from_bits_retain(flags as u32 & libc::O_EXCL as u32);
         let mode = Mode::from_raw_mode(mode & 0o7777);
         let superuser = self.nodes.tree.superuser();
         let open = || rustix::fs::openat(&*parent, name.as_bytes(), how, mode);
         let fd = as_user(superuser, request, umask, open)?;
         let found = attributes(fd.as_fd())?;
+        if u32::from(found.stx_mode) & libc::S_IFMT != libc::S_IFREG {
+            return Err(Errno::EEXIST);
+        }
         // By what was opened: the name may be another's already.
         let node = self.nodes.enter(fd.as_fd(), &found)?;
         let (handle, opened) = self.open(Arc::clone(&node), flags, Some(fd))?;

@@ -38,6 +38,36 @@ pub(crate) enum Done<T> {
     Later,
 }
 
+/// What is to be true when a write returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The cache has the bytes; with write-through, the file below has them.
+    Cached,
+    /// The bytes are durable.
+    Data,
+    /// And so are all attributes.
+    Everything,
+}
+
+impl Until {
+    /// As a file was opened.
+    pub(crate) fn of_flags(flags: i32) -> Self {
+        match flags & libc::O_SYNC {
+            libc::O_SYNC => Self::Everything,
+            libc::O_DSYNC => Self::Data,
+            _ => Self::Cached,
+        }
+    }
+}
+
+/// Bytes to be written. `wait`: as long as it takes.
+pub(crate) struct Bytes<'d> {
+    pub(crate) offset: u64,
+    pub(crate) data: &'d [u8],
+    pub(crate) until: Until,
+    pub(crate) wait: bool,
+}
+
 impl Object {
     pub(crate) fn attach(
         pool: &Pool,
@@ -90,55 +120,46 @@ impl Object {
         Ok(Done::Now(there))
     }
 
-    /// Writes; the file becomes longer if need be. `durable`: it is in storage when this returns.
-    pub(crate) fn write(
-        &self,
-        handle: &Handle,
-        offset: u64,
-        data: &[u8],
-        durable: bool,
-        wait: bool,
-    ) -> Result<Done<()>, Errno> {
-        let end = offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?;
-        let Some(shape) = self.within(wait) else { return Ok(Done::Later) };
+    /// Writes; the file becomes longer if need be.
+    pub(crate) fn write(&self, handle: &Handle, bytes: &Bytes<'_>) -> Result<Done<()>, Errno> {
+        let end = bytes.offset.checked_add(bytes.data.len() as u64).ok_or(Errno::EFBIG)?;
+        let Some(shape) = self.within(bytes.wait) else { return Ok(Done::Later) };
+        self.file.note_write();
         let written = if end <= self.volume.len() {
-            self.put(handle, offset, data, wait)?
+            self.put(handle, bytes)?
         } else {
             drop(shape);
-            self.append(handle, offset, data, wait)?
+            self.append(handle, bytes, end)?
         };
-        if matches!(written, Done::Later) {
-            return Ok(Done::Later);
+        if bytes.until == Until::Everything {
+            self.file.sync(false)?;
         }
-        self.file.note_write();
-        if durable {
-            self.sync(handle, true)?;
-        }
-        Ok(Done::Now(()))
+        Ok(written)
     }
 
     /// Writes what ends behind the end of the file. Nobody sees it longer without the bytes.
-    fn append(&self, handle: &Handle, offset: u64, data: &[u8], wait: bool) -> Result<Done<()>, Errno> {
+    fn append(&self, handle: &Handle, bytes: &Bytes<'_>, end: u64) -> Result<Done<()>, Errno> {
         let _alone = match self.shape.try_write() {
             Ok(alone) => alone,
-            Err(_) if wait => self.alone(),
+            Err(_) if bytes.wait => self.alone(),
             Err(_) => return Ok(Done::Later),
         };
         let before = self.volume.len();
-        self.lengthen(handle, offset + data.len() as u64)?;
-        let written = self.put(handle, offset, data, wait);
+        self.lengthen(handle, end)?;
+        let written = self.put(handle, bytes);
         if !matches!(written, Ok(Done::Now(()))) {
             handle.set_len(&self.volume, before).map_err(|error| errno(&error))?;
         }
         written
     }
 
-    fn put(&self, handle: &Handle, offset: u64, data: &[u8], wait: bool) -> Result<Done<()>, Errno> {
+    fn put(&self, handle: &Handle, &Bytes { offset, data, until, wait }: &Bytes<'_>) -> Result<Done<()>, Errno> {
         if !wait {
             let ready = handle.write_at_if_ready(&self.volume, offset, data);
             return Ok(if ready { Done::Now(()) } else { Done::Later });
         }
-        let written = handle.write_at(&self.volume, offset, data, Durability::Flush);
+        let durability = if until == Until::Cached { Durability::Flush } else { Durability::Now };
+        let written = handle.write_at(&self.volume, offset, data, durability);
         written.map(Done::Now).map_err(|error| errno(&error))
     }
 

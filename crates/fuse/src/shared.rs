@@ -120,28 +120,23 @@ impl Shared {
         let mut kept = FopenFlags::FOPEN_KEEP_CACHE;
         let object = {
             let mut slot = node.object();
-            match &*slot {
-                Some(object) => {
-                    let object = Arc::clone(object);
-                    object.file.enter(write)?;
-                    let looked = self.with_handle(None, |handle| Ok(object.look_again(&self.pool, handle)));
-                    match looked? {
-                        Ok(changed) if changed => kept = FopenFlags::empty(),
-                        Ok(_) => {}
-                        Err(error) => {
-                            object.file.leave();
-                            return Err(error.into());
-                        }
-                    }
-                    object
-                }
+            let (object, known) = match &*slot {
+                Some(object) => (Arc::clone(object), true),
                 None => {
                     let of = (&self.files, &node.inode, node.number);
                     let object = Object::attach(&self.pool, of, &self.volume, self.watch.as_deref(), (fd, write))?;
-                    object.file.enter(write)?;
-                    Arc::clone(slot.insert(object))
+                    (Arc::clone(slot.insert(object)), false)
+                }
+            };
+            object.file.enter(write)?;
+            if known {
+                let look = |handle: &Handle| object.look_again(&self.pool, handle).map_err(Errno::from);
+                let looked = self.with_handle(None, look).inspect_err(|_| object.file.leave());
+                if looked? {
+                    kept = FopenFlags::empty();
                 }
             }
+            object
         };
         let known = AtomicU64::new(object.file.failures_known());
         let handle = self.open.add(Open { node, object, known });
