@@ -11,7 +11,7 @@
 use super::comparison::{give, in_pages, pages, read};
 use super::error::{Error, Stop};
 use super::monitor::Monitor;
-use crate::input::trace::{Extent, Trace};
+use crate::input::trace::{Dimensions, Trace};
 use crate::replay::sweep::Sweep;
 use crate::replay::watch::Watch;
 use crate::size::Size;
@@ -46,7 +46,7 @@ pub struct Asked {
 #[derive(Debug)]
 pub struct Suggestion {
     /// The trace.
-    pub trace: Extent,
+    pub trace: Dimensions,
     /// The sizes in pages, in rising order, each once, with what the user wrote.
     pub sizes: Vec<(u32, Size)>,
     /// Misses by size without managers, which are those of LRU.
@@ -134,7 +134,7 @@ impl Asked {
                 (kept, managed) = (with, now);
             }
         }
-        Ok(Suggestion { trace: trace.extent(), sizes, unmanaged, rules: kept, managed })
+        Ok(Suggestion { trace: trace.dimensions(), sizes, unmanaged, rules: kept, managed })
     }
 
     /// The misses of each set of rules by size.
