@@ -45,7 +45,7 @@ fn what_is_deleted_or_cut_off_is_never_written() {
     fs::write(mounted.seen("cut"), pattern(1, 50_000)).expect("a file");
     File::options().write(true).open(mounted.seen("cut")).and_then(|file| file.set_len(0)).expect("a length");
     wait_until("nothing is dirty", || mounted.pool.statistics().dirty == 0);
-    assert_eq!(mounted.pool.statistics().uncounted.bytes_written, 0);
+    assert_eq!(mounted.pool.statistics().uncounted.device.written_bytes, 0);
     mounted.stop();
 }
 
@@ -78,7 +78,7 @@ fn files_that_are_opened_again_are_still_cached() {
     let before = mounted.pool.statistics();
     read();
     let now = mounted.pool.statistics();
-    assert_eq!((now.misses, now.uncounted.reads), (before.misses, before.uncounted.reads), "all pages were resident");
+    assert_eq!((now.misses, now.uncounted.device.reads), (before.misses, before.uncounted.device.reads), "all pages were resident");
     mounted.stop();
 }
 
