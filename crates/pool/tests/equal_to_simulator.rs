@@ -5,7 +5,7 @@ mod common;
 use common::Zeroes;
 use forebay_policy::{Operation, Place, Spec};
 use forebay_pool::{Config, Durability, Pool, Volume, VolumeConfig, WriteMode};
-use forebay_sim::{Keep, Outcome, Requests, Sweep, Trace, Watch};
+use forebay_sim::{Keep, Requests, RunOutcome, Sweep, Trace, Watch};
 use forebay_trace::Options;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -74,7 +74,7 @@ fn simulated(trace: &Trace, specs: &[Spec], Cache { pages, readahead, .. }: Cach
     let rule = if readahead == 0 { "none".to_owned() } else { format!("linux:max={}KiB", readahead >> 10) };
     let watch = Watch { readahead: rule.parse().expect("a rule"), ..Watch::default() };
     let sweep = Sweep { specs: specs.to_vec(), sizes: vec![pages], warmup: 0, threads: 0 };
-    let fetched = |outcome: &Outcome| outcome.readahead.map_or(0, |counts| counts.fetched);
+    let fetched = |outcome: &RunOutcome| outcome.readahead.map_or(0, |counts| counts.fetched);
     let outcomes = sweep.run_watching(&watch, trace, &|_| true);
     outcomes.into_iter().map(|outcome| (outcome.total.hits, fetched(&outcome))).collect()
 }
