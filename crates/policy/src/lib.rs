@@ -33,6 +33,7 @@
 //! # Ok::<(), AllRefused>(())
 //! ```
 
+mod boxed;
 mod control;
 mod histogram;
 pub mod managers;
@@ -44,6 +45,7 @@ mod policy;
 pub mod readahead;
 pub mod registry;
 
+pub use boxed::{AnyPolicy, Hit};
 pub use control::{Control, Uncontrolled};
 pub use histogram::Histogram;
 pub use page::page;

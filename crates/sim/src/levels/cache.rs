@@ -1,20 +1,9 @@
 //! One cache of a hierarchy: a policy, whatever its type, and what the cache knows of its pages besides.
 
 use super::analysis::Analyst;
-use forebay_policy::registry::{self, Visitor};
-use forebay_policy::{Caller, Policy, Reference, Setup, Spec};
+use forebay_policy::{AnyPolicy, Caller, Reference, Setup, Spec};
 
-/// A policy behind a pointer: one call for a reference.
-trait AnyPolicy: Send {
-    /// Whether the page is resident; if not it is admitted, and what makes room for it is added to `evicted`.
-    fn refer(&mut self, reference: &Reference, evicted: &mut Vec<u32>) -> bool;
-    fn contains(&self, page: u32) -> bool;
-    fn remove(&mut self, page: u32);
-    fn evicted_above(&mut self, reference: &Reference, hits: u32);
-    #[cfg(test)]
-    fn check(&self);
-}
-
+/// What a policy evicts.
 struct Evicted<'a>(&'a mut Vec<u32>);
 
 impl Caller for Evicted<'_> {
@@ -24,37 +13,6 @@ impl Caller for Evicted<'_> {
     }
 
     fn forget(&mut self, _: u32) {}
-}
-
-impl<P: Policy> AnyPolicy for P {
-    fn refer(&mut self, reference: &Reference, evicted: &mut Vec<u32>) -> bool {
-        let hit = Policy::contains(self, reference.page);
-        if hit {
-            self.hit(reference);
-        } else {
-            self.miss(reference, &mut Evicted(evicted)).expect("no victim is refused");
-        }
-        hit
-    }
-
-    fn contains(&self, page: u32) -> bool {
-        Policy::contains(self, page)
-    }
-
-    fn remove(&mut self, page: u32) {
-        let mut evicted = Vec::new();
-        Policy::remove(self, page, &mut Evicted(&mut evicted));
-        debug_assert!(evicted.is_empty(), "a removal makes room, it needs none");
-    }
-
-    fn evicted_above(&mut self, reference: &Reference, hits: u32) {
-        Policy::evicted_above(self, reference, hits);
-    }
-
-    #[cfg(test)]
-    fn check(&self) {
-        self.check_invariants();
-    }
 }
 
 /// A cache of a level.
@@ -79,18 +37,10 @@ pub(super) struct Notes {
 }
 
 impl Cache {
-    pub(super) fn new(spec: &Spec, setup: Setup, notes: Notes) -> Self {
-        struct Boxed(Setup);
-        impl Visitor for Boxed {
-            type Output = Box<dyn AnyPolicy>;
-
-            fn visit<P: Policy>(self) -> Box<dyn AnyPolicy> {
-                Box::new(P::new(&self.0))
-            }
-        }
+    pub(super) fn new(spec: &Spec, setup: &Setup, notes: Notes) -> Self {
         let pages = setup.pages;
         Self {
-            policy: registry::visit(spec.info.name, Boxed(setup)).expect("the policy is in the registry"),
+            policy: spec.build(setup),
             dirty: vec![false; pages as usize],
             written: Vec::new(),
             flushed: notes.flushed,
@@ -113,7 +63,7 @@ impl Cache {
 
     /// The page is resident afterwards; what makes room for it is added to `evicted`. Whether it was so before.
     pub(super) fn admit(&mut self, reference: &Reference, evicted: &mut Vec<u32>) -> bool {
-        self.policy.refer(reference, evicted)
+        self.policy.refer(reference, &mut Evicted(evicted)).expect("no victim is refused")
     }
 
     /// A reference to the cache whose page leaves it, or passes by: whether it was resident, and dirty.
@@ -128,7 +78,7 @@ impl Cache {
     pub(super) fn take(&mut self, page: u32) -> (bool, bool) {
         let resident = self.policy.contains(page);
         if resident {
-            self.policy.remove(page);
+            self.policy.remove(page, &mut Evicted(&mut Vec::new()));
         }
         (resident, self.clean(page))
     }
@@ -179,7 +129,7 @@ impl Cache {
     }
 
     pub(super) fn check(&self) {
-        self.policy.check();
+        self.policy.check_invariants();
         assert!(self.dirty_pages().all(|page| self.contains(page))); // LC1
     }
 }

@@ -65,7 +65,7 @@ impl<'a, S: Storage> Run<'a, S> {
             let cache = |_| {
                 let mut setup = level.spec.setup(level.pages, trace.pages);
                 setup.page_size = trace.page_size;
-                Cache::new(&level.spec, setup, notes)
+                Cache::new(&level.spec, &setup, notes)
             };
             Level {
                 caches: (0..level.caches).map(cache).collect(),

@@ -1,12 +1,12 @@
 //! One run: a trace through a policy at a size.
 
 use super::outcome::{Counts, RunOutcome};
-use super::watch::{Watch, Watcher, state};
+use super::watch::{Watch, Watcher};
 use super::{Cursor, Observer, Stretch, replay};
 use crate::readahead::Successors;
 use crate::size::room_for;
 use forebay_policy::registry::{self, Visitor};
-use forebay_policy::{Policy, Setup, Spec};
+use forebay_policy::{AnyPolicy, Policy, Setup, Spec};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -112,7 +112,7 @@ impl<P: Policy, O: Observer> Run for Running<'_, P, O> {
             counted: Counts::new(after, self.hits, compulsory_misses.1),
             seconds: self.seconds,
             bytes: self.policy.bytes(),
-            state: state(&self.policy),
+            state: AnyPolicy::state(&self.policy),
             ..RunOutcome::default()
         };
         self.observer.tell(&mut outcome);

@@ -6,7 +6,7 @@ use crate::device_time::DeviceTime;
 use crate::readahead::{Readahead, Reader, Successors};
 use crate::recency::Recency;
 use forebay_model::Model;
-use forebay_policy::{Operation, Policy, Setup};
+use forebay_policy::{AnyPolicy, Operation, Policy, Setup};
 use std::sync::Arc;
 
 /// How many requests ahead readahead fetches what it needs where they end.
@@ -33,13 +33,6 @@ impl Watch {
     pub(crate) fn anything(&self) -> bool {
         self.device.is_some() || !self.readahead.is_none() || self.distances || self.owners || self.states > 0
     }
-}
-
-/// A policy's state.
-pub(crate) fn state<P: Policy>(policy: &P) -> Vec<(&'static str, f64)> {
-    let mut figures = Vec::new();
-    policy.state(&mut |name, figure| figures.push((name, figure)));
-    figures
 }
 
 /// Hits and misses by temporal distance.
@@ -108,7 +101,7 @@ impl Observer for States {
     fn referenced<P: Policy>(&mut self, policy: &P, at: &At<'_>, _: bool) {
         let references = at.time() + 1;
         if references.is_multiple_of(self.interval) || references == self.references {
-            self.taken.push(State { references, figures: state(policy) });
+            self.taken.push(State { references, figures: AnyPolicy::state(policy) });
         }
     }
 
