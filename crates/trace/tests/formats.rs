@@ -186,3 +186,16 @@ fn every_example_damaged_at_random_is_read_to_an_error_or_an_end() {
         }
     }
 }
+
+#[test]
+fn the_manual_lists_every_format_once() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/trace-formats.md");
+    let page = std::fs::read_to_string(path).expect("docs/trace-formats.md is there");
+    let (_, table) = page.split_once("| name | what | offsets in |").expect("the table of formats");
+    let (table, _) = table.split_once("\n\n").expect("the table ends");
+    let mut listed: Vec<&str> = table.lines().skip(2).filter_map(|row| row.split('`').nth(1)).collect();
+    let mut known: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
+    listed.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(listed, known);
+}
