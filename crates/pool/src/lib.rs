@@ -37,7 +37,7 @@
 //!   (object, block) -> state       | victims are judged (judge.rs): pinned ones refused, dirty ones to the laundry
 //!     |                            v
 //!   frames.rs                    load.rs: one read for a run of pages          writeback.rs: dirty pages in runs
-//!     (core)                      \________________ device ___________________/
+//!     (memory)                      \________________ device ___________________/
 //! ```
 //!
 //! - **A hit** finds its page in a table that is read without a lock, names it in a slot of its handle (`slots.rs`), and looks whether
@@ -51,11 +51,19 @@
 //! - A failed writeback leaves its pages dirty; the next flush tells of it, and they are written again.
 //! - A flush is shared by all who ask for one while another is under way (`commit.rs`), and holds nothing that a reader needs.
 //! - Each volume is written back by a thread of its own while it is due, so that a device that hangs holds up no other (`background.rs`).
-//!
 //! - **Where bytes lie** is a question apart (`memory.rs`): in a mapping of the pool's own (`frames.rs`), or in a program's address space. Replacer, judge,
 //!   writeback and readahead are the same for both.
 //!
-//! The state of a page and the rules that say who may touch its bytes stand in `page.rs`, the order of locks in `writeback.rs`.
+//! ```text
+//! core         pages and their states, the page table, the replacer and its policy, where bytes lie
+//! access       handles, pins, bytes, misses, hints, ranges that are given up
+//! objects      volumes, which come and go, and owners
+//! writeback    dirty pages, flushes, the threads that write
+//! readahead    streams, and the threads that read ahead
+//! device       what the pool is in front of
+//! ```
+//!
+//! The state of a page and the rules that say who may touch its bytes stand in `core/page.rs`, the order of locks in `writeback/mod.rs`.
 //!
 //! # What is exact, and what is not
 //!
@@ -63,56 +71,31 @@
 //! each page number (at most [`Config::most_metadata`]), and 4 MiB of copies for each writeback under way. A volume takes 400 bytes beside its
 //! pages if it is not counted by itself. With several threads the policy learns of another thread's last hits a little late.
 
-mod background;
-mod bytes;
-mod commit;
+mod access;
 mod config;
-mod copies;
-mod departures;
+mod core;
 pub mod device;
-mod dirty;
-mod discard;
 mod error;
-mod frames;
-mod grow;
-mod handle;
-mod judge;
-mod load;
-mod managed;
-mod memory;
 #[cfg(all(test, feature = "model-check"))]
 mod model_check;
-mod numbers;
 mod objects;
-mod owners;
-mod page;
-mod pins;
 mod pool;
-mod progress;
 mod readahead;
-mod regions;
-mod replacement;
-mod replacer;
-mod search;
-mod shares;
-mod slots;
 mod stats;
 mod sync;
-mod table;
-mod volume;
-mod waiters;
 mod writeback;
 
-pub use background::HANDLES;
-pub use bytes::Durability;
+pub use access::bytes::Durability;
+pub use access::handle::Handle;
+pub use access::hints::Hint;
+pub use access::pins::{OwnedPin, ReadPin, WritePin};
 pub use config::{Config, LEAST_PAGE_SIZE, MOST_PAGE_SIZE, Share, VolumeConfig, WriteMode};
+pub use core::frames::Frames;
+pub use core::memory::Memory;
 pub use error::Error;
 pub use forebay_figures::Distribution;
-pub use frames::Frames;
-pub use handle::{Handle, Hint};
-pub use memory::Memory;
-pub use owners::Owner;
-pub use pins::{OwnedPin, ReadPin, WritePin};
+pub use objects::owners::Owner;
+pub use objects::volume::Volume;
 pub use pool::Pool;
 pub use stats::{DeviceStatistics, ShareStatistics, Statistics, VolumeStatistics};
-pub use volume::Volume;
+pub use writeback::background::HANDLES;

@@ -1,11 +1,11 @@
 //! The pool under many interleavings of its threads: shuttle runs each scenario under schedules drawn at random, and by priorities that
 //! change at few points (PCT, Burckhardt and others, ASPLOS 2010). A scenario in which all threads wait fails.
 
+use crate::core::page::{Page, State};
+use crate::core::slots::Slots;
+use crate::core::waiters::Waiters;
 use crate::device::{Device, Fault, Faulty, MemoryDevice, Operation, Rule, When};
-use crate::page::{Page, State};
-use crate::slots::Slots;
 use crate::sync::yield_now;
-use crate::waiters::Waiters;
 use crate::{Config, Durability, Handle, Pool, Volume, VolumeConfig, WriteMode};
 use forebay_policy::Spec;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -393,7 +393,7 @@ fn model_check_trims_loads_and_writes_of_one_page_all_end() {
 #[test]
 fn model_check_what_is_read_once_is_never_older_than_what_was_written() {
     // Blocks whose entries begin at one place of the page table, and so stand beside each other.
-    let place = |block: &u64| crate::table::hash(0, *block) % 1024;
+    let place = |block: &u64| crate::core::table::hash(0, *block) % 1024;
     let blocks: Vec<u64> = (0..BLOCKS).filter(|block| place(block) == place(&0)).take(7).collect();
     check(move || {
         let small = Small::new(3, 1, WriteMode::Back, Vec::new());

@@ -78,7 +78,11 @@ fn files_that_are_opened_again_are_still_cached() {
     let before = mounted.pool.statistics();
     read();
     let now = mounted.pool.statistics();
-    assert_eq!((now.misses, now.uncounted.device.reads), (before.misses, before.uncounted.device.reads), "all pages were resident");
+    assert_eq!(
+        (now.misses, now.uncounted.device.reads),
+        (before.misses, before.uncounted.device.reads),
+        "all pages were resident"
+    );
     mounted.stop();
 }
 

@@ -9,14 +9,15 @@
 //! simulator, whose rule this is ([`forebay_policy::readahead`]). Whoever needs a page of a run that no thread has taken yet reads
 //! the run himself, so that nobody waits behind the readahead of another device.
 
+use crate::access::handle::Handle;
+use crate::access::hints::Advice;
+use crate::access::load::{Admission, Held};
+use crate::core::memory::Memory;
+use crate::core::page::State;
 use crate::error::Error;
-use crate::handle::{Advice, Handle};
-use crate::load::{Admission, Held};
-use crate::memory::Memory;
-use crate::page::State;
+use crate::objects::volume::Volume;
 use crate::pool::Shared;
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, lock};
-use crate::volume::Volume;
 use forebay_policy::Operation;
 use forebay_policy::readahead::{Read, Streams};
 use std::collections::VecDeque;

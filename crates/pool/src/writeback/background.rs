@@ -1,14 +1,14 @@
 //! The pool's own threads: some read ahead, one sees what is to be written back, and others write, a volume each.
 
+use crate::access::handle::Handle;
+use crate::access::load::Held;
+use crate::core::memory::Memory;
+use crate::core::slots::MOST_HANDLES;
 use crate::error::Error;
-use crate::handle::Handle;
-use crate::load::Held;
-use crate::memory::Memory;
+use crate::objects::volume::Volume;
 use crate::pool::Shared;
 use crate::readahead::READERS;
-use crate::slots::MOST_HANDLES;
 use crate::sync::{AtomicBool, Condvar, Mutex, Ordering, lock};
-use crate::volume::Volume;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;

@@ -26,9 +26,9 @@
 //! 6. Who lets go of what others wait for (`EXCLUSIVE`, loading, `WRITEBACK`) clears `WAITERS` in the same step and wakes them if it
 //!    was set (`waiters.rs`).
 
-use crate::slots::Slots;
+use crate::core::slots::Slots;
+use crate::core::table;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Backoff, Ordering, size};
-use crate::table;
 use std::sync::OnceLock;
 
 const LOADING: u32 = 1;
@@ -267,7 +267,7 @@ impl Page {
 
     /// Begins to hold the page exclusively if nobody else does: no new shared pin is given from now on. Those that were are to be
     /// waited for, or the page is to be let go of. The key may change between the look at it and the hold unless the caller has the
-    /// replacer's lock: who has not asks [`Core::begin_exclusive`](crate::replacer::Core::begin_exclusive).
+    /// replacer's lock: who has not asks [`Core::begin_exclusive`](crate::core::Core::begin_exclusive).
     pub(crate) fn begin_exclusive(&self, object: u32, block: u64) -> Result<(), State> {
         let mut seen = self.state.load(Ordering::SeqCst);
         loop {

@@ -1,8 +1,8 @@
 //! The replacer's lock. Pages that leave under it are announced after it has been released.
 
-use crate::memory::Memory;
+use crate::core::memory::Memory;
+use crate::core::replacer::Replacer;
 use crate::pool::{Pool, Shared};
-use crate::replacer::Replacer;
 use crate::sync::{MutexGuard, lock};
 use forebay_policy::Place;
 use std::ops::{Deref, DerefMut};

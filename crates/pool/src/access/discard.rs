@@ -1,16 +1,15 @@
 //! Ranges that are given up: trim, write-zeroes, and pages that will not be used soon.
 
-use crate::bytes::Durability;
-use crate::device::Extent;
+use crate::access::bytes::Durability;
+use crate::access::handle::Handle;
+use crate::access::load::Held;
+use crate::core::memory::Memory;
+use crate::core::page::State;
+use crate::core::search::Search;
 use crate::error::Error;
-use crate::handle::Handle;
-use crate::load::Held;
-use crate::memory::Memory;
-use crate::page::State;
+use crate::objects::volume::{Change, Volume};
 use crate::pool::Shared;
-use crate::search::Search;
-use crate::sync::{lock, yield_now};
-use crate::volume::{Change, Volume};
+use crate::sync::yield_now;
 use std::ops::Range;
 use std::slice::from_ref;
 use std::sync::Arc;
@@ -19,16 +18,6 @@ use std::sync::Arc;
 const MANY: usize = 64;
 
 impl<M: Memory> Handle<M> {
-    /// Makes durable all that was written to the volume before, by whichever handle.
-    ///
-    /// # Errors
-    /// [`Error::Device`], also of a writeback in the background that failed since the last flush. What failed stays dirty, and the
-    /// next flush writes it again.
-    pub fn flush(&self, volume: &Arc<Volume>) -> Result<(), Error> {
-        volume.check_attached()?;
-        self.shared.flush(volume)
-    }
-
     /// Says that bytes are not needed any more: the whole pages among them read as zeroes or as what they were.
     ///
     /// # Errors
@@ -81,54 +70,6 @@ impl<M: Memory> Handle<M> {
                 .map_err(|source| volume.failed("write of zeroes", start, length, source))?;
         }
         if durability == Durability::Now { self.shared.commit(volume, from_ref(&range)) } else { Ok(()) }
-    }
-
-    /// What is known of a range: dirty pages are data, whatever the device says of their place.
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`], [`Error::Device`].
-    pub fn extents(&self, volume: &Arc<Volume>, offset: u64, length: u64) -> Result<Vec<Extent>, Error> {
-        volume.check_range(offset, length)?;
-        let page_size = u64::from(self.shared.config.page_size);
-        // The dirty pages first: one that is written back meanwhile is then known from one side or the other.
-        let writing = lock(&volume.writing);
-        let dirty: Vec<u64> = {
-            let dirty = lock(&self.shared.dirty_pages);
-            dirty
-                .of(volume.id, offset / page_size..(offset + length).div_ceil(page_size))
-                .map(|(block, _)| block)
-                .collect()
-        };
-        let known = volume.device.extents(offset, length);
-        drop(writing);
-        let known = known.map_err(|source| volume.failed("status", offset, length, source))?;
-        let mut extents: Vec<Extent> = Vec::new();
-        let mut add = |extent: Extent| match extents.last_mut() {
-            _ if extent.length == 0 => {}
-            Some(last) if (last.hole, last.zero) == (extent.hole, extent.zero) => last.length += extent.length,
-            _ => extents.push(extent),
-        };
-        let mut at = offset;
-        let mut dirty = dirty.into_iter().map(|block| block * page_size..(block + 1) * page_size).peekable();
-        for extent in known {
-            let end = (at + extent.length).min(offset + length);
-            while at < end {
-                while dirty.next_if(|page| page.end <= at).is_some() {}
-                match dirty.peek() {
-                    Some(page) if page.start <= at => {
-                        let data = page.end.min(end) - at;
-                        add(Extent { length: data, hole: false, zero: false });
-                        at += data;
-                    }
-                    next => {
-                        let until = next.map_or(end, |page| page.start.min(end));
-                        add(Extent { length: until - at, ..extent });
-                        at = until;
-                    }
-                }
-            }
-        }
-        Ok(extents)
     }
 
     /// The pages that lie in a range as a whole, and their bytes.

@@ -1,8 +1,8 @@
 //! The pool's word on a policy's victims.
 
-use crate::page::{Pages, Wake};
-use crate::slots::Slots;
-use crate::waiters::Waiters;
+use crate::core::page::{Pages, Wake};
+use crate::core::slots::Slots;
+use crate::core::waiters::Waiters;
 use forebay_policy::Caller;
 
 /// What happens to pages while the policy is asked, under the replacer's lock.

@@ -3,11 +3,11 @@
 //! One round is under way at a time. Who asks meanwhile shares the *next* round, never the one under way: that may have passed by
 //! what he wrote. The first of them who finds no round under way leads it, and the others get its result, errors included.
 
+use crate::core::memory::Memory;
 use crate::error::Error;
-use crate::memory::Memory;
+use crate::objects::volume::Volume;
 use crate::pool::{Pool, Shared};
 use crate::sync::{Condvar, Mutex, Ordering, lock};
-use crate::volume::Volume;
 use std::io;
 use std::ops::Range;
 use std::slice::from_ref;

@@ -1,12 +1,12 @@
 //! A device behind the pool, with what is known of its pages as a whole: which are dirty, what failed, what is being given up.
 
-use crate::commit::Commits;
 use crate::config::{VolumeConfig, WriteMode};
 use crate::device::Device;
 use crate::error::Error;
 use crate::objects::ObjectNumbers;
 use crate::stats::VolumeCounters;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock};
+use crate::writeback::commit::Commits;
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};

@@ -1,8 +1,8 @@
 //! The dirty pages of all objects in one queue: by place, for requests in the order of blocks, and by age.
 
-use crate::load::Held;
+use crate::access::load::Held;
+use crate::objects::volume::Volume;
 use crate::sync::Ordering;
-use crate::volume::Volume;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::time::{Duration, Instant};

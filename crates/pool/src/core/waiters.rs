@@ -1,6 +1,6 @@
 //! Where threads wait for a page: until it is loaded, let go of by a writer, or written back.
 
-use crate::page::{Page, State, Wake};
+use crate::core::page::{Page, State, Wake};
 use crate::sync::{Backoff, Condvar, Mutex, lock, size};
 
 /// Groups of waiters; a page's number says which is its own.

@@ -1,6 +1,6 @@
 //! The memory of the pool: one mapping, cut into frames of a page each.
 
-use crate::memory::Memory;
+use crate::core::memory::Memory;
 use std::io;
 use std::ptr::NonNull;
 

@@ -1,6 +1,6 @@
 //! A policy whose type is forgotten: one virtual call for a miss or for a batch of hits.
 
-use crate::judge::Judge;
+use crate::core::judge::Judge;
 use forebay_policy::registry::{self, Visitor};
 use forebay_policy::{AllRefused, Control, Policy, Reference, Setup, Spec, Uncontrolled};
 use std::ops::Range;

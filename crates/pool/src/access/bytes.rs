@@ -1,14 +1,15 @@
 //! Reads and writes of bytes, over as many pages as they touch.
 
+use crate::access::handle::{Handle, NotPinned};
+use crate::access::hints::Advice;
+use crate::access::load::{Admission, Held};
 use crate::config::WriteMode;
+use crate::core::memory::Memory;
+use crate::core::page::State;
+use crate::core::table;
 use crate::error::Error;
-use crate::handle::{Advice, Handle, NotPinned};
-use crate::load::{Admission, Held};
-use crate::memory::Memory;
-use crate::page::State;
+use crate::objects::volume::Volume;
 use crate::sync::Ordering;
-use crate::table;
-use crate::volume::Volume;
 use forebay_policy::{Operation, Place};
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -222,6 +223,16 @@ impl<M: Memory> Handle<M> {
             Durability::Flush => Ok(()),
             Durability::Now => self.shared.commit(volume, from_ref(&(offset..offset + data.len() as u64))),
         }
+    }
+
+    /// Makes durable all that was written to the volume before, by whichever handle.
+    ///
+    /// # Errors
+    /// [`Error::Device`], also of a writeback in the background that failed since the last flush. What failed stays dirty, and the
+    /// next flush writes it again.
+    pub fn flush(&self, volume: &Arc<Volume>) -> Result<(), Error> {
+        volume.check_attached()?;
+        self.shared.flush(volume)
     }
 
     /// Writes, as far as the volume's mode says.

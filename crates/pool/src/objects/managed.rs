@@ -1,10 +1,10 @@
 //! Word to a running policy that has managers: who is in charge, and what may go first.
 
+use crate::core::memory::Memory;
 use crate::error::Error;
-use crate::memory::Memory;
-use crate::owners::Owner;
+use crate::objects::owners::Owner;
+use crate::objects::volume::Volume;
 use crate::pool::Pool;
-use crate::volume::Volume;
 use forebay_policy::managers::Manager;
 use forebay_policy::{Control, Place};
 

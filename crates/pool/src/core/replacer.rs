@@ -1,59 +1,20 @@
 //! What one lock guards: the policy, the free frames, the page numbers, the laundry.
 
-use crate::judge::{Events, Judge};
-use crate::memory::Memory;
-use crate::numbers::Numbers;
-use crate::page::{Pages, State};
-use crate::regions::Regions;
-use crate::replacement::Hit;
-use crate::search::LOOKED_AT;
-use crate::shares::{ShareState, Shares};
-use crate::slots::Slots;
-use crate::sync::{AtomicU32, Ordering};
-use crate::table::{self, Table};
-use crate::waiters::Waiters;
+use crate::core::Core;
+use crate::core::judge::{Events, Judge};
+use crate::core::numbers::Numbers;
+use crate::core::regions::Regions;
+use crate::core::replacement::Hit;
+use crate::core::search::LOOKED_AT;
+use crate::core::shares::{ShareState, Shares};
+use crate::core::table;
+use crate::sync::Ordering;
 use forebay_policy::{Operation, Place, Reference};
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// The object of numbers that stand for no page.
 const NOBODY: u32 = u32::MAX;
-
-/// What the replacer works on, which others read without its lock.
-pub(crate) struct Core {
-    pub(crate) memory: Arc<dyn Memory>,
-    pub(crate) pages: Pages,
-    pub(crate) table: Table,
-    pub(crate) slots: Slots,
-    pub(crate) waiters: Waiters,
-    /// Pages in the laundry, written under the replacer's lock.
-    pub(crate) laundered: AtomicU32,
-}
-
-impl Core {
-    /// The bytes of metadata.
-    pub(crate) fn bytes(&self) -> usize {
-        self.pages.bytes() + self.table.bytes() + self.slots.bytes()
-    }
-
-    pub(crate) fn laundered(&self) -> u32 {
-        self.laundered.load(Ordering::Relaxed)
-    }
-
-    /// Begins to hold the page exclusively, as [`Page::begin_exclusive`](crate::page::Page::begin_exclusive) does, without the
-    /// replacer's lock.
-    pub(crate) fn begin_exclusive(&self, number: u32, object: u32, block: u64) -> Result<(), State> {
-        let page = self.pages.get(number);
-        page.begin_exclusive(object, block)?;
-        // Between the look at the key and the hold the number may have come to stand for another page, in an equal state.
-        if page.is(object, block) {
-            return Ok(());
-        }
-        self.waiters.wake(number, page.end_exclusive());
-        Err(State::default())
-    }
-}
 
 /// Numbered invariants:
 ///

@@ -1,6 +1,7 @@
 //! The pages of an object that have frames, found a few thousand at a time, so that no thread waits long for the replacer's lock.
 
-use crate::replacer::{Core, Replacer};
+use crate::core::Core;
+use crate::core::replacer::Replacer;
 use forebay_policy::Place;
 use std::ops::Range;
 

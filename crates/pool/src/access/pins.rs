@@ -1,12 +1,12 @@
 //! Pages that are held: for reading with others, or for writing alone; by a thread while its handle is borrowed, or by whoever has an owned pin.
 
+use crate::access::handle::{Handle, Pin};
 use crate::config::WriteMode;
+use crate::core::frames::Frames;
+use crate::core::memory::Memory;
 use crate::error::Error;
-use crate::frames::Frames;
-use crate::handle::{Handle, Pin};
-use crate::memory::Memory;
+use crate::objects::volume::Volume;
 use crate::pool::Shared;
-use crate::volume::Volume;
 use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

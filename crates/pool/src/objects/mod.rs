@@ -3,14 +3,19 @@
 //! A number is given again when nothing knows the object any more: neither the page table nor the policy, which forget its pages as it is
 //! detached, nor anybody who holds the [`Volume`].
 
+pub(crate) mod departures;
+pub(crate) mod managed;
+pub(crate) mod owners;
+pub(crate) mod volume;
+
 use crate::config::VolumeConfig;
+use crate::core::memory::Memory;
 use crate::device::Device;
 use crate::error::Error;
-use crate::memory::Memory;
+use crate::objects::volume::Volume;
 use crate::pool::{Pool, Shared};
 use crate::stats::VolumeCounters;
 use crate::sync::{Mutex, Ordering, lock, yield_now};
-use crate::volume::Volume;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@
 //! Each page number that has a name is in the list of its region, resident, ghost or forgotten. The page knows its region and
 //! the next number in the list (`page.rs`), so that only a new name is looked up in a map.
 
-use crate::page::Pages;
+use crate::core::page::Pages;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -1,12 +1,12 @@
 //! The way of a miss: frames for the pages, one read from the device for a run of them.
 
+use crate::access::handle::{Handle, Pin};
+use crate::core::memory::Memory;
+use crate::core::replacer::{Admitted, NoFrame};
 use crate::error::Error;
-use crate::handle::{Handle, Pin};
-use crate::memory::Memory;
+use crate::objects::volume::Volume;
 use crate::pool::Shared;
-use crate::replacer::{Admitted, NoFrame};
 use crate::sync::{Backoff, Ordering};
-use crate::volume::Volume;
 use crate::writeback::Cleaned;
 use forebay_policy::{Operation, Place};
 use std::io::IoSliceMut;

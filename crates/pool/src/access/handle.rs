@@ -1,18 +1,19 @@
 //! A thread's way into the pool: pins, and hits without a lock.
 
+use crate::access::hints::Advice;
+use crate::access::pins::{ReadPin, WritePin};
 use crate::config::WriteMode;
+use crate::core::frames::Frames;
+use crate::core::memory::Memory;
+use crate::core::page::State;
+use crate::core::replacement::Hit;
+use crate::core::slots::SLOTS;
+use crate::core::table;
 use crate::error::Error;
-use crate::frames::Frames;
-use crate::memory::Memory;
-use crate::owners::Owner;
-use crate::page::State;
-use crate::pins::{ReadPin, WritePin};
+use crate::objects::owners::Owner;
+use crate::objects::volume::Volume;
 use crate::pool::Shared;
-use crate::replacement::Hit;
-use crate::slots::SLOTS;
 use crate::stats::VolumeCounters;
-use crate::table;
-use crate::volume::Volume;
 use forebay_policy::{Operation, Place, Reference};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -20,9 +21,6 @@ use std::time::Instant;
 
 /// Hits that a policy is told of at once, where their order matters.
 const BATCH: usize = 64;
-/// Pages of a hint that the policy is told of at once: others wait for its lock.
-const HINTED: u64 = 64;
-
 /// A way into the pool for one thread at a time: it holds that thread's pins, and the hits that the policy has yet to be told of.
 pub struct Handle<M: Memory = Frames> {
     pub(crate) shared: Arc<Shared<M>>,
@@ -45,56 +43,6 @@ pub struct Handle<M: Memory = Frames> {
     ticks: Cell<u32>,
     /// Pages that a read has found so far, with pins given back.
     pub(crate) found: RefCell<Vec<(u64, Pin)>>,
-}
-
-/// What a program says of its references to come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hint {
-    /// Nothing in particular: readahead follows the streams that it sees.
-    Normal,
-    /// This handle will go through volumes in the order of blocks: the longest readahead from the first miss on.
-    Sequential,
-    /// This handle will jump: no readahead.
-    Random,
-    /// This handle will use nothing twice: what [`read_at`](Handle::read_at) does not find is read past the cache.
-    Once,
-    /// These bytes will be used soon: they are fetched in the background.
-    WillNeed {
-        /// The first byte.
-        offset: u64,
-        /// How many.
-        length: u64,
-    },
-    /// These bytes will not be used soon: their pages leave, dirty ones after their writeback, in the background. The next
-    /// flush reports its errors.
-    DoNotNeed {
-        /// The first byte.
-        offset: u64,
-        /// How many.
-        length: u64,
-    },
-    /// A cache of the program's own has just evicted these bytes: from now on their next use comes to the pool. No page is loaded or
-    /// leaves by this, and it is no reference. `mq` adds the hits to each page's uses; most policies take a clean page as used now.
-    EvictedAbove {
-        /// The first byte.
-        offset: u64,
-        /// How many.
-        length: u64,
-        /// The hits that they had in the program's cache since they came to it.
-        hits: u32,
-        /// They were changed there, and have just been written to the pool: that write was their use.
-        dirty: bool,
-    },
-}
-
-/// What a program has said of its references to come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Advice {
-    #[default]
-    Normal,
-    Sequential,
-    Random,
-    Once,
 }
 
 /// Why a page could not be pinned at once.
@@ -234,47 +182,6 @@ impl<M: Memory> Handle<M> {
         self.shared.throttle(volume)?;
         let number = self.hold(volume, block, volume.mode == WriteMode::Through)?;
         Ok(WritePin::new(self, volume, number, block))
-    }
-
-    /// Gives hints.
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`], [`Error::Detached`].
-    pub fn hint(&self, volume: &Arc<Volume>, hint: Hint) -> Result<(), Error> {
-        match hint {
-            Hint::Normal => self.advice.set(Advice::Normal),
-            Hint::Sequential => self.advice.set(Advice::Sequential),
-            Hint::Random => self.advice.set(Advice::Random),
-            Hint::Once => self.advice.set(Advice::Once),
-            Hint::WillNeed { offset, length } => {
-                volume.check_range(offset, length)?;
-                let page_size = u64::from(self.shared.config.page_size);
-                let blocks = offset / page_size..(offset + length).div_ceil(page_size);
-                self.shared.readahead.hint(volume, blocks, self.owner(volume));
-            }
-            Hint::DoNotNeed { offset, length } => {
-                volume.check_range(offset, length)?;
-                let page_size = u64::from(self.shared.config.page_size);
-                self.shared.leave_behind(volume, offset / page_size..(offset + length).div_ceil(page_size))?;
-            }
-            Hint::EvictedAbove { offset, length, hits, dirty } => {
-                volume.check_range(offset, length)?;
-                let page_size = u64::from(self.shared.config.page_size);
-                let mut blocks = offset / page_size..(offset + length).div_ceil(page_size);
-                if length == 0 {
-                    blocks.end = blocks.start;
-                }
-                let (owner, operation) = (self.owner(volume), if dirty { Operation::Write } else { Operation::Read });
-                while !blocks.is_empty() {
-                    let some = blocks.start..blocks.end.min(blocks.start + HINTED);
-                    blocks.start = some.end;
-                    let mut replacer = self.shared.replacer();
-                    self.deliver(&mut replacer);
-                    replacer.evicted_above(&self.shared.core, volume.id(), some, owner, operation, hits);
-                }
-            }
-        }
-        Ok(())
     }
 
     /// A shared pin of a page, if it can be had at once.
@@ -492,7 +399,7 @@ impl<M: Memory> Handle<M> {
     }
 
     /// Tells the policy of all that this handle has seen, under the replacer's lock.
-    pub(crate) fn deliver(&self, replacer: &mut crate::replacer::Replacer) {
+    pub(crate) fn deliver(&self, replacer: &mut crate::core::replacer::Replacer) {
         replacer.deliver(&self.shared.core, &mut self.hits.borrow_mut());
         if self.overflowed.take() {
             replacer.deliver_all(&self.shared.core);

@@ -12,8 +12,8 @@
 //!
 //! An instance numbers its pages itself, so that its arrays are as long as its own pages need.
 
-use crate::judge::Judge;
-use crate::replacement::{self, Hit, Replacement};
+use crate::core::judge::Judge;
+use crate::core::replacement::{self, Hit, Replacement};
 use forebay_policy::{AllRefused, Control, Reference, Setup, Spec, Uncontrolled};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

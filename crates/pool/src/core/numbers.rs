@@ -4,7 +4,7 @@
 //! states. A policy whose history can be set to any length gets no more of it than makes a quarter of the capacity.
 
 use crate::config::Config;
-use crate::page::Page;
+use crate::core::page::Page;
 use crate::sync::AtomicU64;
 use forebay_policy::Spec;
 

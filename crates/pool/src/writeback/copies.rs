@@ -1,7 +1,7 @@
 //! Memory for the copies of pages that are being written: the pool's, taken for a writeback and given back.
 
+use crate::core::frames::Frames;
 use crate::error::Error;
-use crate::frames::Frames;
 use crate::sync::{Mutex, lock};
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! A number is reused when its owner has been dropped and twice as many pages as there are frames have been admitted since: by then the owner's
 //! pages have most likely gone, and the next owner does not inherit them.
 
-use crate::memory::Memory;
+use crate::core::memory::Memory;
 use crate::pool::Pool;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use foldhash::HashMap;

@@ -6,15 +6,21 @@
 //!
 //! Order of locks: a page held exclusively; a volume's `writing`; the replacer; the dirty pages; the volumes.
 
-use crate::background::ROUND;
+pub(crate) mod background;
+pub(crate) mod commit;
+pub(crate) mod copies;
+pub(crate) mod dirty;
+pub(crate) mod limits;
+
+use crate::access::load::Held;
+use crate::core::frames::Frames;
+use crate::core::memory::Memory;
+use crate::core::page::State;
 use crate::error::Error;
-use crate::frames::Frames;
-use crate::load::Held;
-use crate::memory::Memory;
-use crate::page::State;
+use crate::objects::volume::Volume;
 use crate::pool::Shared;
 use crate::sync::{MutexGuard, Ordering, lock, try_lock};
-use crate::volume::Volume;
+use crate::writeback::background::ROUND;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -32,20 +38,6 @@ const LOOKS: u32 = 100;
 
 /// How long it waits at a time to be woken by a page that has been written back.
 const PAUSE: Duration = Duration::from_millis(1);
-
-/// One frame in this many is left to clean pages, whatever share may be dirty, so that a device which takes no writes holds up no other's
-/// volumes: their pages come and go in these.
-const CLEAN: u32 = 16;
-
-/// The most of these frames that dirty pages may take.
-fn most_dirty(frames: u32) -> u32 {
-    frames - (frames / CLEAN).max(1)
-}
-
-/// The fewest frames of which dirty pages leave enough to clean ones.
-pub(crate) fn least_frames(dirty: u32) -> u32 {
-    (dirty + 1).max(dirty.saturating_mul(CLEAN).div_ceil(CLEAN - 1))
-}
 
 /// Objects with dirty pages that one look takes for all of them.
 const LOOKED_AT: usize = 64;
@@ -71,28 +63,6 @@ fn written_by_others(volume: &Volume) -> Cleaned {
 }
 
 impl<M: Memory> Shared<M> {
-    pub(crate) fn frames(&self) -> u64 {
-        u64::from(self.frames.load(Ordering::Relaxed))
-    }
-
-    /// The most pages that may be dirty before writers wait.
-    pub(crate) fn dirty_limit(&self) -> u64 {
-        let share = f64::from_bits(self.dirty_share.load(Ordering::Relaxed));
-        let most = u64::from(most_dirty(self.frames.load(Ordering::Relaxed)));
-        ((self.frames() as f64 * share) as u64).min(most).max(1)
-    }
-
-    /// How many pages a writer may make dirty in one go: at least one.
-    pub(crate) fn room_for_dirty(&self) -> u64 {
-        let most = u64::from(most_dirty(self.frames.load(Ordering::Relaxed)));
-        most.saturating_sub(self.dirty.load(Ordering::Relaxed)).max(1)
-    }
-
-    /// From how many dirty pages on they are written in the background.
-    pub(crate) fn background_limit(&self) -> u64 {
-        self.dirty_limit().div_ceil(2)
-    }
-
     /// Ends the writing of pages held exclusively: they are dirty.
     pub(crate) fn end_write(&self, volume: &Volume, held: &[Held], owner: u32) {
         for &(block, number) in held {

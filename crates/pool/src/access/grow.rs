@@ -1,11 +1,11 @@
 //! Volumes that grow as their storage has, or become as long as somebody says.
 
+use crate::access::handle::Handle;
+use crate::access::load::Held;
+use crate::core::memory::Memory;
 use crate::error::Error;
-use crate::handle::Handle;
-use crate::load::Held;
-use crate::memory::Memory;
+use crate::objects::volume::Volume;
 use crate::sync::lock;
-use crate::volume::Volume;
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 
