@@ -24,12 +24,12 @@
 //! Where this departs from the kernel:
 //!
 //! - The kernel keeps one window for each open file and finds those of other streams by the marks on pages and by what is cached before
-//!   a miss. Here each object has up to [`STREAMS`] streams, each known by where it is, and a mark counts as reached by a read behind
+//!   a miss. Here each object has up to 64 streams, each known by where it is, and a mark counts as reached by a read behind
 //!   it as well.
 //! - The kernel knows where the last read of an open file ended even if that was a plain hit. Here a stream begins at the second of two
 //!   reads that ask the rule.
 //!
-//! Memory: 40 bytes a stream, for the objects that asked last, at most [`OBJECTS`] twice over.
+//! Memory: 32 bytes a stream, for the objects that asked last, at most 1024 of them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
