@@ -57,6 +57,8 @@ pub(crate) struct LowerFile {
     name: String,
     descriptors: Mutex<Option<Arc<Descriptors>>>,
     used: AtomicBool,
+    /// It is among those whose descriptors may be closed.
+    listed: AtomicBool,
     /// How many have it open.
     users: AtomicUsize,
     /// As its user has made it.
@@ -109,6 +111,7 @@ impl LowerFile {
             name,
             descriptors: Mutex::new(Some(Arc::new(descriptors))),
             used: AtomicBool::new(true),
+            listed: AtomicBool::new(false),
             users: AtomicUsize::new(0),
             length: AtomicU64::new(found.stx_size),
             unsynced: AtomicBool::new(false),
@@ -137,7 +140,7 @@ impl LowerFile {
         *open = Some(Arc::clone(&descriptors));
         drop(open);
         if !self.in_use() {
-            self.files.idle.add(Weak::clone(&self.me));
+            self.list();
         }
         Ok(descriptors)
     }
@@ -154,6 +157,13 @@ impl LowerFile {
     /// Somebody closes it.
     pub(crate) fn leave(&self) {
         if self.users.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.list();
+        }
+    }
+
+    /// Its descriptors may be closed when there are many.
+    fn list(&self) {
+        if !self.listed.swap(true, Ordering::SeqCst) {
             self.files.idle.add(Weak::clone(&self.me));
         }
     }
@@ -348,6 +358,7 @@ impl Closable for LowerFile {
     }
 
     fn close(&self) {
+        self.listed.store(false, Ordering::SeqCst);
         let mut descriptors = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.in_use() {
             *descriptors = None;
