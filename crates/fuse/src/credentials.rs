@@ -26,7 +26,7 @@ fn prepare(superuser: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes something as the one who asks for it. The kernel has checked that they may: this thread keeps its rights.
+/// Makes something in the name of the user who asks. The kernel has checked their rights; this thread keeps its own.
 pub(crate) fn as_user<T>(
     superuser: bool,
     request: &Request,

@@ -23,7 +23,7 @@ thread_local! {
     static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Works with room for so many bytes.
+/// Works with a buffer of this size.
 fn with_room<T>(size: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
     ROOM.with_borrow_mut(|room| {
         if room.len() < size {

@@ -82,7 +82,7 @@ struct State {
 struct Failures {
     count: u64,
     errno: i32,
-    /// Somebody knows of so many.
+    /// How many of them somebody knows of.
     known: u64,
 }
 

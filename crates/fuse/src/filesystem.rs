@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// How long the kernel may believe what it was told of names and attributes.
+/// How long the kernel may keep names and attributes before it asks again.
 const BELIEVED: Duration = Duration::from_secs(1);
 
 /// The most bytes of one request: what a kernel takes by default.

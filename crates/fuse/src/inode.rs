@@ -98,7 +98,7 @@ impl Tree {
         self.files
     }
 
-    /// The inode that a path descriptor or an open file stands for.
+    /// The inode of a path descriptor or an open file.
     pub(crate) fn inode(&self, fd: BorrowedFd<'_>, place: (u64, u64)) -> io::Result<Arc<Inode>> {
         let handle = handle_of(fd).filter(|(_, mount)| Some(*mount) == self.mount).map(|(handle, _)| handle);
         let path = if handle.is_some() { None } else { Some(Arc::new(reopen(fd, OFlags::PATH)?)) };
@@ -179,7 +179,7 @@ impl Inode {
         self.path().is_some()
     }
 
-    /// Whether a descriptor stands for it.
+    /// Whether it is the inode of a descriptor.
     pub(crate) fn is(&self, fd: BorrowedFd<'_>) -> bool {
         self.handle.is_some() && handle_of(fd).is_some_and(|(handle, _)| Some(&handle) == self.handle.as_ref())
     }
@@ -235,7 +235,7 @@ pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// Opens what a path descriptor stands for.
+/// Opens the file of a path descriptor.
 fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(proc_path(fd), flags | OFlags::CLOEXEC, Mode::empty())?)
 }
@@ -257,7 +257,7 @@ impl RawHandle {
     }
 }
 
-/// The handle of what a descriptor stands for, and its mount; none where the file system has no handles.
+/// The handle of a descriptor's file, and its mount; none where the file system has no handles.
 fn handle_of(fd: BorrowedFd<'_>) -> Option<(Handle, i32)> {
     let mut raw = RawHandle::new(0, &[]);
     raw.head.handle_bytes = libc::MAX_HANDLE_SZ as u32;

@@ -35,7 +35,7 @@ pub trait Watch: Send + Sync {
     /// A file by its path below the mounted directory; its number for what follows.
     fn file(&self, path: &str) -> u32;
 
-    /// A process reads or writes. 0 stands for the kernel, when a program uses a file that it has mapped.
+    /// A process reads or writes. It is 0, the kernel, when a program uses a file that it has mapped.
     fn reference(&self, file: u32, process: u32, offset: u64, length: u64, operation: Operation);
 }
 
@@ -55,7 +55,7 @@ pub struct Options {
     pub allow_other: bool,
     /// Files below bypass the kernel's page cache where they can.
     pub direct: bool,
-    /// What stands between the pool and each file.
+    /// What lies between the pool and each file.
     pub wrap: Option<Wrap>,
     /// What learns of references.
     pub watch: Option<Arc<dyn Watch>>,

@@ -46,7 +46,7 @@ struct Table {
 
 struct Entry {
     node: Arc<Node>,
-    /// How often the kernel was told of it, and has not forgotten it.
+    /// How many of its lookups the kernel has not forgotten.
     lookups: u64,
 }
 
@@ -79,7 +79,7 @@ impl Nodes {
         Ok(self.tree.path(&self.get(number)?.inode)?)
     }
 
-    /// The file of a name, and its attributes below. The kernel is told of it.
+    /// The file of a name, and its attributes below. It counts as a lookup of the kernel.
     pub(crate) fn look_up(&self, parent: &OwnedFd, name: &OsStr) -> io::Result<(Arc<Node>, Statx)> {
         let fd = find(parent.as_fd(), name)?;
         let found = attributes(fd.as_fd())?;
@@ -88,7 +88,7 @@ impl Nodes {
         Ok((node, found))
     }
 
-    /// The file of a descriptor, of which the kernel is told.
+    /// The file of a descriptor. It counts as a lookup of the kernel.
     pub(crate) fn enter(&self, fd: BorrowedFd<'_>, found: &Statx) -> io::Result<Arc<Node>> {
         let place = place_of(found);
         let known = {
@@ -129,7 +129,7 @@ impl Nodes {
         node
     }
 
-    /// The file that a name stands for, if the kernel knows it.
+    /// The file of a name, if the kernel knows it.
     pub(crate) fn known(&self, parent: &OwnedFd, name: &OsStr) -> Option<Arc<Node>> {
         let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
         let found = rustix::fs::statx(parent, name, flags, rustix::fs::StatxFlags::INO).ok()?;
@@ -138,7 +138,7 @@ impl Nodes {
         table.by_number.get(number).map(|entry| Arc::clone(&entry.node))
     }
 
-    /// The kernel forgets so many of its lookups. Answers the file if that were all.
+    /// The kernel forgets a number of its lookups of a file. Answers the file if those were the last.
     pub(crate) fn forget(&self, number: u64, lookups: u64) -> Option<Arc<Node>> {
         if number == ROOT {
             return None;

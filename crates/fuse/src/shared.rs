@@ -47,7 +47,7 @@ pub(crate) struct Shared {
 pub(crate) struct Open {
     pub(crate) node: Arc<Node>,
     pub(crate) object: Arc<Object>,
-    /// Of so many failures its user knows.
+    /// How many of its failures its user knows of.
     pub(crate) known: AtomicU64,
 }
 

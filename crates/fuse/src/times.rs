@@ -54,8 +54,8 @@ impl From<&Statx> for Seen {
     }
 }
 
-/// The times of a file that has been written through the cache. The file below gets its own with each writeback; so these are told
-/// instead, and the time of modification is put right below.
+/// The times of a file that has been written through the cache. The file below gets others with each writeback: so these are shown
+/// instead, and the time of modification below is put right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) modified: Stamp,

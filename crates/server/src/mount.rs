@@ -210,7 +210,7 @@ pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: Mou
     begun.map(drop).and(stopped)
 }
 
-/// Starts what stands beside the mount. The socket goes with what is returned.
+/// Starts what runs beside the mount. The socket goes with what is returned.
 fn begin(service: &Arc<Mounted>, options: &MountOptions) -> Result<Option<Made>, Error> {
     if let Some(path) = &options.record {
         service.recorder.start(path)?;

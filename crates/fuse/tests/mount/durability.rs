@@ -123,7 +123,7 @@ impl Drop for Small<'_> {
 }
 
 #[test]
-fn a_writeback_that_fails_is_told_once_to_everybody_who_has_the_file_open() {
+fn everybody_who_has_a_file_open_learns_once_of_a_writeback_that_failed() {
     let Some(mounted) = Mounted::start(|_, config| config.dirty_age = Duration::from_millis(100)) else { return };
     let small = Small::new(&mounted);
     let path = mounted.seen("small/file");
@@ -135,8 +135,8 @@ fn a_writeback_that_fails_is_told_once_to_everybody_who_has_the_file_open() {
     assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));
     // Nothing is too much any more, and the other learns of what was.
     file.set_len(1000).expect("a length");
-    let told = other.sync_all().expect_err("it has not been told");
-    assert_eq!(told.raw_os_error(), Some(libc::ENOSPC));
+    let late = other.sync_all().expect_err("it does not know yet");
+    assert_eq!(late.raw_os_error(), Some(libc::ENOSPC));
     other.sync_all().expect("now it has");
     file.sync_all().expect("and so has the first");
     assert!(fs::read(&path).expect("a read") == pattern(1, 400_000)[..1000]);
