@@ -10,12 +10,13 @@ use std::sync::Mutex;
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, reload};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::reload;
 
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
 /// Levels, for all or for parts. The library takes any word for the name of a part, and a mistyped level would silence the log.
-fn filter(text: &str) -> Result<EnvFilter, String> {
+fn filter(text: &str) -> Result<Targets, String> {
     let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
     let is_part = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_:".contains(c));
     for word in text.split(',') {
@@ -28,7 +29,7 @@ fn filter(text: &str) -> Result<EnvFilter, String> {
             ));
         }
     }
-    EnvFilter::try_new(text).map_err(|error| format!("`{text}`: {error}"))
+    text.parse::<Targets>().map_err(|error| format!("`{text}`: {error}"))
 }
 
 /// Levels as they were written, if they are such.

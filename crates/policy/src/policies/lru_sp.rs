@@ -28,7 +28,7 @@
 //! - A file is shared while several owners use it and pages of it are resident: traces tell nothing of open and close. If one rule
 //!   is in charge of all of them, they agree on its manager.
 //!
-//! The paper's three principles are property tests in `tests/lru_sp.rs`. They hold, of owners that share no page, against
+//! The paper's three principles are property tests in `tests/all/lru_sp.rs`. They hold, of owners that share no page, against
 //! global LRU: who never overrules hits wherever it hits; who is always foolish changes nothing for others; who is always wise has
 //! no more misses. The third does not hold against what was before: a wise owner may cost another what that one owed to a third
 //! owner's wisdom (the test has an example of ten references).

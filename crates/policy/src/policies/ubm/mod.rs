@@ -36,7 +36,7 @@
 //! Deviations:
 //!
 //! - `MG_other` is not taken to be below the slope of the hull of all hits counted. The function, fitted around n, does not see hits at
-//!   deeper presets: a cycle of other references then stays at one buffer for good (`tests/loops.rs`).
+//!   deeper presets: a cycle of other references then stays at one buffer for good (`tests/all/loops.rs`).
 //! - A block at which a pass is does not leave before those of its partition that the pass has left. Requests that begin in the block where
 //!   the one before ended refer to it again; the paper's one sequential buffer, and MRU, give it to the next pass.
 //!   On a virtual disk's requests that is 1.4 points at 1 % of the footprint.
@@ -51,7 +51,7 @@
 //! Refused victims: each partition offers its blocks in its order, and the one with the larger gain is asked last; nobody
 //! moves. A page evicted as other stays as a ghost in the LRU stack, no deeper than the cache (section 5.2); all others are forgotten.
 //!
-//! Reference figures, in `sim/tests/ubm.rs`: on multi1 with 1,400 blocks at least the paper's 76.5 %; the mean gain over LRU on multi1,
+//! Reference figures, in `sim/tests/all/ubm.rs`: on multi1 with 1,400 blocks at least the paper's 76.5 %; the mean gain over LRU on multi1,
 //! multi2 and multi3 at least 28 % (29.2 % over the paper's sizes, with files told apart); on multi2 at time 20,000 both gains near
 //! the paper's 0.000222. Classes on the embedded sample, file by file.
 //!

@@ -1,0 +1,8 @@
+//! The crate as its users see it, one module for each of its sides.
+
+mod contract;
+mod in_a_pool;
+mod invariants;
+mod loops;
+mod lru_sp;
+mod models;

@@ -1,0 +1,5 @@
+//! The crate as its users see it, one module for each of its sides.
+
+mod cloudphysics;
+mod formats;
+mod real_trace;
