@@ -7,11 +7,11 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::Mutex;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt};
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::filter::Targets;
 use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt;
 
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 

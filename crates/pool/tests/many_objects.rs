@@ -1,5 +1,6 @@
 //! What an object costs beside its pages: one test alone in its process, whose allocations it counts.
 
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::Zeroes;

@@ -1,5 +1,6 @@
 //! The memory of the process follows the capacity: one test alone in its process, whose memory it measures.
 
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::Zeroes;

@@ -1,10 +1,10 @@
 //! DULO against its paper's Table I and, in device time, against LRU on real traces.
 
+use crate::real_trace::real_trace;
 use forebay_model::presets;
 use forebay_model::{Model, SimulatedDevice};
 use forebay_policy::{AllRefused, Caller, Place, Policy, Reference, Setup, Spec, Visitor, registry};
 use forebay_sim::{Keep, RunOutcome, Sweep, Trace, Watch};
-use crate::real_trace::real_trace;
 
 struct AnyVictim;
 

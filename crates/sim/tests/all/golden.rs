@@ -1,9 +1,9 @@
 //! Policies against outside figures, on the real traces that these were taken from. `golden/README.md` names their sources.
 
+use crate::real_trace::real_trace;
 use forebay_policy::Spec;
 use forebay_sim::curve::{Distances, Lru, Sampling, Spacing, Stack, shards};
 use forebay_sim::{Curve, Keep, RunOutcome, Sample, SampledReader, Sweep, Trace, behind};
-use crate::real_trace::real_trace;
 use std::collections::BTreeMap;
 
 const EXACT_HITS: &str = include_str!("golden/exact-hits.csv");

@@ -5,7 +5,7 @@ mod dulo;
 mod golden;
 mod levels;
 mod readahead;
-mod replay;
-mod ubm;
 #[path = "../../../trace/tests/all/real_trace/mod.rs"]
 mod real_trace;
+mod replay;
+mod ubm;

@@ -1,10 +1,10 @@
 //! UBM: the gains that its paper reports, on the traces that it was taken from, and its classes on programs whose references are
 //! known file by file.
 
+use crate::real_trace::real_trace;
 use forebay_policy::ubm::Class;
 use forebay_policy::{Caller, Policy, Reference, Settings, Setup, Spec, Ubm};
 use forebay_sim::{Keep, RunOutcome, Sweep, Trace};
-use crate::real_trace::real_trace;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,9 +1,8 @@
 //! The real vSCSI trace that libCacheSim ships as its sample, read whole. Its counts were taken from the file by a few
 //! lines of Python's `struct`, independently of the reader.
 
-
-use forebay_trace::{Names, Operation, Options, open};
 use crate::real_trace::real_trace;
+use forebay_trace::{Names, Operation, Options, open};
 use std::collections::HashSet;
 
 #[test]
