@@ -89,6 +89,17 @@ fn the_page_of_policies_is_what_the_registry_says() {
 }
 
 #[test]
+fn the_readme_shows_what_the_program_prints() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(readme).expect("README.md is there");
+    let printed = answer(&["compare"]);
+    let (shown, _) = printed.split_once("\nThis is the embedded sample.").expect("a word on the user's own traces");
+    let indented = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("    {}\n", line.trim_end()) };
+    let shown: String = shown.lines().map(indented).collect();
+    assert!(readme.contains(&shown), "README.md: put in what `forebay compare` prints:\n{shown}");
+}
+
+#[test]
 fn device_time_is_told_in_every_form() {
     // Each run of blocks that are missed in a row costs 9.5 ms: LRU misses all, in three runs; OPT misses 0 to 3, 1 and 2.
     let trace = file("device.lirs", LOOP);
