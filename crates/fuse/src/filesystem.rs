@@ -2,7 +2,7 @@
 
 use crate::data::Asked;
 use crate::naming::Changes;
-use crate::object::Until;
+use crate::object::{Done, Until};
 use crate::shared::Shared;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -194,7 +194,17 @@ impl Filesystem for FileSystem {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        empty(reply, self.0.rename((parent.0, name), (new_parent.0, new_name), flags.bits()));
+        match self.0.rename((parent.0, name), (new_parent.0, new_name), flags.bits(), false) {
+            Ok(Done::Now(())) => reply.ok(),
+            Err(errno) => reply.error(errno),
+            Ok(Done::Later) => {
+                let (shared, name, new_name) = (Arc::clone(&self.0), name.to_owned(), new_name.to_owned());
+                self.0.workers.run(move || {
+                    let (from, to) = ((parent.0, &*name), (new_parent.0, &*new_name));
+                    empty(reply, shared.rename(from, to, flags.bits(), true).map(drop));
+                });
+            }
+        }
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

@@ -5,6 +5,7 @@ use crate::credentials::as_user;
 use crate::directory::Directory;
 use crate::inode::{attributes, proc_path};
 use crate::nodes::Node;
+use crate::object::Done;
 use crate::shared::Shared;
 use crate::times::Stamp;
 use fuser::{Errno, FileAttr, FileHandle, FopenFlags, Request, TimeOrNow};
@@ -133,16 +134,26 @@ impl Shared {
         Ok(())
     }
 
+    /// What takes another file's place is written first, as ext4 does: so that after a kill there is one or the other. `wait`: for that.
     pub(crate) fn rename(
         &self,
         (parent, name): (u64, &OsStr),
         (new_parent, new_name): (u64, &OsStr),
         flags: u32,
-    ) -> Result<(), Errno> {
+        wait: bool,
+    ) -> Result<Done<()>, Errno> {
         let (parent, new_parent) = (self.nodes.path(parent)?, self.nodes.path(new_parent)?);
         let flags = RenameFlags::from_bits_retain(flags);
         let moved = self.victim(&parent, name);
         let replaced = self.victim(&new_parent, new_name);
+        let object = moved.as_ref().filter(|_| replaced.is_some()).and_then(|(node, _)| node.object().clone());
+        if let Some(object) = object.filter(|object| object.volume.dirty_pages() > 0) {
+            if !wait {
+                return Ok(Done::Later);
+            }
+            // A failure is kept for whoever has it open.
+            let _ = self.pool.write_back(&object.volume);
+        }
         let renamed = rustix::fs::renameat_with(&*parent, name.as_bytes(), &*new_parent, new_name.as_bytes(), flags);
         renamed.map_err(io::Error::from)?;
         if let Some((node, path)) = &moved {
@@ -155,7 +166,7 @@ impl Shared {
             Some(replaced) => self.name_gone(replaced),
             None => {}
         }
-        Ok(())
+        Ok(Done::Now(()))
     }
 
     /// Makes a file and opens it.

@@ -28,6 +28,8 @@ pub(crate) struct Object {
     pub(crate) resting: AtomicBool,
     /// It may have bits that a write takes away: set-user-id, set-group-id.
     privileged: AtomicBool,
+    /// It was emptied, and has got new contents or is to get them.
+    emptied: AtomicBool,
 }
 
 /// Whether a request could be done at once.
@@ -81,8 +83,8 @@ impl Object {
         let config = VolumeConfig { name: file.name().to_owned(), ..config.clone() };
         let volume = pool.attach(files.device(&file), config);
         let (mapped, resting) = (AtomicBool::new(false), AtomicBool::new(false));
-        let privileged = AtomicBool::new(true);
-        Ok(Arc::new(Self { number, watched, file, volume, shape: RwLock::new(()), mapped, resting, privileged }))
+        let (privileged, emptied, shape) = (AtomicBool::new(true), AtomicBool::new(false), RwLock::new(()));
+        Ok(Arc::new(Self { number, watched, file, volume, shape, mapped, resting, privileged, emptied }))
     }
 
     /// The kernel keeps copies of its pages from now on; whether that is new.
@@ -171,11 +173,19 @@ impl Object {
     pub(crate) fn set_len(&self, handle: &Handle, length: u64) -> Result<(), Errno> {
         let _alone = self.alone();
         self.file.note_write();
+        if length == 0 && self.volume.len() > 0 {
+            self.emptied.store(true, Ordering::Relaxed);
+        }
         handle.set_len(&self.volume, length).map_err(|error| errno(&error))?;
         self.file.lengthen()?;
         // Nothing may have changed below: what it had of the file was still to be written.
         self.file.keep_times()?;
         Ok(())
+    }
+
+    /// Whether it was emptied since this was asked last.
+    pub(crate) fn take_emptied(&self) -> bool {
+        self.emptied.swap(false, Ordering::Relaxed)
     }
 
     /// Makes what was written durable.

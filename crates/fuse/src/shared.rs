@@ -154,13 +154,16 @@ impl Shared {
         if open.object.file.in_use() {
             return;
         }
-        if self.files.tree.reopens() || open.object.volume.dirty_pages() == 0 {
+        // New contents of a file that was emptied are written soon, as ext4 does: a kill then seldom leaves it empty. And a file that
+        // cannot be opened again is written as long as its descriptor is there.
+        let write = open.object.take_emptied() || !self.files.tree.reopens();
+        if !write || open.object.volume.dirty_pages() == 0 {
             return self.let_go(&open.node);
         }
-        // Later its descriptor may have gone for good. A failure is kept for whoever opens it next.
         let shared = Arc::clone(self);
         self.workers.run(move || {
-            let _ = shared.pool.flush_volume(&open.object.volume);
+            // A failure is kept for whoever opens it next.
+            let _ = shared.pool.write_back(&open.object.volume);
             shared.let_go(&open.node);
         });
     }

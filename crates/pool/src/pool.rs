@@ -31,6 +31,7 @@ use forebay_figures::{Histogram, Tally, Total};
 use forebay_policy::{Setup, show_bytes};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::slice::from_ref;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -250,6 +251,15 @@ impl<M: Memory> Pool<M> {
     pub fn flush_volume(&self, volume: &Arc<Volume>) -> Result<(), Error> {
         volume.check_attached()?;
         self.shared.flush(volume)
+    }
+
+    /// Writes a volume's dirty pages back, without making them durable.
+    ///
+    /// # Errors
+    /// [`Error::Device`], which the next flush reports, too.
+    pub fn write_back(&self, volume: &Arc<Volume>) -> Result<(), Error> {
+        volume.check_attached()?;
+        self.shared.write_ranges(volume, from_ref(&(0..u64::MAX)))
     }
 
     /// Makes durable what was written to these ranges of a volume's bytes before. It shares the work with all who ask for a flush of

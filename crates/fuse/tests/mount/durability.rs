@@ -50,6 +50,20 @@ fn what_is_deleted_or_cut_off_is_never_written() {
 }
 
 #[test]
+fn what_takes_the_place_of_old_contents_is_written_at_once() {
+    let Some(mounted) = Mounted::start(|_, config| config.dirty_age = Duration::from_secs(3600)) else { return };
+    for name in ["renamed", "emptied"] {
+        fs::write(mounted.below(name), b"old").expect("a file below");
+    }
+    fs::write(mounted.seen("new"), b"new contents").expect("a file");
+    fs::rename(mounted.seen("new"), mounted.seen("renamed")).expect("it takes the other's place");
+    assert_eq!(fs::read(mounted.below("renamed")).expect("a read below"), b"new contents");
+    fs::write(mounted.seen("emptied"), b"new contents").expect("a file");
+    wait_until("it is written", || fs::read(mounted.below("emptied")).expect("a read below") == b"new contents");
+    mounted.stop();
+}
+
+#[test]
 fn changes_below_are_seen_when_a_file_is_opened() {
     let Some(mounted) = Mounted::start(|_, _| {}) else { return };
     fs::write(mounted.below("file"), pattern(1, 10_000)).expect("a file below");
