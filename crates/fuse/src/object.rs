@@ -173,7 +173,7 @@ impl Object {
     pub(crate) fn set_len(&self, handle: &Handle, length: u64) -> Result<(), Errno> {
         let _alone = self.alone();
         self.file.note_write();
-        if length == 0 && self.volume.len() > 0 {
+        if length == 0 && !self.volume.is_empty() {
             self.emptied.store(true, Ordering::Relaxed);
         }
         handle.set_len(&self.volume, length).map_err(|error| errno(&error))?;
