@@ -116,6 +116,26 @@ fn an_error_of_a_device_reaches_who_reads_and_the_next_read_succeeds() {
     mounted.stop();
 }
 
+#[test]
+fn storage_that_hangs_holds_neither_readers_nor_a_stop_up() {
+    let hangs = |device, _| {
+        let rule = Rule { operation: Some(Operation::Write), ..Rule::new(Fault::Stall(Duration::from_secs(3600))) };
+        Arc::new(Faulty::new(device, vec![rule], 0)) as Arc<dyn Device>
+    };
+    let mounted = Mounted::start(|options, config| {
+        options.wrap = Some(Box::new(hangs));
+        config.dirty_age = Duration::from_millis(50);
+    });
+    let Some(mounted) = mounted else { return };
+    fs::write(mounted.below("other"), pattern(2, 10_000)).expect("a file below");
+    fs::write(mounted.seen("stuck"), pattern(1, 10_000)).expect("the cache has room");
+    assert!(fs::read(mounted.seen("stuck")).expect("a read") == pattern(1, 10_000));
+    assert!(fs::read(mounted.seen("other")).expect("a read") == pattern(2, 10_000));
+    let short = Duration::from_millis(200);
+    let said = mounted.mount.stop(short, short).expect_err("it cannot be written").to_string();
+    assert!(said.contains("not all that was written is durable") && said.contains("stuck"), "{said}");
+}
+
 /// A small file system below, in memory.
 struct Small<'m>(&'m Mounted);
 
