@@ -35,7 +35,7 @@ mounted --cache 8MiB
 (cd seen && prove -r "$folder/suite/tests" >"$folder/seen.txt" 2>&1) || true
 unmounted
 for run in plain seen; do
-    sed -n '/^Test Summary Report/,$p' $run.txt | grep -E '^/|Failed test' >$run-failed.txt || true
+    sed -n '/^Test Summary Report/,$p' $run.txt | grep -E 'Failed: [1-9]|Failed test' >$run-failed.txt || true
     echo "pjdfstest, $run: $(grep -E '^Files=' $run.txt)"
 done
 diff plain-failed.txt seen-failed.txt

@@ -77,7 +77,13 @@ impl Folder {
     /// Mounts it in the foreground, and waits until it is.
     #[track_caller]
     fn mount(&self, arguments: &[&str]) -> Running<'_> {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        self.mount_by(&mut Command::new(env!("CARGO_BIN_EXE_forebay")), arguments)
+    }
+
+    /// The same by a command that runs forebay.
+    #[track_caller]
+    fn mount_by(&self, command: &mut Command, arguments: &[&str]) -> Running<'_> {
+        let mut child = command
             .args(["mount", &self.text("source"), &self.text("seen"), "--foreground"])
             .args(arguments)
             .stderr(Stdio::piped())
@@ -258,6 +264,28 @@ fn a_running_mount_is_steered_measured_and_recorded() {
     assert!(recorded.contains(&format!(" {}", std::process::id())), "the owner is this process:\n{recorded}");
     let compared = forebay(&["compare", &trace, "-p", "lru", "-s", "64KiB", "--page-size", "4KiB"]);
     assert!(compared.status.success(), "{}", text(&compared.stderr));
+}
+
+#[test]
+fn many_known_files_need_few_descriptors() {
+    const FILES: usize = 1000;
+    let Some(folder) = Folder::new() else { return };
+    (0..FILES).for_each(|name| fs::write(folder.path(&format!("source/{name}")), name.to_string()).expect("a file"));
+    let mut limited = Command::new("prlimit");
+    let running = folder.mount_by(limited.args(["--nofile=200:200", env!("CARGO_BIN_EXE_forebay")]), &[]);
+    for _ in 0..2 {
+        for name in 0..FILES {
+            let read = fs::read_to_string(folder.path(&format!("seen/{name}"))).expect("a read");
+            assert_eq!(read, name.to_string());
+        }
+    }
+    for name in 0..FILES {
+        fs::write(folder.path(&format!("seen/{name}")), format!("{name} again")).expect("a file");
+    }
+    running.signal("-TERM");
+    assert_eq!(running.end(), Some(0));
+    let below = |name: &usize| fs::read_to_string(folder.path(&format!("source/{name}"))).expect("a read below");
+    assert!((0..FILES).all(|name| below(&name) == format!("{name} again")));
 }
 
 #[test]
