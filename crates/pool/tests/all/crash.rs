@@ -92,7 +92,12 @@ fn write_until_killed(path: &Path, seed: u64) {
 fn kill_after(path: &Path, seed: u64, acknowledgements: usize) -> (u64, BTreeSet<u64>) {
     let test = std::env::current_exe().expect("this test is a file");
     let mut child = Command::new(test)
-        .args(["--exact", "crash::what_was_flushed_survives_a_kill_and_nothing_is_mixed", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "crash::what_was_flushed_survives_a_kill_and_nothing_is_mixed",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(FILE, path)
         .env(SEED, seed.to_string())
         .stdout(Stdio::piped())
