@@ -104,7 +104,7 @@ impl Files {
 }
 
 /// Whether a file can be written there, and is not a trace that is read.
-fn check_path(option: &str, path: &Path, traces: &[String]) -> Result<(), Failure> {
+pub(crate) fn check_path(option: &str, path: &Path, traces: &[String]) -> Result<(), Failure> {
     if let Some(trace) = traces.iter().find(|trace| same_file(path, Path::new(trace))) {
         return Err(Failure::Usage(format!("{option} {}: this is the trace {trace} itself", path.display())));
     }

@@ -217,9 +217,15 @@ fn the_table_tells_misses_by_owner_under_managers() {
 
 #[test]
 fn managers_that_are_suggested_have_the_misses_that_are_said() {
-    let path = file("suggested.toml", "");
+    let path = file("suggested.toml", "mine");
     let (trace, path) = (TRACE.to_str().unwrap(), path.to_str().unwrap());
-    let output = forebay(&["managers", trace, "-s", "3", "-o", path]);
+    for (refused, why) in [(trace, "this is the trace"), (path, "exists; --force replaces it")] {
+        let output = forebay(&["managers", trace, "-o", refused]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+    }
+    assert_eq!(std::fs::read(path).unwrap(), b"mine");
+    let output = forebay(&["managers", trace, "-s", "3", "-o", path, "--force"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let suggested = std::fs::read_to_string(path).expect("the file is there");
     assert!(suggested.contains("[[manager]]\nname = \"mru\"\nowners = [\"scan *\"]\n"), "{suggested}");

@@ -1,7 +1,7 @@
 //! `forebay managers`: the file of managers that suits a trace.
 
 use crate::failure::Failure;
-use crate::files::write;
+use crate::files::{check_path, write};
 use crate::input::{How, parse_threads};
 use crate::terminal::progress::Terminal;
 use clap::{Args, ValueEnum};
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// Suggest managers for the policy lru-sp: which programs, and which of their files, are better off with another rule than LRU.
 ///
 /// Replays the trace with each manager in charge of each program and of each kind of its files, and prints those that help as the
-/// TOML file that `--managers` of `compare` and `experiment` and the service take, with what each saves.
+/// TOML file that `forebay compare --managers` takes, with what each saves.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The trace, with owners and files: a recording of programs or of a mount
@@ -29,6 +29,9 @@ pub(crate) struct Arguments {
     /// The file to write instead of standard output
     #[arg(short, long, value_name = "FILE.toml")]
     output: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long, requires = "output")]
+    force: bool,
     /// Threads; 0: one for each core
     #[arg(short, long, default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
@@ -51,6 +54,12 @@ enum Form {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Arguments { trace, sizes, output, threads, how, .. } = arguments;
     how.check()?;
+    if let Some(path) = output {
+        check_path("--output", path, std::slice::from_ref(trace))?;
+        if path.exists() && !arguments.force {
+            return Err(Failure::Usage(format!("{} exists; --force replaces it", path.display())));
+        }
+    }
     let asked = Asked { sizes: sizes.clone(), page_size: how.page_size, threads: *threads };
     let suggestion = asked.of(trace, how.read(trace)?.as_mut(), &Terminal)?;
     let text = match arguments.format {

@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// What the server's --metrics says
-    #[arg(default_value = "127.0.0.1:9100", value_name = "HOST:PORT")]
+    #[arg(default_value = "127.0.0.1:9100", value_name = "HOST:PORT", value_parser = address)]
     address: String,
     /// Show figures since the server's start, once, as a plain table
     #[arg(long)]
@@ -25,6 +25,11 @@ pub(crate) struct Arguments {
     /// How often the view is renewed, in seconds
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = seconds)]
     every: f64,
+}
+
+fn address(text: &str) -> Result<String, String> {
+    let port = text.rsplit_once(':').and_then(|(host, port)| port.parse::<u16>().ok().filter(|_| !host.is_empty()));
+    port.map(|_| text.to_owned()).ok_or_else(|| format!("`{text}` is no HOST:PORT: write 127.0.0.1:9100"))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -53,8 +58,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// What the server tells.
 fn fetch(address: &str) -> Result<Report, Failure> {
     let url = format!("http://{address}/statistics");
-    let failed =
-        |error: String| Failure::from(format!("{url}: {error}; is there a `forebay serve --metrics {address}`?"));
+    let failed = |error: String| {
+        Failure::from(format!(
+            "{url}: {error}; is there a `forebay serve` or `forebay mount` with --metrics {address}?"
+        ))
+    };
     let answer = minreq::get(&url).with_timeout(5).send().map_err(|error| failed(error.to_string()))?;
     if answer.status_code != 200 {
         return Err(failed(format!("the answer is {} {}", answer.status_code, answer.reason_phrase)));

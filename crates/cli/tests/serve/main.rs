@@ -102,7 +102,8 @@ fn what_fails_in_the_system_is_told_with_exit_code_1() {
         assert!(message.contains(told), "{arguments:?}: {message}");
     }
     assert!(
-        failure(&["top", "127.0.0.1:1", "--once"], 1).contains("is there a `forebay serve --metrics 127.0.0.1:1`?")
+        failure(&["top", "127.0.0.1:1", "--once"], 1)
+            .contains("is there a `forebay serve` or `forebay mount` with --metrics 127.0.0.1:1?")
     );
 }
 
