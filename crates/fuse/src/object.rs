@@ -114,9 +114,11 @@ impl Object {
         let Some(_shape) = self.within(wait) else { return Ok(Done::Later) };
         let there = self.volume.len().saturating_sub(offset).min(room.len() as u64) as usize;
         let room = &mut room[..there];
-        if wait {
+        if there == 0 {
+            // The end may have come nearer than `offset`.
+        } else if wait {
             handle.read_at(&self.volume, offset, room).map_err(|error| errno(&error))?;
-        } else if there > 0 && !handle.read_at_if_resident(&self.volume, offset, room) {
+        } else if !handle.read_at_if_resident(&self.volume, offset, room) {
             return Ok(Done::Later);
         }
         Ok(Done::Now(there))

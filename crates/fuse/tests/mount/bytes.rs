@@ -9,6 +9,7 @@ use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::time::{Duration, Instant};
 
 const MODES: [WriteMode; 2] = [WriteMode::Back, WriteMode::Through];
 
@@ -268,4 +269,23 @@ fn files_opened_with_o_direct_are_read_and_written() {
     assert!(bytes == pattern(5, 100_000));
     drop(file);
     mounted.stop();
+}
+
+#[test]
+fn a_read_beside_one_who_cuts_the_file_is_short_and_no_error() {
+    let Some(mounted) = Mounted::start(|_, _| {}) else { return };
+    let (file, reader) = (open(&mounted, "cut"), open(&mounted, "cut"));
+    let end = Instant::now() + Duration::from_secs(2);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for length in (0u64..).map(|turn| turn * 7919 % 300_000).take_while(|_| Instant::now() < end) {
+                file.set_len(length).unwrap();
+            }
+        });
+        let mut room = vec![1; 50_000];
+        for offset in (0u64..).map(|turn| turn * 10_007 % 300_000).take_while(|_| Instant::now() < end) {
+            let length = reader.read_at(&mut room, offset).unwrap();
+            assert!(room[..length].iter().all(|&byte| byte == 0));
+        }
+    });
 }
