@@ -107,6 +107,11 @@ impl<M: Memory> Handle<M> {
                 // A write of ours might wait behind the flush, and a reader takes a clean page's frame rather than wait for that.
                 let (freed, _) = self.shared.laundry_by_volume();
                 Ok(if freed { Cleaned::Some } else { Cleaned::Hanging })
+            } else if operation == Operation::Read
+                && let Some(error) = volume.rests_after()
+            {
+                // It has failed just now: a reader takes a clean page's frame rather than have it fail once more.
+                Err(error)
             } else {
                 self.shared.clean_some(Some(volume))
             };

@@ -279,12 +279,17 @@ impl Volume {
         trouble.as_ref().and_then(|known| known.rest).is_some_and(|(until, _)| Instant::now() < until)
     }
 
+    /// The failure after which it is to be left alone, and that no flush has told of.
+    pub(crate) fn rests_after(&self) -> Option<Error> {
+        if self.resting() { lock(&self.trouble).as_ref()?.failure.clone() } else { None }
+    }
+
     /// Why its dirty pages stay dirty, if its device hangs or has failed lately.
     pub(crate) fn takes_no_writes(&self) -> Option<Error> {
         if self.hangs() {
             return Some(self.hung("writeback"));
         }
-        if self.resting() { lock(&self.trouble).as_ref()?.failure.clone() } else { None }
+        self.rests_after()
     }
 
     /// Whether writebacks have failed, and a flush is to tell of it.

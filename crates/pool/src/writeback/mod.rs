@@ -456,7 +456,12 @@ impl<M: Memory> Shared<M> {
                 Err(source) => {
                     volume.counters.failed_writebacks.add(run.len() as u64);
                     let error = volume.failed("writeback", *offset, bytes.len() as u64, source);
-                    tracing::warn!(%error, "the pages stay dirty, and will be written again");
+                    // Of what fails again before it has rested, and with others, one word is enough.
+                    if first.is_ok() && !volume.resting() {
+                        tracing::warn!(%error, "the pages stay dirty, and will be written again");
+                    } else {
+                        tracing::debug!(%error, "the pages stay dirty, and will be written again");
+                    }
                     volume.keep_failure(error.clone());
                     first = first.and(Err(error));
                 }
