@@ -237,7 +237,7 @@ mod tests {
         let mut streams = Streams::default();
         let in_order = |start| Read { in_order: true, ..read(7, start..start + 1, false) };
         assert_eq!(streams.expect(&in_order(100), MOST), 101..132);
-        assert_eq!(ahead(&mut streams, &[(101..102, true)]), [132..164]);
+        assert_eq!(ahead(&mut streams, &[(101..102, true)]).first(), Some(&(132..164)));
     }
 
     #[test]
