@@ -139,6 +139,9 @@ impl Running<'_> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
+            return;
+        }
         // After a test that failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -188,10 +191,14 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let [source, seen] = ["source", "seen"].map(|name| folder.text(name));
     fs::create_dir(folder.path("source/inner")).expect("a folder");
     fs::write(folder.path("file"), b"cache = \"much\"").expect("a file");
-    let [inner, missing, file] = ["source/inner", "missing", "file"].map(|name| folder.text(name));
+    fs::create_dir_all(folder.path("full/of")).expect("folders");
+    let [inner, missing, file, full] = ["source/inner", "missing", "file", "full"].map(|name| folder.text(name));
     for foreground in [&[][..], &["--foreground"]] {
         for (arguments, code, message) in [
-            (vec![&*source, &*inner], 2, "lies within"),
+            (vec![&*source, &*inner], 2, "it would show itself"),
+            (vec![&*inner, &*source], 2, "nobody would see it any more"),
+            (vec![&*source, &*source], 2, "is the source and the mount point"),
+            (vec![&*source, &*full], 2, "is not empty"),
             (vec![&*missing, &*seen], 1, "missing: the source: No such file"),
             (vec![&*source, &*missing], 1, "missing: the mount point: No such file"),
             (vec![&*file, &*seen], 2, "the source must be a directory"),
@@ -208,6 +215,51 @@ fn what_is_wrong_is_said_with_what_to_do() {
             assert!(!folder.is_mounted(), "{arguments:?}");
         }
     }
+    let running = folder.mount(&[]);
+    let twice = forebay(&["mount", &source, &seen]);
+    let said = text(&twice.stderr);
+    assert!(twice.status.code() == Some(2) && said.contains("is mounted on") && said.contains("already"), "{said}");
+    running.signal("-TERM");
+    assert_eq!(running.end(), Some(0));
+}
+
+#[test]
+fn what_else_is_mounted_at_the_same_path_stays() {
+    let Some(folder) = Folder::new() else { return };
+    let run = |program: &str, arguments: &[&str]| {
+        let done = Command::new(program).args(arguments).arg(folder.path("seen")).status();
+        assert!(done.expect("it runs").success(), "{program}");
+    };
+    let mount_another = || run("mount", &["-t", "tmpfs", "another"]);
+    let mounts = || {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        mounts.lines().filter(|mount| mount.contains(&folder.text("seen"))).count()
+    };
+    mount_another();
+    for signal in [false, true] {
+        let running = folder.mount(&[]);
+        assert_eq!(mounts(), 2);
+        if signal {
+            running.signal("-TERM");
+        } else {
+            assert!(folder.unmount());
+        }
+        assert_eq!(running.end(), Some(0));
+        assert_eq!(mounts(), 1, "what lies below is there, after a signal: {signal}");
+    }
+    run("umount", &[]);
+
+    let mut running = folder.mount(&["--dirty-age", "1h"]);
+    fs::write(folder.path("seen/file"), [7; 100_000]).expect("a file");
+    mount_another();
+    running.signal("-TERM");
+    running.wait_for("another mount lies over it");
+    assert_eq!(running.end(), Some(1));
+    assert!(fs::read(folder.path("source/file")).expect("a read below") == [7; 100_000]);
+    fs::write(folder.path("seen/file"), "above").expect("what lies above is there");
+    run("umount", &[]);
+    run("umount", &[]);
+    assert_eq!(mounts(), 0);
 }
 
 #[test]

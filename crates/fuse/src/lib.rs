@@ -28,6 +28,7 @@ mod mount;
 mod naming;
 mod nodes;
 mod object;
+mod place;
 mod processes;
 mod recent;
 mod shared;

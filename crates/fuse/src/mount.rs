@@ -8,13 +8,14 @@ use crate::filesystem::FileSystem;
 use crate::inode::Tree;
 use crate::mapped::{self, Mapped};
 use crate::nodes::Nodes;
+use crate::place::{self, Place};
 use crate::recent::Recent;
 use crate::shared::Shared;
 use forebay_policy::Operation;
 use forebay_pool::{Pool, VolumeConfig, WriteMode};
 use fuser::{Config, MountOption, Session, SessionACL};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -81,7 +82,7 @@ impl Options {
 /// A mounted directory. Dropping it unmounts it, without waiting for its users.
 pub struct Mount {
     shared: Arc<Shared>,
-    mountpoint: PathBuf,
+    place: Place,
     ended: Mutex<Receiver<io::Result<()>>>,
     gone: Arc<AtomicBool>,
 }
@@ -96,7 +97,7 @@ impl Mount {
             let what = what.to_owned();
             |source| Error::System { what, source }
         };
-        let (source, mountpoint) = check_paths(&options)?;
+        let (source, mountpoint) = place::check(&options.source, &options.mountpoint)?;
         let tree = Tree::open(&source, options.direct).map_err(system("source"))?;
         let superuser = tree.superuser();
         credentials::check(superuser).map_err(system("files cannot be made in their users' names"))?;
@@ -130,7 +131,8 @@ impl Mount {
         config.n_threads = Some(cores.clamp(*THREADS.start(), *THREADS.end()));
         let what = format!("{} cannot be mounted", mountpoint.display());
         let session = Session::new(FileSystem(Arc::clone(&shared)), &mountpoint, &config);
-        let session = session.map_err(|source| Error::System { what, source })?;
+        let failed = |source| Error::System { what, source };
+        let (session, place) = session.and_then(|session| Ok((session, Place::new(mountpoint)?))).map_err(failed)?;
         let (notifier, gone) = (session.notifier(), Arc::new(AtomicBool::new(false)));
         let going = Arc::clone(&gone);
         let invalidate = move || mapped::invalidate(&left, &notifier, page_size, &going);
@@ -138,14 +140,14 @@ impl Mount {
         let (answer, answered): (Sender<io::Result<()>>, _) = channel();
         let going = Arc::clone(&gone);
         let serve = move || {
-            let served = session.run();
+            let served = serve(session);
             going.store(true, Ordering::SeqCst);
             // Nobody may wait for it.
             let _ = answer.send(served);
             ended();
         };
         spawn("mount", serve)?;
-        Ok(Self { shared, mountpoint, ended: Mutex::new(answered), gone })
+        Ok(Self { shared, place, ended: Mutex::new(answered), gone })
     }
 
     /// What programs have asked for.
@@ -177,7 +179,7 @@ impl Mount {
     /// # Errors
     /// [`Error::NotDurable`], or that it cannot be unmounted.
     pub fn stop(&self, patience: Duration, limit: Duration) -> Result<(), Error> {
-        let detached = if self.gone.load(Ordering::SeqCst) { Ok(()) } else { detach(&self.mountpoint) };
+        let detached = if self.gone.load(Ordering::SeqCst) { Ok(()) } else { self.place.detach() };
         // What is dirty is written while its users finish.
         let _ = self.flush(patience);
         let deadline = Instant::now() + patience;
@@ -187,16 +189,16 @@ impl Mount {
             ended.recv_timeout(if detached.is_ok() { left() } else { Duration::ZERO })
         };
         if matches!(served, Err(RecvTimeoutError::Timeout)) {
-            tracing::warn!("{}: files are still open, and are cut off", self.mountpoint.display());
+            tracing::warn!("{}: files are still open, and are cut off", self.place);
         }
         self.shared.closing.store(true, Ordering::SeqCst);
         if !self.shared.workers.finish(left().max(LOOK)) {
-            tracing::warn!("{}: requests are still waiting, and are cut off", self.mountpoint.display());
+            tracing::warn!("{}: requests are still waiting, and are cut off", self.place);
         }
         self.flush(limit)?;
         match (detached, served) {
             (Err(source), _) => {
-                let what = format!("{} cannot be unmounted", self.mountpoint.display());
+                let what = format!("{} cannot be unmounted", self.place);
                 Err(Error::System { what, source })
             }
             (_, Ok(Err(source))) => Err(Error::System { what: "requests could not be received".to_owned(), source }),
@@ -208,56 +210,22 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         if !self.gone.load(Ordering::SeqCst)
-            && let Err(error) = detach(&self.mountpoint)
+            && let Err(error) = self.place.detach()
         {
-            tracing::error!("{}: cannot be unmounted: {error}", self.mountpoint.display());
+            tracing::error!("{}: cannot be unmounted: {error}", self.place);
         }
     }
+}
+
+/// Answers requests until the directory is unmounted.
+fn serve(session: Session<FileSystem>) -> io::Result<()> {
+    // fuser's handle of the mount unmounts by path when it is dropped, and another mount may be there then: it is never dropped.
+    let session = Box::leak(Box::new(session.spawn()?));
+    let served = std::mem::replace(&mut session.guard, std::thread::spawn(|| Ok(())));
+    served.join().unwrap_or_else(|_| Err(io::Error::other("a thread that receives them panicked")))
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
     spawned.map(drop).map_err(|source| Error::System { what: format!("no thread to {name}"), source })
-}
-
-/// Takes a mount out of sight at once; it goes when nobody uses it any more.
-fn detach(mountpoint: &Path) -> io::Result<()> {
-    match rustix::mount::unmount(mountpoint, rustix::mount::UnmountFlags::DETACH) {
-        Err(rustix::io::Errno::PERM) => {
-            let program =
-                std::process::Command::new("fusermount3").args(["-u", "-z", "--"]).arg(mountpoint).output()?;
-            if program.status.success() {
-                return Ok(());
-            }
-            Err(io::Error::other(String::from_utf8_lossy(&program.stderr).trim().to_owned()))
-        }
-        done => Ok(done?),
-    }
-}
-
-/// Source and mount point as they are, if they fit together.
-fn check_paths(options: &Options) -> Result<(PathBuf, PathBuf), Error> {
-    let folder = |path: &Path, what: &str| {
-        let found = path.canonicalize().and_then(|real| real.metadata().map(|found| (real, found.is_dir())));
-        match found {
-            Ok((real, true)) => Ok(real),
-            Ok((_, false)) => Err(Error::Usage(format!("{}: the {what} must be a directory", path.display()))),
-            Err(source) if what == "mount point" && source.raw_os_error() == Some(libc::ENOTCONN) => {
-                let path = path.display();
-                Err(Error::Usage(format!(
-                    "{path}: a mount is left of a process that was killed: fusermount3 -u {path}"
-                )))
-            }
-            Err(source) => Err(Error::System { what: format!("{}: the {what}", path.display()), source }),
-        }
-    };
-    let (source, mountpoint) = (folder(&options.source, "source")?, folder(&options.mountpoint, "mount point")?);
-    if mountpoint != source && mountpoint.starts_with(&source) {
-        return Err(Error::Usage(format!(
-            "{} lies within {}: it would show itself; choose a mount point elsewhere",
-            mountpoint.display(),
-            source.display()
-        )));
-    }
-    Ok((source, mountpoint))
 }

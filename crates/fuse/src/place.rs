@@ -1,0 +1,115 @@
+//! Where a directory is mounted: what may be mounted where, and the end of this mount and no other.
+
+use crate::error::Error;
+use rustix::fs::{AtFlags, CWD, Statx, StatxAttributes, StatxFlags, statfs, statx};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What `statfs` says of every FUSE file system.
+const FUSE: u64 = 0x6573_5546;
+
+/// A mount. Others may lie below it and above it, under the same path.
+pub(crate) struct Place {
+    path: PathBuf,
+    /// The number of the mount: a bind mount of the same directory has another.
+    id: u64,
+    /// The number of its file system: no other has it until this one is gone.
+    device: (u32, u32),
+}
+
+impl Place {
+    /// What has just been mounted at a path.
+    pub(crate) fn new(path: PathBuf) -> io::Result<Self> {
+        let found = look(&path)?;
+        Ok(Self { path, id: found.stx_mnt_id, device: (found.stx_dev_major, found.stx_dev_minor) })
+    }
+
+    /// Takes it out of sight at once, unless somebody has; it goes when nobody uses it any more.
+    ///
+    /// # Errors
+    /// It cannot be unmounted: another mount may hide it.
+    pub(crate) fn detach(&self) -> io::Result<()> {
+        let ours = |found: Statx| {
+            (found.stx_mnt_id, found.stx_dev_major, found.stx_dev_minor) == (self.id, self.device.0, self.device.1)
+        };
+        if !look(&self.path).is_ok_and(ours) {
+            return if self.is_mounted()? {
+                Err(io::Error::other("another mount lies over it, or it was moved: unmount that, and then this"))
+            } else {
+                Ok(())
+            };
+        }
+        match unmount(&self.path, UnmountFlags::DETACH) {
+            Err(Errno::PERM) => {
+                let program = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(&self.path).output()?;
+                if program.status.success() {
+                    return Ok(());
+                }
+                Err(io::Error::other(String::from_utf8_lossy(&program.stderr).trim().to_owned()))
+            }
+            done => Ok(done?),
+        }
+    }
+
+    /// Whether the file system is mounted anywhere.
+    fn is_mounted(&self) -> io::Result<bool> {
+        let device = format!("{}:{}", self.device.0, self.device.1);
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+        Ok(mounts.lines().any(|mount| mount.split(' ').nth(2) == Some(&device)))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(f)
+    }
+}
+
+/// What is at a path, without asking the file system there, which may be one that does not answer.
+fn look(path: &Path) -> io::Result<Statx> {
+    Ok(statx(CWD, path, AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC, StatxFlags::MNT_ID)?)
+}
+
+/// Source and mount point as they are, if they fit together.
+pub(crate) fn check(source: &Path, mountpoint: &Path) -> Result<(PathBuf, PathBuf), Error> {
+    let (source, mountpoint) = (folder(source, "source")?, folder(mountpoint, "mount point")?);
+    let (from, at) = (source.display(), mountpoint.display());
+    let refused = |why: String| Err(Error::Usage(format!("{why}; choose a mount point elsewhere")));
+    if mountpoint == source {
+        return refused(format!("{at} is the source and the mount point"));
+    }
+    if mountpoint.starts_with(&source) {
+        return refused(format!("{at} lies within {from}: it would show itself"));
+    }
+    if source.starts_with(&mountpoint) {
+        return refused(format!("{from} lies within {at}: nobody would see it any more"));
+    }
+    let failed = |source: io::Error| Error::System { what: format!("{at}: the mount point"), source };
+    let root = look(&mountpoint).map_err(failed)?.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+    let kind = statfs(&mountpoint).map_err(|error| failed(error.into()))?.f_type;
+    if root && kind as u64 == FUSE {
+        return Err(Error::Usage(format!("a FUSE file system is mounted on {at} already: fusermount3 -u {at}")));
+    }
+    if mountpoint.read_dir().map_err(failed)?.next().is_some() {
+        return refused(format!("{at} is not empty: a mount would hide what is in it"));
+    }
+    Ok((source, mountpoint))
+}
+
+/// A directory, without symbolic links in its path.
+fn folder(path: &Path, what: &str) -> Result<PathBuf, Error> {
+    let found = path.canonicalize().and_then(|real| real.metadata().map(|found| (real, found.is_dir())));
+    match found {
+        Ok((real, true)) => Ok(real),
+        Ok((_, false)) => Err(Error::Usage(format!("{}: the {what} must be a directory", path.display()))),
+        Err(source) if what == "mount point" && source.raw_os_error() == Some(libc::ENOTCONN) => {
+            let path = path.display();
+            Err(Error::Usage(format!("{path}: a mount is left of a process that was killed: fusermount3 -u {path}")))
+        }
+        Err(source) => Err(Error::System { what: format!("{}: the {what}", path.display()), source }),
+    }
+}
