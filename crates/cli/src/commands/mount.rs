@@ -14,7 +14,8 @@ use std::process::{Command, Stdio};
 /// Programs use it as any directory. Their reads and writes go through the cache; the system keeps no copies of its own, so that --cache is
 /// the memory that files take. Writes are written back soon (--mode write-back), and are durable after fsync, as everywhere.
 ///
-/// It goes to the background once it is mounted. `fusermount3 -u MOUNTPOINT` ends it, and so does SIGTERM: everything is flushed then.
+/// It goes to the background once it is mounted. `fusermount3 -u MOUNTPOINT` ends it, and so does SIGTERM: the process
+/// flushes everything, and ends. `fusermount3` does not wait for that. The system's log or --log-file says what could not be flushed.
 ///
 /// The options may stand in a file (--config), under the same names; command-line options override the file.
 #[derive(Args)]
