@@ -262,7 +262,7 @@ fn arrange(exports: Vec<Arc<dyn Export>>, before: &Volumes, config: &Config) -> 
 fn accept(shared: &Arc<Shared>, listener: &Listener) {
     let mut failing = false;
     loop {
-        match shared.stop.wait_readable(listener.as_fd(), None) {
+        match shared.stop.wait_readable_or_stop(listener.as_fd()) {
             _ if shared.stop.told() => return,
             Ok(_) => {}
             Err(error) => {

@@ -44,6 +44,12 @@ impl Stop {
         let watched = if self.told() { 1 } else { 2 };
         Ok(wait(&mut fds[..watched], deadline)? && !fds[0].revents().is_empty())
     }
+
+    /// Waits until a descriptor is readable, or it is told; also if it was told before.
+    pub(crate) fn wait_readable_or_stop(&self, fd: impl AsFd) -> io::Result<bool> {
+        let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(&self.waiting, PollFlags::IN)];
+        Ok(wait(&mut fds, None)? && !fds[0].revents().is_empty())
+    }
 }
 
 /// Waits until one of several descriptors is ready; `false` at the deadline.
