@@ -85,7 +85,7 @@ enum Server {
 }
 
 impl SimulatedDevice {
-    /// A device for pages of so many bytes.
+    /// A device for pages of this many bytes.
     pub fn new(model: &Model, page_size: u64) -> Self {
         let server = match &model.kind {
             Kind::Disk(disk) => Server::Queue(Queue::new(Drive::new(disk.clone()), model.scheduler, model.deadline_ms)),
@@ -208,7 +208,7 @@ impl SimulatedDevice {
         self.waits = Waits::default();
     }
 
-    /// What the misses of so many references cost.
+    /// What the misses of this many references cost.
     pub fn cost(&mut self, references: u64) -> Cost {
         self.finish();
         while self.serve(f64::INFINITY) {}

@@ -63,12 +63,12 @@ impl Object {
     }
 }
 
-/// How many pieces of so many KiB there are in so many bytes.
+/// How many pieces of this many KiB there are in this many bytes.
 fn pieces(bytes: u64, kib: Count) -> u64 {
     bytes.div_ceil(u64::from(kib.get()) * 1024)
 }
 
-/// What goes on at once: the times at which it ends, at most so many.
+/// What goes on at once: the times at which it ends, at most this many.
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
     ends: Vec<f64>,

@@ -65,7 +65,7 @@ impl TryFrom<u64> for Count {
     }
 }
 
-/// Milliseconds for so many bytes at megabytes (10^6) a second.
+/// Milliseconds for this many bytes at megabytes (10^6) a second.
 pub(crate) fn transfer_ms(bytes: u64, mb_s: f64) -> f64 {
     bytes as f64 / (mb_s * 1e3)
 }

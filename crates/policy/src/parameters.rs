@@ -43,9 +43,9 @@ pub enum Kind {
 /// A part of the cache, as a user writes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part {
-    /// So many pages: `64`.
+    /// This many pages: `64`.
     Pages(u64),
-    /// So many bytes: `4MiB`.
+    /// This many bytes: `4MiB`.
     Bytes(u64),
     /// Percent of the cache: `5%`.
     Percent(f64),

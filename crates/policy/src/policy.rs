@@ -104,7 +104,7 @@ pub trait Policy: Sized + Send + 'static {
     /// [`AllRefused`] if the caller refuses every resident page, or none is resident.
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused>;
 
-    /// A hint, for a policy that does not know the future: a cache above this one has evicted a page, which had so many hits there since
+    /// A hint, for a policy that does not know the future: a cache above this one has evicted a page, which had this many hits there since
     /// it came to it. `reference` reads if the page was clean; if it was dirty it writes, and its writeback has just been told as a
     /// reference of its own. By default a clean page that is resident is used now: the cache above no longer takes its uses.
     ///

@@ -21,7 +21,7 @@ pub struct Config {
     /// The replacement policy.
     pub policy: Spec,
     /// For how many pages a number is kept at this capacity, resident, ghosts and forgotten ones together. UBM and DULO detect loops
-    /// and sequences among so many pages: the more, the farther back they see, at 170 to 230 bytes a page. MQ's sample is drawn by
+    /// and sequences among this many pages: the more, the farther back they see, at 170 to 230 bytes a page. MQ's sample is drawn by
     /// number ([`NUMBERS_KEPT`](forebay_policy::Policy::NUMBERS_KEPT)). The others need their ghosts alone.
     pub known_pages: u32,
     /// How many volumes will have a share ([`Pool::set_share`](crate::Pool::set_share)), each with a policy of its own, whose metadata

@@ -3,12 +3,12 @@
 use crate::access::handle::Handle;
 use crate::config::{Config, Share};
 use crate::core::Core;
+use crate::core::HELD_MOST;
 use crate::core::frames::Frames;
 use crate::core::memory::Memory;
 use crate::core::numbers::Numbers;
 use crate::core::page::Pages;
 use crate::core::progress::Progress;
-use crate::core::replacement;
 use crate::core::replacer::Replacer;
 use crate::core::shares::{MOST_SHARES, ShareState, Shares};
 use crate::core::slots::{MOST_HANDLES, Slots};
@@ -34,9 +34,6 @@ use std::ops::Range;
 use std::slice::from_ref;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-
-/// How long a change of the capacity looks again while pages that should leave are held.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long it waits at a time: for pins that are given back it is not woken.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -154,7 +151,7 @@ impl<M: Memory> Pool<M> {
             dirty_pages: Mutex::default(),
             copies: Copies::default(),
             writing: Mutex::default(),
-            hit_sets_bit: replacement::hit_sets_bit(&config.policy),
+            hit_sets_bit: config.policy.hit_sets_bit(),
             frames: AtomicU32::new(frames),
             resizes: AtomicU32::new(0),
             dirty_share: AtomicU64::new(config.dirty_limit.to_bits()),
@@ -327,7 +324,7 @@ impl<M: Memory> Pool<M> {
                 Cleaned::Some => stuck = None,
                 Cleaned::ByOthers => {}
                 Cleaned::Nothing | Cleaned::Hanging => {
-                    if stuck.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                    if stuck.get_or_insert_with(Instant::now).elapsed() > HELD_MOST {
                         return Err(self.shared.unwritten());
                     }
                 }

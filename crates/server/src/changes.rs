@@ -18,7 +18,7 @@ use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How long a change waits for what is before it: another change, a cache's pages, a volume that is being closed.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(5);
@@ -41,7 +41,7 @@ impl Service {
         let removed: Vec<String> =
             before.volumes.into_iter().map(|volume| volume.name).filter(|name| !named(name)).collect();
         removed.iter().for_each(|name| note(self.remove(name)));
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CHANGE_TIMEOUT;
         for volume in &new.volumes {
             let served = self.serving().served(&volume.name);
             note(match served {
@@ -62,7 +62,7 @@ impl Service {
 
     /// Waits its turn, as there may be a change under way that waits for a device.
     fn begin_change(&self) -> Result<MutexGuard<'_, ()>, Error> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CHANGE_TIMEOUT;
         loop {
             match self.changing.try_lock() {
                 Ok(changing) => return Ok(changing),
@@ -103,7 +103,7 @@ impl Service {
         let mut options = self.options();
         options.volumes.push(volume.clone());
         options.check_memory(memory::limit())?;
-        self.add(volume, Instant::now() + PATIENCE)?;
+        self.add(volume, Instant::now() + CHANGE_TIMEOUT)?;
         Ok(self.attached(&volume.name)?.volume.len())
     }
 
@@ -123,7 +123,7 @@ impl Service {
             None => options.cache = Some(size),
         }
         options.check_memory(memory::limit())?;
-        cache.resize(size.0, PATIENCE)?;
+        cache.resize(size.0, CHANGE_TIMEOUT)?;
         tracing::info!("cache {name}: it has {} bytes now", size.0);
         let mut serving = self.serving();
         if serving.shared.as_ref().is_some_and(|shared| Arc::ptr_eq(shared, &cache)) {
@@ -141,7 +141,7 @@ impl Service {
     fn resize_shared(&self, new: &Options) -> Result<(), Error> {
         let shared = self.serving().shared.clone();
         if let Some(shared) = shared {
-            shared.resize(new.cache_size(), PATIENCE)?;
+            shared.resize(new.cache_size(), CHANGE_TIMEOUT)?;
             tracing::info!("the shared cache has {} bytes now", new.cache_size());
         }
         self.serving().options.cache = new.cache;
@@ -175,7 +175,7 @@ impl Service {
         let options = self.options();
         self.check_handles(&options, volume)?;
         let shared = if volume.own_cache() { None } else { Some(self.shared_cache(&options)?) };
-        let patience = options.device_timeout.map_or(PATIENCE, |timeout| timeout.0.max(PATIENCE));
+        let patience = options.device_timeout.map_or(CHANGE_TIMEOUT, |timeout| timeout.0.max(CHANGE_TIMEOUT));
         let attached = options.attach(volume, shared.as_ref(), self.delay.as_ref(), Some(patience))?;
         self.serve_volume(&attached)?;
         tracing::info!("volume {}: added", volume.name);
@@ -293,7 +293,7 @@ fn resize_own(attached: &Attached, new: &Options) -> Result<(), Error> {
     if !options.own_cache() || cache.pool.capacity() == new.own_size(options) {
         return Ok(());
     }
-    cache.resize(new.own_size(options), PATIENCE)?;
+    cache.resize(new.own_size(options), CHANGE_TIMEOUT)?;
     tracing::info!("cache {}: it has {} bytes now", cache.name, new.own_size(options));
     Ok(())
 }

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a stopping server waits for the requests of its clients.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLIENTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a running server asks of the program that it runs in.
 pub struct Hooks {
@@ -251,9 +251,9 @@ impl Service {
         // What is dirty is written while clients finish: a second signal then finds little left to lose.
         Flushes::begin(self.serving().attached());
         if let Some(server) = server {
-            let cut = server.stop(PATIENCE);
+            let cut = server.stop(CLIENTS_TIMEOUT);
             if cut > 0 {
-                tracing::warn!("{cut} connections were cut off after {} s", PATIENCE.as_secs());
+                tracing::warn!("{cut} connections were cut off after {} s", CLIENTS_TIMEOUT.as_secs());
             }
         }
         // What failed before is tried again, and the answer of that counts.

@@ -21,13 +21,13 @@ use std::time::Duration;
 pub enum Source {
     /// A regular file or a block device.
     File(PathBuf),
-    /// So many bytes of memory, gone with the server.
+    /// This many bytes of memory, gone with the server.
     Memory(u64),
     /// Object storage: a URL.
     Object(String),
     /// One behind the other: `concat:a+b`.
     Concatenated(Vec<Source>),
-    /// In stripes of so many bytes, on each in turn: `stripe=64KiB:a+b`.
+    /// In stripes of this many bytes, on each in turn: `stripe=64KiB:a+b`.
     Striped(u64, Vec<Source>),
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Groups {
     /// MG2. A resident page is in the ranking of the group that it names, or in none if nobody manages it.
     pages: Vec<Page>,
     ranking: Ranking,
-    /// For each page the times of so many uses.
+    /// For each page the times of this many uses.
     earlier: Vec<u64>,
     earlier_uses: usize,
     /// Rounds of offers so far.

@@ -33,7 +33,7 @@ impl PageSlots {
         slots
     }
 
-    /// Page numbers below `pages` may occur, and so many be known at once.
+    /// Page numbers below `pages` may occur, and this many be known at once.
     pub(crate) fn reserve(&mut self, pages: u32, known: u64) {
         if pages as usize > self.slot_of.len() {
             self.slot_of.resize(pages as usize, NONE);
@@ -105,7 +105,7 @@ impl PageSlots {
         (self.slot_of.capacity() + self.page_of.capacity()) * size_of::<u32>()
     }
 
-    /// Recounts the slots, of which so many are in use.
+    /// Recounts the slots, of which this many are in use.
     pub(crate) fn check(&self, known: u32) {
         let slots = self.slot_of.iter().enumerate().filter(|&(_, &slot)| slot != NONE);
         assert!(slots.clone().all(|(page, &slot)| self.page(slot) as usize == page)); // PS1

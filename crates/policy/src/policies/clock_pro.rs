@@ -77,7 +77,7 @@ pub struct ClockPro {
     cold_links: Nodes<()>,
     /// CP4. How many pages in test are not resident.
     ghosts: u32,
-    /// CP5. `hot` and `cold` hold at most `capacity` pages, and so many are ghosts at most.
+    /// CP5. `hot` and `cold` hold at most `capacity` pages, and at most `capacity` are ghosts.
     /// CP6. `m_c`, the allocation of resident cold pages, between `least_cold` and the capacity.
     cold_target: u32,
     least_cold: u32,

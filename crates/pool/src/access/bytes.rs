@@ -142,7 +142,7 @@ impl<M: Memory> Handle<M> {
         (pages > 0).then_some(pages)
     }
 
-    /// Reads so many absent pages of what is left of a request without admitting them; returns how much is then done. A page that
+    /// Reads this many absent pages of what is left of a request without admitting them; returns how much is then done. A page that
     /// somebody admits and writes meanwhile is written at the same time as it is read: old and new are both right.
     fn read_past(
         &self,
@@ -363,7 +363,7 @@ impl<M: Memory> Handle<M> {
         let core = &self.shared.core;
         let frame = self.shared.memory.pointer(core.pages.get(number).frame());
         let buffer = &mut buffer[part.request.clone()];
-        // SAFETY: the caller holds the page, shared or exclusively (rules 1 and 2), and the part lies within a page.
+        // SAFETY: the caller holds the page, shared or exclusively (PG1 and PG2), and the part lies within a page.
         unsafe { std::ptr::copy_nonoverlapping(frame.add(part.page.start), buffer.as_mut_ptr(), buffer.len()) };
     }
 
@@ -371,7 +371,7 @@ impl<M: Memory> Handle<M> {
         let core = &self.shared.core;
         let frame = self.shared.memory.pointer(core.pages.get(number).frame());
         let data = &data[part.request.clone()];
-        // SAFETY: the caller holds the page exclusively (rule 2), and the part lies within a page.
+        // SAFETY: the caller holds the page exclusively (PG2), and the part lies within a page.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), frame.add(part.page.start), data.len()) };
     }
 
@@ -381,7 +381,7 @@ impl<M: Memory> Handle<M> {
         self.copy_in(number, part, data);
         let frame = self.shared.memory.pointer(core.pages.get(number).frame());
         let rest = self.shared.memory.page_size() - part.page.end;
-        // SAFETY: the page is loading and its frame its loader's alone (rule 2); what lies behind the volume's end reads as zero.
+        // SAFETY: the page is loading and its frame its loader's alone (PG2); what lies behind the volume's end reads as zero.
         unsafe { frame.add(part.page.end).write_bytes(0, rest) };
         self.shared.loaded(number);
     }

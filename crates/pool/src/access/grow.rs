@@ -64,7 +64,7 @@ impl<M: Memory> Handle<M> {
             let inside = (before.min(length) % page_size) as usize;
             for &(_, number) in stays.iter().filter(|&&(block, _)| block == last) {
                 let frame = self.shared.memory.pointer(self.shared.core.pages.get(number).frame());
-                // SAFETY: the page is held exclusively (rule 2), and has `page_size` bytes.
+                // SAFETY: the page is held exclusively (PG2), and has `page_size` bytes.
                 unsafe { frame.add(inside).write_bytes(0, page_size as usize - inside) };
             }
             volume.set_len(length);
@@ -85,7 +85,7 @@ impl<M: Memory> Handle<M> {
         let number = self.hold(volume, before / page_size as u64, true)?;
         let more = (length - before).min((page_size - known) as u64);
         let frame = self.shared.memory.pointer(self.shared.core.pages.get(number).frame());
-        // SAFETY: the page is held exclusively (rule 2), so that its frame is this thread's alone; it has `page_size` bytes.
+        // SAFETY: the page is held exclusively (PG2), so that its frame is this thread's alone; it has `page_size` bytes.
         let frame = unsafe { std::slice::from_raw_parts_mut(frame, page_size) };
         let rest = &mut frame[known..known + more as usize];
         let read = volume.read(before, more, &mut [IoSliceMut::new(rest)]);

@@ -6,7 +6,6 @@ use crate::config::WriteMode;
 use crate::core::frames::Frames;
 use crate::core::memory::Memory;
 use crate::core::page::State;
-use crate::core::replacement::Hit;
 use crate::core::slots::SLOTS;
 use crate::core::table;
 use crate::error::Error;
@@ -14,13 +13,14 @@ use crate::objects::owners::Owner;
 use crate::objects::volume::Volume;
 use crate::pool::Shared;
 use crate::stats::VolumeCounters;
+use forebay_policy::Hit;
 use forebay_policy::{Operation, Place, Reference};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Hits that a policy is told of at once, where their order matters.
-const BATCH: usize = 64;
+const ORDERED_HITS: usize = 64;
 /// A way into the pool for one thread at a time: it holds that thread's pins, and the hits that the policy has yet to be told of.
 pub struct Handle<M: Memory = Frames> {
     pub(crate) shared: Arc<Shared<M>>,
@@ -71,7 +71,7 @@ impl<M: Memory> Handle<M> {
             filled: Cell::new(0),
             resting: Cell::new(false),
             hits: RefCell::default(),
-            room: if shared.hit_sets_bit { (frames / 8).max(4096) } else { BATCH },
+            room: if shared.hit_sets_bit { (frames / 8).max(4096) } else { ORDERED_HITS },
             overflowed: Cell::new(false),
             uncounted: Cell::new(0),
             counted: RefCell::default(),

@@ -1,6 +1,7 @@
 //! The way of a miss: frames for the pages, one read from the device for a run of them.
 
 use crate::access::handle::{Handle, Pin};
+use crate::core::HELD_MOST;
 use crate::core::memory::Memory;
 use crate::core::replacer::{Admitted, NoFrame};
 use crate::error::Error;
@@ -16,10 +17,6 @@ use std::time::{Duration, Instant};
 
 /// A page with its block, held exclusively or being loaded.
 pub(crate) type Held = (u64, u32);
-
-/// How long a miss asks again for a frame while nothing is in flight that would free one: pins held to copy a page are gone by then, even
-/// where their threads wait long for a processor.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The first times that it asks again, it only lets other threads run.
 const EAGER: u32 = 500;
@@ -128,7 +125,7 @@ impl<M: Memory> Handle<M> {
                 }
                 Ok(Cleaned::Nothing) => {
                     tries += 1;
-                    if stuck.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                    if stuck.get_or_insert_with(Instant::now).elapsed() > HELD_MOST {
                         return Err(failure.unwrap_or(Error::AllPinned));
                     }
                     if tries > EAGER { progress.wait(seen, UNPINNED) } else { backoff.wait() }
@@ -209,7 +206,7 @@ impl<M: Memory> Shared<M> {
         for &(block, number) in run {
             let bytes = self.memory.pointer(core.pages.get(number).frame());
             let wanted = volume.bytes_of(block);
-            // SAFETY: the page is loading, so that its frame is its loader's alone (rule 2), and the frame has `page_size` bytes.
+            // SAFETY: the page is loading, so that its frame is its loader's alone (PG2), and the frame has `page_size` bytes.
             let frame = unsafe { std::slice::from_raw_parts_mut(bytes, page_size) };
             let (wanted, rest) = frame.split_at_mut(wanted);
             rest.fill(0);

@@ -31,7 +31,7 @@ impl<M: Memory> Deref for ReadPin<'_, M> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the frame holds this page as long as the shared pin lives, and nobody writes to it meanwhile (rules 1 and 2 of a
+        // SAFETY: the frame holds this page as long as the shared pin lives, and nobody writes to it meanwhile (PG1 and PG2 of a
         // page's state); it is as long as the pool's pages.
         unsafe { std::slice::from_raw_parts(self.bytes, self.handle.shared.memory.page_size()) }
     }
@@ -62,7 +62,7 @@ pub struct OwnedPin<M: Memory = Frames> {
     bytes: *const u8,
 }
 
-// SAFETY: the bytes are read alone, from a frame that keeps its page as long as the pin lives, whichever thread has it (rule 1); its mapping lives as
+// SAFETY: the bytes are read alone, from a frame that keeps its page as long as the pin lives, whichever thread has it (PG1); its mapping lives as
 // long as `shared`.
 unsafe impl<M: Memory> Send for OwnedPin<M> {}
 // SAFETY: as above.
@@ -72,7 +72,7 @@ impl<M: Memory> Deref for OwnedPin<M> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: as for a `ReadPin`: a pin counted in the page's state is a shared one (rule 1).
+        // SAFETY: as for a `ReadPin`: a pin counted in the page's state is a shared one (PG1).
         unsafe { std::slice::from_raw_parts(self.bytes, self.shared.memory.page_size()) }
     }
 }
@@ -140,7 +140,7 @@ impl<M: Memory> Deref for WritePin<'_, M> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the page is held exclusively (rule 2 of a page's state), so its frame is this value's alone.
+        // SAFETY: the page is held exclusively (PG2), so its frame is this value's alone.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.shared.memory.page_size()) }
     }
 }

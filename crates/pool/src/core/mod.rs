@@ -7,7 +7,6 @@ pub(crate) mod numbers;
 pub(crate) mod page;
 pub(crate) mod progress;
 pub(crate) mod regions;
-pub(crate) mod replacement;
 pub(crate) mod replacer;
 pub(crate) mod search;
 pub(crate) mod shares;
@@ -20,8 +19,13 @@ use memory::Memory;
 use page::{Pages, State};
 use slots::Slots;
 use std::sync::Arc;
+use std::time::Duration;
 use table::Table;
 use waiters::Waiters;
+
+/// How long pages that others hold are waited for. Pins held to copy a page are gone by then, even where their threads wait long for a
+/// processor.
+pub(crate) const HELD_MOST: Duration = Duration::from_secs(2);
 
 /// What the replacer works on, which others read without its lock.
 pub(crate) struct Core {

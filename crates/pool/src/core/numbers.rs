@@ -50,7 +50,7 @@ impl Numbers {
         needed.max(u64::from(self.kept(frames as u32))).min(MOST) as u32
     }
 
-    /// So many numbers are given out before one that the policy has forgotten stands for another page.
+    /// This many numbers are given out before one that the policy has forgotten stands for another page.
     pub(crate) fn kept(&self, frames: u32) -> u32 {
         let (known, of_frames) = self.known;
         (u128::from(known) * u128::from(frames) / u128::from(of_frames.max(1))).min(u128::from(MOST)) as u32

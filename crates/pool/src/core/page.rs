@@ -1,30 +1,30 @@
 //! A page of the pool: its key, its frame, and the state machine that decides who may touch the frame's bytes.
 //!
 //! ```text
-//!             bind              loaded            write              begin_writeback
+//!            bind              loaded            write              begin_writeback
 //!   absent ---------> loading ---------> clean ---------> dirty ------------------> writeback
-//!     ^                  |                | ^               |                         |   |
-//!     +-------- unbind --+------ unbind --+ +---------------|--- end_writeback(ok) ---+   |
-//!                                                           +<------ end_writeback(failed)
+//!    ^                  |                | ^               |                         |   |
+//!    +-------- unbind --+------ unbind --+ +---------------|--- end_writeback(ok) ---+   |
+//!                                                          +<------ end_writeback(failed)
 //! ```
 //!
 //! A page in writeback that is written again is dirty and in writeback. A page that the policy evicted while it was dirty or in
 //! writeback is *in the laundry*: it keeps its frame, and serves reads, until it is clean.
 //!
-//! Rules, cited where they are enforced:
+//! Rules, cited by their letters where they are enforced:
 //!
-//! 1. Bytes are read under a shared pin: a slot of a handle (`slots.rs`), one counted in the state, or the pin of the thread that copies
-//!    the page for a writeback (`COPYING`). That one is kept apart, because a page that is copied may still be evicted: it is dirty or in
-//!    writeback all the while, and so goes to the laundry with its frame. Victims then do not depend on what is being copied.
-//! 2. Bytes are written by the one who holds the page exclusively: the loader of a loading page, or who set `EXCLUSIVE` and then
-//!    saw no shared pin.
-//! 3. `DIRTY` is set by the exclusive holder before he lets go, and cleared by `begin_writeback`, which sets `WRITEBACK` and begins the
-//!    copy: no page has two writebacks at a time.
-//! 4. A page loses its frame only while it is held exclusively, clean and not in writeback: no dirty page leaves.
-//! 5. Key, frame and the bits `LAUNDRY` and `FORGOTTEN` change under the replacer's lock alone; the key and the frame only while
-//!    the page is absent.
-//! 6. Who lets go of what others wait for (`EXCLUSIVE`, loading, `WRITEBACK`) clears `WAITERS` in the same step and wakes them if it
-//!    was set (`waiters.rs`).
+//! - PG1. Bytes are read under a shared pin: a slot of a handle (`slots.rs`), one counted in the state, or the pin of the thread that copies
+//!   the page for a writeback (`COPYING`). That one is kept apart, because a page that is copied may still be evicted: it is dirty or in
+//!   writeback all the while, and so goes to the laundry with its frame. Victims then do not depend on what is being copied.
+//! - PG2. Bytes are written by the one who holds the page exclusively: the loader of a loading page, or who set `EXCLUSIVE` and then
+//!   saw no shared pin.
+//! - PG3. `DIRTY` is set by the exclusive holder before he lets go, and cleared by `begin_writeback`, which sets `WRITEBACK` and begins the
+//!   copy: no page has two writebacks at a time.
+//! - PG4. A page loses its frame only while it is held exclusively, clean and not in writeback: no dirty page leaves.
+//! - PG5. Key, frame and the bits `LAUNDRY` and `FORGOTTEN` change under the replacer's lock alone; the key and the frame only while
+//!   the page is absent.
+//! - PG6. Who lets go of what others wait for (`EXCLUSIVE`, loading, `WRITEBACK`) clears `WAITERS` in the same step and wakes them if it
+//!   was set (`waiters.rs`).
 
 use crate::core::slots::Slots;
 use crate::core::table;
@@ -155,7 +155,7 @@ impl Page {
         self.frame.load(Ordering::Relaxed)
     }
 
-    /// Gives an absent page its key (rule 5).
+    /// Gives an absent page its key (PG5).
     pub(crate) fn name(&self, object: u32, block: u64) {
         debug_assert!(self.state().absent(), "a page changes its key while it is absent");
         self.object.store(object, Ordering::Relaxed);
@@ -201,7 +201,7 @@ impl Page {
         before
     }
 
-    /// Gives an absent page a frame; the caller loads it (rule 2).
+    /// Gives an absent page a frame; the caller loads it (PG2).
     pub(crate) fn bind(&self, frame: u32, ahead: bool) {
         self.frame.store(frame, Ordering::Relaxed);
         self.used.store(false, Ordering::Relaxed);
@@ -214,7 +214,7 @@ impl Page {
         let _ = self.change(|state| Some(state & !LOADING | VALID | EXCLUSIVE));
     }
 
-    /// Takes the frame from a page that is held exclusively or loading (rule 4), and is not dirty unless its contents are given up.
+    /// Takes the frame from a page that is held exclusively or loading (PG4), and is not dirty unless its contents are given up.
     pub(crate) fn unbind(&self) -> Wake {
         let old = self.state.swap(0, Ordering::SeqCst);
         debug_assert!(
@@ -225,7 +225,7 @@ impl Page {
         Wake(old & WAITERS != 0)
     }
 
-    /// Whether a pin whose slot has just been filled holds the page for reading (rule 1).
+    /// Whether a pin whose slot has just been filled holds the page for reading (PG1).
     #[inline]
     pub(crate) fn shared(&self, object: u32, block: u64) -> Result<State, State> {
         let state = self.state();
@@ -292,7 +292,7 @@ impl Page {
         slots.hold(number) || self.state.load(Ordering::SeqCst) & PINS != 0
     }
 
-    /// Waits a little for the readers of a page that is exclusively held (rule 2), who hold pins for no longer than it takes to copy
+    /// Waits a little for the readers of a page that is exclusively held (PG2), who hold pins for no longer than it takes to copy
     /// a page, or as their program likes. `false`: some are left. The page is to be let go of then: its readers may themselves
     /// wait for pages, and in the end for this one.
     pub(crate) fn soon_unshared(&self, number: u32, slots: &Slots) -> bool {
@@ -314,7 +314,7 @@ impl Page {
         }
     }
 
-    /// Sets `DIRTY`, by the exclusive holder; whether it was not set before (rule 3).
+    /// Sets `DIRTY`, by the exclusive holder; whether it was not set before (PG3).
     pub(crate) fn make_dirty(&self) -> bool {
         self.state.fetch_or(DIRTY, Ordering::SeqCst) & DIRTY == 0
     }
@@ -331,7 +331,7 @@ impl Page {
         Wake(old & WAITERS != 0)
     }
 
-    /// From dirty to writeback (rule 3), and pins the page until [`end_copy`](Page::end_copy). An error is the state of a page that is busy or
+    /// From dirty to writeback (PG3), and pins the page until [`end_copy`](Page::end_copy). An error is the state of a page that is busy or
     /// being copied, not dirty, or another by now.
     pub(crate) fn begin_writeback(&self, object: u32, block: u64) -> Result<(), State> {
         let may = |state: u32| {
@@ -367,24 +367,24 @@ impl Page {
         self.state.fetch_and(!AHEAD, Ordering::SeqCst) & AHEAD != 0
     }
 
-    /// The policy has evicted the page, which is dirty or in writeback (rule 5).
+    /// The policy has evicted the page, which is dirty or in writeback (PG5).
     pub(crate) fn launder(&self) {
         self.state.fetch_or(LAUNDRY, Ordering::SeqCst);
     }
 
-    /// The policy has admitted a page of the laundry again (rule 5). `ahead`: nobody uses it yet.
+    /// The policy has admitted a page of the laundry again (PG5). `ahead`: nobody uses it yet.
     pub(crate) fn rescue(&self, ahead: bool) {
         let ahead = if ahead { AHEAD } else { 0 };
         let _ = self.change(|state| Some(state & !(LAUNDRY | FORGOTTEN) | ahead));
     }
 
-    /// The policy has forgotten a page of the laundry (rule 5).
+    /// The policy has forgotten a page of the laundry (PG5).
     pub(crate) fn forget(&self) {
         self.state.fetch_or(FORGOTTEN, Ordering::SeqCst);
     }
 
     /// Says that somebody will wait while `waits` holds of the state; `false` if it does not hold (any more). Under the lock of the
-    /// page's waiters (rule 6).
+    /// page's waiters (PG6).
     pub(crate) fn announce_waiter(&self, waits: impl Fn(State) -> bool) -> bool {
         self.change(|state| waits(State(state)).then_some(state | WAITERS)).is_some()
     }

@@ -13,11 +13,11 @@ pub(crate) const REGION: u64 = 1 << 14;
 
 const NONE: u32 = u32::MAX;
 
-/// Numbered invariants:
+/// Invariants:
 ///
-/// 1. Each region with a page is in the list of its object, and the others are in `free`. `by_place` names the regions of objects that have
-///    had several, so that a small file, whose pages lie in one, is found without it.
-/// 2. A region's list holds the numbers of the pages that name it, `named` of them, of which `framed` have a frame.
+/// - RG1. Each region with a page is in the list of its object, and the others are in `free`. `by_place` names the regions of objects that have
+///   had several, so that a small file, whose pages lie in one, is found without it.
+/// - RG2. A region's list holds the numbers of the pages that name it, `named` of them, of which `framed` have a frame.
 #[derive(Default)]
 pub(crate) struct Regions {
     by_place: BTreeMap<(u32, u64), u32>,
@@ -220,27 +220,27 @@ impl Regions {
     pub(crate) fn check_invariants(&self, pages: &Pages) {
         let has_frame = |number: &&u32| !pages.get(**number).state().absent();
         let all: Vec<u32> = (0..self.objects.len() as u32).flat_map(|object| self.of(object)).collect();
-        assert_eq!(all.len() + self.free.len(), self.regions.len(), "invariant 1");
+        assert_eq!(all.len() + self.free.len(), self.regions.len(), "RG1");
         let mapped = |&&index: &&u32| {
             let region = &self.regions[index as usize];
-            assert_eq!(self.by_place.get(&region.place), region.mapped.then_some(&index), "invariant 1");
-            assert!(region.mapped || self.of(region.place.0).count() == 1, "invariant 1");
+            assert_eq!(self.by_place.get(&region.place), region.mapped.then_some(&index), "RG1");
+            assert!(region.mapped || self.of(region.place.0).count() == 1, "RG1");
             region.mapped
         };
-        assert_eq!(all.iter().filter(mapped).count(), self.by_place.len(), "invariant 1");
+        assert_eq!(all.iter().filter(mapped).count(), self.by_place.len(), "RG1");
         let (mut named, mut with_frames) = (0, 0);
         for &index in &all {
             let region = &self.regions[index as usize];
             let numbers: Vec<u32> = list(pages, region.first).collect();
-            assert!(numbers.iter().all(|&number| pages.get(number).region() == Some(index)), "invariant 2");
+            assert!(numbers.iter().all(|&number| pages.get(number).region() == Some(index)), "RG2");
             let frames = numbers.iter().filter(has_frame).count();
-            assert_eq!((numbers.len(), frames), (region.named as usize, region.framed as usize), "invariant 2");
+            assert_eq!((numbers.len(), frames), (region.named as usize, region.framed as usize), "RG2");
             named += numbers.len();
             with_frames += frames as u64;
         }
         let with_region = |number: &u32| pages.get(*number).region().is_some();
-        assert_eq!(named, (0..self.before.len() as u32).filter(with_region).count(), "invariant 2");
-        assert_eq!(with_frames, self.framed, "invariant 2");
+        assert_eq!(named, (0..self.before.len() as u32).filter(with_region).count(), "RG2");
+        assert_eq!(with_frames, self.framed, "RG2");
     }
 }
 

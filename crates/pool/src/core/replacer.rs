@@ -4,11 +4,11 @@ use crate::core::Core;
 use crate::core::judge::{Events, Judge};
 use crate::core::numbers::Numbers;
 use crate::core::regions::Regions;
-use crate::core::replacement::Hit;
 use crate::core::search::LOOKED_AT;
 use crate::core::shares::{ShareState, Shares};
 use crate::core::table;
 use crate::sync::Ordering;
+use forebay_policy::Hit;
 use forebay_policy::{Operation, Place, Reference};
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
@@ -16,15 +16,15 @@ use std::ops::Range;
 /// The object of numbers that stand for no page.
 const NOBODY: u32 = u32::MAX;
 
-/// Numbered invariants:
+/// Invariants:
 ///
-/// 1. Resident pages and pages of the laundry have a frame each; together they are at most `frame_limit`, since the policy's
-///    capacity and the laundry's limit are together.
-/// 2. A number is in the table, and in its object's list in `regions`, from `number_of` on. A page that the policy has forgotten keeps
-///    its number until that is given to another: at once, but for the first `Numbers::kept` of them, since UBM and DULO look further
-///    back by page number than their ghosts go. The number of a page whose object goes stands for none at once, and in `forgotten`.
-/// 3. `laundry` names each page of the laundry, and perhaps pages that were rescued from it; `Core::laundered` counts the former.
-/// 4. `regions` lists the numbers of each object, and counts its pages with a frame.
+/// - RP1. Resident pages and pages of the laundry have a frame each; together they are at most `frame_limit`, since the policy's
+///   capacity and the laundry's limit are together.
+/// - RP2. A number is in the table, and in its object's list in `regions`, from `number_of` on. A page that the policy has forgotten keeps
+///   its number until that is given to another: at once, but for the first `Numbers::kept` of them, since UBM and DULO look further
+///   back by page number than their ghosts go. The number of a page whose object goes stands for none at once, and in `forgotten`.
+/// - RP3. `laundry` names each page of the laundry, and perhaps pages that were rescued from it; `Core::laundered` counts the former.
+/// - RP4. `regions` lists the numbers of each object, and counts its pages with a frame.
 pub(crate) struct Replacer {
     pub(crate) policy: Shares,
     events: Events,
@@ -324,24 +324,24 @@ impl Replacer {
             let place = Place { object: page.object(), block: page.block() };
             let state = page.state();
             if page.region().is_some() {
-                assert_eq!(self.find(core, place), Some(number), "invariant 2: each number is in the table");
+                assert_eq!(self.find(core, place), Some(number), "RP2: each number is in the table");
             } else {
-                assert!(state.absent() && !page.known(), "invariant 2: a number without a page");
+                assert!(state.absent() && !page.known(), "RP2: a number without a page");
             }
             assert!(!state.busy() && !state.in_writeback(), "nobody uses the pool");
             if !state.absent() {
-                assert!(page.known(), "invariant 2: a page with a frame is known");
-                assert!(holders.insert(page.frame()), "invariant 1: each page has a frame of its own");
+                assert!(page.known(), "RP2: a page with a frame is known");
+                assert!(holders.insert(page.frame()), "RP1: each page has a frame of its own");
                 laundered += u32::from(state.in_laundry());
             }
         }
-        assert_eq!(laundered, core.laundered(), "invariant 3");
+        assert_eq!(laundered, core.laundered(), "RP3");
         self.regions.check_invariants(&core.pages);
-        assert_eq!(holders.len() as u64, self.regions.framed(), "invariant 4");
-        assert_eq!(holders.len() as u32, self.policy.len() + laundered, "invariant 1");
+        assert_eq!(holders.len() as u64, self.regions.framed(), "RP4");
+        assert_eq!(holders.len() as u32, self.policy.len() + laundered, "RP1");
         assert_eq!(holders.len() + self.free_frames.len(), self.live_frames as usize, "a frame is held, or free");
         assert!(self.free_frames.iter().all(|frame| !holders.contains(frame)), "a free frame is nobody's");
-        assert!(self.live_frames <= self.frame_limit.max(self.policy.len() + laundered), "invariant 1");
+        assert!(self.live_frames <= self.frame_limit.max(self.policy.len() + laundered), "RP1");
     }
 
     /// Asks the policy, and takes account of what happened.

@@ -13,8 +13,7 @@
 //! An instance numbers its pages itself, so that its arrays are as long as its own pages need.
 
 use crate::core::judge::Judge;
-use crate::core::replacement::{self, Hit, Replacement};
-use forebay_policy::{AllRefused, Control, Reference, Setup, Spec, Uncontrolled};
+use forebay_policy::{AllRefused, AnyPolicy, Control, Hit, Reference, Setup, Spec, Uncontrolled};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::ops::Range;
@@ -24,15 +23,15 @@ const PARTS: u32 = 1024;
 /// The most shares of a cache.
 pub(crate) const MOST_SHARES: usize = 64;
 
-/// A volume's own policy. Numbered invariants:
+/// A volume's own policy. Invariants:
 ///
-/// 1. The capacities of the common policy and of all shares are together at most the capacity, and each is at least one page.
-/// 2. `numbers` and `Shares::own` are each other's inverse, but for own numbers in `free`.
+/// - SH1. The capacities of the common policy and of all shares are together at most the capacity, and each is at least one page.
+/// - SH2. `numbers` and `Shares::own` are each other's inverse, but for own numbers in `free`.
 struct Share {
     object: u32,
     min: u32,
     max: u32,
-    policy: Box<dyn Replacement>,
+    policy: Box<dyn AnyPolicy>,
     /// The pool's page number by own number.
     numbers: Vec<u32>,
     free: Vec<u32>,
@@ -49,7 +48,7 @@ pub(crate) struct ShareState {
 }
 
 pub(crate) struct Shares {
-    common: Box<dyn Replacement>,
+    common: Box<dyn AnyPolicy>,
     shares: Vec<Share>,
     /// By the pool's page number: the object whose share has the page, and its number there. Empty while there is no share.
     own: Vec<Option<(u32, u32)>>,
@@ -63,7 +62,7 @@ impl Shares {
     /// All pages under one policy.
     pub(crate) fn new(spec: &Spec, setup: &Setup) -> Self {
         Self {
-            common: replacement::build(spec, setup),
+            common: spec.build(setup),
             shares: Vec::new(),
             own: Vec::new(),
             capacity: setup.capacity,
@@ -78,16 +77,16 @@ impl Shares {
     }
 
     pub(crate) fn len(&self) -> u32 {
-        self.policies().map(Replacement::len).sum()
+        self.policies().map(AnyPolicy::resident).sum()
     }
 
     pub(crate) fn ghosts(&self) -> u32 {
-        self.policies().map(Replacement::ghosts).sum()
+        self.policies().map(AnyPolicy::ghosts).sum()
     }
 
     /// Whether a miss of some volume makes a page leave.
     pub(crate) fn full(&self) -> bool {
-        self.policies().any(|policy| policy.len() >= policy.capacity())
+        self.policies().any(|policy| policy.resident() >= policy.capacity())
     }
 
     /// The state of the volumes' common policy.
@@ -241,7 +240,7 @@ impl Shares {
         self.take_slack(missing, judge);
         let missing = wanted.saturating_sub(self.capacity - self.given());
         self.take(missing, None, judge);
-        let policy = replacement::build(&self.spec, &Setup { page_size: self.page_size, ..self.spec.setup(wanted, 1) });
+        let policy = self.spec.build(&Setup { page_size: self.page_size, ..self.spec.setup(wanted, 1) });
         let mut share = Share { object, min, max, policy, numbers: Vec::new(), free: Vec::new(), reserved: 1 };
         let got = (self.capacity - self.given()).min(wanted).max(1);
         // An empty policy has nothing to refuse.
@@ -253,7 +252,7 @@ impl Shares {
     pub(crate) fn unset(&mut self, object: u32, judge: &mut Judge<'_>) -> Vec<u32> {
         let Some(at) = self.shares.iter().position(|share| share.object == object) else { return Vec::new() };
         let share = self.shares.swap_remove(at);
-        assert_eq!(share.policy.len(), 0, "an object that goes has no page");
+        assert_eq!(share.policy.resident(), 0, "an object that goes has no page");
         let mine =
             |number: &u32| self.own.get(*number as usize).is_some_and(|own| own.is_some_and(|(of, _)| of == object));
         let numbers: Vec<u32> = share.numbers.into_iter().filter(mine).collect();
@@ -268,26 +267,26 @@ impl Shares {
     /// What an object has, if it has a share.
     pub(crate) fn state_of(&self, object: u32) -> Option<ShareState> {
         let share = self.shares.iter().find(|share| share.object == object)?;
-        Some(ShareState { min: share.min, max: share.max, resident: share.policy.len() })
+        Some(ShareState { min: share.min, max: share.max, resident: share.policy.resident() })
     }
 
     /// Recounts the whole state.
     pub(crate) fn check_invariants(&self) {
-        self.policies().for_each(Replacement::check_invariants);
-        assert!(self.given() <= self.capacity, "invariant 1");
-        assert!(self.policies().all(|policy| policy.capacity() > 0), "invariant 1");
+        self.policies().for_each(AnyPolicy::check_invariants);
+        assert!(self.given() <= self.capacity, "SH1");
+        assert!(self.policies().all(|policy| policy.capacity() > 0), "SH1");
         for share in &self.shares {
             let free = |own: u32| share.free.contains(&own);
             for (own, &number) in (0..).zip(&share.numbers) {
-                assert!(free(own) || self.own_number(number) == Some((share.object, own)), "invariant 2");
+                assert!(free(own) || self.own_number(number) == Some((share.object, own)), "SH2");
             }
         }
         let owned = self.own.iter().flatten().count();
         let given: usize = self.shares.iter().map(|share| share.numbers.len() - share.free.len()).sum();
-        assert_eq!(owned, given, "invariant 2");
+        assert_eq!(owned, given, "SH2");
     }
 
-    fn policies(&self) -> impl Iterator<Item = &dyn Replacement> {
+    fn policies(&self) -> impl Iterator<Item = &dyn AnyPolicy> {
         let shares = self.shares.iter().map(|share| share.policy.as_ref());
         std::iter::once(self.common.as_ref()).chain(shares)
     }
@@ -297,7 +296,7 @@ impl Shares {
         std::iter::once(None).chain((0..self.shares.len()).map(Some))
     }
 
-    fn policy(&self, of: Option<usize>) -> &dyn Replacement {
+    fn policy(&self, of: Option<usize>) -> &dyn AnyPolicy {
         of.map_or(self.common.as_ref(), |at| self.shares[at].policy.as_ref())
     }
 
@@ -312,26 +311,26 @@ impl Shares {
 
     /// The capacities together.
     fn given(&self) -> u32 {
-        self.policies().map(Replacement::capacity).sum()
+        self.policies().map(AnyPolicy::capacity).sum()
     }
 
     /// How many pages may be taken from a policy.
     fn above_min(&self, of: Option<usize>) -> u32 {
         let min = of.map_or(0, |at| self.shares[at].min);
-        self.policy(of).len().saturating_sub(min.max(1))
+        self.policy(of).resident().saturating_sub(min.max(1))
     }
 
     /// Frames that a policy has and does not use.
     fn slack(&self, of: Option<usize>) -> u32 {
         let policy = self.policy(of);
-        policy.capacity() - policy.len().max(1)
+        policy.capacity() - policy.resident().max(1)
     }
 
     /// Before a miss of that object's share, or of the common policy: gives it frames, if it is full and others are to give some.
     fn make_room(&mut self, object: Option<u32>, judge: &mut Judge<'_>) {
         let of =
             object.map(|object| self.shares.iter().position(|share| share.object == object).expect("it has a share"));
-        let (len, capacity) = (self.policy(of).len(), self.policy(of).capacity());
+        let (len, capacity) = (self.policy(of).resident(), self.policy(of).capacity());
         let (min, max) = of.map_or((0, u32::MAX), |at| (self.shares[at].min, self.shares[at].max));
         if capacity > max {
             // Its max was lowered, and pages were refused.

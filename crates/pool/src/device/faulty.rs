@@ -47,7 +47,7 @@ pub enum When {
 pub enum Fault {
     /// Nothing is done, and this error (an errno) is the answer.
     Error(i32),
-    /// So many bytes are read, and no more: an error by the contract of [`Device`]. Meets reads alone.
+    /// This many bytes are read, and no more: an error by the contract of [`Device`]. Meets reads alone.
     ShortRead(u64),
     /// A part is written, and EIO is the answer. Meets writes alone.
     TornWrite(Tear),
@@ -58,7 +58,7 @@ pub enum Fault {
 /// What of a torn write reaches storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tear {
-    /// So many bytes from its beginning.
+    /// This many bytes from its beginning.
     Prefix(u64),
     /// Each of its 512-byte sectors, or not, by chance.
     Sectors,

@@ -15,7 +15,7 @@ pub struct Joined {
 enum Layout {
     /// Where each part begins.
     Concatenated(Vec<u64>),
-    /// Stripes of so many bytes, on the parts in turn.
+    /// Stripes of this many bytes, on the parts in turn.
     Striped(u64),
 }
 
@@ -43,7 +43,7 @@ impl Joined {
         Ok(Self { parts, layout: Layout::Concatenated(starts), len })
     }
 
-    /// In stripes of so many bytes, on the parts in turn. Of longer parts only as many stripes are used as the shortest has.
+    /// In stripes of this many bytes, on the parts in turn. Of longer parts only as many stripes are used as the shortest has.
     ///
     /// # Errors
     /// There are no parts, or none has a whole stripe, or the stripe is no multiple of 4096 bytes, which would break every

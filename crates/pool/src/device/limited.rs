@@ -79,7 +79,7 @@ impl<D: Device, C: Clock> Limited<D, C> {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until so many requests of so many bytes together may go.
+    /// Waits until this many requests of this many bytes together may go.
     fn pay(&self, requests: u64, bytes: u64) {
         let time = |count: u64, rate: Option<u64>| match rate {
             None => Duration::ZERO,

@@ -26,7 +26,7 @@ pub struct MemoryDevice {
 }
 
 impl MemoryDevice {
-    /// So many bytes, all zero.
+    /// This many bytes, all zero.
     pub fn new(len: u64) -> Self {
         Self { len: AtomicU64::new(len), shards: std::array::from_fn(|_| RwLock::default()) }
     }

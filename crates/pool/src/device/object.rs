@@ -45,7 +45,7 @@ pub struct NewVolume {
 }
 
 impl NewVolume {
-    /// A volume of so many bytes in objects of 4 MiB.
+    /// A volume of this many bytes in objects of 4 MiB.
     pub fn new(length: u64) -> Self {
         Self { length, object_size: 4 << 20 }
     }

@@ -9,6 +9,7 @@ pub(crate) mod owners;
 pub(crate) mod volume;
 
 use crate::config::VolumeConfig;
+use crate::core::HELD_MOST;
 use crate::core::memory::Memory;
 use crate::device::Device;
 use crate::error::Error;
@@ -19,9 +20,6 @@ use crate::sync::{Mutex, Ordering, lock, yield_now};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How long an object that goes is waited for while its pages are held or written.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// And how long at a time: pins that are given back wake nobody.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -175,7 +173,7 @@ impl<M: Memory> Shared<M> {
             if !self.replacer().has_frames(volume.id) {
                 return Ok(());
             }
-            if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            if since.get_or_insert_with(Instant::now).elapsed() > HELD_MOST {
                 return Err(Error::InUse { volume: volume.name().to_owned() });
             }
             self.progress.wait(seen, PAUSE);

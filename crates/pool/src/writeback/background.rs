@@ -25,7 +25,7 @@ const WRITERS: usize = 32;
 const MOST_WAITING: usize = 256;
 
 /// How often it is seen whether pages have been dirty for too long.
-pub(crate) const ROUND: Duration = Duration::from_millis(200);
+pub(crate) const AGE_CHECK: Duration = Duration::from_millis(200);
 
 /// Pages that are dirty for too long, and objects of which too much is dirty, that are ordered at a time.
 const MOST_AGED: usize = 4096;
@@ -177,7 +177,7 @@ impl<M: Memory> Shared<M> {
     /// Until the pool closes, sees what is dirty for too long, or too much, or in the laundry, and has each such volume written by a thread
     /// that does nothing else: it touches no device itself.
     fn oversee(self: &Arc<Self>) {
-        while self.queue.wait_to_write(ROUND) {
+        while self.queue.wait_to_write(AGE_CHECK) {
             let mut due: BTreeMap<u32, (Vec<Held>, Vec<Held>)> = BTreeMap::new();
             if self.core.laundered() > 0 {
                 for (object, laundry) in self.laundry_by_volume().1 {
@@ -204,7 +204,7 @@ impl<M: Memory> Shared<M> {
                 if !volume.resting() && volume.begin_order() {
                     self.order(Order { volume, laundry, aged, leave: None });
                 } else if !aged.is_empty() {
-                    lock(&self.dirty_pages).put_off(object, &aged, ROUND);
+                    lock(&self.dirty_pages).put_off(object, &aged, AGE_CHECK);
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// So many ages may be left over of pages that were dirty, beside as many again as there are dirty pages.
+/// This many ages may be left over of pages that were dirty, beside as many again as there are dirty pages.
 const MOST_STALE: usize = 1024;
 
 /// Which pages have `DIRTY` set.

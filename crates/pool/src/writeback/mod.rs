@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::objects::volume::Volume;
 use crate::pool::Shared;
 use crate::sync::{MutexGuard, Ordering, lock, try_lock};
-use crate::writeback::background::ROUND;
+use crate::writeback::background::AGE_CHECK;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -28,10 +28,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bytes copied for one round of writebacks, unless a single page is larger.
-const BATCH: usize = 4 << 20;
+const COPY_BYTES: usize = 4 << 20;
 
 /// Pages of the laundry looked at in one round.
-const LAUNDRY_ROUND: usize = 256;
+const LAUNDERED: usize = 256;
 
 /// Times that a writer looks again while too many pages are dirty and all of them held.
 const LOOKS: u32 = 100;
@@ -107,7 +107,7 @@ impl<M: Memory> Shared<M> {
                 let frame = self.core.pages.get(number).frame();
                 self.memory.protect(frame);
                 let bytes = self.memory.pointer(frame);
-                // SAFETY: the page is held exclusively (rule 2), so nobody writes to its frame while the slice lives.
+                // SAFETY: the page is held exclusively (PG2), so nobody writes to its frame while the slice lives.
                 IoSlice::new(unsafe { std::slice::from_raw_parts(bytes, volume.bytes_of(block)) })
             })
             .collect();
@@ -265,7 +265,7 @@ impl<M: Memory> Shared<M> {
         let mut freed = false;
         let mut candidates = Vec::new();
         for _ in 0..replacer.laundry.len() {
-            if candidates.len() == LAUNDRY_ROUND {
+            if candidates.len() == LAUNDERED {
                 break;
             }
             let Some(number) = replacer.laundry.pop_front() else { break };
@@ -298,7 +298,7 @@ impl<M: Memory> Shared<M> {
 
     /// Writes the next dirty pages of a volume back, in the order of their blocks from where the last round ended.
     pub(crate) fn write_some(&self, volume: &Volume, writing: &Writing<'_>) -> Result<u64, Error> {
-        let most = (BATCH / self.config.page_size as usize).max(1);
+        let most = (COPY_BYTES / self.config.page_size as usize).max(1);
         let cursor = volume.cursor.load(Ordering::Relaxed);
         let mut pages: Vec<Held> = {
             let dirty = lock(&self.dirty_pages);
@@ -312,7 +312,7 @@ impl<M: Memory> Shared<M> {
     /// Writes back what has been dirty for too long, unless the volume has failed lately; how many pages were written.
     pub(crate) fn write_aged(&self, volume: &Volume, aged: &[Held]) -> u64 {
         if volume.resting() {
-            lock(&self.dirty_pages).put_off(volume.id, aged, ROUND);
+            lock(&self.dirty_pages).put_off(volume.id, aged, AGE_CHECK);
             return 0;
         }
         let writing = lock(&volume.writing);
@@ -356,7 +356,7 @@ impl<M: Memory> Shared<M> {
             return Ok(0);
         }
         let page_size = self.config.page_size as usize;
-        let room = (BATCH / page_size).max(1);
+        let room = (COPY_BYTES / page_size).max(1);
         let buffer = self.copies.take(room * page_size)?;
         let mut written = 0;
         let mut result = Ok(());
@@ -389,7 +389,7 @@ impl<M: Memory> Shared<M> {
         let page_size = self.config.page_size as usize;
         let buffer = buffer.pointer(0);
         let frame = self.memory.pointer(self.core.pages.get(number).frame());
-        // SAFETY: the frame is read under the pin of a copy (rule 1); the buffer is the caller's alone, and has the place.
+        // SAFETY: the frame is read under the pin of a copy (PG1); the buffer is the caller's alone, and has the place.
         unsafe { std::ptr::copy_nonoverlapping(frame, buffer.add(place * page_size), page_size) };
     }
 

@@ -65,7 +65,7 @@ impl Eviction {
         if self.len == 0 { 0.0 } else { f64::from(self.len) / sequences }
     }
 
-    /// A block of a sequence of so many enters.
+    /// A block enters, of a sequence of this many.
     pub(super) fn push(&mut self, nodes: &mut Nodes<Block>, page: u32, size: u16) {
         let h = self.inflation + 1.0 / f64::from(size);
         nodes[page] = Block { size, h, at: At::Eviction, ..nodes[page] };

@@ -49,7 +49,7 @@ pub struct KnownRun {
 /// Where a sequence or loop goes on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Course {
-    /// Blocks that were not known before, so many by now: there is no telling where they end.
+    /// This many blocks by now that were not known before: where they end is unknown.
     Sequence {
         /// How many.
         blocks: u64,

@@ -25,7 +25,7 @@ use std::cell::Cell;
 
 /// Preset sizes: the cache's, its half, and so on.
 const SIZES: usize = 7;
-/// Counts are halved once they cover so many references for each page of the cache, or of a cache of `SMALL` pages.
+/// Counts are halved once they cover this many references for each page of the cache, or of a cache of `SMALL` pages.
 const PERIOD: f64 = 4.0;
 const SMALL: f64 = 1000.0;
 /// The number of references after which the function is fitted anew.
@@ -276,11 +276,11 @@ pub(super) struct Recurrence {
     residence: f64,
 }
 
-/// Counts are halved once they cover so many sequential references.
+/// Counts are halved once they cover this many sequential references.
 const ONCE: f64 = 1000.0;
 
 impl Recurrence {
-    /// An other block leaves, so many references after its last one.
+    /// An other block leaves, this many references after its last one.
     pub(super) fn evicted(&mut self, unused_for: u64) {
         self.residence += (unused_for as f64 - self.residence) / 16.0;
     }
