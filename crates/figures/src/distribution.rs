@@ -49,7 +49,9 @@ impl Tally for Histogram {
         for (bucket, &count) in self.buckets.iter().zip(&more.buckets) {
             bucket.fetch_add(count, Ordering::Relaxed);
         }
-        self.sum.fetch_add(more.sum, Ordering::Relaxed);
+        if more.sum > 0 {
+            self.sum.fetch_add(more.sum, Ordering::Relaxed);
+        }
     }
 }
 

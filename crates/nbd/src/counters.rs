@@ -1,10 +1,9 @@
 //! What has been done, for metrics.
 
-use forebay_figures::{Total, figures};
+use forebay_figures::{Distribution, Histogram, Total, figures};
 
 figures! {
     /// What clients of one export have asked and got.
-    #[derive(Copy)]
     pub struct Counts counted by Counters {
         /// Connections that have chosen it.
         connections: u64 = Total, Count "client_connections";
@@ -16,6 +15,8 @@ figures! {
         written_bytes: u64 = Total, Count "client_written_bytes";
         /// Requests answered on the thread that received them, without waiting.
         immediate: u64 = Total, Count "client_immediate";
+        /// The time of a request that was not answered at once, from its arrival to its reply, in nanoseconds.
+        wait_time: Distribution = Histogram, Times "client_wait_time";
         /// Requests answered with an error, whichever they were.
         errors: u64 = Total, Count "client_errors";
     }

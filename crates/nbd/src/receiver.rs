@@ -265,7 +265,15 @@ impl<'a> Receiver<'a> {
         let most = connection.volume.export.most_fetched();
         let request = Request { length: request.length.min(most.max(1)), ..*request };
         let (command, payload) = (Command::Cache, Buffer::default());
-        let job = Job { connection: Arc::clone(&connection), request, command, payload, lease: None, done: 0 };
+        let job = Job {
+            connection: Arc::clone(&connection),
+            request,
+            command,
+            since: Instant::now(),
+            payload,
+            lease: None,
+            done: 0,
+        };
         self.make_place()?;
         self.session.hand_over();
         let Some(job) = connection.take_hint(job) else { return Ok(()) };
@@ -333,7 +341,15 @@ impl<'a> Receiver<'a> {
         if !commit {
             self.session.hand_over();
         }
-        let job = Job { connection: Arc::clone(&self.connection), request: *request, command, payload, lease, done: 0 };
+        let job = Job {
+            connection: Arc::clone(&self.connection),
+            request: *request,
+            command,
+            since: Instant::now(),
+            payload,
+            lease,
+            done: 0,
+        };
         let volume = &self.connection.volume;
         let submitted = if commit { volume.submit_commit(job) } else { volume.submit(job) };
         if let Err(job) = submitted {

@@ -301,14 +301,14 @@ fn admit(shared: &Arc<Shared>, socket: OwnedFd, peer: Peer) {
     let thread = std::thread::Builder::new().name("nbd-connection".into()).spawn(move || {
         let close = catch_unwind(AssertUnwindSafe(|| serve(&serving, id, socket, &peer)));
         match close {
-            Ok(close @ (Close::Finished | Close::Stopping)) => tracing::debug!(peer, "closed: {close}"),
+            Ok(close @ (Close::Finished | Close::Stopping)) => tracing::info!(peer, "disconnected: {close}"),
             Ok(close) => {
                 if matches!(close, Close::Malformed(_)) {
                     serving.malformed.fetch_add(1, Ordering::Relaxed);
                 }
-                tracing::warn!(peer, "closed: {close}");
+                tracing::warn!(peer, "disconnected: {close}");
             }
-            Err(_) => tracing::error!(peer, "closed: the server failed inside"),
+            Err(_) => tracing::error!(peer, "disconnected: the server failed inside"),
         }
         serving.forget(id);
     });

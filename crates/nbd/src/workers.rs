@@ -63,6 +63,8 @@ pub(crate) struct Job {
     pub(crate) connection: Arc<Connection>,
     pub(crate) request: Request,
     pub(crate) command: Command,
+    /// When it was handed over.
+    pub(crate) since: Instant,
     /// The data of a write: the first bytes, as many as the request says.
     pub(crate) payload: Buffer,
     /// The memory of the data or of the reply.
@@ -356,9 +358,10 @@ impl Job {
 
     /// Sends the reply; the request is in flight no more.
     fn answer(self, replies: &mut Replies, counts: Counts) {
-        let Self { connection, command, payload, lease, .. } = self;
+        let Self { connection, command, since, payload, lease, .. } = self;
         // Before the reply, after which a client may look.
         connection.volume.counters.absorb(&counts);
+        connection.volume.counters.wait_time.add_time(since.elapsed());
         connection.purse.budget.keep(payload);
         connection.link.offer(replies.parcel(lease.filter(|_| command != Command::Write)));
         connection.release();

@@ -297,6 +297,7 @@ impl Steered for Mounted {
             written_bytes: asked.written_bytes,
             immediate: asked.immediate,
             errors: asked.errors,
+            ..Counts::default()
         };
         let recorded = self.recorder.counts();
         Report {

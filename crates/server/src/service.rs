@@ -12,12 +12,15 @@ use crate::options::{Options, TlsMode};
 use crate::record::{self, Recorder};
 use crate::report::{CacheReport, Report, VolumeReport};
 use crate::signals::{self, Request};
+use crate::volume_options::Mode;
 use crate::volumes::Cache;
 use forebay_model::Model;
 use forebay_nbd::{Config, Export, Identity, Server, ServerCounts, Tls};
+use forebay_policy::show_bytes;
 use forebay_pool::HANDLES;
 use sd_notify::NotifyState;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -66,9 +69,16 @@ pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
         made.extend(socket.made);
         listening.push(socket.address);
     }
+    let tls = matches!(service.options().tls()?, Tls::Required(_));
     *service.server() = Some(server);
+    service.introduce();
     for address in listening {
         tracing::info!("listening on {address}");
+        if !tls && is_open(&address) {
+            tracing::warn!(
+                "whoever reaches {address} can read and write the volumes: take --tls-certificates, or 127.0.0.1"
+            );
+        }
     }
     if let Some(path) = &service.options().control {
         made.push(command_socket::start(service.clone(), path)?);
@@ -81,9 +91,21 @@ pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
     serve_until_stopped(&requests, move || drop(reloading.read_again()))?;
     tracing::info!("stopping: what is under way is finished, and everything flushed");
     let stopped = service.stop();
+    if stopped.is_ok() {
+        tracing::info!("stopped: everything is flushed");
+    }
     // What it holds waits for devices when it is dropped, and there may be one that hangs.
     std::mem::forget(service);
     stopped
+}
+
+/// Whether others than this machine reach an address.
+fn is_open(address: &str) -> bool {
+    let Some((host, _)) = address.strip_prefix("tcp:").and_then(|address| address.rsplit_once(':')) else {
+        return false;
+    };
+    let host = host.trim_matches(['[', ']']);
+    host.parse::<IpAddr>().map_or(host != "localhost", |host| !host.is_loopback())
 }
 
 /// Says that the service is ready, and reads options again, by `reload`, until somebody asks to stop it.
@@ -227,6 +249,25 @@ impl Service {
         Ok((Arc::new(service), server))
     }
 
+    /// Says in the log what is served.
+    fn introduce(&self) {
+        let serving = self.serving();
+        tracing::info!("forebay {}, {} volumes", env!("CARGO_PKG_VERSION"), serving.exports.len());
+        for cache in serving.caches() {
+            tracing::info!("cache {}: {} under {}", cache.name, show_bytes(cache.pool.capacity()), cache.policy);
+        }
+        for export in &serving.exports {
+            let attached = export.attached();
+            let options = &attached.options;
+            let mode = match options.mode {
+                _ if options.read_only => "read-only",
+                Mode::WriteBack => "write-back",
+                Mode::WriteThrough => "write-through",
+            };
+            tracing::info!("volume {}: {}, {mode}, behind cache {}", options.name, options.path, attached.cache.name);
+        }
+    }
+
     pub(crate) fn serving(&self) -> MutexGuard<'_, Serving> {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -298,7 +339,7 @@ impl Service {
             while let Some(volume) = volumes.pop() {
                 // Of two of one name the one before leaves.
                 volumes.retain(|before| before.name != volume.name);
-                let counts = clients.get(&volume.name).copied().unwrap_or_default();
+                let counts = clients.get(&volume.name).cloned().unwrap_or_default();
                 rows.push(VolumeReport { cache: cache.name.clone(), pool: volume, clients: counts });
             }
             report.volumes.extend(rows.into_iter().rev());
@@ -328,5 +369,19 @@ impl Serving {
         let attached = self.attached();
         let own = attached.iter().filter(|attached| attached.options.own_cache());
         self.shared.iter().chain(own.map(|attached| &attached.cache)).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_others_reach_is_open() {
+        let open = |address| is_open(address);
+        assert!(
+            ["tcp:0.0.0.0:10809", "tcp:[::]:1", "tcp:192.168.1.2:1", "tcp:storage.example:1"].into_iter().all(open)
+        );
+        assert!(!["tcp:127.0.0.1:1", "tcp:[::1]:1", "tcp:localhost:1", "unix:/run/socket"].into_iter().any(open));
     }
 }

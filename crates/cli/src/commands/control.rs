@@ -1,6 +1,6 @@
 //! `forebay control`: steers a running server.
 
-use super::top::Figures;
+use super::top::{Figures, width};
 use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueEnum};
 use forebay_server::{Answer, Command, Report};
@@ -112,7 +112,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Answer::Refused { message } => return Err(Failure::Usage(message)),
         Answer::Failed { message } => return Err(message.into()),
         Answer::Done { message, .. } => writeln!(out, "{message}")?,
-        Answer::Statistics { statistics } => write!(out, "{}", Figures::new(&statistics, &Report::default()).table())?,
+        Answer::Statistics { statistics } => {
+            write!(out, "{}", Figures::new(&statistics, &Report::default()).table(width()))?
+        }
     }
     Ok(())
 }

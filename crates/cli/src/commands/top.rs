@@ -48,11 +48,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         Form::Csv => Figures::new(&now, &Report::default()).write_csv(&mut out)?,
         Form::Table if arguments.once || !out.is_terminal() => {
-            write!(out, "{}", Figures::new(&now, &Report::default()).table())?;
+            write!(out, "{}", Figures::new(&now, &Report::default()).table(width()))?;
         }
         Form::Table => return screen::show(&arguments.address, now, Duration::from_secs_f64(arguments.every)),
     }
     Ok(())
+}
+
+/// The width of the terminal that standard output goes to, if it is one.
+pub(crate) fn width() -> Option<usize> {
+    let size = io::stdout().is_terminal().then(|| ratatui::crossterm::terminal::size().ok());
+    size.flatten().map(|(width, _)| width.into())
 }
 
 /// What the server tells.

@@ -1,6 +1,7 @@
 //! What happened between two reports, in rows of a table.
 
 use comfy_table::{CellAlignment, Table, presets};
+use forebay_figures::Distribution;
 use forebay_server::{CacheReport, Report, VolumeReport};
 use forebay_sim::study::{grouped, percent};
 use std::io::Write;
@@ -9,24 +10,71 @@ use std::io::Write;
 pub(crate) struct Figures {
     /// A line on the server as a whole.
     pub(crate) head: String,
-    /// Volumes, under their headings.
     pub(crate) volumes: Rows,
-    /// Caches, under their headings.
     pub(crate) caches: Rows,
     /// What each cache's policy says of itself.
     pub(crate) states: Vec<String>,
 }
 
-/// Rows under headings; the first column is a name, the others are figures.
+/// Rows under headings; the first column is a name.
 pub(crate) struct Rows {
-    pub(crate) headings: Vec<&'static str>,
-    pub(crate) rows: Vec<Vec<String>>,
+    pub(crate) columns: Vec<Heading>,
+    pub(crate) rows: Vec<Vec<Cell>>,
+}
+
+/// What a column is called, and when it is shown.
+#[derive(Clone, Copy)]
+pub(crate) struct Heading {
+    pub(crate) name: &'static str,
+    /// In CSV, where its unit belongs to the name.
+    csv: &'static str,
+    /// Where there is no room for all columns, those of rank 0 are shown first, then those of 1, and so on.
+    rank: u8,
+}
+
+/// A figure; `None` where nothing was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Cell {
+    Text(String),
+    Bytes(f64),
+    Number(f64),
+    /// Of 1, shown in percent.
+    Ratio(Option<f64>),
+    /// In seconds.
+    Millis(Option<f64>),
+    Micros(Option<f64>),
+}
+
+impl Cell {
+    /// As it is shown to people.
+    pub(crate) fn show(&self) -> String {
+        let measured = |figure: &Option<f64>, show: &dyn Fn(f64) -> String| figure.map_or("–".to_owned(), show);
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Bytes(figure) => bytes(*figure),
+            Self::Number(figure) => grouped(figure.round() as u64),
+            Self::Ratio(figure) => measured(figure, &percent),
+            Self::Millis(figure) => measured(figure, &|seconds| format!("{:.2}", seconds * 1e3)),
+            Self::Micros(figure) => measured(figure, &|seconds| format!("{:.2}", seconds * 1e6)),
+        }
+    }
+
+    /// As a number without a unit, for programs; empty where nothing was measured.
+    fn plain(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Bytes(figure) | Self::Number(figure) => figure.to_string(),
+            Self::Ratio(figure) | Self::Millis(figure) | Self::Micros(figure) => {
+                figure.map_or_else(String::new, |figure| figure.to_string())
+            }
+        }
+    }
 }
 
 /// A column: its heading, and its cell for what happened between two reports of one thing.
-type Columns<T> = &'static [(&'static str, fn(&Change<'_, T>) -> String)];
+struct Column<T>(&'static str, &'static str, u8, fn(&Change<'_, T>) -> Cell);
 
-/// What happened in so many seconds.
+/// What happened in a number of seconds.
 struct Change<'a, T> {
     now: &'a T,
     before: &'a T,
@@ -41,49 +89,73 @@ impl<T> Change<'_, T> {
     fn rate(&self, count: fn(&T) -> u64) -> f64 {
         self.count(count) as f64 / self.seconds
     }
+
+    fn hit_ratio(&self, hits: fn(&T) -> u64, misses: fn(&T) -> u64) -> Cell {
+        let (hits, misses) = (self.count(hits) as f64, self.count(misses) as f64);
+        Cell::Ratio((hits + misses > 0.0).then(|| hits / (hits + misses)))
+    }
+
+    fn times(&self, times: fn(&T) -> &Distribution) -> Distribution {
+        times(self.now).since(times(self.before))
+    }
+
+    fn mean(&self, of: fn(&T) -> &Distribution) -> Option<f64> {
+        let times = self.times(of);
+        (times.count() > 0).then(|| times.mean() / 1e9)
+    }
+
+    fn most(&self, of: fn(&T) -> &Distribution) -> Option<f64> {
+        let times = self.times(of);
+        (times.count() > 0).then(|| times.quantile(0.99) as f64 / 1e9)
+    }
 }
 
-const VOLUMES: Columns<VolumeReport> = &[
-    ("volume", |of| of.now.pool.name.clone()),
-    ("cache", |of| of.now.cache.clone()),
-    ("size", |of| bytes(of.now.pool.size as f64)),
-    ("hits %", |of| hits(of.count(|of| of.pool.hits), of.count(|of| of.pool.misses))),
-    ("read/s", |of| bytes(of.rate(|of| of.clients.read_bytes))),
-    ("written/s", |of| bytes(of.rate(|of| of.clients.written_bytes))),
-    ("requests/s", |of| grouped(of.rate(|of| of.clients.requests.all()) as u64)),
-    ("device read/s", |of| bytes(of.rate(|of| of.pool.device.read_bytes))),
-    ("device written/s", |of| bytes(of.rate(|of| of.pool.device.written_bytes))),
-    ("read ms", |of| ms(of.now.pool.device.read_time.since(&of.before.pool.device.read_time).mean())),
-    ("write ms", |of| ms(of.now.pool.device.write_time.since(&of.before.pool.device.write_time).mean())),
-    ("dirty pages", |of| grouped(of.now.pool.dirty)),
-    ("errors", |of| grouped(of.now.clients.errors)),
-];
+/// What 99 % of the clients' requests took at most; those answered at once took next to nothing.
+fn client_time(of: &Change<'_, VolumeReport>) -> Option<f64> {
+    let mut times = of.times(|of| &of.clients.wait_time);
+    if times.count() == 0 {
+        return None;
+    }
+    times.buckets[0] += of.count(|of| of.clients.immediate);
+    Some(times.quantile(0.99) as f64 / 1e9)
+}
 
-const CACHES: Columns<CacheReport> = &[
-    ("cache", |of| of.now.name.clone()),
-    ("policy", |of| of.now.pool.policy.clone()),
-    ("capacity", |of| bytes(of.now.pool.capacity as f64)),
-    ("page", |of| bytes(of.now.pool.page_size.into())),
-    ("resident", |of| grouped(of.now.pool.resident.into())),
-    ("ghosts", |of| grouped(of.now.pool.ghosts.into())),
-    ("dirty", |of| grouped(of.now.pool.dirty)),
-    ("hits %", |of| hits(of.count(|of| of.pool.hits), of.count(|of| of.pool.misses))),
-    ("references/s", |of| {
-        grouped(((of.count(|of| of.pool.hits) + of.count(|of| of.pool.misses)) as f64 / of.seconds) as u64)
+const VOLUMES: &[Column<VolumeReport>] = &[
+    Column("volume", "volume", 0, |of| Cell::Text(of.now.pool.name.clone())),
+    Column("cache", "cache", 4, |of| Cell::Text(of.now.cache.clone())),
+    Column("size", "size_bytes", 3, |of| Cell::Bytes(of.now.pool.size as f64)),
+    Column("hits %", "hit_ratio", 0, |of| of.hit_ratio(|of| of.pool.hits, |of| of.pool.misses)),
+    Column("read/s", "read_bytes_per_second", 0, |of| Cell::Bytes(of.rate(|of| of.clients.read_bytes))),
+    Column("written/s", "written_bytes_per_second", 0, |of| Cell::Bytes(of.rate(|of| of.clients.written_bytes))),
+    Column("requests/s", "requests_per_second", 1, |of| Cell::Number(of.rate(|of| of.clients.requests.all()))),
+    Column("99 % ms", "client_p99_seconds", 1, |of| Cell::Millis(client_time(of))),
+    Column("device read/s", "device_read_bytes_per_second", 3, |of| {
+        Cell::Bytes(of.rate(|of| of.pool.device.read_bytes))
     }),
-    ("evictions/s", |of| grouped(of.rate(|of| of.pool.evictions) as u64)),
-    ("hit µs", |of| micros(of.now.pool.hit_time.since(&of.before.pool.hit_time).mean())),
-    ("miss µs", |of| micros(of.now.pool.miss_time.since(&of.before.pool.miss_time).mean())),
-    ("99 % of misses µs", |of| micros(of.now.pool.miss_time.since(&of.before.pool.miss_time).quantile(0.99) as f64)),
+    Column("device written/s", "device_written_bytes_per_second", 3, |of| {
+        Cell::Bytes(of.rate(|of| of.pool.device.written_bytes))
+    }),
+    Column("read ms", "device_read_seconds", 2, |of| Cell::Millis(of.mean(|of| &of.pool.device.read_time))),
+    Column("write ms", "device_write_seconds", 2, |of| Cell::Millis(of.mean(|of| &of.pool.device.write_time))),
+    Column("dirty pages", "dirty_pages", 2, |of| Cell::Number(of.now.pool.dirty as f64)),
+    Column("errors", "errors", 1, |of| Cell::Number(of.now.clients.errors as f64)),
 ];
 
-fn ms(nanoseconds: f64) -> String {
-    format!("{:.2}", nanoseconds / 1e6)
-}
-
-fn micros(nanoseconds: f64) -> String {
-    format!("{:.1}", nanoseconds / 1e3)
-}
+const CACHES: &[Column<CacheReport>] = &[
+    Column("cache", "cache", 0, |of| Cell::Text(of.now.name.clone())),
+    Column("policy", "policy", 0, |of| Cell::Text(of.now.pool.policy.clone())),
+    Column("capacity", "capacity_bytes", 0, |of| Cell::Bytes(of.now.pool.capacity as f64)),
+    Column("page", "page_size", 3, |of| Cell::Bytes(of.now.pool.page_size.into())),
+    Column("resident", "resident_pages", 1, |of| Cell::Number(of.now.pool.resident.into())),
+    Column("ghosts", "ghosts", 3, |of| Cell::Number(of.now.pool.ghosts.into())),
+    Column("dirty", "dirty_pages", 1, |of| Cell::Number(of.now.pool.dirty as f64)),
+    Column("hits %", "hit_ratio", 0, |of| of.hit_ratio(|of| of.pool.hits, |of| of.pool.misses)),
+    Column("references/s", "references_per_second", 1, |of| Cell::Number(of.rate(|of| of.pool.hits + of.pool.misses))),
+    Column("evictions/s", "evictions_per_second", 2, |of| Cell::Number(of.rate(|of| of.pool.evictions))),
+    Column("hit µs", "hit_seconds", 3, |of| Cell::Micros(of.mean(|of| &of.pool.hit_time))),
+    Column("miss µs", "miss_seconds", 2, |of| Cell::Micros(of.mean(|of| &of.pool.miss_time))),
+    Column("99 % of misses µs", "miss_p99_seconds", 3, |of| Cell::Micros(of.most(|of| &of.pool.miss_time))),
+];
 
 impl Figures {
     /// What happened from `before` to `now`. Before a server's start nothing had happened.
@@ -109,37 +181,62 @@ impl Figures {
         }
     }
 
-    /// Everything as plain text.
-    pub(crate) fn table(&self) -> String {
+    /// Everything as plain text, in lines of at most `width` characters if that is given.
+    pub(crate) fn table(&self, width: Option<usize>) -> String {
         let states: String = self.states.iter().map(|state| format!("{state}\n")).collect();
-        format!("{}\n\n{}\n\n{}\n\n{states}", self.head, self.volumes.table(), self.caches.table())
+        format!("{}\n\n{}\n\n{}\n\n{states}", self.head, self.volumes.table(width), self.caches.table(width))
     }
 
     /// The volumes' rows.
     pub(crate) fn write_csv(&self, out: impl Write) -> Result<(), csv::Error> {
         let mut rows = csv::Writer::from_writer(out);
-        rows.write_record(&self.volumes.headings)?;
-        self.volumes.rows.iter().try_for_each(|row| rows.write_record(row))?;
+        rows.write_record(self.volumes.columns.iter().map(|column| column.csv))?;
+        self.volumes.rows.iter().try_for_each(|row| rows.write_record(row.iter().map(Cell::plain)))?;
         Ok(rows.flush()?)
     }
 }
 
 impl Rows {
-    fn new<T: Default>(columns: Columns<T>, now: &[T], before: &[T], name: fn(&T) -> &str, seconds: f64) -> Self {
+    fn new<T: Default>(columns: &[Column<T>], now: &[T], before: &[T], name: fn(&T) -> &str, seconds: f64) -> Self {
         let new = T::default();
         let row = |now: &T| {
             let before = before.iter().find(|earlier| name(earlier) == name(now)).unwrap_or(&new);
-            columns.iter().map(|(_, cell)| cell(&Change { now, before, seconds })).collect()
+            columns.iter().map(|Column(_, _, _, cell)| cell(&Change { now, before, seconds })).collect()
         };
-        Self { headings: columns.iter().map(|(heading, _)| *heading).collect(), rows: now.iter().map(row).collect() }
+        let heading = |&Column(name, csv, rank, _): &Column<T>| Heading { name, csv, rank };
+        Self { columns: columns.iter().map(heading).collect(), rows: now.iter().map(row).collect() }
     }
 
-    fn table(&self) -> String {
+    /// The width of a column.
+    pub(crate) fn width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().map(|row| row[column].show().chars().count());
+        cells.chain([self.columns[column].name.chars().count()]).max().unwrap_or(0)
+    }
+
+    /// The columns for which there is room, `gap` characters apart: the first, and of the others those of the lowest ranks.
+    pub(crate) fn fitting(&self, room: usize, gap: usize) -> Vec<usize> {
+        let mut ranked: Vec<usize> = (0..self.columns.len()).collect();
+        ranked.sort_by_key(|&column| self.columns[column].rank);
+        let (mut used, mut shown) = (0, Vec::new());
+        for column in ranked {
+            let more = self.width(column) + if shown.is_empty() { 0 } else { gap };
+            if shown.is_empty() || used + more <= room {
+                used += more;
+                shown.push(column);
+            }
+        }
+        shown.sort_unstable();
+        shown
+    }
+
+    fn table(&self, width: Option<usize>) -> String {
+        let shown = self.fitting(width.unwrap_or(usize::MAX), GAP);
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        table.set_header(&self.headings).add_rows(&self.rows);
-        for (index, column) in table.column_iter_mut().enumerate().skip(1) {
-            if !TEXTS.contains(&self.headings[index]) {
+        table.set_header(shown.iter().map(|&column| self.columns[column].name));
+        table.add_rows(self.rows.iter().map(|row| shown.iter().map(|&column| row[column].show())));
+        for (column, &shown) in table.column_iter_mut().zip(&shown) {
+            if self.rows.iter().all(|row| !matches!(row[shown], Cell::Text(_))) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
@@ -147,18 +244,13 @@ impl Rows {
     }
 }
 
-/// Columns that hold words.
-const TEXTS: &[&str] = &["cache", "policy"];
+/// The spaces between columns of a plain table.
+const GAP: usize = 2;
 
 fn state(cache: &CacheReport) -> String {
     let figures: Vec<String> =
         cache.pool.policy_state.iter().map(|(name, value)| format!("{name} {value:.0}")).collect();
     format!("{} of cache {}: {}", cache.pool.policy, cache.name, figures.join(", "))
-}
-
-/// The hit ratio in percent, if there were references.
-fn hits(hits: u64, misses: u64) -> String {
-    if hits + misses == 0 { "-".to_owned() } else { percent(hits as f64 / (hits + misses) as f64) }
 }
 
 /// Bytes in the unit that suits them.
@@ -189,16 +281,50 @@ mod tests {
     fn figures_are_of_the_time_between_two_reports() {
         let figures = Figures::new(&report(12.0, 700, 5 << 20), &report(10.0, 100, 1 << 20));
         let row = &figures.volumes.rows[0];
-        assert_eq!([&row[3], &row[4]], ["100.0", "2.0 MiB"], "600 hits, and 4 MiB in 2 s");
-        assert_eq!(figures.caches.rows[0][8], "300");
-        assert!(figures.volumes.rows.iter().all(|row| row.len() == VOLUMES.len()));
-        assert!(figures.caches.rows.iter().all(|row| row.len() == CACHES.len()));
+        assert_eq!([row[3].show(), row[4].show()], ["100.0", "2.0 MiB"], "600 hits, and 4 MiB in 2 s");
+        assert_eq!(figures.caches.rows[0][8], Cell::Number(300.0));
     }
 
     #[test]
     fn a_server_started_anew_counts_from_its_start() {
         let figures = Figures::new(&report(2.0, 300, 0), &report(1000.0, 900, 0));
-        assert_eq!(figures.volumes.rows[0][3], "75.0");
+        assert_eq!(figures.volumes.rows[0][3], Cell::Ratio(Some(0.75)));
+    }
+
+    #[test]
+    fn programs_get_numbers_without_units_and_nothing_where_nothing_was_measured() {
+        let mut csv = Vec::new();
+        Figures::new(&report(4.0, 300, 8 << 20), &Report::default()).write_csv(&mut csv).expect("it is written");
+        let text = String::from_utf8(csv).expect("text");
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        let of = |name| lines[1][lines[0].iter().position(|&heading| heading == name).expect("a column")];
+        assert_eq!([of("hit_ratio"), of("read_bytes_per_second"), of("client_p99_seconds")], ["0.75", "2097152", ""]);
+    }
+
+    #[test]
+    fn a_narrow_table_leaves_out_what_matters_less_and_cuts_nothing() {
+        let mut now = report(12.0, 700, 5 << 30);
+        now.volumes[0].pool.name = "a-volume-of-some-name".to_owned();
+        let figures = Figures::new(&now, &report(10.0, 100, 1 << 20));
+        for width in [40, 80, 120, 200] {
+            let text = figures.volumes.table(Some(width));
+            assert!(text.lines().all(|line| line.trim_end().chars().count() <= width), "{width}:\n{text}");
+            assert!(text.contains("a-volume-of-some-name") && text.contains("hits %"), "{width}:\n{text}");
+        }
+        assert!(figures.volumes.table(Some(80)).contains("written/s"));
+        assert!(figures.volumes.table(None).contains("device written/s"));
+    }
+
+    #[test]
+    fn requests_answered_at_once_count_among_the_quickest() {
+        let mut now = report(2.0, 0, 0);
+        let clients = &mut now.volumes[0].clients;
+        clients.wait_time = Distribution { buckets: [vec![0; 20], vec![10]].concat(), sum: 10 << 20 };
+        let waited = |now: &Report| Figures::new(now, &Report::default()).volumes.rows[0][7].clone();
+        assert_eq!(waited(&now), Cell::Millis(Some((1 << 20) as f64 / 1e9)));
+        now.volumes[0].clients.immediate = 990;
+        assert_eq!(waited(&now), Cell::Millis(Some(1e-9)));
+        assert_eq!(waited(&report(2.0, 0, 0)), Cell::Millis(None));
     }
 
     #[test]
