@@ -1,6 +1,7 @@
 //! Bytes: what is answered at once where the pool has it, and else by a thread that may wait.
 
 use crate::counters::count;
+use crate::error::errno;
 use crate::inode::attributes;
 use crate::naming::Changes;
 use crate::nodes::Node;
@@ -84,7 +85,10 @@ impl Shared {
 
     fn read_into(&self, asked: &Asked, offset: u64, room: &mut [u8], wait: bool) -> Result<Done<usize>, Errno> {
         let object = &asked.open.object;
-        let done = self.with_handle(asked.process.as_ref(), |handle| object.read(handle, offset, room, wait))?;
+        let done = self.with_handle(asked.process.as_ref(), |handle| {
+            handle.hint(&object.volume, asked.open.readahead.hint()).map_err(|error| errno(&error))?;
+            object.read(handle, offset, room, wait)
+        })?;
         if let Done::Now(length) = done
             && length > 0
         {

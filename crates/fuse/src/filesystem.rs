@@ -1,6 +1,7 @@
 //! The requests of the kernel, each to the part that answers it.
 
 use crate::data::Asked;
+use crate::ioctl::Said;
 use crate::naming::Changes;
 use crate::object::{Done, Until};
 use crate::shared::Shared;
@@ -387,16 +388,28 @@ impl Filesystem for FileSystem {
 
     fn ioctl(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         _: IoctlFlags,
-        _: u32,
-        _: &[u8],
+        number: u32,
+        data: &[u8],
         _: u32,
         reply: ReplyIoctl,
     ) {
-        reply.error(Errno::ENOTTY);
+        let said = match Said::read(number, data) {
+            Ok(said) => said,
+            Err(errno) => return reply.error(errno),
+        };
+        self.later(self.0.asked(handle, request.pid()), reply, ReplyIoctl::error, move |shared, asked, reply| {
+            let done = match said {
+                Said::Hint(hinted) => shared.hint(asked, hinted),
+            };
+            match done {
+                Ok(()) => reply.ioctl(0, &[]),
+                Err(errno) => reply.error(errno),
+            }
+        });
     }
 
     fn fallocate(

@@ -4,6 +4,7 @@ use crate::counters::Counters;
 use crate::device::Files;
 use crate::directory::Directory;
 use crate::error::errno;
+use crate::hints::Readahead;
 use crate::mapped::Mapped;
 use crate::mount::Watch;
 use crate::nodes::{Node, Nodes};
@@ -49,6 +50,7 @@ pub(crate) struct Open {
     pub(crate) object: Arc<Object>,
     /// How many of its failures its user knows of.
     pub(crate) known: AtomicU64,
+    pub(crate) readahead: Readahead,
 }
 
 impl Shared {
@@ -139,7 +141,7 @@ impl Shared {
             object
         };
         let known = AtomicU64::new(object.file.failures_known());
-        let handle = self.open.add(Open { node, object, known });
+        let handle = self.open.add(Open { node, object, known, readahead: Readahead::default() });
         let mut how = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | kept;
         if !write {
             how |= FopenFlags::FOPEN_NOFLUSH;

@@ -2,6 +2,7 @@
 
 mod bytes;
 mod durability;
+mod hints;
 mod memory;
 mod mounted;
 mod names;
