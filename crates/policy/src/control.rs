@@ -1,7 +1,7 @@
 //! Commands to a running policy that has managers: the menu and the free-lists of the paper's section on user-kernel
 //! interaction (Cao, Felten and Li, USENIX Summer 1994). Priorities of files are its manager with relative weights.
 
-use crate::managers::Manager;
+use crate::managers::{Listed, Manager};
 use std::fmt;
 
 /// A command to a policy that has managers.
@@ -9,7 +9,7 @@ use std::fmt;
 pub enum Control {
     /// This manager is in charge from now on where this owner uses this file, before the rules given at the start; `None` is any.
     /// Without a manager the owner abdicates: the kernel's default, LRU, decides. A page goes to its new manager at its next use. A file
-    /// whose users had not agreed stays LRU's until no page of it is resident.
+    /// whose users had not agreed stays LRU's until no page of it is resident, or until they agree.
     Manage {
         /// Whose uses.
         owner: Option<u32>,
@@ -17,6 +17,26 @@ pub enum Control {
         object: Option<u32>,
         /// Who is in charge.
         manager: Option<Manager>,
+    },
+    /// A list of rules that the caller keeps puts somebody in charge where this owner uses this file.
+    Assign {
+        /// Whose uses; `None`: of all for whom nobody is in charge otherwise.
+        owner: Option<u32>,
+        /// Of which file.
+        object: u32,
+        /// Who is in charge; `None`: nobody any more.
+        charge: Option<Charge>,
+    },
+    /// Users of a file have changed their minds. If all that was said of them names one manager, they agree on it from now on, also where
+    /// its pages are an owner's of whom nothing was said. A user who does not agree ends that at the next use.
+    Agree {
+        /// Which file.
+        object: u32,
+    },
+    /// The file has gone: what was said of its users is dropped.
+    Forget {
+        /// Which file.
+        object: u32,
     },
     /// The owner's free-list gets these pages: whenever a page of the owner's is to go, they go first, in this order. One that is used again
     /// is on it no more.
@@ -33,6 +53,18 @@ pub enum Control {
     },
 }
 
+/// Who is in charge by a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Charge {
+    /// The manager.
+    pub manager: Manager,
+    /// The rule's number for the caller: each rule has an instance of its manager, also if two name the same one. 0 is no rule: equal
+    /// managers are one.
+    pub rule: u32,
+    /// What the rule lists the file as, for managers that have a list of files.
+    pub listed: Option<Listed>,
+}
+
 /// Why a policy refuses a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncontrolled {
@@ -40,8 +72,6 @@ pub enum Uncontrolled {
     NoManagers,
     /// That manager must know the references to come.
     NeedsFuture,
-    /// It keeps fewer uses of each page than that manager looks at.
-    TooFewUses,
     /// The most managers are in use.
     TooMany,
 }
@@ -51,9 +81,6 @@ impl fmt::Display for Uncontrolled {
         f.write_str(match self {
             Self::NoManagers => "it takes no managers: run lru-sp",
             Self::NeedsFuture => "that manager needs to know the future: it can be simulated, not run",
-            Self::TooFewUses => {
-                "it keeps fewer uses of each page than that manager needs: start it with such a manager"
-            }
             Self::TooMany => "the most different managers are in use: let an owner leave first",
         })
     }

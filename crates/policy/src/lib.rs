@@ -46,7 +46,7 @@ pub mod readahead;
 pub mod registry;
 
 pub use boxed::{AnyPolicy, Hit};
-pub use control::{Control, Uncontrolled};
+pub use control::{Charge, Control, Uncontrolled};
 pub use histogram::Histogram;
 pub use page::page;
 pub use parameters::{Kind, Parameter, Part, Settings, parse_bytes, show_bytes};

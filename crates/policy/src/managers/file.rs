@@ -1,8 +1,8 @@
 //! The file of `--managers`: which manager is in charge of which owners and files.
 
-use super::{Assignment, FileOrder, Filter, MANAGERS, MOST_USES, Manager, Weights};
+use super::rule::{Glob, Kind, Rule, Written, Wrong, unknown};
+use super::{Assignment, Filter, MANAGERS, Manager, Weights};
 use crate::{LruSp, Policy, Spec};
-use glob::Pattern;
 use serde::Deserialize;
 use std::ops::Range;
 use std::path::Path;
@@ -63,49 +63,6 @@ struct Content {
     default: Option<Spanned<String>>,
     #[serde(default, rename = "manager")]
     rules: Vec<Written>,
-}
-
-/// A rule as it is written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
-    name: Spanned<String>,
-    owners: Option<Vec<Spanned<String>>>,
-    files: Option<Vec<Spanned<String>>>,
-    k: Option<Spanned<usize>>,
-    order: Option<Spanned<Vec<Spanned<String>>>>,
-    weights: Option<Spanned<Vec<Weight>>>,
-}
-
-/// Files, and what each of them weighs.
-type Weight = (Spanned<String>, f64);
-
-#[derive(Debug)]
-struct Rule {
-    owners: Option<Vec<Glob>>,
-    files: Option<Vec<Glob>>,
-    manager: Kind,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Ready(Manager),
-    Filter(Vec<Glob>),
-    Weights { span: Range<usize>, files: Vec<(Glob, f64)> },
-}
-
-#[derive(Debug)]
-struct Glob {
-    pattern: Pattern,
-    span: Range<usize>,
-}
-
-/// What is wrong, and where in the text.
-type Wrong = (Range<usize>, String);
-
-fn unknown(name: &Spanned<String>) -> Wrong {
-    let known: Vec<&str> = MANAGERS.iter().map(|about| about.name).collect();
-    (name.span(), format!("there is no manager `{}`; there are {}", name.get_ref(), known.join(", ")))
 }
 
 impl Rules {
@@ -183,6 +140,16 @@ impl Rules {
         Ok(assignment)
     }
 
+    /// The rules for a running cache, that for where no other fits last.
+    ///
+    /// # Errors
+    /// That one's manager needs to know the references to come.
+    pub fn for_running(mut self) -> Result<Vec<Rule>, RulesError> {
+        let mut rules = std::mem::take(&mut self.rules);
+        rules.extend(self.default.as_ref().map(Rule::default));
+        rules.into_iter().map(Rule::for_running).collect::<Result<_, _>>().map_err(|wrong| self.error(wrong))
+    }
+
     /// Whether a manager among them must know the references to come.
     pub fn need_future(&self) -> bool {
         let ready = self.rules.iter().filter_map(|rule| match &rule.manager {
@@ -221,71 +188,4 @@ fn check(content: Content) -> Result<(Option<Manager>, Vec<Rule>), Wrong> {
     }
     let rules = content.rules.into_iter().map(Rule::of).collect::<Result<_, _>>()?;
     Ok((default.transpose()?, rules))
-}
-
-impl Rule {
-    fn of(written: Written) -> Result<Self, Wrong> {
-        let Written { name, owners, files, k, order, weights } = written;
-        let (written, at) = (name.clone(), name.span());
-        let name = name.into_inner();
-        let belongs = |key: &str, of: &[&str], span: Option<Range<usize>>| match span {
-            Some(span) if !of.contains(&name.as_str()) => Err((span, format!("`{name}` has no `{key}`"))),
-            _ => Ok(()),
-        };
-        belongs("k", &["lru-k"], k.as_ref().map(Spanned::span))?;
-        belongs("order", &["file-order", "filter"], order.as_ref().map(Spanned::span))?;
-        belongs("weights", &["weights"], weights.as_ref().map(Spanned::span))?;
-        let needs = |what: &str| (at.clone(), format!("`{name}` needs {what}"));
-        let manager = match name.as_str() {
-            "lru-k" => Kind::Ready(Manager::LruK(k.map_or(Ok(2), |k| match *k.get_ref() {
-                uses @ 1..=MOST_USES => Ok(uses),
-                uses => Err((k.span(), format!("k is 1 to {MOST_USES}, not {uses}"))),
-            })?)),
-            "file-order" => {
-                let order = order.ok_or_else(|| needs("`order`, a list of ranges of blocks such as \"100..120\""))?;
-                let parts = order.into_inner().iter().map(part).collect::<Result<_, _>>()?;
-                Kind::Ready(Manager::FileOrder(FileOrder::new(parts)))
-            }
-            "filter" => {
-                let order =
-                    order.ok_or_else(|| needs("`order`, a list of files in the order in which they are read"))?;
-                Kind::Filter(globs(order.into_inner())?)
-            }
-            "weights" => {
-                let weights = weights.ok_or_else(|| needs("`weights`, a list of [files, weight]"))?;
-                let span = weights.span();
-                if let Some((_, wrong)) =
-                    weights.get_ref().iter().find(|(_, weight)| !(*weight > 0.0 && weight.is_finite()))
-                {
-                    return Err((span, format!("a weight is a positive number, not {wrong}")));
-                }
-                let files = weights.into_inner().into_iter().map(|(file, weight)| Ok((glob(file)?, weight)));
-                Kind::Weights { span, files: files.collect::<Result<_, _>>()? }
-            }
-            plain => Kind::Ready(Manager::plain(plain).ok_or_else(|| unknown(&written))?),
-        };
-        Ok(Self { owners: owners.map(globs).transpose()?, files: files.map(globs).transpose()?, manager })
-    }
-}
-
-fn globs(patterns: Vec<Spanned<String>>) -> Result<Vec<Glob>, Wrong> {
-    patterns.into_iter().map(glob).collect()
-}
-
-fn glob(pattern: Spanned<String>) -> Result<Glob, Wrong> {
-    let span = pattern.span();
-    match Pattern::new(pattern.get_ref()) {
-        Ok(pattern) => Ok(Glob { pattern, span }),
-        Err(error) => Err((span, format!("`{}` is no pattern: {}", pattern.get_ref(), error.msg))),
-    }
-}
-
-/// A range of blocks: `100..120`, or `100..` to the end.
-fn part(text: &Spanned<String>) -> Result<Range<u64>, Wrong> {
-    let wrong =
-        || (text.span(), format!("`{}` is no range of blocks: write 0..16, or 16.. to the end", text.get_ref()));
-    let (start, end) = text.get_ref().split_once("..").ok_or_else(wrong)?;
-    let start = start.parse().map_err(|_| wrong())?;
-    let end = if end.is_empty() { u64::MAX } else { end.parse().map_err(|_| wrong())? };
-    if start < end { Ok(start..end) } else { Err(wrong()) }
 }

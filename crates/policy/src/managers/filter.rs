@@ -14,6 +14,9 @@ pub(super) static ABOUT: About = About {
     off_line: false,
 };
 
+/// In an order: the file is not listed.
+pub(super) const UNLISTED: u32 = u32::MAX;
+
 /// The order in which a program reads files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
@@ -28,16 +31,28 @@ const MOST_BLOCKS: u64 = (1 << 32) - 1;
 impl Filter {
     /// Files in the order in which they are read. Those not listed are read after all that are, in the order of their numbers.
     pub fn new(files: &[u32]) -> Self {
-        let mut order = vec![u32::MAX; files.iter().max().map_or(0, |&most| most as usize + 1)];
+        let mut order = vec![UNLISTED; files.iter().max().map_or(0, |&most| most as usize + 1)];
         for (index, &file) in files.iter().enumerate().rev() {
             order[file as usize] = index as u32;
         }
         Self { order, listed: files.len() as u32 }
     }
 
+    /// Files are listed as they come to be known; `after` is above their positions.
+    pub(super) fn growing(after: u32) -> Self {
+        Self { order: Vec::new(), listed: after }
+    }
+
+    pub(super) fn set(&mut self, object: u32, position: u32) {
+        if object as usize >= self.order.len() {
+            self.order.resize(object as usize + 1, UNLISTED);
+        }
+        self.order[object as usize] = position;
+    }
+
     /// The page's position in the order.
     pub(super) fn rank(&self, place: Place) -> u64 {
-        let listed = self.order.get(place.object as usize).copied().filter(|&index| index != u32::MAX);
+        let listed = self.order.get(place.object as usize).copied().filter(|&index| index != UNLISTED);
         let file = listed.unwrap_or(self.listed.saturating_add(place.object));
         u64::from(file) << 32 | place.block.min(MOST_BLOCKS)
     }

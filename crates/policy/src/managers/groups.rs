@@ -16,7 +16,7 @@
 use super::lru::NOBODY;
 use super::ranking::{EMPTY, Ranking};
 use super::{Assignment, Manager, Scope, Use};
-use crate::control::{Control, Uncontrolled};
+use crate::control::{Charge, Control, Uncontrolled};
 use crate::parts::prefetch::prefetch;
 use crate::policy::{Caller, Future, NEVER, Reference, Setup};
 use std::collections::{HashMap, VecDeque};
@@ -50,8 +50,10 @@ pub(crate) struct Groups {
     round: u64,
     /// The manager of those for whom the assignment has none, by number.
     default: u32,
-    /// Rules that came while it runs, by owner and object, or `ANY`: the manager's number.
-    told: HashMap<(u32, u32), u32>,
+    /// Rules that came while it runs, by object: the owner, and the manager's number. `ANY` is any of both.
+    told: HashMap<u32, Vec<(u32, u32)>>,
+    /// By manager: the number of the rule that has this instance, 0 for none.
+    rules: Vec<u32>,
     /// MG3. By owner, the pages to go first; those count that are in `listed`.
     free: HashMap<u32, VecDeque<u32>>,
     /// Empty until there is a free-list.
@@ -103,6 +105,7 @@ impl Groups {
         let mut groups = Self {
             default: managers.len() as u32 - 1,
             told: HashMap::new(),
+            rules: vec![0; managers.len()],
             free: HashMap::new(),
             listed: Vec::new(),
             now: 0,
@@ -236,13 +239,31 @@ impl Groups {
     pub(crate) fn control(&mut self, control: &Control, resident: impl Fn(u32) -> bool) -> Result<u32, Uncontrolled> {
         match control {
             Control::Manage { owner, object, manager } => {
-                let manager = self.number_of(manager.as_ref().unwrap_or(&Manager::Lru))?;
-                self.told.insert((owner.unwrap_or(ANY), object.unwrap_or(ANY)), manager);
-                let all = 0..self.files.len() as u32;
-                for object in object.map_or(all, |object| object..object.saturating_add(1)) {
-                    self.rule_anew(object);
+                let manager = self.number_of(manager.as_ref().unwrap_or(&Manager::Lru), 0)?;
+                self.tell(owner.unwrap_or(ANY), object.unwrap_or(ANY), Some(manager));
+                self.rules_anew(object.unwrap_or(ANY));
+                if let Some(object) = *object {
+                    self.agree(object);
                 }
                 Ok(owner.map_or(0, |owner| self.free_pages(owner)))
+            }
+            Control::Assign { owner, object, charge } => {
+                let number = charge.as_ref().map(|Charge { manager, rule, listed }| {
+                    let number = self.number_of(manager, *rule)?;
+                    self.managers[number as usize].list(*object, *listed);
+                    Ok(number)
+                });
+                self.tell(owner.unwrap_or(ANY), *object, number.transpose()?);
+                self.rules_anew(*object);
+                Ok(0)
+            }
+            Control::Agree { object } => {
+                self.agree(*object);
+                Ok(0)
+            }
+            Control::Forget { object } => {
+                self.told.remove(object);
+                Ok(0)
             }
             Control::GiveUp { owner, pages } => {
                 self.listed.resize(self.pages.len(), false);
@@ -257,11 +278,16 @@ impl Groups {
                 Ok(self.free_pages(*owner))
             }
             Control::Leave { owner } => {
-                self.told.retain(|&(of, _), _| of != *owner);
                 for page in self.free.remove(owner).into_iter().flatten() {
                     self.listed[page as usize] = false;
                 }
-                (0..self.files.len() as u32).for_each(|object| self.rule_anew(object));
+                let of_owner = |words: &Vec<(u32, u32)>| words.iter().any(|&(of, _)| of == *owner);
+                let objects: Vec<u32> =
+                    self.told.iter().filter(|(_, words)| of_owner(words)).map(|(&object, _)| object).collect();
+                for object in objects {
+                    self.tell(*owner, object, None);
+                    self.rules_anew(object);
+                }
                 Ok(0)
             }
         }
@@ -272,58 +298,116 @@ impl Groups {
         list.filter(|&&page| self.listed[page as usize]).count() as u32
     }
 
-    /// The number of a manager that is in charge from now on.
-    fn number_of(&mut self, manager: &Manager) -> Result<u32, Uncontrolled> {
+    /// The number of a manager that is in charge from now on, by a rule, or by no rule of its own.
+    fn number_of(&mut self, manager: &Manager, rule: u32) -> Result<u32, Uncontrolled> {
         if manager.needs_future() {
             return Err(Uncontrolled::NeedsFuture);
         }
-        let uses = manager.earlier_uses();
-        if uses > self.earlier_uses.max(1) {
-            return Err(Uncontrolled::TooFewUses);
-        }
-        let number = match self.managers.iter().position(|known| known == manager) {
+        let mut known = self.managers.iter().zip(&self.rules);
+        let number = match known.position(|(known, &of)| of == rule && (rule != 0 || known == manager)) {
             Some(known) => known,
-            None if self.managers.len() == MOST => return Err(Uncontrolled::TooMany),
-            None => {
+            None if self.managers.len() < MOST => {
                 self.managers.push(manager.clone());
+                self.rules.push(rule);
                 self.of.push(Vec::new());
                 self.managers.len() - 1
             }
+            None => {
+                let free = self.vacant().ok_or(Uncontrolled::TooMany)?;
+                (self.managers[free], self.rules[free]) = (manager.clone(), rule);
+                free
+            }
         };
-        if uses > self.earlier_uses {
-            self.earlier_uses = uses;
-            self.earlier.resize(self.pages.len() * uses, 0);
-        }
+        self.remember_uses(manager.earlier_uses());
         if *manager != Manager::Lru {
             self.ranking.reserve(self.pages.len() as u32);
         }
         Ok(number as u32)
     }
 
+    /// A manager that came while it ran, and is in charge of nothing any more.
+    fn vacant(&self) -> Option<usize> {
+        let mut used = vec![false; self.managers.len()];
+        used[..=self.default as usize].fill(true);
+        let told = self.told.values().flatten().map(|&(_, number)| number);
+        let of_files = self.files.iter().filter(|file| file.resident > 0 && file.rule != NOBODY).map(|file| file.rule);
+        let of_groups = self.groups.iter().filter(|group| group.root != EMPTY).map(|group| group.rule);
+        told.chain(of_files).chain(of_groups).for_each(|number| used[number as usize] = true);
+        used.iter().position(|used| !used)
+    }
+
+    /// Keeps the times of as many uses of each page from now on.
+    fn remember_uses(&mut self, uses: usize) {
+        if uses <= self.earlier_uses {
+            return;
+        }
+        let mut earlier = vec![0; self.pages.len() * uses];
+        if self.earlier_uses > 0 {
+            for (new, old) in earlier.chunks_mut(uses).zip(self.earlier.chunks(self.earlier_uses)) {
+                new[..old.len()].copy_from_slice(old);
+            }
+        }
+        (self.earlier, self.earlier_uses) = (earlier, uses);
+    }
+
+    /// Puts a manager in charge, or nobody any more.
+    fn tell(&mut self, owner: u32, object: u32, number: Option<u32>) {
+        let words = self.told.entry(object).or_default();
+        words.retain(|&(of, _)| of != owner);
+        words.extend(number.map(|number| (owner, number)));
+        if words.is_empty() {
+            self.told.remove(&object);
+        }
+    }
+
     /// The number of the manager who is in charge where an owner uses a file.
     fn rule(&self, owner: u32, object: u32) -> u32 {
         if !self.told.is_empty() {
-            let keys = [(owner, object), (ANY, object), (owner, ANY), (ANY, ANY)];
-            if let Some(&told) = keys.iter().find_map(|key| self.told.get(key)) {
+            let told = |object: u32| {
+                let words = self.told.get(&object)?;
+                let of = |owner: u32| words.iter().find(|word| word.0 == owner);
+                of(owner).or_else(|| of(ANY)).map(|&(_, number)| number)
+            };
+            if let Some(told) = told(object).or_else(|| told(ANY)) {
                 return told;
             }
         }
         self.assignment.rule(owner, object).unwrap_or(self.default)
     }
 
-    /// Has the rule hold that is now right for a file of one owner.
-    fn rule_anew(&mut self, object: u32) {
-        if let Some(&File { owner, resident: 1.., .. }) = self.files.get(object as usize)
-            && owner != SHARED
-        {
-            self.files[object as usize].rule = self.rule(owner, object);
+    /// Has the rules hold that are now right for a file of one owner, or for all.
+    fn rules_anew(&mut self, object: u32) {
+        let all = 0..self.files.len() as u32;
+        for object in if object == ANY { all } else { object..object + 1 } {
+            if let Some(&File { owner, resident: 1.., .. }) = self.files.get(object as usize)
+                && owner != SHARED
+            {
+                self.files[object as usize].rule = self.rule(owner, object);
+            }
+        }
+    }
+
+    /// Puts in charge of a file whom all users name, if it is shared or its user says nothing.
+    fn agree(&mut self, object: u32) {
+        let of_others = self.rule(ANY, object);
+        let words = self.told.get(&object).map_or(&[][..], |words| words);
+        if let Some(file) = self.files.get_mut(object as usize).filter(|file| file.resident > 0) {
+            let first = words.first().map_or(of_others, |&(_, number)| number);
+            let all = words.iter().all(|&(_, number)| number == first);
+            if file.owner == SHARED {
+                file.rule = if all { first } else { NOBODY };
+            } else if all && !words.iter().any(|&(owner, _)| owner == file.owner || owner == ANY) && !words.is_empty() {
+                // Whose pages they are has nothing to say any more.
+                (file.owner, file.rule) = (SHARED, first);
+            }
         }
     }
 
     pub(crate) fn bytes(&self) -> usize {
         let free = self.free.values().map(|list| list.capacity() * size_of::<u32>()).sum::<usize>();
         free + self.listed.capacity()
-            + self.told.capacity() * size_of::<((u32, u32), u32)>()
+            + self.told.capacity() * size_of::<(u32, Vec<(u32, u32)>)>()
+            + self.told.values().map(|words| words.capacity() * size_of::<(u32, u32)>()).sum::<usize>()
             + self.files.capacity() * size_of::<File>()
             + self.of.iter().map(|of| of.capacity() * size_of::<u32>()).sum::<usize>()
             + self.groups.capacity() * size_of::<Group>()

@@ -20,6 +20,7 @@ mod lru_k;
 mod mru;
 mod ranking;
 mod rmin;
+mod rule;
 mod same_order;
 mod sequential;
 mod weights;
@@ -28,6 +29,7 @@ pub use file::{Rules, RulesError};
 pub use file_order::FileOrder;
 pub use filter::Filter;
 pub use lru_k::MOST_USES;
+pub use rule::Rule;
 pub use weights::{MOST_WEIGHTS, Weights};
 
 use crate::policy::Place;
@@ -104,6 +106,15 @@ pub static MANAGERS: [&About; 11] = [
     &foolish::ABOUT,
 ];
 
+/// What a rule with a list of files lists a file as.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Listed {
+    /// Its weight.
+    Weight(f64),
+    /// Its place in the order.
+    Position(u32),
+}
+
 /// Within which pages a manager chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
@@ -150,6 +161,17 @@ impl Manager {
     /// Whether it must know the references to come.
     pub fn needs_future(&self) -> bool {
         self.about().off_line
+    }
+
+    /// Takes note of what its rule lists a file as, while the cache runs.
+    fn list(&mut self, object: u32, listed: Option<Listed>) {
+        match (self, listed) {
+            (Self::Weights(weights), Some(Listed::Weight(weight))) => weights.set(object, weight),
+            (Self::Weights(weights), _) => weights.set(object, 1.0),
+            (Self::Filter(filter), Some(Listed::Position(position))) => filter.set(object, position),
+            (Self::Filter(filter), _) => filter.set(object, filter::UNLISTED),
+            _ => {}
+        }
     }
 
     fn scope(&self) -> Scope {

@@ -54,6 +54,20 @@ impl Weights {
         Ok(made)
     }
 
+    /// A file that has come to be known weighs this, which is among the weights given at the start, or 1.
+    pub(super) fn set(&mut self, object: u32, weight: f64) {
+        if object as usize >= self.of.len() {
+            self.of.resize(object as usize + 1, 0);
+        }
+        self.of[object as usize] = self.weights.iter().position(|&other| other == weight).unwrap_or(0) as u8;
+    }
+
+    /// Only the weights that files may have; [`set`](Self::set) says which file has which.
+    pub(super) fn growing(weights: impl Iterator<Item = f64>) -> Result<Self, String> {
+        let files: Vec<(u32, f64)> = weights.map(|weight| (0, weight)).collect();
+        Ok(Self { of: Vec::new(), ..Self::new(&files)? })
+    }
+
     /// The page's weight, and within it LRU.
     pub(super) fn rank(&self, object: u32, now: u64) -> u64 {
         let weight = self.of.get(object as usize).copied().unwrap_or(0);

@@ -188,7 +188,7 @@ impl Shares {
                     };
                     Control::GiveUp { owner: *owner, pages: pages.iter().filter_map(mine).collect() }
                 }
-                Control::Manage { .. } | Control::Leave { .. } => control.clone(),
+                _ => control.clone(),
             };
             answer += share.policy.control(&told)?;
         }

@@ -6,7 +6,7 @@ use crate::objects::owners::Owner;
 use crate::objects::volume::Volume;
 use crate::pool::Pool;
 use forebay_policy::managers::Manager;
-use forebay_policy::{Control, Place};
+use forebay_policy::{Charge, Control, Place};
 
 /// Blocks looked up before others get a chance to have the replacer's lock.
 const LOOKED_UP: usize = 1024;
@@ -25,6 +25,29 @@ impl<M: Memory> Pool<M> {
     ) -> Result<(), Error> {
         let (owner, object) = (owner.map(Owner::number), volume.map(Volume::id));
         self.control(&Control::Manage { owner, object, manager }).map(drop)
+    }
+
+    /// Puts the manager of a rule of the caller's in charge of the uses of a volume by an owner of this number, or nobody any more. Without one it is in
+    /// charge of all for whom nobody else is.
+    ///
+    /// # Errors
+    /// [`Error::Uncontrolled`]: the policy has no managers, or not this one.
+    pub fn assign(&self, owner: Option<u32>, volume: &Volume, charge: Option<Charge>) -> Result<(), Error> {
+        self.control(&Control::Assign { owner, object: volume.id(), charge }).map(drop)
+    }
+
+    /// Whether the policy has managers.
+    pub fn has_managers(&self) -> bool {
+        // Of no volume: nothing changes.
+        self.control(&Control::Agree { object: u32::MAX }).is_ok()
+    }
+
+    /// Has users of a volume agree who have changed their minds: all that was assigned holds at once, also where they share it.
+    ///
+    /// # Errors
+    /// [`Error::Uncontrolled`]: the policy has no managers.
+    pub fn agree(&self, volume: &Volume) -> Result<(), Error> {
+        self.control(&Control::Agree { object: volume.id() }).map(drop)
     }
 
     /// Puts blocks of a volume on an owner's free-list: they are the first that go of its pages, in this order, unless they are used again.
@@ -121,6 +144,64 @@ mod tests {
         assert!(handle.read_resident(&volume, 9).is_some());
         drop(handle);
         pool.check_invariants();
+    }
+
+    fn charge(manager: Manager, rule: u32) -> Option<Charge> {
+        Some(Charge { manager, rule, listed: None })
+    }
+
+    #[test]
+    fn each_rule_has_an_instance_of_its_manager() {
+        let (pool, _) = pool("lru-sp");
+        let handle = pool.handle().expect("a handle");
+        let owner = pool.owner(1);
+        handle.use_owner(Some(&owner));
+        let config = |name: &str| VolumeConfig { readahead: 0, ..VolumeConfig::new(name) };
+        let [one, two] = ["one", "two"].map(|name| pool.attach(Arc::new(MemoryDevice::new(100 * PAGE)), config(name)));
+        for (second, gone) in [(8, &one), (7, &two)] {
+            pool.assign(Some(owner.number()), &one, charge(Manager::Mru, 7)).expect("lru-sp has managers");
+            pool.assign(Some(owner.number()), &two, charge(Manager::Mru, second)).expect("lru-sp has managers");
+            (0..5).for_each(|block| drop(handle.read(&one, block).expect("a read")));
+            (0..5).for_each(|block| drop(handle.read(&two, block).expect("a read")));
+            // The candidate is of `one`: its rule's manager chooses among the pages of its own rule.
+            drop(handle.read(&two, 9).expect("a read"));
+            assert!(handle.read_resident(gone, 4).is_none(), "rule {second}");
+            pool.drop_clean(&one);
+            pool.drop_clean(&two);
+        }
+        drop(handle);
+        pool.check_invariants();
+    }
+
+    #[test]
+    fn more_uses_are_remembered_when_a_manager_wants_them_and_managers_come_and_go_without_end() {
+        let (pool, volume) = pool("lru-sp");
+        let handle = pool.handle().expect("a handle");
+        let owner = pool.owner(1);
+        handle.use_owner(Some(&owner));
+        for rule in 1..3000 {
+            let manager = Manager::LruK(1 + rule as usize % 8);
+            pool.assign(Some(owner.number()), &volume, charge(manager, rule))
+                .expect("it takes the place of one before");
+            drop(handle.read(&volume, u64::from(rule % 40)).expect("a read"));
+        }
+        drop(handle);
+        pool.check_invariants();
+    }
+
+    #[test]
+    fn what_was_said_of_a_volume_goes_with_it() {
+        let (pool, volume) = pool("lru-sp");
+        let handle = pool.handle().expect("a handle");
+        pool.assign(None, &volume, charge(Manager::Mru, 0)).expect("lru-sp has managers");
+        assert!(looped(&handle, &volume) > 20);
+        let number = volume.id();
+        pool.detach(&volume).expect("memory is written");
+        drop(volume);
+        let config = VolumeConfig { readahead: 0, ..VolumeConfig::new("next") };
+        let volume = pool.attach(Arc::new(MemoryDevice::new(100 * PAGE)), config);
+        assert_eq!(volume.id(), number, "the number comes back");
+        assert_eq!(looped(&handle, &volume), 0, "and nobody manages");
     }
 
     #[test]

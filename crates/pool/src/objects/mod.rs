@@ -17,6 +17,7 @@ use crate::objects::volume::Volume;
 use crate::pool::{Pool, Shared};
 use crate::stats::VolumeCounters;
 use crate::sync::{Mutex, Ordering, lock, yield_now};
+use forebay_policy::Control;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -135,6 +136,8 @@ impl<M: Memory> Shared<M> {
             if !replacer.forget_some(&self.core, volume.id) {
                 replacer.discard(volume.id, 0..u64::MAX);
                 replacer.unset_share(&self.core, volume.id);
+                // Most policies know nothing else of it.
+                let _ = replacer.policy.control(&Control::Forget { object: volume.id });
                 break;
             }
             drop(replacer);
