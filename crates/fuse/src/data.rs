@@ -6,7 +6,7 @@ use crate::inode::attributes;
 use crate::naming::Changes;
 use crate::nodes::Node;
 use crate::object::{Bytes, Done, Object, Until};
-use crate::processes::Process;
+use crate::processes::User;
 use crate::shared::{Open, Shared};
 use forebay_policy::Operation;
 use fuser::{Errno, FileAttr, FileHandle, ReplyData, ReplyWrite};
@@ -14,11 +14,15 @@ use rustix::fd::AsFd;
 use rustix::fs::{FallocateFlags, OFlags};
 use std::cell::RefCell;
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 /// Bytes that one request copies from file to file, and those in one step.
 const COPIED: u64 = 8 << 20;
 const STEP: usize = 1 << 20;
+
+/// The owner's name of what the kernel itself asks for.
+const KERNEL: &str = "0";
 
 thread_local! {
     static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -37,18 +41,30 @@ fn with_room<T>(size: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
 /// Who asks, and of which file.
 pub(crate) struct Asked {
     pub(crate) open: Arc<Open>,
-    pub(crate) process: Option<Process>,
+    pub(crate) handle: FileHandle,
+    pub(crate) process: Option<Arc<User>>,
 }
 
 impl Shared {
     pub(crate) fn asked(&self, handle: FileHandle, thread: u32) -> Result<Asked, Errno> {
-        Ok(Asked { open: self.open.get(handle)?, process: self.processes.of(&self.pool, thread) })
+        let open = self.open.get(handle)?;
+        let designated = open.designated.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let process = designated.or_else(|| self.processes.of(&self.pool, thread));
+        if let Some(user) = &process
+            && open.decided.load(Ordering::Relaxed) != user.serial
+        {
+            self.begin_use(&open, user);
+        }
+        Ok(Asked { open, handle, process })
     }
 
     fn watch(&self, asked: &Asked, offset: u64, length: u64, operation: Operation) {
         if let Some(watch) = &self.watch {
-            let process = asked.process.as_ref().map_or(0, |process| process.number);
-            watch.reference(asked.open.object.watched, process, offset, length, operation);
+            let owner = || match &asked.process {
+                Some(user) => *user.watched.get_or_init(|| watch.owner(&user.name())),
+                None => watch.owner(KERNEL),
+            };
+            watch.reference(asked.open.object.watched, &owner, (offset, length), operation);
         }
     }
 
@@ -85,7 +101,7 @@ impl Shared {
 
     fn read_into(&self, asked: &Asked, offset: u64, room: &mut [u8], wait: bool) -> Result<Done<usize>, Errno> {
         let object = &asked.open.object;
-        let done = self.with_handle(asked.process.as_ref(), |handle| {
+        let done = self.with_handle(asked.process.as_deref(), |handle| {
             handle.hint(&object.volume, asked.open.readahead.hint()).map_err(|error| errno(&error))?;
             object.read(handle, offset, room, wait)
         })?;
@@ -135,7 +151,7 @@ impl Shared {
 
     fn write_from(&self, asked: &Asked, bytes: &Bytes<'_>) -> Result<Done<()>, Errno> {
         let object = &asked.open.object;
-        let done = self.with_handle(asked.process.as_ref(), |handle| object.write(handle, bytes))?;
+        let done = self.with_handle(asked.process.as_deref(), |handle| object.write(handle, bytes))?;
         if matches!(done, Done::Now(())) {
             let length = bytes.data.len() as u64;
             count(&self.counters.written_bytes, length);
@@ -193,7 +209,7 @@ impl Shared {
     pub(crate) fn sync(&self, asked: &Asked, data_only: bool) -> Result<(), Errno> {
         count(&self.counters.flushes, 1);
         let object = &asked.open.object;
-        let synced = self.with_handle(asked.process.as_ref(), |handle| object.sync(handle, data_only));
+        let synced = self.with_handle(asked.process.as_deref(), |handle| object.sync(handle, data_only));
         let news = self.news(&asked.open);
         synced.map_err(|errno| self.failed(errno)).and(news)
     }
@@ -202,7 +218,7 @@ impl Shared {
         self.check_open()?;
         let flags = FallocateFlags::from_bits_retain(mode as u32);
         let object = &asked.open.object;
-        self.with_handle(asked.process.as_ref(), |handle| object.allocate(handle, offset, length, flags))
+        self.with_handle(asked.process.as_deref(), |handle| object.allocate(handle, offset, length, flags))
     }
 
     pub(crate) fn seek(&self, asked: &Asked, offset: i64, whence: i32) -> Result<i64, Errno> {

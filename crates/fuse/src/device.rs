@@ -126,6 +126,10 @@ impl LowerFile {
         &self.name
     }
 
+    pub(crate) fn inode(&self) -> &Arc<Inode> {
+        &self.inode
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,6 +2,7 @@
 
 use crate::data::Asked;
 use crate::ioctl::Said;
+use crate::managing::of_ours;
 use crate::naming::Changes;
 use crate::object::{Done, Until};
 use crate::shared::Shared;
@@ -212,7 +213,8 @@ impl Filesystem for FileSystem {
         entry(reply, self.0.link(ino.0, parent.0, name));
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.0.processes.look_again(request.pid());
         match self.0.nodes.get(ino.0).and_then(|node| self.0.open(node, flags.0, None)) {
             Ok((handle, how)) => reply.opened(handle, how),
             Err(errno) => reply.error(errno),
@@ -355,7 +357,9 @@ impl Filesystem for FileSystem {
     }
 
     fn setxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
-        empty(reply, self.0.set_xattr(ino.0, name, value, flags));
+        let Some(ours) = of_ours(name) else { return empty(reply, self.0.set_xattr(ino.0, name, value, flags)) };
+        let (shared, value) = (Arc::clone(&self.0), value.to_owned());
+        self.0.workers.run(move || empty(reply, shared.set_ours(ino.0, ours, Some((&value, flags)))));
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -367,7 +371,9 @@ impl Filesystem for FileSystem {
     }
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(reply, self.0.remove_xattr(ino.0, name));
+        let Some(ours) = of_ours(name) else { return empty(reply, self.0.remove_xattr(ino.0, name)) };
+        let shared = Arc::clone(&self.0);
+        self.0.workers.run(move || empty(reply, shared.set_ours(ino.0, ours, None)));
     }
 
     fn create(
@@ -401,9 +407,11 @@ impl Filesystem for FileSystem {
             Ok(said) => said,
             Err(errno) => return reply.error(errno),
         };
-        self.later(self.0.asked(handle, request.pid()), reply, ReplyIoctl::error, move |shared, asked, reply| {
+        let (thread, user) = (request.pid(), request.uid());
+        self.later(self.0.asked(handle, thread), reply, ReplyIoctl::error, move |shared, asked, reply| {
             let done = match said {
                 Said::Hint(hinted) => shared.hint(asked, hinted),
+                Said::Manage(manager, process) => shared.manage(asked, (thread, user), (&manager, process)),
             };
             match done {
                 Ok(()) => reply.ioctl(0, &[]),

@@ -2,19 +2,29 @@
 
 use crate::data::Asked;
 use crate::error::errno;
-use crate::shared::Shared;
+use crate::object::Object;
+use crate::processes::User;
+use crate::shared::{Open, Shared};
 use forebay_pool::Hint;
 use fuser::Errno;
+use std::fmt;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// What a program will do with a file; the numbers are those of `POSIX_FADV_*` on Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Advice {
+pub enum Advice {
+    /// Nothing in particular.
     Normal,
+    /// No readahead.
     Random,
+    /// The longest readahead.
     Sequential,
+    /// It is read ahead at once.
     WillNeed,
+    /// Its pages leave.
     DoNotNeed,
+    /// It is used once.
     NoReuse,
 }
 
@@ -22,8 +32,26 @@ impl Advice {
     const ALL: [Self; 6] =
         [Self::Normal, Self::Random, Self::Sequential, Self::WillNeed, Self::DoNotNeed, Self::NoReuse];
 
+    const NAMES: [&str; 6] = ["normal", "random", "sequential", "willneed", "dontneed", "noreuse"];
+
     pub(crate) fn numbered(number: u32) -> Option<Self> {
         Self::ALL.get(number as usize).copied()
+    }
+}
+
+impl FromStr for Advice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::NAMES.iter().position(|&name| name == text);
+        let wrong = || format!("`{text}` is no hint: write {}", Self::NAMES.join(", "));
+        found.map(|index| Self::ALL[index]).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::NAMES[*self as usize])
     }
 }
 
@@ -33,6 +61,12 @@ pub(crate) struct Hinted {
     pub(crate) offset: u64,
     pub(crate) length: u64,
     pub(crate) advice: Advice,
+}
+
+impl Hinted {
+    pub(crate) fn whole(advice: Advice) -> Self {
+        Self { offset: 0, length: 0, advice }
+    }
 }
 
 /// How an open file is read ahead.
@@ -55,26 +89,50 @@ impl Readahead {
 
 impl Shared {
     /// Takes a hint. Nothing is waited for.
-    pub(crate) fn hint(&self, asked: &Asked, Hinted { offset, length, advice }: Hinted) -> Result<(), Errno> {
-        let object = &asked.open.object;
+    pub(crate) fn hint(&self, asked: &Asked, hinted: Hinted) -> Result<(), Errno> {
+        let Asked { open, handle, process } = asked;
+        match hinted.advice {
+            Advice::WillNeed | Advice::DoNotNeed => return self.hint_at(&open.object, process.as_deref(), hinted),
+            Advice::NoReuse => {}
+            advice => open.readahead.set(advice),
+        }
+        if let Some(user) = process {
+            self.use_once(*handle, open, user, hinted.advice == Advice::NoReuse);
+        }
+        Ok(())
+    }
+
+    /// Has a part of a file read ahead, or leave.
+    pub(crate) fn hint_at(&self, object: &Object, user: Option<&User>, hinted: Hinted) -> Result<(), Errno> {
+        let Hinted { offset, length, advice } = hinted;
         let there = object.volume.len().saturating_sub(offset);
         let length = if length == 0 { there } else { length.min(there) };
-        let in_background = |hint: Hint| {
-            if length == 0 {
-                return Ok(());
-            }
-            self.with_handle(asked.process.as_ref(), |handle| {
-                handle.hint(&object.volume, hint).map_err(|error| errno(&error))
-            })
+        if length == 0 {
+            return Ok(());
+        }
+        let hint = if advice == Advice::WillNeed {
+            Hint::WillNeed { offset, length }
+        } else {
+            Hint::DoNotNeed { offset, length }
         };
-        match advice {
-            Advice::Normal | Advice::Random | Advice::Sequential => {
-                asked.open.readahead.set(advice);
-                Ok(())
-            }
-            Advice::WillNeed => in_background(Hint::WillNeed { offset, length }),
-            Advice::DoNotNeed => in_background(Hint::DoNotNeed { offset, length }),
-            Advice::NoReuse => Ok(()),
+        self.with_handle(user, |handle| handle.hint(&object.volume, hint).map_err(|error| errno(&error)))
+    }
+
+    /// A file is opened whose attributes hint at something.
+    pub(crate) fn hint_at_open(&self, open: &Open) {
+        match open.object.users.hint() {
+            Some(advice @ (Advice::Random | Advice::Sequential)) => open.readahead.set(advice),
+            // A hint: that the file has become shorter just now matters to nobody.
+            Some(advice @ Advice::WillNeed) => drop(self.hint_at(&open.object, None, Hinted::whole(advice))),
+            _ => {}
+        }
+    }
+
+    /// Nobody has a file open any more.
+    pub(crate) fn hint_at_close(&self, object: &Object) {
+        if let Some(advice @ Advice::DoNotNeed) = object.users.hint() {
+            // As at open.
+            let _ = self.hint_at(object, None, Hinted::whole(advice));
         }
     }
 }

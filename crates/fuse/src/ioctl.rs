@@ -2,6 +2,7 @@
 
 use crate::hints::{Advice, Hinted};
 use fuser::Errno;
+use std::ffi::CStr;
 
 /// The type of all requests, in the second byte of their number.
 const TYPE: u32 = 0xfb;
@@ -11,6 +12,8 @@ const TYPE: u32 = 0xfb;
 pub(crate) enum Said {
     /// `FOREBAY_HINT`.
     Hint(Hinted),
+    /// `FOREBAY_MANAGE`: the manager, and the process that manages, or 0.
+    Manage(String, u64),
 }
 
 impl Said {
@@ -34,6 +37,13 @@ impl Said {
                 let advice = Advice::numbered(advice).filter(|_| reserved == 0).ok_or(Errno::EINVAL)?;
                 offset.checked_add(length).ok_or(Errno::EINVAL)?;
                 Ok(Self::Hint(Hinted { offset, length, advice }))
+            }
+            2 => {
+                sized(128)?;
+                let (name, process) = data.split_at(120);
+                let name = CStr::from_bytes_until_nul(name).ok().and_then(|name| name.to_str().ok());
+                let process = u64::from_ne_bytes(process.try_into().expect("eight bytes"));
+                Ok(Self::Manage(name.ok_or(Errno::EINVAL)?.to_owned(), process))
             }
             _ => Err(Errno::ENOTTY),
         }

@@ -6,12 +6,15 @@ use crate::device::{Files, Wrap};
 use crate::error::Error;
 use crate::filesystem::FileSystem;
 use crate::inode::Tree;
+use crate::managing::{InForce, Managing};
 use crate::mapped::{self, Mapped};
 use crate::nodes::Nodes;
 use crate::place::{self, Place};
+use crate::processes::{Owners, Processes};
 use crate::recent::Recent;
 use crate::shared::Shared;
 use forebay_policy::Operation;
+use forebay_policy::managers::Rule;
 use forebay_pool::{Pool, VolumeConfig, WriteMode};
 use fuser::{Config, MountOption, Session, SessionACL};
 use std::io;
@@ -36,8 +39,12 @@ pub trait Watch: Send + Sync {
     /// A file by its path below the mounted directory; its number for what follows.
     fn file(&self, path: &str) -> u32;
 
-    /// A process reads or writes. It is 0, the kernel, when a program uses a file that it has mapped.
-    fn reference(&self, file: u32, process: u32, offset: u64, length: u64, operation: Operation);
+    /// An owner of references by its name; its number for what follows. The kernel is called `0`: it reads and writes what programs have
+    /// mapped.
+    fn owner(&self, name: &str) -> u32;
+
+    /// An owner, whose number is asked for if it is needed, reads or writes: from an offset on, a number of bytes.
+    fn reference(&self, file: u32, owner: &dyn Fn() -> u32, bytes: (u64, u64), operation: Operation);
 }
 
 /// What to mount, and how.
@@ -60,6 +67,10 @@ pub struct Options {
     pub wrap: Option<Wrap>,
     /// What learns of references.
     pub watch: Option<Arc<dyn Watch>>,
+    /// Whose uses are one owner's.
+    pub owners: Owners,
+    /// Who manages, where the policy has managers; the first rule that fits holds.
+    pub rules: Vec<Rule>,
 }
 
 impl Options {
@@ -75,6 +86,8 @@ impl Options {
             direct: true,
             wrap: None,
             watch: None,
+            owners: Owners::Process,
+            rules: Vec::new(),
         }
     }
 }
@@ -115,7 +128,9 @@ impl Mount {
         let resting = (statistics.capacity / page_size * RESTING_OF_A_FRAME) as usize;
         let volume = VolumeConfig { mode, readahead: options.readahead, counted: false, ..VolumeConfig::new("") };
         let of_files = (volume, options.watch);
-        let shared = Arc::new(Shared::new(pool, files, nodes, mapped, of_files, resting.max(LEAST_RESTING)));
+        let managing = Managing::new(pool.has_managers(), options.rules);
+        let of_users = (Processes::new(options.owners), managing);
+        let shared = Arc::new(Shared::new(pool, files, nodes, mapped, of_files, of_users, resting.max(LEAST_RESTING)));
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(source.display().to_string()),
@@ -167,6 +182,26 @@ impl Mount {
         failed.sort_unstable();
         failed.dedup();
         if failed.is_empty() { Ok(()) } else { Err(Error::NotDurable(failed)) }
+    }
+
+    /// Whether its policy has managers.
+    pub fn has_managers(&self) -> bool {
+        self.shared.pool.has_managers()
+    }
+
+    /// Has other rules hold from now on, also for what is open.
+    pub fn set_rules(&self, rules: Vec<Rule>) {
+        self.shared.set_rules(rules);
+    }
+
+    /// Has a rule hold before all others, until others are set; one for the same owners and files takes its place.
+    pub fn put_rule_first(&self, rule: Rule) {
+        self.shared.put_rule_first(rule);
+    }
+
+    /// All that says who manages.
+    pub fn managers(&self) -> Vec<InForce> {
+        self.shared.in_force()
     }
 
     /// Lets the clean pages of all files go that are not in use; how many.

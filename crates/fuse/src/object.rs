@@ -3,6 +3,7 @@
 use crate::device::{Files, LowerFile};
 use crate::error::errno;
 use crate::inode::Inode;
+use crate::managing::Users;
 use crate::mount::Watch;
 use forebay_pool::{Durability, Handle, Pool, Volume, VolumeConfig};
 use fuser::Errno;
@@ -20,6 +21,7 @@ pub(crate) struct Object {
     pub(crate) watched: u32,
     pub(crate) file: Arc<LowerFile>,
     pub(crate) volume: Arc<Volume>,
+    pub(crate) users: Users,
     /// Shared by reads and writes within the file; held alone by what changes its length.
     shape: RwLock<()>,
     /// The kernel has copies of its pages, for programs that map it.
@@ -84,7 +86,8 @@ impl Object {
         let volume = pool.attach(files.device(&file), config);
         let (mapped, resting) = (AtomicBool::new(false), AtomicBool::new(false));
         let (privileged, emptied, shape) = (AtomicBool::new(true), AtomicBool::new(false), RwLock::new(()));
-        Ok(Arc::new(Self { number, watched, file, volume, shape, mapped, resting, privileged, emptied }))
+        let users = Users::default();
+        Ok(Arc::new(Self { number, watched, file, volume, users, shape, mapped, resting, privileged, emptied }))
     }
 
     /// The kernel keeps copies of its pages from now on; whether that is new.

@@ -1,9 +1,13 @@
-//! The processes that use files, as owners of their references.
+//! Who uses files, as owners of references: processes, or by choice users, cgroups or programs.
 
 use foldhash::HashMap;
+use foldhash::fast::FixedState;
 use forebay_pool::{Owner, Pool};
 use std::fs;
-use std::sync::{Mutex, PoisonError};
+use std::hash::BuildHasher;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// How long a thread is known to be of a process: then its number may be another's.
@@ -12,43 +16,163 @@ const KNOWN: Duration = Duration::from_secs(5);
 /// Threads that are known before those known for too long are forgotten.
 const MOST: usize = 4096;
 
-/// A process.
-#[derive(Clone)]
-pub(crate) struct Process {
-    pub(crate) number: u32,
-    pub(crate) owner: Owner,
+/// The ancestors of a process that are looked at.
+const MOST_ANCESTORS: usize = 32;
+
+/// What the name of those owners begins with that are not processes.
+const USER: &str = "user ";
+const CGROUP: &str = "cgroup ";
+
+/// What an owner of references is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Owners {
+    /// A process, called `cc1 4711` after its program and its number.
+    #[default]
+    Process,
+    /// All processes of a user, called `user 1000`.
+    User,
+    /// All processes of a cgroup, called `cgroup /system.slice/build`.
+    Cgroup,
+    /// All processes of a program, called `cc1`.
+    Program,
 }
 
-/// Threads, by which requests come, and their processes.
+/// An owner, and one process of it.
+pub(crate) struct User {
+    /// No other has it as long as the mount is there; never 0.
+    pub(crate) serial: u64,
+    pub(crate) process: u32,
+    pub(crate) owner: Owner,
+    /// The name, where it is not a process's, which changes when it runs another program.
+    name: Option<String>,
+    /// By whoever watches.
+    pub(crate) watched: OnceLock<u32>,
+    ancestors: OnceLock<Vec<Ancestor>>,
+}
+
+/// A process that a process descends from.
+pub(crate) struct Ancestor {
+    pub(crate) process: u32,
+    pub(crate) name: String,
+}
+
+impl User {
+    /// The owner's name, as traces and rules have it.
+    pub(crate) fn name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| name_of(self.process))
+    }
+
+    /// The processes that it descends from, its parent first; none of an owner of several processes.
+    pub(crate) fn ancestors(&self) -> &[Ancestor] {
+        self.ancestors.get_or_init(|| {
+            if self.name.is_some() {
+                return Vec::new();
+            }
+            let parents = std::iter::successors(parent_of(self.process), |&process| parent_of(process));
+            parents.take(MOST_ANCESTORS).map(|process| Ancestor { process, name: name_of(process) }).collect()
+        })
+    }
+}
+
+/// Threads, by which requests come, and whose they are.
+pub(crate) struct Processes {
+    kind: Owners,
+    known: Mutex<Known>,
+    serials: AtomicU64,
+}
+
 #[derive(Default)]
-pub(crate) struct Processes(Mutex<HashMap<u32, (Instant, Process)>>);
+struct Known {
+    by_thread: HashMap<u32, (Instant, Arc<User>)>,
+    by_key: HashMap<u64, Weak<User>>,
+}
 
 impl Processes {
-    /// The process of a thread; none of the kernel's own requests.
-    pub(crate) fn of(&self, pool: &Pool, thread: u32) -> Option<Process> {
+    pub(crate) fn new(kind: Owners) -> Self {
+        Self { kind, known: Mutex::default(), serials: AtomicU64::new(1) }
+    }
+
+    /// Whose a thread is; nobody's if the kernel itself asks.
+    pub(crate) fn of(&self, pool: &Pool, thread: u32) -> Option<Arc<User>> {
         if thread == 0 {
             return None;
         }
         let now = Instant::now();
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((since, process)) = known.get(&thread)
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((since, user)) = known.by_thread.get(&thread)
             && now.duration_since(*since) < KNOWN
         {
-            return Some(process.clone());
+            return Some(Arc::clone(user));
         }
-        if known.len() >= MOST {
-            known.retain(|_, (since, _)| now.duration_since(*since) < KNOWN);
+        if known.by_thread.len() >= MOST {
+            known.by_thread.retain(|_, (since, _)| now.duration_since(*since) < KNOWN);
+            known.by_key.retain(|_, user| user.strong_count() > 0);
         }
-        let number = process_of(thread).unwrap_or(thread);
-        let process = Process { number, owner: pool.owner(number.into()) };
-        known.insert(thread, (now, process.clone()));
-        Some(process)
+        let process = process_of(thread).unwrap_or(thread);
+        let (key, name) = match self.kind {
+            Owners::Process => (process.into(), None),
+            Owners::User => named(format!("{USER}{}", user_of(process).unwrap_or(0))),
+            Owners::Cgroup => named(format!("{CGROUP}{}", cgroup_of(process).unwrap_or_default())),
+            Owners::Program => named(program_of(process)),
+        };
+        let user = known.by_key.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let serial = self.serials.fetch_add(1, Ordering::Relaxed);
+            let (watched, ancestors) = (OnceLock::new(), OnceLock::new());
+            let user = Arc::new(User { serial, process, owner: pool.owner(key), name, watched, ancestors });
+            known.by_key.insert(key, Arc::downgrade(&user));
+            user
+        });
+        known.by_thread.insert(thread, (now, Arc::clone(&user)));
+        Some(user)
+    }
+
+    /// A thread opens a file: its process may run another program since, or be in another cgroup.
+    pub(crate) fn look_again(&self, thread: u32) {
+        if self.kind != Owners::Process {
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).by_thread.remove(&thread);
+        }
     }
 }
 
+/// A name, and a number for it.
+fn named(name: String) -> (u64, Option<String>) {
+    (FixedState::default().hash_one(&name), Some(name))
+}
+
+/// What /proc/PROCESS/status says.
+fn status<T: std::str::FromStr>(process: u32, key: &str) -> Option<T> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let value = status.lines().find_map(|line| line.strip_prefix(key))?;
+    value.split_ascii_whitespace().next()?.parse().ok()
+}
+
 fn process_of(thread: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+    status(thread, "Tgid:")
+}
+
+fn parent_of(process: u32) -> Option<u32> {
+    status(process, "PPid:").filter(|&parent| parent > 0)
+}
+
+/// The user in whose name a process runs.
+pub(crate) fn user_of(process: u32) -> Option<u32> {
+    fs::metadata(format!("/proc/{process}")).ok().map(|found| found.uid())
+}
+
+fn program_of(process: u32) -> String {
+    let program = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    program.trim_end().to_owned()
+}
+
+fn name_of(process: u32) -> String {
+    format!("{} {process}", program_of(process)).trim_start().to_owned()
+}
+
+/// The cgroup of a process: of version 2, or else of the first hierarchy of version 1.
+fn cgroup_of(process: u32) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
+    let group = text.lines().find(|line| line.starts_with("0::")).or_else(|| text.lines().next())?;
+    group.splitn(3, ':').nth(2).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -56,8 +180,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_of_its_process() {
+    fn a_thread_is_of_its_process_and_that_of_its_user_and_parent() {
         let thread = std::thread::spawn(|| process_of(rustix::thread::gettid().as_raw_nonzero().get() as u32));
-        assert_eq!(thread.join().expect("no panic"), Some(std::process::id()));
+        let process = std::process::id();
+        assert_eq!(thread.join().expect("no panic"), Some(process));
+        assert_eq!(user_of(process), Some(rustix::process::geteuid().as_raw()));
+        assert_eq!(parent_of(process), Some(std::os::unix::process::parent_id()));
+        assert!(name_of(process).ends_with(&format!(" {process}")));
+        assert!(cgroup_of(process).is_some_and(|group| group.starts_with('/')));
     }
 }

@@ -5,11 +5,12 @@ use crate::device::Files;
 use crate::directory::Directory;
 use crate::error::errno;
 use crate::hints::Readahead;
+use crate::managing::Managing;
 use crate::mapped::Mapped;
 use crate::mount::Watch;
 use crate::nodes::{Node, Nodes};
 use crate::object::Object;
-use crate::processes::{Process, Processes};
+use crate::processes::{Processes, User};
 use crate::slab::Slab;
 use crate::workers::Workers;
 use forebay_pool::{Handle, Pool, VolumeConfig};
@@ -18,7 +19,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::Statx;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 /// Files without users whose pages, and ghosts, are looked for when one more comes.
 const SWEPT: usize = 2;
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) directories: Slab<Directory>,
     pub(crate) workers: Arc<Workers>,
     pub(crate) processes: Processes,
+    pub(crate) managing: Managing,
     pub(crate) mapped: Arc<Mapped>,
     pub(crate) counters: Counters,
     pub(crate) watch: Option<Arc<dyn Watch>>,
@@ -51,6 +53,12 @@ pub(crate) struct Open {
     /// How many of its failures its user knows of.
     pub(crate) known: AtomicU64,
     pub(crate) readahead: Readahead,
+    /// For whom the policy has learned last who manages: a serial number.
+    pub(crate) decided: AtomicU64,
+    /// Somebody has said by it who manages.
+    pub(crate) said: AtomicBool,
+    /// Whose its uses are, if not those of whoever uses it.
+    pub(crate) designated: RwLock<Option<Arc<User>>>,
 }
 
 impl Shared {
@@ -60,6 +68,7 @@ impl Shared {
         nodes: Nodes,
         mapped: Arc<Mapped>,
         (volume, watch): (VolumeConfig, Option<Arc<dyn Watch>>),
+        (processes, managing): (Processes, Managing),
         most_resting: usize,
     ) -> Self {
         Self {
@@ -69,7 +78,8 @@ impl Shared {
             open: Slab::default(),
             directories: Slab::default(),
             workers: Arc::default(),
-            processes: Processes::default(),
+            processes,
+            managing,
             mapped,
             counters: Counters::default(),
             watch,
@@ -84,7 +94,7 @@ impl Shared {
     /// Works with a handle of the pool, for a process.
     pub(crate) fn with_handle<T>(
         &self,
-        process: Option<&Process>,
+        process: Option<&User>,
         work: impl FnOnce(&Handle) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let known = self.handles.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -127,6 +137,7 @@ impl Shared {
                 None => {
                     let of = (&self.files, &node.inode, node.number);
                     let object = Object::attach(&self.pool, of, &self.volume, self.watch.as_deref(), (fd, write))?;
+                    self.read_attributes(&object);
                     (Arc::clone(slot.insert(object)), false)
                 }
             };
@@ -136,12 +147,17 @@ impl Shared {
                 let looked = self.with_handle(None, look).inspect_err(|_| object.file.leave());
                 if looked? {
                     kept = FopenFlags::empty();
+                    self.read_attributes(&object);
                 }
             }
             object
         };
         let known = AtomicU64::new(object.file.failures_known());
-        let handle = self.open.add(Open { node, object, known, readahead: Readahead::default() });
+        let (readahead, decided) = (Readahead::default(), AtomicU64::new(0));
+        let (said, designated) = (AtomicBool::new(false), RwLock::default());
+        let open = Open { node, object, known, readahead, decided, said, designated };
+        self.hint_at_open(&open);
+        let handle = self.open.add(open);
         let mut how = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | kept;
         if !write {
             how |= FopenFlags::FOPEN_NOFLUSH;
@@ -152,10 +168,12 @@ impl Shared {
     /// Closes a file.
     pub(crate) fn close(self: &Arc<Self>, handle: FileHandle) {
         let Some(open) = self.open.remove(handle) else { return };
+        self.end_words(handle, &open);
         open.object.file.leave();
         if open.object.file.in_use() {
             return;
         }
+        self.hint_at_close(&open.object);
         // New contents of a file that was emptied are written soon, as ext4 does: a kill then seldom leaves it empty. And a file that
         // cannot be opened again is written as long as its descriptor is there.
         let write = open.object.take_emptied() || !self.files.tree.reopens();

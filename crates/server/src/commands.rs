@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::flushes::Flushes;
+use crate::managers::ManagerReport;
 use crate::record::Recorder;
 use crate::report::Report;
 use crate::service::Service;
@@ -124,6 +125,31 @@ pub enum Command {
         /// The trace.
         file: PathBuf,
     },
+    /// Put a manager in charge of files of a mount, before all rules, until the configuration is read again
+    ///
+    /// One for the same owners and files takes the place of the one before.
+    Manage {
+        /// Whose uses: a pattern of owners' names, as "cscope *", or the number of a process [default: everybody's]
+        #[arg(long, value_name = "PATTERN|PID")]
+        owner: Option<String>,
+        /// Of which files: a pattern of paths below the source, as "*.db" [default: all]
+        #[arg(long, value_name = "PATTERN")]
+        file: Option<String>,
+        /// The manager, as mru or lru-k:k=3: docs/managers.md lists them
+        #[arg(value_name = "MANAGER[:KEY=VALUE]…")]
+        manager: String,
+    },
+    /// Have LRU decide where a manager would, before all rules, until the configuration is read again
+    Abdicate {
+        /// Whose uses: a pattern of owners' names, as "cscope *", or the number of a process [default: everybody's]
+        #[arg(long, value_name = "PATTERN|PID")]
+        owner: Option<String>,
+        /// Of which files: a pattern of paths below the source, as "*.db" [default: all]
+        #[arg(long, value_name = "PATTERN")]
+        file: Option<String>,
+    },
+    /// Show who manages the files of a mount: by command, rule, attribute or own word
+    Managers {},
     /// Read the configuration again, as SIGHUP does
     Reload {},
 }
@@ -171,8 +197,24 @@ impl fmt::Display for Command {
             Self::RecordStart { file } => write!(f, "record to {}", file.display()),
             Self::RecordStop {} => f.write_str("stop the recording"),
             Self::RecordSnapshot { file } => write!(f, "write what is recorded to {}", file.display()),
+            Self::Manage { owner, file, manager } => {
+                write!(f, "put {manager} in charge of {}", Scope(owner.as_deref(), file.as_deref()))
+            }
+            Self::Abdicate { owner, file } => {
+                write!(f, "have LRU decide for {}", Scope(owner.as_deref(), file.as_deref()))
+            }
+            Self::Managers {} => f.write_str("show who manages"),
             Self::Reload {} => f.write_str("read the configuration again"),
         }
+    }
+}
+
+/// Owners and files by their patterns, in words.
+struct Scope<'a>(Option<&'a str>, Option<&'a str>);
+
+impl fmt::Display for Scope<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.1.unwrap_or("all files"), self.0.unwrap_or("everybody"))
     }
 }
 
@@ -192,6 +234,11 @@ pub enum Answer {
     Statistics {
         /// As of `/statistics`.
         statistics: Box<Report>,
+    },
+    /// Who manages the files of a mount.
+    Managers {
+        /// In the order in which rules are looked at; attributes and own words, which go before rules, by file.
+        managers: Vec<ManagerReport>,
     },
     /// The command makes no sense.
     Refused {
@@ -351,6 +398,10 @@ impl Steered for Service {
             Command::Reload {} => {
                 self.read_again()?;
                 done("the configuration was read again".to_owned())
+            }
+            Command::Manage { .. } | Command::Abdicate { .. } | Command::Managers {} => {
+                let message = "managers of files are a mount's; a volume of lru-sp has the option manager=NAME";
+                Err(Error::Usage(message.to_owned()))
             }
             other => unreachable!("{other} is done alike by all services"),
         }

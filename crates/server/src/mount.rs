@@ -6,6 +6,7 @@ use crate::control;
 use crate::delay::SharedDisk;
 use crate::error::Error;
 use crate::listen::Made;
+use crate::managers::{self, OwnersOption};
 use crate::memory;
 use crate::options::{Direct, Options, read_file};
 use crate::record::{self, Recorder};
@@ -22,10 +23,9 @@ use forebay_policy::Operation;
 use forebay_policy::show_bytes;
 use rustix::process::geteuid;
 use serde::Deserialize;
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long those who use a directory that is unmounted have to finish.
@@ -68,6 +68,12 @@ pub struct MountOptions {
     /// Take commands of `forebay control` at a unix socket, its owner's alone
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
+    /// Who manages which files of whom, under lru-sp: rules of a TOML file, as of `forebay compare`
+    #[arg(long, value_name = "FILE.toml")]
+    pub managers: Option<PathBuf>,
+    /// Whose references count as one owner's, for managers and in traces [default: process]
+    #[arg(long, value_enum, value_name = "WHOSE")]
+    pub owners: Option<OwnersOption>,
     /// Write the references of programs to a trace, which is whole when the directory has been unmounted
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
@@ -114,6 +120,8 @@ impl MountOptions {
             allow_other: self.allow_other || file.allow_other,
             metrics: self.metrics.or(file.metrics),
             control: self.control.or(file.control),
+            managers: self.managers.or(file.managers),
+            owners: self.owners.or(file.owners),
             record: self.record.or(file.record),
             delay: self.delay.or(file.delay),
             dirty_limit: self.dirty_limit.or(file.dirty_limit),
@@ -160,6 +168,7 @@ pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: Mou
     options.record.as_deref().map_or(Ok(()), record::check)?;
     of_server.check_shared_memory(memory::limit())?;
     let cache = Arc::new(of_server.shared_cache()?);
+    let rules = managers::read(options.managers.as_deref(), &cache.policy, cache.pool.has_managers())?;
     let recorder = Arc::new(Recorder::new());
     let mut of_mount = forebay_fuse::Options::new(source, mountpoint);
     of_mount.mode = options.mode.unwrap_or_default().into();
@@ -173,7 +182,9 @@ pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: Mou
         let disk = SharedDisk::new(model);
         of_mount.wrap = Some(Box::new(move |file, number| disk.delay(file, number)));
     }
-    of_mount.watch = Some(Arc::new(Watcher { recorder: Arc::clone(&recorder), processes: Mutex::default() }));
+    of_mount.watch = Some(Arc::new(Watcher(Arc::clone(&recorder))));
+    of_mount.owners = options.owners.unwrap_or_default().into();
+    of_mount.rules = rules;
     // Whoever listens may have gone.
     let unmounted = move || {
         let _ = asking.send(Request::Stop);
@@ -263,9 +274,11 @@ impl Mounted {
         Ok(())
     }
 
-    /// Reads the configuration again, and takes over what can change: the size of the cache and dirty limits.
+    /// Reads the configuration again, and takes over what can change: managers, the size of the cache and dirty limits.
     fn read_again(&self) -> Result<(), Error> {
         let taken = (self.reload)().and_then(|new| {
+            let rules = managers::read(new.managers.as_deref(), &self.cache.policy, self.mount.has_managers())?;
+            self.mount.set_rules(rules);
             let new = new.of_server();
             let defaults = forebay_pool::Config::new(0, new.policy());
             self.cache.pool.set_dirty_limit(new.dirty_limit.map_or(defaults.dirty_limit, |share| share.0))?;
@@ -274,7 +287,9 @@ impl Mounted {
         });
         match &taken {
             Ok(()) => {
-                tracing::info!("the configuration was read again: the cache's size and dirty limits are in force")
+                tracing::info!(
+                    "the configuration was read again: managers, the cache's size and dirty limits are in force"
+                );
             }
             Err(error) => tracing::error!("the configuration was read again, and not all of it is in force: {error}"),
         }
@@ -346,6 +361,13 @@ impl Steered for Mounted {
                 let message = format!("{volume}: {} of clean pages have left the cache", show_bytes(bytes));
                 with_figures(message, [("pages", pages), ("bytes", bytes)])
             }
+            Command::Manage { owner, file, manager } => {
+                managers::manage(&self.mount, owner.as_deref(), file.as_deref(), &manager, &self.cache.policy)
+            }
+            Command::Abdicate { owner, file } => {
+                managers::manage(&self.mount, owner.as_deref(), file.as_deref(), "lru", &self.cache.policy)
+            }
+            Command::Managers {} => Ok(managers::list(&self.mount)),
             Command::Reload {} => {
                 self.read_again()?;
                 done("the configuration was read again".to_owned())
@@ -358,32 +380,20 @@ impl Steered for Mounted {
     }
 }
 
-/// Records the references of processes to files.
-struct Watcher {
-    recorder: Arc<Recorder>,
-    /// The numbers of their names there.
-    processes: Mutex<HashMap<u32, u32>>,
-}
-
-impl Watcher {
-    /// A process is called after its program and its number, as in traces of strace.
-    fn process(&self, process: u32) -> u32 {
-        let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
-        *processes.entry(process).or_insert_with(|| {
-            let program = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-            let name = format!("{} {process}", program.trim_end());
-            self.recorder.number(name.trim_start())
-        })
-    }
-}
+/// Records references of owners to files.
+struct Watcher(Arc<Recorder>);
 
 impl Watch for Watcher {
     fn file(&self, path: &str) -> u32 {
-        self.recorder.number(path)
+        self.0.number(path)
     }
 
-    fn reference(&self, file: u32, process: u32, offset: u64, length: u64, operation: Operation) {
-        self.recorder.record_of(|| self.process(process), file, offset, length, operation);
+    fn owner(&self, name: &str) -> u32 {
+        self.0.number(name)
+    }
+
+    fn reference(&self, file: u32, owner: &dyn Fn() -> u32, (offset, length): (u64, u64), operation: Operation) {
+        self.0.record_of(owner, file, offset, length, operation);
     }
 }
 

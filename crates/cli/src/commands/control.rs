@@ -3,7 +3,7 @@
 use super::top::{Figures, width};
 use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueEnum};
-use forebay_server::{Answer, Command, Report};
+use forebay_server::{Answer, Command, ManagerReport, Report};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -105,18 +105,32 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         return match answer {
             Answer::Refused { .. } => Err(Failure::Said(2)),
             Answer::Failed { .. } => Err(Failure::Said(1)),
-            Answer::Done { .. } | Answer::Statistics { .. } => Ok(()),
+            Answer::Done { .. } | Answer::Statistics { .. } | Answer::Managers { .. } => Ok(()),
         };
     }
     match answer {
         Answer::Refused { message } => return Err(Failure::Usage(message)),
         Answer::Failed { message } => return Err(message.into()),
         Answer::Done { message, .. } => writeln!(out, "{message}")?,
+        Answer::Managers { managers } => write!(out, "{}", table(&managers))?,
         Answer::Statistics { statistics } => {
             write!(out, "{}", Figures::new(&statistics, &Report::default()).table(width()))?
         }
     }
     Ok(())
+}
+
+/// Who manages, a line each.
+fn table(managers: &[ManagerReport]) -> String {
+    if managers.is_empty() {
+        return "nobody manages: LRU decides\n".to_owned();
+    }
+    let line = |found: &ManagerReport| {
+        let of =
+            |what: &str, name: &Option<String>| name.as_ref().map_or(String::new(), |name| format!("  {what} {name}"));
+        format!("{:<9}  {}{}{}\n", found.by, found.manager, of("for", &found.owner), of("of", &found.file))
+    };
+    managers.iter().map(line).collect()
 }
 
 /// The answer to a command: a line of JSON.

@@ -3,7 +3,10 @@
 mod bytes;
 mod durability;
 mod hints;
+mod managers;
 mod memory;
 mod mounted;
 mod names;
+mod reader;
 mod simulator;
+mod words;

@@ -1,0 +1,120 @@
+//! Extended attributes of files and directories that name a manager or a hint. They are kept below, so they outlast the mount.
+
+use super::words::{Attributes, HINT, MANAGER};
+use crate::hints::{Advice, Hinted};
+use crate::inode::proc_path;
+use crate::nodes::Node;
+use crate::object::Object;
+use crate::shared::Shared;
+use fuser::Errno;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+/// How long the attributes of a directory are known, as others may change them below.
+const KNOWN: Duration = Duration::from_secs(1);
+
+/// Directories that are known at a time.
+const MOST_DIRECTORIES: usize = 4096;
+
+/// The name, if it is of an attribute that this is about.
+pub(crate) fn of_ours(name: &OsStr) -> Option<&'static str> {
+    [MANAGER, HINT].into_iter().find(|&ours| ours == name)
+}
+
+impl Shared {
+    /// The attributes of a file or directory, as far as they are of this kind.
+    fn attributes_of(&self, path: BorrowedFd<'_>) -> Attributes {
+        let mut found = Attributes::default();
+        for name in [MANAGER, HINT] {
+            let mut value = [0; 4096];
+            // There is none, or the file system has none.
+            let Ok(length) = rustix::fs::getxattr(proc_path(path), name, &mut value[..]) else { continue };
+            if let Err(wrong) = found.set(name, Some(&value[..length])) {
+                let of = self.nodes.tree.name_of(path);
+                self.managing.mistake(&format!("{}: {name}: {wrong}", of.display()));
+            }
+        }
+        found
+    }
+
+    fn attributes_of_directory(&self, path: &Path) -> Attributes {
+        let mut known = self.managing.directories.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((since, attributes)) = known.get(path)
+            && since.elapsed() < KNOWN
+        {
+            return attributes.clone();
+        }
+        let name = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let (flags, within) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS);
+        let fd = openat2(self.nodes.tree.root(), name, flags, Mode::empty(), within);
+        // It has gone meanwhile.
+        let attributes = fd.map_or_else(|_| Attributes::default(), |fd| self.attributes_of(fd.as_fd()));
+        if known.len() >= MOST_DIRECTORIES {
+            known.clear();
+        }
+        known.insert(path.to_owned(), (Instant::now(), attributes.clone()));
+        attributes
+    }
+
+    /// Reads the attributes of a file and of the directories above it. They hold at once.
+    pub(crate) fn read_attributes(&self, object: &Object) {
+        let Ok(path) = self.nodes.tree.path(object.file.inode()) else { return };
+        let name = self.nodes.tree.name_of(path.as_fd());
+        let mut found = self.attributes_of(path.as_fd());
+        for directory in name.ancestors().skip(1) {
+            if found.manager().is_some() && found.hint.is_some() {
+                break;
+            }
+            found = found.over(self.attributes_of_directory(directory));
+        }
+        let mut state = object.users.lock();
+        if state.attributes != found {
+            state.attributes = found;
+            self.decide_all(object, &mut state);
+        }
+    }
+
+    /// Sets an attribute of ours to a value, or removes it. It holds at once for what is open.
+    pub(crate) fn set_ours(&self, number: u64, name: &str, value: Option<(&[u8], i32)>) -> Result<(), Errno> {
+        let node = self.nodes.get(number)?;
+        match value {
+            Some((value, flags)) => {
+                Attributes::default().set(name, Some(value)).map_err(|wrong| {
+                    let path = self.nodes.tree.path(&node.inode).map(|path| self.nodes.tree.name_of(path.as_fd()));
+                    self.managing.mistake(&format!("{}: {name}: {wrong}", path.unwrap_or_default().display()));
+                    Errno::EINVAL
+                })?;
+                self.set_xattr(number, OsStr::new(name), value, flags)?;
+            }
+            None => self.remove_xattr(number, OsStr::new(name))?,
+        }
+        self.attribute_changed(&node);
+        Ok(())
+    }
+
+    /// An attribute of a file or directory has changed: it holds at once for what is open.
+    fn attribute_changed(&self, node: &Node) {
+        self.managing.directories.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let object = node.object().clone();
+        if let Some(object) = object {
+            self.read_attributes(&object);
+            if let Some(advice @ (Advice::WillNeed | Advice::DoNotNeed)) = object.users.hint() {
+                // A hint: that the file has become shorter just now matters to nobody.
+                let _ = self.hint_at(&object, None, Hinted::whole(advice));
+            }
+            return;
+        }
+        let Ok(path) = self.nodes.tree.path(&node.inode) else { return };
+        let directory = self.nodes.tree.name_of(path.as_fd());
+        for object in self.nodes.objects() {
+            let below = self.nodes.tree.path(object.file.inode()).map(|path| self.nodes.tree.name_of(path.as_fd()));
+            if below.is_ok_and(|name| name.starts_with(&directory)) {
+                self.read_attributes(&object);
+            }
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Who manages which uses of which files, where the policy has managers (Cao, Felten and Li, USENIX Summer 1994, section 5.1: hints, and
+//! the menu).
+//!
+//! For a user of a file there are four who may say who manages, the first that does holds:
+//!
+//! 1. the user itself, by `FOREBAY_MANAGE` on an open file, or the nearest ancestor that did so;
+//! 2. the file's attribute `user.forebay.manager`, and 3. that of the nearest directory above that has one: for all its users;
+//! 4. the rules (`rules.rs`).
+//!
+//! The policy learns of it at a user's first use of a file, and when it changes. An open file keeps the user for whom this was last done,
+//! so that a hit costs one comparison.
+//!
+//! A file's users are locked after the node's object, and before the rules and the pool.
+
+mod attributes;
+mod rules;
+mod words;
+
+pub(crate) use attributes::of_ours;
+
+use crate::data::Asked;
+use crate::hints::Advice;
+use crate::object::Object;
+use crate::processes::{User, user_of};
+use crate::shared::{Open, Shared};
+use forebay_policy::Charge;
+use forebay_policy::managers::{Listed, Rule};
+use fuser::{Errno, FileHandle};
+use rules::{Numbered, Rules};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
+use words::{Attributes, Word};
+
+/// Users of a file before those that have gone are looked for.
+const MANY_USERS: usize = 64;
+
+/// How often mistakes of programs are logged.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What holds for all files of a mount.
+pub(crate) struct Managing {
+    /// Whether the policy has managers.
+    possible: bool,
+    rules: RwLock<Rules>,
+    directories: Mutex<HashMap<PathBuf, (Instant, Attributes)>>,
+    /// Files that rules list, in the order in which they came to be known.
+    listed: AtomicU32,
+    mistakes: Mutex<(Option<Instant>, u64)>,
+}
+
+/// What is known of a file's users.
+#[derive(Default)]
+pub(crate) struct Users(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// What the file's attributes and those of its directories say.
+    attributes: Attributes,
+    /// What the policy knows of all users.
+    of_all: Option<Word>,
+    /// Its place among the files that rules list.
+    place: Option<u32>,
+    users: Vec<FileUser>,
+    /// How many users it may have before those that have gone are looked for.
+    most: usize,
+}
+
+struct FileUser {
+    user: Weak<User>,
+    serial: u64,
+    number: u32,
+    own: Option<Own>,
+    /// What the policy knows.
+    told: Option<Decision>,
+}
+
+/// A user's own word, and the open file by which it was said.
+struct Own {
+    word: Word,
+    user: Arc<User>,
+    open: FileHandle,
+    /// By a hint, which another hint takes back.
+    hint: bool,
+}
+
+/// Who is in charge of a user's uses of a file.
+#[derive(Clone, PartialEq)]
+enum Decision {
+    Word(Word),
+    Rule(Numbered, Option<Listed>),
+}
+
+impl Decision {
+    fn charge(&self) -> Charge {
+        match self {
+            Self::Word(word) => word.charge(),
+            Self::Rule(Numbered { number, rule }, listed) => {
+                Charge { manager: rule.manager(), rule: *number, listed: *listed }
+            }
+        }
+    }
+}
+
+/// Something that says who manages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InForce {
+    /// What: `command`, `rule`, `attribute` or `own word`.
+    pub by: &'static str,
+    /// The manager, and of a rule the patterns of its owners and files.
+    pub manager: String,
+    /// Whose uses, if it names somebody.
+    pub owner: Option<String>,
+    /// Of which file, if it is of one.
+    pub file: Option<String>,
+}
+
+impl Users {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the file's attributes hint at.
+    pub(crate) fn hint(&self) -> Option<Advice> {
+        self.lock().attributes.hint
+    }
+}
+
+impl State {
+    /// The own word that holds for a user: its own, or the nearest ancestor's.
+    fn own(&self, user: &User) -> Option<&Word> {
+        let said =
+            |process: u32| self.users.iter().filter_map(|of| of.own.as_ref()).find(|own| own.user.process == process);
+        let itself = self.users.iter().find(|of| of.serial == user.serial).and_then(|of| of.own.as_ref());
+        let inherited = || user.ancestors().iter().find_map(|ancestor| said(ancestor.process));
+        let anybody = self.users.iter().any(|of| of.own.is_some());
+        itself.or_else(|| if anybody { inherited() } else { None }).map(|own| &own.word)
+    }
+
+    /// The place of a user, who may be new.
+    fn place_of(&mut self, user: &Arc<User>) -> usize {
+        self.users.iter().position(|of| of.serial == user.serial).unwrap_or_else(|| {
+            let (number, serial) = (user.owner.number(), user.serial);
+            self.users.push(FileUser { user: Arc::downgrade(user), serial, number, own: None, told: None });
+            self.users.len() - 1
+        })
+    }
+}
+
+impl Managing {
+    pub(crate) fn new(possible: bool, rules: Vec<Rule>) -> Self {
+        Self {
+            possible,
+            rules: RwLock::new(Rules::new(rules)),
+            directories: Mutex::default(),
+            listed: AtomicU32::new(0),
+            mistakes: Mutex::default(),
+        }
+    }
+
+    /// Logs a mistake of a program, unless one was logged just now.
+    fn mistake(&self, what: &str) {
+        let mut mistakes = self.mistakes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, more) = &mut *mistakes;
+        if last.is_some_and(|last| last.elapsed() < PAUSE) {
+            *more += 1;
+            return;
+        }
+        match std::mem::take(more) {
+            0 => tracing::warn!("{what}"),
+            more => tracing::warn!("{what} ({more} mistakes before were not logged)"),
+        }
+        *last = Some(Instant::now());
+    }
+
+    fn decide(&self, state: &mut State, object: &Object, user: &User) -> Option<Decision> {
+        if let Some(word) = state.own(user) {
+            return Some(Decision::Word(word.clone()));
+        }
+        if state.attributes.manager().is_some() {
+            return None;
+        }
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        let numbered = rules.of(user, object.file.name())?;
+        let place = || *state.place.get_or_insert_with(|| self.listed.fetch_add(1, Ordering::Relaxed));
+        let listed = numbered.rule.listed(object.file.name(), place);
+        Some(Decision::Rule(numbered.clone(), listed))
+    }
+}
+
+impl Shared {
+    /// A user comes to use an open file: the policy learns who manages that.
+    #[cold]
+    pub(crate) fn begin_use(&self, open: &Open, user: &Arc<User>) {
+        if self.managing.possible {
+            let mut state = open.object.users.lock();
+            if state.users.len() >= state.most.max(MANY_USERS) {
+                self.forget_gone(&open.object, &mut state);
+                state.most = 2 * state.users.len();
+            }
+            let place = state.place_of(user);
+            self.decide_for(&open.object, &mut state, place, user);
+        }
+        open.decided.store(user.serial, Ordering::Relaxed);
+    }
+
+    fn decide_for(&self, object: &Object, state: &mut State, place: usize, user: &User) {
+        let decision = self.managing.decide(state, object, user);
+        let of = &mut state.users[place];
+        if of.told == decision {
+            return;
+        }
+        let charge = decision.as_ref().map(Decision::charge);
+        match self.pool.assign(Some(user.owner.number()), &object.volume, charge) {
+            Ok(()) => of.told = decision,
+            Err(error) => {
+                self.managing.mistake(&format!("{}: nobody manages {}: {error}", object.file.name(), user.name()))
+            }
+        }
+    }
+
+    /// Drops users that have gone.
+    fn forget_gone(&self, object: &Object, state: &mut State) {
+        let gone = |of: &mut FileUser| of.user.strong_count() == 0 && of.own.is_none();
+        let gone: Vec<FileUser> = state.users.extract_if(.., gone).collect();
+        // A number may be another's by now.
+        for of in gone.iter().filter(|of| of.told.is_some() && !state.users.iter().any(|left| left.number == of.number))
+        {
+            // To say nothing of somebody any more is never refused.
+            let _ = self.pool.assign(Some(of.number), &object.volume, None);
+        }
+    }
+
+    /// What is said of a file has changed: it holds at once for all its users.
+    fn decide_anew(&self, object: &Object) {
+        let mut state = object.users.lock();
+        self.decide_all(object, &mut state);
+    }
+
+    fn decide_all(&self, object: &Object, state: &mut State) {
+        if !self.managing.possible {
+            return;
+        }
+        self.forget_gone(object, state);
+        let of_all = state.attributes.manager();
+        if of_all != state.of_all {
+            match self.pool.assign(None, &object.volume, of_all.as_ref().map(Word::charge)) {
+                Ok(()) => state.of_all = of_all,
+                Err(error) => self.managing.mistake(&format!("{}: nobody manages it: {error}", object.file.name())),
+            }
+        }
+        for place in 0..state.users.len() {
+            if let Some(user) = state.users[place].user.upgrade() {
+                self.decide_for(object, state, place, &user);
+            }
+        }
+        // The policy has managers: it cannot refuse.
+        let _ = self.pool.agree(&object.volume);
+    }
+
+    /// A user says who manages its uses of an open file; `None` takes that back.
+    fn say(&self, (handle, open): (FileHandle, &Open), user: &Arc<User>, word: Option<Word>, hint: bool) {
+        open.said.store(true, Ordering::Relaxed);
+        let mut state = open.object.users.lock();
+        let place = state.place_of(user);
+        let own = word.map(|word| Own { word, user: Arc::clone(user), open: handle, hint });
+        state.users[place].own = own;
+        self.decide_all(&open.object, &mut state);
+    }
+
+    /// `FOREBAY_MANAGE`: who manages a user's uses of an open file.
+    pub(crate) fn manage(
+        &self,
+        Asked { open, handle, .. }: &Asked,
+        (thread, uid): (u32, u32),
+        (manager, process): (&str, u64),
+    ) -> Result<(), Errno> {
+        let user = &self.processes.of(&self.pool, thread).ok_or(Errno::ESRCH)?;
+        if !self.managing.possible {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let word = manager.parse().map_err(|wrong| {
+            self.managing.mistake(&format!("{}: {}: {wrong}", open.object.file.name(), user.name()));
+            Errno::EINVAL
+        })?;
+        let mut designated = open.designated.write().unwrap_or_else(PoisonError::into_inner);
+        if process == 0 {
+            *designated = None;
+            drop(designated);
+            self.say((*handle, open), user, Some(word), false);
+            return Ok(());
+        }
+        let number = u32::try_from(process).map_err(|_| Errno::ESRCH)?;
+        let of = user_of(number).ok_or(Errno::ESRCH)?;
+        if uid != 0 && uid != of {
+            return Err(Errno::EPERM);
+        }
+        let other = self.processes.of(&self.pool, number).ok_or(Errno::ESRCH)?;
+        *designated = Some(Arc::clone(&other));
+        drop(designated);
+        if !manager.is_empty() {
+            self.say((*handle, open), &other, Some(word), false);
+        }
+        Ok(())
+    }
+
+    /// A user says whether it uses an open file once: then its manager is access-once.
+    pub(crate) fn use_once(&self, handle: FileHandle, open: &Open, user: &Arc<User>, once: bool) {
+        if !self.managing.possible {
+            return;
+        }
+        if once {
+            return self.say((handle, open), user, Some(Word::access_once()), true);
+        }
+        let by_hint = |of: &FileUser| of.serial == user.serial && of.own.as_ref().is_some_and(|own| own.hint);
+        let said = open.object.users.lock().users.iter().any(by_hint);
+        if said {
+            self.say((handle, open), user, None, true);
+        }
+    }
+
+    /// An open file is closed: what was said by it ends. The policy keeps it until the next use, as others may use the file so already.
+    pub(crate) fn end_words(&self, handle: FileHandle, open: &Open) {
+        if open.said.load(Ordering::Relaxed) {
+            for of in &mut open.object.users.lock().users {
+                of.own.take_if(|own| own.open == handle);
+            }
+        }
+    }
+
+    /// Other rules hold from now on.
+    pub(crate) fn set_rules(&self, rules: Vec<Rule>) {
+        self.managing.rules.write().unwrap_or_else(PoisonError::into_inner).replace(rules);
+        self.decide_all_anew();
+    }
+
+    /// A rule goes before all others.
+    pub(crate) fn put_rule_first(&self, rule: Rule) {
+        self.managing.rules.write().unwrap_or_else(PoisonError::into_inner).put_first(rule);
+        self.decide_all_anew();
+    }
+
+    fn decide_all_anew(&self) {
+        self.nodes.objects().iter().for_each(|object| self.decide_anew(object));
+    }
+
+    /// All that says who manages, in the order of rules and then of files' names.
+    pub(crate) fn in_force(&self) -> Vec<InForce> {
+        let rules = self.managing.rules.read().unwrap_or_else(PoisonError::into_inner);
+        let of_rule = |(rule, command): (&Rule, bool)| {
+            let by = if command { "command" } else { "rule" };
+            InForce { by, manager: rule.to_string(), owner: None, file: None }
+        };
+        let mut found: Vec<InForce> = rules.all().map(of_rule).collect();
+        drop(rules);
+        let mut of_files = Vec::new();
+        for object in self.nodes.objects() {
+            let state = object.users.lock();
+            let file = Some(object.file.name().to_owned());
+            if let Some(word) = state.attributes.manager() {
+                let (manager, file) = (word.to_string(), file.clone());
+                of_files.push(InForce { by: "attribute", manager, owner: None, file });
+            }
+            for own in state.users.iter().filter_map(|of| of.own.as_ref()) {
+                let (manager, owner) = (own.word.to_string(), Some(own.user.name()));
+                of_files.push(InForce { by: "own word", manager, owner, file: file.clone() });
+            }
+        }
+        of_files.sort_by(|one, other| (&one.file, one.by).cmp(&(&other.file, other.by)));
+        found.extend(of_files);
+        found
+    }
+}

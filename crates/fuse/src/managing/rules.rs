@@ -1,0 +1,80 @@
+//! The rules in force: those given by command, then those of the file of `--managers`.
+
+use crate::processes::User;
+use forebay_policy::managers::Rule;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A rule, and its number for the policy. Equal rules have one number, also when the file is read again.
+#[derive(Clone)]
+pub(super) struct Numbered {
+    pub(super) number: u32,
+    pub(super) rule: Arc<Rule>,
+}
+
+impl PartialEq for Numbered {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Rules {
+    /// How many were given by command.
+    commands: usize,
+    all: Vec<Numbered>,
+    numbers: HashMap<String, u32>,
+}
+
+impl Rules {
+    pub(super) fn new(rules: Vec<Rule>) -> Self {
+        let mut made = Self::default();
+        made.replace(rules);
+        made
+    }
+
+    fn number(&mut self, rule: Rule) -> Numbered {
+        let next = self.numbers.len() as u32 + 1;
+        let number = *self.numbers.entry(rule.to_string()).or_insert(next);
+        Numbered { number, rule: Arc::new(rule) }
+    }
+
+    /// These rules hold from now on, and no others.
+    pub(super) fn replace(&mut self, rules: Vec<Rule>) {
+        self.commands = 0;
+        self.all = rules.into_iter().map(|rule| self.number(rule)).collect();
+    }
+
+    /// A rule goes before all others, and in place of one for the same owners and files that was given by command.
+    pub(super) fn put_first(&mut self, rule: Rule) {
+        let commands =
+            self.all.drain(..self.commands).filter(|before| !before.rule.same_scope(&rule)).collect::<Vec<_>>();
+        let first = self.number(rule);
+        self.commands = commands.len() + 1;
+        self.all.splice(0..0, std::iter::once(first).chain(commands));
+    }
+
+    /// All of them, the first that fits holds; whether each was given by command.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&Rule, bool)> {
+        self.all.iter().enumerate().map(|(index, numbered)| (&*numbered.rule, index < self.commands))
+    }
+
+    /// The rule for a user of a file. One that names none of its own has that of its nearest ancestor that is named, unless a rule for all
+    /// owners comes before.
+    pub(super) fn of(&self, user: &User, file: &str) -> Option<&Numbered> {
+        let names_owners = |rules: &[Numbered]| rules.iter().any(|numbered| numbered.rule.names_owners());
+        let name = if names_owners(&self.all) { user.name() } else { String::new() };
+        let own = self.all.iter().position(|numbered| numbered.rule.fits(&name, file));
+        let before = &self.all[..own.unwrap_or(self.all.len())];
+        let named = own.is_some_and(|own| self.all[own].rule.names_owners());
+        let inherited = || {
+            user.ancestors().iter().find_map(|ancestor| {
+                let fits =
+                    |numbered: &&Numbered| numbered.rule.names_owners() && numbered.rule.fits(&ancestor.name, file);
+                before.iter().find(fits)
+            })
+        };
+        let inherited = if named || !names_owners(before) { None } else { inherited() };
+        inherited.or_else(|| own.map(|own| &self.all[own]))
+    }
+}

@@ -1,0 +1,90 @@
+//! Managers of a mounted directory: the file of `--managers`, and commands.
+
+use crate::commands::{Answer, done};
+use crate::error::Error;
+use clap::ValueEnum;
+use forebay_fuse::{InForce, Mount, Owners};
+use forebay_policy::managers::{Rule, Rules};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Whose references count as one owner's.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum OwnersOption {
+    /// Each process, called `cc1 4711` after its program and its number
+    #[default]
+    Process,
+    /// Each user, called `user 1000`
+    User,
+    /// Each cgroup, called `cgroup /system.slice/build`
+    Cgroup,
+    /// Each program, called `cc1`
+    Program,
+}
+
+impl From<OwnersOption> for Owners {
+    fn from(owners: OwnersOption) -> Self {
+        match owners {
+            OwnersOption::Process => Self::Process,
+            OwnersOption::User => Self::User,
+            OwnersOption::Cgroup => Self::Cgroup,
+            OwnersOption::Program => Self::Program,
+        }
+    }
+}
+
+/// The rules of the file of `--managers`, if there is one, for a cache under the policy of this name.
+pub(crate) fn read(path: Option<&Path>, policy: &str, has_managers: bool) -> Result<Vec<Rule>, Error> {
+    let Some(path) = path else { return Ok(Vec::new()) };
+    if !has_managers {
+        return Err(Error::Usage(format!("--managers is for lru-sp: {policy} has no managers; add --policy lru-sp")));
+    }
+    let rules = Rules::read(path).and_then(Rules::for_running);
+    rules.map_err(|error| Error::Usage(format!("--managers: {error}")))
+}
+
+/// Something that says who manages.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct ManagerReport {
+    /// What says it: `command`, `rule`, `attribute` or `own word`.
+    pub by: String,
+    /// The manager, and of a rule the patterns of its owners and files.
+    pub manager: String,
+    /// Whose uses, if it names somebody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Of which file, if it is of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+impl From<InForce> for ManagerReport {
+    fn from(found: InForce) -> Self {
+        Self { by: found.by.to_owned(), manager: found.manager, owner: found.owner, file: found.file }
+    }
+}
+
+/// All that says who manages.
+pub(crate) fn list(mount: &Mount) -> Answer {
+    Answer::Managers { managers: mount.managers().into_iter().map(ManagerReport::from).collect() }
+}
+
+/// Puts a manager in charge of the owners of a pattern, or the process of a number, and the files of a pattern.
+pub(crate) fn manage(
+    mount: &Mount,
+    owner: Option<&str>,
+    file: Option<&str>,
+    manager: &str,
+    policy: &str,
+) -> Result<Answer, Error> {
+    if !mount.has_managers() {
+        return Err(Error::Usage(format!("the policy {policy} has no managers: mount with --policy lru-sp")));
+    }
+    let number = owner.filter(|owner| owner.bytes().all(|byte| byte.is_ascii_digit()));
+    let owner = number.map_or_else(|| owner.map(str::to_owned), |number| Some(format!("* {number}")));
+    let rule = Rule::new(manager, owner.as_deref(), file).map_err(Error::Usage)?;
+    let message = format!("in force: {rule}");
+    mount.put_rule_first(rule);
+    done(message)
+}
