@@ -38,8 +38,8 @@ pub enum Control {
         /// Which file.
         object: u32,
     },
-    /// The owner's free-list gets these pages: whenever a page of the owner's is to go, they go first, in this order. One that is used again
-    /// is on it no more.
+    /// The owner's free-list gets those of these pages that are its own and resident: whenever a page of the owner's is to go, they go first,
+    /// in this order. One that is used again is on it no more.
     GiveUp {
         /// Whose pages.
         owner: u32,

@@ -94,6 +94,7 @@ pub use core::frames::Frames;
 pub use core::memory::Memory;
 pub use error::Error;
 pub use forebay_figures::Distribution;
+pub use objects::followers::{Event, Follower, Happened};
 pub use objects::owners::Owner;
 pub use objects::volume::Volume;
 pub use pool::Pool;

@@ -13,13 +13,14 @@
 //! Memory: 24 bytes a page, 8 more for each earlier use that an LRU-K wants; 12 bytes a file; 24 bytes a group, and for
 //! each rule 4 bytes an owner (or file, where the rule chooses within files).
 
+use super::free_lists::FreeLists;
 use super::lru::NOBODY;
 use super::ranking::{EMPTY, Ranking};
 use super::{Assignment, Manager, Scope, Use};
 use crate::control::{Charge, Control, Uncontrolled};
 use crate::parts::prefetch::prefetch;
 use crate::policy::{Caller, Future, NEVER, Reference, Setup};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 const NONE: u32 = u32::MAX;
@@ -54,10 +55,8 @@ pub(crate) struct Groups {
     told: HashMap<u32, Vec<(u32, u32)>>,
     /// By manager: the number of the rule that has this instance, 0 for none.
     rules: Vec<u32>,
-    /// MG3. By owner, the pages to go first; those count that are in `listed`.
-    free: HashMap<u32, VecDeque<u32>>,
-    /// Empty until there is a free-list.
-    listed: Vec<bool>,
+    /// MG3. The pages to go first, of each owner that has said so: resident ones.
+    free: FreeLists,
 }
 
 /// In a rule that came later: any owner, any file.
@@ -106,8 +105,7 @@ impl Groups {
             default: managers.len() as u32 - 1,
             told: HashMap::new(),
             rules: vec![0; managers.len()],
-            free: HashMap::new(),
-            listed: Vec::new(),
+            free: FreeLists::new(),
             now: 0,
             future: future.filter(|_| needs_future),
             files: Vec::new(),
@@ -127,9 +125,7 @@ impl Groups {
 
     pub(crate) fn reserve(&mut self, pages: u32) {
         if pages as usize > self.pages.len() {
-            if !self.listed.is_empty() {
-                self.listed.resize(pages as usize, false);
-            }
+            self.free.reserve(pages);
             self.pages.resize(pages as usize, Page { object: NONE, group: NONE });
             self.earlier.resize(pages as usize * self.earlier_uses, 0);
             if self.managers.iter().any(|manager| *manager != Manager::Lru) {
@@ -152,9 +148,7 @@ impl Groups {
         if !admitted {
             self.leave_group(page);
         }
-        if let Some(listed) = self.listed.get_mut(page as usize) {
-            *listed = false;
-        }
+        self.free.remove(page);
         self.count_user(owner, place.object);
         self.files[place.object as usize].resident += u32::from(admitted);
         self.pages[page as usize] = Page { object: place.object, group: self.group(place.object) };
@@ -175,9 +169,7 @@ impl Groups {
     /// A page is resident no more.
     pub(crate) fn dropped(&mut self, page: u32) {
         self.leave_group(page);
-        if let Some(listed) = self.listed.get_mut(page as usize) {
-            *listed = false;
-        }
+        self.free.remove(page);
         self.files[self.pages[page as usize].object as usize].resident -= 1;
     }
 
@@ -224,15 +216,7 @@ impl Groups {
     fn take_listed<C: Caller>(&mut self, candidate: u32, caller: &mut C) -> Option<u32> {
         let owner_of = |page: u32| self.files[self.pages[page as usize].object as usize].owner;
         let owner = owner_of(candidate);
-        let list = self.free.get_mut(&owner)?;
-        while let Some(page) = list.pop_front() {
-            let listed = std::mem::take(&mut self.listed[page as usize]);
-            if listed && owner_of(page) == owner && caller.evict(page) {
-                return Some(page);
-            }
-        }
-        self.free.remove(&owner);
-        None
+        std::iter::from_fn(|| self.free.take(owner)).find(|&page| owner_of(page) == owner && caller.evict(page))
     }
 
     /// Does as it is told while the cache runs; `resident` says which pages are.
@@ -245,7 +229,7 @@ impl Groups {
                 if let Some(object) = *object {
                     self.agree(object);
                 }
-                Ok(owner.map_or(0, |owner| self.free_pages(owner)))
+                Ok(owner.map_or(0, |owner| self.free.len(owner)))
             }
             Control::Assign { owner, object, charge } => {
                 let number = charge.as_ref().map(|Charge { manager, rule, listed }| {
@@ -266,21 +250,16 @@ impl Groups {
                 Ok(0)
             }
             Control::GiveUp { owner, pages } => {
-                self.listed.resize(self.pages.len(), false);
-                let list = self.free.entry(*owner).or_default();
-                list.retain(|&page| self.listed[page as usize]);
-                let numbers = self.listed.len();
-                for &page in pages.iter().filter(|&&page| (page as usize) < numbers && resident(page)) {
-                    if !std::mem::replace(&mut self.listed[page as usize], true) {
-                        list.push_back(page);
-                    }
-                }
-                Ok(self.free_pages(*owner))
+                let numbers = self.pages.len() as u32;
+                let Self { pages: known, files, free, .. } = self;
+                let own = |&page: &u32| {
+                    page < numbers && resident(page) && files[known[page as usize].object as usize].owner == *owner
+                };
+                free.add(*owner, pages.iter().copied().filter(own), numbers);
+                Ok(free.len(*owner))
             }
             Control::Leave { owner } => {
-                for page in self.free.remove(owner).into_iter().flatten() {
-                    self.listed[page as usize] = false;
-                }
+                self.free.leave(*owner);
                 let of_owner = |words: &Vec<(u32, u32)>| words.iter().any(|&(of, _)| of == *owner);
                 let objects: Vec<u32> =
                     self.told.iter().filter(|(_, words)| of_owner(words)).map(|(&object, _)| object).collect();
@@ -291,11 +270,6 @@ impl Groups {
                 Ok(0)
             }
         }
-    }
-
-    fn free_pages(&self, owner: u32) -> u32 {
-        let list = self.free.get(&owner).into_iter().flatten();
-        list.filter(|&&page| self.listed[page as usize]).count() as u32
     }
 
     /// The number of a manager that is in charge from now on, by a rule, or by no rule of its own.
@@ -404,8 +378,7 @@ impl Groups {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let free = self.free.values().map(|list| list.capacity() * size_of::<u32>()).sum::<usize>();
-        free + self.listed.capacity()
+        self.free.bytes()
             + self.told.capacity() * size_of::<(u32, Vec<(u32, u32)>)>()
             + self.told.values().map(|words| words.capacity() * size_of::<(u32, u32)>()).sum::<usize>()
             + self.files.capacity() * size_of::<File>()
@@ -418,6 +391,7 @@ impl Groups {
 
     /// Recounts, given the resident pages.
     pub(crate) fn check(&self, resident: impl Iterator<Item = u32>) {
+        self.free.check(); // MG3
         let mut counted = vec![0; self.files.len()];
         let mut members = vec![Vec::new(); self.groups.len()];
         for page in resident {

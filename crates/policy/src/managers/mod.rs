@@ -14,6 +14,7 @@ mod file;
 mod file_order;
 mod filter;
 mod foolish;
+mod free_lists;
 pub(crate) mod groups;
 mod lru;
 mod lru_k;

@@ -7,6 +7,7 @@ use crate::core::regions::Regions;
 use crate::core::search::LOOKED_AT;
 use crate::core::shares::{ShareState, Shares};
 use crate::core::table;
+use crate::objects::followers::{Followers, Happened};
 use crate::sync::Ordering;
 use forebay_policy::Hit;
 use forebay_policy::{Operation, Place, Reference};
@@ -47,6 +48,7 @@ pub(crate) struct Replacer {
     /// Places whose pages have lost their frames since the lock was taken, if anybody is to be told.
     pub(crate) departed: Vec<Place>,
     announces: bool,
+    pub(crate) followers: Followers,
     pub(crate) evictions: u64,
     pub(crate) readahead_wasted: u64,
     pub(crate) refused_dirty: u64,
@@ -84,6 +86,7 @@ impl Replacer {
             laundry_limit,
             departed: Vec::new(),
             announces: false,
+            followers: Followers::default(),
             evictions: 0,
             readahead_wasted: 0,
             refused_dirty: 0,
@@ -135,6 +138,11 @@ impl Replacer {
             // The number may stand for another page by now.
             core.pages.get(page).is(place.object, place.block)
         });
+        if !self.followers.is_empty() {
+            for Reference { place, owner, .. } in hits.iter().map(|hit| hit.reference) {
+                self.followers.note(Happened::Hit, place, Some(owner));
+            }
+        }
         self.policy.hits(hits);
         hits.clear();
     }
@@ -190,6 +198,10 @@ impl Replacer {
             }
             return Err(NoFrame);
         }
+        if !self.followers.is_empty() {
+            let ahead = operation == Operation::Readahead;
+            self.followers.note(if ahead { Happened::ReadAhead } else { Happened::Admitted }, place, Some(owner));
+        }
         if page.state().in_laundry() {
             page.rescue(operation == Operation::Readahead);
             core.laundered.fetch_sub(1, Ordering::Relaxed);
@@ -234,6 +246,8 @@ impl Replacer {
         let page = core.pages.get(number);
         if page.state().in_laundry() {
             core.laundered.fetch_sub(1, Ordering::Relaxed);
+        } else if !self.followers.is_empty() {
+            self.followers.note(Happened::Evicted, place_of(core, number), None);
         }
         self.ask(core, Some(number), |policy, judge| policy.remove(number, judge));
         let wake = page.unbind();
@@ -362,6 +376,11 @@ impl Replacer {
             events: &mut self.events,
         };
         let answer = question(&mut self.policy, &mut judge);
+        if !self.followers.is_empty() {
+            for &number in self.events.left.iter().chain(&self.events.laundered) {
+                self.followers.note(Happened::Evicted, place_of(core, number), None);
+            }
+        }
         while let Some(number) = self.events.left.pop() {
             self.left(core, number);
         }
@@ -444,7 +463,7 @@ impl Replacer {
     fn left(&mut self, core: &Core, number: u32) {
         let page = core.pages.get(number);
         if self.announces {
-            self.departed.push(Place { object: page.object(), block: page.block() });
+            self.departed.push(place_of(core, number));
         }
         self.regions.remove(page.region().expect("a page with a frame has a name"));
         core.memory.release(page.frame());
@@ -460,4 +479,9 @@ impl Replacer {
             self.free_frames.push(frame);
         }
     }
+}
+
+fn place_of(core: &Core, number: u32) -> Place {
+    let page = core.pages.get(number);
+    Place { object: page.object(), block: page.block() }
 }

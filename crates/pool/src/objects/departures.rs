@@ -1,7 +1,8 @@
-//! The replacer's lock. Pages that leave under it are announced after it has been released.
+//! The replacer's lock. Pages that leave under it are announced, and followers woken, after it has been released.
 
 use crate::core::memory::Memory;
 use crate::core::replacer::Replacer;
+use crate::objects::followers::Followers;
 use crate::pool::{Pool, Shared};
 use crate::sync::{MutexGuard, lock};
 use forebay_policy::Place;
@@ -63,12 +64,13 @@ impl DerefMut for Locked<'_> {
 impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.departed.is_empty() {
+        if self.departed.is_empty() && self.followers.is_empty() {
             return;
         }
-        let departed = std::mem::take(&mut self.departed);
+        let (departed, stirred) = (std::mem::take(&mut self.departed), self.followers.take_stirred());
         self.guard = None;
-        if let Some(listener) = self.listener.get() {
+        Followers::wake(&stirred);
+        if let Some(listener) = self.listener.get().filter(|_| !departed.is_empty()) {
             listener(&departed);
         }
     }

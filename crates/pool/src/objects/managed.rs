@@ -57,7 +57,7 @@ impl<M: Memory> Pool<M> {
     /// [`Error::Uncontrolled`]: the policy has no managers.
     pub fn give_up_first(&self, owner: Option<&Owner>, volume: &Volume, blocks: &[u64]) -> Result<u32, Error> {
         let owner = owner.map_or(volume.id(), Owner::number);
-        let mut left = self.control(&Control::GiveUp { owner, pages: Vec::new() })?;
+        let mut left = self.listed(owner)?;
         for blocks in blocks.chunks(LOOKED_UP) {
             let pages = {
                 let replacer = self.shared.replacer();
@@ -67,6 +67,23 @@ impl<M: Memory> Pool<M> {
             left = self.control(&Control::GiveUp { owner, pages })?;
         }
         Ok(left)
+    }
+
+    /// How many blocks are on an owner's free-list.
+    ///
+    /// # Errors
+    /// [`Error::Uncontrolled`]: the policy has no managers.
+    pub fn given_up(&self, owner: &Owner) -> Result<u32, Error> {
+        self.listed(owner.number())
+    }
+
+    fn listed(&self, owner: u32) -> Result<u32, Error> {
+        self.control(&Control::GiveUp { owner, pages: Vec::new() })
+    }
+
+    /// An owner abdicates: its managers and its free-list are dropped, and LRU decides.
+    pub fn abdicate(&self, owner: &Owner) {
+        self.forget_owner(owner.number());
     }
 
     /// Forgets what an owner has said.
@@ -202,6 +219,19 @@ mod tests {
         let volume = pool.attach(Arc::new(MemoryDevice::new(100 * PAGE)), config);
         assert_eq!(volume.id(), number, "the number comes back");
         assert_eq!(looped(&handle, &volume), 0, "and nobody manages");
+    }
+
+    #[test]
+    fn nobody_gives_up_pages_of_another_owner() {
+        let (pool, volume) = pool("lru-sp");
+        let handle = pool.handle().expect("a handle");
+        let [reader, liar] = [1, 2].map(|key| pool.owner(key));
+        handle.use_owner(Some(&reader));
+        (0..10).for_each(|block| drop(handle.read(&volume, block).expect("a read")));
+        assert_eq!(pool.give_up_first(Some(&liar), &volume, &[8, 9]).expect("lru-sp has managers"), 0);
+        assert_eq!(pool.give_up_first(Some(&reader), &volume, &[9]).expect("lru-sp has managers"), 1);
+        drop(handle);
+        pool.check_invariants();
     }
 
     #[test]

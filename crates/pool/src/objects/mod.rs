@@ -4,6 +4,7 @@
 //! detached, nor anybody who holds the [`Volume`].
 
 pub(crate) mod departures;
+pub(crate) mod followers;
 pub(crate) mod managed;
 pub(crate) mod owners;
 pub(crate) mod volume;
