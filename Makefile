@@ -2,7 +2,7 @@
 # at full length, some 30 minutes, and `make attack-soak` all at once for an hour.
 
 # The registries of policies and of formats make their modules by a macro: `cargo fmt` does not find them, rustfmt by name does.
-SOURCES = $(shell find crates bench fuzz -name '*.rs' -not -path '*/target/*')
+SOURCES = $(shell find crates bench examples fuzz -name '*.rs' -not -path '*/target/*')
 
 .PHONY: test lint fmt tools attack attack-soak
 

@@ -207,6 +207,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
             (vec![&*source, &*seen, "--page", "5000"], 2, "page"),
             (vec![&*source, &*seen, "--config", &*file], 2, "line 1, `cache = \"much\"`"),
             (vec![&*source, &*seen, "--delay", "floppy"], 2, "there is no such device"),
+            (vec![&*source, &*seen, "--manager-socket", "managers"], 2, "clock-pro: it takes no managers: run lru-sp"),
             (vec![&*source, &*seen, "--record", "trace.txt"], 2, "let its name end in .parquet or .csv"),
         ] {
             let refused = forebay(&[&["mount"][..], &arguments, foreground].concat());

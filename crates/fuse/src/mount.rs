@@ -94,8 +94,8 @@ impl Options {
 
 /// A mounted directory. Dropping it unmounts it, without waiting for its users.
 pub struct Mount {
-    shared: Arc<Shared>,
-    place: Place,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) place: Place,
     ended: Mutex<Receiver<io::Result<()>>>,
     gone: Arc<AtomicBool>,
 }

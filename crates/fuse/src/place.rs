@@ -28,6 +28,11 @@ impl Place {
         Ok(Self { path, id: found.stx_mnt_id, device: (found.stx_dev_major, found.stx_dev_minor) })
     }
 
+    /// The number of its file system.
+    pub(crate) fn device(&self) -> (u32, u32) {
+        self.device
+    }
+
     /// Takes it out of sight at once, unless somebody has; it goes when nobody uses it any more.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ mod memory;
 mod metrics;
 mod mount;
 mod options;
+mod owning;
 mod record;
 mod report;
 mod service;

@@ -3,6 +3,7 @@
 use crate::report::{CacheReport, Report, VolumeReport};
 use forebay_figures::{Figure, Kind, Value};
 use forebay_nbd::{Counts, Requests, ServerCounts};
+use forebay_owning::Counts as ManagerCounts;
 use forebay_pool::{DeviceStatistics, ShareStatistics, Statistics, VolumeStatistics};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -105,6 +106,8 @@ impl Collector for Figures {
         let rows = recorded.iter().filter_map(|(what, count)| Some((vec![("outcome", *what)], count.as_ref()?.into())));
         let help = "References of the trace being recorded, and those left out";
         page.family(("recorded_references", help, Kind::Count), rows)?;
+        let managers: Vec<_> = report.managers.iter().map(|counts| (vec![], counts)).collect();
+        page.figures(ManagerCounts::FIGURES, &managers)?;
         caches(&mut page, &report.caches)?;
         volumes(&mut page, &report.volumes)
     }

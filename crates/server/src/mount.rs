@@ -9,6 +9,7 @@ use crate::listen::Made;
 use crate::managers::{self, OwnersOption};
 use crate::memory;
 use crate::options::{Direct, Options, read_file};
+use crate::owning;
 use crate::record::{self, Recorder};
 use crate::report::{CacheReport, Report, VolumeReport};
 use crate::service::{SetLog, serve_until_stopped};
@@ -19,6 +20,7 @@ use crate::words::{Age, Policy, Share, Size};
 use clap::Args;
 use forebay_fuse::{Mount, Watch};
 use forebay_nbd::{Counts, Requests};
+use forebay_owning::Managers;
 use forebay_policy::Operation;
 use forebay_policy::show_bytes;
 use rustix::process::geteuid;
@@ -74,6 +76,9 @@ pub struct MountOptions {
     /// Whose references count as one owner's, for managers and in traces [default: process]
     #[arg(long, value_enum, value_name = "WHOSE")]
     pub owners: Option<OwnersOption>,
+    /// Let programs manage their own pages by a unix socket (docs/own-managers.md); the policy is to be lru-sp
+    #[arg(long, value_name = "PATH")]
+    pub manager_socket: Option<PathBuf>,
     /// Write the references of programs to a trace, which is whole when the directory has been unmounted
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
@@ -122,6 +127,7 @@ impl MountOptions {
             control: self.control.or(file.control),
             managers: self.managers.or(file.managers),
             owners: self.owners.or(file.owners),
+            manager_socket: self.manager_socket.or(file.manager_socket),
             record: self.record.or(file.record),
             delay: self.delay.or(file.delay),
             dirty_limit: self.dirty_limit.or(file.dirty_limit),
@@ -169,6 +175,9 @@ pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: Mou
     of_server.check_shared_memory(memory::limit())?;
     let cache = Arc::new(of_server.shared_cache()?);
     let rules = managers::read(options.managers.as_deref(), &cache.policy, cache.pool.has_managers())?;
+    if options.manager_socket.is_some() {
+        owning::check(&cache.pool)?;
+    }
     let recorder = Arc::new(Recorder::new());
     let mut of_mount = forebay_fuse::Options::new(source, mountpoint);
     of_mount.mode = options.mode.unwrap_or_default().into();
@@ -190,7 +199,9 @@ pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: Mou
         let _ = asking.send(Request::Stop);
     };
     let mounted = Mount::new(Arc::clone(&cache.pool), of_mount, unmounted)?;
+    let files = owning::MountedFiles(mounted.finder());
     let service = Arc::new(Mounted {
+        managers: options.manager_socket.is_some().then(|| Managers::new(Arc::clone(&cache.pool), Box::new(files))),
         began: Instant::now(),
         source: source.display().to_string(),
         cache,
@@ -221,8 +232,8 @@ pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: Mou
     begun.map(drop).and(stopped)
 }
 
-/// Starts what runs beside the mount. The socket goes with what is returned.
-fn begin(service: &Arc<Mounted>, options: &MountOptions) -> Result<Option<Made>, Error> {
+/// Starts what runs beside the mount. The sockets go with what is returned.
+fn begin(service: &Arc<Mounted>, options: &MountOptions) -> Result<Vec<Made>, Error> {
     if let Some(path) = &options.record {
         service.recorder.start(path)?;
     }
@@ -230,12 +241,16 @@ fn begin(service: &Arc<Mounted>, options: &MountOptions) -> Result<Option<Made>,
         let address = control::start(service.clone(), address)?;
         tracing::info!("figures at http://{address}/metrics");
     }
-    let made = options.control.as_ref().map(|path| {
-        let made = command_socket::start(service.clone(), path)?;
+    let mut made = Vec::new();
+    if let Some(path) = &options.control {
+        made.push(command_socket::start(service.clone(), path)?);
         tracing::info!("commands are taken at {}", path.display());
-        Ok(made)
-    });
-    made.transpose()
+    }
+    if let (Some(managers), Some(path)) = (&service.managers, &options.manager_socket) {
+        made.push(owning::start(managers, path)?);
+        tracing::info!("programs' own managers are taken at {}", path.display());
+    }
+    Ok(made)
 }
 
 /// A mounted directory.
@@ -244,6 +259,7 @@ struct Mounted {
     source: String,
     cache: Arc<Cache>,
     recorder: Arc<Recorder>,
+    managers: Option<Arc<Managers>>,
     mount: Mount,
     patience: Duration,
     reload: Box<dyn Fn() -> Result<MountOptions, Error> + Send + Sync>,
@@ -319,6 +335,7 @@ impl Steered for Mounted {
             uptime_seconds: self.began.elapsed().as_secs_f64(),
             recorded: recorded.map(|(recorded, _)| recorded),
             record_lost: recorded.map(|(_, lost)| lost),
+            managers: self.managers.as_ref().map(|managers| managers.counts()),
             volumes: vec![VolumeReport { cache: self.cache.name.clone(), pool: files, clients: counts }],
             caches: vec![CacheReport { name: self.cache.name.clone(), pool: statistics }],
             ..Report::default()

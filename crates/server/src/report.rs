@@ -2,6 +2,7 @@
 //! means is declared where it is counted: in the pool's `stats` and the protocol's `counters`.
 
 use forebay_nbd::{Counts, ServerCounts};
+use forebay_owning::Counts as ManagerCounts;
 use forebay_pool::{Statistics, VolumeStatistics};
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,8 @@ pub struct Report {
     pub recorded: Option<u64>,
     /// References that came too fast to be recorded.
     pub record_lost: Option<u64>,
+    /// What managers of programs' own have done, if they are let in.
+    pub managers: Option<ManagerCounts>,
     /// The caches.
     pub caches: Vec<CacheReport>,
     /// The volumes.

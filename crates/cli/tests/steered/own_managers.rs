@@ -1,0 +1,118 @@
+//! The examples of managers of programs' own, on a real mount.
+
+use crate::mounted::{Mounted, Talker, wait_until};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const BLOCKS: usize = 1500;
+const ROUNDS: usize = 6;
+
+/// Reads the file from beginning to end, again and again, once it is told to.
+const READER: &str = "
+import os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+print('ready', flush=True)
+while sys.stdin.readline():
+    for round in range(int(sys.argv[2])):
+        for block in range(int(sys.argv[3])):
+            os.pread(file, 4096, block * 4096)
+    print('done', flush=True)
+";
+
+fn reader(mounted: &Mounted) -> Talker {
+    let mut command = Command::new("python3");
+    command.args(["-c", READER]).arg(mounted.path("seen/data")).args([ROUNDS.to_string(), BLOCKS.to_string()]);
+    let reader = Talker::start(&mut command);
+    reader.hear("ready");
+    reader
+}
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
+
+/// An example, built into a folder.
+fn build(language: &str, folder: &Path) -> PathBuf {
+    let (program, source) =
+        (folder.join(format!("same_order_{language}")), examples().join("same_order").with_extension(language));
+    let mut command = Command::new(if language == "c" { "cc" } else { "rustc" });
+    match language {
+        "c" => command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-I"]).arg(examples().join("../include")),
+        _ => command.args(["--edition", "2024", "-O"]),
+    };
+    let built = command.arg("-o").arg(&program).arg(&source).output().expect("the compiler runs");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    program
+}
+
+/// The hits of a reader, whose manager is this program, if there is one.
+fn hits(policy: &str, manager: Option<&Path>) -> Option<u64> {
+    let mounted = Mounted::start(BLOCKS, &["--policy", policy])?;
+    let mut reader = reader(&mounted);
+    let manager = manager.map(|program| {
+        let mut command = Command::new(program);
+        command.arg(mounted.path("managers")).arg(reader.child.id().to_string()).arg(mounted.path("seen/data"));
+        let manager = Talker::start(&mut command);
+        manager.hear("ready");
+        manager
+    });
+    reader.say("go");
+    reader.hear("done");
+    // The last hits may not be counted yet.
+    let hits = (ROUNDS * BLOCKS) as u64 - mounted.of_cache("misses");
+    drop(reader);
+    if let Some(mut manager) = manager {
+        wait_until("the manager ends when its process has", || {
+            manager.child.try_wait().is_ok_and(|ended| ended.is_some())
+        });
+        assert!(manager.child.wait().expect("it has ended").success());
+        let counts = &mounted.statistics()["managers"];
+        assert_eq!((counts["registered"].as_u64(), counts["lost"].as_u64()), (Some(1), Some(0)));
+    }
+    mounted.stop();
+    Some(hits)
+}
+
+/// A manager learns of a reference some time after it, so its list is of blocks used most recently a little while ago: in each round it has no
+/// more misses beyond same-order's than this, an eighth of the cache.
+const BEHIND: u64 = 1024 / 8;
+
+#[test]
+fn the_examples_come_near_the_same_order_that_is_built_in() {
+    let Some(lru) = hits("lru-sp", None) else { return };
+    let built_in = hits("lru-sp:manager=same-order", None).expect("it can be mounted");
+    assert_eq!(lru, 0, "LRU drops what a loop needs next");
+    let folder = tempfile::tempdir().expect("a folder");
+    for language in ["c", "rs"] {
+        let own = hits("lru-sp", Some(&build(language, folder.path()))).expect("it can be mounted");
+        println!("{language}: {own} hits; same-order: {built_in}");
+        let bound = built_in - (ROUNDS as u64 - 1) * BEHIND;
+        assert!(own >= bound && own > lru, "{language}: {own} hits, same-order has {built_in}");
+    }
+}
+
+#[test]
+fn a_manager_that_is_killed_leaves_its_process_to_lru() {
+    let Some(mounted) = Mounted::start(BLOCKS, &["--policy", "lru-sp"]) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build("c", folder.path());
+    let mut reader = reader(&mounted);
+    let mut command = Command::new(&program);
+    command.arg(mounted.path("managers")).arg(reader.child.id().to_string()).arg(mounted.path("seen/data"));
+    let mut manager = Talker::start(&mut command);
+    manager.hear("ready");
+    reader.say("go");
+    wait_until("it gives up blocks", || mounted.statistics()["managers"]["given_up"].as_u64() > Some(0));
+    manager.child.kill().expect("it runs");
+    reader.hear("done");
+    wait_until("its process abdicates", || mounted.statistics()["managers"]["ended"].as_u64() == Some(1));
+    // What its list had kept goes as LRU wants it to.
+    reader.say("go");
+    reader.hear("done");
+    let before = mounted.of_cache("misses");
+    reader.say("go");
+    reader.hear("done");
+    assert_eq!(mounted.of_cache("misses") - before, (ROUNDS * BLOCKS) as u64, "LRU drops what a loop needs next");
+    drop(reader);
+    mounted.stop();
+}
