@@ -177,7 +177,27 @@ fn the_table_marks_the_best_and_closes_with_advice() {
     assert_eq!(line("mru").matches('*').count(), 3, "{text}");
     assert!(line("opt").contains("the limit"), "{text}");
     let last = text.trim_end().lines().last().unwrap();
-    assert!(last.starts_with("Take mru with 4 pages (32 KiB, 100% of the footprint): it hits 99.3 %"), "{text}");
+    assert!(last.starts_with("Take lru with 32 KiB (4 pages, 100% of the footprint): it hits 99.3 %"), "{text}");
+    assert!(last.contains("is the simplest of those within 0.1 points (mru)"), "{text}");
+    assert!(last.contains("With 16 KiB the best policy hits 66.2 points less"), "{text}");
+}
+
+#[test]
+fn advice_goes_by_time_with_a_device_and_is_about_the_size_of_a_single_policy() {
+    let advice = |more: &[&str]| {
+        let text = answer(&[&["compare", "sample", "-s", "5%,20%", "-f", "json", "-p"], more].concat());
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        json[0]["advice"].as_str().unwrap().to_owned()
+    };
+    let time = advice(&["lru,dulo", "-d", "nearline"]);
+    assert!(
+        time.starts_with("Take dulo with 14.0 MiB (1,787 pages, 20% of the footprint): it has nearline work"),
+        "{time}"
+    );
+    assert!(time.contains("% less than the runner-up, lru. This size is the knee"), "{time}");
+    let size = advice(&["lru,opt"]);
+    assert!(size.starts_with("Take 14.0 MiB (1,787 pages, 20% of the footprint) for lru: it hits 74.5 %"), "{size}");
+    assert!(size.contains("11.1 points less than the limit"), "{size}");
 }
 
 #[test]

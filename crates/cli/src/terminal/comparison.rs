@@ -3,12 +3,11 @@
 use super::grid::Grid;
 use crate::failure::Failure;
 use forebay_model::presets::Named;
-use forebay_policy::show_bytes;
 use forebay_sim::study::advice::{self, best_on_line};
 use forebay_sim::study::comparison::{Comparison, owner_counts};
 use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, OWNER, READAHEAD, WAITS_AND_REQUESTS};
-use forebay_sim::study::{Figure, grouped, percent, significant};
+use forebay_sim::study::{Figure, grouped, percent};
 use forebay_sim::words::{owner_name, sampled};
 use forebay_sim::{OwnerCounts, RunOutcome, Size};
 use std::io::Write;
@@ -26,14 +25,13 @@ pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(),
         writeln!(out, "{}", sampled(rate, pages))?;
     }
 
-    let share = |pages: u32| format!("{}%", significant(100.0 * f64::from(pages) / f64::from(trace.pages)));
-    let asked = sizes.iter().map(|&(pages, size)| match size {
+    let share = sizes.iter().map(|&(pages, size)| match size {
         Size::Percent(_) => size.to_string(),
-        _ => share(pages),
+        _ => trace.share_in_words(pages),
     });
-    let mut grid = Grid::of_figures("of the footprint", asked);
+    let mut grid = Grid::of_figures("cache size", sizes.iter().map(|&(pages, _)| trace.bytes_in_words(pages)));
     grid.figures("pages", sizes.iter().map(|&(pages, _)| grouped(u64::from(pages))));
-    grid.figures("bytes", sizes.iter().map(|&(pages, _)| show_bytes(u64::from(pages) * trace.page_size)));
+    grid.figures("of the footprint", share);
     grid.rule();
     let hit_ratio = named(COUNTS, "hit_ratio");
     let best: Vec<Option<&RunOutcome>> =

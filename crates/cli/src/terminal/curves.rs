@@ -2,7 +2,7 @@
 
 use super::grid::Grid;
 use crate::failure::Failure;
-use forebay_policy::show_bytes;
+use forebay_sim::study::advice::of_curves;
 use forebay_sim::study::{Curves, grouped, percent};
 use forebay_sim::words::sampled;
 use std::io::Write;
@@ -16,19 +16,12 @@ const MARKS: [char; 6] = ['●', '○', '◆', '◇', '■', '□'];
 pub(crate) fn print(curves: &Curves, out: &mut impl Write) -> Result<(), Failure> {
     let Curves { trace, sizes, sample, lines } = curves;
     let about = if sample.is_some() { "about " } else { "" };
-    writeln!(
-        out,
-        "{}: {} references to {about}{} pages of {}; miss ratios in percent",
-        trace.name,
-        grouped(trace.references),
-        grouped(u64::from(trace.pages)),
-        show_bytes(trace.page_size),
-    )?;
+    writeln!(out, "{}: {}; miss ratios in percent", trace.name, trace.in_words(about),)?;
     if let Some((rate, pages)) = sample {
         writeln!(out, "{}", sampled(*rate, *pages))?;
     }
     let marks = || MARKS.iter().copied().cycle();
-    let mut head = vec!["pages".to_owned(), "bytes".to_owned()];
+    let mut head = vec!["cache size".to_owned(), "pages".to_owned()];
     head.extend(lines.iter().zip(marks()).map(|(line, mark)| format!("{} {mark}", line.policy)));
     head.push(format!("0{:>width$}", "100", width = WIDTH));
     let mut grid = Grid::new(&[head.len() - 1], head);
@@ -39,7 +32,7 @@ pub(crate) fn print(curves: &Curves, out: &mut impl Write) -> Result<(), Failure
         for (ratio, mark) in ratios.iter().zip(marks()).collect::<Vec<_>>().into_iter().rev() {
             scale[(ratio * WIDTH as f64).round() as usize] = mark;
         }
-        let mut row = vec![grouped(u64::from(size)), show_bytes(u64::from(size) * trace.page_size)];
+        let mut row = vec![trace.bytes_in_words(size), grouped(u64::from(size))];
         row.extend(ratios.iter().map(|&ratio| percent(ratio)));
         row.push(scale.into_iter().collect());
         grid.row(row);
@@ -53,5 +46,6 @@ pub(crate) fn print(curves: &Curves, out: &mut impl Write) -> Result<(), Failure
             writeln!(out, "{}: mean absolute error {error:.4} over these sizes, against the exact curve", line.policy)?;
         }
     }
+    writeln!(out, "\n{}", of_curves(curves))?;
     Ok(())
 }

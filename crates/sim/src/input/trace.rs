@@ -3,7 +3,7 @@
 use super::ingest::{Chunk, Keep, LoadTimes, ingest};
 use super::places::Places;
 use super::requests::Requests;
-use crate::words::grouped;
+use crate::words::{grouped, significant};
 use forebay_policy::show_bytes;
 use forebay_trace::{Error, Names, Reader, Result};
 use std::sync::Arc;
@@ -55,6 +55,25 @@ impl Dimensions {
         let (references, pages) = (grouped(self.references), grouped(u64::from(self.pages)));
         let [page, footprint] = [1, u64::from(self.pages)].map(|pages| show_bytes(pages * self.page_size));
         format!("{references} references to {about}{pages} pages of {page} ({footprint})")
+    }
+
+    /// A cache's size in bytes.
+    pub fn bytes_in_words(&self, pages: u32) -> String {
+        show_bytes(u64::from(pages) * self.page_size)
+    }
+
+    /// A cache's size as a share of the footprint; what a larger cache has beyond the footprint stays empty.
+    pub fn share_in_words(&self, pages: u32) -> String {
+        match pages > self.pages {
+            true => ">100%".to_owned(),
+            false => format!("{}%", significant(100.0 * f64::from(pages) / f64::from(self.pages))),
+        }
+    }
+
+    /// A cache's size: bytes, pages and share of the footprint.
+    pub fn size_in_words(&self, pages: u32) -> String {
+        let (bytes, share) = (self.bytes_in_words(pages), self.share_in_words(pages));
+        format!("{bytes} ({} pages, {share} of the footprint)", grouped(u64::from(pages)))
     }
 }
 

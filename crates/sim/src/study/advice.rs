@@ -1,19 +1,29 @@
 //! What an answer says to do, in words: which policy and size to take, and why.
 
-use super::comparison::Comparison;
-use super::curves::{Curves, Line};
+use super::choice::{Choice, Field, Noise, Row};
+use super::comparison::{Comparison, pages};
+use super::curves::Curves;
+use crate::input::trace::Dimensions;
 use crate::replay::outcome::RunOutcome;
-use crate::size::show_bytes;
-use crate::words::{grouped, percent, significant};
+use crate::words::significant;
 
 const OFF_LINE_ALONE: &str =
     "Only policies that know the future were asked: they bound what a cache can do, none can be run.";
 /// No page is used twice.
 pub(super) const NOTHING_AGAIN: &str = "No page is used twice: a cache of any size and policy is of no use here.";
-/// The size to take is the smallest with this share of the hits at the largest size.
-const ENOUGH: f64 = 0.9;
+const NO_HITS: &str = "No policy hits anything at these sizes: try larger ones.";
 /// Policies nearer than this, in points, are equal for the purpose.
 pub(super) const POINTS_THAT_MATTER: f64 = 0.1;
+/// The same for estimates.
+const POINTS_OF_SAMPLE: f64 = 1.0;
+/// The same for a device's time.
+const SHARE_OF_TIME: f64 = 0.01;
+/// So many of the tied policies are named.
+const NAMED: usize = 3;
+/// A cliff that is worth a word saves so much of all that can be saved.
+const MUCH: f64 = 0.05;
+/// The next size is at least so many times as large.
+const NEXT: f64 = 1.4;
 
 /// The on-line outcome with the most hits; the first one among equals.
 pub fn best_on_line<'a>(outcomes: impl Iterator<Item = &'a RunOutcome>) -> Option<&'a RunOutcome> {
@@ -37,107 +47,184 @@ pub fn hits(of_policy: &[RunOutcome]) -> u64 {
     of_policy.iter().map(|outcome| outcome.counted.hits).sum()
 }
 
+/// What is to be saved.
+enum Measure<'a> {
+    /// Misses, which are shown as hits. Costs are percent of the references.
+    Hits,
+    /// Misses. Costs are percent of the references.
+    Misses,
+    /// The time of the device of this name. Costs are milliseconds.
+    Time(&'a str),
+}
+
+impl Measure<'_> {
+    /// What a cache does at that cost.
+    fn says(&self, cost: f64) -> String {
+        match self {
+            Self::Hits => format!("hits {:.1} % of the references", 100.0 - cost),
+            Self::Misses => format!("misses {cost:.1} % of the references"),
+            Self::Time(device) => format!("has {device} work for {} s", significant(cost / 1e3)),
+        }
+    }
+
+    fn verb(&self) -> &'static str {
+        match self {
+            Self::Hits => "hits",
+            Self::Misses => "misses",
+            Self::Time(_) => "takes",
+        }
+    }
+
+    /// How much better `cost` is than `other`, or worse.
+    fn gap(&self, cost: f64, other: f64) -> String {
+        let (amount, unit, less) = match self {
+            Self::Hits => (other - cost, "points", cost > other),
+            Self::Misses => (other - cost, "points", cost < other),
+            Self::Time(_) => (if other > 0.0 { 100.0 * (other - cost) / other } else { 0.0 }, "%", cost < other),
+        };
+        format!("{:.1} {unit} {}", amount.abs(), if less { "less" } else { "more" })
+    }
+}
+
 /// Which policy and size to take, and why.
 pub fn of_comparison(comparison: &Comparison) -> String {
-    let trace = &comparison.trace;
-    let rows: Vec<&[RunOutcome]> = comparison.policies().collect();
-    // The first of the best: policies are listed from the simple to the elaborate.
-    let best = rows.iter().filter(|row| !row[0].off_line).fold(None, |best: Option<&[RunOutcome]>, row| match best {
-        Some(best) if hits(best) >= hits(row) => Some(best),
-        _ => Some(row),
-    });
-    let Some(best) = best else {
-        return OFF_LINE_ALONE.to_owned();
+    let Comparison { trace, device, sample, .. } = comparison;
+    let on_line = || comparison.outcomes.iter().filter(|outcome| !outcome.off_line);
+    if on_line().next().is_some() && on_line().all(|outcome| outcome.counted.hits == 0) {
+        let first_uses = on_line().all(|outcome| outcome.counted.misses == outcome.counted.compulsory_misses);
+        return if first_uses { NOTHING_AGAIN } else { NO_HITS }.to_owned();
+    }
+    let sizes = pages(&comparison.sizes);
+    let rows = |cost: fn(&RunOutcome) -> f64| {
+        let row = |of: &[RunOutcome]| (of[0].policy.clone(), of[0].off_line, of.iter().map(cost).collect());
+        comparison.policies().map(row).map(|(policy, off_line, costs)| Row { policy, off_line, costs }).collect()
     };
-    let most = best.last().expect("there is at least one size");
-    if most.counted.hits == 0 {
-        return if most.counted.misses == most.counted.compulsory_misses {
-            NOTHING_AGAIN.to_owned()
-        } else {
-            "No policy hits anything at these sizes: try larger ones.".to_owned()
-        };
+    let field = |rows, ends, noise| Field { sizes: &sizes, footprint: trace.pages, rows, ends, noise };
+    match device {
+        Some(device) => {
+            let by_time = field(rows(device_time), ends_of_time(on_line()), Noise::Share(SHARE_OF_TIME));
+            words(&by_time, &Measure::Time(&device.name), trace)
+        }
+        None => {
+            let noise = if sample.is_some() { POINTS_OF_SAMPLE } else { POINTS_THAT_MATTER };
+            let first_uses = on_line().map(|outcome| percent(outcome.counted.compulsory_misses, outcome)).next();
+            let by_hits = field(rows(missed), (100.0, first_uses.unwrap_or(0.0)), Noise::Difference(noise));
+            words(&by_hits, &Measure::Hits, trace)
+        }
     }
-    let column = best.iter().position(|outcome| outcome.counted.hits as f64 >= ENOUGH * most.counted.hits as f64);
-    let column = column.expect("the last size has all of its own hits");
-    let take = &best[column];
-    let ratio = |outcome: &RunOutcome| 100.0 * outcome.counted.hit_ratio();
+}
 
-    let mut text = format!(
-        "Take {} with {} pages ({}, {}% of the footprint): it hits {} % of the references there",
-        take.policy,
-        grouped(u64::from(take.pages)),
-        show_bytes(u64::from(take.pages) * trace.page_size),
-        significant(100.0 * f64::from(take.pages) / f64::from(trace.pages)),
-        percent(take.counted.hit_ratio()),
-    );
-    let at = |name: &str| rows.iter().find(|row| row[0].policy == name).map(|row| &row[column]);
-    let others = || rows.iter().map(|row| &row[column]).filter(|outcome| outcome.policy != take.policy);
-    if let Some(lru) = at("lru").filter(|_| take.policy != "lru") {
-        let gain = ratio(take) - ratio(lru);
-        text += &match gain {
-            gain if gain >= POINTS_THAT_MATTER => format!(", {gain:.1} points more than lru"),
-            gain if gain <= -POINTS_THAT_MATTER => {
-                format!(", {:.1} points less than lru but more over all sizes", -gain)
-            }
-            _ => ", like lru, and more over all sizes".to_owned(),
-        };
-    } else if let Some(second) = best_on_line(others()) {
-        let lead = ratio(take) - ratio(second);
-        text += &match lead {
-            lead if lead >= POINTS_THAT_MATTER => {
-                format!(", {lead:.1} points more than the next best, {}", second.policy)
-            }
-            lead if lead <= -POINTS_THAT_MATTER => {
-                format!(", {:.1} points less than {} but more over all sizes", -lead, second.policy)
-            }
-            _ => format!(", and no other policy asked does better over all sizes ({} is equal here)", second.policy),
-        };
-    }
-    if let Some(opt) = at("opt") {
-        text += &format!(", {:.1} below the limit", ratio(opt) - ratio(take));
-    }
-    if column + 1 < best.len() {
-        text += &format!(
-            "; {} times the memory would add {:.1} points",
-            significant(f64::from(most.pages) / f64::from(take.pages)),
-            ratio(most) - ratio(take),
-        );
-    } else if column > 0 {
-        let smaller = &best[column - 1];
-        text += &format!(
-            "; with {} pages it hits {} %",
-            grouped(u64::from(smaller.pages)),
-            percent(smaller.counted.hit_ratio())
-        );
-    }
-    text + "."
+fn percent(part: u64, of: &RunOutcome) -> f64 {
+    100.0 * part as f64 / of.counted.references.max(1) as f64
+}
+
+fn missed(outcome: &RunOutcome) -> f64 {
+    percent(outcome.counted.misses, outcome)
+}
+
+fn device_time(outcome: &RunOutcome) -> f64 {
+    outcome.device.map_or(0.0, |cost| cost.device_ms)
+}
+
+/// The device's time for all references, and for the compulsory misses alone, as far as the runs with the most and the least time tell.
+fn ends_of_time<'a>(outcomes: impl Iterator<Item = &'a RunOutcome> + Clone) -> (f64, f64) {
+    let by_time = |one: &&RunOutcome, other: &&RunOutcome| device_time(one).total_cmp(&device_time(other));
+    let of = |outcome: Option<&RunOutcome>, references: fn(&RunOutcome) -> u64| {
+        let time = |of: &RunOutcome| device_time(of) * references(of) as f64 / of.counted.misses.max(1) as f64;
+        outcome.map_or(0.0, time)
+    };
+    let without = of(outcomes.clone().max_by(by_time), |outcome| outcome.counted.references);
+    (without, of(outcomes.min_by(by_time), |outcome| outcome.counted.compulsory_misses))
 }
 
 /// Which of the policies whose curves were made to take, and how large.
 pub fn of_curves(curves: &Curves) -> String {
-    let Curves { trace, sizes, lines, .. } = curves;
-    let missed = |line: &Line| sizes.iter().map(|&size| line.curve.miss_ratio(size)).sum::<f64>();
-    let on_line = lines.iter().filter(|line| !line.off_line);
-    let Some(best) = on_line.min_by(|one, other| missed(one).total_cmp(&missed(other))) else {
-        return OFF_LINE_ALONE.to_owned();
+    let Curves { trace, sizes, sample, lines } = curves;
+    let row = |line: &super::curves::Line| Row {
+        policy: line.policy.clone(),
+        off_line: line.off_line,
+        costs: sizes.iter().map(|&size| 100.0 * line.curve.miss_ratio(size)).collect(),
     };
-    let hits = |size: u32| 1.0 - best.curve.miss_ratio(size);
-    let most = sizes.last().map_or(0.0, |&size| hits(size));
-    let Some(&take) = sizes.iter().find(|&&size| most > 0.0 && hits(size) >= ENOUGH * most) else {
-        return "Nothing hits at these sizes: a cache is of no use here, or must be larger.".to_owned();
-    };
-    let mut text = format!(
-        "With {} pages ({}, {}% of the footprint) {} misses {} % of the references, and has {:.0} % of the hits that it has with {}",
-        grouped(u64::from(take)),
-        show_bytes(u64::from(take) * trace.page_size),
-        significant(100.0 * f64::from(take) / f64::from(trace.pages)),
-        best.policy,
-        percent(best.curve.miss_ratio(take)),
-        100.0 * hits(take) / most,
-        grouped(u64::from(sizes[sizes.len() - 1])),
-    );
-    if let Some(opt) = lines.iter().find(|line| line.policy == "opt") {
-        text += &format!("; the limit at that size is {} %", percent(opt.curve.miss_ratio(take)));
+    let rows: Vec<Row> = lines.iter().map(row).collect();
+    let on_line = || rows.iter().filter(|row| !row.off_line);
+    if on_line().next().is_some() && on_line().all(|row| row.costs.iter().all(|&cost| cost >= 100.0)) {
+        return NO_HITS.to_owned();
     }
-    text + "."
+    let noise = Noise::Difference(if sample.is_some() { POINTS_OF_SAMPLE } else { POINTS_THAT_MATTER });
+    let first_uses = 100.0 * f64::from(trace.pages) / trace.references.max(1) as f64;
+    let field = Field { sizes, footprint: trace.pages, rows, ends: (100.0, first_uses), noise };
+    words(&field, &Measure::Misses, trace)
+}
+
+fn words(field: &Field<'_>, measure: &Measure<'_>, trace: &Dimensions) -> String {
+    let Some(choice) = field.choose() else { return OFF_LINE_ALONE.to_owned() };
+    let Choice { column, row, tied, runner_up, knee } = choice;
+    let name = |row: usize| field.rows[row].policy.as_str();
+    let cost = field.cost(row, column);
+    let (size, policy) = (trace.size_in_words(field.sizes[column]), name(row));
+    let alone = field.on_line().count() == 1;
+    let take = if alone { format!("Take {size} for {policy}") } else { format!("Take {policy} with {size}") };
+    let mut text = format!("{take}: it {}", measure.says(cost));
+    if let Some(others) = named(&tied.iter().map(|&row| name(row)).collect::<Vec<_>>()) {
+        text += &format!(", and is the simplest of those within {} ({others})", field.noise.in_words());
+    }
+    let against = |row: usize| match field.noise.covers(field.cost(row, column), cost) {
+        true => "as much as".to_owned(),
+        false => measure.gap(cost, field.cost(row, column)) + " than",
+    };
+    if let Some(second) = runner_up {
+        text += &format!(", {} the runner-up, {}", against(second), name(second));
+    }
+    let known = |other: &usize| *other == row || tied.contains(other) || runner_up == Some(*other);
+    if let Some(lru) = field.row("lru").filter(|row| !known(row)) {
+        text += &format!(", {} lru", against(lru));
+    }
+    if let Some(opt) = field.row("opt") {
+        text += &format!(", {} the limit", against(opt));
+    }
+    text + "." + &why(field, measure, trace, column, knee)
+}
+
+/// Why this size, and what others would give.
+fn why(field: &Field<'_>, measure: &Measure<'_>, trace: &Dimensions, column: usize, knee: bool) -> String {
+    let (sizes, last) = (field.sizes, field.sizes.len() - 1);
+    if last == 0 {
+        return String::new();
+    }
+    let best = |column: usize| field.least(column).unwrap_or(0.0);
+    let far = |&other: &usize| {
+        let [one, other] = [column.min(other), column.max(other)].map(|column| f64::from(sizes[column]));
+        other >= NEXT * one
+    };
+    let before = (0..column).rev().find(far).or(column.checked_sub(1));
+    let next = (column + 1..=last).find(far).or((column < last).then_some(last));
+    // Behind the next size there may be a cliff: the size that gains half of what is left, if that is much.
+    let left = best(column) - best(last);
+    let cliff = (column + 1..=last).find(|&other| best(column) - best(other) >= left / 2.0);
+    let cliff = cliff.filter(|&cliff| next < Some(cliff) && left >= MUCH * (field.ends.0 - field.ends.1));
+    let reason = match knee {
+        true => "This size is the knee: from here on more memory gains less.",
+        false => "There is no knee: up to here every page gains about the same.",
+    };
+    let mut text = format!(" {reason}");
+    for (other, verb) in [before, next, cliff].into_iter().flatten().zip([measure.verb(), "", ""]) {
+        let gap = measure.gap(best(other), best(column));
+        let bytes = trace.bytes_in_words(sizes[other]);
+        text += &match verb {
+            "" => format!(", with {bytes} {gap}"),
+            verb => format!(" With {bytes} the best policy {verb} {gap}"),
+        };
+    }
+    let more = if column == last && sizes[last] < trace.pages { "; no larger size was asked." } else { "." };
+    text + more
+}
+
+/// The names, the first few of many.
+fn named(names: &[&str]) -> Option<String> {
+    match names {
+        [] => None,
+        [one] => Some((*one).to_owned()),
+        [first @ .., last] if names.len() <= NAMED => Some(format!("{} and {last}", first.join(", "))),
+        _ => Some(format!("{} and {} others", names[..NAMED].join(", "), names.len() - NAMED)),
+    }
 }

@@ -15,6 +15,7 @@
 
 pub mod advice;
 pub mod analysis;
+mod choice;
 pub mod comparison;
 pub mod curves;
 pub mod error;
