@@ -53,6 +53,11 @@ def short(trace):
     return {"cloudPhysicsIO": "vSCSI"}.get(name, name)
 
 
+def page_size(trace):
+    """Only the virtual disk and what we record count in bytes."""
+    return ["--page-size", "8KiB"] if "vscsi" in trace else ["--page-size", "4KiB"] if trace in OWN else []
+
+
 def hit_ratios(program, folder, traces, keep):
     """Percent by trace, size and policy."""
     policies = [policy["name"] for policy in json.loads(answer(program, "policies", "--format", "json")) if not policy["off_line"]]
@@ -65,7 +70,7 @@ def hit_ratios(program, folder, traces, keep):
         print(f"{trace}: {len(missing)} policies", file=sys.stderr, flush=True)
         compared = json.loads(answer(
             program, "compare", str(folder / trace), "--policies", ",".join(missing), "--sizes", ",".join(SIZES),
-            "--threads", "1", "--format", "json", *(["--page-size", "4KiB"] if trace in OWN else [])))
+            "--threads", "1", "--format", "json", *page_size(trace)))
         for run in (compared[0] if isinstance(compared, list) else compared)["runs"]:
             of_trace.setdefault(run["size"], {})[run["policy"]] = 100 * run["counted"]["hit_ratio"]
         if keep:

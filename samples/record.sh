@@ -224,6 +224,6 @@ if [ $only_trace = yes ]; then
     cp trace.strace "$out"
 else
     cd "$root"
-    cargo run --release --quiet -- convert $work/trace.strace "$out"
+    cargo run --release --quiet -- convert $work/trace.strace "$out" --page-size 8KiB
 fi
 ls -l "$out"

@@ -4,16 +4,20 @@ use crate::failure::Failure;
 use clap::Args;
 use forebay_policy::managers::Rules;
 use forebay_policy::{LruSp, Policy, Spec};
-use forebay_sim::size::parse_bytes;
+use forebay_sim::size::{parse_bytes, show_bytes};
 use forebay_sim::study::error::Question;
 use forebay_trace::formats::csv::Columns;
 use forebay_trace::{Format, Input, Only, Options, Pattern, Reader};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
+use std::sync::Mutex;
 
 /// What the embedded sample is called.
 pub(crate) const SAMPLE: &str = "sample";
 const SAMPLE_FILE: &[u8] = include_bytes!("../../../samples/sample.parquet");
+
+/// A page that is no larger needs no warning: most systems cache by it, however short their requests.
+const USUAL_PAGE: u64 = 4096;
 
 /// How to read a trace.
 #[derive(Args, Clone, Default)]
@@ -24,7 +28,7 @@ pub(crate) struct How {
     /// Which columns of a CSV mean what, by header name or by number: `time=ts,offset=addr,length=#4`
     #[arg(long, value_name = "MEANING=COLUMN,…", value_parser = Columns::parse)]
     pub(crate) columns: Option<Columns>,
-    /// Page size; by default 8 KiB for traces in bytes and their own block for traces in blocks
+    /// Page size; by default the one that the trace was recorded with, its own block, or what its requests show, from 4 to 64 KiB
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) page_size: Option<u64>,
     /// Only the requests of these owners, as the trace names them; `*` and `?` stand for any text and character
@@ -51,10 +55,25 @@ impl How {
     /// Opens the trace called `name`: a file, `-`, a synthetic trace, or the embedded sample; or the part of it that is asked.
     pub(crate) fn open(&self, name: &str) -> forebay_trace::Result<(&'static Format, Box<dyn Reader>)> {
         let (format, reader) = self.open_whole(name)?;
+        self.warn_of_large_pages(name, reader.as_ref());
         if self.owners.is_empty() && self.files.is_empty() {
             return Ok((format, reader));
         }
         Ok((format, Box::new(Only::new(name, reader, &self.owners, &self.files))))
+    }
+
+    /// Warns, once of each trace, of pages that most requests do not fill: those that they share hit by themselves.
+    fn warn_of_large_pages(&self, name: &str, reader: &dyn Reader) {
+        static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+        let usual = reader.median_request().map(|median| USUAL_PAGE.max(1 << median.max(1).ilog2()));
+        let (Some(asked), Some(usual)) = (self.page_size, usual) else { return };
+        if asked > usual && WARNED.lock().is_ok_and(|mut warned| warned.insert(name.to_owned())) {
+            let [asked, usual] = [asked, usual].map(show_bytes);
+            eprintln!(
+                "forebay: {name}: most requests are shorter than --page-size {asked}, and hit what others fetched: \
+                 leave it out, or take {usual}"
+            );
+        }
     }
 
     /// The same without its format.

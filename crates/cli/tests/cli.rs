@@ -331,12 +331,41 @@ fn what_is_converted_there_and_back_is_the_same() {
         info[0].clone()
     };
     let expected = serde_json::json!({
-        "requests": 4, "references": 6, "pages": 4, "page_size": 8192, "objects": 2, "owners": 2,
+        "requests": 4, "references": 8, "pages": 7, "page_size": 4096, "objects": 2, "owners": 2,
         "reads": 2, "writes": 1, "readaheads": 1, "span_seconds": 4e-6,
+        "request_sizes": [
+            { "bytes": 20000, "requests": 1 }, { "bytes": 4096, "requests": 1 },
+            { "bytes": 512, "requests": 1 }, { "bytes": 1, "requests": 1 },
+        ],
+        "largest_objects": [
+            { "name": "data.db", "references": 7, "pages": 6 }, { "name": "log", "references": 1, "pages": 1 },
+        ],
+        "busiest_owners": [
+            { "name": "cp", "references": 6, "pages": null }, { "name": "psql", "references": 2, "pages": null },
+        ],
     });
     assert_eq!(info(start.to_str().unwrap()), expected);
     assert_eq!(info(&parquet), expected);
     assert_eq!(info(&csv), expected);
+}
+
+#[test]
+fn the_page_size_is_that_of_the_requests_unless_it_was_recorded_or_is_given() {
+    let rows: String = (0..100).map(|number| format!("{},16384\n", number % 7 * 16384)).collect();
+    let trace = file("pages-of-16k.csv", format!("offset,length\n{rows}"));
+    let [trace, kept] = [trace.to_str().unwrap().to_owned(), trace.with_extension("parquet").display().to_string()];
+    let first_line = |arguments: &[&str]| answer(arguments).lines().next().unwrap().to_owned();
+    let compare = first_line(&["compare", &trace, "-p", "lru"]);
+    assert!(compare.contains("100 references to 7 pages (112 KiB); 16 KiB pages, from the requests"), "{compare}");
+    let curve = first_line(&["curve", &trace, "-p", "lru"]);
+    assert!(curve.contains("16 KiB pages, from the requests"), "{curve}");
+    answer(&["convert", &trace, &kept, "--page-size", "8KiB", "--force"]);
+    let recorded = first_line(&["compare", &kept, "-p", "lru"]);
+    assert!(recorded.contains("200 references to 14 pages of 8 KiB"), "{recorded}");
+    let given = forebay(&["compare", &kept, "-p", "lru", "--page-size", "64KiB"]);
+    assert!(stdout(&given).contains("to 2 pages of 64 KiB"));
+    let warning = String::from_utf8_lossy(&given.stderr).into_owned();
+    assert!(warning.contains("--page-size 64 KiB") && warning.contains("take 16 KiB"), "{warning}");
 }
 
 #[test]
@@ -345,9 +374,13 @@ fn pages_are_numbered_by_first_use_in_lirs_text_and_oracle_general() {
     let folder = start.parent().unwrap();
     let [lirs, oracle] = ["pages.lirs", "pages.oracleGeneral"].map(|name| folder.join(name));
     // Pages of data.db: 1; of log: 0; of data.db: 1 2 3; and 1 again.
-    answer(&["convert", start.to_str().unwrap(), lirs.to_str().unwrap(), "--force"]);
+    let convert = |out: &Path| {
+        let paths = [start.to_str().unwrap(), out.to_str().unwrap()];
+        answer(&["convert", paths[0], paths[1], "--page-size", "8KiB", "--force"]);
+    };
+    convert(&lirs);
     assert_eq!(std::fs::read_to_string(&lirs).unwrap(), "0\n1\n0\n2\n3\n0\n");
-    answer(&["convert", start.to_str().unwrap(), oracle.to_str().unwrap(), "--force"]);
+    convert(&oracle);
     let records = std::fs::read(&oracle).unwrap();
     let field = |record: &[u8]| {
         let object = u64::from_le_bytes(record[4..12].try_into().unwrap());

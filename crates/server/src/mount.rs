@@ -178,7 +178,7 @@ pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: Mou
     if options.manager_socket.is_some() {
         owning::check(&cache.pool)?;
     }
-    let recorder = Arc::new(Recorder::new());
+    let recorder = Arc::new(Recorder::new(of_server.recorded_page_size()));
     let mut of_mount = forebay_fuse::Options::new(source, mountpoint);
     of_mount.mode = options.mode.unwrap_or_default().into();
     if let Some(readahead) = options.readahead {

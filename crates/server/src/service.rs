@@ -227,7 +227,7 @@ impl Service {
         let config = options.nbd()?;
         let delay = options.delay()?;
         options.record.as_deref().map_or(Ok(()), record::check)?;
-        let recorder = Arc::new(Recorder::new());
+        let recorder = Arc::new(Recorder::new(options.recorded_page_size()));
         let shared = options.volumes.iter().any(|volume| !volume.own_cache()).then(|| options.shared_cache());
         let shared = shared.transpose()?.map(Arc::new);
         let mut exports = Vec::new();

@@ -142,7 +142,7 @@ impl Options {
     }
 
     fn shared_config(&self, policy: Spec) -> Result<Config, Error> {
-        let mut config = self.config(self.cache_size(), policy, self.page.map_or(4096, |page| page.0))?;
+        let mut config = self.config(self.cache_size(), policy, self.page_size(None))?;
         config.shares = self.volumes.iter().filter(|volume| volume.share().is_some()).count() as u32;
         Ok(config)
     }
@@ -161,8 +161,18 @@ impl Options {
             return Err(Error::Usage(what.to_owned()));
         }
         let policy = volume.policy.as_ref().map_or_else(|| self.policy(), |policy| policy.0.clone());
-        let page = volume.page.or(self.page).map_or(4096, |page| page.0);
-        self.config(self.own_size(volume), policy, page)
+        self.config(self.own_size(volume), policy, self.page_size(Some(volume)))
+    }
+
+    /// The bytes of a page of the cache that volumes share, or of the volume's own.
+    pub(crate) fn page_size(&self, own: Option<&VolumeOptions>) -> u64 {
+        own.and_then(|volume| volume.page).or(self.page).map_or(4096, |page| page.0)
+    }
+
+    /// The page size that a recording is to be replayed at: the smallest of all caches.
+    pub(crate) fn recorded_page_size(&self) -> u64 {
+        let own = self.volumes.iter().map(|volume| self.page_size(Some(volume)));
+        own.min().unwrap_or_else(|| self.page_size(None))
     }
 
     fn config(&self, capacity: u64, policy: Spec, page_size: u64) -> Result<Config, Error> {

@@ -54,7 +54,7 @@ pub struct Input {
     head: Vec<u8>,
     bytes: Box<dyn BufRead + Send>,
     compressed: bool,
-    /// Set if the bytes are those of a plain file, which can be opened again for random access.
+    /// Set if it is a regular file, which can be opened again.
     path: Option<PathBuf>,
     consumed: Consumed,
 }
@@ -103,7 +103,7 @@ impl Input {
         let mut input = Self::from_reader(&file, Box::new(opened))?;
         if metadata.is_file() {
             input.consumed.length = Some(metadata.len());
-            input.path = (!input.compressed).then(|| path.to_owned());
+            input.path = Some(path.to_owned());
         }
         Ok(input)
     }
@@ -158,7 +158,15 @@ impl Input {
 
     /// The path of the plain file behind this input, if it can be opened again and needs no decompression.
     pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.path.as_deref().filter(|_| !self.compressed)
+    }
+
+    /// The same trace from its start, or its front alone where it can be read only once.
+    pub(crate) fn again(&self) -> Result<Self> {
+        match &self.path {
+            Some(path) => Self::open(path),
+            None => Self::from_bytes(&self.file, self.head.clone()),
+        }
     }
 
     /// How much of it has been read, now and later.

@@ -36,7 +36,7 @@ impl Span {
         page_size: Option<u64>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self> {
-        let paging = Paging::new(reader.unit(), page_size).map_err(|message| Error::new(name, message))?;
+        let paging = Paging::of(reader, page_size).map_err(|message| Error::new(name, message))?;
         let mut names = Names::new();
         let mut span = Self { references: 0, first: u64::MAX, last: 0 };
         let (mut batch, mut more) = (Vec::new(), true);
@@ -165,7 +165,7 @@ impl Mix {
             if times != Times::Scaled && !span.has_times() {
                 return Err(Error::new(&name, "has no times to mix it by: --scale spreads it by its references"));
             }
-            let paging = Paging::new(reader.unit(), page_size).map_err(|message| Error::new(&name, message))?;
+            let paging = Paging::of(reader.as_ref(), page_size).map_err(|message| Error::new(&name, message))?;
             let clock = match times {
                 Times::Recorded => Clock::From(0),
                 Times::FromStart => Clock::From(span.first),

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::names::Names;
+use crate::pages::PageSize;
 use crate::reader::Reader;
 use crate::request::{Request, Unit};
 use glob::Pattern;
@@ -65,6 +66,14 @@ impl Choice {
 impl Reader for Only {
     fn unit(&self) -> Unit {
         self.reader.unit()
+    }
+
+    fn page_size(&self) -> Option<PageSize> {
+        self.reader.page_size()
+    }
+
+    fn median_request(&self) -> Option<u64> {
+        self.reader.median_request()
     }
 
     fn share(&self) -> Option<f64> {

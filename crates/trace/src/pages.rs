@@ -1,10 +1,31 @@
 //! The pages that a request refers to.
 
+use crate::reader::Reader;
 use crate::request::{Request, Unit};
 use std::ops::Range;
 
-/// The page size for traces that count bytes, where none is given.
+/// The page size for traces that know none.
 pub const DEFAULT_PAGE_SIZE: u64 = 8192;
+
+/// A page size that a trace has of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageSize {
+    /// The bytes of a page.
+    pub bytes: u64,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Where a page size comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The user, the trace's own blocks, or the default.
+    Given,
+    /// Whoever recorded the trace.
+    Recorded,
+    /// The alignment and the lengths of the requests.
+    Requests,
+}
 
 /// A request of more pages than this is a damaged one.
 const MOST_PAGES_OF_A_REQUEST: u64 = 1 << 24;
@@ -13,11 +34,22 @@ const MOST_PAGES_OF_A_REQUEST: u64 = 1 << 24;
 #[derive(Clone, Copy, Debug)]
 pub struct Paging {
     page_size: u64,
+    origin: Origin,
     /// A unit of the trace is this many bytes; `None` if each is a page of its own.
     unit_size: Option<u64>,
 }
 
 impl Paging {
+    /// Pages of `page_size` bytes, by default the trace's own.
+    ///
+    /// # Errors
+    /// A sentence that says why that is no page size.
+    pub fn of(reader: &dyn Reader, page_size: Option<u64>) -> Result<Self, String> {
+        let own = reader.page_size().filter(|_| page_size.is_none());
+        let paging = Self::new(reader.unit(), page_size.or(own.map(|own| own.bytes)))?;
+        Ok(Self { origin: own.map_or(Origin::Given, |own| own.origin), ..paging })
+    }
+
     /// Pages of `page_size` bytes, by default 8 KiB for a trace of bytes and its own block for a trace of blocks.
     ///
     /// # Errors
@@ -33,12 +65,17 @@ impl Paging {
             Unit::Blocks(size) => (Some(u64::from(size.max(1))), u64::from(size.max(1))),
             Unit::Pages => (None, DEFAULT_PAGE_SIZE),
         };
-        Ok(Self { page_size: page_size.unwrap_or(default), unit_size })
+        Ok(Self { page_size: page_size.unwrap_or(default), origin: Origin::Given, unit_size })
     }
 
     /// The bytes of a page.
     pub fn page_size(&self) -> u64 {
         self.page_size
+    }
+
+    /// Where its size comes from.
+    pub fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// The blocks, counted in pages, that a request refers to; none if its length is 0.

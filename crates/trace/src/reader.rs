@@ -4,7 +4,9 @@ use crate::error::{Error, Result};
 use crate::formats::{self, Format, csv::Columns};
 use crate::input::{Consumed, Input};
 use crate::names::Names;
+use crate::pages::PageSize;
 use crate::request::{Request, Unit};
+use crate::shape::Shape;
 use crate::synthetic;
 use std::path::Path;
 
@@ -12,6 +14,16 @@ use std::path::Path;
 pub trait Reader: Send {
     /// What the requests' offsets and lengths count.
     fn unit(&self) -> Unit;
+
+    /// The size of the pages that the requests are made of, where the trace tells.
+    fn page_size(&self) -> Option<PageSize> {
+        None
+    }
+
+    /// How many bytes half of the requests do not exceed, where that is known before they are read.
+    fn median_request(&self) -> Option<u64> {
+        None
+    }
 
     /// The share of the trace that is read so far, from 0 to 1, where its length is known.
     fn share(&self) -> Option<f64> {
@@ -67,19 +79,34 @@ pub fn read(input: Input, options: &Options) -> Result<(&'static Format, Box<dyn
         })?,
     };
     let consumed = input.consumed();
+    let again = input.again();
     let reader = (format.open)(input, options)?;
-    Ok((format, Box::new(Measured { reader, consumed })))
+    // What is wrong with the trace is said when it is read.
+    let shape = match reader.unit() {
+        Unit::Pages => Ok(Shape::default()),
+        _ => again.and_then(|again| (format.open)(again, options)).map(|mut front| Shape::of(front.as_mut())),
+    };
+    Ok((format, Box::new(Measured { reader, consumed, shape: shape.unwrap_or_default() })))
 }
 
-/// A reader of a file, which tells how much of it is read.
+/// A reader of a file, which tells how much of it is read, and what its requests are like.
 struct Measured {
     reader: Box<dyn Reader>,
     consumed: Consumed,
+    shape: Shape,
 }
 
 impl Reader for Measured {
     fn unit(&self) -> Unit {
         self.reader.unit()
+    }
+
+    fn page_size(&self) -> Option<PageSize> {
+        self.reader.page_size().or(self.shape.page_size)
+    }
+
+    fn median_request(&self) -> Option<u64> {
+        self.shape.median_request
     }
 
     fn share(&self) -> Option<f64> {

@@ -2,14 +2,15 @@
 
 use crate::error::{Error, Result};
 use crate::names::Names;
-use crate::pages::Paging;
+use crate::pages::{Origin, Paging};
 use crate::reader::Reader;
-use crate::request::Operation;
+use crate::request::{Operation, Unit};
 use foldhash::fast::RandomState;
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
+use std::collections::BTreeMap;
 
 /// What a trace holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Requests.
     pub requests: u64,
@@ -31,7 +32,29 @@ pub struct Summary {
     pub readaheads: u64,
     /// Nanoseconds from the earliest request to the latest; none in a trace without times.
     pub span: Option<u64>,
+    /// Where the page size comes from.
+    pub page_size_origin: Origin,
+    /// The most common lengths of requests in bytes, and how many have each; none in a trace of opaque pages.
+    pub request_sizes: Vec<(u64, u64)>,
+    /// The files or volumes with the most pages.
+    pub largest_objects: Vec<Part>,
+    /// The owners with the most references.
+    pub busiest_owners: Vec<Part>,
 }
+
+/// What a file or an owner has of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Its name; empty if the trace names none.
+    pub name: String,
+    /// References to pages.
+    pub references: u64,
+    /// Distinct pages; of an owner unknown.
+    pub pages: Option<u64>,
+}
+
+/// So many sizes, files and owners are kept.
+const MOST: usize = 5;
 
 impl Summary {
     /// Reads a whole trace; memory is bounded by its distinct pages. `progress` is told the number of references so far.
@@ -44,12 +67,14 @@ impl Summary {
         page_size: Option<u64>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self> {
-        let paging = Paging::new(reader.unit(), page_size).map_err(|message| Error::new(name, message))?;
-        let mut summary = Self { page_size: paging.page_size(), ..Self::default() };
+        let paging = Paging::of(reader, page_size).map_err(|message| Error::new(name, message))?;
+        let unit = reader.unit();
+        let mut summary = Self::empty(&paging);
+        let mut sizes: HashMap<u64, u64, RandomState> = HashMap::default();
         let mut names = Names::new();
         let mut pages: HashSet<(u32, u64), RandomState> = HashSet::default();
-        let mut owners: HashSet<u32, RandomState> = HashSet::default();
-        let mut objects: HashSet<u32, RandomState> = HashSet::default();
+        let mut owners: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut objects: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         let mut times: Option<(u64, u64)> = None;
         let (mut batch, mut more) = (Vec::new(), true);
         while more {
@@ -62,14 +87,16 @@ impl Summary {
                     Operation::Write => summary.writes += 1,
                     Operation::Readahead => summary.readaheads += 1,
                 }
-                owners.insert(request.owner);
-                objects.insert(request.object);
+                *sizes.entry(request.length).or_default() += 1;
                 let (earliest, latest) = times.unwrap_or((request.time, request.time));
                 times = Some((earliest.min(request.time), latest.max(request.time)));
-                for block in paging.checked_pages(request).map_err(|message| Error::new(name, message))? {
-                    summary.references += 1;
-                    pages.insert((request.object, block));
-                }
+                let blocks = paging.checked_pages(request).map_err(|message| Error::new(name, message))?;
+                let references = blocks.end - blocks.start;
+                summary.references += references;
+                *owners.entry(request.owner).or_default() += references;
+                let of_object = objects.entry(request.object).or_default();
+                of_object.0 += references;
+                of_object.1 += blocks.filter(|&block| pages.insert((request.object, block))).count() as u64;
             }
             progress(summary.references);
         }
@@ -77,7 +104,49 @@ impl Summary {
         summary.owners = owners.len() as u64;
         summary.objects = objects.len() as u64;
         // A trace without times has 0 throughout.
+        let unit_size = match unit {
+            Unit::Pages => None,
+            Unit::Blocks(size) => Some(u64::from(size)),
+            Unit::Bytes => Some(1),
+        };
+        let in_bytes = |(length, count): (u64, u64)| Some((length.saturating_mul(unit_size?), count));
+        summary.request_sizes = most(sizes.into_iter().filter_map(in_bytes), |&(size, count)| (count, size));
+        let object = |(object, (references, pages))| Part {
+            name: names.object_name(object).to_owned(),
+            references,
+            pages: Some(pages),
+        };
+        summary.largest_objects = most(objects.into_iter().map(object), |part| (part.pages, part.references));
+        let owner = |(owner, references)| Part { name: names.owner_name(owner).to_owned(), references, pages: None };
+        summary.busiest_owners = most(owners.into_iter().map(owner), |part| part.references);
         summary.span = times.filter(|&(_, latest)| latest > 0).map(|(earliest, latest)| latest - earliest);
         Ok(summary)
     }
+
+    fn empty(paging: &Paging) -> Self {
+        Self {
+            requests: 0,
+            references: 0,
+            pages: 0,
+            page_size: paging.page_size(),
+            objects: 0,
+            owners: 0,
+            reads: 0,
+            writes: 0,
+            readaheads: 0,
+            span: None,
+            page_size_origin: paging.origin(),
+            request_sizes: Vec::new(),
+            largest_objects: Vec::new(),
+            busiest_owners: Vec::new(),
+        }
+    }
+}
+
+/// Those with the largest keys, which come first.
+fn most<T, K: Ord>(all: impl Iterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<T> {
+    let mut all: Vec<T> = all.collect();
+    all.sort_by_key(|of| std::cmp::Reverse(key(of)));
+    all.truncate(MOST);
+    all
 }

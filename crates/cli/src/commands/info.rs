@@ -6,12 +6,14 @@ use crate::terminal::forms::{Form, records};
 use crate::terminal::progress::Terminal;
 use clap::Args;
 use forebay_policy::show_bytes;
-use forebay_sim::study::{Monitor, grouped};
-use forebay_trace::Summary;
+use forebay_sim::study::{Monitor, grouped, percent};
+use forebay_sim::words::owner_name;
+use forebay_trace::summary::Part;
+use forebay_trace::{Origin, Summary};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Say what a trace holds: format, requests, references, footprint, objects, owners, reads and writes, span.
+/// Say what a trace holds: format, requests and their sizes, references, footprint, the largest files and owners, span.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Traces; by default the embedded sample
@@ -48,7 +50,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-fn figures(name: &str, format: &str, summary: &Summary) -> [(&'static str, Value); 12] {
+fn figures(name: &str, format: &str, summary: &Summary) -> [(&'static str, Value); 15] {
+    let size = |&(bytes, requests): &(u64, u64)| json!({ "bytes": bytes, "requests": requests });
+    let part = |part: &Part| json!({ "name": part.name, "references": part.references, "pages": part.pages });
+    let list = |values: Vec<Value>| Value::Array(values);
     [
         ("trace", json!(name)),
         ("format", json!(format)),
@@ -62,6 +67,9 @@ fn figures(name: &str, format: &str, summary: &Summary) -> [(&'static str, Value
         ("writes", json!(summary.writes)),
         ("readaheads", json!(summary.readaheads)),
         ("span_seconds", json!(summary.span.map(|span| span as f64 / 1e9))),
+        ("request_sizes", list(summary.request_sizes.iter().map(size).collect())),
+        ("largest_objects", list(summary.largest_objects.iter().map(part).collect())),
+        ("busiest_owners", list(summary.busiest_owners.iter().map(part).collect())),
     ]
 }
 
@@ -71,8 +79,14 @@ fn print(name: &str, format: &str, summary: &Summary, out: &mut impl Write) -> R
     writeln!(out, "{name}")?;
     writeln!(out, "  format      {format}")?;
     writeln!(out, "  requests    {}", grouped(summary.requests))?;
-    writeln!(out, "  references  {} to pages of {}", grouped(summary.references), show_bytes(summary.page_size))?;
-    writeln!(out, "  footprint   {} pages, {bytes}", grouped(summary.pages))?;
+    let origin = if summary.page_size_origin == Origin::Requests { ", from the requests" } else { "" };
+    writeln!(
+        out,
+        "  references  {} to pages of {}{origin}",
+        grouped(summary.references),
+        show_bytes(summary.page_size)
+    )?;
+    writeln!(out, "  footprint   {bytes}, {} pages", grouped(summary.pages))?;
     writeln!(out, "  objects     {}", grouped(summary.objects))?;
     writeln!(out, "  owners      {}", grouped(summary.owners))?;
     writeln!(out, "  reads       {}", grouped(summary.reads))?;
@@ -81,5 +95,48 @@ fn print(name: &str, format: &str, summary: &Summary, out: &mut impl Write) -> R
         writeln!(out, "  readaheads  {}", grouped(summary.readaheads))?;
     }
     writeln!(out, "  span        {span}")?;
+    let share = |part: u64, all: u64| percent(part as f64 / all.max(1) as f64);
+    let sizes = summary.request_sizes.iter();
+    let sizes =
+        sizes.map(|&(bytes, of)| (show_bytes(bytes), format!("{} % of the requests", share(of, summary.requests))));
+    list("request sizes", sizes, out)?;
+    if summary.objects > 1 {
+        let object = |part: &Part| {
+            let pages = part.pages.unwrap_or(0);
+            let references = share(part.references, summary.references);
+            (
+                show_bytes(pages * summary.page_size),
+                format!("{references} % of the references  {}", owner_name(&part.name)),
+            )
+        };
+        list("largest files", summary.largest_objects.iter().map(object), out)?;
+    }
+    if summary.owners > 1 {
+        let owner = |part: &Part| {
+            (
+                grouped(part.references),
+                format!(
+                    "{} % of the references  {}",
+                    share(part.references, summary.references),
+                    owner_name(&part.name)
+                ),
+            )
+        };
+        list("busiest owners", summary.busiest_owners.iter().map(owner), out)?;
+    }
+    Ok(())
+}
+
+fn list(
+    title: &str,
+    rows: impl ExactSizeIterator<Item = (String, String)>,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    if rows.len() > 0 {
+        writeln!(out, "  {title}")?;
+    }
+    for (figure, words) in rows {
+        writeln!(out, "    {figure:>12}  {words}")?;
+    }
     Ok(())
 }

@@ -32,6 +32,7 @@ const QUEUE: usize = 1 << 18;
 
 /// Records what clients refer to, whenever it is asked to.
 pub(crate) struct Recorder {
+    page_size: u64,
     began: Instant,
     names: Arc<Mutex<Names>>,
     /// Looked at first, so that a reference that is not recorded costs no lock.
@@ -84,8 +85,10 @@ impl fmt::Display for Recorded {
 }
 
 impl Recorder {
-    pub(crate) fn new() -> Self {
+    /// Of references to caches with pages of so many bytes.
+    pub(crate) fn new(page_size: u64) -> Self {
         Self {
+            page_size,
             began: Instant::now(),
             names: Arc::default(),
             recording: AtomicBool::new(false),
@@ -133,7 +136,7 @@ impl Recorder {
         let mut queue = Queue::new(receiver, Arc::clone(&self.names));
         self.recorded.store(0, Ordering::Relaxed);
         self.lost.store(0, Ordering::Relaxed);
-        let (parts, count) = (Parts::of(path), Arc::clone(&self.recorded));
+        let (parts, count) = (Parts::of(path, self.page_size), Arc::clone(&self.recorded));
         let write = move || {
             let (parts, written) = parts.write(&mut queue, &count);
             if let Err(error) = &written {

@@ -9,14 +9,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone)]
 pub(super) struct Parts {
     path: PathBuf,
+    page_size: u64,
     parts: Vec<PathBuf>,
     /// The number of the part that was begun last.
     number: u32,
 }
 
 impl Parts {
-    pub(super) fn of(path: &Path) -> Self {
-        Self { path: path.to_owned(), parts: Vec::new(), number: 0 }
+    pub(super) fn of(path: &Path, page_size: u64) -> Self {
+        Self { path: path.to_owned(), page_size, parts: Vec::new(), number: 0 }
+    }
+
+    fn options(&self) -> ConvertOptions {
+        ConvertOptions { page_size: Some(self.page_size), ..ConvertOptions::default() }
     }
 
     /// The next part's file: `data.parquet` has `data.part-1.parquet`. One that is left of a server that was killed is kept.
@@ -56,7 +61,7 @@ impl Parts {
             let before = count.load(Ordering::Relaxed);
             let mut progress = |written| count.store(before + written, Ordering::Relaxed);
             let part = self.next();
-            if let Err(error) = convert(queue, &part, &ConvertOptions::default(), &mut progress) {
+            if let Err(error) = convert(queue, &part, &self.options(), &mut progress) {
                 return (self, Err(error));
             }
             self.parts.push(part);
@@ -73,7 +78,7 @@ impl Parts {
         let mut all = Joined { left: self.parts.clone().into_iter(), part: None };
         let before = copied.load(Ordering::Relaxed);
         let mut progress = |written| copied.store(before + written, Ordering::Relaxed);
-        convert(&mut all, path, &ConvertOptions::default(), &mut progress)
+        convert(&mut all, path, &self.options(), &mut progress)
     }
 
     /// Makes the parts the trace that was asked for.

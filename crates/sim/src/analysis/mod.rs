@@ -27,6 +27,7 @@ use crate::input::trace::{Dimensions, Trace};
 use crate::replay::sweep::Sweep;
 use distances::Gaps;
 use forebay_policy::{Future, Spec};
+use forebay_trace::Origin;
 use rayon::prelude::*;
 use replays::Replay;
 use serde::Serialize;
@@ -116,6 +117,9 @@ pub struct Analysis {
     pub footprint_pages: u32,
     /// The bytes of a page.
     pub page_size: u64,
+    /// Where the page size comes from.
+    #[serde(skip)]
+    pub page_size_origin: Origin,
     /// Distinct pages, as they grow with the references.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub footprint: Option<Vec<FootprintPoint>>,
@@ -192,8 +196,13 @@ impl Analysis {
 
     /// How much there is of the trace.
     pub fn dimensions(&self) -> Dimensions {
-        let Self { trace, references, footprint_pages: pages, page_size, .. } = self;
-        Dimensions { name: trace.clone(), references: *references, pages: *pages, page_size: *page_size }
+        Dimensions {
+            name: self.trace.clone(),
+            references: self.references,
+            pages: self.footprint_pages,
+            page_size: self.page_size,
+            page_size_origin: self.page_size_origin,
+        }
     }
 
     /// Adds what the replays tell.
@@ -222,6 +231,7 @@ impl Analysis {
             references: trace.len() as u64,
             footprint_pages: trace.pages,
             page_size: trace.page_size,
+            page_size_origin: trace.page_size_origin,
             footprint: wants(Section::Footprint).then(|| footprint::growth(&trace.references)),
             working_set: gaps.filter(|_| wants(Section::WorkingSet)).map(Gaps::working_set),
             space_time: grid,

@@ -70,7 +70,7 @@ impl FixedSize {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<()> {
         let wrong = |message| Error::new(name, message);
-        let paging = Paging::new(reader.unit(), page_size).map_err(wrong)?;
+        let paging = Paging::of(reader, page_size).map_err(wrong)?;
         let mut names = Names::default();
         let mut requests = 0_u64;
         while let Some(request) = reader.next(&mut names)? {

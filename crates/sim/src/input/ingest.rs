@@ -4,7 +4,7 @@ use super::ahead::{Batches, Read, read_ahead};
 use super::numbering::Numbering;
 use super::requests::Requests;
 use forebay_policy::Place;
-use forebay_trace::{Error, Names, Paging, Reader, Request, Result};
+use forebay_trace::{Error, Names, PageSize, Paging, Reader, Request, Result};
 use std::time::{Duration, Instant};
 
 /// Places numbered at once; they stay in the first-level cache.
@@ -72,7 +72,7 @@ pub(crate) fn ingest<T>(
     keep: Keep,
     consume: impl FnOnce(&mut Ingest<'_>) -> Result<T>,
 ) -> Result<(T, Names, LoadTimes)> {
-    let paging = Paging::new(reader.unit(), page_size).map_err(|message| Error::new(name, message))?;
+    let paging = Paging::of(reader, page_size).map_err(|message| Error::new(name, message))?;
     let (consumed, Read { names, time: reading }) = read_ahead(reader, |batches| {
         let (batch, places, numbering) = (Vec::new(), Vec::with_capacity(PLACES), Numbering::default());
         let mut ingest =
@@ -89,8 +89,8 @@ impl Ingest<'_> {
         self.batches.share
     }
 
-    pub(crate) fn page_size(&self) -> u64 {
-        self.paging.page_size()
+    pub(crate) fn page_size(&self) -> PageSize {
+        PageSize { bytes: self.paging.page_size(), origin: self.paging.origin() }
     }
 
     /// Appends references to `chunk` until there are `most`, or more if the last request has more; `false` once the trace has

@@ -5,7 +5,7 @@
 //! the reader and the trace: pages that are not taken cost no memory.
 
 use forebay_policy::Place;
-use forebay_trace::{Error, Names, Paging, Reader, Request, Result, Unit};
+use forebay_trace::{Error, Names, PageSize, Paging, Reader, Request, Result, Unit};
 use std::fmt;
 use std::str::FromStr;
 
@@ -83,7 +83,7 @@ impl<'a> SampledReader<'a> {
     /// # Errors
     /// That this is no page size.
     pub fn new(name: &str, reader: &'a mut dyn Reader, page_size: Option<u64>, sample: Sample) -> Result<Self> {
-        let paging = Paging::new(reader.unit(), page_size).map_err(|message| Error::new(name, message))?;
+        let paging = Paging::of(reader, page_size).map_err(|message| Error::new(name, message))?;
         Ok(Self { reader, file: name.to_owned(), paging, sample, request: None, whole: 0, taken: 0 })
     }
 
@@ -102,6 +102,10 @@ impl Reader for SampledReader<'_> {
     /// Blocks that each are a page.
     fn unit(&self) -> Unit {
         Unit::Blocks(self.paging.page_size() as u32)
+    }
+
+    fn page_size(&self) -> Option<PageSize> {
+        Some(PageSize { bytes: self.paging.page_size(), origin: self.paging.origin() })
     }
 
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {

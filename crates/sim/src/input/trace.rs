@@ -5,7 +5,7 @@ use super::places::Places;
 use super::requests::Requests;
 use crate::words::{grouped, significant};
 use forebay_policy::show_bytes;
-use forebay_trace::{Error, Names, Reader, Result};
+use forebay_trace::{Error, Names, Origin, Reader, Result};
 use std::sync::Arc;
 
 /// References read between two reports of progress.
@@ -26,6 +26,8 @@ pub struct Trace {
     pub pages: u32,
     /// The bytes of a page.
     pub page_size: u64,
+    /// Where the page size comes from.
+    pub page_size_origin: Origin,
     /// Where each page is, if kept.
     pub places: Places,
     /// The requests that the references came from, if kept.
@@ -47,6 +49,8 @@ pub struct Dimensions {
     pub pages: u32,
     /// The bytes of a page.
     pub page_size: u64,
+    /// Where the page size comes from.
+    pub page_size_origin: Origin,
 }
 
 impl Dimensions {
@@ -54,7 +58,14 @@ impl Dimensions {
     pub fn in_words(&self, about: &str) -> String {
         let (references, pages) = (grouped(self.references), grouped(u64::from(self.pages)));
         let [page, footprint] = [1, u64::from(self.pages)].map(|pages| show_bytes(pages * self.page_size));
-        format!("{references} references to {about}{pages} pages of {page} ({footprint})")
+        match self.page_size_origin {
+            Origin::Requests => {
+                format!(
+                    "{references} references to {about}{pages} pages ({footprint}); {page} pages, from the requests"
+                )
+            }
+            _ => format!("{references} references to {about}{pages} pages of {page} ({footprint})"),
+        }
     }
 
     /// A cache's size in bytes.
@@ -103,7 +114,18 @@ impl Trace {
             return Err(Error::new(name, NO_REFERENCES));
         }
         let name = name.to_owned();
-        Ok(Self { name, references: Arc::new(references), pages, page_size, places, requests, names, times })
+        let (page_size, page_size_origin) = (page_size.bytes, page_size.origin);
+        Ok(Self {
+            name,
+            references: Arc::new(references),
+            pages,
+            page_size,
+            page_size_origin,
+            places,
+            requests,
+            names,
+            times,
+        })
     }
 
     /// How many references there are.
@@ -118,8 +140,8 @@ impl Trace {
 
     /// What there is of it.
     pub fn dimensions(&self) -> Dimensions {
-        let Self { pages, page_size, .. } = *self;
-        Dimensions { name: self.name.clone(), references: self.len() as u64, pages, page_size }
+        let Self { pages, page_size, page_size_origin, .. } = *self;
+        Dimensions { name: self.name.clone(), references: self.len() as u64, pages, page_size, page_size_origin }
     }
 
     /// How many pages are used for the first time after the first `warmup` references.

@@ -41,6 +41,7 @@ fn trace(references: &[(u32, Operation, u32)]) -> Trace {
         pages: references.iter().max().map_or(0, |&page| page + 1),
         references: Arc::new(references),
         page_size: 4096,
+        page_size_origin: forebay_trace::Origin::Given,
         places: Places::default(),
         requests,
         names: Names::default(),

@@ -62,6 +62,7 @@ pub fn behind(trace: &Trace, spec: &Spec, pages: u32) -> Option<Trace> {
         references: Arc::default(),
         pages: 0,
         page_size: trace.page_size,
+        page_size_origin: trace.page_size_origin,
         places: Places::default(),
         requests: Requests::default(),
         names: trace.names.clone(),

@@ -13,7 +13,7 @@ use crate::input::places::Places;
 use crate::input::trace::{Dimensions, NO_REFERENCES};
 use crate::size::room_for;
 use forebay_policy::Spec;
-use forebay_trace::{Error, Reader, Result};
+use forebay_trace::{Error, PageSize, Reader, Result};
 use rayon::prelude::*;
 
 /// References of a chunk: 1 MiB, which stays in the caches while one run after the other replays it.
@@ -115,7 +115,8 @@ impl Sweep {
             if references == 0 {
                 return Err(Error::new(name, NO_REFERENCES));
             }
-            let trace = Dimensions { name: name.to_owned(), references, pages, page_size: ingest.page_size() };
+            let PageSize { bytes: page_size, origin: page_size_origin } = ingest.page_size();
+            let trace = Dimensions { name: name.to_owned(), references, pages, page_size, page_size_origin };
             let streamed = Streamed { trace, outcomes: Vec::new(), times: LoadTimes::default(), stopped };
             Ok((streamed, runs, warm_pages))
         })?;
@@ -133,7 +134,7 @@ impl Sweep {
             let &[capacity] = sizes else { return one_pass::start(spec, sizes, self.warmup as u64, room_for(pages)) };
             let room = if more { room_for(pages).max(capacity.min(ROOM)) } else { pages };
             let mut setup = spec.setup(capacity, room);
-            setup.page_size = ingest.page_size();
+            setup.page_size = ingest.page_size().bytes;
             Start { spec, setup, warmup: self.warmup as u64, watch, references: 0, successors: None }.run()
         };
         self.runs(watch).into_iter().map(one).collect()

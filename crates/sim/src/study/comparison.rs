@@ -272,7 +272,7 @@ impl Asked {
         warmup: u64,
         monitor: &dyn Monitor,
     ) -> Result<Comparison, Error> {
-        let paging = Paging::new(reader.unit(), self.page_size).map_err(Question::PageSize)?;
+        let paging = Paging::of(reader, self.page_size).map_err(Question::PageSize)?;
         // No size is a share of the footprint, which is not known yet.
         let sizes = self.sizes(paging.page_size(), 0)?;
         let sweep = self.sweep(&self.specs, pages(&sizes), warmup);

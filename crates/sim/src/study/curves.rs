@@ -158,16 +158,17 @@ impl Asked {
     /// LRU's curve, estimated from so many pages.
     fn of_fixed_size(&self, name: &str, open: Open<'_>, most: u32, monitor: &dyn Monitor) -> Result<Curves, Error> {
         let mut reader = open()?;
-        let paging = Paging::new(reader.unit(), self.page_size).map_err(Question::PageSize)?;
+        let paging = Paging::of(reader.as_ref(), self.page_size).map_err(Question::PageSize)?;
         let reading = monitor.begin(format!("sampling {name}"), None, false);
         let mut sample = FixedSize::new(most);
         sample.read(name, reader.as_mut(), self.page_size, &mut |done| reading.set(done, None))?;
         drop(reading);
-        let (references, page_size) = (sample.whole(), paging.page_size());
+        let (references, page_size, page_size_origin) = (sample.whole(), paging.page_size(), paging.origin());
         if references == 0 {
             return Err(forebay_trace::Error::new(name, "has no references: there is nothing to sample").into());
         }
-        let trace = Dimensions { name: name.to_owned(), references, pages: sample.pages().max(1), page_size };
+        let trace =
+            Dimensions { name: name.to_owned(), references, pages: sample.pages().max(1), page_size, page_size_origin };
         let sizes = self.sizes(&trace, |_| Ok(()))?;
         let line = |spec: &Spec| {
             let (policy, off_line) = (spec.label.clone(), spec.needs_future());

@@ -35,7 +35,7 @@ impl Sampled {
         }
         let trace = loaded?;
         let pages = (f64::from(trace.pages) / rate).round() as u32;
-        let whole = Dimensions { name: name.to_owned(), references, pages, page_size: trace.page_size };
+        let whole = Dimensions { name: name.to_owned(), references, pages, ..trace.dimensions() };
         Ok(Self { trace, sampling: Sampling { rate, whole: references }, whole })
     }
 

@@ -1,5 +1,6 @@
 //! DULO against its paper's Table I and, in device time, against LRU on real traces.
 
+use crate::page_size_of;
 use crate::real_trace::real_trace;
 use forebay_model::presets;
 use forebay_model::{Model, SimulatedDevice};
@@ -83,7 +84,8 @@ fn over_lru(file: &str, shares: &[f64]) -> Option<Vec<f64>> {
     let path = real_trace(file)?;
     let (_, mut reader) = forebay_trace::open(&path, &forebay_trace::Options::default()).expect("the trace opens");
     let keep = Keep { places: true, requests: true };
-    let trace = Trace::load(file, reader.as_mut(), None, keep, &mut |_| {}).expect("the trace is well-formed");
+    let trace =
+        Trace::load(file, reader.as_mut(), page_size_of(file), keep, &mut |_| {}).expect("the trace is well-formed");
     let sizes: Vec<u32> = shares.iter().map(|share| (f64::from(trace.pages) * share).round() as u32).collect();
     let specs = ["lru", "dulo"].map(|policy| Spec::parse(policy).expect("a policy")).to_vec();
     let watch = Watch { device: Some(table_one_disk()), ..Watch::default() };

@@ -1,5 +1,6 @@
 //! Policies against outside figures, on the real traces that these were taken from. `golden/README.md` names their sources.
 
+use crate::page_size_of;
 use crate::real_trace::real_trace;
 use forebay_policy::Spec;
 use forebay_sim::curve::{Distances, Lru, Sampling, Spacing, Stack, shards};
@@ -12,7 +13,10 @@ const PAPER_TABLES: &str = include_str!("golden/paper-tables.csv");
 fn load(file: &str) -> Option<Trace> {
     let path = real_trace(file)?;
     let (_, mut reader) = forebay_trace::open(&path, &forebay_trace::Options::default()).expect("the trace opens");
-    Some(Trace::load(file, reader.as_mut(), None, Keep::default(), &mut |_| {}).expect("the trace is well-formed"))
+    Some(
+        Trace::load(file, reader.as_mut(), page_size_of(file), Keep::default(), &mut |_| {})
+            .expect("the trace is well-formed"),
+    )
 }
 
 fn run(trace: &Trace, policies: &[&str], sizes: &[u32]) -> Vec<RunOutcome> {

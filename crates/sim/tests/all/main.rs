@@ -9,3 +9,8 @@ mod readahead;
 mod real_trace;
 mod replay;
 mod ubm;
+
+/// The page size that the figures of a trace were taken at, where that is not its own.
+fn page_size_of(file: &str) -> Option<u64> {
+    file.ends_with(".vscsi.zst").then_some(8192)
+}

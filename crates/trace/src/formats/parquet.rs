@@ -12,6 +12,7 @@ use super::Format;
 use crate::error::{Error, Result};
 use crate::input::Input;
 use crate::names::Names;
+use crate::pages::{Origin, PageSize, Paging};
 use crate::reader::Reader;
 use crate::request::{Operation, Request, Unit};
 use bytes::Bytes;
@@ -34,6 +35,7 @@ pub(crate) const FORMAT: Format = Format {
 
 pub(crate) const UNIT_KEY: &str = "forebay.unit";
 pub(crate) const VERSION_KEY: &str = "forebay.version";
+pub(crate) const PAGE_SIZE_KEY: &str = "forebay.page_size";
 pub(crate) const COLUMNS: [&str; 6] = ["time", "owner", "object", "offset", "length", "operation"];
 
 /// Rows decoded at once.
@@ -75,6 +77,7 @@ struct Parquet<R: ChunkReader + 'static> {
     file: String,
     reader: SerializedFileReader<R>,
     unit: Unit,
+    page_size: Option<PageSize>,
     /// For each of `COLUMNS`, its place in the file.
     places: [Option<usize>; 6],
     row_group: usize,
@@ -168,13 +171,23 @@ impl<R: ChunkReader + 'static> Parquet<R> {
         let reader =
             opened.map_err(|error| Error::new(&file, format!("{error}; the file may be cut short or damaged")))?;
         let metadata = reader.metadata().file_metadata();
-        let given = metadata.key_value_metadata().and_then(|pairs| pairs.iter().find(|pair| pair.key == UNIT_KEY));
-        let unit = match given.and_then(|pair| pair.value.as_deref()) {
+        let given = |key: &str| {
+            let pair = metadata.key_value_metadata()?.iter().find(|pair| pair.key == key)?;
+            pair.value.as_deref()
+        };
+        let unit = match given(UNIT_KEY) {
             None => Unit::Bytes,
             Some(text) => parse_unit(text).ok_or_else(|| {
                 Error::new(&file, format!("its {UNIT_KEY} is `{text}`; it should be bytes, blocks:512 or pages"))
             })?,
         };
+        let page_size = given(PAGE_SIZE_KEY).map(|text| {
+            let bytes = text.parse().ok().filter(|&bytes| Paging::new(unit, Some(bytes)).is_ok());
+            bytes.ok_or_else(|| {
+                Error::new(&file, format!("its {PAGE_SIZE_KEY} is `{text}`; it should be a power of two, as 4096"))
+            })
+        });
+        let page_size = page_size.transpose()?.map(|bytes| PageSize { bytes, origin: Origin::Recorded });
         let mut places = [None; 6];
         for (place, column) in metadata.schema_descr().columns().iter().enumerate() {
             let Some(index) = COLUMNS.iter().position(|&name| column.path().parts() == [name.to_owned()]) else {
@@ -208,6 +221,7 @@ impl<R: ChunkReader + 'static> Parquet<R> {
             file,
             reader,
             unit,
+            page_size,
             places,
             row_group: 0,
             columns: None,
@@ -356,6 +370,10 @@ fn guarded<T>(decode: impl FnOnce() -> std::result::Result<T, ParquetError>) -> 
 impl<R: ChunkReader + 'static> Reader for Parquet<R> {
     fn unit(&self) -> Unit {
         self.unit
+    }
+
+    fn page_size(&self) -> Option<PageSize> {
+        self.page_size
     }
 
     fn share(&self) -> Option<f64> {

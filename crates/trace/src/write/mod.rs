@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::names::Names;
-use crate::pages::Paging;
+use crate::pages::{Origin, Paging};
 use crate::reader::Reader;
-use crate::request::{Request, Unit};
+use crate::request::Request;
 use sink::{Compression, Sink};
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ pub static OUTPUTS: &[Output] = &[
 /// How to convert.
 #[derive(Clone, Debug, Default)]
 pub struct ConvertOptions {
-    /// The page size for formats of pages.
+    /// The page size for formats of pages; Parquet keeps it, or that which the trace was recorded with.
     pub page_size: Option<u64>,
     /// Whether an existing file is replaced.
     pub force: bool,
@@ -79,7 +79,7 @@ pub fn convert(
     }
     let temporary = Temporary::beside(out, "tmp");
     let spool = Temporary::beside(out, "spool");
-    let mut writer = create(output, &file, &temporary, &spool, compression, reader.unit(), options)?;
+    let mut writer = create(output, &file, &temporary, &spool, compression, reader, options)?;
     let mut names = Names::new();
     let (mut batch, mut requests, mut more) = (Vec::new(), 0, true);
     while more {
@@ -106,17 +106,19 @@ fn create(
     temporary: &Temporary,
     spool: &Temporary,
     compression: Compression,
-    unit: Unit,
+    reader: &dyn Reader,
     options: &ConvertOptions,
 ) -> Result<Box<dyn Writer>> {
     let out = temporary.create(file)?;
+    let unit = reader.unit();
+    let recorded = || reader.page_size().filter(|size| size.origin == Origin::Recorded).map(|size| size.bytes);
     let numbered = || -> Result<numbered::Numbered> {
-        let paging = Paging::new(unit, options.page_size).map_err(|message| Error::new(file, message))?;
+        let paging = Paging::of(reader, options.page_size).map_err(|message| Error::new(file, message))?;
         Ok(numbered::Numbered::new(file, paging))
     };
     let sink = |out: File| Sink::new(file, out, compression);
     Ok(match output.name {
-        "parquet" => Box::new(parquet::Parquet::create(file, out, unit)?),
+        "parquet" => Box::new(parquet::Parquet::create(file, out, unit, options.page_size.or_else(recorded))?),
         "csv" => Box::new(csv::Csv::create(file, sink(out)?, unit)?),
         "oracle-general" => {
             Box::new(oracle_general::OracleGeneral::new(file, spool.create(file)?, sink(out)?, numbered()?))

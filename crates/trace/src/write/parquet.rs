@@ -4,7 +4,7 @@
 
 use super::Writer;
 use crate::error::{Error, Result};
-use crate::formats::parquet::{COLUMNS, UNIT_KEY, VERSION_KEY, unit_text};
+use crate::formats::parquet::{COLUMNS, PAGE_SIZE_KEY, UNIT_KEY, VERSION_KEY, unit_text};
 use crate::names::Names;
 use crate::request::{Operation, Request, Unit};
 use bytes::Bytes;
@@ -41,16 +41,18 @@ pub(super) struct Parquet {
 }
 
 impl Parquet {
-    pub(super) fn create(file: &str, out: File, unit: Unit) -> Result<Self> {
+    pub(super) fn create(file: &str, out: File, unit: Unit, page_size: Option<u64>) -> Result<Self> {
         let create = || {
+            let mut keys = vec![
+                KeyValue::new(VERSION_KEY.to_owned(), "1".to_owned()),
+                KeyValue::new(UNIT_KEY.to_owned(), unit_text(unit)),
+            ];
+            keys.extend(page_size.map(|bytes| KeyValue::new(PAGE_SIZE_KEY.to_owned(), bytes.to_string())));
             let mut properties = WriterProperties::builder()
                 .set_created_by(concat!("forebay ", env!("CARGO_PKG_VERSION")).to_owned())
                 .set_compression(Compression::ZSTD(ZstdLevel::try_new(12)?))
                 .set_statistics_enabled(EnabledStatistics::Chunk)
-                .set_key_value_metadata(Some(vec![
-                    KeyValue::new(VERSION_KEY.to_owned(), "1".to_owned()),
-                    KeyValue::new(UNIT_KEY.to_owned(), unit_text(unit)),
-                ]));
+                .set_key_value_metadata(Some(keys));
             for column in ["time", "offset", "length"].map(ColumnPath::from) {
                 properties = properties
                     .set_column_dictionary_enabled(column.clone(), false)
