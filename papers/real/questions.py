@@ -1,0 +1,211 @@
+#!/usr/bin/python3
+"""What a user would ask: is a policy of the mount faster than the kernel's page cache for a search, a key-value store, git, a build?
+
+    papers/real/questions.py --forebay target/release/forebay      # as root; some 25 minutes a round
+
+Search: ripgrep ten times over a tree a third larger than the cache. Mix: point reads of RocksDB beside scans, by two processes. Both: the two at once. Git: a
+history of two releases is compared and searched. Build: sources are compiled and linked twice. Keeps every run as JSON in runs/; `--show FILE` prints tables.
+"""
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+
+import sessions
+import stage
+from programs import NEW, OLD, quietly, shell, sources
+from volumes.checks import need, run
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+ROWS, VALUE = 300_000, 400
+# The pages of the tree, and of the key-value store, are by these factors more than the cache.
+TREE, STORE = 4 / 3, 4
+# Managers by question, for the policy lru-sp: MRU for files that are searched again and again, LRU-2 for a store that is read at points and scanned.
+SEARCHED = '[[manager]]\nname = "mru"\nowners = ["rg *"]\n'
+READ = '[[manager]]\nname = "lru-k"\nfiles = ["*.sst"]\n'
+MANAGERS = {"search": SEARCHED, "mix": READ, "both": SEARCHED + READ}
+MANAGED = "lru-sp with managers"
+# Where the mount knows no managers' file yet, one manager for every owner is a parameter.
+PARAMETER = {"search": "lru-sp:manager=mru", "mix": "lru-sp:manager=lru-k"}
+
+
+class Search:
+    needs = ("cargo", "rg")
+
+    def fill(self, directory, work):
+        shutil.copytree(sources(work), directory / "tree")
+
+    def command(self, directory):
+        return {"rg": shell(directory, "for turn in 1 2 3 4 5 6 7 8 9 10; do rg --no-config --hidden --no-ignore --text --count mutex tree; done")}
+
+    def size(self, directory):
+        return sum(-(-path.stat().st_size // stage.PAGE) * stage.PAGE for path in (directory / "tree").rglob("*") if path.is_file()) / TREE
+
+
+class Mix:
+    """db_bench has no process for two kinds of load, so there are two, under names of their own."""
+
+    needs = ("db_bench",)
+    base = f"--num={ROWS} --value_size={VALUE} --compression_type=none --block_size=4096 --cache_size=0 --open_files=-1 --disable_wal=1 --seed=7"
+    seconds = 25
+
+    def fill(self, directory, work):
+        run("db_bench", "--benchmarks=filluniquerandom,compact", f"--db={directory}/store", *self.base.split())
+        for name in ("kv-get", "kv-scan"):
+            (directory / name).symlink_to("/usr/bin/db_bench")
+
+    def command(self, directory):
+        common = f"--db=store --use_existing_db --readonly {self.base}"
+        get = f"./kv-get --benchmarks=readrandom --threads=4 --read_random_exp_range=12 --histogram --duration={self.seconds} {common}"
+        # Scans go on until the gets are done: each says what it took.
+        scan = f"./kv-scan --benchmarks=seekrandom --threads=1 --seek_nexts=5000 --readahead_size=131072 --stats_interval=1 {common}"
+        return {"kv": shell(directory, f"{{ {scan} 2>scan.said & }}; scan=$!; {get} >get.said; kill $scan; wait $scan || true")}
+
+    def size(self, directory):
+        return sum(path.stat().st_size for path in (directory / "store").rglob("*.sst")) / STORE
+
+    def said(self, directory):
+        """Reads a second and their 99th percentile, scans a second."""
+        get, scan = ((directory / f"{name}.said").read_text() for name in ("get", "scan"))
+        seconds, gets = re.search(r"readrandom .* ([\d.]+) seconds (\d+) operations", get).groups()
+        # As in "... thread 0: (3,42) ops and (2.9,3.1) ops/second in (1.03,13.5) seconds".
+        scans, scanned = re.findall(r"\(\d+,(\d+)\) ops and .* in \([\d.]+,([\d.]+)\) seconds", scan)[-1]
+        percentile = float(re.search(r"P99: ([\d.]+)", get)[1])
+        return {"gets_a_second": int(gets) / float(seconds), "get_p99_us": percentile, "scans_a_second": int(scans) / float(scanned)}
+
+
+class Both:
+    needs = (*Search.needs, *Mix.needs)
+
+    def __init__(self):
+        self.search, self.mix = Search(), Mix()
+
+    def fill(self, directory, work):
+        self.search.fill(directory, work)
+        self.mix.fill(directory, work)
+
+    def command(self, directory):
+        return self.search.command(directory) | self.mix.command(directory)
+
+    def size(self, directory):
+        return self.search.size(directory) + self.mix.size(directory)
+
+    def said(self, directory):
+        return self.mix.said(directory)
+
+
+class Git:
+    needs = ("cargo", "git")
+    git = "git -c user.name=nobody -c user.email=nobody@localhost -c gc.auto=0 -c core.fsync=none"
+
+    def fill(self, directory, work):
+        tree = directory / "tree"
+        tree.mkdir()
+        script = f"""{self.git} init -q -b main
+cp -r {sources(work, OLD)}/. . && {self.git} add -A -f . && {self.git} commit -q -m old
+find . -mindepth 1 -maxdepth 1 -not -name .git -exec rm -r {{}} +
+cp -r {sources(work, NEW)}/. . && {self.git} add -A -f . && {self.git} commit -q -m new && {self.git} gc -q"""
+        run(*shell(tree, script))
+
+    def command(self, directory):
+        looks = [f"{self.git} {what} >/dev/null" for what in ("diff --stat HEAD~1", "grep -c mutex", "log --stat", "status", "grep -c callback HEAD~1")]
+        return {"git": shell(directory / "tree", " && ".join(looks * 2))}
+
+    def size(self, directory):
+        return sum(path.stat().st_size for path in (directory / "tree").rglob("*") if path.is_file()) / 2
+
+
+class Build:
+    """Every eighth source of the library, twice: the second time after a change of a header."""
+
+    needs = ("cargo", "gcc", "ar", "xargs")
+
+    def fill(self, directory, work):
+        for part in ("crypto", "include", "third_party/fiat"):
+            shutil.copytree(sources(work) / part, directory / "tree" / part)
+        files = sorted((directory / "tree/crypto").rglob("*.c"))[::12]
+        names = [file.relative_to(directory / "tree") for file in files]
+        compiles = lambda name: quietly("gcc", "-fsyntax-only", "-Iinclude", name, cwd=directory / "tree")  # noqa: E731
+        (directory / "tree/sources").write_text("".join(f"{name}\n" for name in names if compiles(name)))
+
+    def command(self, directory):
+        compile = 'xargs -P 2 -n 1 sh -c \'exec gcc -Iinclude -c "$1" -o "$(echo "$1" | tr / _).o"\' gcc <sources && ar rc all.a *.o'
+        return {"build": shell(directory / "tree", f"{compile} && rm *.o all.a && {compile}")}
+
+    def size(self, directory):
+        return 3 * stage.MIB
+
+
+QUESTIONS = {"search": Search, "mix": Mix, "both": Both, "git": Git, "build": Build}
+
+
+def options():
+    parser = sessions.parser(__doc__, delay="network-block", policies=f"kernel,lru,{MANAGED},ubm,clock-pro", sizes="")
+    parser.add_argument("--questions", default=",".join(QUESTIONS), help="which")
+    return parser.parse_args()
+
+
+def measure_all(given):
+    sessions.begin(given)
+    session = sessions.Session("questions", given, HERE)
+    knows = "--managers" in subprocess.run([given.forebay, "mount", "--help"], capture_output=True, text=True, check=True).stdout
+    for name in given.questions.split(","):
+        question = QUESTIONS[name]()
+        need(*question.needs)
+        with stage.folder() as work:
+            sizes = []
+
+            def fill(directory):
+                question.fill(directory, work)  # noqa: B023 - called at once
+                sizes.append(round(question.size(directory) / stage.MIB))  # noqa: B023
+
+            place = stage.Stage(given.forebay, work, 640 * stage.MIB, given.delay, fill)
+            session.note(**{f"delay_check_{name}": place.check_delay()})
+            (work / "managers.toml").write_text(MANAGERS.get(name, ""))
+            for turn in range(given.rounds):
+                for which in given.caches.split(","):
+                    cache, options = which, ()
+                    if which == MANAGED and knows and name in MANAGERS:
+                        cache, options = "lru-sp", ("--managers", work / "managers.toml")
+                    elif which == MANAGED:
+                        cache = PARAMETER.get(name)
+                    if cache:
+                        trace = work / "run.parquet"
+                        trace.unlink(missing_ok=True)
+                        compared = options if cache == "lru-sp" else ()
+                        session.run(
+                            lambda: stage.measure(  # noqa: B023 - called at once
+                                place, cache, sizes[0], question.command, options=options, record=trace, keep=compared, spoken=getattr(question, "said", None)
+                            ),
+                            question=name, which=which, round=turn,
+                        )
+    show(session.kept)
+
+
+def show(kept):
+    runs = [run for run in kept["runs"] if "failed" not in run]
+    for question in dict.fromkeys(run["question"] for run in runs):
+        of = [run for run in runs if run["question"] == question]
+        print(f"\n{question}, a cache of {of[0]['mib']:g} MiB:\n")
+        said = list(of[0].get("said", ()))
+        rows = []
+        for which in dict.fromkeys(run["which"] for run in of):
+            here = sessions.chosen(of, which=which)
+            row = [which, sessions.cells(here, lambda run: run["elapsed"])]
+            row += [sessions.cells(here, lambda run: run["said"][figure], "{:.0f}" if figure != "scans_a_second" else "{:.2f}") for figure in said]  # noqa: B023
+            row += [sessions.cells(here, lambda run: run["device"]["reads"], "{:.0f}"), sessions.cells(here, lambda run: run["device"]["read_bytes"] / stage.MIB, "{:.0f}")]
+            for ratio in ("hit_ratio", "forecast_hit_ratio"):
+                row.append(sessions.cells(here, lambda run: 100 * run[ratio]) if ratio in here[0] else "–")  # noqa: B023
+            rows.append(row)
+        sessions.table(["cache", "seconds", *said, "device reads", "MiB", "hits, %", "forecast"], rows)
+
+
+if __name__ == "__main__":
+    given = options()
+    if given.show:
+        show(json.loads(given.show.read_text()))
+    else:
+        sessions.main(lambda: measure_all(given))

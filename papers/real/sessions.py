@@ -1,0 +1,97 @@
+"""A session of runs: its options, the runs in turns, raw figures kept after each, tables."""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+import stage
+from measure import ROOT, machine, program, spread, table
+from volumes import mounted
+from volumes.checks import Failed, Skipped, need
+
+
+def parser(doc, *, delay, policies, sizes):
+    options = argparse.ArgumentParser(description=doc.split("\n", 1)[0])
+    options.add_argument("--forebay", type=program, help="the program; by default it is built with `cargo build --release`")
+    options.add_argument("--caches", default=policies, help=f"policies of the mount, and `{stage.KERNEL}` for the kernel's page cache")
+    options.add_argument("--sizes", default=sizes, help="MiB of the cache")
+    options.add_argument("--delay", default=delay, help="the disk: a preset of `forebay devices`, or a TOML file")
+    options.add_argument("--rounds", type=int, default=1, help="how often each is measured, in turns")
+    options.add_argument("--quick", action="store_true", help="one size and two caches, to see that it works")
+    options.add_argument("--out", type=pathlib.Path, help="the file for the raw figures")
+    options.add_argument("--show", type=pathlib.Path, metavar="FILE", help="only print the tables of kept figures")
+    return options
+
+
+def begin(given):
+    """Ends in order on SIGTERM, and sees to the program and the sizes."""
+    stage.serving.end_in_order()
+    if given.forebay is None:
+        subprocess.run(["cargo", "build", "--release", "--locked", "-p", "forebay-cli"], cwd=ROOT, check=True)
+        given.forebay = ROOT / "target/release/forebay"
+    if given.quick:
+        given.caches, given.sizes = "lru," + given.caches.split(",")[-1], given.sizes.split(",")[0]
+
+
+class Session:
+    """The runs of one experiment, kept as they come: a session that is stopped has those before."""
+
+    def __init__(self, name, given, folder):
+        self.file = given.out or folder / "runs" / f"{time.strftime('%Y-%m-%d')}-{name}.json"
+        options = {key: str(value) if isinstance(value, pathlib.Path) else value for key, value in vars(given).items()}
+        for where in ("forebay", "out", "show"):
+            options.pop(where)
+        self.kept = {"options": options, "machine": machine() | {"forebay": stage.serving.version(given.forebay, "--version")}, "runs": []}
+
+    def note(self, **figures):
+        self.kept |= figures
+        self.write()
+
+    def run(self, measure, **labels):
+        """One run. A program that fails is kept as such, and the session goes on."""
+        started = time.monotonic()
+        try:
+            result = measure()
+        except Failed as error:
+            result = {"failed": str(error)}
+        self.kept["runs"].append(labels | result | {"load": stage.os.getloadavg()[0]})
+        self.write()
+        said = result.get("failed") or f"{result['elapsed']:.1f} s"
+        print(*labels.values(), result.get("cache", ""), said, f"({time.monotonic() - started:.0f} s in all)", file=sys.stderr, flush=True)
+
+    def write(self):
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(json.dumps(self.kept, indent=1) + "\n")
+
+
+def main(session):
+    """Runs a script's `session`, and says in one sentence what is missing."""
+    try:
+        mounted.need_devices()
+        need(*stage.NEEDS)
+        session()
+    except (Failed, Skipped) as error:
+        sys.exit(str(error))
+
+
+def median(runs, figure):
+    return statistics.median(figure(run) for run in runs)
+
+
+def chosen(runs, **labels):
+    return [run for run in runs if all(run.get(name) == value for name, value in labels.items()) and "failed" not in run]
+
+
+def cells(runs, figure, form="{:.1f}"):
+    return spread([figure(run) for run in runs], form) if runs else "–"
+
+
+def difference(ours, theirs):
+    return f"{100 * (ours / theirs - 1):+.0f} %".replace("-", "−")
+
+
+__all__ = ["Session", "begin", "cells", "chosen", "difference", "main", "median", "parser", "table"]

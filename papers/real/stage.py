@@ -1,0 +1,299 @@
+"""Where the experiments on running systems take place: storage as slow as a disk, memory of one size, programs that are timed.
+
+Storage is a file in memory behind `forebay serve --delay`, nbdfuse, a loop device and ext4. The server's own cache has 1 MiB, so that every request waits
+as the disk's model says. Memory is either the kernel's page cache, bounded by a control group, or a `forebay mount` on that ext4.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+
+import serving  # noqa: E402 - found by the line above
+from volumes import mounted  # noqa: E402 - serving finds it
+from volumes.checks import Failed, run, wait_until  # noqa: E402
+from volumes.server import Server, Volume, free_port, make_volume  # noqa: E402
+
+KIB, MIB = 1 << 10, 1 << 20
+PAGE = 4 * KIB
+KERNEL = "kernel"
+READAHEAD = "128KiB"
+MOST_SECONDS = 900
+NEEDS = (*mounted.NEEDS, "fio", "cp", "sync")
+
+
+@contextlib.contextmanager
+def folder():
+    """A temporary folder in memory, so that the disk's model alone decides how slow storage is."""
+    with tempfile.TemporaryDirectory(prefix="forebay-real-", dir="/dev/shm") as path:
+        path = pathlib.Path(path)
+        path.chmod(0o755)
+        yield path
+
+
+class Group:
+    """A control group of version 1 that bounds the page cache of the programs in it, and nothing else of theirs.
+
+    The kernel's limit is one for page cache, programs' own memory and the kernel's structures together. So the limit follows: 200 times a second it is set to the
+    size of the cache and what else the group uses. A program that asks for more in between waits, and is not killed."""
+
+    def __init__(self, size):
+        root = pathlib.Path("/sys/fs/cgroup/memory")
+        if not (root / "memory.limit_in_bytes").exists():
+            sys.exit("no memory control group of version 1 here: nothing bounds the kernel's page cache exactly")
+        self.size = size
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="forebay-real-", dir=root))
+        (self.path / "memory.oom_control").write_text("1")
+        self.held = []
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.follow)
+
+    def follow(self):
+        usage, statistics, limit = (self.path / f"memory.{name}" for name in ("usage_in_bytes", "stat", "limit_in_bytes"))
+        while not self.over.wait(0.005):
+            cached = int(statistics.read_text().split(None, 2)[1])
+            self.held.append(cached)
+            # The kernel refuses a limit for which it finds too little to reclaim; the next one comes soon.
+            with contextlib.suppress(OSError):
+                limit.write_text(str(self.size + max(int(usage.read_text()) - cached, 0)))
+
+    def command(self, words):
+        """The command that runs `words` within the group."""
+        return ["sh", "-c", 'echo $$ >"$0" && exec "$@"', self.path / "cgroup.procs", *words]
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+        # The group goes when its last process has.
+        def removed():
+            try:
+                self.path.rmdir()
+                return True
+            except OSError:
+                return False
+
+        wait_until(removed, 5)
+
+
+class Mount:
+    """`forebay mount` of a directory, and its figures; as a context, unmounted at its end."""
+
+    def __init__(self, forebay, source, point, log, cache, policy, options=()):
+        self.point, self.log = point, log
+        self.metrics = f"127.0.0.1:{free_port()}"
+        words = [forebay, "mount", source, self.point, "--foreground", "--cache", str(cache), "--policy", policy]
+        words += ["--readahead", READAHEAD, "--metrics", self.metrics, "--log", "warn", *options]
+        with self.log.open("ab") as log:
+            # Of a session of its own: Ctrl-C must not end it before the programs on it.
+            self.process = subprocess.Popen(
+                list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        try:
+            wait_until(lambda: self.process.poll() is not None or os.path.ismount(self.point), 30)
+            if not os.path.ismount(self.point):
+                raise Failed(f"forebay mount does not mount {source}: {self.log.read_text()[-2000:]}")
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def figures(self):
+        with urllib.request.urlopen(f"http://{self.metrics}/statistics", timeout=30) as answer:
+            return json.load(answer)
+
+    def stop(self):
+        """Unmounts in order: the trace is whole then."""
+        run("fusermount3", "-u", self.point)
+        if self.process.wait(120):
+            raise Failed(f"forebay mount failed: {self.log.read_text()[-2000:]}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if os.path.ismount(self.point):
+            mounted.quietly("fusermount3", "-u", "-z", self.point)
+        if self.process.poll() is None:
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+class Stage:
+    """A file system filled once, and shown anew, cold and slow, for each measurement."""
+
+    def __init__(self, forebay, work, size, delay, fill):
+        self.forebay, self.work, self.delay = forebay, work, delay
+        # Where programs see the files, whatever the cache: some keep the paths of their files.
+        self.seen = work / "seen"
+        self.seen.mkdir()
+        volume = make_volume(work, "volume", size)
+        with Server(serving.Forebay(forebay), work, volume, cache="256MiB") as server, mounted.LoopDevice(server.uri("volume"), work) as loop:
+            run("mkfs.ext4", "-q", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0", loop.device)
+            with self.bound(loop.mount()):
+                fill(self.seen)
+            loop.umount()
+            server.stop()
+        self.kept = work / "kept.img"
+        volume.path.rename(self.kept)
+
+    @contextlib.contextmanager
+    def cold(self, *options):
+        """The directory, with nothing of its files in memory, and the server behind it. Directories and inodes are read before: they are in nobody's cache."""
+        path = self.work / "volume.img"
+        run("cp", "--sparse=always", self.kept, path)
+        program = serving.Forebay(self.forebay, "--policy", "fifo", "--delay", self.delay, *options)
+        volume = Volume(path, mode="write-through", readahead="0")
+        with Server(program, self.work, volume, cache="1MiB") as server, mounted.LoopDevice(server.uri("volume"), self.work) as loop:
+            (pathlib.Path("/sys/block") / pathlib.Path(loop.device).name / "queue/read_ahead_kb").write_text("128")
+            directory = loop.mount()
+            for folder, _, files in os.walk(directory):
+                for file in files:
+                    os.lstat(os.path.join(folder, file))
+            yield directory, program
+            if os.path.ismount(directory):
+                loop.umount()
+            if server.stop():
+                raise Failed(f"the server failed: {server.told()}")
+
+    @contextlib.contextmanager
+    def bound(self, directory):
+        run("mount", "--bind", directory, self.seen)
+        try:
+            yield
+        finally:
+            mounted.quietly("umount", self.seen)
+
+    def check_delay(self):
+        """Random reads of 4 KiB through ext4, one at a time: milliseconds by fio, and by the model for the server's own requests."""
+        with self.cold() as (directory, program):
+            file = max((path for path in directory.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+            before = device(program)
+            command = ["fio", "--name=delay", f"--filename={file}", "--rw=randread", "--bs=4k", "--direct=1", "--number_ios=300", "--readonly"]
+            told = json.loads(run(*command, "--output-format=json"))["jobs"][0]["read"]
+            after = device(program)
+            return {"milliseconds": told["clat_ns"]["mean"] / 1e6, "requests": told["total_ios"], "device": since(before, after)}
+
+
+def device(program):
+    """What the server has asked its disk for."""
+    (volume,) = program.figures()["volumes"]
+    return volume["device"]
+
+
+def since(before, after):
+    return {name: value - before[name] for name, value in after.items() if isinstance(value, (int, float))}
+
+
+def run_all(programs, directory, group):
+    """Runs programs at once in a directory: of each the seconds, and the processor seconds of it and its children. `programs` are command lines by name."""
+    figures, failures, children = {}, [], {}
+
+    def wait(name, child, begin):
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        figures[name] = {"seconds": time.perf_counter() - begin, "cpu": usage.ru_utime + usage.ru_stime}
+        if child.returncode:
+            failures.append(f"{name} failed with exit code {child.returncode}")
+
+    with tempfile.TemporaryDirectory(prefix="forebay-real-", dir="/var/tmp") as scratch:
+        os.chmod(scratch, 0o777)
+        environment = os.environ | {"TMPDIR": scratch, "LC_ALL": "C"}
+        threads = []
+        try:
+            for name, words in programs.items():
+                with open(os.path.join(scratch, f"{name}.said"), "wb") as said:
+                    begin = time.perf_counter()
+                    children[name] = child = subprocess.Popen(
+                        list(map(str, group.command(words))), cwd=directory, env=environment, stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL, stderr=said, start_new_session=True,
+                    )
+                threads.append(threading.Thread(target=wait, args=(name, child, begin)))
+                threads[-1].start()
+            end = time.monotonic() + MOST_SECONDS
+            for thread in threads:
+                thread.join(max(end - time.monotonic(), 0.1))
+            late = [name for name in programs if name not in figures]
+            if late:
+                failures.append(f"{', '.join(late)} did not end within {MOST_SECONDS} s")
+            if failures:
+                said = "".join(file.read_text(errors="replace")[-500:] for file in pathlib.Path(scratch).glob("*.said"))
+                raise Failed("; ".join(failures) + f": {said}")
+        finally:
+            for name, child in children.items():
+                if name not in figures:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(child.pid, signal.SIGKILL)
+            for thread in threads:
+                thread.join()
+    return figures
+
+
+def measure(stage, cache, mib, programs, *, options=(), record=None, keep=None, server_options=(), spoken=None):
+    """One run: `cache` is KERNEL or a policy of the mount, which gets `options`. `programs` makes command lines by name for a directory. The trace of the mount's
+    references goes to `record`; `spoken` reads what the programs have written into the directory."""
+    size = int(mib * MIB) // PAGE * PAGE
+    with stage.cold(*server_options) as (directory, server), contextlib.ExitStack() as stack:
+        if cache == KERNEL:
+            stack.enter_context(stage.bound(directory))
+        else:
+            recording = ["--record", record] if record else []
+            log = stage.work / "mount.log"
+            mount = stack.enter_context(Mount(stage.forebay, directory, stage.seen, log, size, cache, [*recording, *options]))
+        before = device(server)
+        with Group(size) as group:
+            begin = time.perf_counter()
+            figures = run_all(programs(stage.seen), stage.seen, group)
+            elapsed = time.perf_counter() - begin
+        result = {"cache": cache, "mib": mib, "elapsed": elapsed, "programs": figures}
+        if spoken:
+            result["said"] = spoken(stage.seen)
+        if cache == KERNEL:
+            held = sorted(group.held) or [0]
+            result["page_cache_mib"] = {"median": held[len(held) // 2] / MIB, "most": held[-1] / MIB}
+        else:
+            result |= of_mount(mount.figures())
+            mount.stop()
+        run("sync", "--file-system", directory)
+        result["device"] = since(before, device(server))
+        stack.close()
+    if record and result.get("references"):
+        result["forecast_hit_ratio"] = forecast(stage.forebay, record, cache, size, keep)
+    return result
+
+
+def of_mount(figures):
+    """What is kept of a mount's figures."""
+    (cache,), (volume,) = figures["caches"], figures["volumes"]
+    references = cache["hits"] + cache["misses"]
+    return {
+        "references": references,
+        "hit_ratio": cache["hits"] / max(references, 1),
+        "record_lost": figures["record_lost"],
+        "mount": {name: cache[name] for name in ("hits", "misses", "evictions", "metadata", "policy_state", "readahead_wasted")}
+        | {name: volume[name] for name in ("pages_read_ahead", "readahead_used", "pages_written_back", "device")},
+    }
+
+
+def forecast(forebay, trace, policy, size, keep=None):
+    """The hit ratio that the simulator gives for a trace that the mount has recorded. A 32nd of the cache is for evicted pages."""
+    frames = size // PAGE
+    words = ["--page-size", PAGE, "--readahead", f"linux:max={READAHEAD}", *(keep or ())]
+    (told,) = serving.compare(forebay, trace, [policy], frames - max(frames // 32, 1), *words)
+    return told["total"]["hit_ratio"]
