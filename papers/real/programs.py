@@ -121,11 +121,13 @@ SELECT count(b.stringu1) FROM twothoustup a, hundredthoustup b WHERE a.unique2 <
         folder.mkdir()
         run("chown", postgresql.USER, folder)
         run(*self.as_user, postgresql.programs() / "initdb", "--no-sync", "-D", folder / "data", "-A", "trust", "--no-locale", "-E", "SQL_ASCII")
-        load = [self.relation(*one) for one in self.relations.items()]
-        load += [f"CREATE INDEX {name}_unique1 ON {name} (unique1);" for name in list(self.relations)[2:]]
         # Frozen, so that queries write no hints.
-        self.say(folder / "data", [*load, "VACUUM (FREEZE, ANALYZE);", "CHECKPOINT;"])
+        self.say(folder / "data", [*self.statements(work), "VACUUM (FREEZE, ANALYZE);", "CHECKPOINT;"])
         (folder / "queries.sql").write_text(self.queries.lstrip())
+
+    def statements(self, work):
+        load = [self.relation(*one) for one in self.relations.items()]
+        return load + [f"CREATE INDEX {name}_unique1 ON {name} (unique1);" for name in list(self.relations)[2:]]
 
     def say(self, data, statements):
         done = subprocess.run(self.server(data), input="\n".join(statements) + "\n", capture_output=True, text=True)
@@ -142,6 +144,22 @@ SELECT count(b.stringu1) FROM twothoustup a, hundredthoustup b WHERE a.unique2 <
     def command(self, directory):
         folder = directory / self.name
         return shell(folder, f"exec {shlex.join(self.server(folder / 'data'))} <queries.sql")
+
+
+class Link:
+    """Links the C and C++ libraries whole, twice: many small reads of archives."""
+
+    name, needs = "ld", ("gcc", "ld")
+
+    def fill(self, directory, work):
+        folder = directory / self.name
+        folder.mkdir()
+        for library in ("libc.a", "libm-2.36.a", "libstdc++.a", "libgcc.a", "libgcc_eh.a"):
+            shutil.copy(run("gcc", f"-print-file-name={library}").strip(), folder)
+
+    def command(self, directory):
+        link = "ld -r -o /dev/null --whole-archive libstdc++.a libm-2.36.a libgcc.a libc.a"
+        return shell(directory / self.name, f"{link} && {link}")
 
 
 class Player:
@@ -170,7 +188,7 @@ class CpuBound:
         return ["awk", "BEGIN { while (i < 400000000) sum += i++ }"]
 
 
-KINDS = {kind.name: kind for kind in (Cscope, Cpp, Glimpse, Postgres, Player, CpuBound)}
+KINDS = {kind.name: kind for kind in (Cscope, Cpp, Glimpse, Postgres, Link, Player, CpuBound)}
 
 
 class Cast:

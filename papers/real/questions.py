@@ -7,7 +7,6 @@ Search: ripgrep ten times over a tree a third larger than the cache. Mix: point 
 history of two releases is compared and searched. Build: sources are compiled and linked twice. Keeps every run as JSON in runs/; `--show FILE` prints tables.
 """
 
-import json
 import pathlib
 import re
 import shutil
@@ -20,7 +19,7 @@ from volumes.checks import need, run
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-ROWS, VALUE = 300_000, 400
+ROWS, VALUE = 100_000, 400
 # The pages of the tree, and of the key-value store, are by these factors more than the cache.
 TREE, STORE = 4 / 3, 4
 # Managers by question, for the policy lru-sp: MRU for files that are searched again and again, LRU-2 for a store that is read at points and scanned.
@@ -33,6 +32,7 @@ PARAMETER = {"search": "lru-sp:manager=mru", "mix": "lru-sp:manager=lru-k"}
 
 
 class Search:
+    disk = "network-block"
     needs = ("cargo", "rg")
 
     def fill(self, directory, work):
@@ -48,6 +48,7 @@ class Search:
 class Mix:
     """db_bench has no process for two kinds of load, so there are two, under names of their own."""
 
+    disk = "sata-ssd"
     needs = ("db_bench",)
     base = f"--num={ROWS} --value_size={VALUE} --compression_type=none --block_size=4096 --cache_size=0 --open_files=-1 --disable_wal=1 --seed=7"
     seconds = 25
@@ -78,6 +79,7 @@ class Mix:
 
 
 class Both:
+    disk = "sata-ssd"
     needs = (*Search.needs, *Mix.needs)
 
     def __init__(self):
@@ -98,6 +100,7 @@ class Both:
 
 
 class Git:
+    disk = "network-block"
     needs = ("cargo", "git")
     git = "git -c user.name=nobody -c user.email=nobody@localhost -c gc.auto=0 -c core.fsync=none"
 
@@ -119,8 +122,9 @@ cp -r {sources(work, NEW)}/. . && {self.git} add -A -f . && {self.git} commit -q
 
 
 class Build:
-    """Every eighth source of the library, twice: the second time after a change of a header."""
+    """Every twelfth source of the library, compiled, linked, removed and built again."""
 
+    disk = "network-block"
     needs = ("cargo", "gcc", "ar", "xargs")
 
     def fill(self, directory, work):
@@ -133,7 +137,7 @@ class Build:
 
     def command(self, directory):
         compile = 'xargs -P 2 -n 1 sh -c \'exec gcc -Iinclude -c "$1" -o "$(echo "$1" | tr / _).o"\' gcc <sources && ar rc all.a *.o'
-        return {"build": shell(directory / "tree", f"{compile} && rm *.o all.a && {compile}")}
+        return {"build": shell(directory / "tree", f"{compile} && rm *.o all.a && {compile} && rm *.o all.a")}
 
     def size(self, directory):
         return 3 * stage.MIB
@@ -143,7 +147,7 @@ QUESTIONS = {"search": Search, "mix": Mix, "both": Both, "git": Git, "build": Bu
 
 
 def options():
-    parser = sessions.parser(__doc__, delay="network-block", policies=f"kernel,lru,{MANAGED},ubm,clock-pro", sizes="")
+    parser = sessions.parser(__doc__, delay=None, policies=f"kernel,lru,{MANAGED},ubm,clock-pro", sizes="")
     parser.add_argument("--questions", default=",".join(QUESTIONS), help="which")
     return parser.parse_args()
 
@@ -162,7 +166,7 @@ def measure_all(given):
                 question.fill(directory, work)  # noqa: B023 - called at once
                 sizes.append(round(question.size(directory) / stage.MIB))  # noqa: B023
 
-            place = stage.Stage(given.forebay, work, 640 * stage.MIB, given.delay, fill)
+            place = stage.Stage(given.forebay, work, 640 * stage.MIB, given.delay or question.disk, fill, question.command)
             session.note(**{f"delay_check_{name}": place.check_delay()})
             (work / "managers.toml").write_text(MANAGERS.get(name, ""))
             for turn in range(given.rounds):
@@ -182,11 +186,10 @@ def measure_all(given):
                             ),
                             question=name, which=which, round=turn,
                         )
-    show(session.kept)
+    return session.kept["runs"]
 
 
-def show(kept):
-    runs = [run for run in kept["runs"] if "failed" not in run]
+def show(runs):
     for question in dict.fromkeys(run["question"] for run in runs):
         of = [run for run in runs if run["question"] == question]
         print(f"\n{question}, a cache of {of[0]['mib']:g} MiB:\n")
@@ -204,8 +207,4 @@ def show(kept):
 
 
 if __name__ == "__main__":
-    given = options()
-    if given.show:
-        show(json.loads(given.show.read_text()))
-    else:
-        sessions.main(lambda: measure_all(given))
+    sessions.main(options(), measure_all, show)

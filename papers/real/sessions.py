@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -23,7 +24,7 @@ def parser(doc, *, delay, policies, sizes):
     options.add_argument("--rounds", type=int, default=1, help="how often each is measured, in turns")
     options.add_argument("--quick", action="store_true", help="one size and two caches, to see that it works")
     options.add_argument("--out", type=pathlib.Path, help="the file for the raw figures")
-    options.add_argument("--show", type=pathlib.Path, metavar="FILE", help="only print the tables of kept figures")
+    options.add_argument("--show", type=pathlib.Path, nargs="+", metavar="FILE", help="only print the tables of kept figures")
     return options
 
 
@@ -58,7 +59,7 @@ class Session:
             result = measure()
         except Failed as error:
             result = {"failed": str(error)}
-        self.kept["runs"].append(labels | result | {"load": stage.os.getloadavg()[0]})
+        self.kept["runs"].append(labels | result | {"machine_load": os.getloadavg()[0]})
         self.write()
         said = result.get("failed") or f"{result['elapsed']:.1f} s"
         print(*labels.values(), result.get("cache", ""), said, f"({time.monotonic() - started:.0f} s in all)", file=sys.stderr, flush=True)
@@ -68,12 +69,14 @@ class Session:
         self.file.write_text(json.dumps(self.kept, indent=1) + "\n")
 
 
-def main(session):
-    """Runs a script's `session`, and says in one sentence what is missing."""
+def main(given, measure_all, show):
+    """Measures, or shows what was, and says in one sentence what is missing."""
+    if given.show:
+        return show([run for file in given.show for run in json.loads(file.read_text())["runs"] if "failed" not in run])
     try:
         mounted.need_devices()
         need(*stage.NEEDS)
-        session()
+        show([run for run in measure_all(given) if "failed" not in run])
     except (Failed, Skipped) as error:
         sys.exit(str(error))
 

@@ -8,7 +8,6 @@ computes. Keeps every run as JSON in runs/; `--show FILE` prints its tables.
 """
 
 import itertools
-import json
 import pathlib
 import statistics
 import sys
@@ -54,7 +53,7 @@ def measure_all(given):
     cast.need()
     session = sessions.Session("ubm", given, HERE)
     with stage.folder() as work:
-        place = stage.Stage(given.forebay, work, 512 * stage.MIB, given.delay, lambda directory: cast.fill(directory, work))
+        place = stage.Stage(given.forebay, work, 512 * stage.MIB, given.delay, lambda directory: cast.fill(directory, work), cast.commands(cast.programs))
         session.note(delay_check=place.check_delay())
         for turn in range(given.rounds):
             for part, names, size, cache in plan(given):
@@ -64,15 +63,14 @@ def measure_all(given):
                     lambda: stage.measure(place, cache, size, cast.commands(names), record=trace),  # noqa: B023 - called at once
                     part=part, combination="+".join(names), size=size, which=cache, round=turn,
                 )
-    show(session.kept)
+    return session.kept["runs"]
 
 
 def mean_seconds(run):
     return statistics.mean(program["seconds"] for name, program in run["programs"].items() if name != "cpu_bound")
 
 
-def show(kept):
-    runs = [run for run in kept["runs"] if "failed" not in run]
+def show(runs):
     for part in ("together", "alone"):
         of = [run for run in runs if run["part"] == part]
         if not of:
@@ -145,8 +143,4 @@ def show_overhead(runs):
 
 
 if __name__ == "__main__":
-    given = options()
-    if given.show:
-        show(json.loads(given.show.read_text()))
-    else:
-        sessions.main(lambda: measure_all(given))
+    sessions.main(options(), measure_all, show)
