@@ -1,6 +1,5 @@
 """The programs of the UBM and the ACFC papers, with data of about their sizes: each fills a directory, and says its command line there."""
 
-import pathlib
 import shlex
 import shutil
 import subprocess
@@ -8,7 +7,7 @@ import sys
 
 from stage import MIB
 from volumes import postgresql
-from volumes.checks import need, run
+from volumes.checks import run
 
 # Published versions never change on crates.io: everyone gets the same sources, 50 MB of C and assembler.
 SOURCES, NEW, OLD = "aws-lc-sys", "0.30.0", "0.28.0"
@@ -120,7 +119,18 @@ SELECT count(b.stringu1) FROM twothoustup a, hundredthoustup b WHERE a.unique2 <
         folder = directory / self.name
         folder.mkdir()
         run("chown", postgresql.USER, folder)
-        run(*self.as_user, postgresql.programs() / "initdb", "--no-sync", "-D", folder / "data", "-A", "trust", "--no-locale", "-E", "SQL_ASCII")
+        run(
+            *self.as_user,
+            postgresql.programs() / "initdb",
+            "--no-sync",
+            "-D",
+            folder / "data",
+            "-A",
+            "trust",
+            "--no-locale",
+            "-E",
+            "SQL_ASCII",
+        )
         # Frozen, so that queries write no hints.
         self.say(folder / "data", [*self.statements(work), "VACUUM (FREEZE, ANALYZE);", "CHECKPOINT;"])
         (folder / "queries.sql").write_text(self.queries.lstrip())
@@ -197,8 +207,9 @@ class Cast:
     def __init__(self, names):
         self.programs = {name: KINDS[name]() for name in names}
 
-    def need(self):
-        need(*(program for kind in self.programs.values() for program in kind.needs))
+    @property
+    def needs(self):
+        return [program for kind in self.programs.values() for program in kind.needs]
 
     def fill(self, directory, work):
         for program in self.programs.values():

@@ -3,8 +3,9 @@
 
     papers/real/questions.py --forebay target/release/forebay      # as root; some 25 minutes a round
 
-Search: ripgrep ten times over a tree a third larger than the cache. Mix: point reads of RocksDB beside scans, by two processes. Both: the two at once. Git: a
-history of two releases is compared and searched. Build: sources are compiled and linked twice. Keeps every run as JSON in runs/; `--show FILE` prints tables.
+Search: ripgrep ten times over a tree a third larger than the cache. Mix: point reads of RocksDB beside scans, by two processes. Both: the two at
+once. Git: a history of two releases is compared and searched. Build: sources are compiled and linked twice. Keeps every run as JSON in runs/; `--show
+FILE` prints tables.
 """
 
 import pathlib
@@ -15,7 +16,7 @@ import subprocess
 import sessions
 import stage
 from programs import NEW, OLD, quietly, shell, sources
-from volumes.checks import need, run
+from volumes import checks
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -54,7 +55,7 @@ class Mix:
     seconds = 25
 
     def fill(self, directory, work):
-        run("db_bench", "--benchmarks=filluniquerandom,compact", f"--db={directory}/store", *self.base.split())
+        checks.run("db_bench", "--benchmarks=filluniquerandom,compact", f"--db={directory}/store", *self.base.split())
         for name in ("kv-get", "kv-scan"):
             (directory / name).symlink_to("/usr/bin/db_bench")
 
@@ -111,10 +112,12 @@ class Git:
 cp -r {sources(work, OLD)}/. . && {self.git} add -A -f . && {self.git} commit -q -m old
 find . -mindepth 1 -maxdepth 1 -not -name .git -exec rm -r {{}} +
 cp -r {sources(work, NEW)}/. . && {self.git} add -A -f . && {self.git} commit -q -m new && {self.git} gc -q"""
-        run(*shell(tree, script))
+        checks.run(*shell(tree, script))
 
     def command(self, directory):
-        looks = [f"{self.git} {what} >/dev/null" for what in ("diff --stat HEAD~1", "grep -c mutex", "log --stat", "status", "grep -c callback HEAD~1")]
+        looks = [
+            f"{self.git} {what} >/dev/null" for what in ("diff --stat HEAD~1", "grep -c mutex", "log --stat", "status", "grep -c callback HEAD~1")
+        ]
         return {"git": shell(directory / "tree", " && ".join(looks * 2))}
 
     def size(self, directory):
@@ -158,7 +161,7 @@ def measure_all(given):
     knows = "--managers" in subprocess.run([given.forebay, "mount", "--help"], capture_output=True, text=True, check=True).stdout
     for name in given.questions.split(","):
         question = QUESTIONS[name]()
-        need(*question.needs)
+        sessions.need(*question.needs)
         with stage.folder() as work:
             sizes = []
 
@@ -171,21 +174,14 @@ def measure_all(given):
             (work / "managers.toml").write_text(MANAGERS.get(name, ""))
             for turn in range(given.rounds):
                 for which in given.caches.split(","):
-                    cache, options = which, ()
+                    cache, managers = which, None
                     if which == MANAGED and knows and name in MANAGERS:
-                        cache, options = "lru-sp", ("--managers", work / "managers.toml")
+                        cache, managers = "lru-sp", work / "managers.toml"
                     elif which == MANAGED:
                         cache = PARAMETER.get(name)
                     if cache:
-                        trace = work / "run.parquet"
-                        trace.unlink(missing_ok=True)
-                        compared = options if cache == "lru-sp" else ()
-                        session.run(
-                            lambda: stage.measure(  # noqa: B023 - called at once
-                                place, cache, sizes[0], question.command, options=options, record=trace, keep=compared, spoken=getattr(question, "said", None)
-                            ),
-                            question=name, which=which, round=turn,
-                        )
+                        labels, spoken = {"question": name, "which": which, "round": turn}, getattr(question, "said", None)
+                        session.run(labels, stage.measure, place, cache, sizes[0], question.command, managers=managers, spoken=spoken)
     return session.kept["runs"]
 
 
@@ -199,7 +195,10 @@ def show(runs):
             here = sessions.chosen(of, which=which)
             row = [which, sessions.cells(here, lambda run: run["elapsed"])]
             row += [sessions.cells(here, lambda run: run["said"][figure], "{:.0f}" if figure != "scans_a_second" else "{:.2f}") for figure in said]  # noqa: B023
-            row += [sessions.cells(here, lambda run: run["device"]["reads"], "{:.0f}"), sessions.cells(here, lambda run: run["device"]["read_bytes"] / stage.MIB, "{:.0f}")]
+            row += [
+                sessions.cells(here, lambda run: run["device"]["reads"], "{:.0f}"),
+                sessions.cells(here, lambda run: run["device"]["read_bytes"] / stage.MIB, "{:.0f}"),
+            ]
             for ratio in ("hit_ratio", "forecast_hit_ratio"):
                 row.append(sessions.cells(here, lambda run: 100 * run[ratio]) if ratio in here[0] else "–")  # noqa: B023
             rows.append(row)

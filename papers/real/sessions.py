@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -12,7 +13,40 @@ import time
 import stage
 from measure import ROOT, machine, program, spread, table
 from volumes import mounted
-from volumes.checks import Failed, Skipped, need
+from volumes.checks import Failed, Skipped
+
+
+# Debian's packages, where they are called other than their program.
+PACKAGES = {
+    "ar": "binutils",
+    "awk": "mawk",
+    "blastn": "ncbi-blast+",
+    "chown": "coreutils",
+    "cp": "coreutils",
+    "db_bench": "rocksdb-tools",
+    "diff": "diffutils",
+    "e2fsck": "e2fsprogs",
+    "fusermount3": "fuse3",
+    "glimpseindex": "glimpse",
+    "ld": "binutils",
+    "losetup": "mount",
+    "makeblastdb": "ncbi-blast+",
+    "mkfs.ext4": "e2fsprogs",
+    "nbdfuse": "libnbd-bin",
+    "rg": "ripgrep",
+    "setpriv": "util-linux",
+    "sync": "coreutils",
+    "umount": "mount",
+    "xargs": "findutils",
+}
+
+
+def need(*programs):
+    """Says what is missing, and how it is installed."""
+    missing = [program for program in programs if not shutil.which(program)]
+    packages = " ".join(sorted({PACKAGES.get(program, program) for program in missing}))
+    if missing:
+        raise Failed(f"not installed: {', '.join(missing)}; on Debian: apt-get install {packages}")
 
 
 def parser(doc, *, delay, policies, sizes):
@@ -52,11 +86,11 @@ class Session:
         self.kept |= figures
         self.write()
 
-    def run(self, measure, **labels):
-        """One run. A program that fails is kept as such, and the session goes on."""
+    def run(self, labels, measure, *what, **options):
+        """One run, with its labels: `measure` of what follows. A program that fails is kept as such, and the session goes on."""
         started = time.monotonic()
         try:
-            result = measure()
+            result = measure(*what, **options)
         except Failed as error:
             result = {"failed": str(error)}
         self.kept["runs"].append(labels | result | {"machine_load": os.getloadavg()[0]})
@@ -97,4 +131,4 @@ def difference(ours, theirs):
     return f"{100 * (ours / theirs - 1):+.0f} %".replace("-", "−")
 
 
-__all__ = ["Session", "begin", "cells", "chosen", "difference", "main", "median", "parser", "table"]
+__all__ = ["Session", "begin", "cells", "chosen", "difference", "main", "median", "need", "parser", "table"]

@@ -1,14 +1,13 @@
 """Where the experiments on running systems take place: storage as slow as a disk, memory of one size, programs that are timed.
 
-Storage is a file in memory behind `forebay serve --delay`, nbdfuse, a loop device and ext4. The server's own cache has 1 MiB, so that every request waits
-as the disk's model says. Memory is either the kernel's page cache, bounded by a control group, or a `forebay mount` on that ext4.
+Storage is a file in memory behind `forebay serve --delay`, nbdfuse, a loop device and ext4. The server's own cache has 1 MiB, so that every request
+waits as the disk's model says. Memory is either the kernel's page cache, bounded by a control group, or a `forebay mount` on that ext4.
 """
 
 import contextlib
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -47,8 +46,8 @@ def folder():
 class Group:
     """A control group of version 1 that bounds the page cache of the programs in it, and nothing else of theirs.
 
-    The kernel's limit is one for page cache, programs' own memory and the kernel's structures together. So the limit follows: 200 times a second it is set to the
-    size of the cache and what else the group uses. A program that asks for more in between waits, and is not killed."""
+    The kernel's limit is one for page cache, programs' own memory and the kernel's structures together. So the limit follows: 200 times a second it
+    is set to the size of the cache and what else the group uses. A program that asks for more in between waits, and is not killed."""
 
     def __init__(self, size):
         root = pathlib.Path("/sys/fs/cgroup/memory")
@@ -83,6 +82,7 @@ class Group:
     def __exit__(self, *_):
         self.over.set()
         self.thread.join()
+
         # The group goes when its last process has.
         def removed():
             try:
@@ -97,16 +97,14 @@ class Group:
 class Mount:
     """`forebay mount` of a directory, and its figures; as a context, unmounted at its end."""
 
-    def __init__(self, forebay, source, point, log, cache, policy, options=()):
+    def __init__(self, forebay, source, point, log, cache, policy, options):
         self.point, self.log = point, log
         self.metrics = f"127.0.0.1:{free_port()}"
         words = [forebay, "mount", source, self.point, "--foreground", "--cache", str(cache), "--policy", policy]
         words += ["--readahead", READAHEAD, "--metrics", self.metrics, "--log", "warn", *options]
         with self.log.open("ab") as log:
             # Of a session of its own: Ctrl-C must not end it before the programs on it.
-            self.process = subprocess.Popen(
-                list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+            self.process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         try:
             wait_until(lambda: self.process.poll() is not None or os.path.ismount(self.point), 30)
             if not os.path.ismount(self.point):
@@ -148,7 +146,10 @@ class Stage:
         self.seen = work / "seen"
         self.seen.mkdir()
         volume = make_volume(work, "volume", size)
-        with Server(serving.Forebay(forebay), work, volume, cache="256MiB") as server, mounted.LoopDevice(server.uri("volume"), work) as loop:
+        with (
+            Server(serving.Forebay(forebay), work, volume, cache="256MiB") as server,
+            mounted.LoopDevice(server.uri("volume"), work) as loop,
+        ):
             run("mkfs.ext4", "-q", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0", loop.device)
             with self.bound(loop.mount()):
                 fill(self.seen)
@@ -162,7 +163,8 @@ class Stage:
 
     @contextlib.contextmanager
     def cold(self, *options):
-        """The directory, with nothing of its files in memory, and the server behind it. Directories and inodes are read before: they are in nobody's cache."""
+        """The directory, with nothing of its files in memory, and the server behind it. Directories and inodes are read before: they are in nobody's
+        cache."""
         path = self.work / "volume.img"
         run("cp", "--sparse=always", self.kept, path)
         program = serving.Forebay(self.forebay, "--policy", "fifo", "--delay", self.delay, *options)
@@ -191,7 +193,16 @@ class Stage:
         """Random reads of 4 KiB through ext4, one at a time: milliseconds by fio, and by the model for the server's own requests."""
         with self.cold() as (directory, program):
             before = device(program)
-            command = ["fio", "--name=delay", f"--filename={directory / CHECKED}", "--rw=randread", "--bs=4k", "--direct=1", "--number_ios=300", "--readonly"]
+            command = [
+                "fio",
+                "--name=delay",
+                f"--filename={directory / CHECKED}",
+                "--rw=randread",
+                "--bs=4k",
+                "--direct=1",
+                "--number_ios=300",
+                "--readonly",
+            ]
             told = json.loads(run(*command, "--output-format=json"))["jobs"][0]["read"]
             after = device(program)
             return {"milliseconds": told["clat_ns"]["mean"] / 1e6, "requests": told["total_ios"], "device": since(before, after)}
@@ -208,8 +219,8 @@ def since(before, after):
 
 
 def run_all(programs, directory, group=None):
-    """Runs programs at once in a directory, and in a group: of each the seconds, and the processor seconds of it and its children. `programs` are command lines
-    by name."""
+    """Runs programs at once in a directory, and in a group: of each the seconds, and the processor seconds of it and its children. `programs` are
+    command lines by name."""
     figures, failures, children = {}, [], {}
 
     def wait(name, child, begin):
@@ -228,8 +239,13 @@ def run_all(programs, directory, group=None):
                 with open(os.path.join(scratch, f"{name}.said"), "wb") as said:
                     begin = time.perf_counter()
                     children[name] = child = subprocess.Popen(
-                        list(map(str, group.command(words) if group else words)), cwd=directory, env=environment, stdin=subprocess.DEVNULL,
-                        stdout=subprocess.DEVNULL, stderr=said, start_new_session=True,
+                        list(map(str, group.command(words) if group else words)),
+                        cwd=directory,
+                        env=environment,
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        stderr=said,
+                        start_new_session=True,
                     )
                 threads.append(threading.Thread(target=wait, args=(name, child, begin)))
                 threads[-1].start()
@@ -252,17 +268,19 @@ def run_all(programs, directory, group=None):
     return figures
 
 
-def measure(stage, cache, mib, programs, *, options=(), record=None, keep=None, server_options=(), spoken=None):
-    """One run: `cache` is KERNEL or a policy of the mount, which gets `options`. `programs` makes command lines by name for a directory. The trace of the mount's
-    references goes to `record`; `spoken` reads what the programs have written into the directory."""
+def measure(stage, cache, mib, programs, *, managers=None, server_options=(), spoken=None):
+    """One run: `cache` is KERNEL or a policy of the mount, which gets the file of `managers`. `programs` makes command lines by name for a directory;
+    `spoken` reads what the programs have written into it. The mount's references are recorded, and forecast."""
+    words = ["--managers", managers] if managers else []
+    trace = stage.work / "run.parquet"
+    trace.unlink(missing_ok=True)
     size = int(mib * MIB) // PAGE * PAGE
     with stage.cold(*server_options) as (directory, server), contextlib.ExitStack() as stack:
         if cache == KERNEL:
             stack.enter_context(stage.bound(directory))
         else:
-            recording = ["--record", record] if record else []
             log = stage.work / "mount.log"
-            mount = stack.enter_context(Mount(stage.forebay, directory, stage.seen, log, size, cache, [*recording, *options]))
+            mount = stack.enter_context(Mount(stage.forebay, directory, stage.seen, log, size, cache, ["--record", trace, *words]))
         before = device(server)
         # Behind a mount there is page cache for mapped files alone, of which the mount takes care.
         with Group(size if cache == KERNEL else size + 64 * MIB) as group:
@@ -281,8 +299,8 @@ def measure(stage, cache, mib, programs, *, options=(), record=None, keep=None, 
         run("sync", "--file-system", directory)
         result["device"] = since(before, device(server))
         stack.close()
-    if record and result.get("references"):
-        result["forecast_hit_ratio"] = forecast(stage.forebay, record, cache, size, keep)
+    if result.get("references"):
+        result["forecast_hit_ratio"] = forecast(stage.forebay, trace, cache, size, words)
     return result
 
 
@@ -299,9 +317,9 @@ def of_mount(figures):
     }
 
 
-def forecast(forebay, trace, policy, size, keep=None):
+def forecast(forebay, trace, policy, size, words):
     """The hit ratio that the simulator gives for a trace that the mount has recorded. A 32nd of the cache is for evicted pages."""
     frames = size // PAGE
-    words = ["--page-size", PAGE, "--readahead", f"linux:max={READAHEAD}", *(keep or ())]
-    (told,) = serving.compare(forebay, trace, [policy], frames - max(frames // 32, 1), *words)
+    readahead = f"linux:max={READAHEAD}"
+    (told,) = serving.compare(forebay, trace, [policy], frames - max(frames // 32, 1), "--page-size", PAGE, "--readahead", readahead, *words)
     return told["total"]["hit_ratio"]

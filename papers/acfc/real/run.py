@@ -52,7 +52,7 @@ def plan(given, knows):
 def measure_all(given):
     sessions.begin(given)
     cast = Cast(ALONE)
-    cast.need()
+    sessions.need(*cast.needs)
     session = sessions.Session("acfc", given, HERE)
     knows = "--managers" in subprocess.run([given.forebay, "mount", "--help"], capture_output=True, text=True, check=True).stdout
     with stage.folder() as work:
@@ -60,13 +60,8 @@ def measure_all(given):
         session.note(delay_check=place.check_delay())
         for turn in range(given.rounds):
             for part, names, size, which, cache, managers in plan(given, knows):
-                trace = work / "run.parquet"
-                trace.unlink(missing_ok=True)
-                words = ["--managers", managers] if managers else []
-                session.run(
-                    lambda: stage.measure(place, cache, size, cast.commands(names), options=words, record=trace, keep=words),  # noqa: B023
-                    part=part, combination="+".join(names), size=size, which=which, round=turn,
-                )
+                labels = {"part": part, "combination": "+".join(names), "size": size, "which": which, "round": turn}
+                session.run(labels, stage.measure, place, cache, size, cast.commands(names), managers=managers)
     return session.kept["runs"]
 
 

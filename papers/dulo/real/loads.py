@@ -88,14 +88,23 @@ class Blast:
 
 
 class PostMark:
-    """1,500 files of 512 bytes to 32 KiB, 3,000 operations: a sixteenth of the paper's bytes."""
+    """500 files of 512 bytes to 32 KiB, 1,500 operations."""
 
     name, needs = "postmark", ("postmark",)
-    sizes = (8, 16)
+    sizes = (4, 6)
 
     def fill(self, directory, work):
         (directory / self.name / "files").mkdir(parents=True)
-        settings = "number 1500", "size 512 32768", "transactions 3000", "bias read 8", "bias create 5", "seed 7", "location files", "buffering false"
+        settings = (
+            "number 500",
+            "size 512 32768",
+            "transactions 1500",
+            "bias read 8",
+            "bias create 5",
+            "seed 7",
+            "location files",
+            "buffering false",
+        )
         (directory / self.name / "settings").write_text("".join(f"set {setting}\n" for setting in settings) + "run\nquit\n")
 
     def commands(self, directory):
@@ -108,7 +117,11 @@ class TextSearch(Glimpse):
     name, needs = "text-search", Glimpse.needs
     sizes = (16, 32)
     words = (
-        "montgomery callback Edwards", "padding certificate cipher", "curve digest random", "session ticket alert", "prime modulus exponent"
+        "montgomery callback Edwards",
+        "padding certificate cipher",
+        "curve digest random",
+        "session ticket alert",
+        "prime modulus exponent",
     )
 
     def commands(self, directory):
@@ -117,8 +130,8 @@ class TextSearch(Glimpse):
 
 
 def age(directory, bytes):
-    """An aged file system, as agesystem makes it: files made and deleted at random until half of the space is taken. 89 of 100 have 4 KiB on average, 10
-    have 64 KiB, 1 has 1 MiB."""
+    """An aged file system, as agesystem makes it: files made and deleted at random until `bytes` are taken. 89 of 100 have 4 KiB on average, 10 have
+    64 KiB, 1 has 1 MiB."""
     dice = random.Random(7)
     folders = [directory / f"aged/{number}" for number in range(50)]
     for folder in folders:

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""DULO's experiments on a running system (section 4.3, Figures 4 and 5; section 4.5, Figure 7): elapsed times, and how long sequences on the disk are.
+"""DULO's experiments on a running system (sections 4.3 and 4.5, Figures 4, 5 and 7): elapsed times, and how long sequences on the disk are.
 
     papers/dulo/real/run.py --forebay target/release/forebay      # as root; some 20 minutes a round
 
-TPC-H's query 6, diff, BLAST, PostMark and a text search by several clients, under the kernel's page cache and the mount with Linux's lists and with DULO; then
-three of them on an aged file system. Keeps every run as JSON in runs/; `--show FILE` prints its tables.
+TPC-H's query 6, diff, BLAST, PostMark and a text search by several clients, under the kernel's page cache and the mount with Linux's lists and with
+DULO; then three of them on an aged file system. Keeps every run as JSON in runs/; `--show FILE` prints its tables.
 """
 
 import bisect
@@ -19,7 +19,6 @@ sys.path.insert(0, str(HERE.parents[1] / "real"))
 import sessions  # noqa: E402 - found by the line above
 import stage  # noqa: E402
 from loads import LOADS, age  # noqa: E402
-from volumes.checks import need  # noqa: E402
 
 AGED = ("tpc-h", "blast", "postmark")
 # Blocks of 4 KiB: what share of the sequences has no more.
@@ -43,7 +42,7 @@ def measure_all(given):
             load = LOADS[name]()
             if disk == "aged" and name not in AGED:
                 continue
-            need(*load.needs)
+            sessions.need(*load.needs)
             with stage.folder() as work:
 
                 def fill(directory):
@@ -56,16 +55,16 @@ def measure_all(given):
                 for turn in range(given.rounds):
                     for size in sizes or load.sizes[: 1 if given.quick else None]:
                         for cache in given.caches.split(","):
-                            session.run(lambda: one(place, load, cache, size, work), disk=disk, load=name, size=size, which=cache, round=turn)  # noqa: B023
+                            labels = {"disk": disk, "load": name, "size": size, "which": cache, "round": turn}
+                            session.run(labels, one, place, load, cache, size)
     return session.kept["runs"]
 
 
-def one(place, load, cache, size, work):
+def one(place, load, cache, size):
     """A run, with the lengths of its sequences on the disk."""
-    requests, trace = work / "requests.csv", work / "run.parquet"
+    requests = place.work / "requests.csv"
     requests.unlink(missing_ok=True)
-    trace.unlink(missing_ok=True)
-    result = stage.measure(place, cache, size, load.commands, record=trace, server_options=["--record", requests])
+    result = stage.measure(place, cache, size, load.commands, server_options=["--record", requests])
     return result | {"sequences": sequences(requests)}
 
 
@@ -116,7 +115,9 @@ def cell(runs):
         return "–"
     said = f"{sessions.cells(runs, lambda run: run['elapsed'])}; {sessions.cells(runs, lambda run: run['device']['reads'], '{:.0f}')}"
     if "forecast_hit_ratio" in runs[0]:
-        said += "; " + " ".join(f"{100 * runs[0][what]:.1f}" if what == "hit_ratio" else f"({100 * runs[0][what]:.1f})" for what in ("hit_ratio", "forecast_hit_ratio"))
+        said += "; " + " ".join(
+            f"{100 * runs[0][what]:.1f}" if what == "hit_ratio" else f"({100 * runs[0][what]:.1f})" for what in ("hit_ratio", "forecast_hit_ratio")
+        )
     return said
 
 

@@ -27,7 +27,9 @@ ALONE = ("cscope", "cpp", "postgres", "glimpse", "player")
 
 def options():
     parser = sessions.parser(__doc__, delay="ultrastar-18zx", policies="kernel,lru,seq,ubm", sizes="8,12,16")
-    parser.add_argument("--more", default="clock,linux,clock-pro,dulo,lru-sp", help="caches measured in the middle size with the first combination alone")
+    parser.add_argument(
+        "--more", default="clock,linux,clock-pro,dulo,lru-sp", help="caches measured in the middle size with the first combination alone"
+    )
     parser.add_argument("--parts", default="together,alone,overhead", help="which")
     return parser.parse_args()
 
@@ -50,19 +52,17 @@ def plan(given):
 def measure_all(given):
     sessions.begin(given)
     cast = Cast(["cpu_bound", *ALONE])
-    cast.need()
+    sessions.need(*cast.needs)
     session = sessions.Session("ubm", given, HERE)
     with stage.folder() as work:
-        place = stage.Stage(given.forebay, work, 512 * stage.MIB, given.delay, lambda directory: cast.fill(directory, work), cast.commands(cast.programs))
+        place = stage.Stage(
+            given.forebay, work, 512 * stage.MIB, given.delay, lambda directory: cast.fill(directory, work), cast.commands(cast.programs)
+        )
         session.note(delay_check=place.check_delay())
         for turn in range(given.rounds):
             for part, names, size, cache in plan(given):
-                trace = work / f"{turn}.parquet"
-                trace.unlink(missing_ok=True)
-                session.run(
-                    lambda: stage.measure(place, cache, size, cast.commands(names), record=trace),  # noqa: B023 - called at once
-                    part=part, combination="+".join(names), size=size, which=cache, round=turn,
-                )
+                labels = {"part": part, "combination": "+".join(names), "size": size, "which": cache, "round": turn}
+                session.run(labels, stage.measure, place, cache, size, cast.commands(names))
     return session.kept["runs"]
 
 
@@ -81,7 +81,10 @@ def show(runs):
         for combination, size in dict.fromkeys((run["combination"], run["size"]) for run in of):
             here = {cache: sessions.chosen(of, combination=combination, size=size, which=cache) for cache in caches}
             row = [combination, f"{size:g}"]
-            row += [sessions.cells(here[cache], mean_seconds) + "; " + sessions.cells(here[cache], lambda run: run["device"]["reads"], "{:.0f}") for cache in caches]
+            row += [
+                sessions.cells(here[cache], mean_seconds) + "; " + sessions.cells(here[cache], lambda run: run["device"]["reads"], "{:.0f}")
+                for cache in caches
+            ]
             ubm, lru = here.get("ubm"), here.get("lru")
             row.append(sessions.difference(sessions.median(ubm, mean_seconds), sessions.median(lru, mean_seconds)) if ubm and lru else "–")
             rows.append(row)
@@ -108,7 +111,11 @@ def show_programs(runs):
     rows = []
     for name in (*ALONE, "all"):
         of = [gain for program, *_, gain in found if name in (program, "all")]
-        rows.append([name, *(f"{100 * figure:+.0f} %".replace("-", "−") for figure in (statistics.mean(of), min(of), max(of)))] if of else [name, "–", "–", "–"])
+        rows.append(
+            [name, *(f"{100 * figure:+.0f} %".replace("-", "−") for figure in (statistics.mean(of), min(of), max(of)))]
+            if of
+            else [name, "–", "–", "–"]
+        )
     sessions.table(["program", "mean", "best", "worst"], rows)
 
 
