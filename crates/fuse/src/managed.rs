@@ -17,7 +17,7 @@ impl Mount {
 impl Finder {
     /// The owner of the pages that a process uses.
     pub fn owner(&self, process: u32) -> Option<Owner> {
-        self.0.processes.of(&self.0.pool, process).map(|process| process.owner)
+        self.0.processes.of(&self.0.pool, process).map(|process| process.owner.clone())
     }
 
     /// The bytes of a file that somebody has open, by device and inode, as `stat` on the mount tells them.
