@@ -23,6 +23,8 @@ pub(crate) enum Failure {
     Failed(Box<dyn std::error::Error>),
     /// The user stopped an experiment.
     ExperimentStopped,
+    /// A program cannot be run: the exit code by which shells say so, and why.
+    Program(u8, String),
     /// Standard output says what went wrong: this exit code alone.
     Said(u8),
     /// Whoever reads standard output has gone (`forebay … | head`): no failure of ours.
@@ -36,7 +38,7 @@ impl Failure {
             Self::ReaderGone => 0,
             Self::Usage(_) | Self::Study(Error::Question(_)) => 2,
             Self::Study(Error::Stopped(_)) | Self::ExperimentStopped => interrupt::EXIT_CODE,
-            Self::Said(code) => *code,
+            Self::Said(code) | Self::Program(code, _) => *code,
             Self::Study(_) | Self::File(..) | Self::Output(_) | Self::Failed(_) => 1,
         }
     }
@@ -45,7 +47,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(message) => f.write_str(message),
+            Self::Usage(message) | Self::Program(_, message) => f.write_str(message),
             Self::Failed(error) => error.fmt(f),
             Self::Study(error) => error.fmt(f),
             Self::File(path, error) => write!(f, "{}: {error}", path.display()),

@@ -9,8 +9,8 @@ mod terminal;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
-    analyze, compare, control, convert, curve, devices, experiment, formats, info, levels, managers, manual, mix,
-    mount, policies, serve, top,
+    advise, analyze, compare, control, convert, curve, devices, experiment, formats, info, levels, managers, manual,
+    mix, mount, policies, serve, top,
 };
 use failure::Failure;
 use std::process::ExitCode;
@@ -44,6 +44,7 @@ enum Command {
     Experiment(experiment::Arguments),
     Serve(Box<serve::Arguments>),
     Mount(Box<mount::Arguments>),
+    Advise(advise::Arguments),
     Control(control::Arguments),
     Top(top::Arguments),
     Manual(manual::Arguments),
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         Command::Experiment(arguments) => experiment::run(&arguments),
         Command::Serve(arguments) => serve::run(*arguments),
         Command::Mount(arguments) => mount::run(*arguments),
+        Command::Advise(arguments) => advise::run(&arguments),
         Command::Control(arguments) => control::run(arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Manual(arguments) => manual::run(&arguments, self::Arguments::command()),

@@ -1,5 +1,6 @@
 //! The commands, a file each.
 
+pub(crate) mod advise;
 pub(crate) mod analyze;
 pub(crate) mod compare;
 pub(crate) mod control;

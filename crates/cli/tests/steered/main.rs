@@ -1,4 +1,5 @@
-//! Programs that steer the cache of a mount: managers of their own.
+//! Programs that steer the cache of a mount: managers of their own, and advice.
 
+mod advise;
 mod mounted;
 mod own_managers;
