@@ -1,5 +1,6 @@
-//! Writes the seeds: each format's example for `readers` and for `recognise`, and specs and columns that are right. Run it in `fuzz/`: `cargo run --example seeds`.
+//! Writes the seeds: each format's example for `readers` and for `recognise`, specs and columns that are right, and what a manager may say. Run it in `fuzz/`: `cargo run --example seeds`.
 
+use forebay_owning::Message;
 use forebay_trace::FORMATS;
 use std::path::Path;
 use std::{fs, io};
@@ -22,6 +23,10 @@ fn main() -> io::Result<()> {
     for (number, spec) in SPECS.iter().enumerate() {
         write("synthetic", &number.to_string(), spec.as_bytes())?;
     }
+    // A manager registers, adds its standard input, and gives up twice.
+    let messages: [(u32, u32, u64, u64); 4] = [(1, 1, 0, 4), (2, 0, 0, 0), (3, 0, 0, 40), (3, 0, 39, 1 << 16)];
+    let said = messages.map(|(kind, file, first, count)| Message { kind, file, first, count }.encode()).concat();
+    write("own_manager", "registered", &said)?;
     for (number, columns) in COLUMNS.iter().enumerate() {
         // The target takes the columns up to the first line end, and reads the rest as CSV.
         write("columns", &number.to_string(), format!("{columns}\nts,addr,n,id,cmd\n1,2,3,4,r\n").as_bytes())?;

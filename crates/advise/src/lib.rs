@@ -30,6 +30,17 @@ static MADVISE: Function = Function::new(c"madvise");
 static POSIX_MADVISE: Function = Function::new(c"posix_madvise");
 static READAHEAD: Function = Function::new(c"readahead");
 
+/// Finds the functions as soon as the library is there: a program may call them where it must not allocate, which to find them might.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static FIND_ALL: extern "C" fn() = find_all;
+
+extern "C" fn find_all() {
+    for function in [&FADVISE, &FADVISE64, &MADVISE, &POSIX_MADVISE, &READAHEAD] {
+        function.look();
+    }
+}
+
 type Fadvise = unsafe extern "C" fn(c_int, off64_t, off64_t, c_int) -> c_int;
 type Madvise = unsafe extern "C" fn(*mut c_void, size_t, c_int) -> c_int;
 type Readahead = unsafe extern "C" fn(c_int, off64_t, size_t) -> ssize_t;

@@ -16,15 +16,22 @@ impl Function {
         Self { name, found: AtomicPtr::new(ptr::null_mut()) }
     }
 
+    /// Looks for it.
+    pub(crate) fn look(&self) -> *mut c_void {
+        // SAFETY: the name is a string that ends in 0.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.found.store(found, Ordering::Relaxed);
+        found
+    }
+
     /// # Safety
     /// `F` is the type of a pointer to the function.
     pub(crate) unsafe fn find<F>(&self) -> Option<F> {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         let mut found = self.found.load(Ordering::Relaxed);
         if found.is_null() {
-            // SAFETY: the name is a string that ends in 0.
-            found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-            self.found.store(found, Ordering::Relaxed);
+            // Another library's start came before this one's.
+            found = self.look();
         }
         if found.is_null() {
             return None;

@@ -22,13 +22,13 @@ pub(crate) struct Peer {
 }
 
 impl Process {
-    /// A process of a user, or any for root.
-    fn of_user(pid: Pid, user: Uid) -> io::Result<Self> {
+    /// A process, if it is a user's as `owner` finds.
+    fn of_user(pid: Pid, user: Uid, owner: fn(u32) -> io::Result<u32>) -> io::Result<Self> {
         let fd = pidfd_open(pid, PidfdFlags::empty())?;
         let number = pid.as_raw_nonzero().get() as u32;
-        // A process with privileges that its user lacks shows as root's.
-        let owner = std::fs::metadata(format!("/proc/{number}"))?.uid();
+        let owner = owner(number)?;
         let process = Self { number, fd };
+        // What was found was found of this process, if it is still there.
         if process.has_ended() || (owner != user.as_raw() && !user.is_root()) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -49,14 +49,16 @@ impl Process {
 impl Peer {
     pub(crate) fn of(stream: &UnixStream) -> io::Result<Self> {
         let known = socket_peercred(stream)?;
-        Ok(Self { process: Process::of_user(known.pid, known.uid)?, user: known.uid })
+        Ok(Self { process: Process::of_user(known.pid, known.uid, effective_user)?, user: known.uid })
     }
 
     /// The process of this number, or itself for 0, if it may speak for it.
     pub(crate) fn speaks_for(&self, process: u64) -> io::Result<Process> {
-        let number = if process == 0 { self.process.number.into() } else { process };
-        let pid = i32::try_from(number).ok().filter(|&number| number > 0).and_then(Pid::from_raw);
-        Process::of_user(pid.ok_or(io::ErrorKind::NotFound)?, self.user)
+        if process == 0 || process == u64::from(self.process.number) {
+            return Ok(Process { number: self.process.number, fd: self.process.fd.try_clone()? });
+        }
+        let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+        Process::of_user(pid.ok_or(io::ErrorKind::NotFound)?, self.user, who_may_trace)
     }
 
     /// Device and inode of one of its open files. The file is not opened, and its file system not asked: it may be one that does not answer.
@@ -68,4 +70,17 @@ impl Peer {
         }
         Ok((makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino))
     }
+}
+
+/// The user in whose name a process acts.
+fn effective_user(process: u32) -> io::Result<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let effective = users.and_then(|users| users.split_whitespace().nth(1)?.parse().ok());
+    effective.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// The user who may look into a process: root, if it has or had more rights than its user.
+fn who_may_trace(process: u32) -> io::Result<u32> {
+    Ok(std::fs::metadata(format!("/proc/{process}"))?.uid())
 }

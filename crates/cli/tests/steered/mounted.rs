@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
@@ -44,6 +45,8 @@ impl Mounted {
         ["source", "seen"].iter().for_each(|name| fs::create_dir(path(name)).expect("a folder"));
         let bytes: Vec<u8> = (0..blocks * 4096).map(|at| (at / 4096 * 31 + at / 512) as u8).collect();
         fs::write(path("source/data"), bytes).expect("a file");
+        // Other users come in.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("its mode");
         let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
             .arg("mount")
             .args([path("source"), path("seen")])

@@ -116,3 +116,52 @@ fn a_manager_that_is_killed_leaves_its_process_to_lru() {
     drop(reader);
     mounted.stop();
 }
+
+/// Registers for a process, adds a file, and says how it was answered.
+const STRANGER: &str = "
+import os, socket, struct, sys
+manager = socket.socket(socket.AF_UNIX)
+manager.settimeout(60)
+manager.connect(sys.argv[1])
+def answer(*message):
+    manager.sendall(struct.pack('=IIQQ', *message))
+    return struct.unpack('=IIQQ', manager.recv(24, socket.MSG_WAITALL))[:2]
+print(answer(1, 1, int(sys.argv[2]), 0))
+file = os.open(sys.argv[3], os.O_RDONLY)
+print(answer(2, 0, file, 0))
+";
+
+#[test]
+fn a_user_speaks_for_its_own_processes_and_files_of_the_mount_alone() {
+    const READY: u32 = 101;
+    const FILE: u32 = 102;
+    const REFUSED: u32 = 109;
+    let Some(mounted) = Mounted::start(10, &["--policy", "lru-sp"]) else { return };
+    let root = reader(&mounted);
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c", STRANGER];
+    // It drops its rights without running another program, as daemons do.
+    let dropped = format!("import os; os.setgid(65534); os.setuid(65534){STRANGER}");
+    let dropped = ["/usr/bin/python3", "-c", &dropped];
+    let (own, data) = ("0".to_owned(), mounted.path("seen/data").display().to_string());
+    let others = root.child.id().to_string();
+    let (first, second) = (format!("({READY}, 1)\n"), format!("({FILE}, 0)\n"));
+    for (program, process, file, answers) in [
+        (&nobody[..], &own, &*data, first.clone() + &second),
+        (&dropped[..], &own, &*data, first.clone() + &second),
+        (&nobody[..], &others, &*data, format!("({REFUSED}, 3)\n")),
+        (&nobody[..], &own, "/dev/null", first.clone() + &format!("({REFUSED}, 6)\n")),
+        (&["/usr/bin/python3", "-c", STRANGER][..], &others, &*data, first.clone() + &second),
+    ] {
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).arg(mounted.path("managers")).args([process, file]);
+        let output = command.output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            said.starts_with(&answers),
+            "{program:?} of {process}: {said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    drop(root);
+    mounted.stop();
+}

@@ -180,6 +180,30 @@ fn a_flood_of_a_million_blocks_costs_nobody_else_a_miss() {
 }
 
 #[test]
+fn whatever_is_said_is_answered_or_refused() {
+    let edges = [0, 1, 2, 3, 39, 40, 1 << 16, (1 << 16) + 1, u64::MAX - 1, u64::MAX];
+    let (mut answered, mut refused) = (0, 0);
+    for conversation in 0..500 {
+        let random = |number: u64| scatter(conversation * 1000 + number);
+        let value = |number| edges[random(number) as usize % edges.len()];
+        let first = Message { kind: kind::REGISTER, file: VERSION, first: 0, count: value(0) };
+        let file = Message { kind: kind::ADD, file: 0, first: 1, count: 0 };
+        let rest = (1..10).map(|number| Message {
+            kind: if random(number) % 8 == 0 { value(100 + number) as u32 } else { kind::GIVE_UP },
+            file: random(number) as u32 % 64 / 63,
+            first: value(200 + number),
+            count: value(300 + number) % (1 << 20),
+        });
+        let said: Vec<u8> = [first, file].into_iter().chain(rest).flat_map(|message| message.encode()).collect();
+        // The pool's state is checked in it.
+        let answers = forebay_owning::testing::converse(&said);
+        answered += usize::from(answers.len() > 1);
+        refused += answers.iter().filter(|answer| answer.kind == kind::REFUSED).count();
+    }
+    assert!(answered == 500 && (100..500).contains(&refused), "{answered} conversations, {refused} refused");
+}
+
+#[test]
 fn no_more_connect_than_there_may_be() {
     let cache = Cache::new("lru-sp", 10, &[10]);
     let managers: Vec<Manager> = (0..64).map(|_| cache.connect()).collect();
