@@ -11,7 +11,6 @@ FILE` prints tables.
 import pathlib
 import re
 import shutil
-import subprocess
 
 import sessions
 import stage
@@ -27,7 +26,6 @@ TREE, STORE = 4 / 3, 4
 SEARCHED = '[[manager]]\nname = "mru"\nowners = ["rg *"]\n'
 READ = '[[manager]]\nname = "lru-k"\nfiles = ["*.sst"]\n'
 MANAGERS = {"search": SEARCHED, "mix": READ, "both": SEARCHED + READ}
-MANAGED = "lru-sp with managers"
 # Where the mount knows no managers' file yet, one manager for every owner is a parameter.
 PARAMETER = {"search": "lru-sp:manager=mru", "mix": "lru-sp:manager=lru-k"}
 
@@ -150,7 +148,7 @@ QUESTIONS = {"search": Search, "mix": Mix, "both": Both, "git": Git, "build": Bu
 
 
 def options():
-    parser = sessions.parser(__doc__, delay=None, policies=f"kernel,lru,{MANAGED},ubm,clock-pro", sizes="")
+    parser = sessions.parser(__doc__, delay=None, policies=f"kernel,lru,{sessions.MANAGED},ubm,clock-pro", sizes="")
     parser.add_argument("--questions", default=",".join(QUESTIONS), help="which")
     return parser.parse_args()
 
@@ -158,7 +156,7 @@ def options():
 def measure_all(given):
     sessions.begin(given)
     session = sessions.Session("questions", given, HERE)
-    knows = "--managers" in subprocess.run([given.forebay, "mount", "--help"], capture_output=True, text=True, check=True).stdout
+    knows = sessions.knows_managers(given)
     for name in given.questions.split(","):
         question = QUESTIONS[name]()
         sessions.need(*question.needs)
@@ -175,9 +173,9 @@ def measure_all(given):
             for turn in range(given.rounds):
                 for which in given.caches.split(","):
                     cache, managers = which, None
-                    if which == MANAGED and knows and name in MANAGERS:
+                    if which == sessions.MANAGED and knows and name in MANAGERS:
                         cache, managers = "lru-sp", work / "managers.toml"
-                    elif which == MANAGED:
+                    elif which == sessions.MANAGED:
                         cache = PARAMETER.get(name)
                     if cache:
                         labels, spoken = {"question": name, "which": which, "round": turn}, getattr(question, "said", None)

@@ -16,6 +16,7 @@ from volumes import mounted
 from volumes.checks import Failed, Skipped
 
 
+MANAGED = "lru-sp with managers"
 # Debian's packages, where they are called other than their program.
 PACKAGES = {
     "ar": "binutils",
@@ -72,6 +73,10 @@ def begin(given):
         given.caches, given.sizes = "lru," + given.caches.split(",")[-1], given.sizes.split(",")[0]
 
 
+def knows_managers(given):
+    return "--managers" in subprocess.run([given.forebay, "mount", "--help"], capture_output=True, text=True, check=True).stdout
+
+
 class Session:
     """The runs of one experiment, kept as they come: a session that is stopped has those before."""
 
@@ -113,6 +118,8 @@ def main(given, measure_all, show):
         show([run for run in measure_all(given) if "failed" not in run])
     except (Failed, Skipped) as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit("stopped: the runs before are kept")
 
 
 def median(runs, figure):
@@ -131,4 +138,4 @@ def difference(ours, theirs):
     return f"{100 * (ours / theirs - 1):+.0f} %".replace("-", "−")
 
 
-__all__ = ["Session", "begin", "cells", "chosen", "difference", "main", "median", "need", "parser", "table"]
+__all__ = ["MANAGED", "Session", "begin", "cells", "chosen", "difference", "knows_managers", "main", "median", "need", "parser", "table"]

@@ -8,7 +8,6 @@ The fool is a linker whose manager gives up what it needs next; the innocent is 
 """
 
 import pathlib
-import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -18,13 +17,13 @@ import sessions  # noqa: E402 - found by the line above
 import stage  # noqa: E402
 from programs import Cast  # noqa: E402
 
-MANAGED, FOOLISH = "lru-sp with managers", "a foolish manager"
+FOOLISH = "a foolish manager"
 ALONE = {"cscope": "same-order", "ld": "access-once", "postgres": "sequential"}
 INNOCENT = ("ld", "postgres")
 
 
 def options():
-    parser = sessions.parser(__doc__, delay="ultrastar-18zx", policies=f"kernel,lru,{MANAGED}", sizes="4,8,12")
+    parser = sessions.parser(__doc__, delay="ultrastar-18zx", policies=f"kernel,lru,{sessions.MANAGED}", sizes="4,8,12")
     parser.add_argument("--parts", default="alone,together,innocent", help="which")
     return parser.parse_args()
 
@@ -36,7 +35,7 @@ def plan(given, knows):
     for part, names in groups:
         for size in sizes if part in parts else ():
             for which in given.caches.split(","):
-                if which != MANAGED:
+                if which != sessions.MANAGED:
                     yield part, names, size, which, which, None
                 elif knows:
                     yield part, names, size, which, "lru-sp", HERE / "managers.toml"
@@ -54,7 +53,7 @@ def measure_all(given):
     cast = Cast(ALONE)
     sessions.need(*cast.needs)
     session = sessions.Session("acfc", given, HERE)
-    knows = "--managers" in subprocess.run([given.forebay, "mount", "--help"], capture_output=True, text=True, check=True).stdout
+    knows = sessions.knows_managers(given)
     with stage.folder() as work:
         place = stage.Stage(given.forebay, work, 512 * stage.MIB, given.delay, lambda directory: cast.fill(directory, work), cast.commands(ALONE))
         session.note(delay_check=place.check_delay())

@@ -28,7 +28,9 @@ ALONE = ("cscope", "cpp", "postgres", "glimpse", "player")
 def options():
     parser = sessions.parser(__doc__, delay="ultrastar-18zx", policies="kernel,lru,seq,ubm", sizes="8,12,16")
     parser.add_argument(
-        "--more", default="clock,linux,clock-pro,dulo,lru-sp", help="caches measured in the middle size with the first combination alone"
+        "--more",
+        default=f"clock,linux,clock-pro,dulo,lru-sp,{sessions.MANAGED}",
+        help="caches measured in the middle size with the first combination alone",
     )
     parser.add_argument("--parts", default="together,alone,overhead", help="which")
     return parser.parse_args()
@@ -62,7 +64,10 @@ def measure_all(given):
         for turn in range(given.rounds):
             for part, names, size, cache in plan(given):
                 labels = {"part": part, "combination": "+".join(names), "size": size, "which": cache, "round": turn}
-                session.run(labels, stage.measure, place, cache, size, cast.commands(names))
+                if cache != sessions.MANAGED:
+                    session.run(labels, stage.measure, place, cache, size, cast.commands(names))
+                elif sessions.knows_managers(given):
+                    session.run(labels, stage.measure, place, "lru-sp", size, cast.commands(names), managers=HERE / "managers.toml")
     return session.kept["runs"]
 
 
