@@ -27,9 +27,10 @@ extern "C" {
 #define FOREBAY_MANAGER_VERSION 1
 
 /* To the cache. */
-#define FOREBAY_MANAGER_REGISTER 1 /* file: the version; first: the process, 0 for the sender; count: the low-water mark */
-#define FOREBAY_MANAGER_ADD 2      /* first: a descriptor of the sender */
-#define FOREBAY_MANAGER_GIVE_UP 3  /* count blocks of file, from first on */
+#define FOREBAY_MANAGER_REGISTER 1  /* file: the version; first: the process, 0 for the sender; count: the low-water mark */
+#define FOREBAY_MANAGER_ADD 2       /* first: a descriptor of the sender */
+#define FOREBAY_MANAGER_GIVE_UP 3   /* count blocks of file, from first on */
+#define FOREBAY_MANAGER_TAKE_BACK 4 /* all that were given up */
 
 /* From the cache. Blocks are pages of the cache. */
 #define FOREBAY_MANAGER_READY 101      /* file: the version; first: bytes of a block; count: pages of the cache */
@@ -133,6 +134,11 @@ static inline int forebay_manager_add(int manager, int fd) {
 /* Puts blocks on the list, behind those that are on it. A block that the process uses again is on it no more. */
 static inline int forebay_manager_give_up(int manager, uint32_t file, uint64_t first, uint64_t count) {
     return forebay_manager_send(manager, FOREBAY_MANAGER_GIVE_UP, file, first, count);
+}
+
+/* Empties the list, as before another is sent. */
+static inline int forebay_manager_take_back(int manager) {
+    return forebay_manager_send(manager, FOREBAY_MANAGER_TAKE_BACK, 0, 0, 0);
 }
 
 #ifdef __cplusplus

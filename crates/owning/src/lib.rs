@@ -12,7 +12,7 @@
 //!   what becomes of pages that it has used, so nothing that the process could not know.
 //! - **Nobody else pays.** LRU-SP has a manager's mistakes paid for by its own owner. Queues are bounded: what is lost is counted, and the manager
 //!   is notified. A session works a quarter of the time at most, in steps that hold the pool's lock briefly.
-//! - A manager that goes, whose process has gone, or that takes nothing for a minute loses its session: its owner abdicates.
+//! - A manager that goes, whose process has gone, or that takes nothing for a minute loses its session, and its list with it.
 //!
 //! The messages are in `wire.rs`, and in `docs/own-managers.md`.
 

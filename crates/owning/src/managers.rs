@@ -100,7 +100,8 @@ impl Managers {
     }
 
     pub(crate) fn end_charge(&self, owner: &Owner) {
-        self.pool.abdicate(owner);
+        // Its policy had managers when it began.
+        let _ = self.pool.take_back(owner);
         self.known().managed.remove(&owner.number());
     }
 }

@@ -147,7 +147,12 @@ impl Session {
             }
             (kind::ADD, Some(charge)) => charge.add(&self.peer, first, send),
             (kind::GIVE_UP, Some(charge)) => charge.give_up(file, first, count).map(Ok),
-            (kind::REGISTER | kind::ADD | kind::GIVE_UP, _) => Err((Reason::Order, 0)),
+            (kind::TAKE_BACK, Some(charge)) => {
+                // Its policy had managers when it registered.
+                let _ = self.managers.pool.take_back(&charge.owner);
+                Ok(Ok(()))
+            }
+            (kind::REGISTER | kind::ADD | kind::GIVE_UP | kind::TAKE_BACK, _) => Err((Reason::Order, 0)),
             _ => Err((Reason::Unknown, kind.into())),
         }
     }

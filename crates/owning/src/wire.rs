@@ -14,6 +14,8 @@ pub mod kind {
     pub const ADD: u32 = 2;
     /// To the cache: `count` blocks of `file` from `first` on go before others, behind those given up so far.
     pub const GIVE_UP: u32 = 3;
+    /// To the cache: the list is emptied, as before another is sent.
+    pub const TAKE_BACK: u32 = 4;
     /// Answers `REGISTER`: `file` is the version, `first` the bytes of a block, `count` the pages of the cache.
     pub const READY: u32 = 101;
     /// Answers `ADD`: `file` is the file's number from now on, `first` its blocks, `count` the descriptor.
@@ -123,6 +125,7 @@ mod tests {
             ("REGISTER", kind::REGISTER),
             ("ADD", kind::ADD),
             ("GIVE_UP", kind::GIVE_UP),
+            ("TAKE_BACK", kind::TAKE_BACK),
             ("READY", kind::READY),
             ("FILE", kind::FILE),
             ("ADMITTED", kind::ADMITTED),

@@ -46,6 +46,11 @@ pub enum Control {
         /// The pages' numbers.
         pages: Vec<u32>,
     },
+    /// The owner's free-list is emptied.
+    TakeBack {
+        /// Whose.
+        owner: u32,
+    },
     /// The owner has gone: its managers and its free-list are dropped.
     Leave {
         /// Who.

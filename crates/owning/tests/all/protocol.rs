@@ -30,6 +30,12 @@ fn a_manager_learns_what_its_process_does_and_its_list_is_taken_from() {
         assert!(!hits(&user, cache.volume(0), 50 + gone));
         assert_eq!(admitted(&manager.next_of(kind::EVICTED)), (0, gone, 1));
     }
+    manager.say(kind::GIVE_UP, 0, 57, 2);
+    manager.say(kind::TAKE_BACK, 0, 0, 0);
+    manager.say(kind::GIVE_UP, 0, 58, 1);
+    cache.wait_until("another list is there", |cache| cache.listed(me()) == 1);
+    assert!(!hits(&user, cache.volume(0), 70));
+    assert_eq!(manager.next_of(kind::EVICTED).first, 58);
     drop((user, stranger));
     cache.pool.check_invariants();
 }

@@ -72,8 +72,8 @@ impl FreeLists {
         Some(page)
     }
 
-    /// An owner has gone.
-    pub(super) fn leave(&mut self, owner: u32) {
+    /// Nothing of an owner's is to go first any more.
+    pub(super) fn empty(&mut self, owner: u32) {
         while self.take(owner).is_some() {}
     }
 

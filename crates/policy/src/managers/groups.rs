@@ -258,8 +258,12 @@ impl Groups {
                 free.add(*owner, pages.iter().copied().filter(own), numbers);
                 Ok(free.len(*owner))
             }
+            Control::TakeBack { owner } => {
+                self.free.empty(*owner);
+                Ok(0)
+            }
             Control::Leave { owner } => {
-                self.free.leave(*owner);
+                self.free.empty(*owner);
                 let of_owner = |words: &Vec<(u32, u32)>| words.iter().any(|&(of, _)| of == *owner);
                 let objects: Vec<u32> =
                     self.told.iter().filter(|(_, words)| of_owner(words)).map(|(&object, _)| object).collect();

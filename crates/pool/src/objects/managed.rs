@@ -81,9 +81,12 @@ impl<M: Memory> Pool<M> {
         self.control(&Control::GiveUp { owner, pages: Vec::new() })
     }
 
-    /// An owner abdicates: its managers and its free-list are dropped, and LRU decides.
-    pub fn abdicate(&self, owner: &Owner) {
-        self.forget_owner(owner.number());
+    /// Empties an owner's free-list: its manager decides again, or LRU.
+    ///
+    /// # Errors
+    /// [`Error::Uncontrolled`]: the policy has no managers.
+    pub fn take_back(&self, owner: &Owner) -> Result<(), Error> {
+        self.control(&Control::TakeBack { owner: owner.number() }).map(drop)
     }
 
     /// Forgets what an owner has said.
