@@ -15,56 +15,55 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum where { ABSENT, USED, LISTED };
-
-/* The resident blocks that have been used and are not on the cache's list are USED, in a ring whose head is `blocks`, the one used last before it. */
+/* The resident blocks that have been used, in a ring in the order of their last uses. The head is `blocks`; the one used last is before it. */
 static struct {
-    uint64_t blocks, used, listed;
+    uint64_t blocks, count;
     uint64_t *before, *after;
-    unsigned char *where;
+    unsigned char *resident;
 } order;
 
 static void learn_file(uint64_t blocks) {
     order.blocks = blocks;
-    order.used = order.listed = 0;
+    order.count = 0;
     order.before = realloc(order.before, (blocks + 1) * sizeof *order.before);
     order.after = realloc(order.after, (blocks + 1) * sizeof *order.after);
-    order.where = realloc(order.where, blocks + 1);
-    if (!order.before || !order.after || !order.where) {
+    order.resident = realloc(order.resident, blocks + 1);
+    if (!order.before || !order.after || !order.resident) {
         perror("memory");
         exit(1);
     }
     order.before[blocks] = order.after[blocks] = blocks;
-    memset(order.where, ABSENT, blocks + 1);
+    memset(order.resident, 0, blocks + 1);
 }
 
-static void put(uint64_t block, enum where where) {
+static void evict(uint64_t block) {
+    if (!order.resident[block])
+        return;
+    order.after[order.before[block]] = order.after[block];
+    order.before[order.after[block]] = order.before[block];
+    order.resident[block] = 0;
+    order.count--;
+}
+
+static void use(uint64_t block) {
     uint64_t head = order.blocks, last;
-    if (order.where[block] == USED) {
-        order.after[order.before[block]] = order.after[block];
-        order.before[order.after[block]] = order.before[block];
-        order.used--;
-    }
-    order.listed -= order.where[block] == LISTED;
-    order.where[block] = (unsigned char)where;
-    order.listed += where == LISTED;
-    if (where == USED) {
-        last = order.before[head];
-        order.before[block] = last;
-        order.after[block] = head;
-        order.after[last] = order.before[head] = block;
-        order.used++;
-    }
+    evict(block);
+    last = order.before[head];
+    order.before[block] = last;
+    order.after[block] = head;
+    order.after[last] = order.before[head] = block;
+    order.resident[block] = 1;
+    order.count++;
 }
 
-static void put_all(const struct forebay_manager_message *message, enum where where) {
+static void each(const struct forebay_manager_message *message, void (*act)(uint64_t)) {
     for (uint64_t block = message->first; block < order.blocks && block - message->first < message->count; block++)
-        put(block, where);
+        act(block);
 }
 
 int main(int argc, char **argv) {
     struct forebay_manager_message message;
-    uint64_t pages = 0, most = 0;
+    uint64_t pages = 0, most = 0, news = 0, block;
     int manager, file, begun = 0;
     if (argc != 4) {
         fprintf(stderr, "usage: same_order SOCKET PROCESS FILE\n");
@@ -92,10 +91,10 @@ int main(int argc, char **argv) {
             break;
         case FOREBAY_MANAGER_ADMITTED:
         case FOREBAY_MANAGER_HIT:
-            put_all(&message, USED);
+            each(&message, use);
             break;
         case FOREBAY_MANAGER_EVICTED:
-            put_all(&message, ABSENT);
+            each(&message, evict);
             begun = 1;
             break;
         case FOREBAY_MANAGER_LOST:
@@ -106,15 +105,17 @@ int main(int argc, char **argv) {
             fprintf(stderr, "%s: %s\n", argv[1], forebay_manager_why(message.file));
             return 1;
         }
-        /* A list that is made before the cache is full has blocks on it that are not the last ones any more. */
-        if ((!begun && order.used + order.listed + most < pages) || order.listed >= most / 2 || poll(&more, 1, 0) > 0)
+        news += message.count;
+        /* A list made before the cache is full would hold blocks that are not the last ones any more; so would one that is never made anew. */
+        if ((!begun && order.count + most < pages) || news < most / 4 || poll(&more, 1, 0) > 0)
             continue;
-        while (order.listed < most && order.used > 0) {
-            uint64_t block = order.before[order.blocks];
+        news = 0;
+        if (forebay_manager_take_back(manager) < 0)
+            return 0;
+        block = order.before[order.blocks];
+        for (uint64_t left = most; left > 0 && block != order.blocks; left--, block = order.before[block])
             if (forebay_manager_give_up(manager, 0, block, 1) < 0)
                 return 0;
-            put(block, LISTED);
-        }
     }
     return 0;
 }

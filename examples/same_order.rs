@@ -17,6 +17,7 @@ const VERSION: u32 = 1;
 const REGISTER: u32 = 1;
 const ADD: u32 = 2;
 const GIVE_UP: u32 = 3;
+const TAKE_BACK: u32 = 4;
 const READY: u32 = 101;
 const FILE: u32 = 102;
 const ADMITTED: u32 = 103;
@@ -51,61 +52,44 @@ impl Message {
     }
 }
 
-/// The resident blocks that have been used and are not on the cache's list, the one used last at the end; and how many are on the list.
+/// The resident blocks that have been used, in the order of their last uses.
 struct Order {
-    /// By block: those used before and after it. The last is the list's head.
+    /// By block: the ones used before and after it. Behind the last block is the ring's head.
     links: Vec<(usize, usize)>,
-    linked: Vec<bool>,
-    listed: Vec<bool>,
-    on_list: usize,
-    resident: usize,
+    resident: Vec<bool>,
+    count: usize,
 }
 
 impl Order {
     fn new(blocks: usize) -> Self {
-        let links = vec![(blocks, blocks); blocks + 1];
-        Self { links, linked: vec![false; blocks], listed: vec![false; blocks], on_list: 0, resident: 0 }
-    }
-
-    fn take(&mut self, block: usize) -> bool {
-        let was = std::mem::take(&mut self.linked[block]);
-        if was {
-            let (before, after) = self.links[block];
-            self.links[before].1 = after;
-            self.links[after].0 = before;
-        }
-        was
-    }
-
-    fn use_now(&mut self, block: usize) {
-        let was_linked = self.take(block);
-        let was_listed = std::mem::take(&mut self.listed[block]);
-        self.on_list -= usize::from(was_listed);
-        self.resident += usize::from(!was_linked && !was_listed);
-        let (head, last) = (self.linked.len(), self.links[self.linked.len()].0);
-        self.links[block] = (last, head);
-        self.links[last].1 = block;
-        self.links[head].0 = block;
-        self.linked[block] = true;
+        Self { links: vec![(blocks, blocks); blocks + 1], resident: vec![false; blocks], count: 0 }
     }
 
     fn evict(&mut self, block: usize) {
-        let was_linked = self.take(block);
-        let was_listed = std::mem::take(&mut self.listed[block]);
-        self.on_list -= usize::from(was_listed);
-        self.resident -= usize::from(was_linked || was_listed);
+        if std::mem::take(&mut self.resident[block]) {
+            let (before, after) = self.links[block];
+            self.links[before].1 = after;
+            self.links[after].0 = before;
+            self.count -= 1;
+        }
     }
 
-    /// The block used last, which goes on the list.
-    fn give_up(&mut self) -> Option<usize> {
-        let last = self.links[self.linked.len()].0;
-        if last == self.linked.len() {
-            return None;
-        }
-        self.take(last);
-        self.listed[last] = true;
-        self.on_list += 1;
-        Some(last)
+    fn use_now(&mut self, block: usize) {
+        self.evict(block);
+        let head = self.resident.len();
+        let last = self.links[head].0;
+        self.links[block] = (last, head);
+        self.links[last].1 = block;
+        self.links[head].0 = block;
+        self.resident[block] = true;
+        self.count += 1;
+    }
+
+    /// The blocks, from the one used last.
+    fn latest(&self) -> impl Iterator<Item = usize> {
+        let head = self.resident.len();
+        std::iter::successors(Some(self.links[head].0), |&block| Some(self.links[block].0))
+            .take_while(move |&block| block < head)
     }
 }
 
@@ -123,11 +107,11 @@ fn main() -> io::Result<()> {
     Message { kind: REGISTER, file: VERSION, first: process, count: 0 }.send(&stream)?;
     Message { kind: ADD, file: 0, first: file.as_raw_fd() as u64, count: 0 }.send(&stream)?;
     let mut incoming = BufReader::new(&stream);
-    let (mut order, mut pages, mut begun) = (Order::new(0), 0, false);
+    let (mut order, mut pages, mut begun, mut news) = (Order::new(0), 0, false, 0);
     loop {
         // The cache ends the connection when the process has ended.
         let Ok(message) = Message::receive(&mut incoming) else { return Ok(()) };
-        let end = message.first.saturating_add(message.count).min(order.linked.len() as u64);
+        let end = message.first.saturating_add(message.count).min(order.resident.len() as u64);
         let blocks = message.first as usize..end as usize;
         match message.kind {
             READY => pages = message.count as usize,
@@ -141,21 +125,24 @@ fn main() -> io::Result<()> {
                 begun = true;
             }
             // What it believes of the list may be wrong now: it learns anew.
-            LOST => order = Order::new(order.linked.len()),
+            LOST => order = Order::new(order.resident.len()),
             REFUSED => return Err(wrong(&format!("message {} is refused for reason {}", message.first, message.file))),
             _ => {}
         }
-        // A list that is made before the cache is full has blocks on it that are not the last ones any more.
+        news += message.count as usize;
+        // A list made before the cache is full would hold blocks that are not the last ones any more; so would one that is never made anew.
         let most = (pages / 8).clamp(16, 1024);
-        if !begun && order.resident + most < pages || order.on_list >= most / 2 || !incoming.buffer().is_empty() {
+        if (!begun && order.count + most < pages) || news < most / 4 || !incoming.buffer().is_empty() {
             continue;
         }
-        while order.on_list < most
-            && let Some(block) = order.give_up()
-        {
-            if (Message { kind: GIVE_UP, file: 0, first: block as u64, count: 1 }).send(&stream).is_err() {
-                return Ok(());
-            }
+        news = 0;
+        let mut list = Vec::new();
+        Message { kind: TAKE_BACK, file: 0, first: 0, count: 0 }.send(&mut list)?;
+        for block in order.latest().take(most) {
+            Message { kind: GIVE_UP, file: 0, first: block as u64, count: 1 }.send(&mut list)?;
+        }
+        if (&stream).write_all(&list).is_err() {
+            return Ok(());
         }
     }
 }

@@ -73,8 +73,8 @@ fn hits(policy: &str, manager: Option<&Path>) -> Option<u64> {
     Some(hits)
 }
 
-/// A manager learns of a reference some time after it, so its list is of blocks used most recently a little while ago: in each round it has no
-/// more misses beyond same-order's than this, an eighth of the cache.
+/// A manager learns of a reference some time after it, so its list may be of blocks used most recently a little while ago: in each round it has
+/// no more misses beyond same-order's than there are on the list, an eighth of the cache.
 const BEHIND: u64 = 1024 / 8;
 
 #[test]
