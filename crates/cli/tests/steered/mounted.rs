@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How long anything may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A mount in the foreground; its source has a file `data`.
+/// A mount in the foreground.
 pub(crate) struct Mounted {
     folder: tempfile::TempDir,
     child: Child,
@@ -34,17 +34,25 @@ fn can_mount() -> bool {
 }
 
 impl Mounted {
-    /// Behind 4 MiB, without readahead, unless the arguments say otherwise; `data` has as many blocks of 4 KiB.
+    /// Behind 4 MiB, without readahead; `data` has as many blocks of 4 KiB.
     #[track_caller]
     pub(crate) fn start(blocks: usize, arguments: &[&str]) -> Option<Self> {
+        Self::over(arguments, |source| {
+            let bytes: Vec<u8> = (0..blocks * 4096).map(|at| (at / 4096 * 31 + at / 512) as u8).collect();
+            fs::write(source.join("data"), bytes).expect("a file");
+        })
+    }
+
+    /// The same over files that `fill` makes.
+    #[track_caller]
+    pub(crate) fn over(arguments: &[&str], fill: impl FnOnce(&Path)) -> Option<Self> {
         if !can_mount() {
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name);
         ["source", "seen"].iter().for_each(|name| fs::create_dir(path(name)).expect("a folder"));
-        let bytes: Vec<u8> = (0..blocks * 4096).map(|at| (at / 4096 * 31 + at / 512) as u8).collect();
-        fs::write(path("source/data"), bytes).expect("a file");
+        fill(&path("source"));
         // Other users come in.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("its mode");
         let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))

@@ -1,6 +1,7 @@
 //! The examples of managers of programs' own, on a real mount.
 
 use crate::mounted::{Mounted, Talker, wait_until};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -43,6 +44,65 @@ fn build(language: &str, folder: &Path) -> PathBuf {
     let built = command.arg("-o").arg(&program).arg(&source).output().expect("the compiler runs");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     program
+}
+
+/// Sources and cscope's database of them, larger than the cache.
+fn index(folder: &Path) {
+    let function = |file: usize, line: usize| {
+        format!("int name_{file}_{line}(int first_{line}) {{ return name_{line}_{file}(first_{line} + {line}); }}\n")
+    };
+    for file in 0..100 {
+        let text: String = (0..700).map(|line| function(file, line)).collect();
+        std::fs::write(folder.join(format!("{file}.c")), text).expect("a file");
+    }
+    let built = Command::new("cscope").args(["-b", "-c", "-R"]).current_dir(folder).output();
+    assert!(built.expect("cscope runs").status.success());
+    let length = std::fs::metadata(folder.join("cscope.out")).expect("a database").len();
+    assert!(length > 5 << 20, "{length} bytes");
+}
+
+/// The misses of cscope that answers questions, each by reading its database from beginning to end; it has this manager, if any.
+fn misses_of_cscope(policy: &str, manager: Option<&Path>) -> Option<u64> {
+    let mounted = Mounted::over(&["--policy", policy], index)?;
+    let mut cscope = Talker::start(Command::new("cscope").args(["-d", "-l"]).current_dir(mounted.path("seen")));
+    // It opens its database before it asks.
+    let descriptors = format!("/proc/{}/fd", cscope.child.id());
+    wait_until("cscope opens its database", || {
+        let open = std::fs::read_dir(&descriptors).expect("it runs").flatten();
+        open.filter_map(|fd| std::fs::read_link(fd.path()).ok()).any(|path| path.ends_with("cscope.out"))
+    });
+    let manager = manager.map(|program| {
+        let mut command = Command::new(program);
+        command.arg(mounted.path("managers")).arg(cscope.child.id().to_string()).arg(mounted.path("seen/cscope.out"));
+        let manager = Talker::start(&mut command);
+        manager.hear("ready");
+        manager
+    });
+    (0..6).for_each(|question| cscope.say(&format!("0name_{question}_x")));
+    cscope.say("q");
+    wait_until("cscope has answered", || cscope.child.try_wait().is_ok_and(|ended| ended.is_some()));
+    let misses = mounted.of_cache("misses");
+    drop(manager);
+    mounted.stop();
+    Some(misses)
+}
+
+#[test]
+fn cscope_has_as_few_misses_by_the_example_as_by_the_same_order_that_is_built_in() {
+    if Command::new("cscope").arg("-V").output().is_err() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "cscope is installed by tests/install-tools.sh, and CI skips nothing"
+        );
+        std::io::stderr().write_all(b"skipped: there is no cscope\n").expect("it can be written to");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(lru) = misses_of_cscope("lru-sp", None) else { return };
+    let built_in = misses_of_cscope("lru-sp:manager=same-order", None).expect("it can be mounted");
+    let own = misses_of_cscope("lru-sp", Some(&build("c", folder.path()))).expect("it can be mounted");
+    println!("cscope: {own} misses; same-order: {built_in}; LRU: {lru}");
+    assert!(own <= built_in + 5 * BEHIND && own < lru, "{own} misses, same-order has {built_in}, LRU {lru}");
 }
 
 /// The hits of a reader, whose manager is this program, if there is one.
