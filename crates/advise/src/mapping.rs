@@ -8,7 +8,7 @@ use std::ffi::CStr;
 /// Descriptors of the program that are looked at for one of the mapped file.
 const LOOKED_AT: c_int = 256;
 
-/// The longest line of maps that is understood: a path of the greatest length, and what stands before it.
+/// The longest line of maps that is understood: a path of the greatest length, and the words before it.
 const LINE: usize = libc::PATH_MAX as usize + 128;
 
 /// A line of maps.

@@ -5,7 +5,7 @@
 //! `volumes.rs` puts devices behind pools, `export.rs` shows them to the NBD server, `record.rs` writes down what clients refer to,
 //! `report.rs` gathers figures, which `metrics.rs` says in Prometheus' words and `control.rs` hands out. `attached.rs` is a volume's
 //! life from when it is attached to when it is closed, `changes.rs` what changes at run time, on SIGHUP or by the commands of
-//! `commands.rs`, which come through `command_socket.rs`.
+//! `commands.rs`, which come through `command_socket.rs`. `owning.rs` lets programs manage their own pages.
 
 mod attached;
 mod bounded;

@@ -8,7 +8,7 @@ use std::process::Command;
 const BLOCKS: usize = 1500;
 const ROUNDS: usize = 6;
 
-/// Reads the file from beginning to end, again and again, once it is told to.
+/// Reads the file from beginning to end, again and again, once a line comes.
 const READER: &str = "
 import os, sys
 file = os.open(sys.argv[1], os.O_RDONLY)

@@ -106,7 +106,7 @@ impl Cache {
         }
     }
 
-    /// How many blocks are on the list of the one who has this key.
+    /// How many blocks are on the list of the owner that has this key.
     pub(crate) fn listed(&self, key: u64) -> u32 {
         self.pool.given_up(&self.pool.owner(key)).expect("lru-sp has managers")
     }
