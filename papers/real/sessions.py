@@ -67,7 +67,7 @@ def begin(given):
     """Ends in order on SIGTERM, and sees to the program and the sizes."""
     stage.serving.end_in_order()
     if given.forebay is None:
-        subprocess.run(["cargo", "build", "--release", "--locked", "-p", "forebay-cli"], cwd=ROOT, check=True)
+        subprocess.run(["cargo", "build", "--release", "--locked", "-p", "forebay"], cwd=ROOT, check=True)
         given.forebay = ROOT / "target/release/forebay"
     if given.quick:
         given.caches, given.sizes = "lru," + given.caches.split(",")[-1], given.sizes.split(",")[0]
