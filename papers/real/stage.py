@@ -331,7 +331,7 @@ def measure(stage, cache, mib, programs, *, managers=None, server_options=(), sp
             held = sorted(group.held) or [0]
             result["page_cache_mib"] = {"median": held[len(held) // 2] / MIB, "most": held[-1] / MIB}
         else:
-            result |= of_mount(mount.figures())
+            result |= of_mount(mount.figures()) | {"mount_cpu": serving.processor_seconds(mount.process)}
             mount.stop()
         run("sync", "--file-system", directory)
         result["device"] = since(before, device(server))
