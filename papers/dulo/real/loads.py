@@ -129,31 +129,28 @@ class TextSearch(Glimpse):
         return {f"client-{number}": shell(directory / self.name, looks(words)) for number, words in enumerate(self.words)}
 
 
-def age(directory, bytes):
-    """An aged file system, as agesystem makes it: files made and deleted at random until `bytes` are taken. 89 of 100 have 4 KiB on average, 10 have
-    64 KiB, 1 has 1 MiB."""
+def age(directory, most, rest):
+    """An aged file system: files of agesystem's sizes (89 of 100 have 4 KiB on average, 10 have 64 KiB, 1 has 1 MiB) are made until `most` bytes are
+    taken, and deleted at random until `rest` are, so that what is free lies in pieces. agesystem makes and deletes in turns up to half of the space:
+    ext4 still finds files a place in one piece then."""
     dice = random.Random(7)
     folders = [directory / f"aged/{number}" for number in range(50)]
     for folder in folders:
         folder.mkdir(parents=True)
-    files, taken, made = [], 0, 0
-    # Twice the space is written in all, so that what is free lies in pieces.
-    while made < 2 * bytes:
-        if files and dice.random() < taken / bytes:
-            place = dice.randrange(len(files))
-            files[place], files[-1] = files[-1], files[place]
-            path, size = files.pop()
-            path.unlink()
-            taken -= size
-        else:
-            mean, least = dice.choices([(4 * KIB, 0), (64 * KIB, 4 * KIB), (MIB, 64 * KIB)], (89, 10, 1))[0]
-            size = max(int(dice.gauss(mean, mean / 3)), least)
-            path = dice.choice(folders) / str(made)
-            path.write_bytes(b"\xa5" * size)
-            files.append((path, size))
-            taken += size
-            made += max(size, 4 * KIB)
+    files, taken = [], 0
+    while taken < most:
+        mean, least = dice.choices([(4 * KIB, 1), (64 * KIB, 4 * KIB), (MIB, 64 * KIB)], (89, 10, 1))[0]
+        size = max(int(dice.gauss(mean, mean / 3)), least)
+        path = dice.choice(folders) / str(len(files))
+        path.write_bytes(b"\xa5" * size)
+        files.append((path, -(-size // (4 * KIB)) * 4 * KIB))
+        taken += files[-1][1]
     subprocess.run(["sync"], check=True)
+    dice.shuffle(files)
+    while taken > rest:
+        path, size = files.pop()
+        path.unlink()
+        taken -= size
 
 
 LOADS = {load.name: load for load in (TpcH, Diff, Blast, PostMark, TextSearch)}

@@ -47,7 +47,7 @@ def measure_all(given):
 
                 def fill(directory):
                     if disk == "aged":  # noqa: B023 - called at once
-                        age(directory, VOLUME // 2)
+                        age(directory, VOLUME * 85 // 100, VOLUME // 2)
                     load.fill(directory, work)  # noqa: B023
 
                 place = stage.Stage(given.forebay, work, VOLUME, given.delay, fill, load.commands)
