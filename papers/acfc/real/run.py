@@ -3,7 +3,7 @@
 
     papers/acfc/real/run.py --forebay target/release/forebay      # as root; some 20 minutes a round
 
-The fool is a linker whose manager gives up what it needs next; the innocent is PostgreSQL, without a manager. Keeps every run as JSON in runs/;
+The fool is a linker whose manager drops what it has just used; the innocent is PostgreSQL, without a manager. Keeps every run as JSON in runs/;
 `--show FILE` prints its tables. Managers that differ by program need a mount that knows `--managers`; without it programs alone are measured.
 """
 
