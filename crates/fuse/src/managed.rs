@@ -15,8 +15,11 @@ impl Mount {
 }
 
 impl Finder {
-    /// The owner of the pages that a process uses.
+    /// The owner of the pages that a process uses, if no other user's process is that owner, too.
     pub fn owner(&self, process: u32) -> Option<Owner> {
+        if !self.0.processes.of_one_user() {
+            return None;
+        }
         self.0.processes.of(&self.0.pool, process).map(|process| process.owner.clone())
     }
 

@@ -126,6 +126,11 @@ impl Processes {
         Some(user)
     }
 
+    /// Whether an owner's processes are all of one user.
+    pub(crate) fn of_one_user(&self) -> bool {
+        matches!(self.kind, Owners::Process | Owners::User)
+    }
+
     /// A thread opens a file: its process may run another program since, or be in another cgroup.
     pub(crate) fn look_again(&self, thread: u32) {
         if self.kind != Owners::Process {

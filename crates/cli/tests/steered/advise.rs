@@ -2,7 +2,6 @@
 
 use crate::mounted::{Mounted, wait_until};
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -119,18 +118,6 @@ fn functions_answer_what_they_answer_without() {
     }
 }
 
-/// Whether the mount takes hints. Where it does not the test says that it is skipped; in CI that is a failure.
-fn takes_hints(data: &str) -> bool {
-    let send = "import fcntl, os, struct, sys; f = os.open(sys.argv[1], os.O_RDONLY)
-fcntl.ioctl(f, 0x4018FB01, struct.pack('QQII', 0, 0, 0, 0))";
-    let taken = Command::new("python3").args(["-c", send, data]).output().expect("python3 runs");
-    if !taken.status.success() {
-        assert!(std::env::var_os("CI").is_none(), "a mount takes hints by ioctl, and CI skips nothing");
-        std::io::stderr().write_all(b"skipped: the mount takes no hints by ioctl\n").expect("it can be written to");
-    }
-    taken.status.success()
-}
-
 #[test]
 fn advice_reaches_the_cache_of_a_mount() {
     const BLOCKS: u64 = 100;
@@ -138,9 +125,6 @@ fn advice_reaches_the_cache_of_a_mount() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = build(folder.path(), &[]).display().to_string();
     let data = mounted.path("seen/data").display().to_string();
-    if !takes_hints(&data) {
-        return mounted.stop();
-    }
     let python = |call: &str| {
         let script = format!("import os; f = os.open('{data}', os.O_RDONLY); {call}");
         vec!["python3".to_owned(), "-c".to_owned(), script]
