@@ -51,7 +51,7 @@ impl Shared {
         let designated = open.designated.read().unwrap_or_else(PoisonError::into_inner).clone();
         let process = designated.or_else(|| self.processes.of(&self.pool, thread));
         if let Some(user) = &process
-            && open.decided.load(Ordering::Relaxed) != user.serial
+            && open.last_user.load(Ordering::Relaxed) != user.serial
         {
             self.begin_use(&open, user);
         }

@@ -2,13 +2,20 @@
 
 use crate::data::Asked;
 use crate::error::errno;
+use crate::inode::attributes;
+use crate::managing::HINT;
 use crate::object::Object;
 use crate::processes::User;
 use crate::shared::{Open, Shared};
 use forebay_pool::Hint;
 use fuser::Errno;
+use rustix::fd::AsFd;
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use std::fmt;
+use std::io;
+use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// What a program will do with a file; the numbers are those of `POSIX_FADV_*` on Linux.
@@ -116,6 +123,35 @@ impl Shared {
             Hint::DoNotNeed { offset, length }
         };
         self.with_handle(user, |handle| handle.hint(&object.volume, hint).map_err(|error| errno(&error)))
+    }
+
+    /// Hints at a whole file, by its path below the mounted directory. What is to hold for later uses, too, becomes the file's attribute.
+    pub(crate) fn hint_by_path(self: &Arc<Self>, path: &Path, advice: Advice) -> io::Result<()> {
+        let (flags, within) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS);
+        let fd = openat2(self.nodes.tree.root(), path, flags, Mode::empty(), within)?;
+        let found = attributes(fd.as_fd())?;
+        let node = self.nodes.enter(fd.as_fd(), &found)?;
+        let done = match advice {
+            Advice::WillNeed | Advice::DoNotNeed if u32::from(found.stx_mode) & libc::S_IFMT != libc::S_IFREG => {
+                Err(Errno::EISDIR)
+            }
+            Advice::WillNeed | Advice::DoNotNeed => {
+                self.open(Arc::clone(&node), libc::O_RDONLY, None).and_then(|opened| {
+                    let open = self.open.get(opened.0)?;
+                    let done = self.hint_at(&open.object, None, Hinted::whole(advice));
+                    self.close(opened.0);
+                    done
+                })
+            }
+            Advice::Normal => match self.set_ours(node.number, HINT, None) {
+                // There was none.
+                Err(errno) if errno.code() == libc::ENODATA => Ok(()),
+                done => done,
+            },
+            advice => self.set_ours(node.number, HINT, Some((advice.to_string().as_bytes(), 0))),
+        };
+        self.forget(node.number, 1);
+        done.map_err(|errno| io::Error::from_raw_os_error(errno.code()))
     }
 
     /// A file is opened whose attributes hint at something.

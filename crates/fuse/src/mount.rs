@@ -5,6 +5,7 @@ use crate::credentials;
 use crate::device::{Files, Wrap};
 use crate::error::Error;
 use crate::filesystem::FileSystem;
+use crate::hints::Advice;
 use crate::inode::Tree;
 use crate::managing::{InForce, Managing};
 use crate::mapped::{self, Mapped};
@@ -18,7 +19,7 @@ use forebay_policy::managers::Rule;
 use forebay_pool::{Pool, VolumeConfig, WriteMode};
 use fuser::{Config, MountOption, Session, SessionACL};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -197,6 +198,14 @@ impl Mount {
     /// Has a rule hold before all others, until others are set; one for the same owners and files takes its place.
     pub fn put_rule_first(&self, rule: Rule) {
         self.shared.put_rule_first(rule);
+    }
+
+    /// Hints at a whole file, by its path below the source: to read it ahead or to let it leave at once, or else by its attribute.
+    ///
+    /// # Errors
+    /// There is no such file, or its file system has no attributes.
+    pub fn hint(&self, path: &Path, advice: Advice) -> io::Result<()> {
+        self.shared.hint_by_path(path, advice)
     }
 
     /// All that says who manages.

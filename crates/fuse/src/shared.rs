@@ -53,8 +53,9 @@ pub(crate) struct Open {
     /// How many of its failures its user knows of.
     pub(crate) known: AtomicU64,
     pub(crate) readahead: Readahead,
-    /// For whom the policy has learned last who manages: a serial number.
-    pub(crate) decided: AtomicU64,
+    /// Who has used it last, and for whom the policy has learned who manages: serial numbers.
+    pub(crate) last_user: AtomicU64,
+    pub(crate) decided: Mutex<Vec<u64>>,
     /// Somebody has said by it who manages.
     pub(crate) said: AtomicBool,
     /// Whose its uses are, if not those of whoever uses it.
@@ -153,9 +154,9 @@ impl Shared {
             object
         };
         let known = AtomicU64::new(object.file.failures_known());
-        let (readahead, decided) = (Readahead::default(), AtomicU64::new(0));
+        let (readahead, last_user, decided) = (Readahead::default(), AtomicU64::new(0), Mutex::default());
         let (said, designated) = (AtomicBool::new(false), RwLock::default());
-        let open = Open { node, object, known, readahead, decided, said, designated };
+        let open = Open { node, object, known, readahead, last_user, decided, said, designated };
         self.hint_at_open(&open);
         let handle = self.open.add(open);
         let mut how = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | kept;

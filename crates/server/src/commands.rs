@@ -148,6 +148,16 @@ pub enum Command {
         #[arg(long, value_name = "PATTERN")]
         file: Option<String>,
     },
+    /// Say how a file of a mount will be used
+    ///
+    /// willneed reads it ahead and dontneed lets it leave, both at once. normal, random, sequential and noreuse hold from the next time
+    /// that it is opened: they become its attribute user.forebay.hint, which normal removes.
+    Hint {
+        /// The file, as programs see it or below the source
+        file: PathBuf,
+        /// normal, random, sequential, willneed, dontneed or noreuse
+        advice: String,
+    },
     /// Show who manages the files of a mount: by command, rule, attribute or own word
     Managers {},
     /// Read the configuration again, as SIGHUP does
@@ -203,6 +213,7 @@ impl fmt::Display for Command {
             Self::Abdicate { owner, file } => {
                 write!(f, "have LRU decide for {}", Scope(owner.as_deref(), file.as_deref()))
             }
+            Self::Hint { file, advice } => write!(f, "take the hint {advice} for {}", file.display()),
             Self::Managers {} => f.write_str("show who manages"),
             Self::Reload {} => f.write_str("read the configuration again"),
         }
@@ -399,8 +410,9 @@ impl Steered for Service {
                 self.read_again()?;
                 done("the configuration was read again".to_owned())
             }
-            Command::Manage { .. } | Command::Abdicate { .. } | Command::Managers {} => {
-                let message = "managers of files are a mount's; a volume of lru-sp has the option manager=NAME";
+            Command::Manage { .. } | Command::Abdicate { .. } | Command::Hint { .. } | Command::Managers {} => {
+                let message =
+                    "managers of files and hints are a mount's; a volume of lru-sp has the option manager=NAME";
                 Err(Error::Usage(message.to_owned()))
             }
             other => unreachable!("{other} is done alike by all services"),

@@ -3,10 +3,10 @@
 use crate::commands::{Answer, done};
 use crate::error::Error;
 use clap::ValueEnum;
-use forebay_fuse::{InForce, Mount, Owners};
-use forebay_policy::managers::{Rule, Rules};
+use forebay_fuse::{Advice, InForce, Mount, Owners};
+use forebay_policy::managers::{Rule, Rules, RulesError};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Whose references count as one owner's.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
@@ -41,7 +41,10 @@ pub(crate) fn read(path: Option<&Path>, policy: &str, has_managers: bool) -> Res
         return Err(Error::Usage(format!("--managers is for lru-sp: {policy} has no managers; add --policy lru-sp")));
     }
     let rules = Rules::read(path).and_then(Rules::for_running);
-    rules.map_err(|error| Error::Usage(format!("--managers: {error}")))
+    rules.map_err(|error| match error {
+        RulesError::Unreadable { .. } => Error::Failed(format!("--managers: {error}")),
+        RulesError::Wrong { .. } => Error::Usage(format!("--managers: {error}")),
+    })
 }
 
 /// Something that says who manages.
@@ -63,6 +66,21 @@ impl From<InForce> for ManagerReport {
     fn from(found: InForce) -> Self {
         Self { by: found.by.to_owned(), manager: found.manager, owner: found.owner, file: found.file }
     }
+}
+
+/// Takes a hint for a file below one of these places, the source and the mount point.
+pub(crate) fn hint(mount: &Mount, places: &[PathBuf], file: &Path, advice: &str) -> Result<Answer, Error> {
+    let advice: Advice = advice.parse().map_err(Error::Usage)?;
+    let below = places.iter().find_map(|place| file.strip_prefix(place).ok()).filter(|below| *below != Path::new(""));
+    let Some(below) = below else {
+        return Err(Error::Usage(format!(
+            "{}: it is no file of this mount, which has those of {}",
+            file.display(),
+            places[0].display()
+        )));
+    };
+    mount.hint(below, advice).map_err(|error| Error::Failed(format!("{}: {error}", file.display())))?;
+    done(format!("{}: {advice}", file.display()))
 }
 
 /// All that says who manages.

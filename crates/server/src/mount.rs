@@ -26,7 +26,7 @@ use forebay_policy::show_bytes;
 use rustix::process::geteuid;
 use serde::Deserialize;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -204,6 +204,11 @@ pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: Mou
         managers: options.manager_socket.is_some().then(|| Managers::new(Arc::clone(&cache.pool), Box::new(files))),
         began: Instant::now(),
         source: source.display().to_string(),
+        places: [source, mountpoint]
+            .iter()
+            .flat_map(|place| [absolute(place).ok(), place.canonicalize().ok()])
+            .flatten()
+            .collect(),
         cache,
         recorder,
         mount: mounted,
@@ -257,6 +262,8 @@ fn begin(service: &Arc<Mounted>, options: &MountOptions) -> Result<Vec<Made>, Er
 struct Mounted {
     began: Instant,
     source: String,
+    /// Paths of the source and of the mount point.
+    places: Vec<PathBuf>,
     cache: Arc<Cache>,
     recorder: Arc<Recorder>,
     managers: Option<Arc<Managers>>,
@@ -384,6 +391,7 @@ impl Steered for Mounted {
             Command::Abdicate { owner, file } => {
                 managers::manage(&self.mount, owner.as_deref(), file.as_deref(), "lru", &self.cache.policy)
             }
+            Command::Hint { file, advice } => managers::hint(&self.mount, &self.places, &file, &advice),
             Command::Managers {} => Ok(managers::list(&self.mount)),
             Command::Reload {} => {
                 self.read_again()?;

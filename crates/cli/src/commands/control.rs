@@ -80,6 +80,7 @@ const LONG: &str = include_str!("control.txt").trim_ascii_end();
 impl From<What> for Command {
     fn from(what: What) -> Self {
         match what {
+            What::Plain(Command::Hint { file, advice }) => Command::Hint { file: absolute(file), advice },
             What::Plain(command) => command,
             What::Attach { name, spec } => Self::Attach { volume: format!("{name}={spec}") },
             What::Record(Record::Start { file }) => Self::RecordStart { file: absolute(file) },

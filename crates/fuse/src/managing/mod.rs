@@ -7,8 +7,8 @@
 //! 2. the file's attribute `user.forebay.manager`, and 3. that of the nearest directory above that has one: for all its users;
 //! 4. the rules (`rules.rs`).
 //!
-//! The policy learns of it at a user's first use of a file, and when it changes. An open file keeps the user for whom this was last done,
-//! so that a hit costs one comparison.
+//! The policy learns of it at a user's first use of an open file, and when it changes. An open file keeps who has used it last, so that a
+//! hit costs one comparison.
 //!
 //! A file's users are locked after the node's object, and before the rules and the pool.
 
@@ -17,6 +17,7 @@ mod rules;
 mod words;
 
 pub(crate) use attributes::of_ours;
+pub(crate) use words::HINT;
 
 use crate::data::Asked;
 use crate::hints::Advice;
@@ -194,7 +195,12 @@ impl Shared {
     /// A user comes to use an open file: the policy learns who manages that.
     #[cold]
     pub(crate) fn begin_use(&self, open: &Open, user: &Arc<User>) {
-        if self.managing.possible {
+        let mut decided = open.decided.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.managing.possible && !decided.contains(&user.serial) {
+            if decided.len() >= MANY_USERS {
+                decided.clear();
+            }
+            decided.push(user.serial);
             let mut state = open.object.users.lock();
             if state.users.len() >= state.most.max(MANY_USERS) {
                 self.forget_gone(&open.object, &mut state);
@@ -203,7 +209,7 @@ impl Shared {
             let place = state.place_of(user);
             self.decide_for(&open.object, &mut state, place, user);
         }
-        open.decided.store(user.serial, Ordering::Relaxed);
+        open.last_user.store(user.serial, Ordering::Relaxed);
     }
 
     fn decide_for(&self, object: &Object, state: &mut State, place: usize, user: &User) {

@@ -8,6 +8,7 @@ use rustix::fs::XattrFlags;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 fn set(path: &Path, name: &str, value: &str) -> rustix::io::Result<()> {
     rustix::fs::setxattr(path, name, value.as_bytes(), XattrFlags::empty())
@@ -208,5 +209,60 @@ fn other_rules_change_nothing_of_what_processes_say() {
     assert!(looped(&mounted, &mut reader, &path) < ALL, "own words go before rules");
     assert!(mounted.mount.managers().iter().any(|one| one.by == "own word"));
     drop(reader);
+    mounted.stop();
+}
+
+#[test]
+fn the_example_in_c_names_its_manager() {
+    let Some(mounted) = under("", &["file"]) else { return };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let program = mounted.below("scan");
+    let compiled = Command::new("gcc")
+        .args(["-Wall", "-Wextra", "-Werror", "-I"])
+        .args([&root.join("include"), Path::new("-o"), &program, &root.join("contrib/examples/scan.c")])
+        .output()
+        .expect("gcc runs: Rust needs it to link");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let path = mounted.seen("file");
+    let scan = |path: &Path, manager: &str| {
+        let done = Command::new(&program).arg(path).args(["3", manager]).output().expect("the example runs");
+        (done.status.code(), String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
+    };
+    let scanned = |manager: &str| {
+        mounted.mount.drop_clean();
+        misses(&mounted, || assert_eq!(scan(&path, manager), (Some(0), format!("{} bytes\n", 3 * 64 * 4096))))
+    };
+    assert_eq!(scanned("lru"), 3 * 64);
+    assert!(scanned("mru") < 3 * 64);
+    assert_eq!(scan(&mounted.below("file"), "mru").0, Some(0), "on another file system nobody manages");
+    let (code, said) = scan(&path, "mruu");
+    assert!(code == Some(1) && said.contains("manager mruu: Invalid argument"), "{said}");
+    mounted.stop();
+}
+
+#[test]
+fn a_command_hints_at_a_whole_file() {
+    use forebay_fuse::Advice::{DoNotNeed, NoReuse, Normal, WillNeed};
+    let Some(mounted) = under("", &["a/file"]) else { return };
+    std::fs::write(mounted.below("a/small"), vec![7; 8 * 4096]).expect("a file below");
+    let (path, resident) = (Path::new("a/small"), || mounted.pool.statistics().resident);
+    let hint = |path: &Path, advice| mounted.mount.hint(path, advice);
+    hint(path, WillNeed).expect("a hint");
+    wait_until("it is read ahead", || resident() == 8);
+    hint(path, DoNotNeed).expect("a hint");
+    wait_until("it leaves", || resident() == 0);
+    let attribute = || {
+        let mut value = [0; 16];
+        rustix::fs::getxattr(mounted.below("a/small"), HINT, &mut value[..]).map(|length| value[..length].to_vec())
+    };
+    hint(path, NoReuse).expect("a hint");
+    assert_eq!(attribute().expect("it is set"), b"noreuse");
+    hint(path, Normal).expect("a hint");
+    assert_eq!(attribute(), Err(rustix::io::Errno::NODATA));
+    hint(path, Normal).expect("there is nothing to take back");
+    let failed = |path: &str, advice| hint(Path::new(path), advice).expect_err("it is no file").raw_os_error();
+    assert_eq!(failed("a", WillNeed), Some(libc::EISDIR));
+    assert_eq!(failed("b", WillNeed), Some(libc::ENOENT));
+    assert_eq!(failed("../seen", NoReuse), Some(libc::EXDEV), "it is not below the source");
     mounted.stop();
 }

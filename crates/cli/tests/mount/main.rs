@@ -1,5 +1,7 @@
 //! `forebay mount` as its users meet it: in the background and in the foreground, stopped, killed, steered and recorded.
 
+mod managers;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
