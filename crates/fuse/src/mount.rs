@@ -97,6 +97,7 @@ impl Options {
 pub struct Mount {
     pub(crate) shared: Arc<Shared>,
     pub(crate) place: Place,
+    read_only: bool,
     ended: Mutex<Receiver<io::Result<()>>>,
     gone: Arc<AtomicBool>,
 }
@@ -163,7 +164,7 @@ impl Mount {
             ended();
         };
         spawn("mount", serve)?;
-        Ok(Self { shared, place, ended: Mutex::new(answered), gone })
+        Ok(Self { shared, place, read_only: options.read_only, ended: Mutex::new(answered), gone })
     }
 
     /// What programs have asked for.
@@ -203,8 +204,11 @@ impl Mount {
     /// Hints at a whole file, by its path below the source: to read it ahead or to let it leave at once, or else by its attribute.
     ///
     /// # Errors
-    /// There is no such file, or its file system has no attributes.
+    /// There is no such file, or its file system has no attributes, or nothing may be changed.
     pub fn hint(&self, path: &Path, advice: Advice) -> io::Result<()> {
+        if self.read_only && !matches!(advice, Advice::WillNeed | Advice::DoNotNeed) {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
         self.shared.hint_by_path(path, advice)
     }
 

@@ -266,3 +266,14 @@ fn a_command_hints_at_a_whole_file() {
     assert_eq!(failed("../seen", NoReuse), Some(libc::EXDEV), "it is not below the source");
     mounted.stop();
 }
+
+#[test]
+fn a_command_changes_no_attribute_of_a_mount_that_is_read_only() {
+    use forebay_fuse::Advice::{NoReuse, WillNeed};
+    let Some(mounted) = Mounted::start(|options, _| options.read_only = true) else { return };
+    std::fs::write(mounted.below("file"), [7; 4096]).expect("a file below");
+    let refused = mounted.mount.hint(Path::new("file"), NoReuse).expect_err("nothing may be changed");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    mounted.mount.hint(Path::new("file"), WillNeed).expect("that changes nothing");
+    mounted.stop();
+}
