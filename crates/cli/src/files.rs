@@ -1,11 +1,14 @@
 //! The files to look at: `--report` and `--plot`.
 
 use crate::failure::Failure;
+use crate::terminal::interrupt;
 use clap::Args;
 use forebay_policy::show_bytes;
 use forebay_report::figure::{self, Draw};
 use forebay_report::file::{self, FileError};
 use forebay_report::{Document, Key, Section};
+use forebay_sim::study::{Progress, grouped};
+use forebay_trace::{ConvertOptions, Reader};
 use std::path::{Path, PathBuf};
 
 /// A report to look at.
@@ -126,6 +129,20 @@ fn drawn_as(path: &Path) -> Result<Draw, Failure> {
 /// Whether both are there and are one, by whatever names.
 fn same_file(one: &Path, other: &Path) -> bool {
     matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Writes a trace, and says so.
+pub(crate) fn write_trace(
+    reader: &mut dyn Reader,
+    out: &Path,
+    options: &ConvertOptions,
+    progress: &dyn Progress,
+) -> Result<(), Failure> {
+    interrupt::writing(out);
+    let requests = forebay_trace::convert(reader, out, options, &mut |done| progress.at(done))?;
+    let bytes = std::fs::metadata(out).map_or(0, |metadata| metadata.len());
+    eprintln!("forebay: wrote {} ({} requests, {})", out.display(), grouped(requests), show_bytes(bytes));
+    Ok(())
 }
 
 /// Writes the file, and says so.

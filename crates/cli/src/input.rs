@@ -1,5 +1,6 @@
 //! Naming a trace on the command line, and opening it.
 
+use crate::cut::UpToCut;
 use crate::failure::Failure;
 use clap::Args;
 use forebay_policy::managers::Rules;
@@ -45,8 +46,7 @@ impl How {
         if let Some(name) = &self.trace_format
             && forebay_trace::formats::named(name).is_none()
         {
-            let known: Vec<&str> = forebay_trace::FORMATS.iter().map(|format| format.name).collect();
-            return Err(Failure::Usage(format!("there is no trace format `{name}`; there are {}", known.join(", "))));
+            return Err(Failure::Usage(forebay_trace::formats::unknown(name)));
         }
         forebay_trace::Paging::new(forebay_trace::Unit::Bytes, self.page_size).map_err(Question::PageSize)?;
         Ok(())
@@ -87,7 +87,8 @@ impl How {
             let input = Input::from_bytes(SAMPLE, SAMPLE_FILE)?;
             return forebay_trace::reader::read(input, &Options::default());
         }
-        forebay_trace::open(Path::new(name), &options)
+        let (format, reader) = forebay_trace::open(Path::new(name), &options)?;
+        Ok((format, Box::new(UpToCut::new(reader))))
     }
 }
 

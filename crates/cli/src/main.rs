@@ -1,6 +1,7 @@
 //! The command `forebay`: what every replacement policy would make of a trace, the traces themselves, and the policies at work.
 
 mod commands;
+mod cut;
 mod failure;
 mod files;
 mod input;

@@ -28,16 +28,16 @@ fn csv_has_the_columns_that_are_promised() {
     assert_eq!(
         rows.next(),
         Some(
-            "trace,policy,pages,references,hits,misses,compulsory_misses,hit_ratio,seconds,device_ms,wait_mean_ms,wait_p99_ms,requests,mean_request_pages,bytes,price,near_hits,near_misses,far_hits,far_misses,ahead_fetched,ahead_used,ahead_wasted,ahead_late"
+            "trace,policy,size_bytes,pages,page_size,references,hits,misses,compulsory_misses,hit_ratio,miss_ratio,seconds,device_ms,wait_mean_ms,wait_p99_ms,requests,mean_request_pages,device_bytes,price,near_hits,near_misses,far_hits,far_misses,ahead_fetched,ahead_used,ahead_wasted,ahead_late"
         )
     );
     let rows: Vec<Vec<&str>> = rows.map(|row| row.split(',').collect()).collect();
-    assert_eq!(rows[0][1..8], ["lru", "3", "12", "0", "12", "4", "0.000000"]);
-    assert_eq!(rows[1][1..4], ["mru", "3", "12"]);
+    assert_eq!(rows[0][1..11], ["lru", "24576", "3", "8192", "12", "0", "12", "4", "0.000000", "1.000000"]);
+    assert_eq!(rows[1][1..6], ["mru", "24576", "3", "8192", "12"]);
     // OPT: 3 replaces 2, which is used last; 0 1 hit; 2 replaces 1; 3 0 hit; 1 replaces 0; 2 3 hit.
-    assert_eq!(rows[2][1..8], ["opt", "3", "12", "6", "6", "4", "0.500000"]);
-    assert!(rows.iter().all(|row| row[8].parse::<f64>().is_ok_and(|seconds| seconds >= 0.0)));
-    assert!(rows.iter().all(|row| row[9].is_empty()), "no device time was asked for");
+    assert_eq!(rows[2][1..10], ["opt", "24576", "3", "8192", "12", "6", "6", "4", "0.500000"]);
+    assert!(rows.iter().all(|row| row[11].parse::<f64>().is_ok_and(|seconds| seconds >= 0.0)));
+    assert!(rows.iter().all(|row| row[12].is_empty()), "no device time was asked for");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn device_time_is_told_in_every_form() {
         ])
     };
     let csv = run("csv");
-    let times: Vec<&str> = csv.lines().skip(1).map(|row| row.split(',').nth(9).unwrap()).collect();
+    let times: Vec<&str> = csv.lines().skip(1).map(|row| row.split(',').nth(12).unwrap()).collect();
     assert_eq!(times, ["28.5", "28.5"]);
     let json: serde_json::Value = serde_json::from_str(&run("json")).unwrap();
     assert_eq!(json[0]["runs"][0]["device"]["device_ms"], 28.5);
@@ -140,7 +140,7 @@ fn a_device_printed_as_toml_is_the_device_and_a_wrong_one_is_named_by_line_and_k
     let run = |device: &str| {
         answer(&["compare", trace.to_str().unwrap(), "-p", "lru", "-s", "3", "--device", device, "--format", "csv"])
     };
-    let costs = |text: &str| text.lines().nth(1).unwrap().splitn(10, ',').last().unwrap().to_owned();
+    let costs = |text: &str| text.lines().nth(1).unwrap().splitn(13, ',').last().unwrap().to_owned();
     let toml = answer(&["devices", "object-storage", "--format", "toml"]);
     let own = file("own.toml", &toml);
     assert_eq!(costs(&run(own.to_str().unwrap())), costs(&run("object-storage")));
@@ -204,7 +204,7 @@ fn advice_goes_by_time_with_a_device_and_is_about_the_size_of_a_single_policy() 
 fn sizes_are_pages_bytes_or_percent() {
     let trace = file("sizes.lis", "0 100 0 0\n0 100 0 1\n");
     let text = answer(&["compare", trace.to_str().unwrap(), "-p", "lru", "-s", "7,5KiB,50%", "-f", "csv"]);
-    let pages: Vec<&str> = text.lines().skip(1).map(|row| row.split(',').nth(2).unwrap()).collect();
+    let pages: Vec<&str> = text.lines().skip(1).map(|row| row.split(',').nth(3).unwrap()).collect();
     assert_eq!(pages, ["7", "10", "50"]);
 }
 
@@ -218,10 +218,10 @@ fn a_trace_may_be_piped_in_or_synthetic() {
         .unwrap();
     child.stdin.take().unwrap().write_all(LOOP.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    assert!(stdout(&output).contains("-,opt,3,12,6,6,4,"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("-,opt,24576,3,8192,12,6,6,4,"), "{}", stdout(&output));
 
     let text = answer(&["compare", "loop:pages=100,references=1000", "-p", "lru", "-s", "50", "-f", "csv"]);
-    assert!(text.contains(",lru,50,1000,0,1000,100,"), "{text}");
+    assert!(text.contains(",lru,409600,50,8192,1000,0,1000,100,"), "{text}");
 }
 
 #[test]
@@ -263,6 +263,54 @@ fn a_wrong_command_line_is_refused_with_what_is_right() {
 }
 
 #[test]
+fn names_are_known_by_their_letters_and_a_typo_is_suggested() {
+    let text = answer(&["compare", "loop:pages=10,references=100", "-p", "LRU,S3FIFO", "-s", "10", "-d", "NVMe"]);
+    assert!(text.contains(" lru ") && text.contains(" s3-fifo ") && text.contains("has nvme work"), "{text}");
+    assert!(failure(&["compare", "-p", "clok-pro"], 2).contains("(did you mean `clock-pro`?)"));
+    assert!(failure(&["compare", "-d", "nearlin"], 2).contains("(did you mean `nearline`?)"));
+    assert!(failure(&["compare", "--trace-format", "strase"], 2).contains("(did you mean `strace`?)"));
+    assert!(failure(&["compare", "-p", "gclock:initial=6"], 2).contains("initial=6 is more than max=5"));
+    assert!(failure(&["compare", "-p", "fbr:new=0.6:old=0.5"], 2).contains("together more than the whole stack"));
+}
+
+#[test]
+fn one_policy_and_one_format_are_explained() {
+    let policy = answer(&["policies", "MQ"]);
+    assert!(
+        policy.starts_with("mq ") && policy.contains("bytes of metadata a page") && !policy.contains("sieve"),
+        "{policy}"
+    );
+    let format = answer(&["formats", "strace"]);
+    assert!(format.starts_with("strace ") && format.contains("openat(AT_FDCWD"), "{format}");
+    assert!(failure(&["policies", "mqq"], 2).contains("did you mean `mq`"));
+}
+
+#[test]
+fn a_trace_whose_end_is_cut_is_read_up_to_there_with_a_warning() {
+    let whole = "17 0.1 openat(AT_FDCWD, \"/a\", O_RDONLY) = 3\n17 0.2 read(3, \"x\"..., 4096) = 4096\n";
+    let strace = file("cut.strace", format!("{whole}17 0.3 read(3, \"so"));
+    let record =
+        |page: u64| [&[0; 4][..], &page.to_le_bytes(), &4096u32.to_le_bytes(), &(-1i64).to_le_bytes()].concat();
+    let binary = file("cut.oracleGeneral", [&record(1)[..], &record(2), &record(3)[..10]].concat());
+    for (trace, references, place) in [(strace, "1 references", "line 3"), (binary, "2 references", "byte 48")] {
+        let output = forebay(&["compare", trace.to_str().unwrap(), "-p", "lru", "-s", "1"]);
+        let warning = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && stdout(&output).contains(references), "{warning}{}", stdout(&output));
+        assert!(warning.contains(place) && warning.contains("all before it is taken"), "{warning}");
+    }
+}
+
+#[test]
+fn tables_of_waits_come_on_request_and_a_cache_beyond_the_footprint_is_shown_as_such() {
+    let ask = |more: &[&str]| {
+        let trace = "loop:pages=10,references=100";
+        answer(&[&["compare", trace, "-p", "lru,mru", "-s", "5,1GiB", "-d", "nvme"], more].concat())
+    };
+    assert!(!ask(&[]).contains("what references wait") && ask(&[]).contains(">100%"), "{}", ask(&[]));
+    assert_eq!(ask(&["--waits"]).matches("what references wait").count(), 2);
+}
+
+#[test]
 fn a_bad_trace_gives_one_clear_sentence() {
     let bad = |name: &str, content: &[u8]| {
         let path = file(name, content);
@@ -295,7 +343,7 @@ fn a_part_of_a_trace_is_that_of_some_owners_or_files() {
     let path = path.to_str().unwrap();
     let misses = |part: &[&str]| {
         let rows = answer(&[&["compare", path, "-p", "lru", "-s", "9", "-f", "csv"], part].concat());
-        rows.lines().nth(1).unwrap().split(',').skip(3).take(3).collect::<Vec<_>>().join(" ")
+        rows.lines().nth(1).unwrap().split(',').skip(5).take(3).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(misses(&[]), "4 1 3");
     assert_eq!(misses(&["--owners", "cc *"]), "2 0 2");
@@ -321,7 +369,8 @@ fn what_is_converted_there_and_back_is_the_same() {
     let start = file("requests.csv", REQUESTS);
     let folder = start.parent().unwrap();
     let [parquet, csv] = ["there.parquet", "back.csv.xz"].map(|name| folder.join(name).to_str().unwrap().to_owned());
-    answer(&["convert", start.to_str().unwrap(), &parquet, "--force"]);
+    let written = forebay(&["convert", start.to_str().unwrap(), &parquet, "--force"]);
+    assert!(String::from_utf8_lossy(&written.stderr).contains("there.parquet (4 requests, "));
     answer(&["convert", &parquet, &csv, "--force"]);
     let info = |trace: &str| -> serde_json::Value {
         let mut info: serde_json::Value = serde_json::from_str(&answer(&["info", trace, "-f", "json"])).unwrap();

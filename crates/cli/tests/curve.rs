@@ -21,7 +21,18 @@ fn exact_curves_give_the_hits_that_compare_gives() {
     let mut rows = csv::Reader::from_reader(curve.as_bytes());
     assert_eq!(
         rows.headers().unwrap().iter().collect::<Vec<_>>(),
-        ["trace", "policy", "pages", "references", "hits", "misses", "hit_ratio", "miss_ratio"]
+        [
+            "trace",
+            "policy",
+            "size_bytes",
+            "pages",
+            "page_size",
+            "references",
+            "hits",
+            "misses",
+            "hit_ratio",
+            "miss_ratio"
+        ]
     );
     let rows: Vec<_> = rows.records().map(|row| row.unwrap()).collect();
     // Distances make `compare` replay each size.
@@ -31,7 +42,7 @@ fn exact_curves_give_the_hits_that_compare_gives() {
     assert_eq!(rows.len(), 3 * 17);
     assert_eq!(rows.len(), compared.len());
     for (row, compared) in rows.iter().zip(&compared) {
-        assert!((0..6).all(|column| row[column] == compared[column]), "{row:?} {compared:?}");
+        assert!((0..8).all(|column| row[column] == compared[column]), "{row:?} {compared:?}");
     }
 }
 
@@ -122,4 +133,27 @@ fn what_cannot_be_answered_is_refused_with_a_reason() {
     assert!(usage(&["curve", "--sample", "1%", "--sample-pages", "10"]).contains("cannot be used with"));
     assert!(usage(&["curve", "--points", "0"]).contains("--points"));
     assert!(usage(&["curve", "--sizes", "10", "--points", "5"]).contains("cannot be used with"));
+}
+
+#[test]
+fn a_cliff_between_the_points_is_found() {
+    // A loop: LRU hits nothing until all of it is held, and a second one that needs twice as much.
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cliffs.lirs");
+    let blocks = (0..20_000u64).map(|time| if time < 10_000 { time % 700 } else { 10_000 + time % 2_900 });
+    std::fs::write(&path, blocks.map(|block| format!("{block}\n")).collect::<String>()).unwrap();
+    let curves = json(&["curve", path.to_str().unwrap(), "-p", "lru"]);
+    let points = curves[0]["curves"][0]["points"].as_array().unwrap();
+    let of = |point: &serde_json::Value| (point["pages"].as_f64().unwrap(), point["miss_ratio"].as_f64().unwrap());
+    for pair in points.windows(2) {
+        let ((small, more), (large, less)) = (of(&pair[0]), of(&pair[1]));
+        assert!(more - less <= 0.03 || large - small <= (0.01 * small).max(1.0), "{pair:?}");
+    }
+    assert!(curves[0]["advice"].as_str().unwrap().starts_with("Take 5.5 MiB (70"), "{}", curves[0]["advice"]);
+    assert_eq!(
+        json(&["curve", path.to_str().unwrap(), "-p", "lru", "--points", "9"])[0]["curves"][0]["points"]
+            .as_array()
+            .unwrap()
+            .len(),
+        9
+    );
 }

@@ -59,3 +59,36 @@ fn an_interrupted_experiment_shows_the_tables_that_are_whole() {
         assert!(form == "json" || !out.contains("All told."), "{out}");
     }
 }
+
+#[test]
+fn an_interrupted_conversion_leaves_no_file_behind() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("interrupted-conversion");
+    std::fs::create_dir_all(&folder).unwrap();
+    let out = folder.join("out.csv");
+    let output =
+        interrupted(&["convert", "loop:pages=100,references=100G", out.to_str().unwrap()], Duration::from_secs(2));
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{err}");
+    assert!(err.contains("out.csv is not written"), "{err}");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+#[test]
+fn an_interrupted_curve_shows_the_policies_that_are_done() {
+    let output = interrupted(
+        &[
+            "curve",
+            "loop:pages=1000,references=20M",
+            "-p",
+            "lru,arc,lirs,ubm,clock-pro,lrfu,lru-k",
+            "-t",
+            "1",
+            "-f",
+            "csv",
+        ],
+        Duration::from_secs(6),
+    );
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(130), "{err}");
+    assert!(err.contains("stopped after ") && !out.contains(",lru-k,"), "{out}{err}");
+}

@@ -28,18 +28,18 @@ fn every_combination_of_alternatives_is_told() {
     let trace = trace.to_str().unwrap();
     let csv = answer(&[trace, "-l", "lru:1", "-l", "lru:1,gclock:max=3:2", "--format", "csv"]);
     let rows: Vec<Vec<&str>> = csv.lines().skip(1).map(|row| row.split(',').collect()).collect();
-    let told: Vec<_> = rows.iter().map(|row| row[1..=9].to_vec()).collect();
+    let told: Vec<_> = rows.iter().map(|row| row[1..=11].to_vec()).collect();
     assert_eq!(
         told,
         [
-            ["inclusive", "1", "1", "lru", "1", "1", "back", "6", "0"],
-            ["inclusive", "1", "2", "lru", "1", "1", "back", "6", "0"],
-            ["inclusive", "2", "1", "lru", "1", "1", "back", "6", "0"],
-            ["inclusive", "2", "2", "gclock:max=3", "2", "1", "back", "6", "4"],
+            ["inclusive", "1", "1", "lru", "8192", "1", "8192", "1", "back", "6", "0"],
+            ["inclusive", "1", "2", "lru", "8192", "1", "8192", "1", "back", "6", "0"],
+            ["inclusive", "2", "1", "lru", "8192", "1", "8192", "1", "back", "6", "0"],
+            ["inclusive", "2", "2", "gclock:max=3", "16384", "2", "8192", "1", "back", "6", "4"],
         ]
     );
     // What is left for the storage stands with the last level.
-    let storage: Vec<&str> = rows.iter().map(|row| row[17]).collect();
+    let storage: Vec<&str> = rows.iter().map(|row| row[19]).collect();
     assert_eq!(storage, ["", "6", "", "2"]);
     assert!(rows.iter().all(|row| row.len() == csv.lines().next().unwrap().split(',').count()));
 }

@@ -38,7 +38,7 @@ fn hits(name: &str, policy: &str, rules: &str) -> (u64, String) {
     let arguments = ["compare", trace.to_str().unwrap(), "-p", policy, "-s", "3", "-f", "csv", "--managers"];
     let output = forebay(&[&arguments[..], &[rules.to_str().unwrap()]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let hits = text(&output.stdout).lines().nth(1).unwrap().split(',').nth(4).unwrap();
+    let hits = text(&output.stdout).lines().nth(1).unwrap().split(',').nth(6).unwrap();
     (hits.parse().unwrap(), text(&output.stderr).to_owned())
 }
 

@@ -82,7 +82,7 @@ fn a_report_takes_states_and_distances_by_itself() {
     let data = data(&page);
     let counts = &chart(&data, "distances")["views"][0]["series"];
     let sum: f64 = counts.as_array().unwrap().iter().map(|count| count["y"][0].as_f64().unwrap()).sum();
-    let first_uses = data["sections"][0]["tables"][0]["rows"][0][6].as_f64().unwrap();
+    let first_uses = data["sections"][0]["tables"][0]["rows"][0][7].as_f64().unwrap();
     assert_eq!(sum, 5000.0 - first_uses, "first uses have no distance");
     let (page, _) = written(&file, &[&asked[..], &["--states", "10"]].concat());
     assert_eq!(states(&page), 10);
@@ -180,6 +180,14 @@ fn an_analysis_is_drawn_section_by_section_with_the_figures_of_its_table() {
     assert_eq!(lines, ["lru", "ubm", "opt", "trace"]);
     let advice = data["sections"][0]["advice"].as_str().unwrap();
     assert!(advice.contains("% looping") && advice.contains("loops longer than 100 references"), "{advice}");
+    let compared =
+        forebay(&["compare", asked[1], "--trace-format", "lirs", "--sizes", "100", "--format", "json"]).stdout;
+    let compared: serde_json::Value = serde_json::from_slice(&compared).unwrap();
+    let runs = compared[0]["runs"].as_array().unwrap().iter().filter(|run| run["off_line"] == false);
+    let most = runs.map(|run| run["counted"]["hits"].as_u64().unwrap()).max().unwrap();
+    let best = compared[0]["runs"].as_array().unwrap().iter().find(|run| run["policy"] == analysis["best"]["policy"]);
+    assert_eq!(best.unwrap()["counted"]["hits"], most, "{advice}");
+    assert!(advice.contains(&format!("{} hits most there", analysis["best"]["policy"].as_str().unwrap())), "{advice}");
 }
 
 #[test]

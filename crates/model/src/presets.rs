@@ -1,6 +1,7 @@
 //! The devices that are known by name.
 
 use crate::model::{Model, WrongModel};
+use forebay_policy::spelling::{did_you_mean, same};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -53,7 +54,7 @@ pub struct Named {
 #[derive(Debug)]
 pub enum NoDevice {
     /// It is neither a preset nor a file.
-    Unknown,
+    Unknown(String),
     /// The file cannot be read.
     Unreadable(io::Error),
     /// The file is wrong.
@@ -63,7 +64,10 @@ pub enum NoDevice {
 impl fmt::Display for NoDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown => write!(f, "there is no such device; there are {}, or name a TOML file", names()),
+            Self::Unknown(name) => {
+                let meant = did_you_mean(name, PRESETS.iter().map(|preset| preset.name));
+                write!(f, "there is no such device{meant}; there are {}, or name a TOML file", names())
+            }
             Self::Unreadable(error) => write!(f, "it cannot be read: {error}"),
             Self::Wrong(wrong) => wrong.fmt(f),
         }
@@ -76,15 +80,18 @@ impl FromStr for Named {
     type Err = NoDevice;
 
     fn from_str(name: &str) -> Result<Self, NoDevice> {
-        let model = match named(name) {
+        let preset = named(name);
+        let model = match preset {
             Some(preset) => preset.model(),
-            None if !name.ends_with(".toml") && !Path::new(name).exists() => return Err(NoDevice::Unknown),
+            None if !name.ends_with(".toml") && !Path::new(name).exists() => {
+                return Err(NoDevice::Unknown(name.to_owned()));
+            }
             None => {
                 let text = std::fs::read_to_string(name).map_err(NoDevice::Unreadable)?;
                 text.parse().map_err(NoDevice::Wrong)?
             }
         };
-        Ok(Self { name: name.to_owned(), model: Arc::new(model) })
+        Ok(Self { name: preset.map_or(name, |preset| preset.name).to_owned(), model: Arc::new(model) })
     }
 }
 
@@ -95,5 +102,5 @@ pub fn names() -> String {
 
 /// The preset of that name.
 pub fn named(name: &str) -> Option<&'static Preset> {
-    PRESETS.iter().find(|preset| preset.name == name)
+    PRESETS.iter().find(|preset| same(preset.name, name))
 }

@@ -44,6 +44,7 @@ pub mod policies;
 mod policy;
 pub mod readahead;
 pub mod registry;
+pub mod spelling;
 
 pub use boxed::{AnyPolicy, Hit};
 pub use control::{Charge, Control, Uncontrolled};

@@ -167,6 +167,14 @@ pub trait Policy: Sized + Send + 'static {
     /// # Panics
     /// If an invariant of the policy is broken.
     fn check_invariants(&self);
+
+    /// Checks what the parameters' own bounds do not say.
+    ///
+    /// # Errors
+    /// A sentence that says which values exclude each other.
+    fn check_settings(_settings: &Settings) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// The cache that a policy serves: it owns the frames and the page numbers.

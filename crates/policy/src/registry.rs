@@ -5,6 +5,7 @@ use crate::managers::Assignment;
 use crate::parameters::{Kind, Parameter, Settings};
 pub use crate::policies::{POLICIES, visit};
 use crate::policy::{Info, Policy, Setup};
+use crate::spelling::{did_you_mean, same};
 use std::sync::Arc;
 
 /// What is done with a policy whose type is known only by its name: the way from a name to static dispatch.
@@ -39,9 +40,22 @@ macro_rules! policies {
 
 pub(crate) use policies;
 
-/// The policy of that name.
+/// The policy of that name, however it is spelled.
 pub fn named(name: &str) -> Option<&'static Info> {
-    POLICIES.iter().copied().find(|info| info.name == name)
+    POLICIES.iter().copied().find(|info| same(info.name, name))
+}
+
+/// Checks what the parameters' own bounds do not say.
+fn check(info: &Info, settings: &Settings) -> Result<(), String> {
+    struct Check<'a>(&'a Settings);
+    impl Visitor for Check<'_> {
+        type Output = Result<(), String>;
+
+        fn visit<P: Policy>(self) -> Result<(), String> {
+            P::check_settings(self.0)
+        }
+    }
+    visit(info.name, Check(settings)).expect("the policy is in the registry")
 }
 
 /// A policy and its settings, as a user names them: `gclock:initial=0:max=1`.
@@ -77,13 +91,16 @@ impl Spec {
         let name = parts.next().unwrap_or_default();
         let info = named(name).ok_or_else(|| {
             let known: Vec<&str> = POLICIES.iter().map(|info| info.name).collect();
-            format!("there is no policy `{name}`; there are {}", known.join(", "))
+            let meant = did_you_mean(name, known.iter().copied());
+            format!("there is no policy `{name}`{meant}; there are {}", known.join(", "))
         })?;
         let given: Vec<(&str, &str)> = parts
             .map(|part| part.split_once('=').ok_or_else(|| format!("{name}: `{part}` is no PARAMETER=VALUE")))
             .collect::<Result<_, _>>()?;
         let settings = Settings::parse(info.parameters, given).map_err(|error| format!("{name}: {error}"))?;
-        Ok(Self { info, settings, managers: None, label: text.to_owned() })
+        check(info, &settings).map_err(|error| format!("{name}: {error}"))?;
+        let label = std::iter::once(info.name).chain(text.split(':').skip(1)).collect::<Vec<_>>().join(":");
+        Ok(Self { info, settings, managers: None, label })
     }
 
     /// Whether the policy, or a manager that it asks, needs to know the references to come.

@@ -21,7 +21,7 @@ function seconds(count) {
 function full(value, unit) {
     if (value === null || value === undefined) return "–";
     if (typeof value === "string") return value;
-    if (unit.pages) return `${whole.format(value)} pages (${bytes(value * unit.pages)})`;
+    if (unit.pages) return `${bytes(value * unit.pages)} (${whole.format(value)} pages)`;
     switch (unit) {
         case "ratio": return `${(100 * value).toFixed(2)} %`;
         case "seconds": return seconds(value);
@@ -33,6 +33,7 @@ function full(value, unit) {
 
 /** A figure beside an axis. */
 function tick(value, unit) {
+    if (unit.pages) return bytes(value * unit.pages);
     switch (unit) {
         case "ratio": return `${short.format(100 * value)} %`;
         case "seconds": return `${compact.format(value)} s`;

@@ -1,6 +1,7 @@
 //! One chart of lines as a figure for a paper, told apart in grey too: by marks and dashes.
 
 use crate::model::{Axis, Chart, Unit, X};
+use forebay_sim::size::show_bytes;
 use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
@@ -148,7 +149,10 @@ where
     let (left, legend) = root.split_horizontally(root.dim_in_pixel().0 as i32 - legend_width);
     let mut builder = ChartBuilder::on(&left);
     builder.margin(10 * scale).margin_right(14 * scale).x_label_area_size(40 * scale).y_label_area_size(58 * scale);
-    let ticks = ticks(least, most);
+    let ticks = match chart.x.unit {
+        Unit::Pages(_) => powers_of_two(least, most),
+        _ => ticks(least, most),
+    };
     let mut drawn = builder.build_cartesian_2d((least..most).log_scale().with_key_points(ticks), 0.0..top)?;
     drawn
         .configure_mesh()
@@ -226,6 +230,12 @@ fn ticks(least: f64, most: f64) -> Vec<f64> {
     if fine.len() <= 9 { fine } else { of(&[1.0]) }
 }
 
+/// The same of sizes in pages: powers of two, every second or third of them and so on where these are many.
+fn powers_of_two(least: f64, most: f64) -> Vec<f64> {
+    let powers: Vec<i32> = (least.log2().ceil() as i32..=most.log2().floor() as i32).collect();
+    powers.iter().step_by(powers.len().div_ceil(9).max(1)).map(|&power| 2f64.powi(power)).collect()
+}
+
 fn color(index: usize) -> RGBColor {
     COLORS[index % COLORS.len()]
 }
@@ -274,6 +284,9 @@ fn described(axis: &Axis) -> String {
 }
 
 fn shown(at: f64, axis: &Axis) -> String {
+    if let Unit::Pages(page_size) = axis.unit {
+        return show_bytes((at * page_size as f64).round() as u64);
+    }
     let at = if axis.unit == Unit::Ratio { 100.0 * at } else { at };
     // What a sum of tenths has behind its digits is not shown.
     let number = (at * 1e6).round() / 1e6;
@@ -300,7 +313,7 @@ mod tests {
             title: String::new(),
             explanation: String::new(),
             kind: Kind::Lines,
-            x: Axis::log("cache size in pages", Unit::Pages(4096)),
+            x: Axis::log("cache size", Unit::Pages(4096)),
             y: Axis::linear("hit ratio", Unit::Ratio),
             keyed: true,
             views: vec![View::only(X::Numbers(x), series.collect())],
@@ -310,7 +323,7 @@ mod tests {
     #[test]
     fn a_figure_names_every_line_and_both_axes() {
         let text = String::from_utf8(svg(&chart(28)).unwrap()).unwrap();
-        for word in ["policy-0", "policy-27", "cache size in pages", "hit ratio (%)"] {
+        for word in ["policy-0", "policy-27", "cache size", "512 KiB", "hit ratio (%)"] {
             assert!(text.contains(word), "{word}");
         }
     }
@@ -337,5 +350,7 @@ mod tests {
     fn ticks_are_round_and_few() {
         assert_eq!(ticks(89.0, 4468.0), [100.0, 200.0, 500.0, 1000.0, 2000.0]);
         assert_eq!(ticks(1.0, 800_000.0), [1.0, 10.0, 100.0, 1000.0, 10_000.0, 100_000.0]);
+        assert_eq!(powers_of_two(89.0, 4468.0), [128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0]);
+        assert_eq!(powers_of_two(1.0, 800_000.0), [1.0, 8.0, 64.0, 512.0, 4096.0, 32_768.0, 262_144.0]);
     }
 }

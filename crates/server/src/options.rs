@@ -151,7 +151,11 @@ pub enum TlsMode {
 /// Reads options from a file.
 pub(crate) fn read_file<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
     let name = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| Error::Failed(format!("{name}: {error}")))?;
+    let text = std::fs::read(path).map_err(|error| Error::Failed(format!("{name}: {error}")))?;
+    let text = String::from_utf8(text).map_err(|error| {
+        let byte = error.utf8_error().valid_up_to();
+        Error::Usage(format!("{name}: is no UTF-8 text from its byte {byte} on; a configuration is TOML"))
+    })?;
     toml::from_str(&text).map_err(|error| {
         let message = error.message().trim_end().replace('\n', " ");
         let Some(span) = error.span() else { return Error::Usage(format!("{name}: {message}")) };

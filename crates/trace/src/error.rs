@@ -22,12 +22,13 @@ pub struct Error {
     position: Option<Position>,
     message: String,
     source: Option<io::Error>,
+    cut: bool,
 }
 
 impl Error {
     /// The file as a whole is at fault. `message` says what is wrong and what to do.
     pub fn new(file: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { file: file.into(), position: None, message: message.into(), source: None }
+        Self { file: file.into(), position: None, message: message.into(), source: None, cut: false }
     }
 
     /// The file is at fault at one place.
@@ -39,6 +40,17 @@ impl Error {
     pub fn io(file: impl Into<String>, doing: &str, source: io::Error) -> Self {
         let message = format!("{doing} failed: {source}");
         Self { source: Some(source), ..Self::new(file, message) }
+    }
+
+    /// The file ends within a line or a record, which so makes no sense: what wrote it was stopped.
+    #[must_use]
+    pub(crate) fn cut(self) -> Self {
+        Self { cut: true, ..self }
+    }
+
+    /// Whether all before the place makes sense, and nothing comes behind it.
+    pub fn is_cut(&self) -> bool {
+        self.cut
     }
 
     /// Where in the file, if one place is at fault.

@@ -26,10 +26,11 @@ pub struct Head<'a> {
 impl Head<'_> {
     /// The first whole lines that are neither empty nor start with `#`, at most `most` of them; none if they are no text.
     pub fn lines(&self, most: usize) -> Vec<&str> {
-        let whole = if self.bytes.len() < HEAD {
-            self.bytes
-        } else {
-            &self.bytes[..self.bytes.iter().rposition(|&b| b == b'\n').unwrap_or(0)]
+        // The last line may be cut, by the front's end or by the file's, unless it is the only one.
+        let whole = match self.bytes.iter().rposition(|&b| b == b'\n') {
+            Some(end) => &self.bytes[..end],
+            None if self.bytes.len() < HEAD => self.bytes,
+            None => &[],
         };
         let Ok(text) = std::str::from_utf8(whole) else { return Vec::new() };
         text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')).take(most).collect()
@@ -233,7 +234,7 @@ impl Bytes {
                         filled % N
                     );
                     let record = self.position + (filled - filled % N) as u64;
-                    break Some(Error::at(&self.file, Position::Byte(record), message));
+                    break Some(Error::at(&self.file, Position::Byte(record), message).cut());
                 }
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -280,13 +281,24 @@ pub struct Lines {
     number: u64,
     /// The start of the line after the block.
     rest: Vec<u8>,
+    /// Whether the line read last is the file's last and has no end.
+    unended: bool,
     /// Why the line after the block is none, if so.
     not_text: Option<String>,
 }
 
 impl Lines {
     fn new(bytes: Bytes) -> Self {
-        Self { bytes, block: String::new(), next: 0, line: 0..0, number: 0, rest: Vec::new(), not_text: None }
+        Self {
+            bytes,
+            block: String::new(),
+            next: 0,
+            line: 0..0,
+            number: 0,
+            rest: Vec::new(),
+            unended: false,
+            not_text: None,
+        }
     }
 
     /// The next line without its end; `None` at the end of the file. Named `next_line`, not `next`: it lends the line.
@@ -309,6 +321,7 @@ impl Lines {
         if length > LONGEST_LINE {
             return Err(self.error(TOO_LONG));
         }
+        self.unended = !self.block[start..self.next].ends_with('\n');
         let line = self.block[start..self.next].trim_end_matches(['\n', '\r']);
         self.line = start..start + line.len();
         Ok(Some(self.line()))
@@ -375,7 +388,8 @@ impl Lines {
 
     /// An error in the line read last.
     pub fn error(&self, message: impl Into<String>) -> Error {
-        Error::at(&self.bytes.file, Position::Line(self.number), message)
+        let error = Error::at(&self.bytes.file, Position::Line(self.number), message);
+        if self.unended { error.cut() } else { error }
     }
 }
 

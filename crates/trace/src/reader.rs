@@ -66,10 +66,7 @@ pub fn open(path: &Path, options: &Options) -> Result<(&'static Format, Box<dyn 
 /// Reads an opened trace and says which format it is in.
 pub fn read(input: Input, options: &Options) -> Result<(&'static Format, Box<dyn Reader>)> {
     let format = match &options.format {
-        Some(name) => formats::named(name).ok_or_else(|| {
-            let known: Vec<&str> = formats::FORMATS.iter().map(|format| format.name).collect();
-            Error::new(input.file(), format!("there is no trace format `{name}`; there are {}", known.join(", ")))
-        })?,
+        Some(name) => formats::named(name).ok_or_else(|| Error::new(input.file(), formats::unknown(name)))?,
         None if !options.columns.is_empty() => &formats::csv::FORMAT,
         None => formats::recognise(&input.head()).ok_or_else(|| {
             Error::new(

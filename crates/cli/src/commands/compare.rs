@@ -37,6 +37,9 @@ pub(crate) struct Arguments {
     /// Also tell what the misses cost on a device: time, waits, requests, money; `forebay devices` lists those known by name
     #[arg(short, long, value_name = "NAME|FILE.toml", value_parser = str::parse::<Named>)]
     device: Option<Named>,
+    /// Also show what references wait, and requests, in a table for each size
+    #[arg(long, requires = "device")]
+    waits: bool,
     /// What the program takes of its own for each reference, while the device goes on
     #[arg(long, value_name = "MICROSECONDS", requires = "device", default_value_t = 0.0, hide_default_value = true, value_parser = parse_think)]
     think: f64,
@@ -152,7 +155,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
                 comparison.forget_states();
             }
         }
-        answers.add(&comparison, print)?;
+        answers.add(&comparison, |comparison, out| print(comparison, arguments.waits, out))?;
         stopped = comparison.stopped;
         if stopped.is_some() {
             break;

@@ -1,10 +1,11 @@
 //! `forebay convert`: a trace in another format.
 
 use crate::failure::Failure;
+use crate::files::write_trace;
 use crate::input::How;
 use crate::terminal::progress::Terminal;
 use clap::Args;
-use forebay_sim::study::{Monitor, grouped};
+use forebay_sim::study::Monitor;
 use forebay_trace::ConvertOptions;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -35,10 +36,10 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     let options = ConvertOptions { page_size: arguments.how.page_size, force: arguments.force };
     let progress = Terminal.begin(format!("converting {}", arguments.input), None, false);
     let start = Instant::now();
-    let requests = forebay_trace::convert(reader.as_mut(), &arguments.output, &options, &mut |done| progress.at(done))?;
+    write_trace(reader.as_mut(), &arguments.output, &options, progress.as_ref())?;
     if verbose {
         let (name, seconds) = (format.name, start.elapsed().as_secs_f64());
-        eprintln!("forebay: {} ({name}): {} requests in {seconds:.2} s", arguments.input, grouped(requests));
+        eprintln!("forebay: {} ({name}): read and written in {seconds:.2} s", arguments.input);
     }
     Ok(())
 }

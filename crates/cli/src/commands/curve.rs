@@ -15,6 +15,9 @@ use forebay_sim::study::curves::{Asked, Part};
 use forebay_sim::{Sample, Size};
 use std::io;
 
+/// How many sizes there are where nothing is said, and how many more at most.
+const POINTS: u32 = 40;
+
 /// Miss-ratio curves: what policies miss, as a function of the cache's size.
 ///
 /// LRU and OPT get all sizes from one pass over the trace, other policies are replayed at each. With `--sample`, LRU's curve is
@@ -27,9 +30,9 @@ pub(crate) struct Arguments {
     /// Policies, each with its parameters if wanted; `forebay policies` lists them
     #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…,…", value_delimiter = ',', default_value = "lru,opt", value_parser = Spec::parse)]
     policies: Vec<Spec>,
-    /// How many sizes, up to the footprint
-    #[arg(long, value_name = "NUMBER", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    points: u32,
+    /// How many sizes, up to the footprint, and none besides; by default 40, and more where a curve bends
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    points: Option<u32>,
     /// How they are spaced
     #[arg(long, value_enum, default_value = "log")]
     spacing: Spaced,
@@ -73,15 +76,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     files.check(traces)?;
     let mut answers = Answers::new::<Curves>(arguments.format, io::stdout().lock())?;
     let mut pages = Pages::default();
+    let mut stopped = None;
     for name in traces {
         let curves = asked.of(name, &|| how.read(name), &Terminal)?;
         if files.wanted() {
             pages.add(keys(&curves), section(&curves));
         }
         answers.add(&curves, print)?;
+        stopped = curves.stopped;
+        if stopped.is_some() {
+            break;
+        }
     }
     answers.finish()?;
-    files.write(traces, pages)
+    files.write(traces, pages)?;
+    stopped.map_or(Ok(()), |stop| Err(stop.into()))
 }
 
 impl Arguments {
@@ -93,8 +102,9 @@ impl Arguments {
         Asked {
             specs: self.policies.clone(),
             sizes: self.sizes.clone(),
-            points: self.points,
+            points: self.points.unwrap_or(POINTS),
             spacing,
+            more: if self.points.is_some() { 0 } else { POINTS },
             part: self.sample.map(Part::Share).or(self.sample_pages.map(Part::Pages)),
             errors: self.errors,
             page_size: self.how.page_size,

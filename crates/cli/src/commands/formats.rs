@@ -7,20 +7,32 @@ use forebay_trace::{FORMATS, Format};
 use serde_json::json;
 use std::io::{self, Write};
 
-/// List the trace formats that are read.
+/// List the trace formats that are read, or explain some by an example.
 #[derive(Args)]
 pub(crate) struct Arguments {
+    /// These alone
+    #[arg(value_name = "NAME", value_parser = parse_name)]
+    names: Vec<&'static Format>,
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t)]
     format: Form,
 }
 
+fn parse_name(name: &str) -> Result<&'static Format, String> {
+    forebay_trace::formats::named(name).ok_or_else(|| forebay_trace::formats::unknown(name))
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
+    let chosen = if arguments.names.is_empty() { FORMATS } else { &arguments.names };
     match arguments.format {
         Form::Table => {
-            for format in FORMATS {
+            for format in chosen {
                 writeln!(out, "{:<16}{}\n                {}", format.name, format.title, format.source)?;
+                let example = std::str::from_utf8(format.example).ok().filter(|_| !arguments.names.is_empty());
+                for line in example.into_iter().flat_map(str::lines) {
+                    writeln!(out, "                    {line}")?;
+                }
             }
             writeln!(
                 out,
@@ -30,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         form => {
             let record =
                 |of: &&Format| [("name", json!(of.name)), ("title", json!(of.title)), ("source", json!(of.source))];
-            records(&mut out, form, FORMATS.iter().map(record).collect())?;
+            records(&mut out, form, chosen.iter().map(record).collect())?;
         }
     }
     Ok(out.flush()?)

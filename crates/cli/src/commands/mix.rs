@@ -1,6 +1,7 @@
 //! `forebay mix`: several traces as one.
 
 use crate::failure::Failure;
+use crate::files::write_trace;
 use crate::input::How;
 use crate::terminal::progress::Terminal;
 use clap::Args;
@@ -39,7 +40,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     how.check()?;
     if inputs.iter().any(|name| name == "-") {
         return Err(Failure::Usage(
-            "mix reads each trace twice, which standard input does not bear: name a file".to_owned(),
+            "mix reads each trace twice, which standard input does not allow: name a file".to_owned(),
         ));
     }
     let times = match (arguments.scale, arguments.from_start) {
@@ -61,6 +62,5 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut mix = Mix::new(sources, times, how.page_size)?;
     let options = ConvertOptions { page_size: how.page_size, force: arguments.force };
     let progress = Terminal.begin(format!("mixing {}", inputs.join(", ")), None, false);
-    forebay_trace::convert(&mut mix, output, &options, &mut |done| progress.at(done))?;
-    Ok(())
+    write_trace(&mut mix, output, &options, progress.as_ref())
 }

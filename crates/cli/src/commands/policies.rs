@@ -4,23 +4,31 @@ use crate::failure::Failure;
 use crate::terminal::forms::{self, PageForm as Form};
 use clap::Args;
 use forebay_policy::registry::POLICIES;
-use forebay_policy::{Info, Parameter};
+use forebay_policy::{Info, Parameter, Spec};
 use serde_json::json;
 use std::io::{self, Write};
 
-/// List every policy with its paper and parameters.
+/// List every policy with its paper and parameters, or explain some.
 #[derive(Args)]
 pub(crate) struct Arguments {
+    /// These alone
+    #[arg(value_name = "NAME", value_parser = parse_name)]
+    names: Vec<&'static Info>,
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t)]
     format: Form,
 }
 
+fn parse_name(name: &str) -> Result<&'static Info, String> {
+    Spec::parse(name).map(|spec| spec.info)
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
+    let chosen = if arguments.names.is_empty() { POLICIES } else { &arguments.names };
     match arguments.format {
         Form::Table => {
-            for info in POLICIES {
+            for info in chosen {
                 writeln!(
                     out,
                     "{:<12}{}{}",
@@ -31,6 +39,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 writeln!(out, "            {}", info.paper)?;
                 for parameter in info.parameters {
                     writeln!(out, "            {}: {}", parameter.usage(), parameter.help)?;
+                }
+                if !arguments.names.is_empty() {
+                    explain(info, &mut out)?;
                 }
             }
             writeln!(out, "\nParameters are set by name: `--policies gclock:initial=0:max=3,lfu:ageing=10`.")?;
@@ -43,12 +54,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 let [name, title, paper] = [info.name, info.title, info.paper].map(str::to_owned);
                 [name, title, paper, off_line, bytes, parameters.join("; ")]
             };
-            forms::csv(&mut out, std::iter::once(head).chain(POLICIES.iter().map(row)))?;
+            forms::csv(&mut out, std::iter::once(head).chain(chosen.iter().map(row)))?;
         }
         Form::Markdown => write!(out, "{}", forebay_policy::page())?,
-        Form::Json => forms::json(&mut out, &POLICIES.iter().map(|info| to_json(info)).collect::<Vec<_>>())?,
+        Form::Json => forms::json(&mut out, &chosen.iter().map(|info| to_json(info)).collect::<Vec<_>>())?,
     }
     Ok(out.flush()?)
+}
+
+/// What it costs, and where it is described.
+fn explain(info: &Info, out: &mut impl Write) -> Result<(), Failure> {
+    let sees = [("files and blocks", info.uses.place), ("owners and operations", info.uses.request)];
+    let sees: Vec<&str> =
+        std::iter::once("pages").chain(sees.iter().filter(|(_, is)| *is).map(|(what, _)| *what)).collect();
+    writeln!(out, "            looks at {}", sees.join(", "))?;
+    writeln!(
+        out,
+        "            at most {} bytes of metadata a page, and {} ghosts a page of capacity",
+        info.bytes_per_page, info.ghosts
+    )?;
+    writeln!(out, "            try it: forebay compare TRACE --policies lru,{},opt", info.name)?;
+    Ok(())
 }
 
 fn to_json(info: &Info) -> serde_json::Value {

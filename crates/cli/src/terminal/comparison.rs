@@ -15,8 +15,8 @@ use std::io::Write;
 /// The most owners that are shown by name.
 const OWNERS: usize = 8;
 
-/// Prints the comparison: policies by sizes, the best on-line policy of each size marked, the bounds below, and advice.
-pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+/// Prints the comparison: policies by sizes, the best on-line policy of each size marked, the bounds below, and advice; waits and requests too, if wanted.
+pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) -> Result<(), Failure> {
     let Comparison { trace, warmup, sizes, sample, .. } = comparison;
     let about = if sample.is_some() { "about " } else { "" };
     let warm = if *warmup == 0 { String::new() } else { format!(" after {} to warm up", grouped(*warmup)) };
@@ -55,6 +55,8 @@ pub(crate) fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(),
     writeln!(out, "* the best of the policies that do not know the future")?;
     if let Some(device) = &comparison.device {
         print_device_times(comparison, device, out)?;
+    }
+    if waits {
         print_costs(comparison, out)?;
     }
     if !comparison.readahead.is_none() {

@@ -14,7 +14,7 @@ const MARKS: [char; 6] = ['●', '○', '◆', '◇', '■', '□'];
 
 /// Prints the curves, and what is known of their errors.
 pub(crate) fn print(curves: &Curves, out: &mut impl Write) -> Result<(), Failure> {
-    let Curves { trace, sizes, sample, lines } = curves;
+    let Curves { trace, sizes, sample, lines, .. } = curves;
     let about = if sample.is_some() { "about " } else { "" };
     writeln!(out, "{}: {}; miss ratios in percent", trace.name, trace.in_words(about),)?;
     if let Some((rate, pages)) = sample {

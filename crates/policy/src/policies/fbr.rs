@@ -36,7 +36,7 @@
 //! `new=0:old=1` and no ageing. Parameters: `new`, `old`, `c-max`, `a-max`, `history`. Memory: 24 bytes a page (two links and
 //! the section, two links and the count), and 12 bytes a chain.
 
-use crate::parameters::{Kind, Parameter};
+use crate::parameters::{Kind, Parameter, Settings};
 use crate::parts::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
@@ -136,6 +136,14 @@ impl Policy for Fbr {
         };
         fbr.divide();
         fbr
+    }
+
+    fn check_settings(settings: &Settings) -> Result<(), String> {
+        let [new, old] = ["new", "old"].map(|name| settings.real(name));
+        match new + old <= 1.0 + f64::EPSILON {
+            true => Ok(()),
+            false => Err(format!("new={new} and old={old} are together more than the whole stack, 1")),
+        }
     }
 
     fn capacity(&self) -> u32 {

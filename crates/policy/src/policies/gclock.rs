@@ -10,7 +10,7 @@
 //! Reference figures: those of CLOCK at `initial=0:max=1`. Deviations: none.
 //! Parameters: `initial`, `max`. Memory: 4 bytes a page (its frame), 5 a frame.
 
-use crate::parameters::{Kind, Parameter};
+use crate::parameters::{Kind, Parameter, Settings};
 use crate::parts::frame_circle::FrameCircle;
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
@@ -53,6 +53,11 @@ impl Policy for Gclock {
         let max = setup.settings.integer("max") as u8;
         let initial = (setup.settings.integer("initial") as u8).min(max);
         Self { frames: FrameCircle::new(setup.pages, setup.capacity), capacity: setup.capacity, initial, max }
+    }
+
+    fn check_settings(settings: &Settings) -> Result<(), String> {
+        let [initial, max] = ["initial", "max"].map(|name| settings.integer(name));
+        if initial > max { Err(format!("initial={initial} is more than max={max}")) } else { Ok(()) }
     }
 
     fn capacity(&self) -> u32 {

@@ -362,7 +362,7 @@ fn names_and_parameters_are_well_formed() {
 #[test]
 fn a_wrong_policy_or_parameter_is_refused_with_the_right_ones() {
     let wrong = |text| Spec::parse(text).unwrap_err();
-    assert!(wrong("lru2").starts_with("there is no policy `lru2`; there are lru, fifo, "));
+    assert!(wrong("lru2").starts_with("there is no policy `lru2` (did you mean `lru`?); there are lru, fifo, "));
     assert_eq!(wrong("lru:k=2"), "lru: there is no parameter `k`: this policy has none");
     assert_eq!(wrong("lfu:age"), "lfu: `age` is no PARAMETER=VALUE");
     assert!(wrong("gclock:max=256").contains("max=1..255 (5)"));

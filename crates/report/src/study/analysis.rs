@@ -65,7 +65,7 @@ fn footprint(points: &[FootprintPoint], page_size: u64) -> Chart {
         "Footprint over time",
         "Distinct pages so far: where the line is steep the trace goes to new pages, where it is flat it uses old ones again.",
     );
-    let axes = (Axis::linear("references", Unit::Number), Axis::linear("distinct pages", Unit::Pages(page_size)));
+    let axes = (Axis::linear("references", Unit::Number), Axis::linear("footprint", Unit::Pages(page_size)));
     Chart::new(words, Kind::Lines, axes).with([View::only(X::Numbers(x), vec![pages])])
 }
 
@@ -77,7 +77,7 @@ fn working_set(points: &[WorkingSetPoint], page_size: u64) -> Chart {
         "Working set by window",
         "Distinct pages among so many successive references, on average over the trace: where the line flattens, the pages in use fit.",
     );
-    let axes = (Axis::log("window in references", Unit::Number), Axis::log("distinct pages", Unit::Pages(page_size)));
+    let axes = (Axis::log("window in references", Unit::Number), Axis::log("working set", Unit::Pages(page_size)));
     Chart::new(words, Kind::Lines, axes).with([View::only(X::Numbers(x), vec![pages])])
 }
 

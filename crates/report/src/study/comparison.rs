@@ -145,13 +145,14 @@ fn distances(comparison: &Comparison) -> Chart {
 
 /// All figures of all runs.
 fn figures(comparison: &Comparison) -> Table {
-    let hit_ratio = named(COUNTS, "hit_ratio");
+    let (trace, hit_ratio) = (&comparison.trace, named(COUNTS, "hit_ratio"));
     let counts = COUNTS.iter().filter(|figure| figure.name != hit_ratio.name);
     Columns::new("All figures", &comparison.outcomes)
         .text("policy", |outcome| &outcome.policy)
+        .number("cache size", Unit::Bytes, |outcome| Some(trace.bytes(outcome.pages) as f64))
         .figure(named(RUN, "pages"), Some)
         .figures([hit_ratio].into_iter().chain(counts), |outcome| Some(&outcome.counted))
-        .figures(COST.iter().filter(|figure| figure.name != "bytes"), |outcome| outcome.device.as_ref())
+        .figures(COST.iter().filter(|figure| figure.name != "device_bytes"), |outcome| outcome.device.as_ref())
         .figures(BY_DISTANCE, |outcome| outcome.by_distance.as_ref())
         .figures(["metadata_bytes", "seconds"].map(|name| named(RUN, name)), Some)
         .table()

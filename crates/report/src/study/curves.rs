@@ -17,7 +17,7 @@ pub fn keys(curves: &Curves) -> Vec<Key> {
 
 /// Curves as a section, of one chart.
 pub fn section(curves: &Curves) -> Section {
-    let Curves { trace, sizes, sample, lines } = curves;
+    let Curves { trace, sizes, sample, lines, .. } = curves;
     let miss_ratio = named(POINT, "miss_ratio");
     let x = sizes.iter().map(|&size| f64::from(size)).collect();
     let ratios = |line: &Line| sizes.iter().map(|&size| line.curve.miss_ratio(size)).collect::<Vec<_>>();
@@ -30,8 +30,8 @@ pub fn section(curves: &Curves) -> Section {
     let memory = |(_, point): &(&Line, Point)| Some(f64::from(point.pages) * trace.page_size as f64);
     let table = Columns::new("All figures", &points)
         .text("policy", |(line, _)| &line.policy)
+        .number("cache size", Unit::Bytes, memory)
         .figure(named(POINT, "pages"), point)
-        .number("memory", Unit::Bytes, memory)
         .figures([named(POINT, "hit_ratio"), miss_ratio], point)
         .table();
     let mut subtitle = trace.in_words(if sample.is_some() { "about " } else { "" });

@@ -13,7 +13,7 @@ use forebay_sim::study::figure::{self, Figure};
 use forebay_sim::study::grouped;
 
 fn cache_size(trace: &Dimensions) -> Axis {
-    Axis::log("cache size in pages", Unit::Pages(trace.page_size))
+    Axis::log("cache size", Unit::Pages(trace.page_size))
 }
 
 /// A view's label: the cache's size.

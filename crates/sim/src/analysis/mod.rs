@@ -147,6 +147,24 @@ pub struct Analysis {
     /// Hits and misses by owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owners: Option<Owners>,
+    /// The policy with the most hits at the largest size asked, where loops are longer than that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<Best>,
+}
+
+/// The policy that hits most at a size, and what it hits.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Best {
+    /// The policy.
+    pub policy: String,
+    /// The cache's size.
+    pub pages: u32,
+    /// Its hits by references.
+    pub hit_ratio: f64,
+    /// Those of LRU.
+    pub lru_hit_ratio: f64,
+    /// The share of the pages from which both are estimated; 1: they are exact.
+    pub sample: f64,
 }
 
 impl Asked {
@@ -241,6 +259,7 @@ impl Analysis {
             hits_by_distance: None,
             request_length: None,
             owners: None,
+            best: None,
         }
     }
 

@@ -69,8 +69,13 @@ impl Dimensions {
     }
 
     /// A cache's size in bytes.
+    pub fn bytes(&self, pages: u32) -> u64 {
+        u64::from(pages) * self.page_size
+    }
+
+    /// The same for a person.
     pub fn bytes_in_words(&self, pages: u32) -> String {
-        show_bytes(u64::from(pages) * self.page_size)
+        show_bytes(self.bytes(pages))
     }
 
     /// A cache's size as a share of the footprint; what a larger cache has beyond the footprint stays empty.

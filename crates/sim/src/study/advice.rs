@@ -82,7 +82,10 @@ impl Measure<'_> {
             Self::Misses => (other - cost, "points", cost < other),
             Self::Time(_) => (if other > 0.0 { 100.0 * (other - cost) / other } else { 0.0 }, "%", cost < other),
         };
-        format!("{:.1} {unit} {}", amount.abs(), if less { "less" } else { "more" })
+        match format!("{:.1}", amount.abs()).as_str() {
+            "0.0" => "as much".to_owned(),
+            amount => format!("{amount} {unit} {}", if less { "less" } else { "more" }),
+        }
     }
 }
 
@@ -139,7 +142,7 @@ fn ends_of_time<'a>(outcomes: impl Iterator<Item = &'a RunOutcome> + Clone) -> (
 
 /// Which of the policies whose curves were made to take, and how large.
 pub fn of_curves(curves: &Curves) -> String {
-    let Curves { trace, sizes, sample, lines } = curves;
+    let Curves { trace, sizes, sample, lines, .. } = curves;
     let row = |line: &super::curves::Line| Row {
         policy: line.policy.clone(),
         off_line: line.off_line,
@@ -204,7 +207,7 @@ fn why(field: &Field<'_>, measure: &Measure<'_>, trace: &Dimensions, column: usi
     let cliff = cliff.filter(|&cliff| next < Some(cliff) && left >= MUCH * (field.ends.0 - field.ends.1));
     let reason = match knee {
         true => "This size is the knee: from here on more memory gains less.",
-        false => "There is no knee: up to here every page gains about the same.",
+        false => "There is no knee: no smaller size gains more for its memory.",
     };
     let mut text = format!(" {reason}");
     for (other, verb) in [before, next, cliff].into_iter().flatten().zip([measure.verb(), "", ""]) {

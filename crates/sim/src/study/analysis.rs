@@ -2,12 +2,13 @@
 //! figures.
 
 use super::advice::{NOTHING_AGAIN, POINTS_THAT_MATTER};
+use super::check::best;
 use super::comparison::{give, read};
 use super::error::Error;
 use super::monitor::Monitor;
-use crate::analysis::{self, Analysis, Classes, DistancePoint, FrequencyPoint, HitsByDistance};
+use crate::analysis::{self, Analysis, Best, Classes, DistancePoint, FrequencyPoint, HitsByDistance};
 use crate::size::{Size, SizeError, show_bytes};
-use crate::words::{grouped, percent};
+use crate::words::{grouped, percent, significant};
 use forebay_policy::Spec;
 use forebay_policy::managers::Rules;
 use forebay_trace::Reader;
@@ -44,9 +45,12 @@ impl Asked {
             give(managers, &mut asked.specs, &trace, monitor)?;
         }
         let analyzing = monitor.begin(format!("analyzing {name}"), Some(asked.work(&trace)), false);
-        Ok(Analysis::of(&trace, &asked, &|more| {
+        let mut analysis = Analysis::of(&trace, &asked, &|more| {
             analyzing.add(more);
-        }))
+        });
+        drop(analyzing);
+        analysis.best = long_loops(&analysis).map(|(_, pages)| best(&trace, pages, asked.threads, monitor));
+        Ok(analysis)
     }
 }
 
@@ -64,9 +68,9 @@ pub fn advice(analysis: &Analysis, specs: &[Spec]) -> String {
         let at: Vec<&HitsByDistance> = runs.iter().filter(|run| run.pages == largest).collect();
         sentences.extend(at.first().map(|run| near(run, analysis)));
         sentences.extend(policies(&at, specs, references));
-        let beyond = analysis.classes.as_ref().map(|found| beyond(&found.by_period, largest)).unwrap_or(0);
-        sentences.extend((share(beyond, references) >= MANY).then(|| loops(beyond, largest, references)));
     }
+    sentences.extend(long_loops(analysis).map(|(beyond, pages)| loops(beyond, pages, references)));
+    sentences.extend(analysis.best.as_ref().map(most_hits));
     sentences.join(" ")
 }
 
@@ -153,11 +157,30 @@ fn beyond(by_period: &[DistancePoint], pages: u32) -> u64 {
     by_period.iter().filter(|point| point.distance / 2 >= u64::from(pages)).map(|point| point.references).sum()
 }
 
+/// How many references are in loops longer than the largest cache that was asked for, if they are many, and its pages.
+fn long_loops(analysis: &Analysis) -> Option<(u64, u32)> {
+    let largest = analysis.hits_by_distance.as_ref()?.iter().map(|run| run.pages).max()?;
+    let beyond = beyond(&analysis.classes.as_ref()?.by_period, largest);
+    (share(beyond, analysis.references) >= MANY).then_some((beyond, largest))
+}
+
 fn loops(beyond: u64, pages: u32, references: u64) -> String {
     format!(
         "{} % of the references are in loops longer than {} references, which LRU loses block by block unless much between is to \
-            the same pages: compare policies that know loops or bear them, as ubm, lirs and clock-pro.",
+            the same pages.",
         percent(share(beyond, references)),
         grouped(pages.into()),
+    )
+}
+
+fn most_hits(best: &Best) -> String {
+    let Best { policy, hit_ratio, lru_hit_ratio, sample, .. } = best;
+    let of = if *sample < 1.0 { format!(", by {} % of the pages", significant(100.0 * sample)) } else { String::new() };
+    let [most, lru] = [*hit_ratio, *lru_hit_ratio].map(percent);
+    if 100.0 * (hit_ratio - lru_hit_ratio) < POINTS_THAT_MATTER {
+        return format!("No policy hits more than lru there{of}.");
+    }
+    format!(
+        "Of all policies {policy} hits most there, {most} % where lru hits {lru} %{of}: compare at more sizes with `forebay compare`."
     )
 }

@@ -336,7 +336,7 @@ pub(super) fn give(managers: &Rules, specs: &mut [Spec], trace: &Trace, monitor:
 }
 
 /// The outcomes of the policies that are done at all sizes, and where it was stopped.
-fn replay(
+pub(super) fn replay(
     sweep: &Sweep,
     watch: &Watch,
     trace: &Trace,

@@ -1,6 +1,7 @@
 //! Miss-ratio curves: what policies miss, as a function of the cache's size.
 
-use super::comparison::read;
+use super::bends;
+use super::comparison::{read, replay};
 use super::error::{Error, Question, Stop};
 use super::figures::Point;
 use super::monitor::Monitor;
@@ -8,12 +9,12 @@ use super::sampling::Sampled;
 use crate::curve::{self, Curve, FixedSize, Spacing};
 use crate::input::sample::Sample;
 use crate::input::trace::{Dimensions, Trace};
-use crate::replay::outcome::RunOutcome;
 use crate::replay::sweep::Sweep;
 use crate::replay::watch::Watch;
 use crate::size::Size;
 use forebay_policy::{Lru, Policy, Spec};
 use forebay_trace::{Paging, Reader};
+use std::collections::BTreeMap;
 
 /// What is asked of every trace.
 #[derive(Clone, Debug)]
@@ -24,8 +25,10 @@ pub struct Asked {
     pub sizes: Vec<Size>,
     /// or, if they are none, so many up to the footprint,
     pub points: u32,
-    /// spaced so.
+    /// spaced so,
     pub spacing: Spacing,
+    /// and so many more at most where a curve bends.
+    pub more: u32,
     /// Estimate the curves from a part of the pages.
     pub part: Option<Part>,
     /// Also make the exact curves, and tell how far the estimated ones are off.
@@ -56,6 +59,8 @@ pub struct Curves {
     pub sample: Option<(f64, u32)>,
     /// One for each policy.
     pub lines: Vec<Line>,
+    /// Where it was stopped.
+    pub stopped: Option<Stop>,
 }
 
 /// A policy's curve.
@@ -104,8 +109,9 @@ impl Asked {
             Some(Part::Pages(most)) => self.of_fixed_size(name, open, most, monitor)?,
             None => self.exact(name, open, None, monitor)?,
         };
-        if self.errors {
+        if self.errors && curves.stopped.is_none() {
             let exact = self.exact(name, open, Some(&curves.sizes), monitor)?;
+            curves.stopped = exact.stopped;
             for (line, exact) in curves.lines.iter_mut().zip(exact.lines) {
                 line.error = Some(line.curve.mean_absolute_error(&exact.curve, &curves.sizes));
             }
@@ -116,43 +122,68 @@ impl Asked {
     /// The exact curves, at these sizes or those that are asked.
     fn exact(&self, name: &str, open: Open<'_>, sizes: Option<&[u32]>, monitor: &dyn Monitor) -> Result<Curves, Error> {
         let trace = read(name, open()?.as_mut(), self.page_size, Sweep::keep(&self.specs), monitor)?;
+        let references = trace.len() as f64;
+        let mut runs = Runs::new(&trace, self.specs.clone(), self.threads, monitor);
+        let mut ratios = |sizes: &[u32]| {
+            let ratios =
+                |hits: &BTreeMap<u32, u64>| sizes.iter().map(|size| 1.0 - hits[size] as f64 / references).collect();
+            Ok(runs.at(sizes)?.map(|all| all.iter().map(ratios).collect()))
+        };
         let sizes = match sizes {
-            Some(sizes) => sizes.to_vec(),
-            None => self.sizes(&trace.dimensions(), |_| Ok(()))?,
+            Some(sizes) => bends::followed(sizes.to_vec(), 0, &mut ratios)?,
+            None => self.followed(self.sizes(&trace.dimensions(), |_| Ok(()))?, &mut ratios)?,
         };
-        let outcomes = self.replay(&trace, self.specs.clone(), sizes.clone(), monitor)?;
-        let line = |outcomes: &[RunOutcome]| {
-            let steps = outcomes.iter().map(|outcome| (outcome.pages, outcome.total.hits as f64)).collect();
-            let (policy, off_line) = (outcomes[0].policy.clone(), outcomes[0].off_line);
-            Line { policy, off_line, curve: Curve::through(trace.len() as f64, steps), spread: None, error: None }
+        let Runs { specs, hits, stopped, .. } = runs;
+        let line = |(spec, hits): (Spec, BTreeMap<u32, u64>)| {
+            let steps = hits.into_iter().map(|(size, hits)| (size, hits as f64)).collect();
+            let curve = Curve::through(references, steps);
+            Line { policy: spec.label.clone(), off_line: spec.needs_future(), curve, spread: None, error: None }
         };
-        let lines = outcomes.chunks(sizes.len()).map(line).collect();
-        Ok(Curves { trace: trace.dimensions(), sizes, sample: None, lines })
+        let lines = specs.into_iter().zip(hits).map(line).collect();
+        Ok(Curves { trace: trace.dimensions(), sizes, sample: None, lines, stopped })
     }
 
     /// The curves estimated from a share of the pages.
     fn sampled(&self, name: &str, open: Open<'_>, sample: Sample, monitor: &dyn Monitor) -> Result<Curves, Error> {
         let keep = Sweep::keep(&self.specs);
         let sampled = Sampled::load(name, open()?.as_mut(), self.page_size, keep, sample, monitor)?;
-        let sizes = self.sizes(&sampled.whole, |size| sampled.miniature(size).map(drop))?;
-        let miniatures = sizes.iter().map(|&size| sampled.miniature(size)).collect::<Result<_, _>>()?;
-        let Sampled { trace: part, sampling, whole } = sampled;
-        let replayed = self.specs.iter().filter(|spec| !is_lru(spec)).cloned().collect();
-        let outcomes = self.replay(&part, replayed, miniatures, monitor)?;
-        let mut replayed = outcomes.chunks(sizes.len());
+        let (part, sampling) = (&sampled.trace, sampled.sampling);
+        let (of_lru, replayed): (Vec<Spec>, Vec<Spec>) = self.specs.iter().cloned().partition(is_lru);
+        let shards = (!of_lru.is_empty()).then(|| curve::shards(part, sampling, &|_| true).expect("nothing stops it"));
+        let mut runs = Runs::new(part, replayed, self.threads, monitor);
+        let miniatures =
+            |sizes: &[u32]| sizes.iter().map(|&size| sampled.miniature(size)).collect::<Result<Vec<_>, _>>();
+        let estimated = |sizes: &[u32], miniatures: &[u32], hits: &BTreeMap<u32, u64>| {
+            let hits = miniatures.iter().map(|miniature| hits[miniature]);
+            curve::miniature(part, sampling, &sizes.iter().copied().zip(hits).collect::<Vec<_>>())
+        };
+        let asked = self.sizes(&sampled.whole, |size| sampled.miniature(size).map(drop))?;
+        let sizes = self.followed(asked, &mut |sizes| {
+            let miniatures = miniatures(sizes)?;
+            let Some(hits) = runs.at(&miniatures)? else { return Ok(None) };
+            let curves = hits.iter().map(|hits| estimated(sizes, &miniatures, hits)).chain(shards.clone());
+            Ok(Some(curves.map(|curve| sizes.iter().map(|&size| curve.miss_ratio(size)).collect()).collect()))
+        })?;
+        let Runs { specs: replayed, hits, stopped, .. } = runs;
+        let miniatures = miniatures(&sizes)?;
         let line = |spec: &Spec| {
             let lru = is_lru(spec);
-            let curve = if lru {
-                curve::shards(&part, sampling, &|_| true).expect("nothing stops it")
-            } else {
-                let hits = replayed.next().into_iter().flatten().map(|outcome| outcome.total.hits);
-                curve::miniature(&part, sampling, &sizes.iter().copied().zip(hits).collect::<Vec<_>>())
+            let curve = match replayed.iter().position(|replayed| replayed.label == spec.label) {
+                Some(index) => estimated(&sizes, &miniatures, &hits[index]),
+                None => shards.clone().filter(|_| lru)?,
             };
-            let spread = lru.then(|| curve::lru_spread(&part, sampling, &sizes));
-            Line { policy: spec.label.clone(), off_line: spec.needs_future(), curve, spread, error: None }
+            let spread = lru.then(|| curve::lru_spread(part, sampling, &sizes));
+            Some(Line { policy: spec.label.clone(), off_line: spec.needs_future(), curve, spread, error: None })
         };
-        let lines = self.specs.iter().map(line).collect();
-        Ok(Curves { trace: whole, sizes, sample: Some((sample.rate, part.pages)), lines })
+        let lines = self.specs.iter().filter_map(line).collect();
+        let sample = Some((sample.rate, part.pages));
+        Ok(Curves { trace: sampled.whole.clone(), sizes, sample, lines, stopped })
+    }
+
+    /// These sizes, and more where it is asked and a curve bends.
+    fn followed(&self, sizes: Vec<u32>, ratios: bends::At<'_>) -> Result<Vec<u32>, Error> {
+        let more = if self.sizes.is_empty() { self.more as usize } else { 0 };
+        bends::followed(sizes, more, ratios)
     }
 
     /// LRU's curve, estimated from so many pages.
@@ -169,13 +200,16 @@ impl Asked {
         }
         let trace =
             Dimensions { name: name.to_owned(), references, pages: sample.pages().max(1), page_size, page_size_origin };
-        let sizes = self.sizes(&trace, |_| Ok(()))?;
+        let curve = sample.curve();
+        let sizes = self.followed(self.sizes(&trace, |_| Ok(()))?, &mut |sizes| {
+            Ok(Some(vec![sizes.iter().map(|&size| curve.miss_ratio(size)).collect()]))
+        })?;
         let line = |spec: &Spec| {
             let (policy, off_line) = (spec.label.clone(), spec.needs_future());
-            Line { policy, off_line, curve: sample.curve(), spread: None, error: None }
+            Line { policy, off_line, curve: curve.clone(), spread: None, error: None }
         };
         let lines = self.specs.iter().map(line).collect();
-        Ok(Curves { trace, sizes, sample: Some((sample.rate(), sample.sampled_pages())), lines })
+        Ok(Curves { trace, sizes, sample: Some((sample.rate(), sample.sampled_pages())), lines, stopped: None })
     }
 
     /// The sizes in pages, rising, each once: those asked, or points of those for which there is an answer.
@@ -194,22 +228,49 @@ impl Asked {
         sizes.dedup();
         Ok(sizes)
     }
+}
 
-    fn replay(
-        &self,
-        trace: &Trace,
-        specs: Vec<Spec>,
-        sizes: Vec<u32>,
-        monitor: &dyn Monitor,
-    ) -> Result<Vec<RunOutcome>, Error> {
-        let all = specs.len() * sizes.len();
-        let sweep = Sweep { specs, sizes, warmup: 0, threads: self.threads };
-        let work = sweep.work(&Watch::default(), trace);
-        let replaying = monitor.begin(format!("replaying {}", trace.name), Some(work), true);
-        let outcomes = sweep.run(trace, &|more| replaying.add(more));
-        let done = outcomes.len();
-        let stop = || Error::Stopped(Stop::Points(done, all, trace.name.clone()));
-        if done == all { Ok(outcomes) } else { Err(stop()) }
+/// Policies being replayed at ever more sizes.
+struct Runs<'a> {
+    trace: &'a Trace,
+    /// Those that are done at all sizes.
+    specs: Vec<Spec>,
+    /// By policy, then by size.
+    hits: Vec<BTreeMap<u32, u64>>,
+    threads: usize,
+    monitor: &'a dyn Monitor,
+    stopped: Option<Stop>,
+}
+
+impl<'a> Runs<'a> {
+    fn new(trace: &'a Trace, specs: Vec<Spec>, threads: usize, monitor: &'a dyn Monitor) -> Self {
+        Self { trace, specs, hits: Vec::new(), threads, monitor, stopped: None }
+    }
+
+    /// Replays at these sizes, and returns the hits by policy at all so far; none if it is stopped.
+    fn at(&mut self, sizes: &[u32]) -> Result<Option<&[BTreeMap<u32, u64>]>, Error> {
+        if self.stopped.is_some() {
+            return Ok(None);
+        }
+        let first = self.hits.is_empty();
+        let mut new: Vec<u32> = sizes.to_vec();
+        new.dedup();
+        let sweep = Sweep { specs: self.specs.clone(), sizes: new, warmup: 0, threads: self.threads };
+        let (outcomes, stopped) = match replay(&sweep, &Watch::default(), self.trace, self.monitor) {
+            Err(Error::Stopped(stop)) if !first => (Vec::new(), Some(stop)),
+            done => done?,
+        };
+        self.stopped = stopped;
+        if first {
+            self.specs.retain(|spec| outcomes.iter().any(|outcome| outcome.policy == spec.label));
+            self.hits = vec![BTreeMap::new(); self.specs.len()];
+        } else if self.stopped.is_some() {
+            return Ok(None);
+        }
+        for (hits, outcomes) in self.hits.iter_mut().zip(outcomes.chunks(sweep.sizes.len())) {
+            hits.extend(outcomes.iter().map(|outcome| (outcome.pages, outcome.total.hits)));
+        }
+        Ok(Some(&self.hits))
     }
 }
 

@@ -50,6 +50,7 @@ figures! {
             "The misses that no cache could have avoided: first uses of a page." |of| of.compulsory_misses;
         "hit_ratio" "hit ratio" Ratio
             "The share of the references that a cache of so many pages holds; the higher, the better." |of| of.hit_ratio();
+        "miss_ratio" "miss ratio" Ratio "The other references, which must be fetched." |of| 1.0 - of.hit_ratio();
     }
 
     /// What misses cost on a device.
@@ -65,7 +66,7 @@ figures! {
         "mean_request_pages" "pages each" Number { decimals: 3 }
             "How many pages a request to the device fetches in the mean: misses of adjacent pages go together."
             |of| of.mean_request_pages;
-        "bytes" "bytes" Bytes "How many bytes are transferred." |of| of.bytes;
+        "device_bytes" "bytes" Bytes "How many bytes are transferred." |of| of.bytes;
         "price" "price" Money "What the requests cost in money, where requests do." |of| of.price;
     }
 

@@ -6,6 +6,7 @@ use super::curves::{Curves, Line};
 use super::figure::{csv, json, named, names, with};
 use super::figures::{BY_DISTANCE, COST, COUNTS, LEVEL, OWNER, POINT, Point, READAHEAD, RUN, STORAGE};
 use super::levels::Levels;
+use crate::input::trace::Dimensions;
 use crate::levels::{self, Analysis, Hierarchy, Level, Passed};
 use crate::replay::outcome::RunOutcome;
 use crate::size::Size;
@@ -24,9 +25,16 @@ pub trait Answer {
     fn json(&self) -> Value;
 }
 
+/// The columns that say how large a cache is.
+const SIZE: [&str; 3] = ["size_bytes", "pages", "page_size"];
+
+fn size(trace: &Dimensions, pages: u32) -> [String; 3] {
+    [trace.bytes(pages), pages.into(), trace.page_size].map(|number| number.to_string())
+}
+
 impl Answer for Comparison {
     fn header() -> Vec<String> {
-        let columns = ["trace", "policy", "pages"].into_iter().chain(names(COUNTS)).chain(["seconds"]);
+        let columns = ["trace", "policy"].into_iter().chain(SIZE).chain(names(COUNTS)).chain(["seconds"]);
         let columns = columns.chain(names(COST)).chain(names(BY_DISTANCE)).map(str::to_owned);
         columns.chain(names(READAHEAD).map(|name| format!("ahead_{name}"))).collect()
     }
@@ -34,7 +42,8 @@ impl Answer for Comparison {
     /// A row for each run.
     fn rows(&self) -> Vec<Vec<String>> {
         let row = |of: &RunOutcome| {
-            let mut row = vec![self.trace.name.clone(), of.policy.clone(), named(RUN, "pages").csv(of)];
+            let mut row = vec![self.trace.name.clone(), of.policy.clone()];
+            row.extend(size(&self.trace, of.pages));
             row.extend(csv(COUNTS, Some(&of.counted)));
             row.push(named(RUN, "seconds").csv(of));
             row.extend(csv(COST, of.device.as_ref()));
@@ -56,6 +65,7 @@ impl Answer for Comparison {
                 "policy": of.policy,
                 "off_line": of.off_line,
                 "size": self.size(of.pages),
+                "size_bytes": self.trace.bytes(of.pages),
                 "counted": json(COUNTS, Some(&of.counted)),
                 "total": json(COUNTS, Some(&of.total)),
                 "device": json(COST, of.device.as_ref()),
@@ -101,23 +111,27 @@ impl Comparison {
 
 impl Answer for Curves {
     fn header() -> Vec<String> {
-        ["trace", "policy"].into_iter().chain(names(POINT)).map(str::to_owned).collect()
+        let figures = names(POINT).filter(|&name| name != "pages");
+        ["trace", "policy"].into_iter().chain(SIZE).chain(figures).map(str::to_owned).collect()
     }
 
     /// A row for each point.
     fn rows(&self) -> Vec<Vec<String>> {
         let row = |(line, point): (&Line, Point)| {
-            let names = [self.trace.name.clone(), line.policy.clone()];
-            names.into_iter().chain(csv(POINT, Some(&point))).collect()
+            let names =
+                [self.trace.name.clone(), line.policy.clone()].into_iter().chain(size(&self.trace, point.pages));
+            let figures = POINT.iter().filter(|figure| figure.name != "pages");
+            names.chain(figures.map(|figure| figure.csv(&point))).collect()
         };
         self.points().map(row).collect()
     }
 
     fn json(&self) -> Value {
-        let Self { trace, sizes, sample, lines } = self;
+        let Self { trace, sizes, sample, lines, .. } = self;
         let point = |line: &Line, pages: u32| {
             let mut point = json(POINT, Some(&self.point(line, pages)));
             point.as_object_mut().expect("figures make an object").remove("references");
+            point["size_bytes"] = json!(trace.bytes(pages));
             point
         };
         let line = |line: &Line| {
@@ -136,14 +150,16 @@ impl Answer for Curves {
             "estimate": sample.is_some(),
             "sample": sample.map(|(rate, pages)| json!({ "rate": rate, "pages": pages })),
             "curves": lines.iter().map(line).collect::<Vec<_>>(),
+            "advice": advice::of_curves(self),
         })
     }
 }
 
 impl Answer for Levels {
     fn header() -> Vec<String> {
-        let first = ["trace", "mode", "hierarchy", "level", "policy", "pages", "caches", "write"];
-        let columns = first.into_iter().chain(names(LEVEL)).chain(names(STORAGE)).chain(names(COST));
+        let first =
+            ["trace", "mode", "hierarchy", "level", "policy"].into_iter().chain(SIZE).chain(["caches", "write"]);
+        let columns = first.chain(names(LEVEL)).chain(names(STORAGE)).chain(names(COST));
         columns.map(str::to_owned).collect()
     }
 
@@ -159,10 +175,9 @@ impl Answer for Levels {
                     (number + 1).to_string(),
                     (index + 1).to_string(),
                     level.spec.label.clone(),
-                    level.pages.to_string(),
-                    level.caches.to_string(),
-                    level.write.to_string(),
                 ];
+                row.extend(size(&self.trace, level.pages));
+                row.extend([level.caches.to_string(), level.write.to_string()]);
                 row.extend(csv(LEVEL, Some(passed)));
                 row.extend(csv(STORAGE, last.then_some(outcome)));
                 row.extend(csv(COST, outcome.device.as_ref().filter(|_| last)));
@@ -176,6 +191,7 @@ impl Answer for Levels {
         let level = |(level, passed): (&Level, &Passed)| {
             let named = json!({
                 "policy": level.spec.label,
+                "size_bytes": self.trace.bytes(level.pages),
                 "pages": level.pages,
                 "caches": level.caches,
                 "write": level.write.to_string(),

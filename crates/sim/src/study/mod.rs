@@ -15,6 +15,8 @@
 
 pub mod advice;
 pub mod analysis;
+mod bends;
+mod check;
 mod choice;
 pub mod comparison;
 pub mod curves;

@@ -1,5 +1,6 @@
 //! The crate as its users see it, one module for each of its sides.
 
+mod advice;
 mod curve;
 mod dulo;
 mod golden;

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::input::{Head, Input};
 use crate::reader::{Options, Reader};
+use forebay_policy::spelling::{did_you_mean, same};
 
 pub mod fields;
 #[cfg(test)]
@@ -54,7 +55,14 @@ formats! {
 
 /// The format of that name.
 pub fn named(name: &str) -> Option<&'static Format> {
-    FORMATS.iter().copied().find(|format| format.name == name)
+    FORMATS.iter().copied().find(|format| same(format.name, name))
+}
+
+/// That there is no format of that name, and which there are.
+pub fn unknown(name: &str) -> String {
+    let known: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
+    let meant = did_you_mean(name, known.iter().copied());
+    format!("there is no trace format `{name}`{meant}; there are {}", known.join(", "))
 }
 
 /// The first format that recognises the front of a file.

@@ -77,8 +77,7 @@ pub fn convert(
     if out.exists() && !options.force {
         return Err(Error::new(&file, "exists already; --force replaces it"));
     }
-    let temporary = Temporary::beside(out, "tmp");
-    let spool = Temporary::beside(out, "spool");
+    let [temporary, spool] = temporaries(out).map(Temporary);
     let mut writer = create(output, &file, &temporary, &spool, compression, reader, options)?;
     let mut names = Names::new();
     let (mut batch, mut requests, mut more) = (Vec::new(), 0, true);
@@ -128,16 +127,19 @@ fn create(
     })
 }
 
+/// The files beside `out` that are there while it is written.
+pub fn temporaries(out: &Path) -> [PathBuf; 2] {
+    ["tmp", "spool"].map(|what| {
+        let mut name = out.as_os_str().to_owned();
+        name.push(format!(".{}.{what}", std::process::id()));
+        PathBuf::from(name)
+    })
+}
+
 /// A file that goes away unless it is renamed.
 struct Temporary(PathBuf);
 
 impl Temporary {
-    fn beside(out: &Path, what: &str) -> Self {
-        let mut name = out.as_os_str().to_owned();
-        name.push(format!(".{}.{what}", std::process::id()));
-        Self(PathBuf::from(name))
-    }
-
     fn create(&self, file: &str) -> Result<File> {
         let opened = OpenOptions::new().read(true).write(true).create_new(true).open(&self.0);
         opened.map_err(|error| Error::io(file, "writing", error))

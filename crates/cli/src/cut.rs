@@ -1,0 +1,58 @@
+//! A trace whose last line or record is cut, as a recorder leaves it that is killed: read up to there, with a warning.
+
+use forebay_trace::{Names, PageSize, Reader, Request, Result, Unit};
+
+/// A reader that ends where its file is cut.
+pub(crate) struct UpToCut {
+    reader: Box<dyn Reader>,
+    any: bool,
+}
+
+impl UpToCut {
+    pub(crate) fn new(reader: Box<dyn Reader>) -> Self {
+        Self { reader, any: false }
+    }
+}
+
+impl Reader for UpToCut {
+    fn unit(&self) -> Unit {
+        self.reader.unit()
+    }
+
+    fn page_size(&self) -> Option<PageSize> {
+        self.reader.page_size()
+    }
+
+    fn median_request(&self) -> Option<u64> {
+        self.reader.median_request()
+    }
+
+    fn share(&self) -> Option<f64> {
+        self.reader.share()
+    }
+
+    fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
+        let next = self.reader.next(names);
+        self.any |= matches!(next, Ok(Some(_)));
+        self.up_to_cut(next, None)
+    }
+
+    fn fill(&mut self, names: &mut Names, most: usize, batch: &mut Vec<Request>) -> Result<bool> {
+        let filled = self.reader.fill(names, most, batch);
+        self.any |= !batch.is_empty();
+        self.up_to_cut(filled, false)
+    }
+}
+
+impl UpToCut {
+    /// What was read, or `end` where the file is cut behind something.
+    fn up_to_cut<T>(&self, read: Result<T>, end: T) -> Result<T> {
+        match read {
+            Err(error) if self.any && error.is_cut() => {
+                eprintln!("forebay: {error}; all before it is taken");
+                Ok(end)
+            }
+            read => read,
+        }
+    }
+}

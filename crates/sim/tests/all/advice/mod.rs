@@ -1,0 +1,142 @@
+//! The advice against runs of its own: the policy that it names is the best at the size that it names, or as good but for noise.
+
+use crate::real_trace::real_trace;
+use forebay_model::presets::Named;
+use forebay_policy::Spec;
+use forebay_sim::study::comparison::{Asked, Warmup};
+use forebay_sim::study::monitor::{Monitor, Progress};
+use forebay_sim::study::{Answer, Comparison};
+use forebay_sim::{Readahead, Size};
+use forebay_trace::{Input, Options, Reader};
+use std::path::Path;
+
+struct Quiet;
+
+impl Progress for Quiet {
+    fn add(&self, _: u64) -> bool {
+        true
+    }
+
+    fn set(&self, _: u64, _: Option<f64>) -> bool {
+        true
+    }
+}
+
+impl Monitor for Quiet {
+    fn begin(&self, _: String, _: Option<u64>, _: bool) -> Box<dyn Progress + '_> {
+        Box::new(Quiet)
+    }
+
+    fn warn(&self, message: &str) {
+        panic!("{message}");
+    }
+}
+
+fn specs(names: &[&str]) -> Vec<Spec> {
+    match names {
+        [] => Spec::all(),
+        names => names.iter().map(|name| Spec::parse(name).expect("a policy")).collect(),
+    }
+}
+
+fn compare(reader: &mut dyn Reader, specs: Vec<Spec>, sizes: &[Size], device: Option<&str>) -> Comparison {
+    let asked = Asked {
+        specs,
+        sizes: sizes.to_vec(),
+        warmup: Warmup::References(0),
+        device: device.map(|name| name.parse::<Named>().expect("a device")),
+        think_ms: 0.0,
+        readahead: Readahead::default(),
+        by_distance: false,
+        states: 0,
+        behind: None,
+        sample: None,
+        managers: None,
+        page_size: None,
+        threads: 0,
+    };
+    asked.of("trace", reader, &Quiet).expect("an answer")
+}
+
+/// The policy and the pages that the advice names, and its words.
+fn named(comparison: &Comparison) -> (String, u32, String) {
+    let advice = comparison.json()["advice"].as_str().expect("there is advice").to_owned();
+    let named = || {
+        let (policy, rest) = advice.strip_prefix("Take ")?.split_once(" with ")?;
+        let (_, rest) = rest.split_once('(')?;
+        let pages = rest.split_once(" pages")?.0.replace(',', "").parse().ok()?;
+        Some((policy.to_owned(), pages))
+    };
+    let (policy, pages) = named().unwrap_or_else(|| panic!("{advice}"));
+    (policy, pages, advice)
+}
+
+/// That the advice holds where its size alone is asked, and among other sizes.
+fn holds(name: &str, open: &dyn Fn() -> Box<dyn Reader>, policies: &[&str], device: Option<&str>) {
+    let percent = |sizes: &[f64]| sizes.iter().map(|&share| Size::Percent(share)).collect::<Vec<_>>();
+    let (policy, pages, advice) =
+        named(&compare(open().as_mut(), specs(policies), &percent(&[2.0, 10.0, 40.0]), device));
+    let alone = compare(open().as_mut(), specs(policies), &[Size::Pages(pages.into())], device);
+    let cost = |of: &forebay_sim::RunOutcome| match device {
+        Some(_) => of.device.expect("a device was asked for").device_ms,
+        None => of.counted.misses as f64,
+    };
+    let least = alone.outcomes.iter().filter(|of| !of.off_line).map(cost).fold(f64::INFINITY, f64::min);
+    let taken = alone.outcomes.iter().find(|of| of.policy == policy).expect("it was asked");
+    let noise = if device.is_some() { 0.01 * least } else { 0.001 * taken.counted.references as f64 };
+    assert!(cost(taken) <= least + noise + 1e-6, "{name} {device:?}: {} for {least}: {advice}", cost(taken));
+    assert_eq!(named(&alone).0, policy, "{name} {device:?}: {advice}");
+}
+
+fn holds_in_hits_and_in_time(name: &str, open: &dyn Fn() -> Box<dyn Reader>) {
+    holds(name, open, &[], None);
+    for device in ["nearline", "nvme", "network-block"] {
+        holds(name, open, &["lru", "mru", "arc", "lirs", "ubm", "dulo", "clock-pro", "s3-fifo", "opt"], Some(device));
+    }
+}
+
+fn file(path: &Path) -> Box<dyn Reader> {
+    forebay_trace::open(path, &Options::default()).expect("the trace opens").1
+}
+
+fn text(blocks: &[u64]) -> Box<dyn Reader> {
+    let text: String = blocks.iter().map(|block| format!("{block}\n")).collect();
+    let options = Options { format: Some("lirs".to_owned()), ..Options::default() };
+    forebay_trace::reader::read(Input::from_bytes("made", text).expect("text"), &options).expect("a trace").1
+}
+
+#[test]
+fn it_holds_on_published_traces() {
+    for name in ["2_pools", "cpp", "cs", "gli", "multi1", "multi3", "sprite"] {
+        let Some(path) = real_trace(&format!("lirs/{name}.trace.gz")) else { return };
+        holds_in_hits_and_in_time(name, &|| file(&path));
+    }
+}
+
+#[test]
+fn it_holds_on_recorded_programs() {
+    for name in ["samples/sample.parquet", "crates/sim/tests/all/advice/program.parquet"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+        holds_in_hits_and_in_time(name, &|| file(&path));
+    }
+}
+
+#[test]
+fn it_holds_on_loops_scans_skew_mixes_and_phases() {
+    // Draws that repeat, skewed to the front.
+    let draw = |time: u64, pages: u64| {
+        let hash = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % pages;
+        hash(2 * time) * hash(2 * time + 1) / pages
+    };
+    let looping: Vec<u64> = (0..12_000).map(|time| time % 700).collect();
+    let skewed: Vec<u64> = (0..20_000).map(|time| draw(time, 3_000)).collect();
+    // A hot set with a scan through it, which comes again and again.
+    let scanned: Vec<u64> =
+        (0..20_000).map(|time| if time % 3 == 0 { 5_000 + time / 3 % 2_000 } else { draw(time, 900) }).collect();
+    let phases: Vec<u64> = (0..24_000).map(|time| time / 6_000 * 10_000 + draw(time, 800)).collect();
+    let growing: Vec<u64> = (0..20_000).map(|time| draw(time, 50 + time / 10)).collect();
+    let traces = [("loop", looping), ("skew", skewed), ("scan", scanned), ("phases", phases), ("growth", growing)];
+    for (name, blocks) in &traces {
+        holds_in_hits_and_in_time(name, &|| text(blocks));
+    }
+}
