@@ -249,6 +249,10 @@ impl Mount {
                 let what = format!("{} cannot be unmounted", self.place);
                 Err(Error::System { what, source })
             }
+            (_, Ok(Err(source))) if source.kind() == io::ErrorKind::ConnectionAborted => {
+                tracing::warn!("{}: the kernel has cut the connection; everything is flushed", self.place);
+                Ok(())
+            }
             (_, Ok(Err(source))) => Err(Error::System { what: "requests could not be received".to_owned(), source }),
             _ => Ok(()),
         }

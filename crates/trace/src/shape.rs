@@ -51,7 +51,7 @@ fn pages_of(requests: &[Request]) -> u64 {
         |is: &dyn Fn(&Request) -> bool| 10 * requests.iter().filter(|request| is(request)).count() / requests.len();
     let mut size = LARGEST;
     while size > USUAL {
-        let whole = |request: &Request| request.offset % size == 0 && request.length % size == 0;
+        let whole = |request: &Request| request.offset.is_multiple_of(size) && request.length.is_multiple_of(size);
         if share(&|request| request.length == size) >= 1 && share(&whole) >= 9 {
             return size;
         }

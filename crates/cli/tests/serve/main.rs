@@ -222,7 +222,7 @@ fn what_is_recorded_is_a_trace_of_what_was_asked() {
         answer(&["compare", trace.to_str().unwrap(), "-p", "lru", "-s", "20", "--page-size", "4KiB", "-f", "csv"]);
     let row: Vec<&str> = csv.lines().nth(1).expect("a row").split(',').collect();
     // 30 reads of two pages and 3 writes of one, to 20 pages that fit.
-    assert_eq!(row[1..6], ["lru", "20", "63", "43", "20"], "{csv}");
+    assert_eq!(row[1..8], ["lru", "81920", "20", "4096", "63", "43", "20"], "{csv}");
     let info = answer(&["info", trace.to_str().unwrap()]);
     assert!(info.contains("reads       30") && info.contains("writes      3"), "{info}");
 }
@@ -259,7 +259,7 @@ fn figures_are_told_to_prometheus_and_to_top() {
         "{table}"
     );
     let csv = answer(&["top", &figures, "--format", "csv"]);
-    assert!(csv.starts_with("volume,cache,size,") && csv.contains("\ndata,shared,"), "{csv}");
+    assert!(csv.starts_with("volume,cache,size_bytes,") && csv.contains("\ndata,shared,"), "{csv}");
     server.stop();
 }
 
@@ -329,7 +329,7 @@ fn a_stop_gives_a_device_that_takes_nothing_up_and_writes_what_others_take() {
     let (code, log) = server.end();
     assert_eq!(code, Some(1), "{log}");
     let told = "volume slow: what was written to it is not durable: its device has taken nothing for 1s";
-    assert!(log.contains(told) && !log.contains("volume well"), "{log}");
+    assert!(log.contains(told) && !log.contains("volume well: what"), "{log}");
     assert_eq!(std::fs::read(&well).unwrap()[..512 << 10], [2; 512 << 10]);
 }
 

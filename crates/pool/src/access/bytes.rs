@@ -284,10 +284,13 @@ impl<M: Memory> Handle<M> {
             if self.whole(volume, &part) && absent() {
                 let page_size = u64::from(self.shared.config.page_size);
                 let end = offset + data.len() as u64;
-                let whole_end = if end == volume.len() { volume.blocks() } else { end / page_size };
+                // The end may have come nearer than that of the request.
+                let whole_end = if end >= volume.len() { volume.blocks() } else { end / page_size };
                 let blocks =
                     part.block..whole_end.min(part.block + self.shared.most_run().min(self.shared.room_for_dirty()));
-                if let Admission::Run(run) = self.admit_run(volume, blocks, Operation::Write)? {
+                if !blocks.is_empty()
+                    && let Admission::Run(run) = self.admit_run(volume, blocks, Operation::Write)?
+                {
                     for &(_, number) in &run {
                         let part = self.part_held(volume, offset, data.len(), done);
                         self.copy_in_new(number, &part, data);
