@@ -50,7 +50,7 @@ impl<M: Memory> Handle<M> {
         Ok(Part { block, page: start..start + bytes, request: done..done + bytes })
     }
 
-    /// The same of a page that is held: the end stays where it is.
+    /// The same of a whole page that is held: the end stays behind its start.
     fn part_held(&self, volume: &Volume, offset: u64, length: usize, done: usize) -> Part {
         self.part(volume, offset, length, done).expect("a page that is held lies before the end")
     }
@@ -106,12 +106,19 @@ impl<M: Memory> Handle<M> {
                         Admission::Run(run) => {
                             self.shared.fill(volume, &run)?;
                             missed = missed.or(Some(part.block));
+                            // The end may have come to lie before the request, in its first page, before that was admitted.
+                            let mut copied = Ok(());
                             for &(_, number) in &run {
-                                let part = self.part_held(volume, offset, buffer.len(), done);
-                                self.copy_out(number, &part, buffer);
+                                match self.part(volume, offset, buffer.len(), done) {
+                                    Ok(part) => {
+                                        self.copy_out(number, &part, buffer);
+                                        done = part.request.end;
+                                    }
+                                    Err(error) => copied = Err(error),
+                                }
                                 self.shared.let_go(number);
-                                done = part.request.end;
                             }
+                            copied?;
                             self.shared.miss_time.add_time(start.elapsed());
                         }
                         Admission::Rescued => {
