@@ -1,7 +1,7 @@
 //! A manager of a program's own, for a process that reads a file again and again in the same order, as cscope reads its database. It learns the
 //! order in which blocks are used, and gives up those that are needed last: the ones used most recently.
 //!
-//!     rustc -O examples/same_order.rs                      # the standard library alone
+//!     rustc --edition 2024 -O examples/same_order.rs       # the standard library alone
 //!     forebay mount src /mnt/src --policy lru-sp --cache 64MiB --manager-socket /run/forebay/manager
 //!     cd /mnt/src && cscope -d                             # in another terminal
 //!     ./same_order /run/forebay/manager $(pidof cscope) /mnt/src/cscope.out

@@ -15,6 +15,13 @@ pub fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Str
     }
 }
 
+/// A text that others chose, without the control characters by which it could pass for another line, or steer a terminal.
+pub fn printable(text: &str) -> String {
+    let shown =
+        |letter: char| if letter.is_control() { letter.escape_default().to_string() } else { letter.to_string() };
+    text.chars().map(shown).collect()
+}
+
 fn plain(name: &str) -> String {
     name.chars().filter(|letter| !matches!(letter, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
 }
@@ -29,5 +36,10 @@ mod tests {
         let of = |name: &str| did_you_mean(name, ["lru", "clock-pro", "s3-fifo"].into_iter());
         assert_eq!(of("clok-pro"), " (did you mean `clock-pro`?)");
         assert_eq!(of("parrot"), "");
+    }
+
+    #[test]
+    fn control_characters_are_shown_as_what_they_are() {
+        assert_eq!(printable("naïve\n\u{1b}[31m"), "naïve\\n\\u{1b}[31m");
     }
 }

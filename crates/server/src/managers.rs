@@ -5,6 +5,7 @@ use crate::error::Error;
 use clap::ValueEnum;
 use forebay_fuse::{Advice, InForce, Mount, Owners};
 use forebay_policy::managers::{Rule, Rules, RulesError};
+use forebay_policy::show_bytes;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -21,6 +22,13 @@ pub enum OwnersOption {
     Cgroup,
     /// Each program, called `cc1`
     Program,
+}
+
+impl OwnersOption {
+    /// As it is written.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
 }
 
 impl From<OwnersOption> for Owners {
@@ -40,11 +48,41 @@ pub(crate) fn read(path: Option<&Path>, policy: &str, has_managers: bool) -> Res
     if !has_managers {
         return Err(Error::Usage(format!("--managers is for lru-sp: {policy} has no managers; add --policy lru-sp")));
     }
+    check_size(path)?;
     let rules = Rules::read(path).and_then(Rules::for_running);
     rules.map_err(|error| match error {
         RulesError::Unreadable { .. } => Error::Failed(format!("--managers: {error}")),
         RulesError::Wrong { .. } => Error::Usage(format!("--managers: {error}")),
     })
+}
+
+/// The longest file of rules: it is read while the mount runs.
+const LONGEST: u64 = 1 << 20;
+
+/// Refuses what would be waited for, or has no end.
+fn check_size(path: &Path) -> Result<(), Error> {
+    let found = std::fs::metadata(path);
+    let found = found.map_err(|error| Error::Failed(format!("--managers: {}: {error}", path.display())))?;
+    if found.is_file() && found.len() <= LONGEST {
+        return Ok(());
+    }
+    let what = format!("--managers: {}: rules are a regular file of at most {}", path.display(), show_bytes(LONGEST));
+    Err(Error::Usage(what))
+}
+
+/// Refuses a file of ours below the mount point: it would keep the mount busy, or wait for itself.
+pub(crate) fn check_outside(mountpoint: &Path, files: [(&str, Option<&Path>); 3]) -> Result<(), Error> {
+    let whole = |path: &Path| path.canonicalize().ok();
+    let Some(mountpoint) = whole(mountpoint) else { return Ok(()) };
+    for (option, file) in files {
+        let Some(file) = file else { continue };
+        let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+        if whole(folder).is_some_and(|folder| folder.starts_with(&mountpoint)) {
+            let what = format!("{option} {}: it lies below the mount point; choose another place", file.display());
+            return Err(Error::Usage(what));
+        }
+    }
+    Ok(())
 }
 
 /// Something that says who manages.

@@ -177,7 +177,17 @@ pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: Mou
     let rules = managers::read(options.managers.as_deref(), &cache.policy, cache.pool.has_managers())?;
     if options.manager_socket.is_some() {
         owning::check(&cache.pool)?;
+        if let Some(owners @ (OwnersOption::Cgroup | OwnersOption::Program)) = options.owners {
+            let what = "a manager of its own is one process's or one user's: take --owners process or user";
+            return Err(Error::Usage(format!("--manager-socket beside --owners {}: {what}", owners.name())));
+        }
     }
+    let files = [
+        ("--control", options.control.as_deref()),
+        ("--manager-socket", options.manager_socket.as_deref()),
+        ("--record", options.record.as_deref()),
+    ];
+    managers::check_outside(mountpoint, files)?;
     let recorder = Arc::new(Recorder::new(of_server.recorded_page_size()));
     let mut of_mount = forebay_fuse::Options::new(source, mountpoint);
     of_mount.mode = options.mode.unwrap_or_default().into();
@@ -386,7 +396,8 @@ impl Steered for Mounted {
                 with_figures(message, [("pages", pages), ("bytes", bytes)])
             }
             Command::Manage { owner, file, manager } => {
-                managers::manage(&self.mount, owner.as_deref(), file.as_deref(), &manager, &self.cache.policy)
+                let manager = if manager == "none" { "lru" } else { &manager };
+                managers::manage(&self.mount, owner.as_deref(), file.as_deref(), manager, &self.cache.policy)
             }
             Command::Abdicate { owner, file } => {
                 managers::manage(&self.mount, owner.as_deref(), file.as_deref(), "lru", &self.cache.policy)

@@ -252,7 +252,7 @@ impl Service {
     /// Says in the log what is served.
     fn introduce(&self) {
         let serving = self.serving();
-        tracing::info!("forebay {}, {} volumes", env!("CARGO_PKG_VERSION"), serving.exports.len());
+        tracing::info!("forebay {}", env!("CARGO_PKG_VERSION"));
         for cache in serving.caches() {
             tracing::info!("cache {}: {} under {}", cache.name, show_bytes(cache.pool.capacity()), cache.policy);
         }

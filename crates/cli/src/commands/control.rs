@@ -3,6 +3,7 @@
 use super::top::{Figures, width};
 use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueEnum};
+use forebay_policy::spelling::printable;
 use forebay_server::{Answer, Command, ManagerReport, Report};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -129,7 +130,8 @@ fn table(managers: &[ManagerReport]) -> String {
     let line = |found: &ManagerReport| {
         let of =
             |what: &str, name: &Option<String>| name.as_ref().map_or(String::new(), |name| format!("  {what} {name}"));
-        format!("{:<9}  {}{}{}\n", found.by, found.manager, of("for", &found.owner), of("of", &found.file))
+        let line = format!("{:<9}  {}{}{}", found.by, found.manager, of("for", &found.owner), of("of", &found.file));
+        printable(&line) + "\n"
     };
     managers.iter().map(line).collect()
 }

@@ -195,8 +195,13 @@ fn what_is_wrong_is_said_with_what_to_do() {
     fs::write(folder.path("file"), b"cache = \"much\"").expect("a file");
     fs::create_dir_all(folder.path("full/of")).expect("folders");
     let [inner, missing, file, full] = ["source/inner", "missing", "file", "full"].map(|name| folder.text(name));
+    let inside = folder.text("seen/socket");
+    let managed = |more: &[&'static str]| [&[&*source, &*seen, "--policy", "lru-sp"], more].concat();
     for foreground in [&[][..], &["--foreground"]] {
         for (arguments, code, message) in [
+            (managed(&["--managers", "/dev/zero"]), 2, "rules are a regular file of at most 1 MiB"),
+            (managed(&["--manager-socket", "m", "--owners", "program"]), 2, "take --owners process or user"),
+            (vec![&*source, &*seen, "--control", &*inside], 2, "it lies below the mount point"),
             (vec![&*source, &*inner], 2, "it would show itself"),
             (vec![&*inner, &*source], 2, "nobody would see it any more"),
             (vec![&*source, &*source], 2, "is the source and the mount point"),

@@ -26,6 +26,7 @@ use crate::processes::{User, user_of};
 use crate::shared::{Open, Shared};
 use forebay_policy::Charge;
 use forebay_policy::managers::{Listed, Rule};
+use forebay_policy::spelling::printable;
 use fuser::{Errno, FileHandle};
 use rules::{Numbered, Rules};
 use std::collections::HashMap;
@@ -161,8 +162,9 @@ impl Managing {
         }
     }
 
-    /// Logs a mistake of a program, unless one was logged just now.
+    /// Logs a mistake of a program, unless one was logged just now. What programs chose does not pass for lines of ours.
     fn mistake(&self, what: &str) {
+        let what = printable(what);
         let mut mistakes = self.mistakes.lock().unwrap_or_else(PoisonError::into_inner);
         let (last, more) = &mut *mistakes;
         if last.is_some_and(|last| last.elapsed() < PAUSE) {

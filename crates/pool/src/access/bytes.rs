@@ -286,18 +286,24 @@ impl<M: Memory> Handle<M> {
         let mut done = 0;
         while done < data.len() {
             self.shared.throttle(volume)?;
+            let length = volume.len();
             let part = self.part(volume, offset, data.len(), done)?;
             let absent = || self.state_of(volume, part.block).is_none_or(State::absent);
             if self.whole(volume, &part) && absent() {
                 let page_size = u64::from(self.shared.config.page_size);
                 let end = offset + data.len() as u64;
                 // The end may have come nearer than that of the request.
-                let whole_end = if end >= volume.len() { volume.blocks() } else { end / page_size };
+                let whole_end = if end >= length { length.div_ceil(page_size) } else { end / page_size };
                 let blocks =
                     part.block..whole_end.min(part.block + self.shared.most_run().min(self.shared.room_for_dirty()));
                 if !blocks.is_empty()
                     && let Admission::Run(run) = self.admit_run(volume, blocks, Operation::Write)?
                 {
+                    // While the pages are held the end stays; before, it may have moved, and the last page be no whole one.
+                    if volume.len() != length {
+                        self.shared.drop_loading(&run);
+                        continue;
+                    }
                     for &(_, number) in &run {
                         let part = self.part_held(volume, offset, data.len(), done);
                         self.copy_in_new(number, &part, data);
@@ -328,6 +334,7 @@ impl<M: Memory> Handle<M> {
     fn write_chunk(&self, volume: &Arc<Volume>, offset: u64, data: &[u8], mut done: usize) -> Result<usize, Error> {
         let mut held: Vec<Held> = Vec::new();
         while done < data.len() && (held.len() as u64) < self.shared.most_run() {
+            let length = volume.len();
             let part = match self.part(volume, offset, data.len(), done) {
                 Ok(part) => part,
                 Err(error) if held.is_empty() => return Err(error),
@@ -341,6 +348,10 @@ impl<M: Memory> Handle<M> {
                     self.try_admit_run(volume, block..block + 1, Operation::Write, false)
                 };
                 if let Admission::Run(run) = admission {
+                    if volume.len() != length {
+                        self.shared.drop_loading(&run);
+                        continue;
+                    }
                     let part = self.part_held(volume, offset, data.len(), done);
                     self.copy_in_new(run[0].1, &part, data);
                     held.push(run[0]);
