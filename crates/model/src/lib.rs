@@ -164,13 +164,22 @@ impl SimulatedDevice {
         self.now += ms;
     }
 
-    /// Reads `pages` pages from a place on without anyone waiting; the answer is the request's number.
+    /// Reads `pages` pages from a place on; the answer is the request's number. Right behind the present misses they come with these, in
+    /// one request; else nobody waits for them.
     pub fn read_ahead(&mut self, place: Place, pages: u64) -> u64 {
+        let start = self.address(place);
+        if let Some(open) = &mut self.open
+            && open.end() == start
+            && !open.write
+        {
+            open.bytes += pages * self.page_size;
+            return self.made;
+        }
         self.make();
         let now = self.now;
         self.ahead.retain(|request| request.done.is_none_or(|done| done > now));
         let bytes = pages * self.page_size;
-        let request = self.submit(Request { start: self.address(place), bytes, write: false, at: now });
+        let request = self.submit(Request { start, bytes, write: false, at: now });
         self.ahead.push(request);
         request.number
     }

@@ -172,6 +172,24 @@ fn what_is_read_ahead_is_waited_for_only_if_it_is_late() {
 }
 
 #[test]
+fn what_is_read_ahead_right_behind_misses_comes_with_them() {
+    let at = |block| Place { object: 0, block };
+    let mut device = device(DISK);
+    device.miss(at(250), true, false);
+    let joined = device.read_ahead(at(251), 2);
+    let apart = device.read_ahead(at(600), 2);
+    assert!(!device.need(joined), "the misses have waited for it");
+    assert!(device.need(apart));
+    assert_eq!(device.cost(1).requests, 2);
+    device.miss(at(700), true, true);
+    assert!({
+        let behind_a_write = device.read_ahead(at(701), 1);
+        device.need(behind_a_write)
+    });
+    assert_eq!(device.cost(1).requests, 4);
+}
+
+#[test]
 fn what_is_wrong_with_a_model_is_named_by_line_and_key() {
     let wrong = |text: &str| text.parse::<Model>().expect_err(text).to_string();
     let cases = [

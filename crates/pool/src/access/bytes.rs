@@ -73,7 +73,8 @@ impl<M: Memory> Handle<M> {
     pub fn read_at(&self, volume: &Arc<Volume>, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         volume.check_range(offset, buffer.len() as u64)?;
         let mut told = None;
-        let (mut missed, mut first_use) = (None, false);
+        let (mut missed, mut first_use, mut followed) = (None, false, false);
+        let blocks = self.pages_of(offset, buffer.len());
         let mut done = 0;
         while done < buffer.len() {
             let part = self.part(volume, offset, buffer.len(), done)?;
@@ -104,8 +105,13 @@ impl<M: Memory> Handle<M> {
                     let start = Instant::now();
                     match self.admit_run(volume, self.run_of(part.block, offset, buffer.len()), Operation::Read)? {
                         Admission::Run(run) => {
-                            self.shared.fill(volume, &run)?;
-                            missed = missed.or(Some(part.block));
+                            let first = *missed.get_or_insert(part.block);
+                            if part.block + run.len() as u64 == blocks.end {
+                                followed = true;
+                                self.fill_and_follow(volume, &run, blocks.clone(), first)?;
+                            } else {
+                                self.shared.fill(volume, &run)?;
+                            }
                             // The end may have come to lie before the request, in its first page, before that was admitted.
                             let mut copied = Ok(());
                             for &(_, number) in &run {
@@ -130,8 +136,8 @@ impl<M: Memory> Handle<M> {
                 }
             }
         }
-        if missed.is_some() || first_use {
-            self.follow(volume, self.pages_of(offset, buffer.len()), missed);
+        if (missed.is_some() || first_use) && !followed {
+            self.follow(volume, blocks, missed);
         }
         Ok(())
     }

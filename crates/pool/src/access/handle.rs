@@ -157,7 +157,6 @@ impl<M: Memory> Handle<M> {
                     told |= self.load(volume, block..block + 1, Operation::Read, Some(&mut kept))?;
                     if let Some(pin) = kept {
                         self.shared.miss_time.add_time(start.elapsed());
-                        self.follow(volume, block..block + 1, Some(block));
                         return Ok(ReadPin::new(self, pin));
                     }
                 }

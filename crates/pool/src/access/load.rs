@@ -47,8 +47,8 @@ pub(crate) enum Admission {
 }
 
 impl<M: Memory> Handle<M> {
-    /// Loads the absent pages at the start of a range, in one request. `keep` gets a pin of the first. Whether the policy knows of the
-    /// reference to the first: not if another thread has it.
+    /// Loads the absent pages at the start of a range, in one request. `keep` gets a pin of the first, for a read of it alone, and what
+    /// follows is read ahead. Whether the policy knows of the reference to the first: not if another thread has it.
     pub(crate) fn load(
         &self,
         volume: &Arc<Volume>,
@@ -56,12 +56,14 @@ impl<M: Memory> Handle<M> {
         operation: Operation,
         keep: Option<&mut Option<Pin>>,
     ) -> Result<bool, Error> {
-        match self.admit_run(volume, blocks, operation)? {
+        match self.admit_run(volume, blocks.clone(), operation)? {
             Admission::Run(run) => {
-                self.shared.fill(volume, &run)?;
                 let mut held = run.iter().map(|&(_, number)| number);
                 if let Some(keep) = keep {
+                    self.fill_and_follow(volume, &run, blocks.clone(), blocks.start)?;
                     *keep = held.next().map(|number| self.pin_held(number));
+                } else {
+                    self.shared.fill(volume, &run)?;
                 }
                 held.for_each(|number| self.shared.let_go(number));
                 Ok(true)
@@ -199,6 +201,17 @@ impl<M: Memory> Handle<M> {
 impl<M: Memory> Shared<M> {
     /// Reads the pages of a run, which then are valid and held exclusively; if that fails they are gone.
     pub(crate) fn fill(&self, volume: &Volume, run: &[Held]) -> Result<(), Error> {
+        let result = self.transfer(volume, run);
+        if result.is_ok() {
+            run.iter().for_each(|&(_, number)| self.loaded(number));
+        } else {
+            self.drop_loading(run);
+        }
+        result
+    }
+
+    /// Reads into the frames of pages that are loading, and go on loading.
+    pub(crate) fn transfer(&self, volume: &Volume, run: &[Held]) -> Result<(), Error> {
         let core = &self.core;
         let page_size = self.memory.page_size();
         let mut buffers: Vec<IoSliceMut<'_>> = Vec::with_capacity(run.len());
@@ -213,14 +226,7 @@ impl<M: Memory> Shared<M> {
             length += wanted.len() as u64;
             buffers.push(IoSliceMut::new(wanted));
         }
-        let result = volume.read(run[0].0 * page_size as u64, length, &mut buffers);
-        drop(buffers);
-        if result.is_ok() {
-            run.iter().for_each(|&(_, number)| self.loaded(number));
-        } else {
-            self.drop_loading(run);
-        }
-        result
+        volume.read(run[0].0 * page_size as u64, length, &mut buffers)
     }
 
     /// Drops pages that were admitted and are not loaded.

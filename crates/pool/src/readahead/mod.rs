@@ -5,6 +5,9 @@
 //!   something read ahead       -->  are expected next     -->  as loading pages  -->  waiting --> to the device each
 //! ```
 //!
+//! What is expected right behind a miss comes with it, in one request to the device: as in the kernel, a stream's first window costs none
+//! of its own. If that request fails, the pages that were missed are read alone.
+//!
 //! The policy learns of what is read ahead right behind the read that asked for it, whatever the devices do: so it decides as in the
 //! simulator, whose rule this is ([`forebay_policy::readahead`]). Whoever needs a page of a run that no thread has taken yet reads
 //! the run himself, so that nobody waits behind the readahead of another device.
@@ -145,22 +148,57 @@ impl<M: Memory> Handle<M> {
     /// A read is over that missed, or was the first to use something read ahead: has read ahead what is expected behind it.
     #[cold]
     pub(crate) fn follow(&self, volume: &Arc<Volume>, blocks: Range<u64>, missed: Option<u64>) {
+        let expected = self.expected(volume, blocks, missed);
+        self.admit_ahead(volume, expected, 0);
+    }
+
+    /// Fills the last pages of a read, all of which it missed, and has read ahead what is expected behind them: with the same request as
+    /// far as that may be.
+    ///
+    /// # Errors
+    /// As for [`fill`](Shared::fill).
+    pub(crate) fn fill_and_follow(
+        &self,
+        volume: &Arc<Volume>,
+        run: &[Held],
+        read: Range<u64>,
+        missed: u64,
+    ) -> Result<(), Error> {
+        let expected = self.expected(volume, read.clone(), Some(missed));
+        let room = self.shared.most_run().saturating_sub(run.len() as u64);
+        let joined = self.admit_ahead(volume, expected.clone(), if expected.start == read.end { room } else { 0 });
+        if !joined.is_empty() {
+            let both = [run, &joined].concat();
+            let filled = self.shared.transfer(volume, &both);
+            self.shared.end_ahead(volume, &joined, self.owner(volume), &filled);
+            self.shared.readahead.pages.fetch_sub(joined.len() as u64, Ordering::SeqCst);
+            if filled.is_ok() {
+                run.iter().for_each(|&(_, number)| self.shared.loaded(number));
+                return Ok(());
+            }
+        }
+        self.shared.fill(volume, run)
+    }
+
+    /// The blocks that the rule expects behind a read.
+    fn expected(&self, volume: &Volume, blocks: Range<u64>, missed: Option<u64>) -> Range<u64> {
         let most = u64::from(volume.readahead / self.shared.config.page_size);
         let advice = self.advice.get();
         if most == 0 || matches!(advice, Advice::Random | Advice::Once) {
-            return;
+            return 0..0;
         }
         let in_order = advice == Advice::Sequential;
         let read = Read { object: volume.id, start: blocks.start, end: blocks.end, missed, in_order };
-        let expected = lock(&self.shared.readahead.streams).expect(&read, most);
-        if !expected.is_empty() {
-            self.admit_ahead(volume, expected);
-        }
+        lock(&self.shared.readahead.streams).expect(&read, most)
     }
 
-    /// Admits what is absent of these blocks, and has it read. What is read ahead at a time is no more than half of the cache, so that it
-    /// does not push itself out.
-    fn admit_ahead(&self, volume: &Arc<Volume>, blocks: Range<u64>) {
+    /// Admits what is absent of these blocks, and has it read, but for what is returned: the first of them, `joined` at most, which are the
+    /// caller's to read. What is read ahead at a time is no more than half of the cache, so that it does not push itself out.
+    fn admit_ahead(&self, volume: &Arc<Volume>, blocks: Range<u64>, joined: u64) -> Vec<Held> {
+        let mut with_caller = Vec::new();
+        if blocks.is_empty() {
+            return with_caller;
+        }
         let readahead = &self.shared.readahead;
         let half = (self.shared.frames() - u64::from(self.shared.config.laundry)) / 2;
         let mut waiting = lock(&readahead.waiting);
@@ -168,18 +206,24 @@ impl<M: Memory> Handle<M> {
         let end = blocks.end.min(blocks.start.saturating_add(room)).min(volume.blocks());
         let mut block = blocks.start;
         while waiting.open && block < end && waiting.runs.len() < MOST_WAITING {
-            let some = block..end.min(block + self.shared.most_run());
+            let joins = block == blocks.start && joined > 0;
+            let some = block..end.min(block + if joins { joined } else { self.shared.most_run() });
             match self.try_admit_run(volume, some, Operation::Readahead, false) {
                 Admission::Run(pages) => {
                     block += pages.len() as u64;
                     readahead.pages.fetch_add(pages.len() as u64, Ordering::SeqCst);
+                    if joins {
+                        with_caller = pages;
+                        continue;
+                    }
                     waiting.runs.push_back(Run { volume: Arc::clone(volume), pages, owner: self.owner(volume) });
                     readahead.reader.notify_one();
                 }
                 Admission::Present | Admission::Rescued => block += 1,
-                Admission::NoFrame | Admission::Changing | Admission::Gone => return,
+                Admission::NoFrame | Admission::Changing | Admission::Gone => break,
             }
         }
+        with_caller
     }
 
     /// Until the pool closes, reads what is waiting.
@@ -245,14 +289,23 @@ impl<M: Memory> Shared<M> {
 
     /// Reads pages ahead of their use. `false`: it failed, and they are gone.
     fn fill_ahead(&self, volume: &Volume, pages: &[Held], owner: u32) -> bool {
-        if let Err(error) = self.fill(volume, pages) {
+        let filled = self.transfer(volume, pages);
+        self.end_ahead(volume, pages, owner, &filled);
+        filled.is_ok()
+    }
+
+    /// Pages have been read ahead of their use, or could not be: then they are gone.
+    fn end_ahead(&self, volume: &Volume, pages: &[Held], owner: u32, filled: &Result<(), Error>) {
+        if let Err(error) = filled {
             tracing::debug!(%error, "a readahead failed");
-            return false;
+            return self.drop_loading(pages);
         }
         volume.counters.pages_read_ahead.add(pages.len() as u64);
         self.owners.read_ahead(owner, pages.len() as u64);
-        pages.iter().for_each(|&(_, number)| self.let_go(number));
-        true
+        for &(_, number) in pages {
+            self.loaded(number);
+            self.let_go(number);
+        }
     }
 
     /// Waits while that holds of the state of a page which is loaded, or held alone. If it waits to be read ahead it is read here.

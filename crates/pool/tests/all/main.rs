@@ -14,4 +14,5 @@ mod lengths;
 mod metadata;
 mod objects;
 mod pins;
+mod readahead;
 mod shares;

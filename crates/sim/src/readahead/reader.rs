@@ -37,8 +37,10 @@ pub(crate) struct Reader {
     request: Option<Request>,
     /// It was the first to use something read ahead.
     used: bool,
-    /// The pages of the window that is being read: no victims, as in the kernel, and in real caches.
+    /// The pages that are being read, of the window and of the request: no victims, as in the kernel, and in real caches.
     reading: Marks,
+    /// The last pages of the present request, as far as all of them missed: the window comes with them.
+    loading: Vec<u32>,
     window: Vec<u32>,
     /// Where the pages that the device has yet to be asked for begin, on it and in the window.
     run: Option<(Place, usize)>,
@@ -76,6 +78,7 @@ impl Reader {
             request: None,
             used: false,
             reading: Marks::new(setup.pages),
+            loading: Vec::new(),
             window: Vec::new(),
             run: None,
             most: u64::from(setup.capacity / 2),
@@ -128,8 +131,11 @@ impl Reader {
         self.rule.refer(&[page], places);
         let request = self.request.get_or_insert(Request { first: page, last: page, owner, missed: None });
         request.last = page;
-        if !hit {
+        if hit {
+            self.loading.clear();
+        } else {
             request.missed.get_or_insert(page);
+            self.loading.push(page);
         }
     }
 
@@ -165,7 +171,9 @@ impl Reader {
                 return;
             }
         }
+        self.loading.iter().for_each(|&page| self.reading.set(page));
         self.read_blocks(policy, device, places, owner, last, expected.blocks);
+        self.loading.drain(..).for_each(|page| _ = self.reading.take(page));
         if let Some(page) = start {
             self.read_blocks(policy, device, places, owner, page, expected.again);
         }
