@@ -8,12 +8,13 @@
 //! - **Descriptors** are opened when needed and stay while somebody has the file open. Of the others, few stay.
 
 use crate::descriptors::Descriptors;
-use crate::inode::{Inode, Tree, attributes};
+use crate::inode::{Inode, Tree, attributes, proc_path};
 use crate::recent::{Closable, Recent};
 use crate::times::{Seen, Stamp, Written};
 use forebay_pool::WriteMode;
 use forebay_pool::device::{Device, Extent};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::inotify::{self, WatchFlags};
 use rustix::fs::{FallocateFlags, SeekFrom, Statx, Timespec, Timestamps, UTIME_OMIT, seek};
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -69,6 +70,24 @@ pub(crate) struct LowerFile {
     failures: Mutex<Failures>,
     /// Shared by those who change the file below, held alone by whoever looks at its times.
     changing: RwLock<()>,
+    /// Changes of ours of which `state` does not know yet.
+    unsettled: AtomicUsize,
+}
+
+/// A change of ours, until `state` knows of it.
+struct Unsettled<'f>(&'f AtomicUsize);
+
+impl<'f> Unsettled<'f> {
+    fn new(count: &'f AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 struct State {
@@ -118,6 +137,7 @@ impl LowerFile {
             state: Mutex::new(State { seen: Seen::from(&found), written: None }),
             failures: Mutex::default(),
             changing: RwLock::new(()),
+            unsettled: AtomicUsize::new(0),
         }))
     }
 
@@ -214,10 +234,22 @@ impl LowerFile {
         }
     }
 
-    /// Whether others have changed the file below since we last did.
-    pub(crate) fn changed_outside(&self, found: &Statx) -> bool {
-        // If the lock is held, we change it ourselves just now.
-        self.changing.try_write().is_ok() && self.state().seen != Seen::from(found)
+    /// What the file below looks like, if others have changed it since we last did.
+    pub(crate) fn changed_outside(&self) -> io::Result<Option<Statx>> {
+        // We change it ourselves just now.
+        let Ok(_alone) = self.changing.try_write() else { return Ok(None) };
+        if self.unsettled.load(Ordering::SeqCst) > 0 {
+            return Ok(None);
+        }
+        let found = self.attributes()?;
+        let changed = self.state().seen != Seen::from(&found);
+        Ok(changed.then_some(found))
+    }
+
+    /// Has inotify watch the file below; the watch's number.
+    pub(crate) fn watch(&self, inotify: &OwnedFd, events: WatchFlags) -> io::Result<i32> {
+        let descriptors = self.descriptors(false)?;
+        Ok(inotify::add_watch(inotify, proc_path(descriptors.main.as_fd()), events)?)
     }
 
     /// Takes it as it is found below.
@@ -229,6 +261,7 @@ impl LowerFile {
     fn change<T>(&self, work: impl FnOnce(&Descriptors) -> io::Result<T>) -> io::Result<T> {
         let descriptors = self.descriptors(true)?;
         self.unsynced.store(true, Ordering::SeqCst);
+        let _unsettled = Unsettled::new(&self.unsettled);
         let changed = {
             let _shared = self.changing.read().unwrap_or_else(PoisonError::into_inner);
             work(&descriptors)
@@ -288,6 +321,7 @@ impl LowerFile {
         }
         let descriptors = self.descriptors(true)?;
         self.unsynced.store(true, Ordering::SeqCst);
+        let _unsettled = Unsettled::new(&self.unsettled);
         {
             // Who makes it shorter sets the length first, and then waits here.
             let _alone = self.changing.write().unwrap_or_else(PoisonError::into_inner);

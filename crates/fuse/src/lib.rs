@@ -32,6 +32,7 @@ mod mount;
 mod naming;
 mod nodes;
 mod object;
+mod outside;
 mod place;
 mod processes;
 mod recent;

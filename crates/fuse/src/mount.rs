@@ -10,6 +10,7 @@ use crate::inode::Tree;
 use crate::managing::{InForce, Managing};
 use crate::mapped::{self, Mapped};
 use crate::nodes::Nodes;
+use crate::outside::Outside;
 use crate::place::{self, Place};
 use crate::processes::{Owners, Processes};
 use crate::recent::Recent;
@@ -17,7 +18,7 @@ use crate::shared::Shared;
 use forebay_policy::Operation;
 use forebay_policy::managers::Rule;
 use forebay_pool::{Pool, VolumeConfig, WriteMode};
-use fuser::{Config, MountOption, Session, SessionACL};
+use fuser::{Config, INodeNo, MountOption, Notifier, Session, SessionACL};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,6 +65,8 @@ pub struct Options {
     pub allow_other: bool,
     /// Files below bypass the kernel's page cache where they can.
     pub direct: bool,
+    /// Changes of files below are noticed at once, not when they are opened.
+    pub watch_below: bool,
     /// What lies between the pool and each file.
     pub wrap: Option<Wrap>,
     /// What learns of references.
@@ -85,6 +88,7 @@ impl Options {
             read_only: false,
             allow_other: false,
             direct: true,
+            watch_below: false,
             wrap: None,
             watch: None,
             owners: Owners::Process,
@@ -129,7 +133,8 @@ impl Mount {
         let page_size = u64::from(statistics.page_size);
         let resting = (statistics.capacity / page_size * RESTING_OF_A_FRAME) as usize;
         let volume = VolumeConfig { mode, readahead: options.readahead, counted: false, ..VolumeConfig::new("") };
-        let of_files = (volume, options.watch);
+        let outside = options.watch_below.then(Outside::new).transpose().map_err(system("no inotify for --watch"))?;
+        let of_files = (volume, options.watch, outside);
         let managing = Managing::new(pool.has_managers(), options.rules);
         let of_users = (Processes::new(options.owners), managing);
         let shared = Arc::new(Shared::new(pool, files, nodes, mapped, of_files, of_users, resting.max(LEAST_RESTING)));
@@ -154,11 +159,16 @@ impl Mount {
         let going = Arc::clone(&gone);
         let invalidate = move || mapped::invalidate(&left, &notifier, page_size, &going);
         spawn("invalidate", invalidate)?;
+        if shared.outside.is_some() {
+            let (shared, notifier) = (Arc::clone(&shared), session.notifier());
+            spawn("watch", move || watch_below(&shared, &notifier))?;
+        }
         let (answer, answered): (Sender<io::Result<()>>, _) = channel();
-        let going = Arc::clone(&gone);
+        let (going, watching) = (Arc::clone(&gone), Arc::clone(&shared));
         let serve = move || {
             let served = serve(session);
             going.store(true, Ordering::SeqCst);
+            watching.outside.iter().for_each(Outside::end);
             // Nobody may wait for it.
             let _ = answer.send(served);
             ended();
@@ -266,6 +276,19 @@ impl Drop for Mount {
         {
             tracing::error!("{}: cannot be unmounted: {error}", self.place);
         }
+    }
+}
+
+/// Looks at files that are changed below, until the mount has gone.
+fn watch_below(shared: &Shared, notifier: &Notifier) {
+    let changed = |object: &Arc<_>| {
+        if shared.look_below(object) {
+            // Its attributes, of which the kernel may have copies; it may have forgotten the file.
+            let _ = notifier.inval_inode(INodeNo(object.number), -1, 0);
+        }
+    };
+    if let Some(Err(error)) = shared.outside.as_ref().map(|outside| outside.run(changed)) {
+        tracing::error!("changes below are noticed when files are opened, as they cannot be watched: {error}");
     }
 }
 

@@ -10,7 +10,7 @@ use fuser::Errno;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, Statx};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A file with bytes in the pool, from the first time that it is opened until nothing of it is known there.
@@ -32,7 +32,14 @@ pub(crate) struct Object {
     privileged: AtomicBool,
     /// It was emptied, and has got new contents or is to get them.
     emptied: AtomicBool,
+    /// The number of its watch for changes below, or [`UNWATCHED`].
+    watch: AtomicI32,
+    /// It was changed below while it had changes of its own, which was said.
+    conflict: AtomicBool,
 }
+
+/// The watch of a file that has none.
+const UNWATCHED: i32 = -1;
 
 /// Whether a request could be done at once.
 pub(crate) enum Done<T> {
@@ -86,13 +93,36 @@ impl Object {
         let volume = pool.attach(files.device(&file), config);
         let (mapped, resting) = (AtomicBool::new(false), AtomicBool::new(false));
         let (privileged, emptied, shape) = (AtomicBool::new(true), AtomicBool::new(false), RwLock::new(()));
-        let users = Users::default();
-        Ok(Arc::new(Self { number, watched, file, volume, users, shape, mapped, resting, privileged, emptied }))
+        Ok(Arc::new(Self {
+            number,
+            watched,
+            file,
+            volume,
+            users: Users::default(),
+            shape,
+            mapped,
+            resting,
+            privileged,
+            emptied,
+            watch: AtomicI32::new(UNWATCHED),
+            conflict: AtomicBool::new(false),
+        }))
     }
 
     /// The kernel keeps copies of its pages from now on; whether that is new.
     pub(crate) fn map(&self) -> bool {
         !self.mapped.swap(true, Ordering::Relaxed)
+    }
+
+    /// Its changes below are noticed, by this watch.
+    pub(crate) fn set_watch(&self, number: i32) {
+        self.watch.store(number, Ordering::SeqCst);
+    }
+
+    /// Its watch, which is to be taken away.
+    pub(crate) fn take_watch(&self) -> Option<i32> {
+        let number = self.watch.swap(UNWATCHED, Ordering::SeqCst);
+        (number != UNWATCHED).then_some(number)
     }
 
     /// Whether a write may have privileges to take away.
@@ -277,15 +307,16 @@ impl Object {
 
     /// Looks whether others have changed the file below. Then its clean pages leave; `true`: it has new contents.
     pub(crate) fn look_again(&self, pool: &Pool, handle: &Handle) -> io::Result<bool> {
-        let found = self.file.attributes()?;
-        if !self.file.changed_outside(&found) {
-            return Ok(false);
-        }
+        let Some(found) = self.file.changed_outside()? else { return Ok(false) };
         if self.volume.dirty_pages() > 0 || !self.file.is_caught_up() {
-            tracing::warn!("{}: changed below while it has unwritten changes of its own, which stay", self.file.name());
+            if !self.conflict.swap(true, Ordering::Relaxed) {
+                let name = self.file.name();
+                tracing::warn!("{name}: changed below while it has unwritten changes of its own, which stay");
+            }
             return Ok(false);
         }
         let _alone = self.alone();
+        self.conflict.store(false, Ordering::Relaxed);
         // First: the last page gets more bytes than it has.
         pool.drop_clean(&self.volume);
         self.file.accept(&found);

@@ -10,6 +10,7 @@ use crate::mapped::Mapped;
 use crate::mount::Watch;
 use crate::nodes::{Node, Nodes};
 use crate::object::Object;
+use crate::outside::Outside;
 use crate::processes::{Processes, User};
 use crate::slab::Slab;
 use crate::workers::Workers;
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) watch: Option<Arc<dyn Watch>>,
     pub(crate) volume: VolumeConfig,
+    /// Where changes below are noticed at once.
+    pub(crate) outside: Option<Outside>,
     /// Nothing may change any more: the last flush has begun.
     pub(crate) closing: AtomicBool,
     /// The one used last is the last: so requests that come one after the other reach the policy in their order.
@@ -68,7 +71,7 @@ impl Shared {
         files: Arc<Files>,
         nodes: Nodes,
         mapped: Arc<Mapped>,
-        (volume, watch): (VolumeConfig, Option<Arc<dyn Watch>>),
+        (volume, watch, outside): (VolumeConfig, Option<Arc<dyn Watch>>, Option<Outside>),
         (processes, managing): (Processes, Managing),
         most_resting: usize,
     ) -> Self {
@@ -85,6 +88,7 @@ impl Shared {
             counters: Counters::default(),
             watch,
             volume,
+            outside,
             closing: AtomicBool::new(false),
             handles: Mutex::default(),
             resting: Mutex::default(),
@@ -139,7 +143,9 @@ impl Shared {
                     let of = (&self.files, &node.inode, node.number);
                     let object = Object::attach(&self.pool, of, &self.volume, self.watch.as_deref(), (fd, write))?;
                     self.read_attributes(&object);
-                    (Arc::clone(slot.insert(object)), false)
+                    // It may have been changed since it was opened below.
+                    let known = self.outside.as_ref().map(|outside| outside.add(&object)).is_some();
+                    (Arc::clone(slot.insert(object)), known)
                 }
             };
             object.file.enter(write)?;
@@ -164,6 +170,17 @@ impl Shared {
             how |= FopenFlags::FOPEN_NOFLUSH;
         }
         Ok((handle, how))
+    }
+
+    /// A file may have been changed below. Whether it has been, by others.
+    pub(crate) fn look_below(&self, object: &Arc<Object>) -> bool {
+        let look = |handle: &Handle| object.look_again(&self.pool, handle).map_err(Errno::from);
+        // What cannot be looked at now is looked at when it is opened next.
+        let changed = self.with_handle(None, look).unwrap_or(false);
+        if changed {
+            self.read_attributes(object);
+        }
+        changed
     }
 
     /// Closes a file.
@@ -268,8 +285,14 @@ impl Shared {
             tracing::warn!("{error}; it is tried again");
             return false;
         }
-        self.mapped.remove(object.volume.id());
+        self.forget_object(object);
         true
+    }
+
+    /// The pool knows nothing of a file any more.
+    fn forget_object(&self, object: &Object) {
+        self.mapped.remove(object.volume.id());
+        self.outside.iter().for_each(|outside| outside.remove(object));
     }
 
     /// Writes a file's pages back and takes them out of the pool, if nobody has come to use it.
@@ -281,7 +304,7 @@ impl Shared {
         }
         match self.pool.detach(&object.volume) {
             Ok(()) => {
-                self.mapped.remove(object.volume.id());
+                self.forget_object(&object);
                 *slot = None;
                 self.nodes.remove(node);
             }

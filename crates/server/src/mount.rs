@@ -61,6 +61,9 @@ pub struct MountOptions {
     /// Let nothing be changed
     #[arg(long)]
     pub read_only: bool,
+    /// Notice at once what others change below, not when a file is opened next
+    #[arg(long)]
+    pub watch: bool,
     /// Let other users in, as far as permissions of files let them; of root's mounts this is the default
     #[arg(long)]
     pub allow_other: bool,
@@ -122,6 +125,7 @@ impl MountOptions {
             mode: self.mode.or(file.mode),
             readahead: self.readahead.or(file.readahead),
             read_only: self.read_only || file.read_only,
+            watch: self.watch || file.watch,
             allow_other: self.allow_other || file.allow_other,
             metrics: self.metrics.or(file.metrics),
             control: self.control.or(file.control),
@@ -195,6 +199,7 @@ pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: Mou
         of_mount.readahead = u32::try_from(readahead.0).unwrap_or(u32::MAX);
     }
     of_mount.read_only = options.read_only;
+    of_mount.watch_below = options.watch;
     of_mount.allow_other = options.allow_other || geteuid().is_root();
     of_mount.direct = options.direct != Some(Direct::No);
     if let Some(model) = &delay {

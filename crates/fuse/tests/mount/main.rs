@@ -7,6 +7,7 @@ mod managers;
 mod memory;
 mod mounted;
 mod names;
+mod outside;
 mod reader;
 mod simulator;
 mod words;

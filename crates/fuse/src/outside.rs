@@ -1,0 +1,102 @@
+//! Files that others change below, noticed at once: an inotify watch on each file with bytes in the pool.
+//!
+//! Without it a change is noticed when the file is opened next. What programs write through `mmap` below sends no event, and is
+//! noticed at the next open as before. A watch takes about a kibibyte of the kernel's memory; files beyond the system's limit
+//! (`fs.inotify.max_user_watches`) are looked at when they are opened.
+
+use crate::object::Object;
+use foldhash::HashMap;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fd::OwnedFd;
+use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, init, remove_watch};
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Bytes of events that are taken at a time.
+const EVENTS: usize = 16 << 10;
+
+/// The watches of a mount.
+pub(crate) struct Outside {
+    inotify: OwnedFd,
+    /// Readable once the mount has gone.
+    ended: OwnedFd,
+    /// By the watch's number.
+    watched: Mutex<HashMap<i32, Weak<Object>>>,
+    /// The system's limit was reached, which was said.
+    full: AtomicBool,
+}
+
+impl Outside {
+    pub(crate) fn new() -> io::Result<Self> {
+        let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let ended = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { inotify, ended, watched: Mutex::default(), full: AtomicBool::new(false) })
+    }
+
+    fn watched(&self) -> MutexGuard<'_, HashMap<i32, Weak<Object>>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on changes of this file are noticed.
+    pub(crate) fn add(&self, object: &Arc<Object>) {
+        // Under the lock: the event of a watch that is not listed would be lost.
+        let mut watched = self.watched();
+        match object.file.watch(&self.inotify, WatchFlags::MODIFY) {
+            Ok(number) => {
+                watched.insert(number, Arc::downgrade(object));
+                object.set_watch(number);
+            }
+            Err(error) if !self.full.swap(true, Ordering::Relaxed) => {
+                tracing::warn!(
+                    "{}: {error}: from here on, files are looked at when they are opened; fs.inotify.max_user_watches is the limit",
+                    object.file.name()
+                );
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// A file goes.
+    pub(crate) fn remove(&self, object: &Object) {
+        if let Some(number) = object.take_watch() {
+            self.watched().remove(&number);
+            // The kernel has taken it away if the file is deleted.
+            let _ = remove_watch(&self.inotify, number);
+        }
+    }
+
+    /// Ends [`run`](Outside::run).
+    pub(crate) fn end(&self) {
+        let _ = rustix::io::write(&self.ended, &1u64.to_ne_bytes());
+    }
+
+    /// Hands over each file that is changed below, by whomever, until the mount has gone.
+    pub(crate) fn run(&self, changed: impl Fn(&Arc<Object>)) -> io::Result<()> {
+        let mut room = [MaybeUninit::uninit(); EVENTS];
+        let mut events = Reader::new(&self.inotify, &mut room);
+        loop {
+            let mut waits = [PollFd::new(&self.inotify, PollFlags::IN), PollFd::new(&self.ended, PollFlags::IN)];
+            match poll(&mut waits, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                polled => polled?,
+            };
+            if !waits[1].revents().is_empty() {
+                return Ok(());
+            }
+            match events.next() {
+                Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
+                    let all: Vec<_> = self.watched().values().filter_map(Weak::upgrade).collect();
+                    all.iter().for_each(&changed);
+                }
+                Ok(event) => {
+                    let object = self.watched().get(&event.wd()).and_then(Weak::upgrade);
+                    object.iter().for_each(&changed);
+                }
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

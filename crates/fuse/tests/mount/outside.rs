@@ -1,0 +1,61 @@
+//! What others change below, while files are open.
+
+use crate::mounted::{Mounted, wait_until};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+fn text(file: &File) -> String {
+    let mut bytes = [0; 64];
+    let length = file.read_at(&mut bytes, 0).expect("a read");
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
+}
+
+#[test]
+fn a_change_below_is_seen_by_who_has_the_file_open() {
+    let Some(mounted) = Mounted::start(|options, _| options.watch_below = true) else { return };
+    std::fs::write(mounted.below("a"), "one").expect("a file below");
+    let open = File::open(mounted.seen("a")).expect("it opens");
+    assert_eq!(text(&open), "one");
+    for round in ["two", "a longer text", "x"] {
+        std::fs::write(mounted.below("a"), round).expect("a change below");
+        wait_until("the change is seen", || text(&open) == round);
+        wait_until("and the length", || open.metadata().expect("attributes").len() == round.len() as u64);
+    }
+    drop(open);
+    mounted.stop();
+}
+
+#[test]
+fn a_change_of_ones_own_is_none_of_others() {
+    let Some(mounted) = Mounted::start(|options, _| options.watch_below = true) else { return };
+    let path = mounted.seen("a");
+    let mut file = OpenOptions::new().create(true).append(true).read(true).open(&path).expect("a file");
+    for round in 0..200u64 {
+        file.write_all(&[b'x'; 4096]).expect("a write");
+        file.sync_data().expect("it is durable");
+        let misses = mounted.pool.statistics().misses;
+        let mut page = [0; 4096];
+        file.read_exact_at(&mut page, 4096 * (round / 8)).expect("a read");
+        assert_eq!(page, [b'x'; 4096]);
+        assert_eq!(mounted.pool.statistics().misses, misses, "no page has left, round {round}");
+    }
+    drop(file);
+    mounted.stop();
+}
+
+#[test]
+fn a_file_that_is_deleted_and_made_anew_below_is_watched_again() {
+    let Some(mounted) = Mounted::start(|options, _| options.watch_below = true) else { return };
+    for round in 0..20 {
+        std::fs::write(mounted.below("a"), format!("{round} first")).expect("a file below");
+        let open = File::open(mounted.seen("a")).expect("it opens");
+        assert_eq!(text(&open), format!("{round} first"));
+        let later = format!("{round} then");
+        std::fs::write(mounted.below("a"), &later).expect("a change below");
+        wait_until("the change is seen", || text(&open) == later);
+        drop(open);
+        std::fs::remove_file(mounted.seen("a")).expect("it is removed");
+    }
+    mounted.stop();
+}
