@@ -32,16 +32,20 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// How long to wait when no connection can be accepted, as for want of descriptors.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// Serves commands until the process ends. The socket goes with what is returned.
-pub(crate) fn start(service: Arc<dyn Steered>, path: &Path) -> Result<Made, Error> {
-    let failed = |error: io::Error| Error::Failed(format!("--control {}: {error}", path.display()));
-    check_folder(path).map_err(failed)?;
-    remove_dead(path).map_err(failed)?;
-    let listener = bind(path).map_err(failed)?;
-    let made = Made::new(path).map_err(failed)?;
+/// Makes the socket, which goes with its name.
+pub(crate) fn bind(path: &Path) -> Result<(UnixListener, Made), Error> {
+    let bound = check_folder(path).and_then(|()| {
+        remove_dead(path)?;
+        Ok((listen(path)?, Made::new(path)?))
+    });
+    bound.map_err(|error| Error::Failed(format!("--control {}: {error}", path.display())))
+}
+
+/// Serves commands until the process ends.
+pub(crate) fn start(service: Arc<dyn Steered>, listener: UnixListener) -> Result<(), Error> {
     let accept = move || accept(&service, &listener);
-    std::thread::Builder::new().name("control".to_owned()).spawn(accept).map_err(failed)?;
-    Ok(made)
+    let thread = std::thread::Builder::new().name("control".to_owned()).spawn(accept);
+    thread.map(drop).map_err(|error| Error::Failed(format!("no thread for --control: {error}")))
 }
 
 /// Whether nobody but its owner and root can remove or rename what is in the folder of `path`.
@@ -58,7 +62,7 @@ fn check_folder(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
-fn bind(path: &Path) -> io::Result<UnixListener> {
+fn listen(path: &Path) -> io::Result<UnixListener> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // Before it has a name, so that there is no moment in which others could connect.
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
@@ -164,7 +168,7 @@ mod tests {
     fn the_socket_is_its_owners_alone_from_the_start() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("control");
-        let _listener = bind(&path).unwrap();
+        let _bound = bind(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     }
 

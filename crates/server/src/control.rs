@@ -32,11 +32,18 @@ const LIFE: Duration = Duration::from_secs(30);
 /// How long to wait when no connection can be accepted, as for want of descriptors.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Takes the address for figures.
+pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
+    let listener = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listener.map_err(|error| Error::Failed(format!("--metrics {address}: {error}")))
+}
+
 /// Serves figures until the process ends; returns where.
-pub(crate) fn start(service: Arc<dyn Steered>, address: SocketAddr) -> Result<SocketAddr, Error> {
-    let failed = |error: io::Error| Error::Failed(format!("--metrics {address}: {error}"));
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
+pub(crate) fn start(service: Arc<dyn Steered>, listener: TcpListener) -> Result<SocketAddr, Error> {
+    let failed = |error: io::Error| Error::Failed(format!("--metrics: {error}"));
     let address = listener.local_addr().map_err(failed)?;
     let pages = axum::Router::new()
         .route("/", get("forebay: /metrics for Prometheus, /statistics as JSON\n"))

@@ -37,7 +37,7 @@ pub use commands::{Answer, Command};
 pub use error::Error;
 pub use listen::Listen;
 pub use managers::{ManagerReport, OwnersOption};
-pub use mount::{MountHooks, MountOptions, mount};
+pub use mount::{MountHooks, MountOptions, Reload, mount};
 pub use options::{Direct, Options, TlsMode, TlsOptions};
 pub use report::{CacheReport, Report, VolumeReport};
 pub use service::{Hooks, SetLog, serve};

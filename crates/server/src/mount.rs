@@ -25,7 +25,8 @@ use forebay_policy::Operation;
 use forebay_policy::show_bytes;
 use rustix::process::geteuid;
 use serde::Deserialize;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -157,10 +158,13 @@ impl MountOptions {
     }
 }
 
+/// Reads the options again.
+pub type Reload = Box<dyn Fn() -> Result<MountOptions, Error> + Send + Sync>;
+
 /// What a mount asks of the program that it runs in.
 pub struct MountHooks {
-    /// Says the options anew, on SIGHUP and when a command asks for it.
-    pub reload: Box<dyn Fn() -> Result<MountOptions, Error> + Send + Sync>,
+    /// Says the options anew, on SIGHUP and when a command asks for it, if there is a file to read them from.
+    pub reload: Option<Reload>,
     /// Changes what is logged.
     pub log: SetLog,
     /// Called when the directory is mounted.
@@ -177,6 +181,8 @@ pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: Mou
     let delay = of_server.delay()?;
     options.record.as_deref().map_or(Ok(()), record::check)?;
     of_server.check_shared_memory(memory::limit())?;
+    let metrics = options.metrics.map(control::bind).transpose()?;
+    let (commands, _socket) = options.control.as_deref().map(command_socket::bind).transpose()?.unzip();
     let cache = Arc::new(of_server.shared_cache()?);
     let rules = managers::read(options.managers.as_deref(), &cache.policy, cache.pool.has_managers())?;
     if options.manager_socket.is_some() {
@@ -229,9 +235,10 @@ pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: Mou
         mount: mounted,
         patience: options.stop_timeout.map_or(STOP_TIMEOUT, |limit| limit.0),
         reload: hooks.reload,
+        rules: options.managers.clone(),
         log: hooks.log,
     });
-    let begun = begin(&service, &options);
+    let begun = begin(&service, &options, metrics, commands);
     if begun.is_ok() {
         let cache = &service.cache;
         tracing::info!(
@@ -252,30 +259,34 @@ pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: Mou
     begun.map(drop).and(stopped)
 }
 
-/// Starts what runs beside the mount. The sockets go with what is returned.
-fn begin(service: &Arc<Mounted>, options: &MountOptions) -> Result<Vec<Made>, Error> {
+/// Starts what runs beside the mount. The socket of managers goes with what is returned.
+fn begin(
+    service: &Arc<Mounted>,
+    options: &MountOptions,
+    metrics: Option<TcpListener>,
+    commands: Option<UnixListener>,
+) -> Result<Option<Made>, Error> {
     if let Some(path) = &options.record {
         service.recorder.start(path)?;
     }
-    if let Some(address) = options.metrics {
-        let address = control::start(service.clone(), address)?;
+    if let Some(listener) = metrics {
+        let address = control::start(service.clone(), listener)?;
         tracing::info!("figures at http://{address}/metrics");
     }
-    let mut made = Vec::new();
-    if let Some(path) = &options.control {
-        made.push(command_socket::start(service.clone(), path)?);
+    if let (Some(listener), Some(path)) = (commands, &options.control) {
+        command_socket::start(service.clone(), listener)?;
         tracing::info!("commands are taken at {}", path.display());
     }
-    if let (Some(managers), Some(path)) = (&service.managers, &options.manager_socket) {
-        made.push(owning::start(managers, path)?);
-        tracing::info!("programs' own managers are taken at {}", path.display());
-    }
-    Ok(made)
+    let (Some(managers), Some(path)) = (&service.managers, &options.manager_socket) else { return Ok(None) };
+    let made = owning::start(managers, path)?;
+    tracing::info!("programs' own managers are taken at {}", path.display());
+    Ok(Some(made))
 }
 
 /// A mounted directory.
 struct Mounted {
     began: Instant,
+    /// As the command line says it: its volume's name in figures.
     source: String,
     /// Paths of the source and of the mount point.
     places: Vec<PathBuf>,
@@ -284,7 +295,9 @@ struct Mounted {
     managers: Option<Arc<Managers>>,
     mount: Mount,
     patience: Duration,
-    reload: Box<dyn Fn() -> Result<MountOptions, Error> + Send + Sync>,
+    reload: Option<Reload>,
+    /// The file of managers' rules that the command line names.
+    rules: Option<PathBuf>,
     log: SetLog,
 }
 
@@ -306,32 +319,49 @@ impl Mounted {
         stopped.and(recorded.map(drop))
     }
 
+    /// Checks that a volume is the one there is: the source or the mount point, under any of their paths.
+    fn check_volume(&self, volume: &str) -> Result<(), Error> {
+        let known = |path: PathBuf| self.places.contains(&path);
+        if volume == self.source || Path::new(volume).canonicalize().is_ok_and(known) {
+            return Ok(());
+        }
+        Err(Error::Usage(format!("there is no volume `{volume}`; there is {}", self.source)))
+    }
+
     fn resize(&self, size: Size) -> Result<(), Error> {
         self.cache.resize(size.0, RESIZE)?;
         tracing::info!("the cache has {} now", show_bytes(size.0));
         Ok(())
     }
 
-    /// Reads the configuration again, and takes over what can change: managers, the size of the cache and dirty limits.
+    /// Reads the configuration and the managers' rules again, and takes over what can change: rules, the size of the cache and dirty limits.
     fn read_again(&self) -> Result<(), Error> {
-        let taken = (self.reload)().and_then(|new| {
-            let rules = managers::read(new.managers.as_deref(), &self.cache.policy, self.mount.has_managers())?;
-            self.mount.set_rules(rules);
-            let new = new.of_server();
-            let defaults = forebay_pool::Config::new(0, new.policy());
-            self.cache.pool.set_dirty_limit(new.dirty_limit.map_or(defaults.dirty_limit, |share| share.0))?;
-            self.cache.pool.set_dirty_age(new.dirty_age.map_or(defaults.dirty_age, |age| age.0));
-            if new.cache_size() == self.cache.pool.capacity() { Ok(()) } else { self.resize(Size(new.cache_size())) }
-        });
+        let taken = match &self.reload {
+            Some(reload) => reload().and_then(|new| {
+                self.read_rules(new.managers.as_deref())?;
+                self.take_over(&new.of_server())
+            }),
+            None => self.read_rules(self.rules.as_deref()),
+        };
         match &taken {
-            Ok(()) => {
-                tracing::info!(
-                    "the configuration was read again: managers, the cache's size and dirty limits are in force"
-                );
-            }
+            Ok(()) => tracing::info!(
+                "the configuration was read again: managers, the cache's size and dirty limits are in force"
+            ),
             Err(error) => tracing::error!("the configuration was read again, and not all of it is in force: {error}"),
         }
         taken
+    }
+
+    fn read_rules(&self, path: Option<&Path>) -> Result<(), Error> {
+        self.mount.set_rules(managers::read(path, &self.cache.policy, self.mount.has_managers())?);
+        Ok(())
+    }
+
+    fn take_over(&self, new: &Options) -> Result<(), Error> {
+        let defaults = forebay_pool::Config::new(0, new.policy());
+        self.cache.pool.set_dirty_limit(new.dirty_limit.map_or(defaults.dirty_limit, |share| share.0))?;
+        self.cache.pool.set_dirty_age(new.dirty_age.map_or(defaults.dirty_age, |age| age.0));
+        if new.cache_size() == self.cache.pool.capacity() { Ok(()) } else { self.resize(Size(new.cache_size())) }
     }
 }
 
@@ -390,11 +420,13 @@ impl Steered for Mounted {
                 self.resize(size)?;
                 with_figures(format!("cache {cache}: it has {} now", show_bytes(size.0)), [("bytes", size.0)])
             }
-            Command::Flush { volume: None } => {
+            Command::Flush { volume } => {
+                volume.map_or(Ok(()), |volume| self.check_volume(&volume))?;
                 self.mount.flush(self.patience)?;
                 done("all files: durable".to_owned())
             }
-            Command::Drop { volume } if volume == self.source => {
+            Command::Drop { volume } => {
+                self.check_volume(&volume)?;
                 let pages = self.mount.drop_clean();
                 let bytes = pages * u64::from(self.cache.page_size);
                 let message = format!("{volume}: {} of clean pages have left the cache", show_bytes(bytes));
@@ -413,10 +445,7 @@ impl Steered for Mounted {
                 self.read_again()?;
                 done("the configuration was read again".to_owned())
             }
-            other => Err(Error::Usage(format!(
-                "a mounted directory has no volumes but {}: to {other} makes no sense here",
-                self.source
-            ))),
+            other => Err(Error::Usage(format!("to {other} is not for a mounted directory"))),
         }
     }
 }

@@ -58,7 +58,8 @@ pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
     for address in &addresses {
         bound.push(listen::bind(address)?);
     }
-    let metrics = service.options().metrics.map(|address| control::start(service.clone(), address)).transpose()?;
+    let metrics = service.options().metrics.map(control::bind).transpose()?;
+    let metrics = metrics.map(|listener| control::start(service.clone(), listener)).transpose()?;
     let mut made = Vec::new();
     if let Some(path) = &service.options().record {
         service.recorder.start(path)?;
@@ -81,7 +82,9 @@ pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
         }
     }
     if let Some(path) = &service.options().control {
-        made.push(command_socket::start(service.clone(), path)?);
+        let (listener, socket) = command_socket::bind(path)?;
+        command_socket::start(service.clone(), listener)?;
+        made.push(socket);
         tracing::info!("commands are taken at {}", path.display());
     }
     if let Some(address) = metrics {

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::log;
 use clap::Args;
-use forebay_server::{MountHooks, MountOptions};
+use forebay_server::{MountHooks, MountOptions, Reload};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use std::process::{Command, Stdio};
 pub(crate) struct Arguments {
     /// The directory whose files are shown
     source: PathBuf,
-    /// Where: an empty directory, outside of the source
+    /// Where: an empty directory. Neither it nor the source may lie within the other
     mountpoint: PathBuf,
     #[command(flatten)]
     options: MountOptions,
@@ -61,18 +61,18 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     };
     let log = log::start(&arguments.log, &to)?;
     let Arguments { source, mountpoint, options, config, detached, .. } = arguments;
-    let read = move || match &config {
-        Some(path) => MountOptions::read(path).map(|file| options.clone().over(file)),
-        None => Ok(options.clone()),
-    };
-    let first = read()?;
+    let reload = config.map(|path| -> Reload {
+        let options = options.clone();
+        Box::new(move || MountOptions::read(&path).map(|file| options.clone().over(file)))
+    });
+    let options = reload.as_ref().map_or(Ok(options), |read| read())?;
     let mounted = move || {
         if detached && let Err(error) = leave_terminal() {
             eprintln!("forebay: cannot leave the terminal: {error}");
         }
     };
-    let hooks = MountHooks { reload: Box::new(read), log, mounted: Box::new(mounted) };
-    Ok(forebay_server::mount(&source, &mountpoint, first, hooks)?)
+    let hooks = MountHooks { reload, log, mounted: Box::new(mounted) };
+    Ok(forebay_server::mount(&source, &mountpoint, options, hooks)?)
 }
 
 /// Starts this command anew, and returns when it has mounted.

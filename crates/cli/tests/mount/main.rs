@@ -223,6 +223,12 @@ fn what_is_wrong_is_said_with_what_to_do() {
             assert!(!folder.is_mounted(), "{arguments:?}");
         }
     }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("an address");
+    let address = taken.local_addr().expect("its address").to_string();
+    let refused = forebay(&["mount", &source, &seen, "--foreground", "--metrics", &address]);
+    let said = text(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains(&format!("--metrics {address}: Address")), "{said}");
+    assert!(!said.contains("mounted"), "it is not mounted to begin with: {said}");
     let running = folder.mount(&[]);
     let twice = forebay(&["mount", &source, &seen]);
     let said = text(&twice.stderr);
@@ -307,8 +313,21 @@ fn a_running_mount_is_steered_measured_and_recorded() {
     read();
     let (code, said) = control(&["resize", "shared", "4MiB"]);
     assert!(code == Some(0) && said.contains("it has 4 MiB now"), "{said}");
+    let winding = folder.text("seen/../source/.");
+    for volume in [&*source, &*winding] {
+        let (code, said) = control(&["flush", volume]);
+        assert!(code == Some(0) && said.contains("all files: durable"), "{said}");
+        let (code, said) = control(&["drop", volume]);
+        assert!(code == Some(0) && said.contains("of clean pages have left"), "{said}");
+    }
+    read();
+    let (code, said) = control(&["flush", "other"]);
+    assert!(code == Some(2) && said.contains("there is no volume `other`"), "{said}");
     let (code, said) = control(&["detach", &source]);
-    assert!(code == Some(2) && said.contains("makes no sense here"), "{said}");
+    assert!(code == Some(2) && said.contains("is not for a mounted directory"), "{said}");
+    assert_eq!(control(&["reload"]).0, Some(0));
+    let (_, figures) = control(&["statistics", "--format", "json"]);
+    assert!(figures.contains(&format!("\"capacity\":{}", 4 << 20)), "the cache keeps its size: {figures}");
     let top = forebay(&["top", address, "--format", "csv"]);
     let figures = text(&top.stdout);
     assert!(figures.contains(&source) && figures.lines().count() == 2, "{figures}");
