@@ -6,6 +6,7 @@ use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags, fadvise, fcntl_getfl, fcnt
 use rustix::io::{Errno, pread, preadv, pwritev};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -76,12 +77,25 @@ impl Descriptors {
     /// Fills buffers; what the file does not have is zero.
     pub(crate) fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let together = self.together(offset, buffers.iter().map(|buffer| &**buffer));
-        let (whole, rest) = buffers.split_at_mut(together);
+        let (whole, mut rest) = buffers.split_at_mut(together);
         let mut at = offset;
         if !whole.is_empty() {
-            let length = whole.iter().map(|buffer| buffer.len() as u64).sum::<u64>();
-            self.read_all(at, whole)?;
-            at += length;
+            at += whole.iter().map(|buffer| buffer.len() as u64).sum::<u64>();
+            // The file's end comes with what is before it: a request of its own would take as long once more.
+            if let [end] = rest
+                && let Some(alignment) = self.direct
+                && end.len() <= BOUNCE
+            {
+                let mut room = Bounce::new(end.len(), alignment);
+                let whole = whole.iter_mut().map(|buffer| IoSliceMut::new(buffer));
+                self.read_all(offset, &mut whole.chain([IoSliceMut::new(room.bytes())]).collect::<Vec<_>>())?;
+                let length = end.len();
+                end.copy_from_slice(&room.bytes()[..length]);
+                at += length as u64;
+                rest = &mut [];
+            } else {
+                self.read_all(offset, whole)?;
+            }
         }
         for buffer in rest {
             self.read_by_copy(at, buffer)?;
@@ -111,9 +125,8 @@ impl Descriptors {
     /// Reads what is not aligned.
     fn read_by_copy(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let alignment = self.direct.unwrap_or(1);
-        let mut room = vec![0; BOUNCE + alignment];
-        let start = room.as_ptr().addr().next_multiple_of(alignment) - room.as_ptr().addr();
-        let room = &mut room[start..start + BOUNCE];
+        let mut room = Bounce::new(BOUNCE, alignment);
+        let room = room.bytes();
         let mut done = 0;
         while done < buffer.len() {
             let at = offset + done as u64;
@@ -167,6 +180,26 @@ impl Descriptors {
     }
 }
 
+/// A buffer for what is not aligned.
+struct Bounce {
+    memory: Vec<u8>,
+    bytes: Range<usize>,
+}
+
+impl Bounce {
+    /// As many bytes, rounded up to the alignment, and aligned.
+    fn new(length: usize, alignment: usize) -> Self {
+        let length = length.next_multiple_of(alignment);
+        let memory = vec![0; length + alignment];
+        let start = memory.as_ptr().addr().next_multiple_of(alignment) - memory.as_ptr().addr();
+        Self { memory, bytes: start..start + length }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.memory[self.bytes.clone()]
+    }
+}
+
 fn write_all(fd: impl AsFd, mut offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
     let mut buffers = buffers.to_vec();
     let mut buffers = &mut buffers[..];
@@ -188,6 +221,44 @@ fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
         match call() {
             Err(Errno::INTR) => {}
             answer => return Ok(answer?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{Mode, open};
+    use std::fmt::Write;
+
+    /// The system calls by which this thread has read, and one more.
+    fn reads() -> u64 {
+        let counted = std::fs::read_to_string("/proc/thread-self/io").expect("the system counts");
+        let line = counted.lines().find_map(|line| line.strip_prefix("syscr: "));
+        line.expect("it counts reads").parse().expect("a number")
+    }
+
+    #[test]
+    fn the_end_of_a_file_comes_with_what_is_before_it() {
+        const PAGE: usize = 4096;
+        let mut text = String::new();
+        (0..5000).for_each(|number| write!(text, "{number} ").expect("memory takes it"));
+        for end in [0, 1, 511, 512, 4095] {
+            let text = &text.as_bytes()[..3 * PAGE + end];
+            // Where tests are built, file systems know direct I/O.
+            let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
+            std::fs::write(file.path(), text).expect("it is written");
+            let fd = open(file.path(), OFlags::RDONLY | OFlags::DIRECT, Mode::empty()).expect("direct I/O");
+            let descriptors = Descriptors::new(fd, true, false);
+            let mut room = Bounce::new(4 * PAGE, PAGE);
+            let mut buffers: Vec<_> = room.bytes()[..text.len()].chunks_mut(PAGE).map(IoSliceMut::new).collect();
+            let before = reads();
+            let counting = reads() - before;
+            let before = reads();
+            descriptors.read(0, &mut buffers).expect("a read");
+            assert_eq!(reads() - before, counting + 1, "one request, with an end of {end} bytes");
+            drop(buffers);
+            assert_eq!(&room.bytes()[..text.len()], text);
         }
     }
 }
