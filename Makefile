@@ -1,16 +1,21 @@
-# `make test` installs what the tests need and runs them all; `make lint` checks form. `make attack` runs all attacks on the built program
+# `make test` installs what the tests need and runs them all; `make install`, `deb`, `static` and `container` make packages (docs/installing.md); `make lint` checks form. `make attack` runs all attacks on the built program
 # at full length, some 30 minutes, and `make attack-soak` all at once for an hour.
 
 # The registries of policies and of formats make their modules by a macro: `cargo fmt` does not find them, rustfmt by name does.
 SOURCES = $(shell find crates bench examples fuzz -name '*.rs' -not -path '*/target/*')
 
-.PHONY: test lint fmt tools attack attack-soak
+# The processor's name in the targets of compilers.
+MACHINE = $(shell uname -m)
+STATIC = target/$(MACHINE)-unknown-linux-musl/dist/forebay
+
+.PHONY: test lint fmt tools attack attack-soak install deb static container
 
 # Our crates are optimised for tests, too: what runs the program from outside takes the one that is built already.
 test: tools
 	cargo test --workspace --locked
 	cargo test -p forebay-pool --features model-check --lib --locked model_check
 	target/test-tools/bin/python tests/outside_readers.py target/debug/forebay
+	target/test-tools/bin/python tests/monitoring.py target/debug/forebay
 	cargo build -p forebay-report --example gallery --locked
 	target/test-tools/bin/python tests/report_in_browser.py target/debug/forebay target/debug/examples/gallery
 	bench/check.sh target/debug/forebay
@@ -38,3 +43,24 @@ attack-soak: tools
 
 tools:
 	tests/install-tools.sh
+
+install:
+	cargo install --locked --profile dist --path crates/cli
+
+deb:
+	command -v cargo-deb >/dev/null || cargo install --locked cargo-deb@3.8.0
+	cargo build --locked --profile dist -p forebay -p forebay-advise
+	rm -rf target/manual
+	target/dist/forebay manual target/manual
+	cargo deb --no-build --profile dist -p forebay
+
+static:
+	command -v musl-gcc >/dev/null || { echo "musl-gcc is missing: apt-get install musl-tools" >&2; exit 1; }
+	rustup target add $(MACHINE)-unknown-linux-musl
+	cargo build --locked --profile dist -p forebay --target $(MACHINE)-unknown-linux-musl
+	@echo "made $(STATIC)"
+
+container: static
+	mkdir -p target/container
+	cp $(STATIC) contrib/Containerfile target/container/
+	if command -v podman >/dev/null; then podman build -t forebay target/container; else docker build -t forebay -f target/container/Containerfile target/container; fi

@@ -17,6 +17,7 @@ for program in $programs; do
 done
 if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "the tests need Debian packages, which are installed now, as root:$missing" >&2
         apt-get update -qq
         # shellcheck disable=SC2086 # a list of package names
         apt-get install -y -qq $missing
@@ -28,8 +29,10 @@ fi
 tools=target/test-tools
 stamp=$tools/installed-$(cksum <tests/requirements.txt | cut -d' ' -f1)
 if [ ! -e "$stamp" ]; then
+    echo "the tests need Python packages, which are installed in $tools: $(tr '\n' ' ' <tests/requirements.txt)" >&2
     mkdir -p target
     python3 -m venv "$tools"
-    "$tools/bin/pip" install --quiet --disable-pip-version-check -r tests/requirements.txt
+    # Not bin/pip: it names the folder that it was made in, which a copied or moved checkout has left.
+    "$tools/bin/python" -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
     touch "$stamp"
 fi

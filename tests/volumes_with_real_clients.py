@@ -1,7 +1,7 @@
 """Clients that others wrote must find in `forebay serve` a right and durable NBD server.
 
-Each test of tests/volumes/ starts servers of its own, and drives them with nbdinfo, nbdcopy, libnbd, qemu-img, qemu-io, fio, and with
-ext4 and PostgreSQL on nbdfuse and a loop device. What a test needs and does not find is a skip with its reason, in CI (CI=true) a
+Each test of tests/volumes/ starts servers of its own, and drives them with nbdinfo, nbdcopy, libnbd, qemu-img, qemu-io, fio, and with ext4
+and PostgreSQL on nbdfuse and a loop device. One has its volume on an S3 server. What a test needs and does not find is a skip with its reason, in CI (CI=true) a
 failure. In place of forebay "nbdkit" may stand, whose file plugin is then the server, to test the tests.
 
 Usage: /usr/bin/python3 volumes_with_real_clients.py PATH-OF-FOREBAY [--only NAME,...]
@@ -30,6 +30,7 @@ TESTS = [
     "stopping",
     "tls",
     "activation",
+    "objects",
     "ext4",
     "postgresql",
 ]
@@ -48,7 +49,7 @@ def run_test(name, server):
         folder = pathlib.Path(folder)
         # PostgreSQL's user passes through.
         folder.chmod(0o755)
-        test.test(lambda *volumes, **options: Server(program, folder, *volumes, **options), folder)
+        test.test(lambda *volumes, folder=folder, **options: Server(program, folder, *volumes, **options), folder)
 
 
 def main():

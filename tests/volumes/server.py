@@ -28,18 +28,19 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 @dataclasses.dataclass
 class Volume:
-    """A file under a name, which is the file's. What is None is left to the server."""
+    """A file, or a URL of objects, under a name, which is the file's. What is None is left to the server."""
 
-    path: pathlib.Path
+    path: pathlib.Path | str
     page: str = None
     policy: str = None
     mode: str = None
     readahead: str = None
+    create: str = None
     read_only: bool = False
 
     @property
     def name(self):
-        return self.path.stem
+        return pathlib.PurePath(self.path).stem
 
 
 def make_volume(folder, name, size, **options):
@@ -58,7 +59,7 @@ class Forebay:
         words = [*self.words, "serve"]
         for volume in volumes:
             parts = [f"{volume.name}={volume.path}"]
-            parts += [f"{key}={getattr(volume, key)}" for key in ("policy", "page", "mode", "readahead") if getattr(volume, key)]
+            parts += [f"{key}={getattr(volume, key)}" for key in ("policy", "page", "mode", "readahead", "create") if getattr(volume, key)]
             parts += ["read-only"] if volume.read_only else []
             words += ["--volume", ",".join(parts)]
         words += ["--listen", f"unix:{socket_path}"] if socket_path else []
@@ -103,13 +104,13 @@ def free_port():
 class Server:
     """A running server; as a context, killed at its end if it still runs."""
 
-    def __init__(self, program, folder, *volumes, cache="64MiB", tcp=False, certificates=None, activated=False):
+    def __init__(self, program, folder, *volumes, cache="64MiB", tcp=False, certificates=None, activated=False, options=()):
         self.socket = folder / "socket"
         self.socket.unlink(missing_ok=True)
         self.port = free_port() if tcp else None
         self.log = folder / "server.log"
         listens = None if activated or tcp else self.socket
-        command = program.command(volumes, cache, listens, self.port, certificates, folder)
+        command = program.command(volumes, cache, listens, self.port, certificates, folder) + list(options)
         inherits = ()
         if activated:
             listener = socket.socket(socket.AF_UNIX)

@@ -29,8 +29,9 @@ impl Service {
     fn reload(self: &Arc<Self>, new: &Options, _changing: &MutexGuard<'_, ()>) -> Result<(), Error> {
         let mut wrong = Vec::new();
         let before = self.options();
-        if before.with_changes_of(new) != *new {
-            wrong.push("only volumes, the size of the cache and dirty limits change without a restart".to_owned());
+        let waiting = before.waiting_for_restart(new);
+        if !waiting.is_empty() {
+            wrong.push(format!("{}: only a restart changes that", waiting.join(", ")));
         }
         let mut note = |result: Result<(), Error>| wrong.extend(result.err().map(|error| error.to_string()));
         if new.cache_size() != before.cache_size() {

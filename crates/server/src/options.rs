@@ -207,11 +207,57 @@ impl Options {
         }
     }
 
-    /// What a running server takes over from a file that is read again: volumes, the size of the cache, and dirty limits.
-    pub(crate) fn with_changes_of(&self, new: &Self) -> Self {
-        let volumes = new.volumes.clone();
-        let (dirty_limit, dirty_age) = (new.dirty_limit, new.dirty_age);
-        Self { volumes, cache: new.cache, dirty_limit, dirty_age, ..self.clone() }
+    /// The keys in which a file that is read again differs, and that wait for a restart.
+    pub(crate) fn waiting_for_restart(&self, new: &Self) -> Vec<&'static str> {
+        let Self {
+            volumes: _,
+            cache: _,
+            dirty_limit: _,
+            dirty_age: _,
+            listen,
+            policy,
+            page,
+            metrics,
+            control,
+            record,
+            delay,
+            rate,
+            tls,
+            max_connections,
+            max_connections_per_peer,
+            max_request,
+            buffers,
+            message_timeout,
+            idle_timeout,
+            workers,
+            device_timeout,
+            stop_timeout,
+            huge_pages,
+            direct,
+        } = self;
+        let keys = [
+            ("listen", *listen != new.listen),
+            ("policy", *policy != new.policy),
+            ("page", *page != new.page),
+            ("metrics", *metrics != new.metrics),
+            ("control", *control != new.control),
+            ("record", *record != new.record),
+            ("delay", *delay != new.delay),
+            ("rate", *rate != new.rate),
+            ("tls", *tls != new.tls),
+            ("max-connections", *max_connections != new.max_connections),
+            ("max-connections-per-peer", *max_connections_per_peer != new.max_connections_per_peer),
+            ("max-request", *max_request != new.max_request),
+            ("buffers", *buffers != new.buffers),
+            ("message-timeout", *message_timeout != new.message_timeout),
+            ("idle-timeout", *idle_timeout != new.idle_timeout),
+            ("workers", *workers != new.workers),
+            ("device-timeout", *device_timeout != new.device_timeout),
+            ("stop-timeout", *stop_timeout != new.stop_timeout),
+            ("huge-pages", *huge_pages != new.huge_pages),
+            ("direct", *direct != new.direct),
+        ];
+        keys.into_iter().filter_map(|(key, differs)| differs.then_some(key)).collect()
     }
 
     /// What clients may take of the server's connections, memory and time.

@@ -123,7 +123,7 @@ impl Source {
             Self::Memory(bytes) => opening.slow(MemoryDevice::new(*bytes))?,
             Self::Object(url) => {
                 let new = opening.create.map(NewVolume::new);
-                opening.slow(ObjectDevice::open(url, new).map_err(failed)?)?
+                opening.slow(ObjectDevice::open(url, new, opening.read_only).map_err(failed)?)?
             }
             Self::Concatenated(parts) => Arc::new(Joined::concatenated(all(parts)?).map_err(failed)?),
             Self::Striped(stripe, parts) => Arc::new(Joined::striped(all(parts)?, *stripe).map_err(failed)?),

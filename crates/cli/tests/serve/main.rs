@@ -142,13 +142,22 @@ fn one_file_has_one_writer_and_one_socket_one_server() {
     let (image, other) = (sparse(&path("image"), MIB), sparse(&path("other"), MIB));
     let server = Server::start(folder.path(), &["-V", &format!("a={image}")]);
     let listen = format!("unix:{}", server.socket.display());
-    let message = failure(&["serve", "-V", &format!("b={image}"), "-l", "tcp:127.0.0.1:0"], 1);
-    assert!(message.contains("is opened for writing elsewhere already"), "{message}");
+    for (options, refused) in [("", "is open elsewhere already"), (",read-only", "is written elsewhere")] {
+        let message = failure(&["serve", "-V", &format!("b={image}{options}"), "-l", "tcp:127.0.0.1:0"], 1);
+        assert!(message.contains(refused), "{message}");
+    }
     let message = failure(&["serve", "-V", &format!("b={other}"), "-l", &listen], 1);
     assert!(message.contains("the socket is in use; another program listens there"), "{message}");
     server.signal("KILL");
     assert_eq!(server.end().0, None);
     assert!(path("socket").exists(), "a killed server leaves its socket");
+    let reader = Server::start(folder.path(), &["-V", &format!("a={image},read-only")]);
+    let message = failure(&["serve", "-V", &format!("b={image}"), "-l", "tcp:127.0.0.1:0"], 1);
+    assert!(message.contains("is open elsewhere already"), "{message}");
+    let elsewhere = path("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    Server::start(&elsewhere, &["-V", &format!("b={image},read-only")]).stop();
+    reader.stop();
     Server::start(folder.path(), &["-V", &format!("a={image}")]).stop();
 }
 

@@ -105,6 +105,11 @@ fn a_reload_that_is_refused_changes_nothing_and_the_next_one_all() {
     server.signal("HUP");
     let line = server.wait_for("not all of it is in force");
     assert!(line.contains("volume d: mode, readahead cannot change while it is served"), "{line}");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("policy = \"mq\"\nmax-connections = 7\n{text}")).unwrap();
+    server.signal("HUP");
+    let line = server.wait_for("not all of it is in force");
+    assert!(line.contains("policy, max-connections: only a restart changes that"), "{line}");
     configure(&config, &[("a", &a, ""), ("b", &b, "")]);
     server.signal("HUP");
     let line = server.wait_for("was read again");

@@ -9,7 +9,7 @@
 //! kernel says "Page cache invalidation failure on direct I/O". So a buffered write has the device for itself.
 
 use super::latch::Latch;
-use super::lock::keep_writers_out;
+use super::lock::keep_out;
 use super::pieces::{append, cut, cut_mut, total, within, writable, write_zeroes};
 use super::ring::{RINGS, Transfer};
 use super::{Device, Extent};
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileOptions {
-    /// Writes are refused, and others may write it.
+    /// Writes are refused, and others may open it so, too.
     pub read_only: bool,
     /// Bypass the kernel's page cache where that works.
     pub direct: bool,
@@ -68,7 +68,7 @@ struct Direct {
 const MOST_EXTENTS: usize = 1024;
 
 impl FileDevice {
-    /// Opens what is there. Of two that would write one file, the second is refused, QEMU's programs among them.
+    /// Opens what is there. Of two of which one would write the file, the second is refused, QEMU's programs among them.
     ///
     /// # Errors
     /// What cannot be done, with the path.
@@ -85,14 +85,13 @@ impl FileDevice {
         open.read(true).write(!options.read_only);
         let hint = if options.read_only { "cannot be opened" } else { "cannot be opened for writing" };
         let mut buffered = open.open(&path).map_err(|error| failed(hint, error))?;
-        if !options.read_only {
-            match keep_writers_out(&buffered) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                    return Err(failed("is opened for writing elsewhere already", error));
-                }
-                Err(error) => tracing::warn!("{}: cannot be locked against other writers: {error}", path.display()),
+        match keep_out(&buffered, options.read_only) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                let written = if options.read_only { "is written elsewhere" } else { "is open elsewhere already" };
+                return Err(failed(written, error));
             }
+            Err(error) => tracing::warn!("{}: cannot be locked against other writers: {error}", path.display()),
         }
         // Of a block device the end is its length too, which its metadata do not tell.
         let len = buffered.seek(io::SeekFrom::End(0)).map_err(|error| failed("has no length", error))?;

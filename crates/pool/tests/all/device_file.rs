@@ -28,14 +28,18 @@ fn read(device: &dyn Device, offset: u64, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_file_has_one_writer_and_readers_beside_it() {
+fn a_file_has_one_writer_or_several_readers() {
     let (_directory, path) = file(8192);
     let first = open(&path);
-    let error = FileDevice::open(&path, FileOptions::default()).err().expect("it has a writer");
-    assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
-    assert!(error.to_string().contains(&*path.display().to_string()), "{error}");
-    FileDevice::open(&path, READ_ONLY).expect("a reader is welcome");
+    for options in [FileOptions::default(), READ_ONLY] {
+        let error = FileDevice::open(&path, options).err().expect("it has a writer");
+        assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+        assert!(error.to_string().contains(&*path.display().to_string()), "{error}");
+    }
     drop(first);
+    let readers = [(); 2].map(|()| FileDevice::open(&path, READ_ONLY).expect("readers are welcome"));
+    FileDevice::open(&path, FileOptions::default()).err().expect("it has readers");
+    drop(readers);
     open(&path);
 }
 
@@ -154,22 +158,38 @@ fn what_was_written_is_there_when_the_volume_is_opened_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let url = format!("file://{}/volume", directory.path().display());
     let new = NewVolume { length: 100_000, object_size: 8192 };
-    let missing = ObjectDevice::open(&url, None).err().expect("it was not made yet");
+    let missing = ObjectDevice::open(&url, None, false).err().expect("it was not made yet");
     assert_eq!(missing.kind(), io::ErrorKind::NotFound);
-    let device = ObjectDevice::open(&url, Some(new)).expect("the disk has room");
+    let device = ObjectDevice::open(&url, Some(new), false).expect("the disk has room");
     device.write(99_000, &[IoSlice::new(&[7; 1000])]).expect("the disk has room");
     device.flush().expect("it is durable");
     drop(device);
-    let device = ObjectDevice::open(&url, None).expect("it was made");
+    let device = ObjectDevice::open(&url, None, false).expect("it was made");
     assert_eq!((device.len(), read(&device, 99_000, 1000)), (100_000, vec![7; 1000]));
-    let other = ObjectDevice::open(&url, Some(NewVolume::new(100_000))).err().expect("its objects are smaller");
+    let other = ObjectDevice::open(&url, Some(NewVolume::new(100_000)), false).err().expect("its objects are smaller");
     assert_eq!(other.kind(), io::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn of_two_that_open_a_volume_of_files_the_second_is_let_in_only_if_both_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let url = format!("file://{}/volume", directory.path().display());
+    let open = |read_only| ObjectDevice::open(&url, Some(NewVolume::new(100_000)), read_only);
+    for (first, second) in [(false, false), (false, true), (true, false), (true, true)] {
+        let holder = open(first).expect("nobody else has it");
+        let error = open(second).err();
+        assert_eq!(error.is_none(), first && second, "read-only: {first}, then {second}: {error:?}");
+        assert!(error.is_none_or(|error| error.to_string().contains("is open elsewhere already")));
+        drop(holder);
+    }
+    let reader = open(true).expect("the others have gone");
+    assert!(reader.read_only() && reader.write(0, &[IoSlice::new(&[1])]).is_err());
 }
 
 #[test]
 fn trimmed_objects_are_holes_and_take_no_space() {
     let new = NewVolume { length: 40_000, object_size: 8192 };
-    let device = ObjectDevice::open("memory:///volume", Some(new)).expect("a volume in memory");
+    let device = ObjectDevice::open("memory:///volume", Some(new), false).expect("a volume in memory");
     device.write(0, &[IoSlice::new(&[1; 40_000])]).expect("memory has room");
     device.trim(4096, 35_904).expect("it can be trimmed");
     let extents = device.extents(0, 40_000).expect("it can be asked");
@@ -186,11 +206,11 @@ fn a_url_or_manifest_that_is_wrong_is_refused_with_its_name() {
         ["", "{}", r#"{"version":2,"length":1,"object_size":4096}"#, r#"{"version":1,"length":1,"object_size":0}"#];
     for manifest in manifests {
         std::fs::write(directory.path().join("manifest.json"), manifest).expect("the disk has room");
-        let error = ObjectDevice::open(&url, None).err().expect("the manifest is wrong");
+        let error = ObjectDevice::open(&url, None, false).err().expect("the manifest is wrong");
         assert!(error.to_string().starts_with(&url) && error.kind() == io::ErrorKind::InvalidInput, "{error}");
     }
     for url in ["volume", "ftp://host/volume", "file://host/volume"] {
-        let error = ObjectDevice::open(url, Some(NewVolume::new(1))).err().expect("the URL is wrong");
+        let error = ObjectDevice::open(url, Some(NewVolume::new(1)), false).err().expect("the URL is wrong");
         assert!(error.to_string().starts_with(url), "{error}");
     }
 }
@@ -200,7 +220,7 @@ fn threads_write_one_device_at_once() {
     let devices: [Box<dyn Device>; 2] = [
         Box::new(MemoryDevice::new(1 << 20)),
         Box::new(
-            ObjectDevice::open("memory:///volume", Some(NewVolume { length: 1 << 20, object_size: 65_536 }))
+            ObjectDevice::open("memory:///volume", Some(NewVolume { length: 1 << 20, object_size: 65_536 }), false)
                 .expect("memory"),
         ),
     ];

@@ -248,9 +248,11 @@ impl Rows {
 const GAP: usize = 2;
 
 fn state(cache: &CacheReport) -> String {
-    let figures: Vec<String> =
-        cache.pool.policy_state.iter().map(|(name, value)| format!("{name} {value:.0}")).collect();
-    format!("{} of cache {}: {}", cache.pool.policy, cache.name, figures.join(", "))
+    let state = &cache.pool.policy_state;
+    let figures: Vec<String> = state.iter().map(|(name, value)| format!("{name} {value:.0}")).collect();
+    let known = state.values().any(|value| *value != 0.0);
+    let shown = if known { figures.join(", ") } else { "–".to_owned() };
+    format!("{} of cache {}: {shown}", cache.pool.policy, cache.name)
 }
 
 /// Bytes in the unit that suits them.
@@ -325,6 +327,17 @@ mod tests {
         now.volumes[0].clients.immediate = 990;
         assert_eq!(waited(&now), Cell::Millis(Some(1e-9)));
         assert_eq!(waited(&report(2.0, 0, 0)), Cell::Millis(None));
+    }
+
+    #[test]
+    fn a_policy_whose_figures_are_all_zero_has_nothing_to_say() {
+        let mut now = report(12.0, 700, 0);
+        now.caches[0].pool.policy = "ubm".to_owned();
+        let said = |now: &Report| Figures::new(now, &Report::default()).states[0].clone();
+        now.caches[0].pool.policy_state = [("loops".to_owned(), 0.0), ("other".to_owned(), 0.0)].into();
+        assert_eq!(said(&now), "ubm of cache shared: –");
+        now.caches[0].pool.policy_state.insert("loops".to_owned(), 2.0);
+        assert_eq!(said(&now), "ubm of cache shared: loops 2, other 0");
     }
 
     #[test]

@@ -25,14 +25,14 @@ pub(super) fn show(address: &str, first: Report, every: Duration) -> Result<(), 
             if quits(every).map_err(failed)? {
                 return Ok(());
             }
-            // A server that is not there may come back: the last figures stay, with the reason.
+            // A server that is not there may come back.
             match fetch(address) {
                 Ok(now) => {
                     figures = Figures::new(&now, &before);
                     history.add(&before, &now);
                     (before, trouble) = (now, None);
                 }
-                Err(Failure::Failed(error)) => trouble = Some(error.to_string()),
+                Err(Failure::Failed(_)) => trouble = Some(format!("{address}: no server answers (q: end)")),
                 Err(other) => return Err(other),
             }
         }
@@ -89,6 +89,10 @@ fn quits(every: Duration) -> io::Result<bool> {
 }
 
 fn draw(frame: &mut Frame<'_>, address: &str, figures: &Figures, history: &History, trouble: Option<&str>) {
+    // The last figures would be taken for those of now.
+    if let Some(trouble) = trouble {
+        return frame.render_widget(Line::from(trouble).red(), frame.area());
+    }
     let height = |rows: &Rows| Constraint::Length(rows.rows.len() as u16 + 2);
     let [head, moved, hits, _, volumes, caches, states] = Layout::vertical([
         Constraint::Length(2),
@@ -100,10 +104,7 @@ fn draw(frame: &mut Frame<'_>, address: &str, figures: &Figures, history: &Histo
         Constraint::Min(0),
     ])
     .areas(frame.area());
-    let title = match trouble {
-        Some(trouble) => Line::from(trouble.to_owned()).red(),
-        None => Line::from(format!("forebay, {address}: {} (q: end)", figures.head)).bold(),
-    };
+    let title = Line::from(format!("forebay, {address}: {} (q: end)", figures.head)).bold();
     frame.render_widget(Paragraph::new(title).wrap(Wrap { trim: true }), head);
     let most = history.moved.iter().max().copied().unwrap_or(0);
     let label = format!("to {}/s ", Cell::Bytes(most as f64).show());
@@ -184,7 +185,8 @@ mod tests {
     fn the_view_shows_volumes_caches_and_trouble() {
         let plain = view(160, &History::default(), None);
         assert!(["host:1", "data", "clock-pro", "requests/s"].iter().all(|text| plain.contains(text)), "{plain}");
-        assert!(view(160, &History::default(), Some("it is gone")).contains("it is gone"));
+        let gone = view(160, &History::default(), Some("it is gone"));
+        assert!(gone.contains("it is gone") && !gone.contains("clock-pro"), "{gone}");
     }
 
     #[test]

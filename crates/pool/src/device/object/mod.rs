@@ -4,23 +4,36 @@
 //! and reads as zeroes. Objects cannot be written in part: a write reads the object, changes it and puts it back, and is durable
 //! when it returns. So long writes of whole objects are cheap and short ones are not; the pool's writeback makes them long.
 //!
-//! One process at a time may write a volume. Storage of objects has no lock to ensure that.
+//! One process at a time may write a volume. Where the objects are files, a lock ensures that. Other storage has no locks: there
+//! every object is changed on condition that it is as this process last saw it ([`known`]), so that the second writer's change fails
+//! instead of undoing the first one's.
 
+mod known;
+mod manifest;
+
+pub use manifest::NewVolume;
+
+use super::lock::{share, take};
 use super::pieces::{append, by_unit, cut_mut, scatter, total, within, writable};
 use super::{Device, Extent};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
+use known::{Found, Known};
+use manifest::{Manifest, manifest};
+use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
-use serde::{Deserialize, Serialize};
+use object_store::{Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt, RetryConfig};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Mutex;
+use tokio::time::sleep;
 use url::Url;
 
 /// How many objects are read, or put, at once by one call.
@@ -32,46 +45,12 @@ const LOCKS: u64 = 64;
 /// The most objects that one question for extents asks for.
 const MOST_ASKED: usize = 256;
 
-/// The longest object: it is held in memory while it is changed.
-const LONGEST: u64 = 1 << 30;
+/// How often a change is tried whose answer was lost, or that found an earlier one of this process in its way, and the first pause.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a volume is made with if it is not there yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewVolume {
-    /// In bytes.
-    pub length: u64,
-    /// In bytes, a multiple of 4096.
-    pub object_size: u64,
-}
-
-impl NewVolume {
-    /// A volume of this many bytes in objects of 4 MiB.
-    pub fn new(length: u64) -> Self {
-        Self { length, object_size: 4 << 20 }
-    }
-}
-
-/// What `manifest.json` holds.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-struct Manifest {
-    version: u32,
-    length: u64,
-    object_size: u64,
-}
-
-impl Manifest {
-    fn check(self) -> Result<Self, String> {
-        let Self { version, object_size, .. } = self;
-        if version != 1 {
-            return Err(format!("it is of version {version}, this program knows 1"));
-        }
-        if object_size == 0 || object_size > LONGEST || !object_size.is_multiple_of(4096) {
-            return Err(format!("objects of {object_size} bytes: give a multiple of 4096, at most {LONGEST}"));
-        }
-        Ok(self)
-    }
-}
+/// How long a request is repeated that failed by its server or the network.
+const RETRIED: Duration = Duration::from_secs(60);
 
 /// A part of an object (its number, where in it, how long), and what goes there.
 type Part<T> = ((u64, u64, u64), T);
@@ -91,20 +70,24 @@ pub struct ObjectDevice {
     prefix: Path,
     name: String,
     manifest: Manifest,
-    /// Where the objects are files, the directory they are in.
-    directory: Option<PathBuf>,
+    read_only: bool,
+    /// Where the objects are files, the directory they are in, which holds the lock.
+    directory: Option<File>,
+    /// Elsewhere, what the objects were when they were last seen.
+    known: Option<Known>,
     /// Object `n` is changed under lock `n % LOCKS`.
     locks: [Mutex<()>; LOCKS as usize],
     runtime: Runtime,
 }
 
 impl ObjectDevice {
-    /// Opens the volume at a URL: `file:///directory/prefix`, `memory:///name` (each opening its own, empty), or, with the crate's
-    /// feature `s3`, `s3://bucket/prefix` with the AWS environment variables. If it is not there, `new` says what to make.
+    /// Opens the volume at a URL: `file:///directory/prefix`, `memory:///name` (each opening its own, empty), or `s3://bucket/prefix`
+    /// with the AWS environment variables. If it is not there, `new` says what to make.
     ///
     /// # Errors
-    /// The URL, the manifest or the storage, and what is wrong with it.
-    pub fn open(url: &str, new: Option<NewVolume>) -> io::Result<Self> {
+    /// The URL, the manifest or the storage, and what is wrong with it; a volume of files that another process has open, unless
+    /// both only read it.
+    pub fn open(url: &str, new: Option<NewVolume>, read_only: bool) -> io::Result<Self> {
         let parsed = Url::parse(url).map_err(|error| wrong(url, &format!("no URL: {error}")))?;
         let prefix = Path::from_url_path(parsed.path()).map_err(|error| wrong(url, &error.to_string()))?;
         let (store, directory): (Arc<dyn ObjectStore>, _) = match parsed.scheme() {
@@ -117,7 +100,7 @@ impl ObjectDevice {
             "s3" => (s3(url)?, None),
             other => return Err(wrong(url, &format!("`{other}:` is unknown; write file:///, memory:/// or s3://"))),
         };
-        Self::assemble(store, prefix, url.to_owned(), directory, new)
+        Self::assemble(store, prefix, url.to_owned(), directory, new, read_only)
     }
 
     /// What of storage a URL names, in one spelling: two URLs of one volume have the same place. None has one if its URL is wrong, or
@@ -141,7 +124,7 @@ impl ObjectDevice {
     pub fn on(store: Arc<dyn ObjectStore>, prefix: &str, new: Option<NewVolume>) -> io::Result<Self> {
         let name = format!("{store}/{prefix}");
         let prefix = Path::parse(prefix).map_err(|error| wrong(&name, &error.to_string()))?;
-        Self::assemble(store, prefix, name, None, new)
+        Self::assemble(store, prefix, name, None, new, false)
     }
 
     fn assemble(
@@ -150,12 +133,20 @@ impl ObjectDevice {
         name: String,
         directory: Option<PathBuf>,
         new: Option<NewVolume>,
+        read_only: bool,
     ) -> io::Result<Self> {
         let runtime =
             Builder::new_multi_thread().worker_threads(2).thread_name("object-storage").enable_all().build()?;
         let manifest = runtime.block_on(manifest(&*store, &prefix.clone().join("manifest.json"), &name, new))?;
+        let directory = directory.map(File::open).transpose()?;
+        if let Some(directory) = &directory {
+            let locked = if read_only { share(directory) } else { take(directory) };
+            locked
+                .map_err(|error| io::Error::new(error.kind(), format!("{name}: is open elsewhere already: {error}")))?;
+        }
+        let known = directory.is_none().then(Known::default);
         let locks = std::array::from_fn(|_| Mutex::new(()));
-        Ok(Self { store, prefix, name, manifest, directory, locks, runtime })
+        Ok(Self { store, prefix, name, manifest, read_only, directory, known, locks, runtime })
     }
 
     fn path(&self, number: u64) -> Path {
@@ -171,21 +162,62 @@ impl ObjectDevice {
         by_unit(offset, length, self.manifest.object_size)
     }
 
-    fn failed(&self, doing: &str, number: u64, error: object_store::Error) -> io::Error {
+    fn failed(&self, doing: &str, number: u64, error: Error) -> io::Error {
         storage_error(&self.name, &format!("cannot {doing} object {number}"), error)
+    }
+
+    /// An object as the storage has it now; nothing if there is none.
+    async fn ask(&self, number: u64, options: GetOptions) -> io::Result<Option<Found>> {
+        self.ours()?;
+        let answer = async {
+            let answer = self.store.get_opts(&self.path(number), options).await?;
+            Found::of(answer, self.known.as_ref()).await
+        };
+        match answer.await {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failed("read", number, error)),
+        }
+    }
+
+    /// The same, if nobody else has changed it.
+    async fn see(&self, number: u64, options: GetOptions) -> io::Result<Option<Bytes>> {
+        let found = self.ask(number, options.clone()).await?;
+        if self.known.as_ref().is_none_or(|known| known.agrees(number, found.as_ref())) {
+            return Ok(found.map(|found| found.bytes));
+        }
+        // A change of our own may have ended in between; under the lock none does.
+        let _lock = self.locks[(number % LOCKS) as usize].lock().await;
+        self.see_locked(number, options).await
+    }
+
+    /// The same, with the object's lock held.
+    async fn see_locked(&self, number: u64, options: GetOptions) -> io::Result<Option<Bytes>> {
+        let found = self.ask(number, options).await?;
+        if let Some(known) = &self.known
+            && !known.agrees(number, found.as_ref())
+        {
+            // A change of our own may have been made though its answer was lost.
+            if !found.as_ref().is_some_and(|found| found.ours) {
+                return Err(known.taken(&self.name, number));
+            }
+            known.note(number, found.as_ref().and_then(|found| found.tag.clone()));
+        }
+        Ok(found.map(|found| found.bytes))
     }
 
     /// A part of an object; nothing if there is no object.
     async fn fetch(&self, number: u64, inside: u64, length: u64) -> io::Result<Option<Bytes>> {
-        match self.store.get_range(&self.path(number), inside..inside + length).await {
-            Ok(bytes) if bytes.len() as u64 == length => Ok(Some(bytes)),
-            Ok(bytes) => {
-                let message =
-                    format!("{}: object {number} has {} bytes of {length} at {inside}", self.name, bytes.len());
+        self.long_enough(number, length, self.see(number, part_of_it(inside, length)).await?)
+    }
+
+    fn long_enough(&self, number: u64, length: u64, found: Option<Bytes>) -> io::Result<Option<Bytes>> {
+        match found {
+            Some(bytes) if bytes.len() as u64 != length => {
+                let message = format!("{}: object {number} has {} bytes of {length}", self.name, bytes.len());
                 Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
             }
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(self.failed("read", number, error)),
+            found => Ok(found),
         }
     }
 
@@ -203,26 +235,67 @@ impl ObjectDevice {
     }
 
     /// Changes an object: what it was need not be read if `whole` of it changes.
-    async fn change(&self, number: u64, whole: bool, change: impl FnOnce(&mut [u8])) -> io::Result<()> {
+    async fn change(&self, number: u64, whole: bool, change: impl Fn(&mut [u8])) -> io::Result<()> {
         let _lock = self.locks[(number % LOCKS) as usize].lock().await;
+        self.ours()?;
         let length = self.object_length(number);
-        let old = if whole { None } else { self.fetch(number, 0, length).await? };
-        let mut bytes = old.map_or_else(|| vec![0; length as usize], Vec::from);
-        change(&mut bytes);
-        self.put(number, bytes).await
+        let began = Instant::now();
+        for attempt in 1.. {
+            let old = if !whole {
+                let old = self.see_locked(number, part_of_it(0, length)).await?;
+                self.long_enough(number, length, old)?
+            } else {
+                if attempt > 1 || self.known.as_ref().is_some_and(|known| !known.has(number)) {
+                    self.see_locked(number, nothing_of_it()).await?;
+                }
+                None
+            };
+            let mut bytes = old.map_or_else(|| vec![0; length as usize], Vec::from);
+            change(&mut bytes);
+            match self.put(number, bytes).await {
+                // The condition makes it safe to put again what may have been put.
+                Err(Error::Precondition { .. } | Error::AlreadyExists { .. } | Error::Generic { .. })
+                    if self.known.is_some() && attempt < TRIES && began.elapsed() < RETRIED =>
+                {
+                    sleep(PAUSE * (1 << attempt)).await;
+                }
+                put => return put.map_err(|error| self.failed("write", number, error)),
+            }
+        }
+        unreachable!("the last attempt returns")
     }
 
-    async fn put(&self, number: u64, bytes: Vec<u8>) -> io::Result<()> {
-        let put = self.store.put(&self.path(number), bytes.into()).await;
-        put.map(|_| ()).map_err(|error| self.failed("write", number, error))
+    async fn put(&self, number: u64, bytes: Vec<u8>) -> object_store::Result<()> {
+        let Some(known) = &self.known else {
+            return self.store.put(&self.path(number), bytes.into()).await.map(drop);
+        };
+        let put = self.store.put_opts(&self.path(number), bytes.into(), known.condition(number)).await?;
+        known.note(number, put.e_tag);
+        Ok(())
     }
 
     async fn delete(&self, number: u64) -> io::Result<()> {
         let _lock = self.locks[(number % LOCKS) as usize].lock().await;
-        match self.store.delete(&self.path(number)).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(self.failed("delete", number, error)),
+        if let Some(known) = &self.known {
+            // Deleting knows no condition: what another has written must be seen before.
+            if self.see_locked(number, nothing_of_it()).await?.is_none() {
+                return Ok(());
+            }
+            known.forget(number);
         }
+        match self.store.delete(&self.path(number)).await {
+            Ok(()) | Err(Error::NotFound { .. }) => {}
+            Err(error) => return Err(self.failed("delete", number, error)),
+        }
+        if let Some(known) = &self.known {
+            known.note(number, None);
+        }
+        Ok(())
+    }
+
+    /// Nothing is read or written any more once another process was seen to write.
+    fn ours(&self) -> io::Result<()> {
+        self.known.as_ref().map_or(Ok(()), |known| known.ours(&self.name))
     }
 
     /// Writes parts of an object; whose they are, and the result.
@@ -262,57 +335,30 @@ impl ObjectDevice {
     }
 }
 
-/// The manifest, read or made.
-async fn manifest(store: &dyn ObjectStore, path: &Path, name: &str, new: Option<NewVolume>) -> io::Result<Manifest> {
-    let failed = |error| storage_error(name, "cannot reach its manifest", error);
-    let made = new.map(|NewVolume { length, object_size }| Manifest { version: 1, length, object_size });
-    let found = match store.get(path).await {
-        Ok(found) => found.bytes().await.map_err(failed)?,
-        Err(object_store::Error::NotFound { .. }) => {
-            let Some(made) = made else {
-                let message = format!("{name}: there is no volume; give a length to make one");
-                return Err(io::Error::new(io::ErrorKind::NotFound, message));
-            };
-            let made = made.check().map_err(|why| wrong(name, &why))?;
-            let text = serde_json::to_vec_pretty(&made)?;
-            // Of two that make one volume the second fails.
-            let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-            store.put_opts(path, text.into(), options).await.map_err(failed)?;
-            return Ok(made);
-        }
-        Err(error) => return Err(failed(error)),
-    };
-    let found: Manifest = serde_json::from_slice(&found)
-        .map_err(|error| wrong(name, &format!("its manifest cannot be read: {error}")))?;
-    let found = found.check().map_err(|why| wrong(name, &format!("its manifest is wrong: {why}")))?;
-    if let Some(made) = made.filter(|made| *made != found) {
-        let (there, given) = ((found.length, found.object_size), (made.length, made.object_size));
-        let message = format!(
-            "there is a volume of {} bytes in objects of {}, not of {} in {}; give no length, or another prefix",
-            there.0, there.1, given.0, given.1
-        );
-        return Err(wrong(name, &message));
-    }
-    Ok(found)
-}
-
 /// A path without links, as far as it is there.
 fn resolved(path: &std::path::Path) -> PathBuf {
     let there = path.ancestors().find_map(|start| Some((start.canonicalize().ok()?, path.strip_prefix(start).ok()?)));
     there.map_or_else(|| path.to_owned(), |(start, rest)| start.components().chain(rest.components()).collect())
 }
 
-#[cfg(feature = "s3")]
 fn s3(url: &str) -> io::Result<Arc<dyn ObjectStore>> {
-    let builder = object_store::aws::AmazonS3Builder::from_env().with_url(url);
+    // It fails where one is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let retry = RetryConfig { retry_timeout: RETRIED, ..RetryConfig::default() };
+    // Unencrypted only if AWS_ENDPOINT says http://.
+    let builder = AmazonS3Builder::from_env().with_allow_http(true).with_retry(retry).with_url(url);
     let store = builder.build().map_err(|error| storage_error(url, "cannot be opened", error))?;
     Ok(Arc::new(store))
 }
 
-#[cfg(not(feature = "s3"))]
-fn s3(url: &str) -> io::Result<Arc<dyn ObjectStore>> {
-    let message = format!("{url}: this program was built without S3; build it with the feature `s3`");
-    Err(io::Error::new(io::ErrorKind::Unsupported, message))
+/// These bytes of an object.
+fn part_of_it(inside: u64, length: u64) -> GetOptions {
+    GetOptions { range: Some(GetRange::Bounded(inside..inside + length)), ..GetOptions::default() }
+}
+
+/// Whether it is there, and as it was.
+fn nothing_of_it() -> GetOptions {
+    GetOptions { head: true, ..GetOptions::default() }
 }
 
 fn wrong(name: &str, message: &str) -> io::Error {
@@ -327,12 +373,11 @@ fn again(error: &io::Error) -> io::Error {
     }
 }
 
-fn storage_error(name: &str, what: &str, error: object_store::Error) -> io::Error {
-    use object_store::Error::{AlreadyExists, NotFound, PermissionDenied, Unauthenticated};
+fn storage_error(name: &str, what: &str, error: Error) -> io::Error {
     let kind = match error {
-        NotFound { .. } => io::ErrorKind::NotFound,
-        AlreadyExists { .. } => io::ErrorKind::AlreadyExists,
-        PermissionDenied { .. } | Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
+        Error::NotFound { .. } => io::ErrorKind::NotFound,
+        Error::AlreadyExists { .. } => io::ErrorKind::AlreadyExists,
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, format!("{name}: {what}: {error}"))
@@ -341,6 +386,10 @@ fn storage_error(name: &str, what: &str, error: object_store::Error) -> io::Erro
 impl Device for ObjectDevice {
     fn len(&self) -> u64 {
         self.manifest.length
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
     }
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
@@ -395,8 +444,8 @@ impl Device for ObjectDevice {
     fn flush(&self) -> io::Result<()> {
         // What was put is durable; that files were deleted is not before their directory is.
         match &self.directory {
-            Some(directory) => std::fs::File::open(directory)?.sync_all(),
-            None => Ok(()),
+            Some(directory) => directory.sync_all(),
+            None => self.ours(),
         }
     }
 
@@ -416,7 +465,7 @@ impl Device for ObjectDevice {
                 return self.delete(number).await;
             }
             let part = inside as usize..(inside + length) as usize;
-            self.change(number, whole, |bytes| bytes[part].fill(0)).await
+            self.change(number, whole, |bytes| bytes[part.clone()].fill(0)).await
         };
         let pieces = self.pieces(offset, length).map(zero);
         let answers: Vec<_> = self.runtime.block_on(stream::iter(pieces).buffer_unordered(AT_ONCE).collect());
@@ -426,11 +475,8 @@ impl Device for ObjectDevice {
     fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
         within(self, offset, length)?;
         let look = |(number, _, length): (u64, u64, u64)| async move {
-            match self.store.head(&self.path(number)).await {
-                Ok(_) => Ok(Extent { length, hole: false, zero: false }),
-                Err(object_store::Error::NotFound { .. }) => Ok(Extent { length, hole: true, zero: true }),
-                Err(error) => Err(self.failed("look for", number, error)),
-            }
+            let hole = self.see(number, nothing_of_it()).await?.is_none();
+            Ok(Extent { length, hole, zero: hole })
         };
         let looks = stream::iter(self.pieces(offset, length).take(MOST_ASKED).map(look)).buffered(AT_ONCE);
         let answers: Vec<io::Result<Extent>> = self.runtime.block_on(looks.collect());

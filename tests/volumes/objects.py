@@ -1,0 +1,289 @@
+"""A volume of objects on an S3 server (moto), behind a proxy that delays, denies, fails and cuts its answers; two servers of one volume."""
+
+import contextlib
+import http.client
+import http.server
+import os
+import pathlib
+import socket
+import subprocess
+import threading
+import time
+
+import nbd
+
+from volumes.checks import Failed, Skipped, check, check_refused, wait_until
+from volumes.server import KIB, MIB, MOST_SECONDS, Volume, free_port, make_volume
+
+NEEDS = ()
+PYTHON = pathlib.Path(__file__).resolve().parents[2] / "target/test-tools/bin/python"
+BLOCK = 64 * KIB
+OBJECT = 4 * MIB
+SIZE = 32 * MIB
+KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+
+
+@contextlib.contextmanager
+def s3_server(folder):
+    """The port of a new S3 server with an empty bucket."""
+    if not PYTHON.exists() or subprocess.run([PYTHON, "-c", "import moto"], capture_output=True, check=False).returncode:
+        raise Skipped("not installed: moto (tests/install-tools.sh)")
+    port = free_port()
+    with (folder / "s3.log").open("wb") as log:
+        # Its own home: it looks for nobody's keys.
+        environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+        process = subprocess.Popen([PYTHON, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log, env=environment)
+    try:
+
+        def makes_the_bucket():
+            with contextlib.suppress(OSError):
+                return request(port, "PUT", "/bucket")[0] == 200
+
+        if not wait_until(makes_the_bucket, MOST_SECONDS):
+            raise Failed(f"the S3 server does not answer after {MOST_SECONDS} s: {(folder / 's3.log').read_text()[-1000:]}")
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def request(port, method, path, body=None, headers=None):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=MOST_SECONDS)
+    # As boto3 would sign it: moto tells services apart by this.
+    signed = {"Authorization": "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"}
+    connection.request(method, path, body, headers or signed)
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer.status, answer.getheaders(), content
+
+
+class Proxy(http.server.ThreadingHTTPServer):
+    """Passes requests on, until `mood` says otherwise: a function of method and path, to a word of `Handler.MOODS` or None."""
+
+    daemon_threads = True
+
+    def __init__(self, behind):
+        self.behind = behind
+        self.mood = lambda _method, _path: None
+        self.passed = 0
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def handle_error(self, *_):
+        pass  # clients that leave, which is what is tested
+
+    def first(self, count, mood, wanted="PUT"):
+        """The next requests of a method, `count` of them, meet this mood."""
+        left = iter(range(count))
+        self.mood = lambda method, _path: mood if method == wanted and next(left, None) is not None else None
+        self.passed = 0
+
+    def always(self, mood, *methods):
+        self.mood = lambda method, _path: mood if method in methods else None
+
+    def heal(self):
+        self.mood = lambda _method, _path: None
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    ERRORS = {"500": (500, "InternalError"), "503": (503, "SlowDown"), "403": (403, "AccessDenied")}
+
+    def log_message(self, *_):
+        pass
+
+    def handle_one(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        mood = self.server.mood(self.command, self.path)
+        if mood in self.ERRORS:
+            status, code = self.ERRORS[mood]
+            return self.answer(status, [], f"<Error><Code>{code}</Code><Message>as the test wants</Message></Error>".encode())
+        if mood == "slow":
+            time.sleep(4)
+        if mood == "cut before":
+            return self.cut()
+        status, headers, content = request(self.server.behind, self.command, self.path, body, dict(self.headers))
+        self.server.passed += 1
+        if mood == "cut after":
+            return self.cut()
+        self.answer(status, headers, content, cut=mood == "cut within")
+
+    def cut(self):
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def answer(self, status, headers, content, cut=False):
+        self.send_response_only(status)
+        of_the_proxy = ("connection", "transfer-encoding", "content-length")
+        length = next((value for name, value in headers if name.lower() == "content-length"), len(content))
+        for name, value in headers:
+            if name.lower() not in of_the_proxy:
+                self.send_header(name, value)
+        # Of an answer to HEAD, the length is that of what is not sent.
+        self.send_header("Content-Length", length if self.command == "HEAD" else len(content))
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2] if cut else content)
+        if cut:
+            self.wfile.flush()
+            self.cut()
+
+    do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = handle_one
+
+
+def block_of(number, version=1):
+    return bytes([number % 251, version]) * (BLOCK // 2)
+
+
+def keys(port):
+    return request(port, "GET", "/bucket?list-type=2")[2].decode().count("<Key>volume/00")
+
+
+def check_kept(start, proxy):
+    """Written, flushed, killed, served again; trimmed; stopped."""
+    volume = Volume("s3://bucket/volume", create=str(SIZE))
+    with start(volume, cache="8MiB") as server:
+        client = server.client("volume")
+        for number in range(SIZE // BLOCK):
+            client.pwrite(block_of(number), number * BLOCK)
+        client.flush()
+        server.kill()
+    with start(Volume(volume.path), cache="8MiB") as server:
+        client = server.client("volume")
+        check("the volume is as long as it was made", client.get_size() == SIZE)
+        wrong = [number for number in range(SIZE // BLOCK) if client.pread(BLOCK, number * BLOCK) != block_of(number)]
+        check("what was flushed is there after kill -9", not wrong, f"{len(wrong)} blocks are wrong")
+        client.trim(2 * OBJECT, 0)
+        client.flush()
+        there = keys(proxy.behind)
+        check("trimmed objects take no space", there == SIZE // OBJECT - 2, f"{there} objects")
+        check("and read as zeroes", client.pread(2 * OBJECT, 0) == bytes(2 * OBJECT))
+        client.pwrite(block_of(3, 2), 3 * BLOCK)
+        client.shutdown()
+        check("SIGTERM ends the server with 0", server.stop() == 0, server.told())
+    with start(Volume(volume.path, read_only=True), cache="8MiB") as server:
+        client = server.client("volume")
+        check("what was written is kept by the stop", client.pread(BLOCK, 3 * BLOCK) == block_of(3, 2))
+        check_refused("a write to it read-only", lambda: client.pwrite(bytes(KIB), 0), "EPERM", by=nbd.Error)
+        client.shutdown()
+
+
+def check_passing(start, proxy):
+    """Faults that pass: nothing fails, nothing is lost."""
+    path = "s3://bucket/volume"
+    with start(Volume(path), cache="8MiB") as server:
+        client = server.client("volume")
+        moods = [("503", "PUT"), ("500", "PUT"), ("cut before", "PUT"), ("cut after", "PUT"), ("503", "GET"), ("cut within", "GET")]
+        for version, (mood, method) in enumerate(moods, 10):
+            number = 4 * OBJECT // BLOCK + version
+            proxy.first(2, mood, method)
+            client.pwrite(block_of(number, version), number * BLOCK)
+            try:
+                client.flush()
+            except nbd.Error as error:
+                raise Failed(f"a flush while {method} meets `{mood}` twice: {error}: {server.told()}") from error
+            what = f"a flush, and a read of another object, while {method} meets `{mood}` twice"
+            other = 5 * OBJECT // BLOCK + version * (BLOCK // KIB) % (OBJECT // BLOCK)
+            check(what, client.pread(BLOCK, other * BLOCK) == block_of(other))
+        proxy.heal()
+        client.shutdown()
+        check("the server ends with 0", server.stop() == 0, server.told())
+    with start(Volume(path), cache="8MiB") as server:
+        client = server.client("volume")
+        numbers = [(4 * OBJECT // BLOCK + version, version) for version in range(10, 10 + len(moods))]
+        wrong = [number for number, version in numbers if client.pread(BLOCK, number * BLOCK) != block_of(number, version)]
+        check("all of it is there afterwards", not wrong, f"wrong: {wrong}")
+        client.shutdown()
+
+
+def check_denied(start, proxy):
+    path = "s3://bucket/volume"
+    with start(Volume(path), cache="8MiB") as server:
+        client = server.client("volume")
+        proxy.always("403", "PUT")
+        client.pwrite(block_of(1, 7), BLOCK)
+        check_refused("a flush that S3 denies", client.flush, by=nbd.Error)
+        check("the log says why", "AccessDenied" in server.told(), server.told())
+        proxy.heal()
+        client.flush()
+        proxy.always("403", "GET")
+        check_refused("a read that S3 denies", lambda: client.pread(BLOCK, 6 * OBJECT), by=nbd.Error)
+        proxy.heal()
+        check("and then not", client.pread(BLOCK, 6 * OBJECT) == block_of(6 * OBJECT // BLOCK))
+        client.shutdown()
+        check("the server ends with 0", server.stop() == 0, server.told())
+
+
+def check_slow(start, folder, proxy):
+    near = make_volume(folder, "near", MIB)
+    with start(Volume("s3://bucket/volume"), near, cache="8MiB", options=["--device-timeout", "1s"]) as server:
+        client, other = server.client("volume"), server.client("near")
+        proxy.always("slow", "GET")
+        began = time.monotonic()
+        check_refused("a read that S3 answers too late (--device-timeout)", lambda: client.pread(KIB, 7 * OBJECT), by=nbd.Error)
+        took = time.monotonic() - began
+        check("it fails in time", took < 3.5, f"{took:.1f} s")
+        check("the other volume is served meanwhile", other.pread(KIB, 0) == bytes(KIB))
+        proxy.heal()
+        check("and later it is read", client.pread(BLOCK, 7 * OBJECT) == block_of(7 * OBJECT // BLOCK))
+        client.shutdown()
+        other.shutdown()
+        check("the server ends with 0", server.stop() == 0, server.told())
+
+
+def check_two_servers(start, folder):
+    """Two servers of one volume, which no storage of objects can keep apart: the one that comes too late fails, and undoes nothing."""
+    path = "s3://bucket/volume"
+    second = folder / "second"
+    second.mkdir()
+    with start(Volume(path), cache="8MiB") as one, start(Volume(path), cache="8MiB", folder=second) as another:
+        first, later = one.client("volume"), another.client("volume")
+        first.pwrite(block_of(1, 20), 2 * OBJECT)
+        first.flush()
+        later.pwrite(block_of(1, 21), 2 * OBJECT + BLOCK)
+        later.flush()
+        first.pwrite(block_of(1, 22), 2 * OBJECT + BLOCK)
+        check_refused("the flush of the server that was overtaken", first.flush, by=nbd.Error)
+        check_refused("its reads of storage", lambda: first.pread(KIB, 3 * OBJECT), by=nbd.Error)
+        check("its log says why", "another server has changed object 2" in one.told(), one.told())
+        check("it ends with 1", one.stop() == 1, one.told())
+        later.pwrite(block_of(1, 23), 2 * OBJECT + 2 * BLOCK)
+        later.flush()
+        check("the other goes on, and ends with 0", another.stop() == 0, another.told())
+    with start(Volume(path), cache="8MiB") as server:
+        client = server.client("volume")
+        found = [client.pread(BLOCK, 2 * OBJECT + number * BLOCK) for number in range(3)]
+        check("every acknowledged flush is kept", found == [block_of(1, version) for version in (20, 21, 23)])
+        client.shutdown()
+
+
+def check_refused_at_the_start(start, proxy):
+    for what, path, mood, says in [
+        ("a bucket that is not there", "s3://nowhere/volume", None, "there is no such bucket"),
+        ("a volume that is not there", "s3://bucket/nowhere", None, "there is no volume; give a length to make one"),
+        ("a bucket that S3 denies", "s3://bucket/volume", "403", "AccessDenied"),
+    ]:
+        proxy.always(mood, "GET", "PUT")
+        try:
+            with start(Volume(path), cache="8MiB"):
+                raise Failed(f"{what}: it was served")
+        except Failed as refused:
+            check(f"{what} is refused at the start", says in str(refused), str(refused))
+    proxy.heal()
+
+
+def test(start, folder):
+    with s3_server(folder) as port, Proxy(port) as proxy:
+        environment = {**KEYS, "AWS_ENDPOINT": f"http://127.0.0.1:{proxy.server_port}"}
+        os.environ.update(environment)
+        try:
+            check_kept(start, proxy)
+            check_passing(start, proxy)
+            check_denied(start, proxy)
+            check_slow(start, folder, proxy)
+            check_two_servers(start, folder)
+            check_refused_at_the_start(start, proxy)
+        finally:
+            for name in environment:
+                del os.environ[name]
+            proxy.shutdown()
