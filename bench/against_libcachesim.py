@@ -3,7 +3,7 @@
 Usage: against_libcachesim.py FOREBAY [OPTIONS]; run it with target/test-tools/bin/python, which `make tools` makes.
 
 Fails if the two do not miss equally often where they are the same policy. Prints a table for each part, with the bars
-beside the ratios, and keeps every figure as JSON in bench/runs/. README.md says what is compared, and how it is fair.
+beside the ratios, and keeps every figure as JSON in bench/runs/. details.md says what is compared, and how it is fair.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import sys
 
 from measure import ROOT, TRACES, keep, machine, program, run, spread, table, zipf
 
-# Held to equal misses; the others are near relations: README.md says where they differ.
+# Held to equal misses; the others are near relations: details.md says where they differ.
 EQUAL = {"lru", "fifo", "clock", "sieve", "opt", "mq:lifetime=10000"}
 # At least so many times as fast, replay alone. Theirs is the policy before the colon; the parameters make ours the nearest to it.
 REPLAY_BARS = {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Where the five papers' policies lose: their worst differences to LRU, to CLOCK and to the best rival, over all traces.
 
-    papers/losses.py target/release/forebay --traces FOLDER     # some 20 minutes on one core; writes docs/policies.md and README.md
+    papers/losses.py target/release/forebay --traces FOLDER     # some 20 minutes on one core; writes docs/policies.md and docs/figures.md
     papers/losses.py target/release/forebay --registry          # seconds: the page of policies again, the losses as they stand
 
 Each trace is replayed at 1, 5, 10, 20, 30 and 50 % of its pages through all policies that run on-line, at their defaults. A difference
@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGE, README = ROOT / "docs/policies.md", ROOT / "README.md"
+PAGE, FIGURES = ROOT / "docs/policies.md", ROOT / "docs/figures.md"
 HEADING = "\n## Where the five lose\n"
 BEGIN, END = "<!-- papers/losses.py writes from here", "<!-- to here -->"
 FIVE = ["ubm", "dulo", "mq", "lru-sp", "clock-pro"]
@@ -137,12 +137,12 @@ def main():
     ratios = hit_ratios(arguments.program, arguments.traces, TRACES, arguments.keep)
     own = hit_ratios(arguments.program, arguments.traces, OWN, arguments.keep)
     PAGE.write_text(registry + HEADING + table(EXPLAINED, ratios) + table(OF_OUR_OWN, own))
-    before, begin, rest = README.read_text().partition(BEGIN)
+    before, begin, rest = FIGURES.read_text().partition(BEGIN)
     first, _, after = rest.partition("\n")
     _, end, after = after.partition(END)
     if not begin or not end:
-        sys.exit(f"README.md has no lines `{BEGIN} … -->` and `{END}`")
-    README.write_text(before + begin + first + "\n" + lines(ratios) + end + after)
+        sys.exit(f"docs/figures.md has no lines `{BEGIN} … -->` and `{END}`")
+    FIGURES.write_text(before + begin + first + "\n" + lines(ratios) + end + after)
 
 
 if __name__ == "__main__":

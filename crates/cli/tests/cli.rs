@@ -89,14 +89,23 @@ fn the_page_of_policies_is_what_the_registry_says() {
 }
 
 #[test]
-fn the_readme_shows_what_the_program_prints() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let readme = std::fs::read_to_string(readme).expect("README.md is there");
-    let printed = answer(&["compare"]);
+fn the_readme_shows_what_the_program_prints_and_draws() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = std::fs::read_to_string(root.join("README.md")).expect("README.md is there");
+    let (_, command) = readme.split_once("(`forebay compare --policies ").expect("README.md names a command");
+    let (policies, _) = command.split_once("`)").expect("which ends");
+    let printed = answer(&["compare", "--policies", policies]);
     let (shown, _) = printed.split_once("\nThis is the embedded sample.").expect("a word on the user's own traces");
     let indented = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("    {}\n", line.trim_end()) };
     let shown: String = shown.lines().map(indented).collect();
     assert!(readme.contains(&shown), "README.md: put in what `forebay compare` prints:\n{shown}");
+
+    let script = std::fs::read_to_string(root.join("docs/sample.sh")).expect("docs/sample.sh is there");
+    let words = script.split_whitespace().skip_while(|word| *word != "compare").take_while(|word| *word != "--plot");
+    let picture = file("sample.svg", "");
+    answer(&words.chain(["--plot", picture.to_str().expect("text")]).collect::<Vec<_>>());
+    let (drawn, kept) = (std::fs::read(picture), std::fs::read(root.join("docs/sample.svg")));
+    assert!(drawn.expect("it was drawn") == kept.expect("docs/sample.svg is there"), "make it again: docs/sample.sh");
 }
 
 #[test]

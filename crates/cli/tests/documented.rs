@@ -1,0 +1,151 @@
+//! Every command that the pages show: its options are those that there are, and it runs where it needs nothing but the program.
+
+mod command;
+
+use command::{answer, failure, forebay};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Words of a shell that end a command.
+const ENDS: [&str; 7] = ["&&", "||", "|", "&", ";", ">", "2>"];
+
+/// What takes the place of traces that pages name.
+const STAND_IN: &str = "zipf:pages=2k,references=20k";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The pages: those at the root and in docs/, bench/ and papers/.
+fn pages() -> Vec<PathBuf> {
+    let patterns = ["*.md", "docs/*.md", "bench/*.md", "papers/**/*.md"].map(|pattern| root().join(pattern));
+    let found = patterns.iter().flat_map(|pattern| glob::glob(pattern.to_str().expect("text")).expect("a pattern"));
+    found.map(|page| page.expect("it can be read")).collect()
+}
+
+/// The commands of all pages: the page, the words after `forebay`, and whether they are a line of their own. Those within a sentence may
+/// be unfinished.
+fn shown() -> Vec<(PathBuf, Vec<String>, bool)> {
+    let mut found = Vec::new();
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).expect("a page is text");
+        // A line that ends with a backslash goes on.
+        for line in text.replace("\\\n", " ").lines() {
+            let (commands, whole): (Vec<_>, _) = match line.strip_prefix("    ") {
+                Some(line) => (parts(line), true),
+                None => {
+                    let quoted = line.split('`').skip(1).step_by(2);
+                    (quoted.filter(|text| text.starts_with("forebay ")).flat_map(parts).collect(), false)
+                }
+            };
+            found.extend(commands.into_iter().map(|words| (page.clone(), words, whole)));
+        }
+    }
+    found.retain(|(_, words, _)| !words.iter().any(|word| word.contains('…')));
+    found
+}
+
+/// The runs of `forebay` within a line of a shell.
+fn parts(line: &str) -> Vec<Vec<String>> {
+    let words = shlex::split(line.trim_start_matches("$ ")).unwrap_or_default();
+    let lines = words.split(|word| ENDS.contains(&word.as_str()));
+    // Behind `sudo`, or a program that hands on a socket.
+    let runs = lines.filter_map(|words| {
+        let at = words.iter().position(|word| word == "forebay")?;
+        let shown = at == 0 || words[0] == "sudo" || words[0] == "systemd-socket-activate";
+        shown.then(|| words[at + 1..].to_vec())
+    });
+    runs.collect()
+}
+
+fn refused(page: &Path, words: &[String], output: &Output) -> String {
+    format!("{}: forebay {}: {}", page.display(), words.join(" "), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Whether a command that is part of a sentence, or has a place to be filled in, is right as far as it goes.
+fn right_so_far(said: &str, whole: bool) -> bool {
+    let value = said.split_once("invalid value '").and_then(|(_, rest)| rest.split_once('\''));
+    let filled_in =
+        value.is_some_and(|(value, _)| value.split(|c: char| !c.is_ascii_uppercase()).any(|word| word.len() >= 4));
+    filled_in || said.contains("No such file or directory") || !whole && said.contains("a value is required for")
+}
+
+#[test]
+fn every_command_that_a_page_shows_is_one_that_the_program_understands() {
+    let (mut seen, mut wrong) = (0, Vec::new());
+    failure(&["compare", "--policy", "lru", "--help"], 2);
+    for (page, words, whole) in shown() {
+        // Asked for help, it reads all options before, and does nothing. What follows `--` is another program's.
+        let own = words.iter().position(|word| word == "--").unwrap_or(words.len());
+        let asked: Vec<&str> = words[..own].iter().map(String::as_str).chain(["--help"]).collect();
+        let output = forebay(&asked);
+        if !output.status.success() && !right_so_far(&String::from_utf8_lossy(&output.stderr), whole) {
+            wrong.push(refused(&page, &words, &output));
+        }
+        seen += 1;
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen > 100, "{seen} commands are found");
+}
+
+#[test]
+fn commands_that_need_no_more_than_traces_run() {
+    let root = root().canonicalize().expect("it is there");
+    let folder = tempfile::tempdir().expect("a folder");
+    let stand_in = folder.path().join("stand-in.parquet");
+    answer(&["convert", STAND_IN, stand_in.to_str().expect("text")]);
+    let (mut ran, mut wrong) = (0, Vec::new());
+    for (index, (page, words, _)) in
+        shown().into_iter().enumerate().filter(|(_, (_, words, whole))| *whole && runs(words))
+    {
+        let own = folder.path().join(index.to_string());
+        std::fs::create_dir(&own).expect("a folder");
+        std::os::unix::fs::symlink(root.join("papers"), own.join("papers")).expect("a link");
+        for input in inputs(&words) {
+            let path = own.join(input);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::copy(&stand_in, path).expect("there is room");
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        let output =
+            command.args(words.iter().map(|word| shortened(word))).current_dir(&own).output().expect("forebay runs");
+        if !output.status.success() {
+            wrong.push(refused(&page, &words, &output));
+        }
+        ran += 1;
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(ran > 40, "{ran} commands are run");
+}
+
+/// Whether a command reads traces alone, and is one to be run as it is.
+fn runs(words: &[String]) -> bool {
+    let reads = [
+        "compare", "curve", "levels", "analyze", "info", "convert", "mix", "managers", "policies", "formats",
+        "devices", "manual",
+    ];
+    let to_fill_in = words.iter().any(|word| {
+        ["RULE", "MODE", "FIRST", ":SIZE", "FILE.toml", "mine.toml"].iter().any(|place| word.contains(place))
+    });
+    words.first().is_none_or(|command| reads.contains(&command.as_str())) && !to_fill_in
+}
+
+/// The words that name traces to read.
+fn inputs(words: &[String]) -> Vec<&str> {
+    let options = ["-o", "--report", "--plot"];
+    let names = [".strace", ".parquet", ".zst", ".gz", ".csv", ".blkparse", ".spc"];
+    let written = |index: usize| {
+        options.contains(&words[index - 1].as_str()) || words[0] == "convert" && index + 1 == words.len()
+    };
+    let read = (1..words.len()).filter(|&index| !written(index));
+    let read = read.map(|index| words[index].as_str());
+    read.filter(|word| matches!(*word, "TRACE" | "FILE") || names.iter().any(|name| word.ends_with(name))).collect()
+}
+
+/// A word whose synthetic trace is shortened.
+fn shortened(word: &str) -> String {
+    let short = |part: &str| {
+        part.split_once("references=").map_or(part.to_owned(), |(before, _)| format!("{before}references=100k"))
+    };
+    word.split(',').map(short).collect::<Vec<_>>().join(",")
+}
