@@ -6,12 +6,14 @@ mod failure;
 mod files;
 mod input;
 mod log;
+mod program;
+mod recording;
 mod terminal;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
     advise, analyze, compare, control, convert, curve, devices, experiment, formats, info, levels, managers, manual,
-    mix, mount, policies, serve, top,
+    mix, mount, policies, record, serve, top,
 };
 use failure::Failure;
 use std::process::ExitCode;
@@ -31,6 +33,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Record(record::Arguments),
     Compare(Box<compare::Arguments>),
     Curve(curve::Arguments),
     Levels(levels::Arguments),
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
     let verbose = arguments.verbose;
     let sample = || self::Arguments::parse_from(["forebay", "compare"]).command.expect("it is named");
     let done = match arguments.command.unwrap_or_else(sample) {
+        Command::Record(arguments) => record::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments, verbose),
         Command::Curve(arguments) => curve::run(&arguments),
         Command::Levels(arguments) => levels::run(&arguments),

@@ -114,7 +114,8 @@ impl Input {
         Self::from_reader(file, Box::new(Cursor::new(bytes)))
     }
 
-    fn from_reader(file: &str, raw: Box<dyn Read + Send>) -> Result<Self> {
+    /// The bytes of a trace that come from somewhere else, under a name.
+    pub fn from_reader(file: &str, raw: Box<dyn Read + Send>) -> Result<Self> {
         let failed = |error| Error::io(file, "reading", error);
         let consumed = Consumed::default();
         let mut raw = BufReader::with_capacity(BUFFER, Counted { raw, bytes: Arc::clone(&consumed.bytes) });

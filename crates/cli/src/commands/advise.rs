@@ -1,8 +1,8 @@
 //! `forebay advise`: what a program says of its files reaches the cache of a mount.
 
 use crate::failure::Failure;
+use crate::program::find;
 use clap::Args;
-use rustix::fs::{Access, access};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -79,31 +79,6 @@ fn library() -> Result<OsString, Failure> {
         );
     }
     Ok(found.into())
-}
-
-/// The program's file, as a shell finds it.
-fn find(program: &OsStr) -> Result<PathBuf, Failure> {
-    let shown = program.display();
-    let missing = || Failure::Program(127, format!("{shown}: there is no such program"));
-    let refused = |path: &Path| Failure::Program(126, format!("{}: it is not executable", path.display()));
-    let executable = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
-    if program.as_bytes().contains(&b'/') {
-        let path = PathBuf::from(program);
-        return if executable(&path) {
-            Ok(path)
-        } else if path.exists() {
-            Err(refused(&path))
-        } else {
-            Err(missing())
-        };
-    }
-    let folders = env::var_os("PATH").unwrap_or_default();
-    let there: Vec<PathBuf> =
-        env::split_paths(&folders).map(|folder| folder.join(program)).filter(|path| path.is_file()).collect();
-    match there.iter().find(|path| executable(path)) {
-        Some(path) => Ok(path.clone()),
-        None => Err(there.first().map_or_else(missing, |path| refused(path))),
-    }
 }
 
 /// Whether the loader will preload a library into a program.

@@ -1,5 +1,6 @@
 //! `forebay compare`: policies × sizes over traces.
 
+use crate::commands::record::record_for_now;
 use crate::failure::Failure;
 use crate::files::{Files, Pages};
 use crate::input::{How, SAMPLE, each_once, managers, parse_threads};
@@ -25,6 +26,10 @@ pub(crate) struct Arguments {
     /// Traces; by default the embedded sample
     #[arg(value_name = "TRACE", default_value = SAMPLE, hide_default_value = true)]
     traces: Vec<String>,
+    /// TRACE… is a program and its arguments: run it, record its files, and compare (`--record -- make -j2`); its output goes to
+    /// standard error
+    #[arg(long, conflicts_with_all = ["trace_format", "columns"])]
+    record: bool,
     /// Policies, each with its parameters if wanted (`gclock:max=7`), or `all`; `forebay policies` lists them
     #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…,…", value_delimiter = ',', default_value = "all", value_parser = parse_policy)]
     policies: Vec<Chosen>,
@@ -135,11 +140,21 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     }
     asked.check()?;
     arguments.files.check(&arguments.traces)?;
+    let recorded;
+    let traces = if arguments.record {
+        if arguments.traces == [SAMPLE] {
+            return Err(Failure::Usage("--record needs a program: forebay compare --record -- make -j2".to_owned()));
+        }
+        recorded = [record_for_now(&arguments.traces)?];
+        &recorded
+    } else {
+        &arguments.traces[..]
+    };
     let mut out = io::stdout().lock();
     let mut answers = Answers::new::<Comparison>(arguments.format, &mut out)?;
     let mut pages = Pages::default();
     let mut stopped = None;
-    for name in &arguments.traces {
+    for name in traces {
         let (format, mut reader) = arguments.how.open(name)?;
         let mut comparison = asked.of(name, reader.as_mut(), &Terminal)?;
         if let (true, Some(times)) = (verbose, comparison.times_in_words()) {
@@ -162,10 +177,10 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
         }
     }
     answers.finish()?;
-    if arguments.format == Form::Table && arguments.traces == [SAMPLE] {
+    if arguments.format == Form::Table && traces == [SAMPLE] {
         writeln!(out, "\nThis is the embedded sample. Your own: `forebay compare TRACE`; more: `forebay --help`.")?;
         out.flush()?;
     }
-    arguments.files.write(&arguments.traces, pages)?;
+    arguments.files.write(traces, pages)?;
     stopped.map_or(Ok(()), |stop| Err(stop.into()))
 }

@@ -16,5 +16,6 @@ pub(crate) mod manual;
 pub(crate) mod mix;
 pub(crate) mod mount;
 pub(crate) mod policies;
+pub(crate) mod record;
 pub(crate) mod serve;
 pub(crate) mod top;

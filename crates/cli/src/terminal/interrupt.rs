@@ -36,7 +36,8 @@ fn leave() -> ! {
     std::process::exit(i32::from(EXIT_CODE))
 }
 
-fn install() {
+/// From now on Ctrl-C ends the command, unless there is something to tell.
+pub(crate) fn install() {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
         let interrupted = || {

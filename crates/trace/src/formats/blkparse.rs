@@ -57,13 +57,33 @@ fn is_summary(line: &str) -> bool {
 }
 
 /// Whether an event has data of its own, and which way it goes.
-fn operation(rwbs: &str) -> Option<Operation> {
+pub(super) fn operation(rwbs: &str) -> Option<Operation> {
     match rwbs.strip_prefix('F').unwrap_or(rwbs).as_bytes() {
         [b'R', flags @ ..] if flags.contains(&b'A') => Some(Operation::Readahead),
         [b'R', ..] => Some(Operation::Read),
         [b'W', ..] => Some(Operation::Write),
         _ => None,
     }
+}
+
+/// First sector, number of sectors and process in `sector + count [process]`; `None` if the request moves no data.
+pub(super) fn transfer<'a>(lines: &Lines, rest: &'a str) -> Result<Option<(u64, u64, &'a str)>> {
+    let mut words = rest.split_ascii_whitespace();
+    let (Some(sector), Some("+"), Some(count)) = (words.next(), words.next(), words.next()) else {
+        // A flush, or a command passed through, has a payload or nothing here; a transfer's line that is cut short
+        // ends without the process's name.
+        if rest.trim_end().ends_with(']') {
+            return Ok(None);
+        }
+        return Err(lines.error("a queued request without `sector + count [process]`; the line is cut short"));
+    };
+    let offset = fields::number(lines, "sector", sector)?;
+    let length = fields::number(lines, "number of sectors", count)?;
+    let name = rest.split_once('[').and_then(|(_, name)| name.trim_end().strip_suffix(']'));
+    let Some(name) = name else {
+        return Err(lines.error("a queued request without `[process]` at its end; the line is cut short"));
+    };
+    Ok(Some((offset, length, name)))
 }
 
 /// An event's line, cut into its fields.
@@ -144,23 +164,9 @@ impl Blkparse {
         }
         self.events += 1;
         let (true, Some(operation)) = (event.action == "Q", operation(event.rwbs)) else { return Ok(None) };
-        let mut words = event.rest.split_ascii_whitespace();
-        let (Some(sector), Some("+"), Some(count)) = (words.next(), words.next(), words.next()) else {
-            // A flush, or a command passed through, has a payload or nothing here; a transfer's line that is cut short
-            // ends without the process's name.
-            if line.trim_end().ends_with(']') {
-                return Ok(None);
-            }
-            return Err(lines.error("a queued request without `sector + count [process]`; the line is cut short"));
-        };
+        let Some((offset, length, name)) = transfer(lines, event.rest)? else { return Ok(None) };
         let time = fields::seconds(lines, "time", event.time)?;
-        let offset = fields::number(lines, "sector", sector)?;
-        let length = fields::number(lines, "number of sectors", count)?;
         let pid = fields::number(lines, "process id", event.process)?;
-        let name = event.rest.split_once('[').and_then(|(_, name)| name.trim_end().strip_suffix(']'));
-        let Some(name) = name else {
-            return Err(lines.error("a queued request without `[process]` at its end; the line is cut short"));
-        };
         self.owner.clear();
         // Writing to a string cannot fail.
         let _ = write!(self.owner, "{name}/{pid}");

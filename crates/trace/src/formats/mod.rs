@@ -41,6 +41,7 @@ formats! {
     oracle_general,
     fio,
     blkparse,
+    ftrace,
     strace,
     lackey,
     lis,

@@ -5,7 +5,8 @@ use crate::names::Names;
 use crate::pages::{Origin, Paging};
 use crate::reader::Reader;
 use crate::request::Request;
-use sink::{Compression, Sink};
+pub use sink::Compression;
+use sink::Sink;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
@@ -63,20 +64,8 @@ pub fn convert(
     options: &ConvertOptions,
     progress: &mut dyn FnMut(u64),
 ) -> Result<u64> {
+    let (output, compression) = check(out, options.force)?;
     let file = out.display().to_string();
-    let name = out.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-    let (compression, stem) = Compression::of(&name);
-    let output = output_of(stem).ok_or_else(|| {
-        let known: Vec<String> =
-            OUTPUTS.iter().map(|output| format!(".{} ({})", output.extensions[0], output.name)).collect();
-        Error::new(&file, format!("its name does not say the format; let it end in {}", known.join(", ")))
-    })?;
-    if output.name == "parquet" && compression != Compression::None {
-        return Err(Error::new(&file, "Parquet is compressed within; leave out the second extension"));
-    }
-    if out.exists() && !options.force {
-        return Err(Error::new(&file, "exists already; --force replaces it"));
-    }
     let [temporary, spool] = temporaries(out).map(Temporary);
     let mut writer = create(output, &file, &temporary, &spool, compression, reader, options)?;
     let mut names = Names::new();
@@ -91,6 +80,28 @@ pub fn convert(
     writer.finish()?;
     std::fs::rename(&temporary.0, out).map_err(|error| Error::io(file, "writing", error))?;
     Ok(requests)
+}
+
+/// The format and compression that the name of `out` asks for. What would stop [`convert`] is so known before long work.
+///
+/// # Errors
+/// What is wrong with the name, or that the file exists.
+pub fn check(out: &Path, force: bool) -> Result<(&'static Output, Compression)> {
+    let file = out.display().to_string();
+    let name = out.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let (compression, stem) = Compression::of(&name);
+    let output = output_of(stem).ok_or_else(|| {
+        let known: Vec<String> =
+            OUTPUTS.iter().map(|output| format!(".{} ({})", output.extensions[0], output.name)).collect();
+        Error::new(&file, format!("its name does not say the format; let it end in {}", known.join(", ")))
+    })?;
+    if output.name == "parquet" && compression != Compression::None {
+        return Err(Error::new(&file, "Parquet is compressed within; leave out the second extension"));
+    }
+    if out.exists() && !force {
+        return Err(Error::new(&file, "exists already; --force replaces it"));
+    }
+    Ok((output, compression))
 }
 
 /// The format that a file name without compression asks for.

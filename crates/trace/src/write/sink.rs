@@ -6,10 +6,14 @@ use std::io::{self, BufWriter, Write};
 
 /// How a written file is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compression {
+pub enum Compression {
+    /// Not at all.
     None,
+    /// gzip.
     Gzip,
+    /// zstd.
     Zstd,
+    /// xz.
     Xz,
 }
 

@@ -1,0 +1,164 @@
+//! `forebay record`: what a program or a device references, as a trace.
+
+use crate::failure::Failure;
+use crate::input::How;
+use crate::recording::{Asked, Made, OWN_FAILURE, What};
+use crate::terminal::progress::Terminal;
+use clap::{ArgGroup, Args};
+use forebay_policy::show_bytes;
+use forebay_server::{Age, Count};
+use forebay_sim::size::parse_bytes;
+use forebay_sim::study::{Monitor, Progress, grouped};
+use forebay_trace::{Origin, Summary};
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+/// Record what a program references, as a trace: parts of files, memory, or blocks of a device.
+///
+/// Files are those of PROGRAM and all that it starts, recorded by strace, without being root. The program's input, output and exit code are its own.
+/// OUT's name says its format, as for `convert`; it appears when it is whole. Ctrl-C is for the program: the recording ends when it does.
+#[derive(Args)]
+#[command(after_help = SHORT, after_long_help = LONG, group = ArgGroup::new("what").required(true).multiple(true).args(["program", "pid", "blocks"]))]
+pub(crate) struct Arguments {
+    /// The program, and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+    /// The file to write
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// Record the program's references to memory instead, by valgrind
+    #[arg(long, requires = "program", conflicts_with_all = ["pid", "blocks"])]
+    memory: bool,
+    /// Record the files of this process, which runs already, and of those that it starts
+    #[arg(long, value_name = "PID", conflicts_with_all = ["program", "blocks"])]
+    pid: Vec<u32>,
+    /// Record the requests to a block device by the kernel's tracepoints, as root, while PROGRAM runs or until Ctrl-C
+    #[arg(long, value_name = "DEVICE")]
+    blocks: Option<PathBuf>,
+    /// Count a mapping of a file as a read of all that is mapped; without it mappings are left out
+    #[arg(long, conflicts_with_all = ["memory", "blocks"])]
+    mapped: bool,
+    /// End the recording after this time, and PROGRAM with it
+    #[arg(long, value_name = "TIME", value_parser = str::parse::<Age>)]
+    duration: Option<Age>,
+    /// End the recording after this many requests, and PROGRAM with it
+    #[arg(long, value_name = "REQUESTS", value_parser = str::parse::<Count>)]
+    limit: Option<Count>,
+    /// Page size to keep in the trace; by default `compare` infers it from the requests
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    page_size: Option<u64>,
+    /// Replace OUT if it exists
+    #[arg(long)]
+    force: bool,
+}
+
+const SHORT: &str = "\
+Example: `forebay record -o make.parquet -- make -j2`, then `forebay compare make.parquet`; docs/record.md says more.
+Exit status: that of the program, 0 where --duration or --limit ended it; 125 the recording failed, 126 the program cannot
+be run, 127 there is no such program.";
+
+const LONG: &str = include_str!("record.txt").trim_ascii_end();
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let what = match &arguments.blocks {
+        Some(device) => What::Blocks(device.clone()),
+        None if arguments.memory => What::Memory,
+        None if arguments.pid.is_empty() => What::Files,
+        None => What::Processes(arguments.pid.clone()),
+    };
+    let asked = Asked {
+        what,
+        program: &arguments.program,
+        answers: false,
+        mapped: arguments.mapped,
+        duration: arguments.duration.map(|duration| duration.0),
+        limit: arguments.limit.map(|limit| limit.0),
+        page_size: arguments.page_size,
+        out: &arguments.output,
+        force: arguments.force,
+    };
+    let made = record(&asked).map_err(own)?;
+    if made.requests > 0 {
+        tell(&asked, &made).map_err(own)?;
+    }
+    if made.code == 0 { Ok(()) } else { Err(Failure::Said(made.code)) }
+}
+
+/// A failure that is not the program's, by its exit code.
+fn own(failure: Failure) -> Failure {
+    match failure {
+        Failure::Said(_) | Failure::Program(..) => failure,
+        failure => Failure::Program(OWN_FAILURE, failure.to_string()),
+    }
+}
+
+/// Records, with a line that says how far it is where the program writes nothing in between.
+pub(crate) fn record(asked: &Asked<'_>) -> Result<Made, Failure> {
+    How { page_size: asked.page_size, ..How::default() }.check()?;
+    let quiet = asked.program.is_empty() || !io::stdout().is_terminal();
+    let progress: Option<Box<dyn Progress>> = quiet.then(|| Terminal.begin("recording".to_owned(), None, false));
+    let made = asked.record(progress.as_deref())?;
+    if made.requests == 0 {
+        eprintln!("forebay: the program referenced no file: there is nothing to compare");
+    }
+    Ok(made)
+}
+
+/// Records a program to a temporary file, and says how to keep it.
+pub(crate) fn record_for_now(program: &[String]) -> Result<String, Failure> {
+    let program: Vec<OsString> = program.iter().map(OsString::from).collect();
+    let failed = |error: io::Error| Failure::File(std::env::temp_dir(), error);
+    let folder = tempfile::Builder::new().prefix("forebay-").tempdir().map_err(failed)?;
+    let name = Path::new(&program[0]).file_name().unwrap_or(&program[0]).to_string_lossy().into_owned();
+    let out = folder.path().join(format!("{name}.parquet"));
+    let asked = Asked {
+        what: What::Files,
+        program: &program,
+        answers: true,
+        mapped: false,
+        duration: None,
+        limit: None,
+        page_size: None,
+        out: &out,
+        force: false,
+    };
+    let made = record(&asked)?;
+    if made.requests == 0 {
+        return Err(Failure::Said(1));
+    }
+    if made.code != 0 {
+        eprintln!("forebay: {name} ended with exit code {}: compared is what it did until then", made.code);
+    }
+    // From here on the user's.
+    let _ = folder.keep();
+    eprintln!("forebay: to keep the recording: mv {} .", out.display());
+    Ok(out.display().to_string())
+}
+
+/// Says what a recording holds, and how to go on.
+fn tell(asked: &Asked<'_>, made: &Made) -> Result<(), Failure> {
+    let name = asked.out.display().to_string();
+    let mut reader = How::default().read(&name)?;
+    let summary = Summary::of(&name, reader.as_mut(), made.page_size, &mut |_| {})?;
+    let of = |number: u64, what: &str| format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" });
+    let (references, pages) = (of(summary.references, "reference"), of(summary.pages, "page"));
+    let size = show_bytes(summary.page_size);
+    let origin = if summary.page_size_origin == Origin::Requests { ", from the requests" } else { "" };
+    let mut holds = show_bytes(summary.pages.saturating_mul(summary.page_size));
+    // Formats of pages know neither, nor when; memory is one thing, of one owner.
+    if made.page_size.is_none() && !matches!(asked.what, What::Memory) {
+        if !matches!(asked.what, What::Blocks(_)) {
+            holds = format!("{holds} of {}", of(summary.objects, "file"));
+        }
+        holds = format!("{holds}, by {}", of(summary.owners, "owner"));
+    }
+    if let Some(span) = summary.span {
+        holds = format!("{holds}, in {:.3} s", span as f64 / 1e9);
+    }
+    eprintln!("forebay: {references} to {pages} of {size}{origin}: {holds}");
+    let given =
+        made.page_size.map_or(String::new(), |size| format!(" --page-size {}", show_bytes(size).replace(' ', "")));
+    eprintln!("forebay: next: forebay compare {name}{given}");
+    Ok(())
+}
