@@ -51,6 +51,12 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
         let cells = row.iter().map(|outcome| hit_ratio.shown(&outcome.counted) + " ");
         grid.figures(&format!("{} ({})", row[0].policy, advice::bound(&row[0].policy)), cells);
     }
+    let advice = advice::of_comparison(comparison);
+    // An answer is not looked for behind long tables.
+    let long = comparison.device.is_some() || waits || !comparison.owners.is_empty() || comparison.tells_distances();
+    if long {
+        writeln!(out, "\n{}\n", advice.text)?;
+    }
     grid.print(out)?;
     writeln!(out, "* the best of the policies that do not know the future")?;
     if let Some(device) = &comparison.device {
@@ -66,9 +72,11 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
         print_distances(comparison, out)?;
     }
     if !comparison.owners.is_empty() {
-        print_owners(comparison, out)?;
+        print_owners(comparison, advice.take.map(|take| take.pages), out)?;
     }
-    writeln!(out, "\n{}", advice::of_comparison(comparison))?;
+    if !long {
+        writeln!(out, "\n{}", advice.text)?;
+    }
     Ok(())
 }
 
@@ -153,12 +161,14 @@ fn print_costs(comparison: &Comparison, out: &mut impl Write) -> Result<(), Fail
     print_by_size(comparison, &columns, |pages| format!("what references wait, and requests, with {pages} pages"), out)
 }
 
-/// Prints the misses of the owners with the most references under each policy, for each size.
-fn print_owners(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+/// Prints the misses of the owners with the most references under each policy, at the size that the advice names, or the largest one.
+fn print_owners(comparison: &Comparison, size: Option<u32>, out: &mut impl Write) -> Result<(), Failure> {
     let owners = comparison.owners_by_references();
     let (shown, others) = owners.split_at(owners.len().min(OWNERS));
     let [references, misses] = ["references", "misses"].map(|name| named(OWNER, name));
-    for (pages, outcomes) in comparison.by_size() {
+    let asked = |pages: &u32| comparison.sizes.iter().any(|(of, _)| of == pages);
+    let size = size.filter(asked).or(comparison.sizes.last().map(|&(pages, _)| pages));
+    for (pages, outcomes) in comparison.by_size().filter(|&(pages, _)| Some(pages) == size) {
         let policies = outcomes.iter().map(|outcome| outcome.policy.as_str());
         let mut grid = Grid::of_figures("owner", [references.heading].into_iter().chain(policies));
         grid.rule();
@@ -175,6 +185,9 @@ fn print_owners(comparison: &Comparison, out: &mut impl Write) -> Result<(), Fai
         }
         writeln!(out, "\nmisses by owner, {} pages", grouped(u64::from(pages)))?;
         grid.print(out)?;
+    }
+    if comparison.sizes.len() > 1 {
+        writeln!(out, "The owners at the other sizes: --sizes with one of them, or --format json.")?;
     }
     Ok(())
 }

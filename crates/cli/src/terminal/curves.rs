@@ -46,6 +46,6 @@ pub(crate) fn print(curves: &Curves, out: &mut impl Write) -> Result<(), Failure
             writeln!(out, "{}: mean absolute error {error:.4} over these sizes, against the exact curve", line.policy)?;
         }
     }
-    writeln!(out, "\n{}", of_curves(curves))?;
+    writeln!(out, "\n{}", of_curves(curves).text)?;
     Ok(())
 }

@@ -66,7 +66,7 @@ pub fn section(comparison: &Comparison) -> Section {
     Section {
         title: trace.name.clone(),
         subtitle,
-        advice: advice::of_comparison(comparison),
+        advice: advice::of_comparison(comparison).text,
         charts,
         tables: vec![figures(comparison)],
     }

@@ -38,6 +38,6 @@ pub fn section(curves: &Curves) -> Section {
     if let Some((rate, pages)) = sample {
         subtitle += &format!("; {}", sampled(*rate, *pages));
     }
-    let advice = advice::of_curves(curves);
+    let advice = advice::of_curves(curves).text;
     Section { title: trace.name.clone(), subtitle, advice, charts: vec![chart], tables: vec![table] }
 }

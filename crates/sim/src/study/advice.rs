@@ -1,6 +1,6 @@
 //! What an answer says to do, in words: which policy and size to take, and why.
 
-use super::choice::{Choice, Field, Noise, Row};
+use super::choice::{Choice, Field, Noise, Reason, Row};
 use super::comparison::{Comparison, pages};
 use super::curves::Curves;
 use crate::input::trace::Dimensions;
@@ -47,6 +47,30 @@ pub fn hits(of_policy: &[RunOutcome]) -> u64 {
     of_policy.iter().map(|outcome| outcome.counted.hits).sum()
 }
 
+/// What to do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Advice {
+    /// In words.
+    pub text: String,
+    /// What to take, if anything.
+    pub take: Option<Take>,
+}
+
+/// A policy and a size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Take {
+    /// As the user named it.
+    pub policy: String,
+    /// In pages; it need not be one that was asked.
+    pub pages: u32,
+}
+
+impl Advice {
+    fn none(text: &str) -> Self {
+        Self { text: text.to_owned(), take: None }
+    }
+}
+
 /// What is to be saved.
 enum Measure<'a> {
     /// Misses, which are shown as hits. Costs are percent of the references.
@@ -58,12 +82,15 @@ enum Measure<'a> {
 }
 
 impl Measure<'_> {
-    /// What a cache does at that cost.
-    fn says(&self, cost: f64) -> String {
+    /// What a cache does at that cost, which may be an estimate: of first uses alone the number is known, and their time is not.
+    fn says(&self, cost: f64, estimate: bool) -> String {
         match self {
             Self::Hits => format!("hits {:.1} % of the references", 100.0 - cost),
             Self::Misses => format!("misses {cost:.1} % of the references"),
-            Self::Time(device) => format!("has {device} work for {} s", significant(cost / 1e3)),
+            Self::Time(device) => {
+                let about = if estimate { "about " } else { "" };
+                format!("has {device} work for {about}{} s", significant(cost / 1e3))
+            }
         }
     }
 
@@ -90,31 +117,55 @@ impl Measure<'_> {
 }
 
 /// Which policy and size to take, and why.
-pub fn of_comparison(comparison: &Comparison) -> String {
+pub fn of_comparison(comparison: &Comparison) -> Advice {
     let Comparison { trace, device, sample, .. } = comparison;
     let on_line = || comparison.outcomes.iter().filter(|outcome| !outcome.off_line);
     if on_line().next().is_some() && on_line().all(|outcome| outcome.counted.hits == 0) {
         let first_uses = on_line().all(|outcome| outcome.counted.misses == outcome.counted.compulsory_misses);
-        return if first_uses { NOTHING_AGAIN } else { NO_HITS }.to_owned();
+        return Advice::none(if first_uses { NOTHING_AGAIN } else { NO_HITS });
     }
-    let sizes = pages(&comparison.sizes);
     let rows = |cost: fn(&RunOutcome) -> f64| {
         let row = |of: &[RunOutcome]| (of[0].policy.clone(), of[0].off_line, of.iter().map(cost).collect());
         comparison.policies().map(row).map(|(policy, off_line, costs)| Row { policy, off_line, costs }).collect()
     };
-    let field = |rows, ends, noise| Field { sizes: &sizes, footprint: trace.pages, rows, ends, noise };
+    let misses = |outcomes: Vec<&RunOutcome>| {
+        let on_line = outcomes.into_iter().filter(|outcome| !outcome.off_line);
+        on_line.map(|outcome| 1.0 - outcome.counted.hit_ratio()).fold(1.0, f64::min)
+    };
+    let least: Vec<f64> = comparison.by_size().map(|(_, outcomes)| misses(outcomes)).collect();
+    let counted = on_line().map(|outcome| outcome.counted.references).next().unwrap_or(0);
+    let field = |rows, ends, noise| {
+        let chance = least.iter().map(|&misses| by_chance(misses, counted)).collect();
+        let sizes = pages(&comparison.sizes);
+        Field { asked: sizes.len(), sizes, footprint: trace.pages, rows, ends, noise, chance }
+    };
     match device {
         Some(device) => {
-            let by_time = field(rows(device_time), ends_of_time(on_line()), Noise::Share(SHARE_OF_TIME));
-            words(&by_time, &Measure::Time(&device.name), trace)
+            let mut by_time = field(rows(device_time), ends_of_time(on_line()), Noise::Share(SHARE_OF_TIME));
+            // Of percent of the references to what the time's noise is.
+            let times = (0..least.len()).map(|column| by_time.least(column).unwrap_or(0.0));
+            let times: Vec<f64> = times.zip(&least).map(|(time, misses)| time / (100.0 * misses.max(1e-9))).collect();
+            by_time.chance.iter_mut().zip(times).for_each(|(chance, time)| *chance *= time);
+            words(&all_sizes(by_time), &Measure::Time(&device.name), trace)
         }
         None => {
             let noise = if sample.is_some() { POINTS_OF_SAMPLE } else { POINTS_THAT_MATTER };
             let first_uses = on_line().map(|outcome| percent(outcome.counted.compulsory_misses, outcome)).next();
             let by_hits = field(rows(missed), (100.0, first_uses.unwrap_or(0.0)), Noise::Difference(noise));
-            words(&by_hits, &Measure::Hits, trace)
+            words(&all_sizes(by_hits), &Measure::Hits, trace)
         }
     }
+}
+
+/// The sizes up to the footprint, with the footprint where several are to be weighed against each other.
+fn all_sizes(field: Field) -> Field {
+    let field = field.up_to_footprint();
+    if field.sizes.len() > 1 { field.with_footprint() } else { field }
+}
+
+/// What miss ratios of so many references may differ by, in percent, if every reference is a draw of its own.
+fn by_chance(miss_ratio: f64, references: u64) -> f64 {
+    100.0 * (2.0 * miss_ratio * (1.0 - miss_ratio) / references.max(1) as f64).sqrt()
 }
 
 fn percent(part: u64, of: &RunOutcome) -> f64 {
@@ -141,7 +192,7 @@ fn ends_of_time<'a>(outcomes: impl Iterator<Item = &'a RunOutcome> + Clone) -> (
 }
 
 /// Which of the policies whose curves were made to take, and how large.
-pub fn of_curves(curves: &Curves) -> String {
+pub fn of_curves(curves: &Curves) -> Advice {
     let Curves { trace, sizes, sample, lines, .. } = curves;
     let row = |line: &super::curves::Line| Row {
         policy: line.policy.clone(),
@@ -151,46 +202,63 @@ pub fn of_curves(curves: &Curves) -> String {
     let rows: Vec<Row> = lines.iter().map(row).collect();
     let on_line = || rows.iter().filter(|row| !row.off_line);
     if on_line().next().is_some() && on_line().all(|row| row.costs.iter().all(|&cost| cost >= 100.0)) {
-        return NO_HITS.to_owned();
+        return Advice::none(NO_HITS);
     }
     let noise = Noise::Difference(if sample.is_some() { POINTS_OF_SAMPLE } else { POINTS_THAT_MATTER });
     let first_uses = 100.0 * f64::from(trace.pages) / trace.references.max(1) as f64;
-    let field = Field { sizes, footprint: trace.pages, rows, ends: (100.0, first_uses), noise };
-    words(&field, &Measure::Misses, trace)
+    let least = |column: usize| on_line().map(|row| row.costs[column]).fold(100.0, f64::min);
+    let chance = (0..sizes.len()).map(|column| by_chance(least(column) / 100.0, trace.references)).collect();
+    let (asked, footprint, ends) = (sizes.len(), trace.pages, (100.0, first_uses));
+    let field = Field { sizes: sizes.clone(), asked, footprint, rows, ends, noise, chance };
+    words(&all_sizes(field), &Measure::Misses, trace)
 }
 
-fn words(field: &Field<'_>, measure: &Measure<'_>, trace: &Dimensions) -> String {
-    let Some(choice) = field.choose() else { return OFF_LINE_ALONE.to_owned() };
-    let Choice { column, row, tied, runner_up, knee } = choice;
+fn words(field: &Field, measure: &Measure<'_>, trace: &Dimensions) -> Advice {
+    let Some(choice) = field.choose() else { return Advice::none(OFF_LINE_ALONE) };
+    let Choice { column, row, tied, runner_up, .. } = &choice;
+    let (column, row) = (*column, *row);
     let name = |row: usize| field.rows[row].policy.as_str();
     let cost = field.cost(row, column);
     let (size, policy) = (trace.size_in_words(field.sizes[column]), name(row));
     let alone = field.on_line().count() == 1;
     let take = if alone { format!("Take {size} for {policy}") } else { format!("Take {policy} with {size}") };
-    let mut text = format!("{take}: it {}", measure.says(cost));
-    if let Some(others) = named(&tied.iter().map(|&row| name(row)).collect::<Vec<_>>()) {
-        text += &format!(", and is the simplest of those within {} ({others})", field.noise.in_words());
-    }
+    let mut text = format!("{take}: it {}", measure.says(cost, column >= field.asked));
     let against = |row: usize| match field.noise.covers(field.cost(row, column), cost) {
         true => "as much as".to_owned(),
         false => measure.gap(cost, field.cost(row, column)) + " than",
     };
-    if let Some(second) = runner_up {
-        text += &format!(", {} the runner-up, {}", against(second), name(second));
+    let holds_all = column >= field.asked && !alone;
+    if choice.no_locality && !holds_all {
+        text += ", and all policies as much but for chance";
+    } else if holds_all {
+        text += ", as every policy does that holds all pages";
+    } else {
+        if let Some(others) = named(&tied.iter().map(|&row| name(row)).collect::<Vec<_>>()) {
+            text += &format!(", and is the simplest of those within {} ({others})", field.noise.in_words());
+        }
+        if let Some(second) = *runner_up {
+            text += &format!(", {} the runner-up, {}", against(second), name(second));
+        }
+        let known = |other: &usize| *other == row || tied.contains(other) || *runner_up == Some(*other);
+        if let Some(lru) = field.row("lru").filter(|row| !known(row)) {
+            text += &format!(", {} lru", against(lru));
+        }
     }
-    let known = |other: &usize| *other == row || tied.contains(other) || runner_up == Some(*other);
-    if let Some(lru) = field.row("lru").filter(|row| !known(row)) {
-        text += &format!(", {} lru", against(lru));
-    }
-    if let Some(opt) = field.row("opt") {
+    if let Some(opt) = field.row("opt").filter(|_| !holds_all) {
         text += &format!(", {} the limit", against(opt));
     }
-    text + "." + &why(field, measure, trace, column, knee)
+    text += ".";
+    if choice.no_locality {
+        text += " No policy matters here: no page is likelier to come back than another.";
+    }
+    text += &why(field, measure, trace, &choice);
+    Advice { text, take: Some(Take { policy: policy.to_owned(), pages: field.sizes[column] }) }
 }
 
 /// Why this size, and what others would give.
-fn why(field: &Field<'_>, measure: &Measure<'_>, trace: &Dimensions, column: usize, knee: bool) -> String {
-    let (sizes, last) = (field.sizes, field.sizes.len() - 1);
+fn why(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice) -> String {
+    let Choice { column, reason, .. } = *choice;
+    let (sizes, last) = (&field.sizes, column.max(field.asked - 1));
     if last == 0 {
         return String::new();
     }
@@ -204,10 +272,12 @@ fn why(field: &Field<'_>, measure: &Measure<'_>, trace: &Dimensions, column: usi
     // Behind the next size there may be a cliff: the size that gains half of what is left, if that is much.
     let left = best(column) - best(last);
     let cliff = (column + 1..=last).find(|&other| best(column) - best(other) >= left / 2.0);
-    let cliff = cliff.filter(|&cliff| next < Some(cliff) && left >= MUCH * (field.ends.0 - field.ends.1));
-    let reason = match knee {
-        true => "This size is the knee: from here on more memory gains less.",
-        false => "There is no knee: no smaller size gains more for its memory.",
+    let cliff = cliff.filter(|_| left >= MUCH * (field.ends.0 - field.ends.1));
+    let cliff = choice.cliff.or(cliff).filter(|&cliff| next < Some(cliff));
+    let reason = match reason {
+        Reason::Knee => "This size is the knee: from here on more memory gains less.",
+        Reason::Cliff => "Up to this size memory gains much, and at no size before it more.",
+        Reason::Step => "There is no knee: no smaller size gains more for its memory.",
     };
     let mut text = format!(" {reason}");
     for (other, verb) in [before, next, cliff].into_iter().flatten().zip([measure.verb(), "", ""]) {

@@ -1,6 +1,6 @@
 //! Answers in the forms that programs read, by the declarations of their figures.
 
-use super::advice;
+use super::advice::{self, Take};
 use super::comparison::{Comparison, owner_counts};
 use super::curves::{Curves, Line};
 use super::figure::{csv, json, named, names, with};
@@ -30,6 +30,14 @@ const SIZE: [&str; 3] = ["size_bytes", "pages", "page_size"];
 
 fn size(trace: &Dimensions, pages: u32) -> [String; 3] {
     [trace.bytes(pages), pages.into(), trace.page_size].map(|number| number.to_string())
+}
+
+/// The policy and the size that the advice names.
+fn take(trace: &Dimensions, take: Option<&Take>) -> Value {
+    take.map_or(
+        Value::Null,
+        |Take { policy, pages }| json!({ "policy": policy, "pages": pages, "size_bytes": trace.bytes(*pages) }),
+    )
 }
 
 impl Answer for Comparison {
@@ -77,6 +85,7 @@ impl Answer for Comparison {
             });
             with(named, RUN, of)
         };
+        let advised = advice::of_comparison(self);
         json!({
             "trace": self.trace.name,
             "device": self.device.as_ref().map(|device| &device.name),
@@ -88,7 +97,8 @@ impl Answer for Comparison {
             "estimate": self.sample.is_some(),
             "sample": self.sample.map(|(rate, pages)| json!({ "rate": rate, "pages": pages })),
             "runs": self.outcomes.iter().map(run).collect::<Vec<_>>(),
-            "advice": advice::of_comparison(self),
+            "advice": advised.text,
+            "take": take(&self.trace, advised.take.as_ref()),
         })
     }
 }
@@ -142,6 +152,7 @@ impl Answer for Curves {
                 "points": sizes.iter().map(|&pages| point(line, pages)).collect::<Vec<_>>(),
             })
         };
+        let advised = advice::of_curves(self);
         json!({
             "trace": trace.name,
             "references": trace.references,
@@ -150,7 +161,8 @@ impl Answer for Curves {
             "estimate": sample.is_some(),
             "sample": sample.map(|(rate, pages)| json!({ "rate": rate, "pages": pages })),
             "curves": lines.iter().map(line).collect::<Vec<_>>(),
-            "advice": advice::of_curves(self),
+            "advice": advised.text,
+            "take": take(trace, advised.take.as_ref()),
         })
     }
 }

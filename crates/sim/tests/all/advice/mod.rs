@@ -140,3 +140,61 @@ fn it_holds_on_loops_scans_skew_mixes_and_phases() {
         holds_in_hits_and_in_time(name, &|| text(blocks));
     }
 }
+
+fn percent(shares: &[f64]) -> Vec<Size> {
+    shares.iter().map(|&share| Size::Percent(share)).collect()
+}
+
+#[test]
+fn three_passes_over_files_take_the_size_that_holds_them_all() {
+    // Every fourth page twice in a row, as programs read that have small buffers: a small cache hits the second use, no more.
+    let again = |every: u64| {
+        (0..4).flat_map(move |_| {
+            (0..4_400).flat_map(move |page| (0..if page % every == 0 { 2 } else { 1 }).map(move |_| page))
+        })
+    };
+    let usual = percent(&[1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
+    for policies in [&[][..], &["lru", "arc"]] {
+        let blocks: Vec<u64> = again(4).collect();
+        let (_, pages, advice) = named(&compare(text(&blocks).as_mut(), specs(policies), &usual, None));
+        assert_eq!(pages, 4_400, "{advice}");
+        assert!(advice.contains("80.0 % of the references"), "{advice}");
+        // Where half is hit at once, the other half is a word of the advice.
+        let blocks: Vec<u64> = again(1).collect();
+        let (_, pages, advice) = named(&compare(text(&blocks).as_mut(), specs(policies), &usual, None));
+        assert!(pages < 100 && advice.contains("with 34.4 MiB 37"), "{advice}");
+    }
+}
+
+#[test]
+fn no_size_beyond_the_footprint_is_advised() {
+    let blocks: Vec<u64> = (0..5_000).map(|time| time * time % 700).collect();
+    let footprint = blocks.iter().collect::<std::collections::HashSet<_>>().len() as u32;
+    for device in [None, Some("nvme")] {
+        for sizes in [&[1_000, 2_000][..], &[5_000], &[20, 1_000]] {
+            let sizes: Vec<Size> = sizes.iter().map(|&pages| Size::Pages(pages)).collect();
+            let (_, pages, advice) =
+                named(&compare(text(&blocks).as_mut(), specs(&["lru", "arc", "lirs"]), &sizes, device));
+            assert!(pages <= footprint, "{footprint}: {advice}");
+        }
+    }
+}
+
+#[test]
+fn where_no_page_is_likelier_than_another_the_advice_says_that_no_policy_matters() {
+    for trace in ["uniform:pages=1000,references=20000", "uniform:pages=10000,references=100000,seed=7"] {
+        let open = || file(Path::new(trace));
+        let usual = percent(&[1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
+        for (sizes, device) in [(&usual[..], None), (&usual[4..5], None), (&usual[..], Some("nvme"))] {
+            let (policy, _, advice) = named(&compare(open().as_mut(), specs(&[]), sizes, device));
+            assert!(advice.contains("No policy matters here") && policy == "lru", "{trace} {device:?}: {advice}");
+        }
+    }
+    let (_, _, advice) = named(&compare(
+        file(Path::new("zipf:pages=1000,references=20000")).as_mut(),
+        specs(&[]),
+        &percent(&[10.0]),
+        None,
+    ));
+    assert!(!advice.contains("No policy matters"), "{advice}");
+}
