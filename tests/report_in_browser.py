@@ -1,12 +1,14 @@
 """A report must work in a browser: every chart drawn, no error, toggles, light and dark, a phone's width, and soon.
 
 Opens reports in headless Chromium over the DevTools protocol: that of a comparison with a device, that of curves, that of an
-analysis, and the gallery of every kind of chart (`cargo run -p forebay-report --example gallery`); with the traces of FOREBAY_TRACES
+analysis, that of hierarchies, and the gallery of every kind of chart (`cargo run -p forebay-report --example gallery`); with the traces of FOREBAY_TRACES
 also comparison and analysis of P6. Each is held to 8 MiB, and its time to the first paint is printed.
 
 Usage: report_in_browser.py PATH-OF-FOREBAY PATH-OF-GALLERY [FOLDER-FOR-SCREENSHOTS]
 """
 
+import csv
+import io
 import os
 import pathlib
 import shutil
@@ -45,6 +47,8 @@ def reports(folder):
     yield made("compare", forebay, "compare", "--device", "nearline", "--report")
     yield made("curve", forebay, "curve", "--policies", "lru,arc,opt", "--points", "20", "--report")
     yield made("analyze", forebay, "analyze", "--sizes", "5%,20%", "--report")
+    alternatives = "lru:2MiB,lru:8MiB", "lru:16MiB,mq:16MiB,lru:32MiB,mq:32MiB"
+    yield made("levels", forebay, "levels", "-l", alternatives[0], "-l", alternatives[1], "--device", "nvme", "--report")
     traces = pathlib.Path(os.environ.get("FOREBAY_TRACES", "../shared/traces"))
     p6 = traces / "arc" / "P6.lis.zst"
     if p6.exists():
@@ -213,6 +217,77 @@ def check_controls(browser, name, file):
     page.close()
 
 
+# What stands beside a chart's lines and around the recommended point, as ECharts has laid it out: texts with their places.
+ENDS = """figure => {
+    const { echart } = charts.find(chart => chart.figure === figure);
+    const texts = [];
+    echart.getZr().storage.getDisplayList(true).forEach(shape => {
+        if (shape.type === "tspan" && shape.parent?.parent?.parent) texts.push([shape.style.text, shape.getBoundingRect().clone()]);
+    });
+    return texts.map(([text, box]) => [text, box.x, box.y, box.width, box.height]);
+}"""
+MARK = "figure => charts.find(chart => chart.figure === figure).model.mark?.series"
+LINES = """figure => {
+    const { model, view } = charts.find(chart => chart.figure === figure);
+    return model.kind === "lines" && model.keyed ? view.series.map(({ name }) => name).filter(name => keys.shown.has(name)) : [];
+}"""
+
+
+def check_words(browser, name, file):
+    """Each line of a keyed chart is named at its end, no name on another; what is recommended is marked."""
+    for viewport in (DESKTOP, PHONE):
+        page = Page(browser, name, file, viewport, "light")
+        for figure in page.figures():
+            what, lines = f"{page.what}: {figure.get_attribute('id')}", figure.evaluate(LINES)
+            texts = figure.evaluate(ENDS)
+            if len(lines) > 1:
+                ends = [text for text in texts if any(line.startswith(text[0].rstrip("…")) for line in lines)]
+                check(f"{what}: a name at each line's end", len(ends) >= len(lines), f"{[text[0] for text in texts]} for {lines}")
+                tops = sorted(top for _, _, top, _, _ in ends)
+                close = [below - above for above, below in zip(tops, tops[1:]) if below - above < 8]
+                check(f"{what}: names apart", not close, f"{close} points")
+            if figure.evaluate(MARK) in lines:
+                check(f"{what}: the mark", any(text[0] == "recommended" for text in texts), repr(texts))
+        page.close()
+
+
+def check_files(browser, name, file):
+    """Each chart's figures as CSV, and the chart as PNG."""
+    page = Page(browser, name, file, DESKTOP, "light")
+    for figure in page.figures():
+        what = f"{page.what}: {figure.get_attribute('id')}"
+        for kind, start in (("CSV", None), ("PNG", b"\x89PNG")):
+            with page.page.expect_download(timeout=10_000) as download:
+                page.press(figure.query_selector(f"button:text-is('{kind}')"))
+            content = pathlib.Path(download.value.path()).read_bytes()
+            check(f"{what}: {kind}'s name", download.value.suggested_filename.endswith(f".{kind.lower()}"), download.value.suggested_filename)
+            if start:
+                check(f"{what}: a picture", content.startswith(start) and len(content) > 3000, f"{len(content)} bytes")
+            else:
+                rows = [row for row in csv.reader(io.StringIO(content.decode())) if row]
+                check(f"{what}: rows of one width", len(rows) > 1 and len({len(row) for row in rows}) == 1, repr(rows[:3]))
+    page.close()
+
+
+def check_print(browser, name, file):
+    """A dark report prints light, with its legend, and is dark afterwards."""
+    page = Page(browser, name, file, DESKTOP, "dark")
+    page.page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+    page.page.emulate_media(media="print", color_scheme="dark")
+    page.settle()
+    check(f"{page.what}: paper is light", page.page.evaluate("() => document.documentElement.dataset.theme") == "light")
+    check(f"{page.what}: the legend is printed", page.page.query_selector("#keys .key").is_visible())
+    check(f"{page.what}: buttons are not", not page.page.query_selector("figure .files button").is_visible())
+    for figure in page.page.query_selector_all("figure"):
+        check(f"{page.what}: {figure.get_attribute('id')} is drawn", figure.evaluate(INKED))
+    page.page.emulate_media(media="screen", color_scheme="dark")
+    page.page.evaluate("() => dispatchEvent(new Event('afterprint'))")
+    page.settle()
+    check(f"{page.what}: and the screen dark again", page.page.evaluate("() => document.documentElement.dataset.theme") == "dark")
+    check(f"{page.what}: as a PDF", len(page.page.pdf(format="A4")) > 20_000)
+    page.close()
+
+
 def first_paint(browser, name, file):
     page = Page(browser, name, file, DESKTOP, "light")
     page.page.wait_for_function(FIRST_PAINT)
@@ -235,6 +310,9 @@ def main():
             check_theme(browser, name, file)
             check_toggles(browser, name, file)
             check_controls(browser, name, file)
+            check_words(browser, name, file)
+            check_files(browser, name, file)
+            check_print(browser, name, file)
         browser.close()
     print(f"report_in_browser: {checks} checks hold")
 

@@ -6,10 +6,13 @@ use clap::Args;
 use forebay_policy::show_bytes;
 use forebay_report::figure::{self, Draw};
 use forebay_report::file::{self, FileError};
-use forebay_report::{Document, Key, Section};
+use forebay_report::study::trace_name;
+use forebay_report::{Chart, Document, Key, Made, Section};
+use forebay_sim::study::experiment::typed;
 use forebay_sim::study::{Progress, grouped};
 use forebay_trace::{ConvertOptions, Reader};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// A report to look at.
 #[derive(Args)]
@@ -25,7 +28,7 @@ pub(crate) struct Files {
     #[command(flatten)]
     report: ReportFile,
     /// Also draw the curves of one trace for a paper, told apart in grey too
-    #[arg(long, value_name = "FILE.svg|FILE.png")]
+    #[arg(long, value_name = "FILE.svg|.png|.pdf")]
     plot: Option<PathBuf>,
 }
 
@@ -67,7 +70,8 @@ impl ReportFile {
     pub(crate) fn write(&self, traces: &[String], pages: Pages) -> Result<(), Failure> {
         let Some(path) = &self.report else { return Ok(()) };
         let Pages { keys, sections } = pages;
-        write(path, Document { title: traces.join(", "), keys, sections }.html().as_bytes())
+        let names: Vec<&str> = traces.iter().map(|trace| trace_name(trace)).collect();
+        write(path, Document { title: names.join(", "), made: made(), keys, sections }.html().as_bytes())
     }
 }
 
@@ -98,8 +102,9 @@ impl Files {
     /// Writes the files asked for, and says so. The figure is the first chart.
     pub(crate) fn write(&self, traces: &[String], pages: Pages) -> Result<(), Failure> {
         if let Some(path) = &self.plot {
-            let chart = &pages.sections[0].charts[0];
-            let figure = drawn_as(path)?(chart);
+            let Section { title, charts, .. } = &pages.sections[0];
+            let chart = Chart { title: format!("{}: {title}", charts[0].title), ..charts[0].clone() };
+            let figure = drawn_as(path)?(&chart);
             write(path, &figure.map_err(|error| FileError::NotDrawn(path.clone(), error))?)?;
         }
         self.report.write(traces, pages)
@@ -117,12 +122,22 @@ pub(crate) fn check_path(option: &str, path: &Path, traces: &[String]) -> Result
     Ok(file::check(path)?)
 }
 
+/// This command, now.
+fn made() -> Made {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    // To the minute: 2026-11-23T01:12:04Z.
+    let date = time.get(..16).unwrap_or(&time).replace('T', " ") + " UTC";
+    Made { command: format!("forebay {}", typed(&words)), date }
+}
+
 fn extension(path: &Path) -> String {
     path.extension().unwrap_or_default().to_string_lossy().to_lowercase()
 }
 
 fn drawn_as(path: &Path) -> Result<Draw, Failure> {
-    let wrong = || format!("--plot {}: its name does not say the format; let it end in .svg or .png", path.display());
+    let wrong =
+        || format!("--plot {}: its name does not say the format; let it end in .svg, .png or .pdf", path.display());
     figure::by_extension(&extension(path)).ok_or_else(|| Failure::Usage(wrong()))
 }
 

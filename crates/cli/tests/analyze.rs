@@ -187,3 +187,36 @@ fn memory_traces_of_real_programs_are_recorded() {
         assert!(analysis["footprint_pages"].as_u64().unwrap() >= least, "{name}: {}", analysis["footprint_pages"]);
     }
 }
+
+#[test]
+fn csv_has_a_row_for_each_number_of_the_json() {
+    let asked = ["zipf:pages=200,references=3000", "-p", "lru,opt"];
+    let text = answer(&[&["analyze", "-f", "csv"], &asked[..]].concat());
+    let mut rows = csv::Reader::from_reader(text.as_bytes());
+    let head = ["trace", "section", "name", "policy", "pages", "at", "figure", "value"];
+    assert_eq!(rows.headers().unwrap().iter().collect::<Vec<_>>(), head);
+    let rows: Vec<csv::StringRecord> = rows.records().collect::<Result<_, _>>().unwrap();
+    let sum = |section: &str, policy: &str, figures: &[&str]| -> u64 {
+        let rows = rows.iter().filter(|row| &row[1] == section && &row[3] == policy && figures.contains(&&row[6]));
+        rows.map(|row| row[7].parse::<u64>().unwrap()).sum()
+    };
+    assert_eq!(sum("temporal-distance", "", &["references", "first_uses"]), 3000);
+    let near_and_far = ["near_hits", "far_hits", "near_misses", "far_misses"];
+    let analysis = &analyses(&asked)[0];
+    for (run, policy) in analysis["hits_by_distance"].as_array().unwrap().iter().zip(["lru", "opt"]) {
+        let expected: u64 = near_and_far.map(|figure| run[figure].as_u64().unwrap()).iter().sum();
+        assert_eq!(sum("hits-by-distance", policy, &near_and_far), expected, "{policy}");
+        assert_eq!(sum("owners", policy, &["hits", "misses"]), 3000, "{policy}");
+    }
+}
+
+#[test]
+fn several_traces_end_in_a_line_each() {
+    for command in ["analyze", "info"] {
+        let text = answer(&[command, "loop:pages=10,references=100", "zipf:pages=200,references=3000"]);
+        let (_, summary) = text.split_once("\nall traces").expect("there is a summary");
+        assert_eq!(summary.lines().count(), 5, "{summary}");
+        assert!(summary.lines().nth(4).unwrap().contains("3,000"), "{summary}");
+    }
+    assert!(!answer(&["info", "loop:pages=10,references=100"]).contains("all traces"));
+}

@@ -221,7 +221,7 @@ fn files_that_cannot_be_written_are_refused_before_any_work() {
         message
     };
     assert!(with("--report", "out.txt", 2).contains("let its name end in .html"));
-    assert!(with("--plot", "out.pdf", 2).contains(".svg or .png"));
+    assert!(with("--plot", "out.eps", 2).contains(".svg, .png or .pdf"));
     assert!(with("--report", folder.to_str().unwrap(), 2).contains("is a directory"));
     assert!(with("--report", nowhere.to_str().unwrap(), 1).contains("cannot be written"));
     let message = message(&["compare", ZIPF, "sample", "--plot", "out.svg"], 2);
@@ -244,4 +244,70 @@ fn a_report_does_not_replace_its_trace() {
 fn states_without_json_or_report_are_refused() {
     let message = message(&["compare", ZIPF, "--policies", "lru", "--states", "5"], 2);
     assert!(message.contains("--format json") && message.contains("--report"), "{message}");
+}
+
+#[test]
+fn what_is_recommended_is_marked_and_opened_and_the_command_is_named() {
+    let file = path("marked.html");
+    let asked =
+        ["compare", "sample", "-p", "lru,clock-pro,opt", "-s", "5%,20%,50%", "--report", file.to_str().unwrap()];
+    let (page, _) = written(&file, &asked);
+    let data = data(&page);
+    let ratio = chart(&data, "hit-ratio");
+    assert_eq!(ratio["mark"], serde_json::json!({ "series": "clock-pro", "x": 1787 }));
+    assert_eq!(ratio["x"]["ticks"], serde_json::json!([447, 1787, 4468]));
+    for id in ["states", "distances"] {
+        let chart = chart(&data, id);
+        assert_eq!(chart["views"][chart["first"].as_u64().unwrap() as usize]["label"], "1,787 pages", "{id}");
+    }
+    assert!(data["made"]["command"].as_str().unwrap().starts_with("forebay compare sample -p lru,clock-pro,opt"));
+    assert!(data["made"]["date"].as_str().unwrap().ends_with(" UTC"));
+}
+
+#[test]
+fn a_trace_is_called_by_its_name_and_not_its_path() {
+    let (trace, file) = (path("called.lirs"), path("called.html"));
+    std::fs::write(&trace, "1\n2\n1\n").unwrap();
+    let (page, _) =
+        written(&file, &["curve", trace.to_str().unwrap(), "-p", "lru", "--report", file.to_str().unwrap()]);
+    let data = data(&page);
+    assert_eq!((&data["title"], &data["sections"][0]["title"]), (&"called.lirs".into(), &"called.lirs".into()));
+}
+
+#[test]
+fn with_a_device_the_best_are_those_with_the_least_time() {
+    let file = path("best.html");
+    let asked = ["compare", "sample", "-s", "10%", "-f", "json", "-d", "nearline", "--report", file.to_str().unwrap()];
+    let (page, out) = written(&file, &asked);
+    let answer: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let mut runs: Vec<_> = answer[0]["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|run| run["off_line"] == false && run["policy"] != "lru")
+        .collect();
+    let time = |run: &serde_json::Value| run["device"]["device_ms"].as_f64().unwrap();
+    runs.sort_by(|one, other| time(one).total_cmp(&time(other)));
+    let data = data(&page);
+    let keys = data["keys"].as_array().unwrap();
+    let is_shown = |policy: &serde_json::Value| keys.iter().any(|key| key["name"] == *policy && key["shown"] == true);
+    assert!(runs[..5].iter().all(|run| is_shown(&run["policy"])), "{keys:?}");
+    assert!(runs[5..].iter().all(|run| !is_shown(&run["policy"])), "{keys:?}");
+}
+
+#[test]
+fn hierarchies_make_a_report_and_a_figure() {
+    let (file, figure) = (path("levels.html"), path("levels.pdf"));
+    let _ = std::fs::remove_file(&figure);
+    let asked = ["levels", ZIPF, "-l", "lru:50", "-l", "lru:100,mq:100,mq:200", "--device", "nvme"];
+    let files = ["--report", file.to_str().unwrap(), "--plot", figure.to_str().unwrap()];
+    let (page, _) = written(&file, &[&asked[..], &files].concat());
+    let data = data(&page);
+    let reads = &chart(&data, "storage-reads")["views"][0];
+    assert_eq!(reads["x"], serde_json::json!([100, 200]));
+    assert_eq!(reads["series"][1]["name"], "lru 400 KiB, mq");
+    let served = chart(&data, "served")["views"][0]["series"].as_array().unwrap();
+    let shares: f64 = served.iter().map(|level| level["y"][0].as_f64().unwrap()).sum();
+    assert!((shares - 1.0).abs() < 1e-4, "every reference is served somewhere: {shares}");
+    assert!(std::fs::read(&figure).unwrap().starts_with(b"%PDF-"));
 }

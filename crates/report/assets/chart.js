@@ -1,9 +1,10 @@
 // A chart of the report, whatever its kind, as Apache ECharts draws it.
 
 class Chart {
-    constructor(model) {
+    constructor(model, trace) {
         this.model = model;
-        this.view = model.views[0];
+        this.trace = trace;
+        this.view = model.views[model.first];
         this.log = { x: model.x.log, y: model.y.log };
         this.plot = element("div", { className: "plot" });
         this.controls = element("div", { className: "controls" });
@@ -36,7 +37,11 @@ class Chart {
             setPressed(toggle, this.log[axis]);
             controls.append(toggle);
         }
-        controls.append(this.reset);
+        controls.append(this.reset, element(
+            "span", { className: "sets files" },
+            button("CSV", () => save(this.csv(), "text/csv", `${this.name()}.csv`), { title: "The chart's figures" }),
+            button("PNG", () => this.png(), { title: "The chart as it is" }),
+        ));
         if (this.local) controls.append(this.local);
     }
 
@@ -51,7 +56,9 @@ class Chart {
         };
         const group = choice(groups, `${this.model.title}: of which`);
         const labels = () => views.filter((view) => view.group === group.value).map((view) => view.label);
+        group.value = this.view.group;
         const label = choice(labels(), `${this.model.title}: at which`);
+        label.value = this.view.label;
         const show = () => this.#setView(views.find((view) => view.group === group.value && view.label === label.value));
         group.onchange = () => {
             const before = label.value;
@@ -134,16 +141,20 @@ class Chart {
     }
 
     #axis(which, more = {}) {
-        const { unit } = this.model[which];
+        const { unit, ticks: places } = this.model[which];
+        const ticks = places.length ? { customValues: places } : {};
         return {
             type: this.log[which] ? "log" : "value",
             logBase: (unit.pages && which === "x") || unit === "ratio" ? 2 : 10,
             splitNumber: this.log[which] ? 10 : 5,
             // At the end of the data there is seldom a round number.
-            axisLabel: { color: themed("--quiet"), hideOverlap: true, showMaxLabel: which === "x" && !this.log.x ? false : null, formatter: (value) => tick(value, unit) },
+            axisLabel: {
+                color: themed("--quiet"), hideOverlap: true, formatter: (value) => tick(value, unit),
+                showMaxLabel: which === "x" && !this.log.x && !places.length ? false : null, ...ticks,
+            },
             axisLine: { show: which === "x", lineStyle: { color: themed("--quiet") } },
             splitLine: { show: which === "y", lineStyle: { color: themed("--rule") } },
-            axisTick: { show: which === "x" },
+            axisTick: { show: which === "x", ...ticks },
             ...more,
         };
     }
@@ -175,16 +186,136 @@ class Chart {
         }));
         const positive = x.filter((at) => at > 0);
         const least = this.log.x && positive.length ? positive[0] : x[0];
+        const ends = this.#ends(lines);
         return {
+            grid: { ...this.#frame().grid, right: ends.room },
             xAxis: this.#axis("x", x.length > 1 ? { min: least, max: x[x.length - 1] } : {}),
             yAxis: this.#axis("y"),
-            series: lines,
+            series: [...lines, ...ends.series],
             tooltip: { ...this.#frame().tooltip, formatter: (points) => this.#tip(points) },
         };
     }
 
+    /** The lines' names beside their ends, moved apart where they would meet, and a ring around the point that is recommended. */
+    #ends(lines) {
+        const narrow = this.plot.clientWidth < 500;
+        const [size, most] = narrow ? [10, 9] : [12, 16];
+        const { fontFamily } = getComputedStyle(document.body);
+        const short = (name) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
+        const known = lines.filter((line) => line.data.some(([, y]) => y !== null));
+        // A single line needs no name, and states that stop early end somewhere.
+        const ends = known.length < 2 ? [] : known.map((line) => ({
+            text: short(line.name), color: line.color, at: line.data.findLast(([, y]) => y !== null),
+        }));
+        const longest = Math.max(0, ...ends.map(({ text }) => text.length));
+        const { mark } = this.model;
+        const marked = mark && known.find(({ name }) => name === mark.series)?.data.find(([at]) => at === mark.x);
+        const within = ({ x, y, width, height }, [left, top]) =>
+            left >= x - 1 && left <= x + width + 1 && top >= y - 1 && top <= y + height + 1;
+        const renderItem = (params, api) => {
+            const box = params.coordSys;
+            const placed = ends.map((end) => ({ ...end, point: api.coord(end.at) })).filter(({ point }) => within(box, point));
+            placed.sort((one, other) => one.point[1] - other.point[1]);
+            const line = Math.min(size + 2, (box.height + size) / Math.max(1, placed.length));
+            let floor = -Infinity;
+            for (const end of placed) floor = end.top = Math.max(end.point[1], floor + line);
+            let ceiling = box.y + box.height + size / 2;
+            for (const end of placed.reverse()) {
+                end.top = Math.min(end.top, ceiling);
+                ceiling = end.top - line;
+            }
+            const children = placed.map(({ text, color, point: [left], top }) => ({
+                type: "text", style: { text, x: left + 8, y: top, fill: color, fontSize: Math.min(size, line), fontFamily, verticalAlign: "middle" },
+            }));
+            const point = marked && api.coord(marked);
+            if (point && within(box, point)) {
+                const [left, top] = point;
+                const below = top < box.y + 40;
+                children.push(
+                    { type: "circle", shape: { cx: left, cy: top, r: 8 }, style: { fill: "none", stroke: themed("--ink"), lineWidth: 1.5 } },
+                    {
+                        type: "text",
+                        style: {
+                            text: "recommended", x: Math.min(Math.max(left, box.x + 42), box.x + box.width - 42), y: top + (below ? 20 : -20),
+                            fill: themed("--ink"), backgroundColor: themed("--paper"), padding: [1, 3], fontSize: size, fontFamily, align: "center", verticalAlign: "middle",
+                        },
+                    },
+                );
+            }
+            return { type: "group", children };
+        };
+        const some = ends[0]?.at ?? marked;
+        const series = some ? [{ type: "custom", silent: true, clip: false, z: 5, data: [some], renderItem }] : [];
+        return { room: longest ? 16 + longest * size * 0.56 : 18, series };
+    }
+
+    /** The name of a file of this chart. */
+    name() {
+        return `${this.trace}-${this.model.id}`.replace(/[^\w.=-]+/g, "-");
+    }
+
+    /** The figures of what is chosen, hidden ones too: ratios from 0 to 1, sizes in bytes and pages. */
+    csv() {
+        const { x, series, grid } = this.view;
+        const { unit } = this.model.x;
+        const names = series.map(({ name }) => name);
+        if (grid) {
+            const at = ([from, to], cell, count) => from + ((to - from) * cell) / count;
+            const cells = series[0].y.map((_, cell) => [
+                at(grid.x, cell % grid.columns, grid.columns), at(grid.y, Math.floor(cell / grid.columns), grid.rows), ...series.map(({ y }) => y[cell]),
+            ]);
+            return csv([[this.model.x.title, this.model.y.title, ...names], ...cells.filter((row) => row.slice(2).some((count) => count > 0))]);
+        }
+        const heads = unit.pages ? ["size_bytes", "pages"] : [this.model.x.title];
+        const places = x.map((at) => (unit.pages ? [at * unit.pages, at] : [at]));
+        return csv([[...heads, ...names], ...places.map((place, index) => [...place, ...series.map(({ y }) => y[index] ?? "")])]);
+    }
+
+    /** The chart as it is, under its title and the colours of what it shows. */
+    png() {
+        this.start();
+        const SCALE = 2;
+        const body = this.echart.renderToCanvas({ pixelRatio: SCALE, backgroundColor: themed("--paper") });
+        const canvas = element("canvas", { width: body.width });
+        const pen = canvas.getContext("2d");
+        const font = (size) => { pen.font = `${size * SCALE}px ${getComputedStyle(document.body).fontFamily}`; };
+        const view = [this.view.group, this.view.label].filter((word) => word).join(", ");
+        const title = `${this.model.title}: ${[this.trace, view].filter((word) => word).join(", ")}`;
+        const shown = this.model.kind === "ranking"
+            ? this.view.series.map((series, index) => [series, style(index)]).filter(([series]) => this.keys.shown.has(series.name))
+            : this.#shown();
+        // Where the legend's words lie: in rows as wide as the chart.
+        font(12);
+        const words = [];
+        let [left, top] = [12, 52];
+        for (const [{ name }, { color }] of shown) {
+            const wide = pen.measureText(name).width / SCALE + 34;
+            if (left + wide > body.width / SCALE && left > 12) [left, top] = [12, top + 18];
+            words.push({ name, color, left, top });
+            left += wide;
+        }
+        const head = (top + 26) * SCALE;
+        canvas.height = head + body.height;
+        pen.fillStyle = themed("--paper");
+        pen.fillRect(0, 0, canvas.width, canvas.height);
+        font(16);
+        pen.fillStyle = themed("--ink");
+        pen.fillText(title, 12 * SCALE, 26 * SCALE, canvas.width - 24 * SCALE);
+        font(12);
+        for (const { name, color, left, top } of words) {
+            pen.fillStyle = themed(color);
+            pen.fillRect(left * SCALE, (top - 6) * SCALE, 16 * SCALE, 4 * SCALE);
+            pen.fillStyle = themed("--ink");
+            pen.fillText(name, (left + 20) * SCALE, top * SCALE);
+        }
+        pen.fillStyle = themed("--quiet");
+        pen.fillText(this.model.kind === "ranking" ? "" : this.model.y.title, 12 * SCALE, head - 6 * SCALE);
+        pen.drawImage(body, 0, head);
+        canvas.toBlob((picture) => save(picture, "image/png", `${this.name()}.png`));
+    }
+
     #tip(points) {
-        const known = points.filter((point) => point.value[1] !== null && point.value[1] !== undefined);
+        const known = points.filter((point) => point.seriesType === "line" && point.value[1] !== null && point.value[1] !== undefined);
         if (!known.length) return "";
         const MOST = 14;
         const rows = known.map((point) => [point.seriesName, point.color, point.value[1]]).sort((one, other) => other[2] - one[2]);

@@ -1,4 +1,4 @@
-// Draws the report that stands as JSON in the page (crates/report/src/model.rs says what it holds) with Apache ECharts.
+// Draws the report that is in the page as JSON (crates/report/src/model.rs says what it holds) with Apache ECharts.
 const report = JSON.parse(document.getElementById("report").textContent);
 const charts = []; // those of all sections, drawn or not yet
 const finePointer = matchMedia("(pointer: fine)").matches;
@@ -13,6 +13,13 @@ function element(tag, properties = {}, ...children) {
 
 function button(text, press, properties = {}) {
     return element("button", { type: "button", textContent: text, onclick: press, ...properties });
+}
+
+/** Gives the reader a file. */
+function save(content, type, name) {
+    const link = element("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
 
 function setPressed(button, pressed) {
@@ -56,7 +63,7 @@ function chip(name, { color, dash }, toggle, only) {
     return made;
 }
 
-/** Which of several names are shown, with a chip for each. `changed` is told. */
+/** Which of several names are shown, with a chip for each. `changed` is called. */
 class Keys {
     constructor(entries, changed) {
         this.names = new Set(entries.map((entry) => entry.name));
@@ -106,7 +113,7 @@ function showKeys() {
 // ---- Tables
 
 /** A folded table; a click on a column's head sorts by it. */
-function folded(model) {
+function folded(model, trace) {
     const texts = model.columns.map((column) => column.unit === "text");
     const body = element("tbody");
     const fill = (rows) => body.replaceChildren(...rows.map((row) => element("tr", {}, ...row.map((value, column) => element("td", {
@@ -124,7 +131,13 @@ function folded(model) {
         },
     }));
     const table = element("table", {}, element("thead", {}, element("tr", {}, ...heads)), body);
-    const details = element("details", {}, element("summary", { textContent: model.title }), element("div", { className: "scroll" }, table));
+    const name = `${trace}-${model.title}.csv`.replace(/[^\w.=-]+/g, "-");
+    const rows = () => [model.columns.map((column) => column.title), ...model.rows.map((row) => row.map((value) => value ?? ""))];
+    const file = button("CSV", () => save(csv(rows()), "text/csv", name), { title: "All rows" });
+    const details = element(
+        "details", {}, element("summary", { textContent: model.title }), element("div", { className: "controls files" }, file),
+        element("div", { className: "scroll" }, table),
+    );
     details.addEventListener("toggle", () => { if (!body.children.length) fill(model.rows); });
     return details;
 }
@@ -144,11 +157,11 @@ function setTheme(theme, kept) {
 document.querySelectorAll("section").forEach((section, index) => {
     const model = report.sections[index];
     for (const chart of model.charts) {
-        const made = new Chart(chart);
+        const made = new Chart(chart, model.title);
         charts.push(made);
         section.append(made.figure);
     }
-    section.append(...model.tables.map(folded));
+    section.append(...model.tables.map((table) => folded(table, model.title)));
 });
 showKeys();
 
@@ -165,4 +178,20 @@ const sight = new IntersectionObserver((entries) => {
     }
 }, { rootMargin: "400px" });
 charts.forEach((chart) => sight.observe(chart.plot));
-addEventListener("beforeprint", () => charts.forEach((chart) => chart.start()));
+
+// Paper is light, and charts on it are as large as the style sheet says.
+let onScreen = null;
+function onPaper(is) {
+    document.documentElement.classList.toggle("paper", is);
+    charts.forEach(({ echart }) => echart?.resize());
+}
+addEventListener("beforeprint", () => {
+    onScreen = document.documentElement.dataset.theme;
+    charts.forEach((chart) => chart.start());
+    onPaper(true);
+    setTheme("light", false);
+});
+addEventListener("afterprint", () => {
+    onPaper(false);
+    setTheme(onScreen, false);
+});

@@ -42,3 +42,9 @@ function tick(value, unit) {
         default: return value < 10000 ? short.format(value) : compact.format(value);
     }
 }
+
+/** Rows for a spreadsheet. */
+function csv(rows) {
+    const cell = (value) => (/[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : `${value}`);
+    return rows.map((row) => `${row.map(cell).join(",")}\n`).join("");
+}

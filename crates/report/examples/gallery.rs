@@ -1,6 +1,8 @@
 //! Writes a report with a chart of every kind, for the test in a browser: `gallery FILE.html`.
 
-use forebay_report::{Axis, Cell, Chart, Column, Document, Grid, Key, Kind, Section, Series, Table, Unit, View, X};
+use forebay_report::{
+    Axis, Cell, Chart, Column, Document, Grid, Key, Kind, Made, Mark, Section, Series, Table, Unit, View, X,
+};
 
 fn main() -> std::io::Result<()> {
     let Some(path) = std::env::args_os().nth(1) else {
@@ -16,12 +18,13 @@ fn main() -> std::io::Result<()> {
         charts: vec![curves(), ranking(), states(), histogram(), cumulative(), space_time()],
         tables: vec![table()],
     };
-    std::fs::write(path, Document { title: "Gallery".to_owned(), keys, sections: vec![section] }.html())
+    let made = Made { command: "gallery FILE.html".to_owned(), date: "Today".to_owned() };
+    std::fs::write(path, Document { title: "Gallery".to_owned(), made, keys, sections: vec![section] }.html())
 }
 
 fn chart(id: &str, title: &str, kind: Kind, x: Axis, y: Axis, keyed: bool, views: Vec<View>) -> Chart {
-    let explanation = "A sentence says how it is to be read.".to_owned();
-    Chart { id: id.to_owned(), title: title.to_owned(), explanation, kind, x, y, keyed, views }
+    let explanation = "A sentence says how it is to be read.";
+    Chart { keyed, ..Chart::new((id, title, explanation), kind, (x, y)).with(views) }
 }
 
 fn curves() -> Chart {
@@ -31,7 +34,8 @@ fn curves() -> Chart {
     let lines = vec![line("lru", 0.7), line("clock-pro", 0.8), line("opt", 0.95)];
     let x = Axis::log("cache size in pages", Unit::Pages(8192));
     let y = Axis::linear("miss ratio", Unit::Ratio);
-    chart("curves", "Curves", Kind::Lines, x, y, true, vec![View::only(X::Numbers(sizes.clone()), lines)])
+    let chart = chart("curves", "Curves", Kind::Lines, x, y, true, vec![View::only(X::Numbers(sizes.clone()), lines)]);
+    Chart { mark: Some(Mark { series: "clock-pro".to_owned(), x: sizes[18] }), ..chart }
 }
 
 fn ranking() -> Chart {

@@ -1,10 +1,12 @@
 //! One chart of lines as a figure for a paper, told apart in grey too: by marks and dashes.
 
 use crate::model::{Axis, Chart, Unit, X};
+use crate::pdf::{self, Page};
 use forebay_sim::size::show_bytes;
 use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{FontStyle, RGBColor, register_font};
 use std::fmt;
 use std::sync::Once;
@@ -79,6 +81,7 @@ pub fn by_extension(extension: &str) -> Option<Draw> {
     match extension {
         "svg" => Some(svg),
         "png" => Some(png),
+        "pdf" => Some(pdf),
         _ => None,
     }
 }
@@ -90,7 +93,18 @@ pub fn by_extension(extension: &str) -> Option<Draw> {
 pub fn svg(chart: &Chart) -> Result<Vec<u8>, DrawError> {
     let mut text = String::new();
     draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area(), chart, 1)?;
-    Ok(text.into_bytes())
+    // Opened by itself it fits the window; where it is embedded it keeps its size.
+    Ok(text.replacen("<svg ", "<svg style=\"max-width:100%;max-height:100vh\" ", 1).into_bytes())
+}
+
+/// The figure as PDF, a page of its size.
+///
+/// # Errors
+/// If there is nothing to draw.
+pub fn pdf(chart: &Chart) -> Result<Vec<u8>, DrawError> {
+    let mut content = pdf_writer::Content::new();
+    draw(&Page::new(&mut content, SIZE, FONT).into_drawing_area(), chart, 1)?;
+    Ok(pdf::file(content, SIZE, FONT, &chart.title))
 }
 
 /// The figure as PNG.
@@ -146,10 +160,14 @@ where
     let widest = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let legend_width = (widest as i32 * 7 + 62) * scale;
     root.fill(&WHITE)?;
+    let heading = (FAMILY, 15 * scale).into_font().color(&INK);
+    root.draw(&Text::new(chart.title.clone(), (16 * scale, 10 * scale), heading))?;
+    let (_, root) = root.split_vertically(30 * scale);
     let (left, legend) = root.split_horizontally(root.dim_in_pixel().0 as i32 - legend_width);
     let mut builder = ChartBuilder::on(&left);
     builder.margin(10 * scale).margin_right(14 * scale).x_label_area_size(40 * scale).y_label_area_size(58 * scale);
     let ticks = match chart.x.unit {
+        _ if !chart.x.ticks.is_empty() => chart.x.ticks.clone(),
         Unit::Pages(_) => powers_of_two(least, most),
         _ => ticks(least, most),
     };
@@ -183,6 +201,14 @@ where
                 + Polygon::new(outline.clone(), fill)
                 + PathElement::new(outline.clone(), color(index).stroke_width(scale as u32))
         }))?;
+    }
+    if let Some(mark) = &chart.mark
+        && let Some((_, points)) = lines.iter().find(|(name, _)| *name == mark.series)
+        && let Some(&at) = points.iter().find(|(x, _)| *x == mark.x)
+    {
+        let ring = Circle::new((0, 0), 9 * scale, INK.stroke_width(scale as u32));
+        let word = Text::new("recommended", (0, -24 * scale), text.clone().pos(Pos::new(HPos::Center, VPos::Top)));
+        drawn.draw_series([EmptyElement::at(at) + ring + word])?;
     }
     let step = (legend.dim_in_pixel().1 as i32 - 50 * scale) / lines.len().max(1) as i32;
     for (index, (name, _)) in lines.iter().enumerate() {
@@ -302,7 +328,7 @@ fn shown(at: f64, axis: &Axis) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Kind, Series, View};
+    use crate::model::{Kind, Mark, Series, View};
 
     fn chart(lines: usize) -> Chart {
         let x = vec![10.0, 100.0, 1000.0];
@@ -310,20 +336,22 @@ mod tests {
             (0..lines).map(|line| Series::new(format!("policy-{line}"), [0.1, 0.3, 0.5 + line as f64 / 100.0]));
         Chart {
             id: "hit-ratio".to_owned(),
-            title: String::new(),
+            title: "Hit ratio by cache size".to_owned(),
             explanation: String::new(),
             kind: Kind::Lines,
             x: Axis::log("cache size", Unit::Pages(4096)),
             y: Axis::linear("hit ratio", Unit::Ratio),
             keyed: true,
             views: vec![View::only(X::Numbers(x), series.collect())],
+            first: 0,
+            mark: Some(Mark { series: "policy-0".to_owned(), x: 100.0 }),
         }
     }
 
     #[test]
     fn a_figure_names_every_line_and_both_axes() {
         let text = String::from_utf8(svg(&chart(28)).unwrap()).unwrap();
-        for word in ["policy-0", "policy-27", "cache size", "512 KiB", "hit ratio (%)"] {
+        for word in ["policy-0", "policy-27", "cache size", "512 KiB", "hit ratio (%)", "Hit ratio by", "recommended"] {
             assert!(text.contains(word), "{word}");
         }
     }
@@ -337,6 +365,24 @@ mod tests {
         for color in COLORS {
             let of_color = pixels.chunks(3).filter(|pixel| *pixel == [color.0, color.1, color.2]).count();
             assert!(of_color > 1000, "{color:?}: {of_color} pixels");
+        }
+    }
+
+    #[test]
+    fn a_pdf_has_one_page_its_letters_and_every_line() {
+        let file = pdf(&chart(COLORS.len())).unwrap();
+        let text = String::from_utf8_lossy(&file);
+        assert!(text.starts_with("%PDF-1.") && text.trim_end().ends_with("%%EOF"));
+        for part in ["/Count 1", "/FontFile2", "/Title (Hit ratio by cache size)", "(policy-0) Tj", "(recommended) Tj"]
+        {
+            assert!(text.contains(part), "{part}");
+        }
+        for RGBColor(red, green, blue) in COLORS {
+            let [red, green, blue] = [red, green, blue].map(|part| f32::from(part) / 255.0);
+            let mut stroke = pdf_writer::Content::new();
+            stroke.set_stroke_rgb(red, green, blue);
+            let stroke = stroke.finish();
+            assert!(file.windows(stroke.len()).any(|part| part == &*stroke), "{red} {green} {blue}");
         }
     }
 

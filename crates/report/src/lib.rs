@@ -8,7 +8,10 @@ pub mod file;
 mod model;
 mod numbers;
 mod page;
+mod pdf;
 pub mod study;
 
 pub use figure::DrawError;
-pub use model::{Axis, Cell, Chart, Column, Document, Grid, Key, Kind, Section, Series, Table, Unit, View, X};
+pub use model::{
+    Axis, Cell, Chart, Column, Document, Grid, Key, Kind, Made, Mark, Section, Series, Table, Unit, View, X,
+};

@@ -8,10 +8,21 @@ use serde::Serialize;
 pub struct Document {
     /// What it is about, in a few words.
     pub title: String,
+    /// How it was made.
+    pub made: Made,
     /// The policies that keyed charts draw, and what they are held against: each has one colour in all of them, and is shown or hidden in all at once.
     pub keys: Vec<Key>,
     /// Its parts.
     pub sections: Vec<Section>,
+}
+
+/// How a report was made.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Made {
+    /// The command line.
+    pub command: String,
+    /// When.
+    pub date: String,
 }
 
 /// A policy, in all charts that are keyed, or what policies are held against there.
@@ -19,7 +30,7 @@ pub struct Document {
 pub struct Key {
     /// Its name: that of its series.
     pub name: String,
-    /// Whether it is no policy to be had: a bound, as OPT is, or the trace before any cache; it is drawn without a colour of its own.
+    /// Whether it is no policy that can be run: a bound, as OPT is, or the trace before any cache; it is drawn without a colour of its own.
     pub bound: bool,
     /// Whether it is shown at first.
     pub shown: bool,
@@ -59,13 +70,27 @@ pub struct Chart {
     pub keyed: bool,
     /// One, or several of which the reader chooses one.
     pub views: Vec<View>,
+    /// The one that is shown at first.
+    pub first: usize,
+    /// The point that is recommended.
+    pub mark: Option<Mark>,
+}
+
+/// A point of a line.
+#[derive(Clone, Debug, Serialize)]
+pub struct Mark {
+    /// The line's name.
+    pub series: String,
+    /// Where on it.
+    #[serde(serialize_with = "compact")]
+    pub x: f64,
 }
 
 impl Chart {
     /// A chart of that name in addresses, title and explanation, without keys and views.
     pub fn new((id, title, explanation): (&str, &str, &str), kind: Kind, (x, y): (Axis, Axis)) -> Self {
         let (id, title, explanation) = (id.to_owned(), title.to_owned(), explanation.to_owned());
-        Self { id, title, explanation, kind, x, y, keyed: false, views: Vec::new() }
+        Self { id, title, explanation, kind, x, y, keyed: false, views: Vec::new(), first: 0, mark: None }
     }
 
     /// With these views.
@@ -78,6 +103,12 @@ impl Chart {
     #[must_use]
     pub fn keyed(self, views: impl IntoIterator<Item = View>) -> Self {
         Self { keyed: true, ..self.with(views) }
+    }
+
+    /// Shown first at the first view that is such, or the first of all.
+    #[must_use]
+    pub fn opened_at(self, wanted: impl Fn(&View) -> bool) -> Self {
+        Self { first: self.views.iter().position(wanted).unwrap_or(0), ..self }
     }
 }
 
@@ -106,17 +137,26 @@ pub struct Axis {
     pub unit: Unit,
     /// Whether it is logarithmic at first.
     pub log: bool,
+    /// Where it has ticks; round numbers if this is empty.
+    #[serde(serialize_with = "compact_all")]
+    pub ticks: Vec<f64>,
 }
 
 impl Axis {
     /// An axis that is linear at first.
     pub fn linear(title: impl Into<String>, unit: Unit) -> Self {
-        Self { title: title.into(), unit, log: false }
+        Self { title: title.into(), unit, log: false, ticks: Vec::new() }
     }
 
     /// An axis that is logarithmic at first.
     pub fn log(title: impl Into<String>, unit: Unit) -> Self {
-        Self { title: title.into(), unit, log: true }
+        Self { title: title.into(), unit, log: true, ticks: Vec::new() }
+    }
+
+    /// With ticks at these places.
+    #[must_use]
+    pub fn with_ticks(self, ticks: Vec<f64>) -> Self {
+        Self { ticks, ..self }
     }
 }
 

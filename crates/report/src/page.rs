@@ -1,6 +1,6 @@
 //! The report as one HTML file: what is to be read stands in it as text, what is to be drawn as data beside the program that draws.
 
-use crate::model::{Document, Section};
+use crate::model::{Document, Made, Section};
 
 const STYLE: &str = include_str!("../assets/report.css");
 const ECHARTS: &str = include_str!("../assets/echarts.min.js");
@@ -21,6 +21,8 @@ impl Document {
         let data = data.replace('<', "\\u003c");
         let script = SCRIPTS.concat();
         let version = env!("CARGO_PKG_VERSION");
+        let Made { command, date } = &self.made;
+        let (command, date) = (escaped(command), escaped(date));
         format!(
             r#"<!doctype html>
 <html lang="en">
@@ -39,11 +41,12 @@ impl Document {
 <h1>{title}</h1>
 <button id="theme" type="button">Dark</button>
 </header>
+<p class="made"><code>{command}</code> <span>{date}, Forebay {version}</span></p>
 <div id="keys" hidden></div>
 <main>
 <noscript><p class="advice">The charts of this report need JavaScript.</p></noscript>
 {sections}</main>
-<footer>Made by Forebay {version}. Charts by <a href="https://echarts.apache.org">Apache ECharts</a> (Apache License 2.0).</footer>
+<footer>Charts by <a href="https://echarts.apache.org">Apache ECharts</a> (Apache License 2.0).</footer>
 <script type="application/json" id="report">{data}</script>
 <script>{ECHARTS}</script>
 <script>
@@ -86,7 +89,8 @@ mod tests {
             charts: Vec::new(),
             tables: Vec::new(),
         };
-        let page = Document { title: format!("{name}!"), keys: Vec::new(), sections: vec![section] }.html();
+        let made = Made { command: format!("forebay compare {name}"), date: "today".to_owned() };
+        let page = Document { title: format!("{name}!"), made, keys: Vec::new(), sections: vec![section] }.html();
         assert!(!page.contains(name));
         assert!(page.contains("<h2>&lt;/script&gt;&lt;b&gt;&quot;&amp;&lt;!--</h2>"));
         let start = page.find(r#"id="report">"#).unwrap() + r#"id="report">"#.len();

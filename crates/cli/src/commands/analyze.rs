@@ -3,15 +3,17 @@
 use crate::failure::Failure;
 use crate::files::{Pages, ReportFile};
 use crate::input::{How, SAMPLE, each_once, managers, parse_threads};
-use crate::terminal::analysis::print;
+use crate::terminal::analysis::{print, summary};
+use crate::terminal::forms::{self, Form};
 use crate::terminal::progress::Terminal;
+use clap::Args;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueEnum};
 use forebay_policy::Spec;
 use forebay_report::study::analysis::{keys, section};
 use forebay_sim::Size;
 use forebay_sim::analysis::{self, Section};
 use forebay_sim::study::analysis::Asked;
+use forebay_sim::study::{Analysis, Answer};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -51,16 +53,6 @@ pub(crate) struct Arguments {
     how: How,
 }
 
-/// The form of the answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Form {
-    /// For a person
-    #[default]
-    Table,
-    /// For a program: all points of all sections
-    Json,
-}
-
 /// The most cells in a direction: a picture has no more dots.
 const MOST_CELLS: u32 = 4096;
 
@@ -77,6 +69,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     report.check(traces)?;
     let asked = arguments.asked()?;
     let mut out = io::stdout().lock();
+    if arguments.format == Form::Csv {
+        forms::csv(&mut out, [Analysis::header()])?;
+    }
     let mut analyses = Vec::new();
     let mut pages = Pages::default();
     for name in traces {
@@ -86,8 +81,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         match arguments.format {
             Form::Table => print(&analysis, &mut out)?,
-            Form::Json => analyses.push(analysis),
+            Form::Csv => forms::csv(&mut out, analysis.rows())?,
+            Form::Json => {}
         }
+        analyses.push(analysis);
+    }
+    if arguments.format == Form::Table && analyses.len() > 1 {
+        summary(&analyses, &mut out)?;
     }
     if arguments.format == Form::Json {
         // On one line: a graph has a hundred thousand cells.

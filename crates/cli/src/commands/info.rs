@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::input::{How, SAMPLE};
 use crate::terminal::forms::{Form, records};
+use crate::terminal::grid::Grid;
 use crate::terminal::progress::Terminal;
 use clap::Args;
 use forebay_policy::show_bytes;
@@ -40,6 +41,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Form::Table => {
             for (name, format, summary) in &answers {
                 print(name, format, summary, &mut out)?;
+            }
+            if answers.len() > 1 {
+                print_all(&answers, &mut out)?;
             }
         }
         form => {
@@ -125,6 +129,29 @@ fn print(name: &str, format: &str, summary: &Summary, out: &mut impl Write) -> R
         list("busiest owners", summary.busiest_owners.iter().map(owner), out)?;
     }
     Ok(())
+}
+
+/// Prints a line for each of several traces.
+fn print_all(answers: &[(&String, &str, Summary)], out: &mut impl Write) -> Result<(), Failure> {
+    let heads = ["format", "requests", "references", "page", "footprint", "writes %", "objects", "owners", "span s"];
+    let mut grid = Grid::of_figures("trace", heads);
+    grid.rule();
+    for (name, format, summary) in answers {
+        let cells = [
+            (*format).to_owned(),
+            grouped(summary.requests),
+            grouped(summary.references),
+            show_bytes(summary.page_size),
+            show_bytes(summary.pages.saturating_mul(summary.page_size)),
+            percent(summary.writes as f64 / summary.requests.max(1) as f64),
+            grouped(summary.objects),
+            grouped(summary.owners),
+            summary.span.map_or_else(String::new, |span| format!("{:.3}", span as f64 / 1e9)),
+        ];
+        grid.figures(name, cells);
+    }
+    writeln!(out, "\nall traces")?;
+    grid.print(out)
 }
 
 fn list(

@@ -1,12 +1,14 @@
 //! `forebay levels`: hierarchies of caches over traces.
 
 use crate::failure::Failure;
+use crate::files::{Files, Pages};
 use crate::input::{How, SAMPLE, parse_threads};
 use crate::terminal::forms::{Answers, Form};
 use crate::terminal::levels::print;
 use crate::terminal::progress::Terminal;
 use clap::{Args, ValueEnum};
 use forebay_model::presets::Named;
+use forebay_report::study::levels::{keys, section};
 use forebay_sim::levels::{Mode, Write};
 use forebay_sim::study::Levels;
 use forebay_sim::study::levels::{Alternatives, Asked};
@@ -44,6 +46,8 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_enum, default_value_t)]
     format: Form,
     #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
     how: How,
 }
 
@@ -80,10 +84,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     asked.check()?;
     arguments.how.check()?;
+    arguments.files.check(&arguments.traces)?;
     let mut answers = Answers::new::<Levels>(arguments.format, io::stdout().lock())?;
+    let mut pages = Pages::default();
     let mut stopped = None;
     for name in &arguments.traces {
         let levels = asked.of(name, arguments.how.read(name)?.as_mut(), &Terminal)?;
+        if arguments.files.wanted() {
+            pages.add(keys(&levels), section(&levels));
+        }
         answers.add(&levels, print)?;
         stopped = levels.stopped;
         if stopped.is_some() {
@@ -91,5 +100,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     answers.finish()?;
+    arguments.files.write(&arguments.traces, pages)?;
     stopped.map_or(Ok(()), |stop| Err(stop.into()))
 }

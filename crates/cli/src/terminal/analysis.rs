@@ -45,13 +45,49 @@ pub(crate) fn print(analysis: &Analysis, out: &mut impl Write) -> Result<(), Fai
     if let Some(lengths) = &analysis.request_length {
         request_length(lengths, out)?;
     }
-    if let Some(Owners { owners: all, sources }) = &analysis.owners {
-        if !sources.is_empty() {
-            owners("source", sources, out)?;
+    if let Some(Owners { owners: all, sources, programs }) = &analysis.owners {
+        let groups = [("source", sources), ("program", programs)];
+        for (what, group) in groups.into_iter().filter(|(_, group)| !group.is_empty()) {
+            owners(what, group, out)?;
         }
         owners("owner", all, out)?;
     }
     Ok(())
+}
+
+/// Prints a line for each of several traces: how large, of which classes, and what the policies hit at the largest size.
+pub(crate) fn summary(analyses: &[Analysis], out: &mut impl Write) -> Result<(), Failure> {
+    let largest = |analysis: &Analysis| -> Vec<HitsByDistance> {
+        let runs = analysis.hits_by_distance.iter().flatten();
+        let most = runs.clone().map(|run| run.pages).max();
+        runs.filter(|run| Some(run.pages) == most).cloned().collect()
+    };
+    let policies: Vec<String> = analyses.first().map(largest).into_iter().flatten().map(|run| run.policy).collect();
+    let heads = ["references", "footprint", "first uses %", "sequential %", "looping %"];
+    let hits = policies.iter().map(|policy| format!("{policy} hits %"));
+    let mut grid =
+        Grid::of_figures("trace", heads.into_iter().map(str::to_owned).chain(["cache".to_owned()]).chain(hits));
+    grid.rule();
+    for analysis in analyses {
+        let class = |count: fn(&Classes) -> u64| {
+            let classes = analysis.classes.as_ref();
+            classes.map_or_else(String::new, |classes| ratio(count(classes), analysis.references))
+        };
+        let bytes = |pages: u32| show_bytes(u64::from(pages) * analysis.page_size);
+        let runs = largest(analysis);
+        let cells = [
+            grouped(analysis.references),
+            bytes(analysis.footprint_pages),
+            ratio(analysis.footprint_pages.into(), analysis.references),
+            class(|classes| classes.sequential),
+            class(|classes| classes.looping),
+            runs.first().map_or_else(String::new, |run| bytes(run.pages)),
+        ];
+        let hits = runs.iter().map(|run| ratio(run.near_hits + run.far_hits, analysis.references));
+        grid.figures(&analysis.trace, cells.into_iter().chain(hits));
+    }
+    writeln!(out, "\nall traces, with the policies at the largest size")?;
+    grid.print(out)
 }
 
 /// A bar of this part of the longest one.

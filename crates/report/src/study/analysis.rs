@@ -2,7 +2,7 @@
 
 use super::analysis_tables::tables;
 use super::distances::near_and_far;
-use super::in_pages;
+use super::{in_pages, trace_name};
 use crate::model::{Axis, Chart, Grid, Key, Kind, Section, Series, Unit, View, X};
 use forebay_policy::Spec;
 use forebay_sim::analysis::{
@@ -49,7 +49,7 @@ pub fn section(analysis: &Analysis, specs: &[Spec]) -> Section {
     charts.extend(analysis.request_length.as_ref().map(|all| request_length(all)));
     charts.extend(analysis.owners.as_ref().and_then(owners));
     Section {
-        title: analysis.trace.clone(),
+        title: trace_name(&analysis.trace).to_owned(),
         subtitle: analysis.dimensions().in_words(""),
         advice: advice(analysis, specs),
         charts,
@@ -170,6 +170,12 @@ fn sizes(pages: impl Iterator<Item = u32>) -> Vec<u32> {
     sizes
 }
 
+/// The views of the largest size, which the advice is about.
+fn at_largest(sizes: &[u32]) -> impl Fn(&View) -> bool {
+    let largest = sizes.last().map(|&pages| in_pages(pages));
+    move |view| largest.as_ref() == Some(&view.label)
+}
+
 fn hits_by_distance(runs: &[HitsByDistance], analysis: &Analysis) -> Chart {
     let sizes = sizes(runs.iter().map(|run| run.pages));
     let of_size = |pages: u32| runs.iter().filter(move |run| run.pages == pages);
@@ -215,12 +221,14 @@ fn hits_by_distance(runs: &[HitsByDistance], analysis: &Analysis) -> Chart {
         (Axis::log("temporal distance in references", Unit::Number), Axis::linear("share that hits", Unit::Ratio)),
     )
     .keyed(sizes.iter().copied().map(all).chain(sizes.iter().copied().map(each)))
+    .opened_at(at_largest(&sizes))
 }
 
 fn distances(runs: &[HitsByDistance]) -> Chart {
     let counts = |run: &HitsByDistance| (run.policy.clone(), run.by_distance());
     let of_size = |pages: u32| (pages, runs.iter().filter(|run| run.pages == pages).map(counts).collect());
-    near_and_far(sizes(runs.iter().map(|run| run.pages)).into_iter().map(of_size))
+    let sizes = sizes(runs.iter().map(|run| run.pages));
+    near_and_far(sizes.iter().copied().map(of_size)).opened_at(at_largest(&sizes))
 }
 
 /// What is measured of a trace, or of what a policy lets through.
@@ -262,10 +270,11 @@ fn request_length(all: &[Lengths]) -> Chart {
             .flat_map(|what| sizes.iter().map(move |&pages| (what, pages)))
             .map(|(what, pages)| view(what, pages)),
     )
+    .opened_at(at_largest(&sizes))
 }
 
-/// Miss ratios by source and by owner; nothing where there is but one.
-fn owners(Owners { owners, sources }: &Owners) -> Option<Chart> {
+/// Miss ratios by source, by program and by owner; nothing where there is but one.
+fn owners(Owners { owners, sources, programs }: &Owners) -> Option<Chart> {
     let group = |what: &'static str, all: &[OwnerHits]| -> Vec<View> {
         let most = &all[..all.len().min(MOST_OWNERS)];
         let runs = || most.iter().take(1).flat_map(|hits| &hits.runs);
@@ -279,7 +288,7 @@ fn owners(Owners { owners, sources }: &Owners) -> Option<Chart> {
         };
         sizes(runs().map(|run| run.pages)).into_iter().map(view).collect()
     };
-    let views: Vec<View> = [("by source", sources), ("by owner", owners)]
+    let views: Vec<View> = [("by source", sources), ("by program", programs), ("by owner", owners)]
         .into_iter()
         .filter(|(_, all)| all.len() > 1)
         .flat_map(|(what, all)| group(what, all))
@@ -289,5 +298,7 @@ fn owners(Owners { owners, sources }: &Owners) -> Option<Chart> {
     );
     let words = ("owners", "Miss ratio by owner", explanation.as_str());
     let axes = (Axis::linear("owner", Unit::Text), Axis::linear("miss ratio", Unit::Ratio));
-    (!views.is_empty()).then(|| Chart::new(words, Kind::Bars, axes).keyed(views))
+    let largest = owners.iter().flat_map(|owner| &owner.runs).map(|run| run.pages).max();
+    let opened = at_largest(largest.as_slice());
+    (!views.is_empty()).then(|| Chart::new(words, Kind::Bars, axes).keyed(views).opened_at(opened))
 }

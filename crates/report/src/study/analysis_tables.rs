@@ -27,8 +27,9 @@ pub(super) fn tables(analysis: &Analysis) -> Vec<Table> {
         tables.extend(both.into_iter().filter(|(_, runs)| runs.count > 0).map(|(title, runs)| blocks(title, runs)));
     }
     if let Some(all) = &analysis.owners {
-        let both = [("Hits and misses by source", &all.sources), ("Hits and misses by owner", &all.owners)];
-        tables.extend(both.into_iter().filter(|(_, owners)| !owners.is_empty()).map(|(title, all)| owners(title, all)));
+        let all = [("source", &all.sources), ("program", &all.programs), ("owner", &all.owners)];
+        let titled = all.map(|(what, owners)| (format!("Hits and misses by {what}"), owners));
+        tables.extend(titled.iter().filter(|(_, owners)| !owners.is_empty()).map(|(title, all)| owners(title, all)));
     }
     tables
 }

@@ -2,23 +2,31 @@
 
 use super::distances::near_and_far;
 use super::table::Columns;
-use super::{cache_size, in_pages, number, unit};
-use crate::model::{Axis, Chart, Key, Kind, Section, Series, Table, Unit, View, X};
+use super::{cache_size, in_pages, number, trace_name, unit};
+use crate::model::{Axis, Chart, Key, Kind, Mark, Section, Series, Table, Unit, View, X};
 use forebay_model::Cost;
 use forebay_sim::RunOutcome;
-use forebay_sim::study::advice::{self, hits};
+use forebay_sim::study::advice::{self, Take, hits};
 use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, RUN};
 use forebay_sim::study::{Comparison, Figure, grouped};
+use std::cmp::Reverse;
 
-/// So many policies at most are shown at first: as many as there are colours that are told apart.
+/// The most policies that are shown at first: as many as there are colours that are told apart.
 const SHOWN: usize = 8;
 
-/// The policies; where they are many, lru, the limit and those with the most hits are shown at first.
+/// What ranks a policy over all sizes, the best first: its hits, or the device's time.
+fn rank(of_policy: &[RunOutcome]) -> (u64, Reverse<u64>) {
+    // In nanoseconds the order of sums of times is that of whole numbers.
+    let time = of_policy.iter().filter_map(|outcome| outcome.device).map(|cost| cost.device_ms).sum::<f64>();
+    ((time * 1e6) as u64, Reverse(hits(of_policy)))
+}
+
+/// The policies; where they are many, lru, the limit and the best, by time if a device was asked for, are shown at first.
 pub fn keys(comparison: &Comparison) -> Vec<Key> {
     let rows: Vec<&[RunOutcome]> = comparison.policies().collect();
     let mut ranked: Vec<&[RunOutcome]> = rows.iter().copied().filter(|row| !row[0].off_line).collect();
-    ranked.sort_by_key(|row| (row[0].policy != "lru", std::cmp::Reverse(hits(row))));
+    ranked.sort_by_key(|row| (row[0].policy != "lru", rank(row)));
     ranked.truncate(SHOWN - 2);
     let shown = |row: &[RunOutcome]| {
         rows.len() <= SHOWN || row[0].policy == "opt" || ranked.iter().any(|other| other[0].policy == row[0].policy)
@@ -37,6 +45,8 @@ pub fn section(comparison: &Comparison) -> Section {
     if let Some(device) = device {
         subtitle += &format!("; misses go to {}: {}", device.name, device.model.title);
     }
+    let advised = advice::of_comparison(comparison);
+    let take = advised.take.as_ref();
     let hit_ratio = named(COUNTS, "hit_ratio");
     let mut charts = vec![by_size(
         comparison,
@@ -58,15 +68,22 @@ pub fn section(comparison: &Comparison) -> Section {
     }
     charts.extend(device.iter().flat_map(|device| device_charts(comparison, &device.name)));
     if outcomes.iter().any(|outcome| !outcome.states.is_empty()) {
-        charts.push(states(comparison));
+        charts.push(states(comparison, take));
     }
     if comparison.tells_distances() {
-        charts.push(distances(comparison));
+        charts.push(distances(comparison, take));
+    }
+    if let Some(take) = take.filter(|take| sizes.iter().any(|&(pages, _)| pages == take.pages)) {
+        let mark = Mark { series: take.policy.clone(), x: take.pages.into() };
+        charts
+            .iter_mut()
+            .filter(|chart| chart.keyed && chart.kind == Kind::Lines)
+            .for_each(|chart| chart.mark = Some(mark.clone()));
     }
     Section {
-        title: trace.name.clone(),
+        title: trace_name(&trace.name).to_owned(),
         subtitle,
-        advice: advice::of_comparison(comparison).text,
+        advice: advised.text,
         charts,
         tables: vec![figures(comparison)],
     }
@@ -79,10 +96,11 @@ fn by_size(
     y: Axis,
     figure: impl Fn(&RunOutcome) -> Option<f64>,
 ) -> Chart {
-    let x = comparison.sizes.iter().map(|&(pages, _)| f64::from(pages)).collect();
+    let x: Vec<f64> = comparison.sizes.iter().map(|&(pages, _)| f64::from(pages)).collect();
+    let size = cache_size(&comparison.trace).with_ticks(x.clone());
     let line =
         |row: &[RunOutcome]| Series { name: row[0].policy.clone(), y: row.iter().map(&figure).collect(), shown: true };
-    Chart::new(words, Kind::Lines, (cache_size(&comparison.trace), y))
+    Chart::new(words, Kind::Lines, (size, y))
         .keyed([View::only(X::Numbers(x), comparison.policies().map(line).collect())])
 }
 
@@ -104,7 +122,7 @@ fn device_charts(comparison: &Comparison, device: &str) -> Vec<Chart> {
 }
 
 /// Each policy's state over time, of that with the most hits first. Figures that stay within the cache's size and its ghosts' are shown at first: partitions, targets, queues.
-fn states(comparison: &Comparison) -> Chart {
+fn states(comparison: &Comparison, take: Option<&Take>) -> Chart {
     let view = |outcome: &RunOutcome| {
         let names = outcome.states.last()?.figures.iter().map(|figure| figure.0);
         let series = names.enumerate().map(|(index, name)| {
@@ -128,19 +146,21 @@ fn states(comparison: &Comparison) -> Chart {
         })
     };
     let mut ranked: Vec<&[RunOutcome]> = comparison.policies().collect();
-    ranked.sort_by_key(|row| (row[0].off_line, std::cmp::Reverse(hits(row))));
+    ranked.sort_by_key(|row| (row[0].off_line, rank(row)));
     let words =
         ("states", "Policy state over time", "How a policy divides its cache, and what it aims at, along the trace.");
     let y = Axis::linear("pages, or what the name says", Unit::Number);
     Chart::new(words, Kind::Lines, (Axis::linear("references", Unit::Number), y))
         .with(ranked.into_iter().flatten().filter_map(view))
+        .opened_at(|view| take.is_some_and(|take| view.group == take.policy && view.label == in_pages(take.pages)))
 }
 
 /// Hits and misses by temporal distance.
-fn distances(comparison: &Comparison) -> Chart {
+fn distances(comparison: &Comparison, take: Option<&Take>) -> Chart {
     let counts = |outcome: &&RunOutcome| (outcome.policy.clone(), outcome.by_distance.unwrap_or_default());
     let of_size = |(pages, outcomes): (u32, Vec<&RunOutcome>)| (pages, outcomes.iter().map(counts).collect());
     near_and_far(comparison.by_size().map(of_size))
+        .opened_at(|view| take.is_some_and(|take| view.label == in_pages(take.pages)))
 }
 
 /// All figures of all runs.

@@ -1,8 +1,8 @@
 //! Miss-ratio curves.
 
 use super::table::Columns;
-use super::{cache_size, unit};
-use crate::model::{Axis, Chart, Key, Kind, Section, Series, Unit, View, X};
+use super::{cache_size, trace_name, unit};
+use crate::model::{Axis, Chart, Key, Kind, Mark, Section, Series, Unit, View, X};
 use forebay_sim::study::advice;
 use forebay_sim::study::curves::{Curves, Line};
 use forebay_sim::study::figure::named;
@@ -38,6 +38,8 @@ pub fn section(curves: &Curves) -> Section {
     if let Some((rate, pages)) = sample {
         subtitle += &format!("; {}", sampled(*rate, *pages));
     }
-    let advice = advice::of_curves(curves).text;
-    Section { title: trace.name.clone(), subtitle, advice, charts: vec![chart], tables: vec![table] }
+    let advised = advice::of_curves(curves);
+    let mark = advised.take.map(|take| Mark { series: take.policy, x: take.pages.into() });
+    let charts = vec![Chart { mark, ..chart }];
+    Section { title: trace_name(&trace.name).to_owned(), subtitle, advice: advised.text, charts, tables: vec![table] }
 }

@@ -5,6 +5,7 @@ mod analysis_tables;
 pub mod comparison;
 pub mod curves;
 mod distances;
+pub mod levels;
 mod table;
 
 use crate::model::{Axis, Unit};
@@ -14,6 +15,13 @@ use forebay_sim::study::grouped;
 
 fn cache_size(trace: &Dimensions) -> Axis {
     Axis::log("cache size", Unit::Pages(trace.page_size))
+}
+
+/// What a trace is called: a file by its name alone, whatever folder it is in.
+pub fn trace_name(trace: &str) -> &str {
+    let file = std::path::Path::new(trace).file_name().and_then(|name| name.to_str());
+    // A synthetic trace is called by its parameters.
+    file.filter(|_| !trace.contains('=')).unwrap_or(trace)
 }
 
 /// A view's label: the cache's size.

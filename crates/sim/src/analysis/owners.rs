@@ -14,6 +14,9 @@ pub struct Owners {
     /// By source, which is what an owner's name says before the first `/`: of a mixed trace, the trace that it came from. Empty
     /// where each owner would be a source of its own.
     pub sources: Vec<OwnerHits>,
+    /// By program, which is what an owner's name says before a space and the number of a process. Empty where each owner would be a
+    /// program of its own.
+    pub programs: Vec<OwnerHits>,
 }
 
 /// Hits and misses of an owner, or of a source.
@@ -73,14 +76,28 @@ impl Owners {
             all
         };
         let known: Vec<usize> = (0..names.len()).filter(|&owner| references[owner] > 0).collect();
-        let mut sources: HashMap<&str, Vec<usize>> = HashMap::new();
-        for &owner in &known {
-            let source = names[owner].split('/').next().unwrap_or_default();
-            sources.entry(source).or_default().push(owner);
-        }
-        let sources = if sources.len() < known.len() { hits(sources.into_iter().collect()) } else { Vec::new() };
-        Self { owners: hits(known.into_iter().map(|owner| (names[owner].as_str(), vec![owner])).collect()), sources }
+        // Groups, unless each has one owner.
+        let grouped = |group: fn(&str) -> &str| {
+            let mut groups: HashMap<&str, Vec<usize>> = HashMap::new();
+            for &owner in &known {
+                groups.entry(group(&names[owner])).or_default().push(owner);
+            }
+            if groups.len() < known.len() { hits(groups.into_iter().collect()) } else { Vec::new() }
+        };
+        let owners = known.iter().map(|&owner| (names[owner].as_str(), vec![owner])).collect();
+        Self { owners: hits(owners), sources: grouped(source), programs: grouped(program) }
     }
+}
+
+/// `db` of `db/sqlite3 18691`.
+fn source(owner: &str) -> &str {
+    owner.split('/').next().unwrap_or_default()
+}
+
+/// `sqlite3` of `sqlite3 18691`.
+fn program(owner: &str) -> &str {
+    let process = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    owner.rsplit_once(' ').filter(|(_, number)| process(number)).map_or(owner, |(program, _)| program)
 }
 
 /// The owner of the reference at each time asked; times rise.
@@ -109,18 +126,26 @@ mod tests {
 
     #[test]
     fn each_owner_has_its_own_hits_and_sources_add_them_up() {
-        let Owners { owners, sources } = owners(
+        let Owners { owners, sources, programs } = owners(
             "time,owner,object,page\n0,db/a,f,1\n1,db/b,f,2\n2,db/a,f,1\n3,scan,f,7\n4,scan,f,8\n5,db/b,f,2\n6,db/a,f,1\n",
         );
         assert_eq!(figures(&owners), [("db/a", 3, 2), ("db/b", 2, 2), ("scan", 2, 2)]);
         assert_eq!(figures(&sources), [("db", 5, 4), ("scan", 2, 2)]);
+        assert!(programs.is_empty());
         assert_eq!((owners[0].runs[0].hits, owners[0].runs[0].miss_ratio), (1, 2.0 / 3.0));
     }
 
     #[test]
     fn without_common_sources_there_are_owners_alone() {
-        let Owners { owners, sources } = owners("1\n2\n1\n");
+        let Owners { owners, sources, programs } = owners("1\n2\n1\n");
         assert_eq!(figures(&owners), [("", 3, 2)]);
-        assert!(sources.is_empty());
+        assert!(sources.is_empty() && programs.is_empty());
+    }
+
+    #[test]
+    fn programs_add_up_their_processes() {
+        let of = owners("time,owner,object,page\n0,cc1 12,f,1\n1,cc1 13,f,2\n2,make all,f,3\n3,cc1 12,f,2\n4,7,f,2\n");
+        assert_eq!(figures(&of.programs), [("cc1", 3, 2), ("7", 1, 0), ("make all", 1, 1)]);
+        assert_eq!((of.owners.len(), of.sources.len()), (4, 0));
     }
 }

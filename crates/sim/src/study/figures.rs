@@ -49,7 +49,7 @@ figures! {
         "compulsory_misses" "compulsory misses" Count
             "The misses that no cache could have avoided: first uses of a page." |of| of.compulsory_misses;
         "hit_ratio" "hit ratio" Ratio
-            "The share of the references that a cache of so many pages holds; the higher, the better." |of| of.hit_ratio();
+            "The share of the references whose page is in the cache; the higher, the better." |of| of.hit_ratio();
         "miss_ratio" "miss ratio" Ratio "The other references, which must be fetched." |of| 1.0 - of.hit_ratio();
     }
 
@@ -112,7 +112,7 @@ figures! {
         "misses" "misses" Count "Those that do not." |of| of.misses;
         "hit_ratio" "hit ratio" Ratio "Hits by references." |of| (1.0 - of.miss_ratio);
         "miss_ratio" "miss ratio" Ratio
-            "The share of the references that a cache of so many pages must fetch; the lower, the better." |of| of.miss_ratio;
+            "The share of the references whose page must be fetched; the lower, the better." |of| of.miss_ratio;
     }
 
     /// What comes to the caches of a level, and what they send on.

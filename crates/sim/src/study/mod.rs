@@ -15,6 +15,7 @@
 
 pub mod advice;
 pub mod analysis;
+pub mod analysis_forms;
 mod bends;
 mod check;
 mod choice;

@@ -1,0 +1,148 @@
+//! Hierarchies of caches.
+
+use super::table::Columns;
+use super::{cache_size, trace_name};
+use crate::model::{Axis, Chart, Key, Kind, Section, Series, Table, Unit, View, X};
+use forebay_model::Cost;
+use forebay_sim::levels::{Hierarchy, HierarchyOutcome, Level, Passed};
+use forebay_sim::size::show_bytes;
+use forebay_sim::study::Levels;
+use forebay_sim::study::figures::{COST, LEVEL, READS, STORAGE};
+use std::collections::{BTreeMap, BTreeSet};
+
+type Run = (Hierarchy, HierarchyOutcome);
+
+/// The lines of the first chart, all shown.
+pub fn keys(levels: &Levels) -> Vec<Key> {
+    let along = along(levels);
+    let names: BTreeSet<String> = levels.runs.iter().map(|(hierarchy, _)| line(levels, hierarchy, along)).collect();
+    names.into_iter().map(|name| Key { name, bound: false, shown: true }).collect()
+}
+
+/// Hierarchies as a section. Its first chart is the storage's reads by the size of a level.
+pub fn section(levels: &Levels) -> Section {
+    let Levels { trace, device, runs, .. } = levels;
+    let mut subtitle = trace.in_words("");
+    if let Some((first, _)) = runs.first() {
+        subtitle += &format!("; {}", first.mode);
+    }
+    if let Some(device) = device {
+        subtitle += &format!("; misses go to {}: {}", device.name, device.model.title);
+    }
+    let mut tables = vec![passed(levels), left(levels)];
+    tables.retain(|table| !table.rows.is_empty());
+    Section {
+        title: trace_name(&trace.name).to_owned(),
+        subtitle,
+        advice: String::new(),
+        charts: vec![storage_reads(levels), served(levels)],
+        tables,
+    }
+}
+
+/// The level along which sizes differ, the last of several, or the last of all.
+fn along(levels: &Levels) -> usize {
+    let depth = levels.runs.first().map_or(1, |(hierarchy, _)| hierarchy.levels.len());
+    let sizes = |level: &usize| {
+        levels.runs.iter().map(|(hierarchy, _)| hierarchy.levels[*level].pages).collect::<BTreeSet<_>>().len()
+    };
+    (0..depth).rev().find(|level| sizes(level) > 1).unwrap_or(depth - 1)
+}
+
+/// `lru 8 MiB * 12`
+fn level_name(levels: &Levels, level: &Level, sized: bool) -> String {
+    let mut name = level.spec.label.clone();
+    if sized {
+        name += &format!(" {}", show_bytes(levels.trace.bytes(level.pages)));
+    }
+    if level.caches > 1 {
+        name += &format!(" * {}", level.caches);
+    }
+    name
+}
+
+/// A hierarchy, but for the size along which it is drawn.
+fn line(levels: &Levels, hierarchy: &Hierarchy, along: usize) -> String {
+    let names = hierarchy.levels.iter().enumerate();
+    names.map(|(index, level)| level_name(levels, level, index != along)).collect::<Vec<_>>().join(", ")
+}
+
+fn hierarchy_name(levels: &Levels, hierarchy: &Hierarchy) -> String {
+    line(levels, hierarchy, hierarchy.levels.len())
+}
+
+fn references((_, outcome): &Run) -> f64 {
+    outcome.levels.first().map_or(0, |passed| passed.references).max(1) as f64
+}
+
+fn storage_reads(levels: &Levels) -> Chart {
+    let along = along(levels);
+    let size = |(hierarchy, _): &Run| hierarchy.levels[along].pages;
+    let sizes: Vec<u32> = levels.runs.iter().map(size).collect::<BTreeSet<_>>().into_iter().collect();
+    let mut lines: BTreeMap<String, Vec<Option<f64>>> = BTreeMap::new();
+    for run in &levels.runs {
+        let points = lines.entry(line(levels, &run.0, along)).or_insert_with(|| vec![None; sizes.len()]);
+        if let Ok(place) = sizes.binary_search(&size(run)) {
+            points[place] = Some(run.1.storage_reads as f64 / references(run));
+        }
+    }
+    let series = lines.into_iter().map(|(name, y)| Series { name, y, shown: true }).collect();
+    let x: Vec<f64> = sizes.into_iter().map(f64::from).collect();
+    let axis = Axis { title: format!("size of a cache at level {}", along + 1), ..cache_size(&levels.trace) };
+    let words = (
+        "storage-reads",
+        "Storage reads by size",
+        "The references for which a page is read from storage, by all references: what every level misses.",
+    );
+    Chart::new(words, Kind::Lines, (axis.with_ticks(x.clone()), Axis::linear("storage reads", Unit::Ratio)))
+        .keyed([View::only(X::Numbers(x), series)])
+}
+
+/// By which level references are served.
+fn served(levels: &Levels) -> Chart {
+    let depth = levels.runs.iter().map(|(_, outcome)| outcome.levels.len()).max().unwrap_or(0);
+    let labels = levels.runs.iter().map(|(hierarchy, _)| hierarchy_name(levels, hierarchy)).collect();
+    let hits = |level: usize| {
+        let share = move |run: &Run| run.1.levels.get(level).map_or(0, |passed| passed.hits) as f64 / references(run);
+        Series::new(format!("level {}", level + 1), levels.runs.iter().map(share))
+    };
+    let storage = levels.runs.iter().map(|run| run.1.storage_reads as f64 / references(run));
+    let series = (0..depth).map(hits).chain([Series::new("storage", storage)]).collect();
+    let words = (
+        "served",
+        "Where references find their pages",
+        "The hits of each level, and what is read from storage, by all references. Writes that are sent on count where they arrive.",
+    );
+    let axes = (Axis::linear("hierarchy", Unit::Text), Axis::linear("share of the references", Unit::Ratio));
+    Chart::new(words, Kind::Ranking, axes).with([View::only(X::Labels(labels), series)])
+}
+
+/// All figures of all levels.
+fn passed(levels: &Levels) -> Table {
+    let of = |run: &(Hierarchy, HierarchyOutcome)| -> Vec<(String, u32, Level, Passed)> {
+        let name = hierarchy_name(levels, &run.0);
+        let both = run.0.levels.iter().zip(&run.1.levels).zip(1..);
+        both.map(|((level, passed), number)| (name.clone(), number, level.clone(), passed.clone())).collect()
+    };
+    let rows: Vec<(String, u32, Level, Passed)> = levels.runs.iter().flat_map(of).collect();
+    Columns::new("What comes to each level", &rows)
+        .text("hierarchy", |(name, ..)| name)
+        .number("level", Unit::Number, |(_, number, ..)| Some(f64::from(*number)))
+        .text("policy", |(_, _, level, _)| &level.spec.label)
+        .number("cache size", Unit::Bytes, |(_, _, level, _)| Some(levels.trace.bytes(level.pages) as f64))
+        .number("caches", Unit::Number, |(_, _, level, _)| Some(f64::from(level.caches)))
+        .figures(LEVEL.iter().chain(READS), |(.., passed)| Some(passed))
+        .table()
+}
+
+/// What is left for the storage.
+fn left(levels: &Levels) -> Table {
+    let named = |run: &'_ Run| (hierarchy_name(levels, &run.0), run.1.device);
+    let rows: Vec<((String, Option<Cost>), &HierarchyOutcome)> =
+        levels.runs.iter().map(|run| (named(run), &run.1)).collect();
+    Columns::new("What is left for the storage", &rows)
+        .text("hierarchy", |((name, _), _)| name)
+        .figures(STORAGE, |(_, outcome)| Some(*outcome))
+        .figures(COST, |((_, cost), _)| cost.as_ref())
+        .table()
+}
