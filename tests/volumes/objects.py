@@ -270,6 +270,26 @@ def check_refused_at_the_start(start, proxy):
         except Failed as refused:
             check(f"{what} is refused at the start", says in str(refused), str(refused))
     proxy.heal()
+    with without("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        # Where a machine of Amazon's would have its role's keys, nobody listens.
+        os.environ["AWS_METADATA_ENDPOINT"] = f"http://127.0.0.1:{free_port()}"
+        try:
+            with start(Volume("s3://bucket/volume")):
+                raise Failed("a server without keys: it serves")
+        except Failed as refused:
+            says = "Connection refused" in str(refused) and "AWS_ACCESS_KEY_ID is not set" in str(refused)
+            check("a server without keys says so, and what it tried", says, str(refused))
+        finally:
+            del os.environ["AWS_METADATA_ENDPOINT"]
+
+
+@contextlib.contextmanager
+def without(*variables):
+    values = {variable: os.environ.pop(variable) for variable in variables}
+    try:
+        yield
+    finally:
+        os.environ.update(values)
 
 
 def test(start, folder):

@@ -118,6 +118,19 @@ fn commands_that_need_no_more_than_traces_run() {
     assert!(ran > 40, "{ran} commands are run");
 }
 
+#[test]
+fn every_link_between_pages_leads_to_a_file() {
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).expect("a page is text");
+        let links = text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
+        let files = links.filter(|link| !link.starts_with("http")).map(|link| link.split('#').next().unwrap_or(link));
+        let missing = files.filter(|file| !file.is_empty() && !page.with_file_name("").join(file).exists());
+        wrong.extend(missing.map(|file| format!("{}: {file}", page.display())));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Whether a command reads traces alone, and is one to be run as it is.
 fn runs(words: &[String]) -> bool {
     let reads = [

@@ -10,7 +10,7 @@ This page is made from the registry, `crates/policy/src/policies/mod.rs`, by `fo
 
 *Bytes* are the most that the policy keeps for each page number that may occur, stated in its file and held by a test. *Ghosts* are the
 most pages that it remembers without having them, in multiples of its capacity at the largest setting. *Sees* is what it looks at besides
-the page: its place (file or volume, block), or who uses it and how. What the file says of deviations and reference figures stands in
+the page: its place (file or volume, block), or who uses it and how. What the file says of deviations and reference figures is in
 its header.
 
 | name | policy | sees | ghosts | bytes | source |
@@ -20,7 +20,7 @@ its header.
 const PARAMETERS: &str = "
 ## Parameters
 
-Set by name, as in `--policies gclock:initial=0:max=3`; the default stands in brackets.
+Set by name, as in `--policies gclock:initial=0:max=3`; the default is in brackets.
 
 | policy | parameter | what it does |
 | --- | --- | --- |

@@ -133,7 +133,7 @@ pub(crate) fn serve_until_stopped(
 
 fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        tracing::warn!("the service manager cannot be told: {error}");
+        tracing::warn!("the service manager cannot be notified: {error}");
     }
 }
 

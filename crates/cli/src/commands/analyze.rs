@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// Only these sections; by default all
     #[arg(long, value_name = "SECTION,…", value_delimiter = ',', value_parser = PossibleValuesParser::new(Section::ALL.map(Section::name)))]
     only: Vec<String>,
-    /// The policies whose hits and misses are told
+    /// The policies whose hits and misses are shown
     #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…,…", value_delimiter = ',', default_value = "lru,ubm,opt", value_parser = Spec::parse)]
     policies: Vec<Spec>,
     /// Their cache sizes: pages (1000), bytes (64MiB) or percent of the distinct pages (10%)

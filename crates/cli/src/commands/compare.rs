@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     /// Also split hits and misses by temporal distance, below the number of pages in the cache and from there on
     #[arg(long)]
     by_distance: bool,
-    /// Also take each policy's state so many times along the trace (partition sizes, targets, queues), for JSON and the report,
+    /// Also take each policy's state this many times along the trace (partition sizes, targets, queues), for JSON and the report,
     /// which takes 200 by itself
     #[arg(long, value_name = "TIMES")]
     states: Option<u32>,
@@ -135,7 +135,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     let asked = arguments.asked()?;
     if arguments.states > Some(0) && arguments.format != Form::Json && !arguments.files.report() {
         return Err(Failure::Usage(
-            "--states is told in JSON and the report: add --format json or --report FILE.html".to_owned(),
+            "--states is shown in JSON and the report: add --format json or --report FILE.html".to_owned(),
         ));
     }
     asked.check()?;

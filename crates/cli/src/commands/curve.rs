@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Estimate the curves from this share of the pages (1% or 0.01)
     #[arg(long, value_name = "RATE")]
     sample: Option<Sample>,
-    /// Estimate LRU's curve from at most so many pages, however large the trace
+    /// Estimate LRU's curve from at most this many pages, however large the trace
     #[arg(long, value_name = "NUMBER", conflicts_with = "sample", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     sample_pages: Option<u32>,
     /// Also make the exact curves, and tell how far the estimated miss ratios are off on average

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_enum, default_value_t)]
     mode: Keeping,
     /// What becomes of writes, level by level, the last one named holding for all below: `through`, `back` (dirty pages are sent down
-    /// when they are evicted) or `back:REFERENCES` (and each time that so many references of the trace have passed)
+    /// when they are evicted) or `back:REFERENCES` (and each time that REFERENCES references of the trace have passed)
     #[arg(short, long, value_name = "through|back[:REFERENCES],…", value_delimiter = ',', default_value = "back", value_parser = str::parse::<Write>)]
     write: Vec<Write>,
     /// Also tell what the last level's misses and writes cost on a device; `forebay devices` lists those known by name
@@ -58,7 +58,7 @@ enum Keeping {
     Inclusive,
     /// One level: what goes up leaves the cache below, what is evicted is demoted to it
     Exclusive,
-    /// Every level that it passes; and each tells the one below what it evicts and how often it has hit there
+    /// Every level that it passes; and each notifies the one below of what it evicts and how often it has hit there
     Hints,
 }
 

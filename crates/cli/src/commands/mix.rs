@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Mix traces, as if all had happened at once on one machine: programs and files in one memory, volumes on one server.
 ///
 /// Requests come in the order of their times. Owners and objects become SOURCE/NAME, where SOURCE is the file's name up to its first
-/// dot: `forebay analyze OUT --only owners` tells hits and misses by source. OUT's name says its format, as for `convert`.
+/// dot: `forebay analyze OUT --only owners` shows hits and misses by source. OUT's name says its format, as for `convert`.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Two or more traces: files or synthetic traces, each read twice

@@ -61,7 +61,7 @@ pub(crate) fn width() -> Option<usize> {
     size.flatten().map(|(width, _)| width.into())
 }
 
-/// What the server tells.
+/// What the server answers.
 fn fetch(address: &str) -> Result<Report, Failure> {
     let url = format!("http://{address}/statistics");
     let failed = |error: String| {

@@ -100,7 +100,7 @@ fn ratio(part: u64, all: u64) -> String {
 }
 
 fn footprint(points: &[FootprintPoint], out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "\nfootprint: distinct pages after so many references")?;
+    writeln!(out, "\nfootprint: distinct pages after this many references")?;
     let mut rows = Grid::new(&[2], ["references", "pages", ""]);
     let all = points.last().map_or(0, |last| last.pages);
     let step = points.len().div_ceil(ROWS).max(1);
@@ -111,7 +111,7 @@ fn footprint(points: &[FootprintPoint], out: &mut impl Write) -> Result<(), Fail
 }
 
 fn working_set(points: &[WorkingSetPoint], bytes: &dyn Fn(u64) -> String, out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "\nworking set: distinct pages in a window of so many references, on average")?;
+    writeln!(out, "\nworking set: distinct pages in a window of this many references, on average")?;
     let mut rows = Grid::new(&[3], ["window", "pages", "bytes", ""]);
     let most = points.last().map_or(0.0, |last| last.mean_pages) as u64;
     for &WorkingSetPoint { window, mean_pages } in points {
@@ -159,7 +159,7 @@ fn temporal_distance(distances: &TemporalDistances, references: u64, out: &mut i
 }
 
 fn frequency(points: &[FrequencyPoint], out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "\nfrequency: pages referenced at least so many times, and the references to them")?;
+    writeln!(out, "\nfrequency: pages referenced at least this many times, and the references to them")?;
     let mut rows = Grid::new(&[5], ["times", "pages", "% of pages", "references", "% of references", ""]);
     for point in points {
         rows.row([

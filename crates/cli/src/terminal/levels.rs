@@ -103,7 +103,7 @@ fn print_analyses(
     };
     let rows = analyses.iter().map(|analysis| analysis.distances.len()).max().unwrap_or(0);
     print_by_powers("distance", levels(&["references"]), rows, &analyses, &counts, out)?;
-    writeln!(out, "\npages with at least so many references, and the references to these, in percent")?;
+    writeln!(out, "\npages with at least this many references, and the references to these, in percent")?;
     let shares = |analysis: &Analysis, power: usize| match analysis.shares().nth(power) {
         Some((pages, references)) => vec![percent(pages), percent(references)],
         None => vec![String::new(); 2],

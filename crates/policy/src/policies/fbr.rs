@@ -95,7 +95,7 @@ impl Policy for Fbr {
             },
             Parameter {
                 name: "c-max",
-                help: "the highest count by which old pages are told apart",
+                help: "the highest count that distinguishes old pages",
                 kind: Kind::Integer { least: 1, most: 1000 },
                 default: "10",
             },

@@ -80,7 +80,7 @@ impl Policy for Linux {
         parameters: &[
             Parameter {
                 name: "ratio",
-                help: "the active list tends to so many times the inactive one",
+                help: "the active list tends to this many times the inactive one",
                 kind: Kind::Real { least: 0.01, most: 1e6 },
                 default: "2",
             },

@@ -73,7 +73,7 @@ impl Policy for LruK {
             },
             Parameter {
                 name: "correlated",
-                help: "uses within so many references belong to one burst",
+                help: "uses within this many references belong to one burst",
                 kind: Kind::Integer { least: 0, most: u64::MAX },
                 default: "0",
             },

@@ -100,7 +100,11 @@ impl ObjectDevice {
             "s3" => (s3(url)?, None),
             other => return Err(wrong(url, &format!("`{other}:` is unknown; write file:///, memory:/// or s3://"))),
         };
-        Self::assemble(store, prefix, url.to_owned(), directory, new, read_only)
+        let without_key = parsed.scheme() == "s3" && std::env::var_os("AWS_ACCESS_KEY_ID").is_none();
+        Self::assemble(store, prefix, url.to_owned(), directory, new, read_only).map_err(|error| {
+            let hint = "AWS_ACCESS_KEY_ID is not set, so the keys of this machine's role were asked for";
+            if without_key { io::Error::new(error.kind(), format!("{error}; {hint}")) } else { error }
+        })
     }
 
     /// What of storage a URL names, in one spelling: two URLs of one volume have the same place. None has one if its URL is wrong, or
@@ -380,7 +384,14 @@ fn storage_error(name: &str, what: &str, error: Error) -> io::Error {
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
         _ => io::ErrorKind::Other,
     };
-    io::Error::new(kind, format!("{name}: {what}: {error}"))
+    // What is at the bottom says most, as that a connection was refused, and the errors above do not all show it.
+    let mut cause: &dyn std::error::Error = &error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    let (shown, cause) = (error.to_string(), cause.to_string());
+    let more = if shown.contains(&cause) { String::new() } else { format!(": {cause}") };
+    io::Error::new(kind, format!("{name}: {what}: {shown}{more}"))
 }
 
 impl Device for ObjectDevice {
