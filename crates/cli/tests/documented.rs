@@ -131,7 +131,7 @@ fn every_link_between_pages_leads_to_a_file() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whether a command reads traces alone, and is one to be run as it is.
+/// Whether a command reads traces alone, starts no other program, and is one to be run as it is.
 fn runs(words: &[String]) -> bool {
     let reads = [
         "compare", "curve", "levels", "analyze", "info", "convert", "mix", "managers", "policies", "formats",
@@ -140,7 +140,9 @@ fn runs(words: &[String]) -> bool {
     let to_fill_in = words.iter().any(|word| {
         ["RULE", "MODE", "FIRST", ":SIZE", "FILE.toml", "mine.toml"].iter().any(|place| word.contains(place))
     });
-    words.first().is_none_or(|command| reads.contains(&command.as_str())) && !to_fill_in
+    words.first().is_none_or(|command| reads.contains(&command.as_str()))
+        && !to_fill_in
+        && !words.iter().any(|word| word == "--")
 }
 
 /// The words that name traces to read.
