@@ -109,6 +109,18 @@ fn the_readme_shows_what_the_program_prints_and_draws() {
 }
 
 #[test]
+fn the_page_on_comparing_shows_what_is_printed_by_owner() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compare.md");
+    let page = std::fs::read_to_string(page).expect("docs/compare.md is there");
+    let printed = answer(&["compare", "sample", "-p", "lru,clock-pro,opt", "-s", "10%", "--by", "owner"]);
+    let (_, table) = printed.split_once("misses by owner").expect("a table of its own");
+    let (table, _) = table.split_once("\n\n").expect("the table ends");
+    let shown: Vec<String> =
+        format!("misses by owner{table}").lines().map(|line| format!("    {}\n", line.trim_end())).collect();
+    assert!(page.contains(&shown.concat()), "docs/compare.md: put in\n{}", shown.concat());
+}
+
+#[test]
 fn device_time_is_told_in_every_form() {
     // Each run of blocks that are missed in a row costs 9.5 ms: LRU misses all, in three runs; OPT misses 0 to 3, 1 and 2.
     let trace = file("device.lirs", LOOP);

@@ -241,3 +241,24 @@ fn managers_that_are_suggested_have_the_misses_that_are_said() {
     let output = forebay(&["managers", trace, "-s", "2KiB"]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }
+
+#[test]
+fn misses_are_split_by_program_or_by_file_without_managers() {
+    let trace = TRACE.to_str().unwrap();
+    let ask = |by: &str, form: &str| {
+        let output = forebay(&["compare", trace, "-p", "lru,mru", "-s", "2,3", "--by", by, "-f", form]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    };
+    for (by, key, other) in [("owner", "by_owner", "by_file"), ("file", "by_file", "by_owner")] {
+        assert_eq!(ask(by, "table").matches(&format!("misses by {by}, ")).count(), 2, "{}", ask(by, "table"));
+        let json: serde_json::Value = serde_json::from_str(&ask(by, "json")).unwrap();
+        for run in json[0]["runs"].as_array().unwrap() {
+            let parts = run[key].as_array().unwrap();
+            let misses: u64 = parts.iter().map(|part| part["misses"].as_u64().unwrap()).sum();
+            assert!(parts.len() > 1 && parts.iter().all(|part| part[by].is_string()));
+            assert_eq!(run["counted"]["misses"], misses);
+            assert!(run[other].is_null());
+        }
+    }
+}

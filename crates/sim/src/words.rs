@@ -36,6 +36,12 @@ pub fn owner_name(name: &str) -> &str {
     if name.is_empty() { "(unnamed)" } else { name }
 }
 
+/// The program of an owner that is one of its processes: their names differ in a number behind a space.
+pub fn process(owner: &str) -> Option<&str> {
+    let (program, number) = owner.rsplit_once(' ')?;
+    number.bytes().all(|byte| byte.is_ascii_digit()).then_some(program)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,13 +7,13 @@ use crate::input::{How, SAMPLE, each_once, managers, parse_threads};
 use crate::terminal::comparison::print;
 use crate::terminal::forms::{Answers, Form};
 use crate::terminal::progress::Terminal;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use forebay_model::presets::Named;
 use forebay_policy::Spec;
 use forebay_report::study::comparison::{keys, section};
 use forebay_sim::study::Comparison;
 use forebay_sim::study::comparison::{Asked, FirstLevel, Warmup};
-use forebay_sim::{Readahead, Sample, Size};
+use forebay_sim::{By, Readahead, Sample, Size};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -54,6 +54,9 @@ pub(crate) struct Arguments {
     /// Also split hits and misses by temporal distance, below the number of pages in the cache and from there on
     #[arg(long)]
     by_distance: bool,
+    /// Also show misses by program (its processes together) or by file, at the size that the advice names
+    #[arg(long, value_enum, value_name = "WHAT")]
+    by: Option<ByWhat>,
     /// Also take each policy's state this many times along the trace (partition sizes, targets, queues), for JSON and the report,
     /// which takes 200 by itself
     #[arg(long, value_name = "TIMES")]
@@ -63,7 +66,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "POLICY@SIZE", value_parser = str::parse::<FirstLevel>)]
     behind: Option<FirstLevel>,
     /// Estimate the hits from this share of the pages (1% or 0.01), by miniature simulation
-    #[arg(long, value_name = "RATE", conflicts_with_all = ["device", "readahead", "by_distance", "states", "behind", "managers"])]
+    #[arg(long, value_name = "RATE", conflicts_with_all = ["device", "readahead", "by_distance", "by", "states", "behind", "managers"])]
     sample: Option<Sample>,
     /// A TOML file that says which manager is in charge of which owners and files, for the policy lru-sp; hits and misses are
     /// then shown by owner, too
@@ -79,6 +82,24 @@ pub(crate) struct Arguments {
     files: Files,
     #[command(flatten)]
     how: How,
+}
+
+/// What misses are split by.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ByWhat {
+    /// Who references
+    Owner,
+    /// What is referenced
+    File,
+}
+
+impl From<ByWhat> for By {
+    fn from(what: ByWhat) -> Self {
+        match what {
+            ByWhat::Owner => Self::Owner,
+            ByWhat::File => Self::File,
+        }
+    }
 }
 
 /// How often states are taken for a report that does not say: about as often as a chart has room for.
@@ -121,6 +142,7 @@ impl Arguments {
             think_ms: self.think / 1e3,
             readahead: self.readahead.clone(),
             by_distance: self.by_distance || self.files.report(),
+            by: self.by.map(Into::into),
             states: self.states.unwrap_or(if self.files.report() { STATES_OF_REPORT } else { 0 }),
             behind: self.behind.clone(),
             sample: self.sample,

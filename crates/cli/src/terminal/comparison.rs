@@ -4,16 +4,18 @@ use super::grid::Grid;
 use crate::failure::Failure;
 use forebay_model::presets::Named;
 use forebay_sim::study::advice::{self, best_on_line};
-use forebay_sim::study::comparison::{Comparison, owner_counts};
+use forebay_sim::study::comparison::{Comparison, part_counts};
 use forebay_sim::study::figure::named;
-use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, OWNER, READAHEAD, WAITS_AND_REQUESTS};
+use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, PART, READAHEAD, WAITS_AND_REQUESTS};
 use forebay_sim::study::{Figure, grouped, percent};
-use forebay_sim::words::{owner_name, sampled};
-use forebay_sim::{OwnerCounts, RunOutcome, Size};
+use forebay_sim::words::{owner_name, process, sampled};
+use forebay_sim::{By, PartCounts, RunOutcome, Size};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::io::Write;
 
-/// The most owners that are shown by name.
-const OWNERS: usize = 8;
+/// The most programs or files that are shown by name.
+const PARTS: usize = 8;
 
 /// Prints the comparison: policies by sizes, the best on-line policy of each size marked, the bounds below, and advice; waits and requests too, if wanted.
 pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) -> Result<(), Failure> {
@@ -53,7 +55,7 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
     }
     let advice = advice::of_comparison(comparison);
     // An answer is not looked for behind long tables.
-    let long = comparison.device.is_some() || waits || !comparison.owners.is_empty() || comparison.tells_distances();
+    let long = comparison.device.is_some() || waits || comparison.by.is_some() || comparison.tells_distances();
     if long {
         writeln!(out, "\n{}\n", advice.text)?;
     }
@@ -71,8 +73,8 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
     if comparison.tells_distances() {
         print_distances(comparison, out)?;
     }
-    if !comparison.owners.is_empty() {
-        print_owners(comparison, advice.take.map(|take| take.pages), out)?;
+    if let Some(by) = comparison.by {
+        print_parts(comparison, by, advice.take.map(|take| take.pages), out)?;
     }
     if !long {
         writeln!(out, "\n{}", advice.text)?;
@@ -161,33 +163,59 @@ fn print_costs(comparison: &Comparison, out: &mut impl Write) -> Result<(), Fail
     print_by_size(comparison, &columns, |pages| format!("what references wait, and requests, with {pages} pages"), out)
 }
 
-/// Prints the misses of the owners with the most references under each policy, at the size that the advice names, or the largest one.
-fn print_owners(comparison: &Comparison, size: Option<u32>, out: &mut impl Write) -> Result<(), Failure> {
-    let owners = comparison.owners_by_references();
-    let (shown, others) = owners.split_at(owners.len().min(OWNERS));
-    let [references, misses] = ["references", "misses"].map(|name| named(OWNER, name));
+/// Prints the misses of the programs or files with the most references under each policy, at the size that the advice names, or the
+/// largest one.
+fn print_parts(comparison: &Comparison, by: By, size: Option<u32>, out: &mut impl Write) -> Result<(), Failure> {
+    let Some(first) = comparison.outcomes.first() else { return Ok(()) };
+    let what = match by {
+        By::Owner => "owner",
+        By::File => "file",
+    };
+    let sum =
+        |outcome: &RunOutcome, of: &[usize]| of.iter().map(|&part| part_counts(outcome, part)).sum::<PartCounts>();
+    let mut parts = together(comparison, by);
+    parts.sort_by_key(|&(name, ref of)| {
+        let PartCounts { hits, misses } = sum(first, of);
+        (Reverse(hits + misses), name)
+    });
+    let (shown, others) = parts.split_at(parts.len().min(PARTS));
+    let rest: Vec<usize> = others.iter().flat_map(|(_, of)| of).copied().collect();
+    let [references, misses] = ["references", "misses"].map(|name| named(PART, name));
     let asked = |pages: &u32| comparison.sizes.iter().any(|(of, _)| of == pages);
     let size = size.filter(asked).or(comparison.sizes.last().map(|&(pages, _)| pages));
     for (pages, outcomes) in comparison.by_size().filter(|&(pages, _)| Some(pages) == size) {
         let policies = outcomes.iter().map(|outcome| outcome.policy.as_str());
-        let mut grid = Grid::of_figures("owner", [references.heading].into_iter().chain(policies));
+        let mut grid = Grid::of_figures(what, [references.heading].into_iter().chain(policies));
         grid.rule();
         let mut row = |name: &str, of: &[usize]| {
-            let sum = |outcome: &RunOutcome| of.iter().map(|&owner| owner_counts(outcome, owner)).sum::<OwnerCounts>();
-            let misses = outcomes.iter().map(|outcome| misses.shown(&sum(outcome)));
-            grid.figures(name, [references.shown(&sum(outcomes[0]))].into_iter().chain(misses));
+            let misses = outcomes.iter().map(|outcome| misses.shown(&sum(outcome, of)));
+            grid.figures(name, [references.shown(&sum(outcomes[0], of))].into_iter().chain(misses));
         };
-        for &owner in shown {
-            row(owner_name(&comparison.owners[owner]), &[owner]);
+        for (name, of) in shown {
+            match of[..] {
+                [alone] => row(owner_name(&comparison.parts[alone]), of),
+                _ => row(&format!("{name} ({} processes)", grouped(of.len() as u64)), of),
+            }
         }
-        if !others.is_empty() {
-            row(&format!("{} others", grouped(others.len() as u64)), others);
+        if !rest.is_empty() {
+            row(&format!("{} others", grouped(others.len() as u64)), &rest);
         }
-        writeln!(out, "\nmisses by owner, {} pages", grouped(u64::from(pages)))?;
+        writeln!(out, "\nmisses by {what}, {} pages", grouped(u64::from(pages)))?;
         grid.print(out)?;
     }
     if comparison.sizes.len() > 1 {
-        writeln!(out, "The owners at the other sizes: --sizes with one of them, or --format json.")?;
+        writeln!(out, "The {what}s at the other sizes: --sizes with one of them, or --format json.")?;
     }
     Ok(())
+}
+
+/// The owners or files that made references, the processes of a program together.
+fn together(comparison: &Comparison, by: By) -> Vec<(&str, Vec<usize>)> {
+    let mut names: HashMap<&str, Vec<usize>> = HashMap::new();
+    for part in comparison.parts_by_references() {
+        let name = comparison.parts[part].as_str();
+        let program = process(name).filter(|_| by == By::Owner);
+        names.entry(program.unwrap_or(name)).or_default().push(part);
+    }
+    names.into_iter().collect()
 }

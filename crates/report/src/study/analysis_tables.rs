@@ -2,12 +2,12 @@
 
 use super::table::Columns;
 use crate::model::{Table, Unit};
-use forebay_sim::OwnerCounts;
+use forebay_sim::PartCounts;
 use forebay_sim::analysis::{
     Analysis, BlockRun, HitsByDistance, LengthPoint, Lengths, OwnerHits, OwnerRun, Runs, count_and_mean,
 };
 use forebay_sim::study::figure::named;
-use forebay_sim::study::figures::{BY_DISTANCE, COUNTS, OWNER};
+use forebay_sim::study::figures::{BY_DISTANCE, COUNTS, PART};
 use forebay_sim::words::owner_name;
 
 /// The most owners in the table.
@@ -77,8 +77,8 @@ fn owners(title: &str, all: &[OwnerHits]) -> Table {
         .text("owner", |(owner, _)| owner_name(&owner.owner))
         .text("policy", |(_, run)| &run.policy)
         .number("pages", Unit::Number, |(_, run)| Some(run.pages.into()))
-        .figures(["references", "misses", "miss_ratio"].map(|name| named(OWNER, name)), |(_, run)| {
-            Some(OwnerCounts { hits: run.hits, misses: run.misses })
+        .figures(["references", "misses", "miss_ratio"].map(|name| named(PART, name)), |(_, run)| {
+            Some(PartCounts { hits: run.hits, misses: run.misses })
         })
         .table()
 }

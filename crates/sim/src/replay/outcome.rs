@@ -46,8 +46,8 @@ pub struct RunOutcome {
     pub readahead: Option<ReadaheadCounts>,
     /// The references after the warm-up by temporal distance, if that was asked for.
     pub by_distance: Option<ByDistance>,
-    /// The references after the warm-up by the number of their owner, if that was asked for.
-    pub by_owner: Vec<OwnerCounts>,
+    /// The references after the warm-up by the number of their owner, or of their file, if that was asked for.
+    pub parts: Vec<PartCounts>,
     /// The time of the replay alone.
     pub seconds: f64,
     /// The memory of the policy.
@@ -95,14 +95,14 @@ impl ByDistance {
 
 /// An owner's hits and misses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OwnerCounts {
+pub struct PartCounts {
     /// Its references that hit.
     pub hits: u64,
     /// Its references that missed.
     pub misses: u64,
 }
 
-impl std::iter::Sum for OwnerCounts {
+impl std::iter::Sum for PartCounts {
     fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
         counts.fold(Self::default(), |sum, of| Self { hits: sum.hits + of.hits, misses: sum.misses + of.misses })
     }

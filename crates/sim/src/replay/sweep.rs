@@ -2,7 +2,7 @@
 
 use super::outcome::RunOutcome;
 use super::run::Start;
-use super::watch::Watch;
+use super::watch::{By, Watch};
 use super::{Stretch, one_pass};
 use crate::input::ingest::Keep;
 use crate::input::trace::Trace;
@@ -60,7 +60,8 @@ impl Sweep {
         assert!(self.warmup <= trace.len(), "the warm-up is longer than the trace");
         assert!(watch.device.is_none() || !trace.places.is_empty(), "device time needs the places of pages");
         assert!(watch.readahead.is_none() || !trace.places.is_empty(), "readahead needs the places of pages");
-        assert!(!watch.owners || !trace.requests.first.is_empty(), "hits by owner need the requests");
+        assert!(watch.by != Some(By::Owner) || !trace.requests.first.is_empty(), "hits by owner need the requests");
+        assert!(watch.by != Some(By::File) || !trace.places.is_empty(), "hits by file need the places of pages");
         let off_line = self.specs.iter().find(|spec| spec.needs_future());
         assert!(watch.readahead.is_none() || off_line.is_none(), "who knows the future takes no readahead");
         let runs = self.runs(watch);

@@ -1,6 +1,6 @@
 //! What a run is asked besides its hits and misses, and what watches it for that.
 
-use super::outcome::{ByDistance, OwnerCounts, RunOutcome, State};
+use super::outcome::{ByDistance, PartCounts, RunOutcome, State};
 use super::{At, Observer, Stretch};
 use crate::device_time::DeviceTime;
 use crate::readahead::{Readahead, Reader, Successors};
@@ -23,15 +23,24 @@ pub struct Watch {
     pub readahead: Readahead,
     /// Split hits and misses by temporal distance.
     pub distances: bool,
-    /// Split hits and misses by owner.
-    pub owners: bool,
+    /// Split hits and misses by who asks, or for what.
+    pub by: Option<By>,
     /// Take the policy's state so many times, at equal numbers of references apart; 0: only at the end.
     pub states: u32,
 }
 
+/// What hits and misses are split by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The owner of the request.
+    Owner,
+    /// The file or volume of the page.
+    File,
+}
+
 impl Watch {
     pub(crate) fn anything(&self) -> bool {
-        self.device.is_some() || !self.readahead.is_none() || self.distances || self.owners || self.states > 0
+        self.device.is_some() || !self.readahead.is_none() || self.distances || self.by.is_some() || self.states > 0
     }
 }
 
@@ -63,27 +72,32 @@ impl Observer for Distances {
     }
 }
 
-/// Hits and misses by the number of their owner.
-#[derive(Default)]
-struct Owners(Vec<OwnerCounts>);
+/// Hits and misses by the number of their owner or file.
+struct Parts {
+    by: By,
+    counts: Vec<PartCounts>,
+}
 
-impl Observer for Owners {
+impl Observer for Parts {
     fn start_counting(&mut self) {
-        self.0.fill(OwnerCounts::default());
+        self.counts.fill(PartCounts::default());
     }
 
     #[inline]
     fn referenced<P: Policy>(&mut self, _: &P, at: &At<'_>, hit: bool) {
-        let owner = at.request().0 as usize;
-        if owner >= self.0.len() {
-            self.0.resize(owner + 1, OwnerCounts::default());
+        let part = match self.by {
+            By::Owner => at.request().0,
+            By::File => at.stretch.places.of(at.page).object,
+        } as usize;
+        if part >= self.counts.len() {
+            self.counts.resize(part + 1, PartCounts::default());
         }
-        let OwnerCounts { hits, misses } = &mut self.0[owner];
+        let PartCounts { hits, misses } = &mut self.counts[part];
         *if hit { hits } else { misses } += 1;
     }
 
     fn tell(self, outcome: &mut RunOutcome) {
-        outcome.by_owner = self.0;
+        outcome.parts = self.counts;
     }
 }
 
@@ -115,7 +129,7 @@ pub(crate) struct Watcher {
     device: DeviceTime,
     reader: Option<Reader>,
     distances: Option<Distances>,
-    owners: Option<Owners>,
+    parts: Option<Parts>,
     states: Option<States>,
 }
 
@@ -131,7 +145,7 @@ impl Watcher {
             device: DeviceTime::new(watch.device.as_ref(), watch.think_ms, setup.page_size),
             reader: successors.map(|successors| Reader::new(&watch.readahead, successors, setup)),
             distances: watch.distances.then(distances),
-            owners: watch.owners.then(Owners::default),
+            parts: watch.by.map(|by| Parts { by, counts: Vec::new() }),
             states: (watch.states > 0).then(|| States { interval: interval(), references, taken: Vec::new() }),
         }
     }
@@ -148,7 +162,7 @@ impl Observer for Watcher {
         self.device.start_counting();
         self.reader.iter_mut().for_each(Reader::start_counting);
         self.distances.iter_mut().for_each(Observer::start_counting);
-        self.owners.iter_mut().for_each(Observer::start_counting);
+        self.parts.iter_mut().for_each(Observer::start_counting);
     }
 
     #[inline]
@@ -201,8 +215,8 @@ impl Observer for Watcher {
         if let Some(distances) = &mut self.distances {
             distances.referenced(policy, at, hit);
         }
-        if let Some(owners) = &mut self.owners {
-            owners.referenced(policy, at, hit);
+        if let Some(parts) = &mut self.parts {
+            parts.referenced(policy, at, hit);
         }
         if let Some(states) = &mut self.states {
             states.referenced(policy, at, hit);
@@ -210,11 +224,11 @@ impl Observer for Watcher {
     }
 
     fn tell(self, outcome: &mut RunOutcome) {
-        let Self { device, reader, distances, owners, states } = self;
+        let Self { device, reader, distances, parts, states } = self;
         outcome.readahead = reader.map(|reader| reader.counts(device.is_some()));
         outcome.device = device.cost(outcome.counted.references);
         distances.into_iter().for_each(|distances| distances.tell(outcome));
-        owners.into_iter().for_each(|owners| owners.tell(outcome));
+        parts.into_iter().for_each(|parts| parts.tell(outcome));
         states.into_iter().for_each(|states| states.tell(outcome));
     }
 }

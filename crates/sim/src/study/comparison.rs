@@ -8,10 +8,10 @@ use crate::input::sample::Sample;
 use crate::input::trace::{Dimensions, Trace};
 use crate::readahead::Readahead;
 use crate::replay::misses::behind;
-use crate::replay::outcome::{OwnerCounts, RunOutcome};
+use crate::replay::outcome::{PartCounts, RunOutcome};
 use crate::replay::stream::Streamed;
 use crate::replay::sweep::Sweep;
-use crate::replay::watch::Watch;
+use crate::replay::watch::{By, Watch};
 use crate::size::Size;
 use forebay_model::Model;
 use forebay_model::presets::Named;
@@ -39,13 +39,15 @@ pub struct Asked {
     pub readahead: Readahead,
     /// Split hits and misses by temporal distance.
     pub by_distance: bool,
+    /// Split hits and misses by owner or by file.
+    pub by: Option<By>,
     /// Take each policy's state so many times along the trace.
     pub states: u32,
     /// Replay what misses in this cache instead of the trace.
     pub behind: Option<FirstLevel>,
     /// Estimate the hits from this share of the pages.
     pub sample: Option<Sample>,
-    /// The managers of the policy `lru-sp`; hits and misses are told by owner then.
+    /// The managers of the policy `lru-sp`; hits and misses are told by owner then, unless by file.
     pub managers: Option<Rules>,
     /// The bytes of a page; by default the trace's own.
     pub page_size: Option<u64>,
@@ -126,8 +128,10 @@ pub struct Comparison {
     pub readahead: Readahead,
     /// By policy, then by size.
     pub outcomes: Vec<RunOutcome>,
-    /// The owners' names by number, if hits and misses are told by owner.
-    pub owners: Vec<String>,
+    /// What hits and misses are told by, if they are.
+    pub by: Option<By>,
+    /// The names of these owners or files by number.
+    pub parts: Vec<String>,
     /// Where it was stopped.
     pub stopped: Option<Stop>,
     /// Where the time went, unless it was sampled.
@@ -175,12 +179,17 @@ impl Asked {
     fn streams(&self) -> Option<u64> {
         let Warmup::References(warmup) = self.warmup else { return None };
         let known = self.sizes.iter().all(|size| !matches!(size, Size::Percent(_)));
-        let alone = self.behind.is_none() && self.managers.is_none() && self.states == 0 && self.readahead.is_none();
+        let alone = self.behind.is_none() && self.by().is_none() && self.states == 0 && self.readahead.is_none();
         (known && alone && Sweep::can_stream(&self.specs)).then_some(warmup)
     }
 
     fn sizes(&self, page_size: u64, footprint: u32) -> Result<Vec<(u32, Size)>, Error> {
         in_pages(&self.sizes, page_size, footprint)
+    }
+
+    /// What hits and misses are split by: under managers by owner, since each owner's is another.
+    fn by(&self) -> Option<By> {
+        self.by.or(self.managers.is_some().then_some(By::Owner))
     }
 
     fn watch(&self) -> Watch {
@@ -189,7 +198,7 @@ impl Asked {
             think_ms: self.think_ms,
             readahead: self.readahead.clone(),
             distances: self.by_distance,
-            owners: self.managers.is_some(),
+            by: self.by(),
             states: self.states,
         }
     }
@@ -209,7 +218,8 @@ impl Asked {
             sample: None,
             readahead: self.readahead.clone(),
             outcomes: Vec::new(),
-            owners: Vec::new(),
+            by: self.by(),
+            parts: Vec::new(),
             stopped: None,
             times: None,
         }
@@ -220,7 +230,8 @@ impl Asked {
         let first_level = self.behind.iter().map(|first_level| &first_level.spec);
         let keep = Sweep::keep(&self.specs.iter().chain(first_level).cloned().collect::<Vec<_>>());
         let costs = self.device.is_some() || !self.readahead.is_none();
-        let keep = Keep { places: keep.places || costs, requests: keep.requests || costs };
+        let [owner, file] = [By::Owner, By::File].map(|by| self.by() == Some(by));
+        let keep = Keep { places: keep.places || costs || file, requests: keep.requests || costs || owner };
         let mut trace = read(name, reader, self.page_size, keep, monitor)?;
         if let Some(FirstLevel { spec, size }) = &self.behind {
             let pages = size.pages(trace.page_size, trace.pages)?;
@@ -237,8 +248,12 @@ impl Asked {
         let start = Instant::now();
         let (outcomes, stopped) = replay(&sweep, &self.watch(), &trace, monitor)?;
         let times = Some(Times { load: trace.times, elapsed: start.elapsed(), streamed: false });
-        let owners = if self.managers.is_some() { trace.names.owners().to_vec() } else { Vec::new() };
-        Ok(Comparison { warmup, outcomes, owners, stopped, times, ..self.empty(trace.dimensions(), sizes) })
+        let parts = match self.by() {
+            Some(By::Owner) => trace.names.owners().to_vec(),
+            Some(By::File) => trace.names.objects().to_vec(),
+            None => Vec::new(),
+        };
+        Ok(Comparison { warmup, outcomes, parts, stopped, times, ..self.empty(trace.dimensions(), sizes) })
     }
 
     /// Compares miniatures of the caches on a share of the pages.
@@ -400,19 +415,19 @@ impl Comparison {
     }
 
     /// The numbers of the owners that made references, in falling order of these; none if nothing is told by owner.
-    pub fn owners_by_references(&self) -> Vec<usize> {
+    pub fn parts_by_references(&self) -> Vec<usize> {
         let Some(first) = self.outcomes.first() else { return Vec::new() };
         let references = |&owner: &usize| {
-            let OwnerCounts { hits, misses } = owner_counts(first, owner);
+            let PartCounts { hits, misses } = part_counts(first, owner);
             hits + misses
         };
-        let mut owners: Vec<usize> = (0..self.owners.len()).filter(|owner| references(owner) > 0).collect();
-        owners.sort_by_key(|owner| (std::cmp::Reverse(references(owner)), &self.owners[*owner]));
+        let mut owners: Vec<usize> = (0..self.parts.len()).filter(|owner| references(owner) > 0).collect();
+        owners.sort_by_key(|owner| (std::cmp::Reverse(references(owner)), &self.parts[*owner]));
         owners
     }
 }
 
 /// What became of the references of an owner, by its number.
-pub fn owner_counts(outcome: &RunOutcome, owner: usize) -> OwnerCounts {
-    outcome.by_owner.get(owner).copied().unwrap_or_default()
+pub fn part_counts(outcome: &RunOutcome, owner: usize) -> PartCounts {
+    outcome.parts.get(owner).copied().unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 use super::figure::{Figure, Figures, Unit};
 use crate::levels::{self, Passed};
 use crate::readahead::ReadaheadCounts;
-use crate::replay::outcome::{ByDistance, OwnerCounts};
+use crate::replay::outcome::{ByDistance, PartCounts};
 use crate::replay::outcome::{Counts, RunOutcome};
 use forebay_model::Cost;
 
@@ -97,7 +97,7 @@ figures! {
     }
 
     /// An owner's references.
-    OWNER of OwnerCounts {
+    PART of PartCounts {
         "references" "references" Count "How many references the owner makes." |of| (of.hits + of.misses);
         "hits" "hits" Count "Those that hit." |of| of.hits;
         "misses" "misses" Count "Those that miss." |of| of.misses;

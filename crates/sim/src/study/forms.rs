@@ -1,14 +1,15 @@
 //! Answers in the forms that programs read, by the declarations of their figures.
 
 use super::advice::{self, Take};
-use super::comparison::{Comparison, owner_counts};
+use super::comparison::{Comparison, part_counts};
 use super::curves::{Curves, Line};
 use super::figure::{csv, json, named, names, with};
-use super::figures::{BY_DISTANCE, COST, COUNTS, LEVEL, OWNER, POINT, Point, READAHEAD, RUN, STORAGE};
+use super::figures::{BY_DISTANCE, COST, COUNTS, LEVEL, PART, POINT, Point, READAHEAD, RUN, STORAGE};
 use super::levels::Levels;
 use crate::input::trace::Dimensions;
 use crate::levels::{self, Analysis, Hierarchy, Level, Passed};
 use crate::replay::outcome::RunOutcome;
+use crate::replay::watch::By;
 use crate::size::Size;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -79,7 +80,8 @@ impl Answer for Comparison {
                 "device": json(COST, of.device.as_ref()),
                 "readahead": json(READAHEAD, of.readahead.as_ref()),
                 "by_distance": json(BY_DISTANCE, of.by_distance.as_ref()),
-                "by_owner": self.by_owner(of),
+                "by_owner": self.split(of, By::Owner, "owner"),
+                "by_file": self.split(of, By::File, "file"),
                 "state": figures(&of.state),
                 "states": states(of),
             });
@@ -104,9 +106,9 @@ impl Answer for Comparison {
 }
 
 impl Comparison {
-    fn by_owner(&self, outcome: &RunOutcome) -> Value {
-        let one = |owner: usize| with(json!({ "owner": self.owners[owner] }), OWNER, &owner_counts(outcome, owner));
-        if self.owners.is_empty() { Value::Null } else { self.owners_by_references().into_iter().map(one).collect() }
+    fn split(&self, outcome: &RunOutcome, by: By, what: &str) -> Value {
+        let one = |part: usize| with(json!({ what: self.parts[part] }), PART, &part_counts(outcome, part));
+        if self.by == Some(by) { self.parts_by_references().into_iter().map(one).collect() } else { Value::Null }
     }
 
     /// A size as the user wrote it.

@@ -15,6 +15,7 @@ use crate::input::trace::{Dimensions, Trace};
 use crate::replay::sweep::Sweep;
 use crate::replay::watch::Watch;
 use crate::size::Size;
+use crate::words::process;
 use forebay_policy::managers::Rules;
 use forebay_policy::{LruSp, Policy, Spec};
 use forebay_trace::{Pattern, Reader};
@@ -203,9 +204,8 @@ fn scopes(trace: &Trace) -> Vec<Scope> {
 
 /// The pattern of all owners that run the same program: their names differ in a process number behind a space.
 fn program(owner: &str) -> Option<String> {
-    let named = owner.rsplit_once(' ').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
-    match named {
-        Some((program, _)) => Some(format!("{} *", Pattern::escape(program))),
+    match process(owner) {
+        Some(program) => Some(format!("{} *", Pattern::escape(program))),
         None => (!owner.is_empty()).then(|| Pattern::escape(owner)),
     }
 }

@@ -48,6 +48,7 @@ fn compare(reader: &mut dyn Reader, specs: Vec<Spec>, sizes: &[Size], device: Op
         think_ms: 0.0,
         readahead: Readahead::default(),
         by_distance: false,
+        by: None,
         states: 0,
         behind: None,
         sample: None,
