@@ -1,7 +1,8 @@
 """Programs from outside must read what `forebay convert` writes, and agree with what `forebay` says of it.
 
 DuckDB, Polars, pandas and PyArrow read the embedded sample as Parquet; libCacheSim replays it as oracleGeneral and must miss as
-often as our LRU, FIFO, CLOCK, SIEVE and OPT do, and nearly as often as our S3-FIFO, of which it has a later variant.
+often as our LRU, FIFO, CLOCK, SIEVE and OPT do, and nearly as often as our S3-FIFO, of which it has a later variant. And we read tables that
+pandas and Polars write.
 
 Usage: outside_readers.py PATH-OF-FOREBAY
 """
@@ -69,6 +70,30 @@ def check_parquet(folder):
             check(f"{figure} of a file written by PyArrow ({compression})", info[figure], theirs[figure])
 
 
+def check_tables_of_others(folder):
+    """What pandas and Polars write is read, by the names of the columns or as --columns says."""
+    frame = pandas.DataFrame(
+        {
+            "ts": pandas.to_datetime([1, 2, 3, 4], unit="s"),
+            "key": ["b", "a", "b", None],
+            "client": pandas.Categorical(["x", "y", "x", "x"]),
+            "op": ["get", "set", "flush", "get"],
+        }
+    )
+    for write in (lambda frame, file: frame.to_parquet(file), lambda frame, file: polars.from_pandas(frame).write_parquet(file)):
+        file = folder / "keys.parquet"
+        write(frame.head(3), file)
+        info = json.loads(run("info", file, "--format", "json"))[0]
+        found = [info[figure] for figure in ("requests", "pages", "owners", "writes", "span_seconds")]
+        check("a table of keys", [2, 2, 2, 1, 1.0], found)
+        write(frame, file)
+        failed = subprocess.run([forebay, "info", file], capture_output=True, text=True)
+        check("a null key", (1, True), (failed.returncode, "row 3: `page` is null" in failed.stderr))
+        write(pandas.DataFrame({"item": [7, 7, 9], "n": [1, 1, 1]}), file)
+        info = json.loads(run("info", file, "--columns", "page=item", "--format", "json"))[0]
+        check("a column by its name", [3, 2], [info["requests"], info["pages"]])
+
+
 def check_oracle_general(folder):
     file = folder / "sample.oracleGeneral"
     run("convert", "sample", file)
@@ -98,5 +123,6 @@ def check_oracle_general(folder):
 
 with tempfile.TemporaryDirectory() as name:
     check_parquet(pathlib.Path(name))
+    check_tables_of_others(pathlib.Path(name))
     check_oracle_general(pathlib.Path(name))
 print(f"outside readers: {checks} passed, 0 failed")

@@ -121,6 +121,29 @@ fn the_page_on_comparing_shows_what_is_printed_by_owner() {
 }
 
 #[test]
+fn a_table_without_a_known_place_gets_the_option_that_names_it() {
+    for (name, content, says) in [
+        (
+            "addr.csv",
+            "addr,len\n4096,512\n8192,512\n",
+            "--columns offset=addr (bytes), block=addr or page=addr (any key)",
+        ),
+        ("bare.csv", "1,2,3\n4,5,6\n", "say what its 3 columns mean: --columns offset=#1,length=#2"),
+        ("keys.txt", "user:1,get\nuser:2,set\n", "if it has no header: --columns offset=#1,length=#2"),
+        ("words", "some words\nof prose, and more\n", "`forebay formats` lists them"),
+        ("third.csv", "offset,length\n0,512\n3\n", "line 3: expected 2 columns, found 1"),
+    ] {
+        let trace = file(name, content);
+        let message = failure(&["info", trace.to_str().unwrap()], 1);
+        assert!(message.contains(says), "{name}: {message}");
+    }
+    let keys = file("named.txt", "user:1,get\nuser:2,set\nuser:1,get\n");
+    assert!(answer(&["info", keys.to_str().unwrap(), "--columns", "page=#1,operation=#2"]).contains("2 pages"));
+    assert!(failure(&["info", "zpif:pages=10"], 1).contains("(did you mean `zipf`?)"));
+    assert!(!failure(&["info", "C:/none.csv"], 1).contains("did you mean"));
+}
+
+#[test]
 fn device_time_is_told_in_every_form() {
     // Each run of blocks that are missed in a row costs 9.5 ms: LRU misses all, in three runs; OPT misses 0 to 3, 1 and 2.
     let trace = file("device.lirs", LOOP);

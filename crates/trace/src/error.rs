@@ -48,6 +48,13 @@ impl Error {
         Self { cut: true, ..self }
     }
 
+    /// The same with a word on what may be meant.
+    #[must_use]
+    pub(crate) fn with_advice(mut self, advice: &str) -> Self {
+        self.message += advice;
+        self
+    }
+
     /// Whether all before the place makes sense, and nothing comes behind it.
     pub fn is_cut(&self) -> bool {
         self.cut

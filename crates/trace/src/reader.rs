@@ -60,19 +60,25 @@ pub fn open(path: &Path, options: &Options) -> Result<(&'static Format, Box<dyn 
     if let Some(spec) = path.to_str().filter(|name| synthetic::recognise(name)) {
         return Ok((&synthetic::SYNTHETIC, synthetic::open(spec)?));
     }
-    read(Input::open(path)?, options)
+    let input = Input::open(path).map_err(|error| match path.to_str() {
+        Some(name) if !path.exists() => error.with_advice(&synthetic::meant(name)),
+        _ => error,
+    })?;
+    read(input, options)
 }
 
 /// Reads an opened trace and says which format it is in.
 pub fn read(input: Input, options: &Options) -> Result<(&'static Format, Box<dyn Reader>)> {
     let format = match &options.format {
         Some(name) => formats::named(name).ok_or_else(|| Error::new(input.file(), formats::unknown(name)))?,
-        None if !options.columns.is_empty() => &formats::csv::FORMAT,
+        // What names its columns itself may name them otherwise.
+        None if !options.columns.is_empty() && !(formats::parquet::FORMAT.recognise)(&input.head()) => {
+            &formats::csv::FORMAT
+        }
         None => formats::recognise(&input.head()).ok_or_else(|| {
-            Error::new(
-                input.file(),
-                "is in no known trace format; `forebay formats` lists them, and --trace-format names one",
-            )
+            let advice = formats::csv::advice(&input.head())
+                .unwrap_or_else(|| "`forebay formats` lists them, and --trace-format names one".to_owned());
+            Error::new(input.file(), format!("is in no known trace format; {advice}"))
         })?,
     };
     let consumed = input.consumed();

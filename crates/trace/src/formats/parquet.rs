@@ -2,25 +2,29 @@
 //!
 //! - `time` INT64, nanoseconds; `owner`, `object` UTF8, their names; `offset`, `length` INT64, unsigned; `operation` UTF8,
 //!   `read`, `write` or `readahead`.
-//! - Key-value metadata: `forebay.unit` says what `offset` and `length` count (`bytes`, also where it is missing; `blocks:512`;
-//!   `pages`); `forebay.version` is 1.
+//! - Key-value metadata: `forebay.unit` says what `offset` and `length` count (`bytes`; `blocks:512`; `pages`; where it is missing,
+//!   the place's name says it); `forebay.version` is 1.
 //!
-//! Files from elsewhere are read too: columns in any order, others ignored, all but `offset` optional (time 0, unnamed, one unit,
-//! read), INT32 or INT64, with or without nulls (a null is what a missing column is). Row groups are read a batch at a time.
+//! Files from elsewhere are read too: columns in any order, named as in a [CSV](super::csv) or by [`Columns`](super::csv::Columns), others ignored,
+//! all but the place optional (time 0, unnamed, one unit, read), with or without nulls (a null is what a missing column is). Numbers are INT32
+//! or INT64; names, operations and pages may be numbers or texts. A time is in nanoseconds unless its name or its type (TIMESTAMP) says
+//! otherwise. Row groups are read a batch at a time.
 
 use super::Format;
+use super::csv::{Keys, Layout, Meaning, Role, length_in, operation, unit_of};
 use crate::error::{Error, Result};
 use crate::input::Input;
 use crate::names::Names;
 use crate::pages::{Origin, PageSize, Paging};
-use crate::reader::Reader;
+use crate::reader::{Options, Reader};
 use crate::request::{Operation, Request, Unit};
 use bytes::Bytes;
-use parquet::basic::{Repetition, Type};
+use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::{ByteArray, DataType};
+use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
+use std::borrow::Cow;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -38,20 +42,22 @@ pub(crate) const VERSION_KEY: &str = "forebay.version";
 pub(crate) const PAGE_SIZE_KEY: &str = "forebay.page_size";
 pub(crate) const COLUMNS: [&str; 6] = ["time", "owner", "object", "offset", "length", "operation"];
 
+const ROLES: [Role; 6] = [Role::Time, Role::Owner, Role::Object, Role::Place, Role::Length, Role::Operation];
+
 /// Rows decoded at once.
 const ROWS_AT_ONCE: usize = 8192;
 
-fn open(input: Input, _: &crate::reader::Options) -> Result<Box<dyn Reader>> {
+fn open(input: Input, options: &Options) -> Result<Box<dyn Reader>> {
     let file = input.file().to_owned();
     match input.path() {
         Some(path) => {
             let opened = File::open(path).map_err(|error| Error::io(&file, "opening", error))?;
-            Ok(Box::new(Parquet::new(file, opened)?))
+            Ok(Box::new(Parquet::new(file, opened, options)?))
         }
         // A table's directory is at its end: what cannot be read from there is taken into memory.
         None => {
             let all = input.bytes().read_to_end()?;
-            Ok(Box::new(Parquet::new(file, Bytes::from(all))?))
+            Ok(Box::new(Parquet::new(file, Bytes::from(all), options)?))
         }
     }
 }
@@ -78,34 +84,30 @@ struct Parquet<R: ChunkReader + 'static> {
     reader: SerializedFileReader<R>,
     unit: Unit,
     page_size: Option<PageSize>,
-    /// For each of `COLUMNS`, its place in the file.
-    places: [Option<usize>; 6],
+    layout: Layout,
+    /// What the place means, unless the file says what offsets and lengths count.
+    place: Option<Meaning>,
+    /// A unit of time in nanoseconds.
+    tick: u64,
+    keys: Keys,
     row_group: usize,
     columns: Option<Columns>,
     /// Rows of the row group that are not decoded yet.
     rows_left: usize,
     batch: Vec<Request>,
     next: usize,
-    /// Rows handed out before this batch.
+    /// Rows decoded so far.
     rows: u64,
 }
 
-/// The columns of one row group.
-struct Columns {
-    time: Option<Numbers>,
-    owner: Option<Texts>,
-    object: Option<Texts>,
-    offset: Numbers,
-    length: Option<Numbers>,
-    operation: Option<Texts>,
-}
+/// The columns of one row group, for each [`Role`].
+struct Columns([Option<Column>; 6]);
 
-enum Numbers {
+enum Column {
     Wide(Values<parquet::data_type::Int64Type>),
     Narrow(Values<parquet::data_type::Int32Type>),
+    Text(Values<parquet::data_type::ByteArrayType>),
 }
-
-type Texts = Values<parquet::data_type::ByteArrayType>;
 
 /// A column being decoded, and the batch decoded last: a value for each row, or none for a null.
 struct Values<T: DataType> {
@@ -148,25 +150,44 @@ impl<T: DataType> Values<T> {
     }
 }
 
-impl Numbers {
+impl Column {
     fn decode(&mut self, rows: usize) -> std::result::Result<(), ParquetError> {
         match self {
             Self::Wide(values) => values.decode(rows),
             Self::Narrow(values) => values.decode(rows),
+            Self::Text(values) => values.decode(rows),
         }
     }
 
-    /// Numbers as unsigned bits; `None` for a null.
-    fn rows(&self) -> Box<dyn Iterator<Item = Option<u64>> + '_> {
+    /// The values of the batch in the order of its rows; `None` for a null.
+    fn rows(&self) -> Box<dyn Iterator<Item = Option<Value<'_>>> + '_> {
         match self {
-            Self::Wide(values) => Box::new(values.rows().map(|value| value.map(|&value| value as u64))),
-            Self::Narrow(values) => Box::new(values.rows().map(|value| value.map(|&value| u64::from(value as u32)))),
+            Self::Wide(values) => Box::new(values.rows().map(|value| value.map(|&value| Value::Number(value as u64)))),
+            Self::Narrow(values) => {
+                Box::new(values.rows().map(|value| value.map(|&value| Value::Number(u64::from(value as u32)))))
+            }
+            Self::Text(values) => Box::new(values.rows().map(|value| value.map(|value| Value::Text(value.data())))),
+        }
+    }
+}
+
+/// A value as the file has it; a number by its unsigned bits.
+enum Value<'a> {
+    Number(u64),
+    Text(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    fn text(self) -> Option<Cow<'a, str>> {
+        match self {
+            Self::Number(number) => Some(number.to_string().into()),
+            Self::Text(text) => std::str::from_utf8(text).ok().map(Cow::Borrowed),
         }
     }
 }
 
 impl<R: ChunkReader + 'static> Parquet<R> {
-    fn new(file: String, chunks: R) -> Result<Self> {
+    fn new(file: String, chunks: R, options: &Options) -> Result<Self> {
         let opened = guarded(|| SerializedFileReader::new(chunks));
         let reader =
             opened.map_err(|error| Error::new(&file, format!("{error}; the file may be cut short or damaged")))?;
@@ -175,11 +196,23 @@ impl<R: ChunkReader + 'static> Parquet<R> {
             let pair = metadata.key_value_metadata()?.iter().find(|pair| pair.key == key)?;
             pair.value.as_deref()
         };
-        let unit = match given(UNIT_KEY) {
-            None => Unit::Bytes,
-            Some(text) => parse_unit(text).ok_or_else(|| {
-                Error::new(&file, format!("its {UNIT_KEY} is `{text}`; it should be bytes, blocks:512 or pages"))
-            })?,
+        if options.columns.without_header() {
+            return Err(Error::new(
+                &file,
+                "--columns names the columns of a Parquet file, which have no numbers: offset=NAME",
+            ));
+        }
+        let schema = metadata.schema_descr();
+        let names: Vec<String> = schema.columns().iter().map(|column| column.path().string()).collect();
+        let layout = Layout::of_header(&names.iter().map(String::as_str).collect::<Vec<_>>(), &options.columns);
+        let layout = layout.map_err(|message| Error::new(&file, message))?;
+        let (meaning, _) = layout.column(Role::Place).expect("a layout has a place");
+        let (unit, place) = match given(UNIT_KEY) {
+            None => (unit_of(meaning), Some(meaning)),
+            Some(text) => {
+                let wrong = || format!("its {UNIT_KEY} is `{text}`; it should be bytes, blocks:512 or pages");
+                (parse_unit(text).ok_or_else(|| Error::new(&file, wrong()))?, None)
+            }
         };
         let page_size = given(PAGE_SIZE_KEY).map(|text| {
             let bytes = text.parse().ok().filter(|&bytes| Paging::new(unit, Some(bytes)).is_ok());
@@ -188,41 +221,42 @@ impl<R: ChunkReader + 'static> Parquet<R> {
             })
         });
         let page_size = page_size.transpose()?.map(|bytes| PageSize { bytes, origin: Origin::Recorded });
-        let mut places = [None; 6];
-        for (place, column) in metadata.schema_descr().columns().iter().enumerate() {
-            let Some(index) = COLUMNS.iter().position(|&name| column.path().parts() == [name.to_owned()]) else {
-                continue;
-            };
-            let numeric = matches!(COLUMNS[index], "time" | "offset" | "length");
+        for role in ROLES {
+            let Some((meaning, place)) = layout.column(role) else { continue };
+            let column = schema.column(place);
+            let names = matches!(role, Role::Owner | Role::Object | Role::Operation) || meaning == Meaning::Page;
             let right = match column.physical_type() {
-                Type::INT32 | Type::INT64 => numeric,
-                Type::BYTE_ARRAY => !numeric,
+                Type::INT32 | Type::INT64 => true,
+                Type::BYTE_ARRAY => names,
                 _ => false,
             };
             if !right || column.self_type().get_basic_info().repetition() == Repetition::REPEATED {
-                let wanted = if numeric { "INT32 or INT64" } else { "UTF8" };
-                return Err(Error::new(
-                    &file,
-                    format!("its column `{}` is {}; it should be {wanted}", COLUMNS[index], column.physical_type()),
-                ));
+                let wanted = if names { "UTF8, INT32 or INT64" } else { "INT32 or INT64" };
+                let (name, is) = (column.path().string(), column.physical_type());
+                return Err(Error::new(&file, format!("its column `{name}` is {is}; it should be {wanted}")));
             }
-            places[index] = Some(place);
         }
-        if places[3].is_none() {
-            let names: Vec<String> =
-                metadata.schema_descr().columns().iter().map(|column| column.path().string()).collect();
-            let found = names.join(", ");
-            return Err(Error::new(
-                &file,
-                format!("has no column `offset` but {found}; a trace has {}", COLUMNS.join(", ")),
-            ));
-        }
+        let tick = layout.column(Role::Time).map_or(1, |(meaning, place)| match meaning {
+            Meaning::Milliseconds => 1_000_000,
+            Meaning::Microseconds => 1000,
+            // Older programs write the converted type alone.
+            _ => match (schema.column(place).logical_type_ref(), schema.column(place).converted_type()) {
+                (Some(LogicalType::Timestamp(time)), _) if time.unit == TimeUnit::MILLIS => 1_000_000,
+                (Some(LogicalType::Timestamp(time)), _) if time.unit == TimeUnit::MICROS => 1000,
+                (None, ConvertedType::TIMESTAMP_MILLIS) => 1_000_000,
+                (None, ConvertedType::TIMESTAMP_MICROS) => 1000,
+                _ => 1,
+            },
+        });
         Ok(Self {
             file,
             reader,
             unit,
             page_size,
-            places,
+            layout,
+            place,
+            tick,
+            keys: Keys::default(),
             row_group: 0,
             columns: None,
             rows_left: 0,
@@ -234,7 +268,6 @@ impl<R: ChunkReader + 'static> Parquet<R> {
 
     /// Decodes the next rows; `false` at the end of the file.
     fn refill(&mut self, names: &mut Names) -> Result<bool> {
-        self.rows += self.batch.len() as u64;
         self.batch.clear();
         self.next = 0;
         while self.rows_left == 0 {
@@ -250,7 +283,7 @@ impl<R: ChunkReader + 'static> Parquet<R> {
         self.rows_left -= rows;
         let mut columns = self.columns.take().expect("a row group with rows left has columns");
         guarded(|| columns.decode(rows)).map_err(|error| self.damaged(&error))?;
-        let filled = self.fill_batch(&columns, names);
+        let filled = self.fill_batch(&columns, names, rows);
         self.columns = Some(columns);
         filled.map(|()| true)
     }
@@ -260,75 +293,63 @@ impl<R: ChunkReader + 'static> Parquet<R> {
         let rows = usize::try_from(group.metadata().num_rows())
             .map_err(|_| ParquetError::General("a row group has a negative number of rows".to_owned()))?;
         let nullable = |place: usize| group.metadata().schema_descr().column(place).max_def_level() > 0;
-        let numbers = |index: usize| -> std::result::Result<Option<Numbers>, ParquetError> {
-            let Some(place) = self.places[index] else { return Ok(None) };
-            match group.get_column_reader(place)? {
-                ColumnReader::Int64ColumnReader(reader) => {
-                    Ok(Some(Numbers::Wide(Values::new(reader, nullable(place)))))
-                }
-                ColumnReader::Int32ColumnReader(reader) => {
-                    Ok(Some(Numbers::Narrow(Values::new(reader, nullable(place)))))
-                }
-                _ => Err(ParquetError::General(format!("column `{}` is no number", COLUMNS[index]))),
-            }
+        let column = |role: Role| -> std::result::Result<Option<Column>, ParquetError> {
+            let Some((_, place)) = self.layout.column(role) else { return Ok(None) };
+            Ok(Some(match group.get_column_reader(place)? {
+                ColumnReader::Int64ColumnReader(reader) => Column::Wide(Values::new(reader, nullable(place))),
+                ColumnReader::Int32ColumnReader(reader) => Column::Narrow(Values::new(reader, nullable(place))),
+                ColumnReader::ByteArrayColumnReader(reader) => Column::Text(Values::new(reader, nullable(place))),
+                _ => return Err(ParquetError::General("a column is neither a number nor a text".to_owned())),
+            }))
         };
-        let texts = |index: usize| -> std::result::Result<Option<Texts>, ParquetError> {
-            let Some(place) = self.places[index] else { return Ok(None) };
-            match group.get_column_reader(place)? {
-                ColumnReader::ByteArrayColumnReader(reader) => Ok(Some(Values::new(reader, nullable(place)))),
-                _ => Err(ParquetError::General(format!("column `{}` is no text", COLUMNS[index]))),
-            }
-        };
-        let missing = || ParquetError::General("column `offset` is missing".to_owned());
-        let columns = Columns {
-            time: numbers(0)?,
-            owner: texts(1)?,
-            object: texts(2)?,
-            offset: numbers(3)?.ok_or_else(missing)?,
-            length: numbers(4)?,
-            operation: texts(5)?,
-        };
-        Ok((columns, rows))
+        let mut columns = [const { None }; 6];
+        for role in ROLES {
+            columns[role as usize] = column(role)?;
+        }
+        Ok((Columns(columns), rows))
     }
 
-    fn fill_batch(&mut self, columns: &Columns, names: &mut Names) -> Result<()> {
-        let mut times = columns.time.as_ref().map(Numbers::rows);
-        let mut owners = columns.owner.as_ref().map(|texts| texts.rows());
-        let mut objects = columns.object.as_ref().map(|texts| texts.rows());
-        let mut lengths = columns.length.as_ref().map(Numbers::rows);
-        let mut operations = columns.operation.as_ref().map(|texts| texts.rows());
-        for offset in columns.offset.rows() {
-            let row = self.rows + self.batch.len() as u64;
-            let wrong = |message: String| Error::new(&self.file, format!("row {row}: {message}"));
-            let text = |value: Option<&ByteArray>, column: &str| match value {
-                None => Ok(String::new()),
-                Some(value) => match value.as_utf8() {
-                    Ok(text) => Ok(text.to_owned()),
-                    Err(_) => Err(wrong(format!("`{column}` is no UTF-8 text"))),
-                },
+    fn fill_batch(&mut self, columns: &Columns, names: &mut Names, rows: usize) -> Result<()> {
+        let named = self.layout.column(Role::Place).map_or("offset", |(meaning, _)| meaning.name());
+        let mut values = columns.0.each_ref().map(|column| column.as_ref().map(Column::rows));
+        for row in self.rows..self.rows + rows as u64 {
+            let [time, owner, object, place, length, word] =
+                values.each_mut().map(|rows| rows.as_mut().and_then(|rows| rows.next().flatten()));
+            let request = || -> std::result::Result<Option<Request>, String> {
+                let Some(operation) =
+                    word.map_or(Ok(Some(Operation::Read)), |word| operation(&text(Some(word), "operation")?))?
+                else {
+                    return Ok(None);
+                };
+                let offset = match place {
+                    Some(Value::Number(number)) => Some(number),
+                    place => self.keys.page(&text(place, named)?),
+                };
+                let time = number(time).unwrap_or(0);
+                Ok(Some(Request {
+                    time: time
+                        .checked_mul(self.tick)
+                        .ok_or_else(|| format!("time {time} is beyond 2^64 nanoseconds"))?,
+                    owner: names.owner(&text(owner, "owner")?),
+                    object: names.object(&text(object, "object")?),
+                    offset: offset.ok_or_else(|| format!("`{named}` is null or empty"))?,
+                    length: self.length(number(length))?,
+                    operation,
+                }))
             };
-            let owner = text(next(&mut owners), "owner")?;
-            let object = text(next(&mut objects), "object")?;
-            let operation = match next(&mut operations).map_or(&b"read"[..], |value| value.data()) {
-                b"read" => Operation::Read,
-                b"write" => Operation::Write,
-                b"readahead" => Operation::Readahead,
-                other => {
-                    let other = String::from_utf8_lossy(other);
-                    return Err(wrong(format!("`operation` is `{other}`; it should be read, write or readahead")));
-                }
-            };
-            let request = Request {
-                time: next(&mut times).unwrap_or(0),
-                owner: names.owner(&owner),
-                object: names.object(&object),
-                offset: offset.ok_or_else(|| wrong("`offset` is null".to_owned()))?,
-                length: next(&mut lengths).unwrap_or(1),
-                operation,
-            };
-            self.batch.push(request);
+            let request = request().map_err(|message| Error::new(&self.file, format!("row {row}: {message}")))?;
+            self.batch.extend(request);
         }
+        self.rows += rows as u64;
         Ok(())
+    }
+
+    /// A row's length in the unit of the trace.
+    fn length(&self, length: Option<u64>) -> std::result::Result<u64, String> {
+        match (length, self.place, self.layout.column(Role::Length)) {
+            (Some(length), Some(place), Some((meaning, _))) => length_in(place, meaning, length),
+            (length, ..) => Ok(length.unwrap_or(1)),
+        }
     }
 
     fn damaged(&self, error: &ParquetError) -> Error {
@@ -338,14 +359,19 @@ impl<R: ChunkReader + 'static> Parquet<R> {
 
 impl Columns {
     fn decode(&mut self, rows: usize) -> std::result::Result<(), ParquetError> {
-        self.offset.decode(rows)?;
-        for numbers in [&mut self.time, &mut self.length].into_iter().flatten() {
-            numbers.decode(rows)?;
-        }
-        for texts in [&mut self.owner, &mut self.object, &mut self.operation].into_iter().flatten() {
-            texts.decode(rows)?;
-        }
-        Ok(())
+        self.0.iter_mut().flatten().try_for_each(|column| column.decode(rows))
+    }
+}
+
+fn text<'a>(value: Option<Value<'a>>, what: &str) -> std::result::Result<Cow<'a, str>, String> {
+    let Some(value) = value else { return Ok(Cow::Borrowed("")) };
+    value.text().ok_or_else(|| format!("`{what}` is no UTF-8 text"))
+}
+
+fn number(value: Option<Value<'_>>) -> Option<u64> {
+    match value {
+        Some(Value::Number(number)) => Some(number),
+        _ => None,
     }
 }
 
@@ -353,11 +379,6 @@ impl<T: DataType> Values<T> {
     fn new(reader: ColumnReaderImpl<T>, nullable: bool) -> Self {
         Self { reader, nullable, values: Vec::new(), levels: Vec::new() }
     }
-}
-
-/// The next value of a column that may be missing, or a null.
-fn next<T>(column: &mut Option<impl Iterator<Item = Option<T>>>) -> Option<T> {
-    column.as_mut().and_then(|rows| rows.next().flatten())
 }
 
 /// Calls into the decoder: on damaged files it may panic where it should return an error, and a reader never panics.
@@ -378,12 +399,15 @@ impl<R: ChunkReader + 'static> Reader for Parquet<R> {
 
     fn share(&self) -> Option<f64> {
         let rows = self.reader.metadata().file_metadata().num_rows();
-        Some(((self.rows + self.batch.len() as u64) as f64 / rows.max(1) as f64).min(1.0))
+        Some((self.rows as f64 / rows.max(1) as f64).min(1.0))
     }
 
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
-        if self.next == self.batch.len() && !self.refill(names)? {
-            return Ok(None);
+        // A batch may hold no transfer.
+        while self.next == self.batch.len() {
+            if !self.refill(names)? {
+                return Ok(None);
+            }
         }
         self.next += 1;
         Ok(self.batch.get(self.next - 1).copied())

@@ -28,6 +28,7 @@ use crate::formats::Format;
 use crate::names::Names;
 use crate::reader::Reader;
 use crate::request::{Operation, Request, Unit};
+use forebay_policy::spelling::did_you_mean;
 use random::{Random, Scatter, Zipf};
 use spec::{Given, Parameter, Range};
 
@@ -97,6 +98,13 @@ static GENERATORS: &[Generator] = &[
 /// Whether a name is that of a synthetic trace: a generator or `mix`, and a colon.
 pub fn recognise(name: &str) -> bool {
     name.split_once(':').is_some_and(|(generator, _)| generator == MIX || named(generator).is_some())
+}
+
+/// For a name that is no file's: the generator that is meant, if the name looks like a synthetic trace.
+pub(crate) fn meant(name: &str) -> String {
+    let generator = name.split_once(':').map_or("", |(generator, _)| generator);
+    let known = GENERATORS.iter().map(|generator| generator.name).chain([MIX]);
+    if generator.is_empty() { String::new() } else { did_you_mean(generator, known) }
 }
 
 fn named(name: &str) -> Option<&'static Generator> {

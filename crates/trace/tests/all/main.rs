@@ -2,4 +2,5 @@
 
 mod cloudphysics;
 mod formats;
+mod parquet_tables;
 mod real_trace;

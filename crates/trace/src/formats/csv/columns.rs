@@ -2,7 +2,7 @@
 
 /// What a column may mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(in crate::formats) enum Meaning {
     Nanoseconds,
     Microseconds,
     Milliseconds,
@@ -19,7 +19,7 @@ pub(super) enum Meaning {
 
 /// What a row says of its request. Each of these is said by one column at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(in crate::formats) enum Role {
     Time,
     Owner,
     Object,
@@ -62,7 +62,7 @@ impl Meaning {
     }
 
     /// Its name on the command line.
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::formats) fn name(self) -> &'static str {
         self.words()[0]
     }
 
@@ -121,20 +121,20 @@ impl Columns {
     }
 
     /// Whether the file has no header.
-    pub(super) fn without_header(&self) -> bool {
+    pub(in crate::formats) fn without_header(&self) -> bool {
         !self.numbered.is_empty()
     }
 }
 
 /// Where a row says what: a meaning and a column for each role that the file has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(in crate::formats) struct Layout {
     found: [Option<(Meaning, usize)>; 6],
 }
 
 impl Layout {
     /// The layout of a file with this header.
-    pub(super) fn of_header(header: &[&str], columns: &Columns) -> Result<Self, String> {
+    pub(in crate::formats) fn of_header(header: &[&str], columns: &Columns) -> Result<Self, String> {
         let mut layout = Self::default();
         let position = |word: &str| header.iter().position(|name| name.trim_ascii().eq_ignore_ascii_case(word));
         for (meaning, name) in &columns.named {
@@ -158,7 +158,8 @@ impl Layout {
                 .copied()
                 .collect();
             return Err(format!(
-                "the header names no place: it has {}, and none of {}; say which it is with --columns offset=NAME",
+                "no column is known as the place of a request: there are {}, and none of {}; say which it is with --columns \
+                 offset=NAME (bytes), block=NAME or page=NAME (any key)",
                 header.join(", "),
                 words.join(", ")
             ));
@@ -184,7 +185,7 @@ impl Layout {
     }
 
     /// The column for a role, and what exactly it means.
-    pub(super) fn column(&self, role: Role) -> Option<(Meaning, usize)> {
+    pub(in crate::formats) fn column(&self, role: Role) -> Option<(Meaning, usize)> {
         self.found[role as usize]
     }
 

@@ -25,7 +25,7 @@ use crate::names::Names;
 use crate::reader::{Options, Reader};
 use crate::request::{Operation, Request, Unit};
 pub use columns::Columns;
-use columns::{Layout, Meaning, Role};
+pub(super) use columns::{Layout, Meaning, Role};
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -49,6 +49,36 @@ fn recognise(head: &Head<'_>) -> bool {
     let Some(header) = lines.first().map(|line| without_mark(line)) else { return false };
     let mut row = Row::new(separator(header));
     row.cut(header) && Layout::of_header(&row.fields().collect::<Vec<_>>(), &Columns::default()).is_ok()
+}
+
+/// What to do with a text that looks like a CSV, and does not say where its requests are.
+pub(crate) fn advice(head: &Head<'_>) -> Option<String> {
+    let lines = head.lines(5);
+    let first = without_mark(lines.first()?);
+    let mut row = Row::new(separator(first));
+    let mut widths = lines.iter().map(|line| row.cut(line).then_some(row.count)).collect::<Vec<_>>();
+    widths.dedup();
+    let &[Some(width)] = &widths[..] else { return None };
+    row.cut(first);
+    let named =
+        row.fields().all(|field| !field.is_empty() && !field.starts_with(|letter: char| letter.is_ascii_digit()));
+    let others = "Others can mean time, owner, object, length or operation";
+    let second = |column: &str| if width > 1 { format!(",length={column}") } else { String::new() };
+    let by_number = format!("--columns offset=#1{}", second("#2"));
+    Some(if named {
+        let names: Vec<String> = row.fields().map(fields::shorten).collect();
+        let name = &names[0];
+        format!(
+            "if its columns are {}, say which is the place of a request: --columns offset={name} (bytes), block={name} or \
+             page={name} (any key); if it has no header: {by_number}. {others}",
+            names.join(", ")
+        )
+    } else {
+        format!(
+            "if it is a CSV without a header, say what its {width} columns mean: {by_number}, or block=#1 or page=#1 (any key). \
+             {others}"
+        )
+    })
 }
 
 /// Spreadsheets mark UTF-8 with a byte order mark.
@@ -121,7 +151,7 @@ struct Csv {
     place: (Meaning, usize),
     /// The number of columns that every row must have, once it is known.
     width: Option<usize>,
-    named_pages: HashMap<String, u64, RandomState>,
+    keys: Keys,
 }
 
 impl Csv {
@@ -145,7 +175,7 @@ impl Csv {
         let Some(place) = layout.column(Role::Place) else {
             return Err(Error::new(file, "no column is given for offset, block or page; a request needs one"));
         };
-        Ok(Self { lines, row, layout, place, width, named_pages: HashMap::default() })
+        Ok(Self { lines, row, layout, place, width, keys: Keys::default() })
     }
 
     /// The field for a role and what it means, if the file has it.
@@ -167,34 +197,8 @@ impl Csv {
 
     /// The operation; `None` if the row is no transfer of data.
     fn operation(&self) -> Result<Option<Operation>> {
-        const WORDS: &[(&str, Option<Operation>)] = &[
-            ("r", Some(Operation::Read)),
-            ("w", Some(Operation::Write)),
-            ("read", Some(Operation::Read)),
-            ("write", Some(Operation::Write)),
-            ("0", Some(Operation::Read)),
-            ("1", Some(Operation::Write)),
-            ("get", Some(Operation::Read)),
-            ("put", Some(Operation::Write)),
-            ("set", Some(Operation::Write)),
-            ("readahead", Some(Operation::Readahead)),
-            ("ra", Some(Operation::Readahead)),
-            ("prefetch", Some(Operation::Readahead)),
-            ("flush", None),
-            ("sync", None),
-            ("fsync", None),
-            ("discard", None),
-            ("trim", None),
-            ("delete", None),
-        ];
         let Some((_, field)) = self.field(Role::Operation) else { return Ok(Some(Operation::Read)) };
-        match WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(field)) {
-            Some((_, operation)) => Ok(*operation),
-            None => Err(self.lines.error(format!(
-                "operation `{}` is none of read, write, readahead (or r, w, 0, 1, get, put, set, ra, prefetch)",
-                fields::shorten(field)
-            ))),
-        }
+        operation(field).map_err(|message| self.lines.error(message))
     }
 
     /// How many bytes, blocks or pages.
@@ -204,17 +208,7 @@ impl Csv {
         }
         let Some((meaning, field)) = self.field(Role::Length) else { return Ok(1) };
         let length = fields::number(&self.lines, meaning.name(), field)?;
-        match (self.place.0, meaning) {
-            (Meaning::Block, Meaning::Length) if length % BLOCK == 0 => Ok(length / BLOCK),
-            (Meaning::Block, Meaning::Length) => Err(self.lines.error(format!(
-                "length {length} is no whole number of 512-byte blocks; if it counts blocks, say so with \
-                 --columns blocks=NAME"
-            ))),
-            (Meaning::Offset, Meaning::Blocks) => length
-                .checked_mul(BLOCK)
-                .ok_or_else(|| self.lines.error(format!("{length} blocks are 2^64 bytes or more"))),
-            _ => Ok(length),
-        }
+        length_in(self.place.0, meaning, length).map_err(|message| self.lines.error(message))
     }
 
     fn place(&mut self) -> Result<u64> {
@@ -223,16 +217,79 @@ impl Csv {
         if meaning != Meaning::Page {
             return fields::number(&self.lines, meaning.name(), field);
         }
+        self.keys.page(field).ok_or_else(|| self.lines.error("the page is empty"))
+    }
+}
+
+/// Pages by whatever key names them.
+#[derive(Default)]
+pub(super) struct Keys(HashMap<String, u64, RandomState>);
+
+impl Keys {
+    /// The page that a key names; `None` if it is empty.
+    pub(super) fn page(&mut self, key: &str) -> Option<u64> {
         // `007` and `+7` are other ids than `7`.
-        let plain = field == "0" || (!field.starts_with('0') && field.bytes().all(|b| b.is_ascii_digit()));
-        if plain && let Ok(page) = field.parse() {
-            return Ok(page);
+        let plain = key == "0" || (!key.starts_with('0') && key.bytes().all(|b| b.is_ascii_digit()));
+        if plain && let Ok(page) = key.parse() {
+            return Some(page);
         }
-        if field.is_empty() {
-            return Err(self.lines.error("the page is empty"));
+        let next = FIRST_NAMED_PAGE + self.0.len() as u64;
+        (!key.is_empty()).then(|| *self.0.entry_ref(key).or_insert(next))
+    }
+}
+
+/// What offsets and lengths count where the place means this.
+pub(super) fn unit_of(place: Meaning) -> Unit {
+    match place {
+        Meaning::Offset => Unit::Bytes,
+        Meaning::Block => Unit::Blocks(BLOCK as u32),
+        _ => Unit::Pages,
+    }
+}
+
+/// A length in the unit of the place.
+pub(super) fn length_in(place: Meaning, meaning: Meaning, length: u64) -> std::result::Result<u64, String> {
+    match (place, meaning) {
+        (Meaning::Page, _) => Ok(1),
+        (Meaning::Block, Meaning::Length) if length.is_multiple_of(BLOCK) => Ok(length / BLOCK),
+        (Meaning::Block, Meaning::Length) => Err(format!(
+            "length {length} is no whole number of 512-byte blocks; if it counts blocks, say so with --columns blocks=NAME"
+        )),
+        (Meaning::Offset, Meaning::Blocks) => {
+            length.checked_mul(BLOCK).ok_or_else(|| format!("{length} blocks are 2^64 bytes or more"))
         }
-        let next = FIRST_NAMED_PAGE + self.named_pages.len() as u64;
-        Ok(*self.named_pages.entry_ref(field).or_insert(next))
+        _ => Ok(length),
+    }
+}
+
+/// The operation that a word names; `None` if it is no transfer of data.
+pub(super) fn operation(word: &str) -> std::result::Result<Option<Operation>, String> {
+    const WORDS: &[(&str, Option<Operation>)] = &[
+        ("r", Some(Operation::Read)),
+        ("w", Some(Operation::Write)),
+        ("read", Some(Operation::Read)),
+        ("write", Some(Operation::Write)),
+        ("0", Some(Operation::Read)),
+        ("1", Some(Operation::Write)),
+        ("get", Some(Operation::Read)),
+        ("put", Some(Operation::Write)),
+        ("set", Some(Operation::Write)),
+        ("readahead", Some(Operation::Readahead)),
+        ("ra", Some(Operation::Readahead)),
+        ("prefetch", Some(Operation::Readahead)),
+        ("flush", None),
+        ("sync", None),
+        ("fsync", None),
+        ("discard", None),
+        ("trim", None),
+        ("delete", None),
+    ];
+    match WORDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(word)) {
+        Some((_, operation)) => Ok(*operation),
+        None => Err(format!(
+            "operation `{}` is none of read, write, readahead (or r, w, 0, 1, get, put, set, ra, prefetch)",
+            fields::shorten(word)
+        )),
     }
 }
 
@@ -240,11 +297,7 @@ const UNENDED: &str = "is no row: a quoted field does not end in it; a row is on
 
 impl Reader for Csv {
     fn unit(&self) -> Unit {
-        match self.place.0 {
-            Meaning::Offset => Unit::Bytes,
-            Meaning::Block => Unit::Blocks(BLOCK as u32),
-            _ => Unit::Pages,
-        }
+        unit_of(self.place.0)
     }
 
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
