@@ -61,6 +61,17 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// The answer, or none where the user stopped it: what was answered before is kept then.
+pub(crate) fn unless_stopped<T>(answer: Result<T, Error>, stopped: &mut Option<Stop>) -> Result<Option<T>, Failure> {
+    match answer {
+        Err(Error::Stopped(stop)) => {
+            *stopped = Some(stop);
+            Ok(None)
+        }
+        answer => Ok(Some(answer?)),
+    }
+}
+
 macro_rules! from {
     ($($error:ty => $failure:expr),* $(,)?) => {
         $(impl From<$error> for Failure {

@@ -66,10 +66,10 @@ impl ReportFile {
         check_path("--report", path, traces)
     }
 
-    /// Writes the report if it is asked for, and says so.
+    /// Writes the report if it is asked for and there is something in it, and says so.
     pub(crate) fn write(&self, traces: &[String], pages: Pages) -> Result<(), Failure> {
-        let Some(path) = &self.report else { return Ok(()) };
         let Pages { keys, sections } = pages;
+        let Some(path) = self.report.as_ref().filter(|_| !sections.is_empty()) else { return Ok(()) };
         let names: Vec<&str> = traces.iter().map(|trace| trace_name(trace)).collect();
         write(path, Document { title: names.join(", "), made: made(), keys, sections }.html().as_bytes())
     }
@@ -101,8 +101,8 @@ impl Files {
 
     /// Writes the files asked for, and says so. The figure is the first chart.
     pub(crate) fn write(&self, traces: &[String], pages: Pages) -> Result<(), Failure> {
-        if let Some(path) = &self.plot {
-            let Section { title, charts, .. } = &pages.sections[0];
+        if let (Some(path), Some(section)) = (&self.plot, pages.sections.first()) {
+            let Section { title, charts, .. } = section;
             let chart = Chart { title: format!("{}: {title}", charts[0].title), ..charts[0].clone() };
             let figure = drawn_as(path)?(&chart);
             write(path, &figure.map_err(|error| FileError::NotDrawn(path.clone(), error))?)?;

@@ -92,3 +92,36 @@ fn an_interrupted_curve_shows_the_policies_that_are_done() {
     assert_eq!(output.status.code(), Some(130), "{err}");
     assert!(err.contains("stopped after ") && !out.contains(",lru-k,"), "{out}{err}");
 }
+
+#[test]
+fn what_was_answered_of_earlier_traces_is_kept_while_another_is_read() {
+    let report = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("earlier.html");
+    let traces = ["loop:pages=10,references=100", "loop:pages=100,references=4G"];
+    let (to, path) = ("--report", report.to_str().unwrap());
+    for command in [
+        &["compare", "-p", "lru,opt", "-s", "50%"][..],
+        &["curve"],
+        &["analyze", "-p", "lru"],
+        &["levels", "-l", "lru:5"],
+    ] {
+        let _ = std::fs::remove_file(&report);
+        let asked = [&command[..1], &traces, &command[1..], &["-f", "json", to, path]].concat();
+        let output = interrupted(&asked, Duration::from_secs(2));
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(130), "{command:?}: {out}{err}");
+        assert!(err.contains("stopped after reading") && err.contains("references=4G"), "{command:?}: {err}");
+        let answers: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"));
+        assert_eq!(answers.as_array().map(Vec::len), Some(1), "{command:?}");
+        assert!(report.exists(), "{command:?}: the report of the first trace");
+    }
+}
+
+#[test]
+fn an_interrupt_says_what_it_stopped() {
+    for command in [&["info"][..], &["curve", "--sample", "0.001%"]] {
+        let output = interrupted(&[command, &["loop:pages=100,references=100G"]].concat(), Duration::from_secs(1));
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{command:?}: {err}");
+        assert!(err.contains("stopped while ") && err.contains("references=100G"), "{command:?}: {err}");
+    }
+}

@@ -1,6 +1,6 @@
 //! `forebay analyze`: what a trace is like, and what policies make of it.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, unless_stopped};
 use crate::files::{Pages, ReportFile};
 use crate::input::{How, SAMPLE, each_once, managers, parse_threads};
 use crate::terminal::analysis::{print, summary};
@@ -74,8 +74,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut analyses = Vec::new();
     let mut pages = Pages::default();
+    let mut stopped = None;
     for name in traces {
-        let analysis = asked.of(name, how.read(name)?.as_mut(), &Terminal)?;
+        let answer = asked.of(name, how.read(name)?.as_mut(), &Terminal);
+        let Some(analysis) = unless_stopped(answer, &mut stopped)? else { break };
         if report.wanted() {
             pages.add(keys(&analysis, &asked.asked.specs), section(&analysis, &asked.asked.specs));
         }
@@ -95,7 +97,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         writeln!(out)?;
     }
     out.flush()?;
-    report.write(traces, pages)
+    report.write(traces, pages)?;
+    stopped.map_or(Ok(()), |stop| Err(stop.into()))
 }
 
 impl Arguments {

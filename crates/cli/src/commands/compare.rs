@@ -1,7 +1,7 @@
 //! `forebay compare`: policies × sizes over traces.
 
 use crate::commands::record::record_for_now;
-use crate::failure::Failure;
+use crate::failure::{Failure, unless_stopped};
 use crate::files::{Files, Pages};
 use crate::input::{How, SAMPLE, each_once, managers, parse_threads};
 use crate::terminal::comparison::print;
@@ -178,7 +178,8 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     let mut stopped = None;
     for name in traces {
         let (format, mut reader) = arguments.how.open(name)?;
-        let mut comparison = asked.of(name, reader.as_mut(), &Terminal)?;
+        let answer = asked.of(name, reader.as_mut(), &Terminal);
+        let Some(mut comparison) = unless_stopped(answer, &mut stopped)? else { break };
         if let (true, Some(times)) = (verbose, comparison.times_in_words()) {
             eprintln!("forebay: {name} ({}): {times}", format.name);
         }

@@ -1,6 +1,6 @@
 //! `forebay curve`: miss-ratio curves, exact or estimated from a sample of the pages.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, unless_stopped};
 use crate::files::{Files, Pages};
 use crate::input::{How, SAMPLE, parse_threads};
 use crate::terminal::curves::print;
@@ -78,7 +78,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut pages = Pages::default();
     let mut stopped = None;
     for name in traces {
-        let curves = asked.of(name, &|| how.read(name), &Terminal)?;
+        let answer = asked.of(name, &|| how.read(name), &Terminal);
+        let Some(curves) = unless_stopped(answer, &mut stopped)? else { break };
         if files.wanted() {
             pages.add(keys(&curves), section(&curves));
         }

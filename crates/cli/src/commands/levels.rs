@@ -1,6 +1,6 @@
 //! `forebay levels`: hierarchies of caches over traces.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, unless_stopped};
 use crate::files::{Files, Pages};
 use crate::input::{How, SAMPLE, parse_threads};
 use crate::terminal::forms::{Answers, Form};
@@ -89,7 +89,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut pages = Pages::default();
     let mut stopped = None;
     for name in &arguments.traces {
-        let levels = asked.of(name, arguments.how.read(name)?.as_mut(), &Terminal)?;
+        let answer = asked.of(name, arguments.how.read(name)?.as_mut(), &Terminal);
+        let Some(levels) = unless_stopped(answer, &mut stopped)? else { break };
         if arguments.files.wanted() {
             pages.add(keys(&levels), section(&levels));
         }

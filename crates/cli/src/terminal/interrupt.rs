@@ -15,6 +15,15 @@ static TELLS: AtomicBool = AtomicBool::new(false);
 /// A file that is being written, and what lies beside it until it is whole.
 static WRITING: Mutex<Option<(PathBuf, [PathBuf; 2])>> = Mutex::new(None);
 
+/// What is being done.
+static DOING: Mutex<String> = Mutex::new(String::new());
+
+/// From now on Ctrl-C says that it stopped this.
+pub(crate) fn doing(what: &str) {
+    install();
+    what.clone_into(&mut DOING.lock().unwrap_or_else(PoisonError::into_inner));
+}
+
 /// From now on there is something to tell, and [`asked`] is looked at.
 pub(crate) fn listen() {
     install();
@@ -32,6 +41,9 @@ fn leave() -> ! {
         // The one that is not there, or has its name already, stays as it is.
         beside.iter().for_each(|path| drop(std::fs::remove_file(path)));
         eprintln!("forebay: stopped: {} is not written", out.display());
+    } else {
+        let doing = DOING.lock().unwrap_or_else(PoisonError::into_inner);
+        eprintln!("forebay: stopped while {doing}; nothing more is known yet");
     }
     std::process::exit(i32::from(EXIT_CODE))
 }

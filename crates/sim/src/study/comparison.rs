@@ -1,7 +1,7 @@
 //! Policies × sizes over a trace.
 
 use super::error::{Error, ParseError, Question, Stop};
-use super::monitor::Monitor;
+use super::monitor::{Monitor, UntilStopped};
 use super::sampling::Sampled;
 use crate::input::ingest::{Keep, LoadTimes};
 use crate::input::sample::Sample;
@@ -20,6 +20,7 @@ use forebay_policy::managers::Rules;
 use forebay_trace::{Paging, Reader};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What is asked of every trace.
@@ -335,8 +336,14 @@ pub(super) fn read(
     keep: Keep,
     monitor: &dyn Monitor,
 ) -> Result<Trace, Error> {
-    let reading = monitor.begin(format!("reading {name}"), None, false);
-    Ok(Trace::load(name, reader, page_size, keep, &mut |done| reading.at(done))?)
+    let reading = monitor.begin(format!("reading {name}"), None, true);
+    let (stopped, mut read) = (AtomicBool::new(false), 0);
+    let mut reader = UntilStopped { name, reader, stopped: &stopped };
+    let trace = Trace::load(name, &mut reader, page_size, keep, &mut |done| {
+        read = done;
+        stopped.store(!reading.set(done, None), Ordering::Relaxed);
+    });
+    if stopped.into_inner() { Err(Error::Stopped(Stop::Reading(read, name.to_owned()))) } else { Ok(trace?) }
 }
 
 /// Gives the policies that have managers those of the trace.

@@ -60,6 +60,8 @@ pub enum Stop {
     Policies(usize, usize, String),
     /// After so many of so many points of this trace's curves.
     Points(usize, usize, String),
+    /// After so many references were read of this trace, of which nothing is known yet.
+    Reading(u64, String),
     /// After so many references of this trace, which was not held, and this share of it if that is known.
     References(u64, String, Option<f64>),
 }
@@ -131,7 +133,7 @@ impl fmt::Display for Question {
             Self::ErrorsOfExact => {
                 "--errors compares estimated curves with exact ones: add --sample RATE or --sample-pages NUMBER"
             }
-            Self::ErrorsOfInput => "--errors reads the trace twice, which standard input does not bear: name a file",
+            Self::ErrorsOfInput => "--errors reads the trace twice, which standard input does not allow: name a file",
             Self::FixedSizeBeyondLru => {
                 "--sample-pages estimates LRU's curve alone: add --policies lru, or take --sample RATE"
             }
@@ -151,6 +153,10 @@ impl fmt::Display for Stop {
                 write!(f, "stopped after {done} of {all} runs over {trace}; shown are the policies done at all sizes")
             }
             Self::Points(done, all, trace) => write!(f, "stopped at {done} of {all} points of {trace}"),
+            Self::Reading(read, trace) => {
+                let read = grouped(*read);
+                write!(f, "stopped after reading {read} references of {trace}; nothing is known of it yet")
+            }
             Self::References(done, trace, share) => {
                 let share = share.map_or_else(String::new, |share| format!(" (about {:.0} % of it)", 100.0 * share));
                 write!(f, "stopped after {} references of {trace}{share}; shown is what they gave", grouped(*done))

@@ -1,5 +1,8 @@
 //! Who waits for an answer.
 
+use forebay_trace::{Names, PageSize, Reader, Request, Unit};
+use std::sync::atomic::{AtomicBool, Ordering};
+
 /// A person or program that waits: sees how far the work is, and may stop it.
 pub trait Monitor: Sync {
     /// Work on so many references begins, if the number is known. Work that is `stoppable` can tell something when it is stopped.
@@ -20,5 +23,46 @@ pub trait Progress: Sync {
     /// So many references are done in all, of work that cannot be stopped.
     fn at(&self, done: u64) {
         self.set(done, None);
+    }
+}
+
+/// A reader that fails once somebody asks to stop.
+pub(super) struct UntilStopped<'a> {
+    pub(super) name: &'a str,
+    pub(super) reader: &'a mut dyn Reader,
+    pub(super) stopped: &'a AtomicBool,
+}
+
+impl UntilStopped<'_> {
+    fn goes_on(&self) -> forebay_trace::Result<()> {
+        if self.stopped.load(Ordering::Relaxed) { Err(forebay_trace::Error::new(self.name, "stopped")) } else { Ok(()) }
+    }
+}
+
+impl Reader for UntilStopped<'_> {
+    fn unit(&self) -> Unit {
+        self.reader.unit()
+    }
+
+    fn page_size(&self) -> Option<PageSize> {
+        self.reader.page_size()
+    }
+
+    fn median_request(&self) -> Option<u64> {
+        self.reader.median_request()
+    }
+
+    fn share(&self) -> Option<f64> {
+        self.reader.share()
+    }
+
+    fn next(&mut self, names: &mut Names) -> forebay_trace::Result<Option<Request>> {
+        self.goes_on()?;
+        self.reader.next(names)
+    }
+
+    fn fill(&mut self, names: &mut Names, most: usize, batch: &mut Vec<Request>) -> forebay_trace::Result<bool> {
+        self.goes_on()?;
+        self.reader.fill(names, most, batch)
     }
 }
