@@ -91,7 +91,10 @@ from! {
     PlanError => |error| Self::Failed(Box::new(error)),
     FileError => |error| Self::Failed(Box::new(error)),
     String => |message: String| Self::Failed(message.into()),
-    csv::Error => |error| Self::from(io::Error::from(error)),
+    csv::Error => |error: csv::Error| match error.into_kind() {
+        csv::ErrorKind::Io(error) => Self::from(error),
+        kind => Self::from(format!("{kind:?}")),
+    },
     serde_json::Error => |error| Self::from(io::Error::from(error)),
 }
 

@@ -1,4 +1,4 @@
-//! Ctrl-C: what is done is told, on Unix, where a test can send the signal.
+//! Ctrl-C, on Unix, where a test can send the signal: what is done is shown. And readers of standard output that go away.
 #![cfg(unix)]
 
 use std::os::unix::process::CommandExt;
@@ -123,5 +123,35 @@ fn an_interrupt_says_what_it_stopped() {
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(130), "{command:?}: {err}");
         assert!(err.contains("stopped while ") && err.contains("references=100G"), "{command:?}: {err}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure_in_any_form() {
+    let commands: [&[&str]; 9] = [
+        &["compare"],
+        &["compare", "-d", "nvme", "--waits"],
+        &["curve"],
+        &["levels", "-l", "lru:10%"],
+        &["analyze"],
+        &["info"],
+        &["policies"],
+        &["formats"],
+        &["devices"],
+    ];
+    for command in commands {
+        for form in ["table", "csv", "json"] {
+            let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+                .args(command)
+                .args(["-f", form])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("forebay runs");
+            drop(child.stdout.take());
+            let output = child.wait_with_output().expect("forebay ends");
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && err.is_empty(), "{command:?} {form}: {err}");
+        }
     }
 }
