@@ -179,4 +179,49 @@ mod tests {
         assert!(page.ends_with("# EOF\n"));
         assert!(!page.contains("recorded"), "nothing is recorded");
     }
+    /// The metrics that a set of figures makes, as rows of the manual.
+    fn rows<S>(figures: &[Figure<S>], labels: &str) -> String {
+        let families = figures.chunk_by(|one, next| one.metric == next.metric);
+        let row = |family: &[Figure<S>]| {
+            let Figure { metric, kind, label, .. } = &family[0];
+            let (suffix, unit) = match kind {
+                Kind::Count => ("_total", "counter"),
+                Kind::Level => ("", "gauge"),
+                Kind::Bytes => ("_bytes", "gauge, bytes"),
+                Kind::Seconds => ("_seconds", "gauge, s"),
+                Kind::Times => ("_seconds", "histogram, s"),
+                Kind::Lengths => ("_bytes", "histogram, bytes"),
+            };
+            let labels: Vec<&str> =
+                labels.split(' ').chain(label.map(|(name, _)| name)).filter(|label| !label.is_empty()).collect();
+            let meaning: Vec<&str> = family.iter().map(Figure::meaning).collect();
+            format!("| `forebay_{metric}{suffix}` | {unit} | {} | {} |\n", labels.join(", "), meaning.join("; "))
+        };
+        families.map(row).collect()
+    }
+
+    #[test]
+    fn the_manual_has_every_metric() {
+        let own = "| `forebay_uptime_seconds` | gauge, s |  | Since the server started |\n\
+            | `forebay_recorded_references_total` | counter | outcome | References of the trace being recorded, and those left out |\n\
+            | `forebay_cache_references_total` | counter | cache, policy | Hits and misses |\n\
+            | `forebay_policy_state` | gauge | cache, policy, figure | What the policy says of itself |\n";
+        let (cache, volume) = ("cache policy", "volume cache");
+        let made = [
+            "| metric | kind, unit | labels | |\n| --- | --- | --- | --- |\n".to_owned(),
+            own.to_owned(),
+            rows(ServerCounts::FIGURES, ""),
+            rows(ManagerCounts::FIGURES, ""),
+            rows(Statistics::FIGURES, cache),
+            rows(VolumeStatistics::FIGURES, volume),
+            rows(ShareStatistics::FIGURES, volume),
+            rows(DeviceStatistics::FIGURES, volume),
+            rows(Counts::FIGURES, volume),
+            rows(Requests::FIGURES, volume),
+        ]
+        .concat();
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schemas.md");
+        let page = std::fs::read_to_string(page).expect("docs/schemas.md is there");
+        assert!(page.contains(&made), "docs/schemas.md is not current: its metrics are\n{made}");
+    }
 }

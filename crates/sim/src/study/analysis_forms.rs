@@ -1,25 +1,25 @@
 //! An analysis for a spreadsheet: a row for each number, with what it is of. JSON holds the same and the space–time graph.
 
-use super::forms::Answer;
+use super::figure::Column;
+use super::forms::{Answer, Word};
 use crate::analysis::Analysis;
 use crate::analysis::{OwnerHits, Owners};
 use serde_json::{Value, json};
 
-/// The columns, with what each holds.
-pub const ANALYSIS: [(&str, &str); 8] = [
-    ("trace", "the trace, as named on the command line"),
-    ("section", "the section of the analysis"),
-    ("name", "of what it is: a class of references, an owner; `requests` or `sequences`"),
-    ("policy", "under which policy; empty for the trace itself"),
-    ("pages", "with a cache of how many pages"),
-    ("at", "where: references so far, a window, a distance, a number of times, a length"),
-    ("figure", "which number it is, as in JSON"),
-    ("value", "the number"),
+const COLUMNS: [Word; 8] = [
+    ("trace", "text", "The trace, as named on the command line."),
+    ("section", "text", "The section of the analysis; `sources` and `programs` are of `owners`."),
+    ("name", "text", "What it is of: a class of references, an owner, `requests` or `sequences`."),
+    ("policy", "text", "The policy; empty for the trace itself."),
+    ("pages", "count", "The cache's size."),
+    ("at", "count", "Where: references so far, a window, a distance, a number of times, a length in pages."),
+    ("figure", "text", "Which number it is, by its name in JSON."),
+    ("value", "as the figure", "The number."),
 ];
 
 impl Answer for Analysis {
-    fn header() -> Vec<String> {
-        ANALYSIS.map(|(name, _)| name.to_owned()).into()
+    fn columns() -> Vec<Column> {
+        COLUMNS.iter().map(Column::new).collect()
     }
 
     fn rows(&self) -> Vec<Vec<String>> {

@@ -25,6 +25,39 @@ pub enum Unit {
     Money,
 }
 
+impl Unit {
+    /// The unit of the number in CSV and JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Number => "number",
+            Self::Ratio => "0 to 1",
+            Self::Seconds => "s",
+            Self::Milliseconds | Self::TotalMilliseconds => "ms",
+            Self::Bytes => "bytes",
+            Self::Money => "as the device's price",
+        }
+    }
+}
+
+/// A column of CSV.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// The unit of its numbers, or what else is in it.
+    pub unit: &'static str,
+    /// What it says.
+    pub meaning: &'static str,
+}
+
+impl Column {
+    /// A column that is no figure.
+    pub(super) fn new(&(name, unit, meaning): &(&str, &'static str, &'static str)) -> Self {
+        Self { name: name.to_owned(), unit, meaning }
+    }
+}
+
 /// A figure of a `T`.
 #[derive(Debug)]
 pub struct Figure<T> {
@@ -50,6 +83,11 @@ pub type Figures<T> = [Figure<T>];
 impl<T> Figure<T> {
     fn is_whole(&self) -> bool {
         matches!(self.unit, Unit::Count | Unit::Bytes)
+    }
+
+    /// Its column.
+    pub(super) fn column(&self) -> Column {
+        Column { name: self.name.to_owned(), unit: self.unit.word(), meaning: self.meaning }
     }
 
     /// As a script reads it.

@@ -3,7 +3,7 @@
 use super::advice::{self, Take};
 use super::comparison::{Comparison, part_counts};
 use super::curves::{Curves, Line};
-use super::figure::{csv, json, named, names, with};
+use super::figure::{Column, Figure, Figures, csv, json, named, with};
 use super::figures::{BY_DISTANCE, COST, COUNTS, LEVEL, PART, POINT, Point, READAHEAD, RUN, STORAGE};
 use super::levels::Levels;
 use crate::input::trace::Dimensions;
@@ -16,8 +16,13 @@ use std::collections::BTreeMap;
 
 /// An answer in the forms that programs read.
 pub trait Answer {
-    /// The names of the CSV's columns.
-    fn header() -> Vec<String>;
+    /// The CSV's columns.
+    fn columns() -> Vec<Column>;
+
+    /// Their names.
+    fn header() -> Vec<String> {
+        Self::columns().into_iter().map(|column| column.name).collect()
+    }
 
     /// The rows of the CSV.
     fn rows(&self) -> Vec<Vec<String>>;
@@ -26,8 +31,21 @@ pub trait Answer {
     fn json(&self) -> Value;
 }
 
+/// A column that is no figure: name, unit, meaning.
+pub(super) type Word = (&'static str, &'static str, &'static str);
+
+const TRACE: Word = ("trace", "text", "The trace, as named on the command line.");
+const POLICY: Word = ("policy", "text", "The policy, as named on the command line.");
 /// The columns that say how large a cache is.
-const SIZE: [&str; 3] = ["size_bytes", "pages", "page_size"];
+const SIZE: [Word; 3] = [
+    ("size_bytes", "bytes", "The cache's size."),
+    ("pages", "count", "The same in pages."),
+    ("page_size", "bytes", "The size of a page."),
+];
+
+fn columns<T>(figures: &'static Figures<T>) -> impl Iterator<Item = Column> {
+    figures.iter().map(Figure::column)
+}
 
 fn size(trace: &Dimensions, pages: u32) -> [String; 3] {
     [trace.bytes(pages), pages.into(), trace.page_size].map(|number| number.to_string())
@@ -42,10 +60,11 @@ fn take(trace: &Dimensions, take: Option<&Take>) -> Value {
 }
 
 impl Answer for Comparison {
-    fn header() -> Vec<String> {
-        let columns = ["trace", "policy"].into_iter().chain(SIZE).chain(names(COUNTS)).chain(["seconds"]);
-        let columns = columns.chain(names(COST)).chain(names(BY_DISTANCE)).map(str::to_owned);
-        columns.chain(names(READAHEAD).map(|name| format!("ahead_{name}"))).collect()
+    fn columns() -> Vec<Column> {
+        let ahead = columns(READAHEAD).map(|column| Column { name: format!("ahead_{}", column.name), ..column });
+        let first = [TRACE, POLICY].iter().chain(&SIZE).map(Column::new).chain(columns(COUNTS));
+        let run = first.chain([named(RUN, "seconds").column()]).chain(columns(COST));
+        run.chain(columns(BY_DISTANCE)).chain(ahead).collect()
     }
 
     /// A row for each run.
@@ -122,9 +141,9 @@ impl Comparison {
 }
 
 impl Answer for Curves {
-    fn header() -> Vec<String> {
-        let figures = names(POINT).filter(|&name| name != "pages");
-        ["trace", "policy"].into_iter().chain(SIZE).chain(figures).map(str::to_owned).collect()
+    fn columns() -> Vec<Column> {
+        let figures = columns(POINT).filter(|column| column.name != "pages");
+        [TRACE, POLICY].iter().chain(&SIZE).map(Column::new).chain(figures).collect()
     }
 
     /// A row for each point.
@@ -170,11 +189,20 @@ impl Answer for Curves {
 }
 
 impl Answer for Levels {
-    fn header() -> Vec<String> {
-        let first =
-            ["trace", "mode", "hierarchy", "level", "policy"].into_iter().chain(SIZE).chain(["caches", "write"]);
-        let columns = first.chain(names(LEVEL)).chain(names(STORAGE)).chain(names(COST));
-        columns.map(str::to_owned).collect()
+    fn columns() -> Vec<Column> {
+        let first = [
+            TRACE,
+            ("mode", "text", "Who keeps a page that passes: inclusive, exclusive, hints."),
+            ("hierarchy", "count", "The number of the combination of alternatives, from 1."),
+            ("level", "count", "The number of the level, from 1, the first one."),
+            POLICY,
+        ];
+        let last = [
+            ("caches", "count", "How many caches of that size the level has."),
+            ("write", "text", "What becomes of writes: through, back, back:REFERENCES."),
+        ];
+        let first = first.iter().chain(&SIZE).chain(&last).map(Column::new);
+        first.chain(columns(LEVEL)).chain(columns(STORAGE)).chain(columns(COST)).collect()
     }
 
     /// A row for each level of each hierarchy; storage and device, which are the hierarchy's, stand in the rows of its last level.

@@ -15,7 +15,7 @@
 
 pub mod advice;
 pub mod analysis;
-pub mod analysis_forms;
+mod analysis_forms;
 mod bends;
 mod check;
 mod choice;
@@ -36,7 +36,7 @@ pub use crate::words::{grouped, percent, significant};
 pub use comparison::Comparison;
 pub use curves::Curves;
 pub use error::Error;
-pub use figure::{Figure, Figures, Unit};
+pub use figure::{Column, Figure, Figures, Unit};
 pub use forms::Answer;
 pub use levels::Levels;
 pub use monitor::{Monitor, Progress};

@@ -9,6 +9,7 @@ mod readahead;
 #[path = "../../../trace/tests/all/real_trace/mod.rs"]
 mod real_trace;
 mod replay;
+mod schemas;
 mod ubm;
 
 /// The page size that the figures of a trace were taken at, where that is not its own.

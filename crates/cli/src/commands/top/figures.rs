@@ -301,6 +301,10 @@ mod tests {
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
         let of = |name| lines[1][lines[0].iter().position(|&heading| heading == name).expect("a column")];
         assert_eq!([of("hit_ratio"), of("read_bytes_per_second"), of("client_p99_seconds")], ["0.75", "2097152", ""]);
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schemas.md");
+        let page = std::fs::read_to_string(page).expect("docs/schemas.md is there");
+        let missing: Vec<&&str> = lines[0].iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
+        assert!(missing.is_empty(), "docs/schemas.md does not name {missing:?}");
     }
 
     #[test]
