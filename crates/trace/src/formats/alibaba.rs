@@ -8,11 +8,11 @@
 //! - offset, length: bytes.
 //! - timestamp: microseconds since 1970.
 
+use super::by_line::by_line;
 use super::{Format, fields};
 use crate::error::Result;
 use crate::input::Lines;
 use crate::names::Names;
-use crate::reader::Reader;
 use crate::request::{Request, Unit};
 
 /// Nanoseconds in a tick of the timestamp.
@@ -29,36 +29,21 @@ pub(super) const FORMAT: Format = Format {
             [device, offset, length, time].into_iter().all(fields::is_number) && matches!(opcode, "R" | "W")
         })
     },
-    open: |input, _| Ok(Box::new(Alibaba { lines: input.lines() })),
+    open: |input, _| Ok(by_line(input.lines(), Unit::Bytes, request)),
     example: b"419,W,8792731648,16384,1577808000000046\n\
                725,R,59110326272,360448,1577808000000360\n\
                419,R,8792731648,4096,1577808000002012\n",
 };
 
-struct Alibaba {
-    lines: Lines,
-}
-
-impl Reader for Alibaba {
-    fn unit(&self) -> Unit {
-        Unit::Bytes
-    }
-
-    fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
-        if self.lines.next_content()?.is_none() {
-            return Ok(None);
-        }
-        let lines = &self.lines;
-        let [device, opcode, offset, length, time] =
-            fields::split(lines, ',', "device_id,opcode,offset,length,timestamp")?;
-        fields::number(lines, "device_id", device)?;
-        let operation = fields::operation(lines, "opcode", opcode)?;
-        let offset = fields::number(lines, "offset", offset)?;
-        let length = fields::number(lines, "length", length)?;
-        let time = fields::ticks(lines, "timestamp", time, TICK)?;
-        fields::check_end(lines, offset, length)?;
-        Ok(Some(Request { time, owner: 0, object: names.object(device), offset, length, operation }))
-    }
+fn request(lines: &Lines, names: &mut Names) -> Result<Option<Request>> {
+    let [device, opcode, offset, length, time] = fields::split(lines, ',', "device_id,opcode,offset,length,timestamp")?;
+    fields::number(lines, "device_id", device)?;
+    let operation = fields::operation(lines, "opcode", opcode)?;
+    let offset = fields::number(lines, "offset", offset)?;
+    let length = fields::number(lines, "length", length)?;
+    let time = fields::ticks(lines, "timestamp", time, TICK)?;
+    fields::check_end(lines, offset, length)?;
+    Ok(Some(Request { time, owner: 0, object: names.object(device), offset, length, operation }))
 }
 
 #[cfg(test)]

@@ -16,11 +16,11 @@
 //! Where a device is stacked on another (a volume on a disk) and both are traced, each queues the request: trace one.
 //! The summary at the end, and the `Input file` lines that some versions print, are no events.
 
+use super::by_line::by_line;
 use super::{Format, fields};
 use crate::error::Result;
 use crate::input::Lines;
 use crate::names::Names;
-use crate::reader::Reader;
 use crate::request::{Operation, Request, Unit};
 use std::fmt::Write;
 
@@ -33,7 +33,10 @@ pub(super) const FORMAT: Format = Format {
         let first = lines.iter().find(|line| !is_preamble(line));
         first.is_some_and(|line| Event::cut(line).is_some_and(|event| event.is_sound()))
     },
-    open: |input, _| Ok(Box::new(Blkparse { lines: input.lines(), owner: String::new(), events: 0, summary: None })),
+    open: |input, _| {
+        let mut blkparse = Blkparse::default();
+        Ok(by_line(input.lines(), Unit::Blocks(512), move |lines, names| blkparse.request(lines, names)))
+    },
     example: b"  8,0    0        5     0.000000000   697  A   W 223490 + 8 <- (8,1) 1234
   8,0    0        6     0.000000010   697  Q   W 223490 + 8 [kjournald]
   8,0    0        7     0.000000020   697  G   W 223490 + 8 [kjournald]
@@ -130,8 +133,8 @@ impl<'a> Event<'a> {
     }
 }
 
+#[derive(Default)]
 struct Blkparse {
-    lines: Lines,
     /// The owner's name while it is put together.
     owner: String,
     events: u64,
@@ -141,8 +144,7 @@ struct Blkparse {
 
 impl Blkparse {
     /// The request in the line read last; `None` if it is no queued transfer.
-    fn request(&mut self, names: &mut Names) -> Result<Option<Request>> {
-        let lines = &self.lines;
+    fn request(&mut self, lines: &Lines, names: &mut Names) -> Result<Option<Request>> {
         let line = lines.line();
         let Some(event) = Event::cut(line) else {
             if self.summary.is_some() || is_preamble(line) {
@@ -172,21 +174,6 @@ impl Blkparse {
         let _ = write!(self.owner, "{name}/{pid}");
         let (owner, object) = (names.owner(&self.owner), names.object(event.device));
         Ok(Some(Request { time, owner, object, offset, length, operation }))
-    }
-}
-
-impl Reader for Blkparse {
-    fn unit(&self) -> Unit {
-        Unit::Blocks(512)
-    }
-
-    fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
-        while self.lines.next_content()?.is_some() {
-            if let Some(request) = self.request(names)? {
-                return Ok(Some(request));
-            }
-        }
-        Ok(None)
     }
 }
 

@@ -11,6 +11,7 @@
 //!
 //! The log of a job has no owner.
 
+use super::by_line::by_line;
 use super::{Format, fields};
 use crate::error::Result;
 use crate::input::{Input, Lines};
@@ -29,85 +30,62 @@ pub(super) const FORMAT: Format = Format {
     title: "fio iolog, versions 2 and 3",
     source: "fio's HOWTO, section \"Trace file format\"",
     recognise: |head| head.lines(1).first().is_some_and(|line| [VERSION_2, VERSION_3].contains(&line.trim_ascii())),
-    open: |input, _| Ok(Box::new(Fio::open(input)?)),
+    open: |input, _| open(input),
     example: b"fio version 3 iolog\n2 job.0.0 add\n141 job.0.0 open\n148 job.0.0 read 0 4096\n\
         412 job.0.0 read 45056 4096\n655 job.0.0 write 28672 4096\n891 job.0.0 sync 61440 0\n900 job.0.0 close\n",
 };
 
-struct Fio {
-    lines: Lines,
-    timed: bool,
+fn open(input: Input) -> Result<Box<dyn Reader>> {
+    let mut lines = input.lines();
+    let timed = match lines.next_content()?.map(str::trim_ascii) {
+        Some(VERSION_3) => true,
+        Some(VERSION_2) => false,
+        _ => {
+            return Err(lines.error(format!(
+                "an iolog begins with `{VERSION_2}` or `{VERSION_3}`; record it with fio 1.17 or later"
+            )));
+        }
+    };
+    Ok(by_line(lines, Unit::Bytes, move |lines, names| request(timed, lines, names)))
 }
 
-impl Fio {
-    fn open(input: Input) -> Result<Self> {
-        let mut lines = input.lines();
-        let timed = match lines.next_content()?.map(str::trim_ascii) {
-            Some(VERSION_3) => true,
-            Some(VERSION_2) => false,
-            _ => {
-                return Err(lines.error(format!(
-                    "an iolog begins with `{VERSION_2}` or `{VERSION_3}`; record it with fio 1.17 or later"
-                )));
-            }
-        };
-        Ok(Self { lines, timed })
+/// The request in the line read last; `None` if it moves no data.
+fn request(timed: bool, lines: &Lines, names: &mut Names) -> Result<Option<Request>> {
+    let mut line = lines.line().trim_ascii();
+    let mut time = 0;
+    if timed {
+        let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
+        time = fields::number(lines, "time", first)?
+            .checked_mul(1000)
+            .ok_or_else(|| lines.error(format!("time `{first}` is beyond 2^64 nanoseconds")))?;
+        line = rest.trim_ascii();
     }
-
-    /// The request in the line read last; `None` if it moves no data.
-    fn request(&self, names: &mut Names) -> Result<Option<Request>> {
-        let lines = &self.lines;
-        let mut line = lines.line().trim_ascii();
-        let mut time = 0;
-        if self.timed {
-            let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
-            time = fields::number(lines, "time", first)?
-                .checked_mul(1000)
-                .ok_or_else(|| lines.error(format!("time `{first}` is beyond 2^64 nanoseconds")))?;
-            line = rest.trim_ascii();
+    // From the right, for the sake of names with spaces.
+    let mut words = line.rsplitn(4, ' ');
+    let (length, offset, action, name) = (words.next(), words.next(), words.next(), words.next());
+    if let (Some(length), Some(offset), Some(action), Some(name)) = (length, offset, action, name) {
+        let operation = match action {
+            "read" => Some(Operation::Read),
+            "write" => Some(Operation::Write),
+            _ => None,
+        };
+        if let Some(operation) = operation {
+            let offset = fields::number(lines, "offset", offset)?;
+            let length = fields::number(lines, "length", length)?;
+            return Ok(Some(Request { time, owner: 0, object: names.object(name), offset, length, operation }));
         }
-        // From the right, for the sake of names with spaces.
-        let mut words = line.rsplitn(4, ' ');
-        let (length, offset, action, name) = (words.next(), words.next(), words.next(), words.next());
-        if let (Some(length), Some(offset), Some(action), Some(name)) = (length, offset, action, name) {
-            let operation = match action {
-                "read" => Some(Operation::Read),
-                "write" => Some(Operation::Write),
-                _ => None,
-            };
-            if let Some(operation) = operation {
-                let offset = fields::number(lines, "offset", offset)?;
-                let length = fields::number(lines, "length", length)?;
-                return Ok(Some(Request { time, owner: 0, object: names.object(name), offset, length, operation }));
-            }
-            if SKIPPED.contains(&action) {
-                return Ok(None);
-            }
-        }
-        if offset.is_some() && length.is_some_and(|action| FILE_ACTIONS.contains(&action)) {
+        if SKIPPED.contains(&action) {
             return Ok(None);
         }
-        let time = if self.timed { "time " } else { "" };
-        Err(lines.error(format!(
-            "expected `{time}file add|open|close` or `{time}file read|write|… offset length`, found `{}`",
-            fields::shorten(lines.line())
-        )))
     }
-}
-
-impl Reader for Fio {
-    fn unit(&self) -> Unit {
-        Unit::Bytes
+    if offset.is_some() && length.is_some_and(|action| FILE_ACTIONS.contains(&action)) {
+        return Ok(None);
     }
-
-    fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
-        while self.lines.next_content()?.is_some() {
-            if let Some(request) = self.request(names)? {
-                return Ok(Some(request));
-            }
-        }
-        Ok(None)
-    }
+    let time = if timed { "time " } else { "" };
+    Err(lines.error(format!(
+        "expected `{time}file add|open|close` or `{time}file read|write|… offset length`, found `{}`",
+        fields::shorten(lines.line())
+    )))
 }
 
 #[cfg(test)]

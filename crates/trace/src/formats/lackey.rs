@@ -11,11 +11,11 @@
 //! writes the number of no process beside an access. Record with `--log-file=FILE`; with `--trace-children=yes` the name needs a
 //! `%p` in it, for a file each. Choose the page size of the memory that is meant, as `--page-size 4KiB`.
 
+use super::by_line::by_line;
 use super::{Format, fields};
 use crate::error::Result;
 use crate::input::Lines;
 use crate::names::Names;
-use crate::reader::Reader;
 use crate::request::{Operation, Request, Unit};
 
 pub(super) const FORMAT: Format = Format {
@@ -27,7 +27,7 @@ pub(super) const FORMAT: Format = Format {
         let mut accesses = lines.iter().filter(|line| !is_message(line)).take(20).peekable();
         accesses.peek().is_some() && accesses.all(|line| parse(line).is_some())
     },
-    open: |input, _| Ok(Box::new(Lackey { lines: input.lines() })),
+    open: |input, _| Ok(by_line(input.lines(), Unit::Bytes, request)),
     example: b"==7== Lackey, an example Valgrind tool\nI  0401ab70,3\nI  0401ab73,5\n S 1fff000758,8\n L 04037e70,8\n \
         M 0421c7cc,4\n==7== Exit code:       0\n",
 };
@@ -55,37 +55,22 @@ fn parse(line: &str) -> Option<(Operation, &str, &str)> {
     (hexadecimal && fields::is_number(size)).then_some((operation, address, size))
 }
 
-struct Lackey {
-    lines: Lines,
-}
-
-impl Reader for Lackey {
-    fn unit(&self) -> Unit {
-        Unit::Bytes
+fn request(lines: &Lines, _: &mut Names) -> Result<Option<Request>> {
+    if is_message(lines.line()) {
+        return Ok(None);
     }
-
-    fn next(&mut self, _: &mut Names) -> Result<Option<Request>> {
-        loop {
-            match self.lines.next_content()? {
-                None => return Ok(None),
-                Some(line) if is_message(line) => {}
-                Some(_) => break,
-            }
-        }
-        let lines = &self.lines;
-        let Some((operation, address, size)) = parse(lines.line()) else {
-            return Err(lines.error(format!(
-                "expected `I  address,size`, ` L …`, ` S …` or ` M …`, found `{}`; record with --log-file=FILE, so that nothing \
-                 else gets between",
-                fields::shorten(lines.line())
-            )));
-        };
-        let offset = u64::from_str_radix(address, 16)
-            .map_err(|_| lines.error(format!("address `{}` is beyond 2^64", fields::shorten(address))))?;
-        let length = fields::number(lines, "size", size)?;
-        fields::check_end(lines, offset, length)?;
-        Ok(Some(Request { time: 0, owner: 0, object: 0, offset, length, operation }))
-    }
+    let Some((operation, address, size)) = parse(lines.line()) else {
+        return Err(lines.error(format!(
+            "expected `I  address,size`, ` L …`, ` S …` or ` M …`, found `{}`; record with --log-file=FILE, so that nothing \
+             else gets between",
+            fields::shorten(lines.line())
+        )));
+    };
+    let offset = u64::from_str_radix(address, 16)
+        .map_err(|_| lines.error(format!("address `{}` is beyond 2^64", fields::shorten(address))))?;
+    let length = fields::number(lines, "size", size)?;
+    fields::check_end(lines, offset, length)?;
+    Ok(Some(Request { time: 0, owner: 0, object: 0, offset, length, operation }))
 }
 
 #[cfg(test)]

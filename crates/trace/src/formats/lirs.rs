@@ -3,11 +3,11 @@
 //! S. Jiang and X. Zhang, "LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to Improve Buffer
 //! Cache Performance", SIGMETRICS 2002.
 
+use super::by_line::by_line;
 use super::{Format, fields};
 use crate::error::Result;
 use crate::input::Lines;
 use crate::names::Names;
-use crate::reader::Reader;
 use crate::request::{Operation, Request, Unit};
 
 pub(super) const FORMAT: Format = Format {
@@ -17,28 +17,15 @@ pub(super) const FORMAT: Format = Format {
     recognise: |head| {
         head.lines_all(|line| matches!(line.trim_ascii(), "*") || line.trim_ascii().parse::<u64>().is_ok())
     },
-    open: |input, _| Ok(Box::new(Lirs { lines: input.lines() })),
+    open: |input, _| Ok(by_line(input.lines(), Unit::Pages, request)),
     example: b"0\n1\n2\n0\n3\n",
 };
 
-struct Lirs {
-    lines: Lines,
-}
-
-impl Reader for Lirs {
-    fn unit(&self) -> Unit {
-        Unit::Pages
+fn request(lines: &Lines, _: &mut Names) -> Result<Option<Request>> {
+    let line = lines.line().trim_ascii();
+    if line == "*" {
+        return Ok(None);
     }
-
-    fn next(&mut self, _: &mut Names) -> Result<Option<Request>> {
-        loop {
-            match self.lines.next_content()?.map(str::trim_ascii) {
-                None => return Ok(None),
-                Some("*") => {}
-                Some(_) => break,
-            }
-        }
-        let offset = fields::number(&self.lines, "block number", self.lines.line().trim_ascii())?;
-        Ok(Some(Request { time: 0, owner: 0, object: 0, offset, length: 1, operation: Operation::Read }))
-    }
+    let offset = fields::number(lines, "block number", line)?;
+    Ok(Some(Request { time: 0, owner: 0, object: 0, offset, length: 1, operation: Operation::Read }))
 }

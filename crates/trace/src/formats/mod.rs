@@ -5,6 +5,7 @@ use crate::input::{Head, Input};
 use crate::reader::{Options, Reader};
 use forebay_policy::spelling::{did_you_mean, same};
 
+mod by_line;
 pub mod fields;
 #[cfg(test)]
 mod testing;

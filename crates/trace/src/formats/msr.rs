@@ -11,11 +11,11 @@
 //!
 //! Times stay relative to 1601, so traces of different volumes can be merged by them.
 
+use super::by_line::by_line;
 use super::{Format, fields};
 use crate::error::Result;
 use crate::input::Lines;
 use crate::names::Names;
-use crate::reader::Reader;
 use crate::request::{Request, Unit};
 
 /// Nanoseconds in a tick of the filetime.
@@ -34,42 +34,30 @@ pub(super) const FORMAT: Format = Format {
                 && fields::parse_operation(kind).is_some()
         })
     },
-    open: |input, _| Ok(Box::new(Msr { lines: input.lines(), object: String::new() })),
+    open: |input, _| {
+        // Holds the object's name while it is looked up.
+        let mut object = String::new();
+        Ok(by_line(input.lines(), Unit::Bytes, move |lines, names| request(lines, names, &mut object)))
+    },
     example: b"128166372003061629,usr,0,Read,7014609920,24576,41286\n\
                128166372016382155,usr,0,Write,1317441536,8192,1963\n\
                128166372026382245,web,2,Read,2436440064,4096,1835\n",
 };
 
-struct Msr {
-    lines: Lines,
-    /// Holds the object's name while it is looked up.
-    object: String,
-}
-
-impl Reader for Msr {
-    fn unit(&self) -> Unit {
-        Unit::Bytes
-    }
-
-    fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
-        if self.lines.next_content()?.is_none() {
-            return Ok(None);
-        }
-        let lines = &self.lines;
-        let [time, host, disk, kind, offset, size, _] =
-            fields::split(lines, ',', "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime")?;
-        let time = fields::ticks(lines, "Timestamp", time, TICK)?;
-        fields::number(lines, "DiskNumber", disk)?;
-        let operation = fields::operation(lines, "Type", kind)?;
-        let offset = fields::number(lines, "Offset", offset)?;
-        let length = fields::number(lines, "Size", size)?;
-        fields::check_end(lines, offset, length)?;
-        self.object.clear();
-        self.object.push_str(host);
-        self.object.push('.');
-        self.object.push_str(disk);
-        Ok(Some(Request { time, owner: 0, object: names.object(&self.object), offset, length, operation }))
-    }
+fn request(lines: &Lines, names: &mut Names, object: &mut String) -> Result<Option<Request>> {
+    let [time, host, disk, kind, offset, size, _] =
+        fields::split(lines, ',', "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime")?;
+    let time = fields::ticks(lines, "Timestamp", time, TICK)?;
+    fields::number(lines, "DiskNumber", disk)?;
+    let operation = fields::operation(lines, "Type", kind)?;
+    let offset = fields::number(lines, "Offset", offset)?;
+    let length = fields::number(lines, "Size", size)?;
+    fields::check_end(lines, offset, length)?;
+    object.clear();
+    object.push_str(host);
+    object.push('.');
+    object.push_str(disk);
+    Ok(Some(Request { time, owner: 0, object: names.object(object), offset, length, operation }))
 }
 
 #[cfg(test)]

@@ -12,11 +12,11 @@
 //! The specification leaves the size of a block to each trace's description. It is taken to be 512 bytes, as in the
 //! UMass traces.
 
+use super::by_line::by_line;
 use super::{Format, fields};
 use crate::error::Result;
 use crate::input::Lines;
 use crate::names::Names;
-use crate::reader::Reader;
 use crate::request::{Request, Unit};
 
 pub(super) const FORMAT: Format = Format {
@@ -31,46 +31,32 @@ pub(super) const FORMAT: Format = Format {
                 && words.next().is_some_and(|time| fields::parse_seconds(time).is_some())
         })
     },
-    open: |input, _| Ok(Box::new(Spc { lines: input.lines(), object: String::new() })),
+    open: |input, _| {
+        // Holds the object's name while it is looked up.
+        let mut object = String::new();
+        Ok(by_line(input.lines(), Unit::Bytes, move |lines, names| request(lines, names, &mut object)))
+    },
     example: b"0,20939840,8192,R,0.551706\n0,20939808,8192,r,0.554041\n1,3436288,15872,W,1.011732,7,x\n",
 };
 
-struct Spc {
-    lines: Lines,
-    /// Holds the object's name while it is looked up.
-    object: String,
-}
-
-impl Reader for Spc {
-    fn unit(&self) -> Unit {
-        Unit::Bytes
-    }
-
-    fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
-        if self.lines.next_content()?.is_none() {
-            return Ok(None);
-        }
-        let lines = &self.lines;
-        let mut words = lines.line().split(',').map(str::trim_ascii);
-        let (Some(unit), Some(first), Some(size), Some(opcode), Some(time)) =
-            (words.next(), words.next(), words.next(), words.next(), words.next())
-        else {
-            let found = lines.line().split(',').count();
-            return Err(
-                lines.error(format!("expected 5 fields or more (ASU,LBA,size,opcode,timestamp), found {found}"))
-            );
-        };
-        fields::number(lines, "ASU", unit)?;
-        let offset = fields::blocks(lines, "LBA", first)?;
-        let length = fields::number(lines, "size", size)?;
-        let operation = fields::operation(lines, "opcode", opcode)?;
-        let time = fields::seconds(lines, "timestamp", time)?;
-        fields::check_end(lines, offset, length)?;
-        self.object.clear();
-        self.object.push_str("asu ");
-        self.object.push_str(unit);
-        Ok(Some(Request { time, owner: 0, object: names.object(&self.object), offset, length, operation }))
-    }
+fn request(lines: &Lines, names: &mut Names, object: &mut String) -> Result<Option<Request>> {
+    let mut words = lines.line().split(',').map(str::trim_ascii);
+    let (Some(unit), Some(first), Some(size), Some(opcode), Some(time)) =
+        (words.next(), words.next(), words.next(), words.next(), words.next())
+    else {
+        let found = lines.line().split(',').count();
+        return Err(lines.error(format!("expected 5 fields or more (ASU,LBA,size,opcode,timestamp), found {found}")));
+    };
+    fields::number(lines, "ASU", unit)?;
+    let offset = fields::blocks(lines, "LBA", first)?;
+    let length = fields::number(lines, "size", size)?;
+    let operation = fields::operation(lines, "opcode", opcode)?;
+    let time = fields::seconds(lines, "timestamp", time)?;
+    fields::check_end(lines, offset, length)?;
+    object.clear();
+    object.push_str("asu ");
+    object.push_str(unit);
+    Ok(Some(Request { time, owner: 0, object: names.object(object), offset, length, operation }))
 }
 
 #[cfg(test)]

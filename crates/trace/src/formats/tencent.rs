@@ -11,11 +11,11 @@
 //!
 //! Five numbers could be many things: a file is only recognised as this format if its times lie between 2001 and 2286.
 
+use super::by_line::by_line;
 use super::{Format, fields};
 use crate::error::Result;
 use crate::input::Lines;
 use crate::names::Names;
-use crate::reader::Reader;
 use crate::request::{Operation, Request, Unit};
 use std::ops::Range;
 
@@ -35,40 +35,26 @@ pub(super) const FORMAT: Format = Format {
                 && matches!(kind, "0" | "1")
         })
     },
-    open: |input, _| Ok(Box::new(Tencent { lines: input.lines() })),
+    open: |input, _| Ok(by_line(input.lines(), Unit::Bytes, request)),
     example: b"1538323200,12910952,128,0,1063\n1538323200,6338688,8,1,1627\n1538323201,12910952,8,1,1063\n",
 };
 
-struct Tencent {
-    lines: Lines,
-}
-
-impl Reader for Tencent {
-    fn unit(&self) -> Unit {
-        Unit::Bytes
-    }
-
-    fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
-        if self.lines.next_content()?.is_none() {
-            return Ok(None);
+fn request(lines: &Lines, names: &mut Names) -> Result<Option<Request>> {
+    let [time, offset, size, kind, volume] = fields::split(lines, ',', "Timestamp,Offset,Size,IOType,VolumeID")?;
+    let time = fields::seconds(lines, "Timestamp", time)?;
+    let offset = fields::blocks(lines, "Offset", offset)?;
+    let length = fields::blocks(lines, "Size", size)?;
+    let operation = match kind {
+        "0" => Operation::Read,
+        "1" => Operation::Write,
+        _ => {
+            let message = format!("IOType `{}` is neither 0 (read) nor 1 (write)", fields::shorten(kind));
+            return Err(lines.error(message));
         }
-        let lines = &self.lines;
-        let [time, offset, size, kind, volume] = fields::split(lines, ',', "Timestamp,Offset,Size,IOType,VolumeID")?;
-        let time = fields::seconds(lines, "Timestamp", time)?;
-        let offset = fields::blocks(lines, "Offset", offset)?;
-        let length = fields::blocks(lines, "Size", size)?;
-        let operation = match kind {
-            "0" => Operation::Read,
-            "1" => Operation::Write,
-            _ => {
-                let message = format!("IOType `{}` is neither 0 (read) nor 1 (write)", fields::shorten(kind));
-                return Err(lines.error(message));
-            }
-        };
-        fields::number(lines, "VolumeID", volume)?;
-        fields::check_end(lines, offset, length)?;
-        Ok(Some(Request { time, owner: 0, object: names.object(volume), offset, length, operation }))
-    }
+    };
+    fields::number(lines, "VolumeID", volume)?;
+    fields::check_end(lines, offset, length)?;
+    Ok(Some(Request { time, owner: 0, object: names.object(volume), offset, length, operation }))
 }
 
 #[cfg(test)]
