@@ -3,16 +3,16 @@
 //! What a machine does not have is skipped with a word, and is a failure where `CI` is set.
 
 mod command;
+#[path = "command/running.rs"]
+mod running;
 
 use command::{answer, failure};
+use running::{PATIENCE, wait_until};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-
-/// How long anything here may take.
-const MOST: Duration = Duration::from_secs(60);
 
 /// Whether the machine has a program; without one the test skips.
 fn has(program: &str) -> bool {
@@ -46,24 +46,14 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Waits until something is so, which is said if it never is.
-#[track_caller]
-fn wait_until(what: &str, is: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < MOST, "waited {} s until {what}", MOST.as_secs());
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// Waits for the end of a recording, which has written little.
 #[track_caller]
 fn ended(mut child: Child) -> Output {
     let start = Instant::now();
     while child.try_wait().expect("it is ours").is_none() {
-        if start.elapsed() > MOST {
+        if start.elapsed() > PATIENCE {
             let _ = child.kill();
-            panic!("waited {} s for the end of a recording", MOST.as_secs());
+            panic!("waited {} s for the end of a recording", PATIENCE.as_secs());
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -1,22 +1,16 @@
 //! A running `forebay serve`, and a client that speaks just enough of its protocol.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use crate::running::{PATIENCE, Running};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
-
-/// How long anything may take before a test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+use std::process::Command;
 
 /// A server in a folder of its own, with a socket and what it has logged.
 pub(crate) struct Server {
-    child: Child,
+    process: Running,
     pub(crate) socket: PathBuf,
-    lines: Receiver<String>,
-    log: String,
 }
 
 impl Server {
@@ -30,73 +24,27 @@ impl Server {
     #[track_caller]
     pub(crate) fn start_by(mut command: Command, folder: &Path, arguments: &[&str]) -> Self {
         let socket = folder.join("socket");
-        let mut child = command
-            .arg("serve")
-            .args(arguments)
-            .arg("--listen")
-            .arg(format!("unix:{}", socket.display()))
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("forebay runs");
-        let log = BufReader::new(child.stderr.take().expect("it is piped"));
-        let (sender, lines) = channel();
-        std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut server = Self { child, socket, lines, log: String::new() };
+        command.arg("serve").args(arguments).arg("--listen").arg(format!("unix:{}", socket.display()));
+        let mut server = Self { process: Running::start(&mut command), socket };
         server.wait_for("listening on unix:");
         server
     }
 
-    /// Waits until a line is logged that has this text, and returns it.
+    /// Waits until one more line is logged that has this text, and returns it.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(line) => {
-                    self.log += &line;
-                    self.log.push('\n');
-                    if line.contains(text) {
-                        return line;
-                    }
-                }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    panic!("`{text}` is not logged:\n{}", self.log)
-                }
-            }
-        }
-    }
-
-    /// Waits until something holds.
-    #[track_caller]
-    pub(crate) fn wait_until(&self, what: &str, holds: impl Fn() -> bool) {
-        let end = Instant::now() + PATIENCE;
-        while !holds() {
-            assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.process.wait_for(text)
     }
 
     pub(crate) fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([&format!("-{signal}"), &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill runs").success());
+        self.process.signal(signal);
     }
 
     /// Waits for its end: the exit code, and what it has logged.
     #[track_caller]
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
-        let end = Instant::now() + PATIENCE;
-        let status = loop {
-            match self.child.try_wait().expect("it is our child") {
-                Some(status) => break status,
-                None if Instant::now() > end => panic!("it does not end:\n{}", self.log),
-                None => std::thread::sleep(Duration::from_millis(5)),
-            }
-        };
-        while let Ok(line) = self.lines.recv() {
-            self.log += &line;
-            self.log.push('\n');
-        }
-        (status.code(), std::mem::take(&mut self.log))
+        let code = self.process.end();
+        (code, std::mem::take(&mut self.process.log))
     }
 
     /// Ends it by SIGTERM, which must succeed.
@@ -124,17 +72,7 @@ impl Server {
     /// What the server of figures answers, by the address it has logged.
     #[track_caller]
     pub(crate) fn figures_at(&mut self) -> String {
-        let line = self.wait_for("figures at http://");
-        let (_, address) = line.split_once("http://").expect("it was found there");
-        address.trim_end_matches("/metrics").to_owned()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.figures_at()
     }
 }
 

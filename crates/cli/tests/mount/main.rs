@@ -1,16 +1,15 @@
 //! `forebay mount` as its users meet it: in the background and in the foreground, stopped, killed, steered and recorded.
 
 mod managers;
+#[path = "../command/running.rs"]
+mod running;
 
+use running::{PATIENCE, can_mount, lines_of, wait_until};
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-
-/// How long anything may take before a test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn forebay(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().expect("forebay runs")
@@ -18,29 +17,6 @@ fn forebay(arguments: &[&str]) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-#[track_caller]
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "waited {PATIENCE:?} in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Whether a directory can be mounted here. Elsewhere the test says that it is skipped; in CI that is a failure.
-fn can_mount() -> bool {
-    let root = fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t0\t"));
-    if root && Path::new("/dev/fuse").exists() {
-        return true;
-    }
-    assert!(std::env::var_os("CI").is_none(), "a mount needs root and /dev/fuse, and CI skips nothing");
-    // Straight to the stream: what eprintln prints in a test that passes is not shown.
-    std::io::stderr()
-        .write_all(b"skipped: a mount needs root and /dev/fuse\n")
-        .expect("standard error can be written to");
-    false
 }
 
 /// A folder with a source and a place to mount it.
@@ -85,16 +61,8 @@ impl Folder {
     /// The same by a command that runs forebay.
     #[track_caller]
     fn mount_by(&self, command: &mut Command, arguments: &[&str]) -> Running<'_> {
-        let mut child = command
-            .args(["mount", &self.text("source"), &self.text("seen"), "--foreground"])
-            .args(arguments)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("forebay runs");
-        let log = BufReader::new(child.stderr.take().expect("it is piped"));
-        let (sender, lines) = channel();
-        std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut running = Running { folder: self, child, lines, log: String::new() };
+        command.args(["mount", &self.text("source"), &self.text("seen"), "--foreground"]).args(arguments);
+        let mut running = Running { folder: self, process: running::Running::start(command) };
         running.wait_for("is mounted on");
         running
     }
@@ -103,52 +71,35 @@ impl Folder {
 /// A mount in the foreground.
 struct Running<'f> {
     folder: &'f Folder,
-    child: Child,
-    lines: Receiver<String>,
-    log: String,
+    process: running::Running,
 }
 
 impl Running<'_> {
-    /// Waits until a line is logged that has this text.
+    /// Waits until the log has this text.
     #[track_caller]
     fn wait_for(&mut self, text: &str) {
-        let end = Instant::now() + PATIENCE;
-        while !self.log.contains(text) {
-            let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) else {
-                panic!("`{text}` is not logged:\n{}", self.log)
-            };
-            self.log += &line;
-            self.log.push('\n');
-        }
+        self.process.wait_for_once(text);
     }
 
     fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill runs").success());
+        self.process.signal(signal);
     }
 
     /// Waits until it has ended; its exit code.
     #[track_caller]
     fn end(mut self) -> Option<i32> {
-        let mut status = None;
-        wait_until("the mount ends", || {
-            status = self.child.try_wait().expect("it can be asked");
-            status.is_some()
-        });
-        status.expect("it has just been seen").code()
+        self.process.end()
     }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        if self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
-            return;
-        }
         // After a test that failed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if self.folder.is_mounted() {
-            let _ = Command::new("umount").arg("-l").arg(self.folder.path("seen")).status();
+        if !self.process.has_ended() {
+            let _ = self.process.child.kill();
+            if self.folder.is_mounted() {
+                let _ = Command::new("umount").arg("-l").arg(self.folder.path("seen")).status();
+            }
         }
     }
 }
@@ -174,14 +125,14 @@ fn sigterm_unmounts_flushes_and_does_not_wait_for_ever_for_who_stays() {
     let Some(folder) = Folder::new() else { return };
     let running = folder.mount(&["--dirty-age", "1h"]);
     fs::write(folder.path("seen/file"), [7; 100_000]).expect("a file");
-    running.signal("-TERM");
+    running.signal("TERM");
     assert_eq!(running.end(), Some(0));
     assert!(!folder.is_mounted() && fs::read(folder.path("source/file")).expect("a read below") == [7; 100_000]);
 
     let running = folder.mount(&["--dirty-age", "1h"]);
     let mut stays = File::create(folder.path("seen/open")).expect("a file");
     stays.write_all(&[8; 100_000]).expect("a write");
-    running.signal("-TERM");
+    running.signal("TERM");
     assert_eq!(running.end(), Some(0));
     assert!(!folder.is_mounted() && fs::read(folder.path("source/open")).expect("a read below") == [8; 100_000]);
     stays.write_all(b"more").expect_err("it would be lost");
@@ -233,7 +184,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let twice = forebay(&["mount", &source, &seen]);
     let said = text(&twice.stderr);
     assert!(twice.status.code() == Some(2) && said.contains("is mounted on") && said.contains("already"), "{said}");
-    running.signal("-TERM");
+    running.signal("TERM");
     assert_eq!(running.end(), Some(0));
 }
 
@@ -254,7 +205,7 @@ fn what_else_is_mounted_at_the_same_path_stays() {
         let running = folder.mount(&[]);
         assert_eq!(mounts(), 2);
         if signal {
-            running.signal("-TERM");
+            running.signal("TERM");
         } else {
             assert!(folder.unmount());
         }
@@ -266,7 +217,7 @@ fn what_else_is_mounted_at_the_same_path_stays() {
     let mut running = folder.mount(&["--dirty-age", "1h"]);
     fs::write(folder.path("seen/file"), [7; 100_000]).expect("a file");
     mount_another();
-    running.signal("-TERM");
+    running.signal("TERM");
     running.wait_for("another mount lies over it");
     assert_eq!(running.end(), Some(1));
     assert!(fs::read(folder.path("source/file")).expect("a read below") == [7; 100_000]);
@@ -294,9 +245,7 @@ fn a_running_mount_is_steered_measured_and_recorded() {
         "--metrics",
         "127.0.0.1:0",
     ]);
-    running.wait_for("figures at http://");
-    let address =
-        running.log.split("figures at http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address");
+    let address = &running.process.figures_at();
     fs::create_dir(folder.path("seen/folder")).expect("a folder");
     fs::write(folder.path("seen/folder/file"), [7; 40_960]).expect("a file");
     let read = || assert_eq!(fs::read(folder.path("seen/folder/file")).expect("a read").len(), 40_960);
@@ -331,7 +280,7 @@ fn a_running_mount_is_steered_measured_and_recorded() {
     let top = forebay(&["top", address, "--format", "csv"]);
     let figures = text(&top.stdout);
     assert!(figures.contains(&source) && figures.lines().count() == 2, "{figures}");
-    running.signal("-TERM");
+    running.signal("TERM");
     assert_eq!(running.end(), Some(0));
     let recorded = fs::read_to_string(&trace).expect("a trace");
     let lines = |operation: &str| {
@@ -361,7 +310,7 @@ fn many_known_files_need_few_descriptors() {
     for name in 0..FILES {
         fs::write(folder.path(&format!("seen/{name}")), format!("{name} again")).expect("a file");
     }
-    running.signal("-TERM");
+    running.signal("TERM");
     assert_eq!(running.end(), Some(0));
     let below = |name: &usize| fs::read_to_string(folder.path(&format!("source/{name}"))).expect("a read below");
     assert!((0..FILES).all(|name| below(&name) == format!("{name} again")));
@@ -381,7 +330,7 @@ fn a_disk_s_delay_is_felt_by_misses() {
     };
     // Ten files in ten places: the head moves, and the disk turns.
     assert!(read() > Duration::from_millis(20));
-    running.signal("-TERM");
+    running.signal("TERM");
     assert_eq!(running.end(), Some(0));
 }
 
@@ -397,7 +346,7 @@ fn what_was_synced_survives_a_kill_of_the_mount() {
                 file.sync_all().expect("a flush");
             }
         }
-        running.signal("-KILL");
+        running.signal("KILL");
         assert_eq!(running.end(), None);
         folder.unmount();
         let running = folder.mount(&[]);
@@ -405,7 +354,7 @@ fn what_was_synced_survives_a_kill_of_the_mount() {
             let bytes = fs::read(folder.path(&format!("seen/{name}"))).expect("a read");
             assert!(bytes == [name ^ round; 30_000], "round {round}: file {name}");
         }
-        running.signal("-TERM");
+        running.signal("TERM");
         assert_eq!(running.end(), Some(0));
     }
 }
@@ -437,10 +386,7 @@ fn sqlite_loses_no_commit_when_the_mount_is_killed() {
             .spawn()
             .expect("sqlite3 runs");
         let (mut commands, answers) = (sqlite.stdin.take().expect("piped"), sqlite.stdout.take().expect("piped"));
-        let (sender, committed) = channel();
-        std::thread::spawn(move || {
-            BufReader::new(answers).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
-        });
+        let committed = lines_of(answers);
         let first = next;
         let writer = std::thread::spawn(move || {
             for number in first..first + 100_000 {
@@ -455,7 +401,7 @@ fn sqlite_loses_no_commit_when_the_mount_is_killed() {
             let line = committed.recv_timeout(PATIENCE).expect("commits go on");
             next = line.parse::<u64>().map_or(next, |number| number + 1);
         }
-        running.signal("-KILL");
+        running.signal("KILL");
         assert_eq!(running.end(), None);
         // It goes on until it fails.
         let _ = sqlite.kill();

@@ -1,6 +1,7 @@
 //! Managers of a mount as its administrator meets them: rules in a file, read again while it runs, and commands.
 
-use crate::{Folder, Running, forebay, text, wait_until};
+use crate::running::wait_until;
+use crate::{Folder, Running, forebay, text};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
@@ -63,7 +64,7 @@ impl Managed<'_> {
     }
 
     fn end(self) {
-        self.running.signal("-TERM");
+        self.running.signal("TERM");
         assert_eq!(self.running.end(), Some(0));
     }
 }
@@ -80,7 +81,7 @@ fn rules_are_read_again_and_wrong_ones_change_nothing() {
     let mut managed = folder.managed(&["--managers", &file]);
     assert!(managed.is_managed());
     fs::write(&file, rule("lru")).expect("rules");
-    managed.running.signal("-HUP");
+    managed.running.signal("HUP");
     wait_until("the rules are read again", || managed.done(&["managers"]).contains("rule       lru owners"));
     assert!(!managed.is_managed());
     fs::write(&file, rule("mru")).expect("rules");
@@ -162,7 +163,7 @@ fn managers_are_for_a_policy_that_has_them() {
     running.wait_for("commands are taken at");
     let refused = forebay(&["control", "--socket", &socket, "manage", "mru"]);
     assert!(refused.status.code() == Some(2) && text(&refused.stderr).contains("the policy lru has no managers"));
-    running.signal("-TERM");
+    running.signal("TERM");
     assert_eq!(running.end(), Some(0));
 }
 

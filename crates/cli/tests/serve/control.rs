@@ -2,6 +2,7 @@
 
 use crate::command::{answer, failure};
 use crate::reload::configure;
+use crate::running::wait_until;
 use crate::server::Server;
 use crate::{MIB, folder, sparse};
 use std::path::Path;
@@ -65,7 +66,7 @@ fn a_running_server_is_steered_by_its_socket() {
     assert_eq!(dirty, "cache shared: at most 25 % may be dirty, and for 1s 500ms\n");
     assert_eq!(control(&socket, "dirty own"), "cache own: at most 50 % may be dirty, and for 1h\n");
     assert_eq!(client.write(0, &[8; 512]), 0);
-    server.wait_until("it is written after its age", || std::fs::read(&a).unwrap()[0] == 8);
+    wait_until("it is written after its age", || std::fs::read(&a).unwrap()[0] == 8);
 
     assert!(control(&socket, &format!("attach new {new},readahead=0")).contains("volume new: 2 MiB are served"));
     let mut other = server.client("new");
@@ -153,7 +154,7 @@ fn a_rate_limits_a_volume_and_is_lifted_while_a_flush_waits_for_it() {
     assert_eq!(client.write(0, &vec![1; 1 << 20]), 0);
     let flush = std::thread::spawn(move || client.flush());
     let socket = &socket;
-    server.wait_until("the flush has begun", || {
+    wait_until("the flush has begun", || {
         let json: serde_json::Value = serde_json::from_str(&control(socket, "-f json statistics")).unwrap();
         json["statistics"]["volumes"][0]["clients"]["requests"]["write"] == 1
     });

@@ -5,6 +5,8 @@
 mod command;
 mod control;
 mod reload;
+#[path = "../command/running.rs"]
+mod running;
 #[path = "../command/server.rs"]
 mod server;
 

@@ -1,6 +1,7 @@
 //! `forebay advise`: how programs are run, and what of their advice reaches the cache.
 
-use crate::mounted::{Mounted, wait_until};
+use crate::mounted::Mounted;
+use crate::running::wait_until;
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};

@@ -3,3 +3,5 @@
 mod advise;
 mod mounted;
 mod own_managers;
+#[path = "../command/running.rs"]
+mod running;

@@ -1,36 +1,19 @@
 //! A mounted directory, with figures.
 
+use crate::running::{PATIENCE, Running, can_mount, lines_of};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
-
-/// How long anything may take before a test fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+use std::sync::mpsc::Receiver;
 
 /// A mount in the foreground.
 pub(crate) struct Mounted {
     folder: tempfile::TempDir,
-    child: Child,
+    process: Running,
     address: String,
-}
-
-/// Whether a directory can be mounted here. Elsewhere the test says that it is skipped; in CI that is a failure.
-fn can_mount() -> bool {
-    let root = fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t0\t"));
-    if root && Path::new("/dev/fuse").exists() {
-        return true;
-    }
-    assert!(std::env::var_os("CI").is_none(), "a mount needs root and /dev/fuse, and CI skips nothing");
-    // Straight to the stream: what eprintln prints in a test that passes is not shown.
-    std::io::stderr()
-        .write_all(b"skipped: a mount needs root and /dev/fuse\n")
-        .expect("standard error can be written to");
-    false
 }
 
 impl Mounted {
@@ -55,31 +38,18 @@ impl Mounted {
         fill(&path("source"));
         // Other users come in.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("its mode");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        command
             .arg("mount")
             .args([path("source"), path("seen")])
             .args(["--foreground", "--cache", "4MiB", "--readahead", "0", "--metrics", "127.0.0.1:0"])
             .arg("--manager-socket")
             .arg(path("managers"))
-            .args(arguments)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("forebay runs");
-        let log = BufReader::new(child.stderr.take().expect("it is piped"));
-        let (sender, lines) = channel();
-        std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut mounted = Self { folder, child, address: String::new() };
-        let (mut log, end) = (String::new(), Instant::now() + PATIENCE);
-        while !log.contains("is mounted on") {
-            let line = lines.recv_timeout(end.saturating_duration_since(Instant::now()));
-            log += &line.unwrap_or_else(|_| panic!("it is not mounted:\n{log}"));
-            log.push('\n');
-        }
-        let address = log.split("figures at http://").nth(1).and_then(|rest| rest.split('/').next());
-        mounted.address = address.expect("an address").to_owned();
-        // The rest of the log must be taken, too.
-        std::thread::spawn(move || lines.iter().for_each(drop));
-        Some(mounted)
+            .args(arguments);
+        let mut process = Running::start(&mut command);
+        process.wait_for("is mounted on");
+        let address = process.figures_at();
+        Some(Self { folder, process, address })
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -104,51 +74,32 @@ impl Mounted {
     /// Unmounts it in order.
     #[track_caller]
     pub(crate) fn stop(mut self) {
-        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill runs").success());
-        let mut status = None;
-        wait_until("the mount ends", || {
-            status = self.child.try_wait().expect("it can be asked");
-            status.is_some()
-        });
-        assert!(status.expect("it has just been seen").success());
+        self.process.signal("TERM");
+        assert_eq!(self.process.end(), Some(0));
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
-            return;
-        }
         // After a test that failed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = Command::new("umount").arg("-l").arg(self.path("seen")).status();
-    }
-}
-
-#[track_caller]
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "waited {PATIENCE:?} in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        if !self.process.has_ended() {
+            let _ = self.process.child.kill();
+            let _ = Command::new("umount").arg("-l").arg(self.path("seen")).status();
+        }
     }
 }
 
 /// A child whose standard input and output are lines, ended when it is dropped.
 pub(crate) struct Talker {
     pub(crate) child: Child,
-    lines: std::sync::mpsc::Receiver<String>,
+    lines: Receiver<String>,
 }
 
 impl Talker {
     #[track_caller]
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
-        let out = BufReader::new(child.stdout.take().expect("it is piped"));
-        let (sender, lines) = channel();
-        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let lines = lines_of(child.stdout.take().expect("it is piped"));
         Self { child, lines }
     }
 

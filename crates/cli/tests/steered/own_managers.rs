@@ -1,6 +1,7 @@
 //! The examples of managers of programs' own, on a real mount.
 
-use crate::mounted::{Mounted, Talker, wait_until};
+use crate::mounted::{Mounted, Talker};
+use crate::running::wait_until;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
