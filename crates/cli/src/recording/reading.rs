@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Lines that make no sense and are left out, before the rest is given up.
+/// Lines that make no sense and are left out; with more, the recording ends.
 const MOST_BAD_LINES: u64 = 1000;
 
 /// What a recorder writes. It is read to its end even where the file cannot be written: the program would wait otherwise.

@@ -48,7 +48,7 @@ pub struct Asked {
     pub behind: Option<FirstLevel>,
     /// Estimate the hits from this share of the pages.
     pub sample: Option<Sample>,
-    /// The managers of the policy `lru-sp`; hits and misses are told by owner then, unless by file.
+    /// The managers of the policy `lru-sp`; hits and misses are split by owner then, unless by file.
     pub managers: Option<Rules>,
     /// The bytes of a page; by default the trace's own.
     pub page_size: Option<u64>,
@@ -129,7 +129,7 @@ pub struct Comparison {
     pub readahead: Readahead,
     /// By policy, then by size.
     pub outcomes: Vec<RunOutcome>,
-    /// What hits and misses are told by, if they are.
+    /// What hits and misses are split by, if they are.
     pub by: Option<By>,
     /// The names of these owners or files by number.
     pub parts: Vec<String>,
