@@ -50,8 +50,12 @@ install:
 deb:
 	command -v cargo-deb >/dev/null || cargo install --locked cargo-deb@3.8.0
 	cargo build --locked --profile dist -p forebay -p forebay-advise
-	rm -rf target/manual
+	rm -rf target/manual target/completions
 	target/dist/forebay manual target/manual
+	mkdir -p target/completions
+	target/dist/forebay completions bash >target/completions/forebay
+	target/dist/forebay completions zsh >target/completions/_forebay
+	target/dist/forebay completions fish >target/completions/forebay.fish
 	cargo deb --no-build --profile dist -p forebay
 
 static:

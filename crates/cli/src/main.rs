@@ -12,7 +12,7 @@ mod terminal;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
-    advise, analyze, compare, control, convert, curve, devices, experiment, formats, info, levels, managers, manual,
+    advise, analyze, compare, completions, control, convert, curve, devices, experiment, formats, info, levels, managers, manual,
     mix, mount, policies, record, serve, top,
 };
 use failure::Failure;
@@ -52,6 +52,7 @@ enum Command {
     Control(control::Arguments),
     Top(top::Arguments),
     Manual(manual::Arguments),
+    Completions(completions::Arguments),
 }
 
 const EXAMPLES: &str = include_str!("main.txt").trim_ascii_end();
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         Command::Control(arguments) => control::run(arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Manual(arguments) => manual::run(&arguments, self::Arguments::command()),
+        Command::Completions(arguments) => completions::run(&arguments, self::Arguments::command()),
     };
     match done {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,

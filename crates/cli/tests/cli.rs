@@ -508,3 +508,15 @@ fn the_embedded_sample_is_compared_without_any_argument() {
     assert!(text.starts_with("sample: 166,266 references to 8,935 pages of 8 KiB"), "{text}");
     assert!(text.contains("\nTake ") && text.contains("This is the embedded sample."), "{text}");
 }
+
+#[test]
+fn completions_are_scripts_that_know_every_command() {
+    for (shell, mark) in [("bash", "forebay__subcmd__record"), ("zsh", "_forebay__subcmd__record"), ("fish", "record")] {
+        let script = answer(&["completions", shell]);
+        assert!(script.contains(mark) && script.contains("by-distance"), "{shell}: {}", &script[..500]);
+    }
+    let script = answer(&["completions", "bash"]);
+    let path = file("completions.bash", &script);
+    let checked = Command::new("bash").arg("-n").arg(&path).output().expect("bash runs");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}

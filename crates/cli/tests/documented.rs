@@ -135,7 +135,7 @@ fn every_link_between_pages_leads_to_a_file() {
 fn runs(words: &[String]) -> bool {
     let reads = [
         "compare", "curve", "levels", "analyze", "info", "convert", "mix", "managers", "policies", "formats",
-        "devices", "manual",
+        "devices", "manual", "completions",
     ];
     let to_fill_in = words.iter().any(|word| {
         ["RULE", "MODE", "FIRST", ":SIZE", "FILE.toml", "mine.toml"].iter().any(|place| word.contains(place))

@@ -3,6 +3,7 @@
 pub(crate) mod advise;
 pub(crate) mod analyze;
 pub(crate) mod compare;
+pub(crate) mod completions;
 pub(crate) mod control;
 pub(crate) mod convert;
 pub(crate) mod curve;
