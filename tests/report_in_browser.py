@@ -47,7 +47,7 @@ def reports(folder):
     yield made("compare", forebay, "compare", "--device", "nearline", "--report")
     yield made("curve", forebay, "curve", "--policies", "lru,arc,opt", "--points", "20", "--report")
     yield made("analyze", forebay, "analyze", "--sizes", "5%,20%", "--report")
-    alternatives = "lru:2MiB,lru:8MiB", "lru:16MiB,mq:16MiB,lru:32MiB,mq:32MiB"
+    alternatives = "lru:2MiB,lru:8MiB", "lru:16MiB,mq:16MiB,lru:24MiB,mq:24MiB,lru:64MiB,mq:64MiB"
     yield made("levels", forebay, "levels", "-l", alternatives[0], "-l", alternatives[1], "--device", "nvme", "--report")
     traces = pathlib.Path(os.environ.get("FOREBAY_TRACES", "../shared/traces"))
     p6 = traces / "arc" / "P6.lis.zst"
@@ -257,8 +257,9 @@ def check_files(browser, name, file):
     for figure in page.figures():
         what = f"{page.what}: {figure.get_attribute('id')}"
         for kind, start in (("CSV", None), ("PNG", b"\x89PNG")):
-            with page.page.expect_download(timeout=10_000) as download:
-                page.press(figure.query_selector(f"button:text-is('{kind}')"))
+            with page.page.expect_download(timeout=30_000) as download:
+                # A click as of a person: without one the browser gives only some files in a row.
+                figure.query_selector(f"button:text-is('{kind}')").click()
             content = pathlib.Path(download.value.path()).read_bytes()
             check(f"{what}: {kind}'s name", download.value.suggested_filename.endswith(f".{kind.lower()}"), download.value.suggested_filename)
             if start:

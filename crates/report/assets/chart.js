@@ -39,7 +39,7 @@ class Chart {
         }
         controls.append(this.reset, element(
             "span", { className: "sets files" },
-            button("CSV", () => save(this.csv(), "text/csv", `${this.name()}.csv`), { title: "The chart's figures" }),
+            button("CSV", () => saveText(this.csv(), `${this.name()}.csv`), { title: "The chart's figures" }),
             button("PNG", () => this.png(), { title: "The chart as it is" }),
         ));
         if (this.local) controls.append(this.local);
@@ -199,7 +199,7 @@ class Chart {
     /** The lines' names beside their ends, moved apart where they would meet, and a ring around the point that is recommended. */
     #ends(lines) {
         const narrow = this.plot.clientWidth < 500;
-        const [size, most] = narrow ? [10, 9] : [12, 16];
+        const [size, most] = narrow ? [10, 12] : [12, 16];
         const { fontFamily } = getComputedStyle(document.body);
         const short = (name) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
         const known = lines.filter((line) => line.data.some(([, y]) => y !== null));
@@ -311,7 +311,7 @@ class Chart {
         pen.fillStyle = themed("--quiet");
         pen.fillText(this.model.kind === "ranking" ? "" : this.model.y.title, 12 * SCALE, head - 6 * SCALE);
         pen.drawImage(body, 0, head);
-        canvas.toBlob((picture) => save(picture, "image/png", `${this.name()}.png`));
+        save(canvas.toDataURL(), `${this.name()}.png`);
     }
 
     #tip(points) {

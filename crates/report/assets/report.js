@@ -16,10 +16,14 @@ function button(text, press, properties = {}) {
 }
 
 /** Gives the reader a file. */
-function save(content, type, name) {
-    const link = element("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+function save(href, name) {
+    element("a", { href, download: name }).click();
+}
+
+function saveText(text, name) {
+    const href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+    save(href, name);
+    setTimeout(() => URL.revokeObjectURL(href), 60000);
 }
 
 function setPressed(button, pressed) {
@@ -133,7 +137,7 @@ function folded(model, trace) {
     const table = element("table", {}, element("thead", {}, element("tr", {}, ...heads)), body);
     const name = `${trace}-${model.title}.csv`.replace(/[^\w.=-]+/g, "-");
     const rows = () => [model.columns.map((column) => column.title), ...model.rows.map((row) => row.map((value) => value ?? ""))];
-    const file = button("CSV", () => save(csv(rows()), "text/csv", name), { title: "All rows" });
+    const file = button("CSV", () => saveText(csv(rows()), name), { title: "All rows" });
     const details = element(
         "details", {}, element("summary", { textContent: model.title }), element("div", { className: "controls files" }, file),
         element("div", { className: "scroll" }, table),
