@@ -2,7 +2,7 @@
 
 use forebay_trace::{Input, Names, Options, Reader, reader};
 
-/// So many requests are read at most: a short input can name a long trace.
+/// This many requests are read at most: a short input can name a long trace.
 const MOST: usize = 4096;
 
 /// Reads `bytes` as a trace of the named format. An error is as good as a request; a panic is what is looked for.

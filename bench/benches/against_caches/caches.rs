@@ -22,7 +22,7 @@ pub(crate) trait Cache: Sync {
 pub(crate) const NAMES: [&str; 8] =
     ["quick_cache", "moka", "mutex-lru", "pool:clock-pro", "pool:sieve", "pool:lru", "pool:arc", "pool:s3-fifo"];
 
-/// The cache of that name with room for so many pages.
+/// The cache of that name with room for this many pages.
 pub(crate) fn named(name: &str, room: u32, backing: &Arc<Backing>) -> Result<Box<dyn Cache>, String> {
     let peer = |store| -> Result<Box<dyn Cache>, String> { Ok(store) };
     match name {

@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The bytes allocated for so many pages, each tenth of them dirty, of so many objects.
+/// The bytes allocated for this many pages, each tenth of them dirty, of this many objects.
 fn allocated(objects: u64) -> usize {
     let before = ALLOCATED.load(Ordering::Relaxed);
     let policy = Spec::parse("lru").expect("a policy");

@@ -35,7 +35,7 @@ const COLORS: [RGBColor; 7] = [
 /// Length and distance of dashes, after the solid line.
 const DASHES: [(i32, i32); 3] = [(8, 4), (2, 3), (14, 5)];
 const SHAPES: usize = 8;
-/// About so many marks stand on a line.
+/// About this many marks stand on a line.
 const MARKS: usize = 12;
 
 /// Why there is no figure.

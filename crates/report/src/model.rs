@@ -176,7 +176,7 @@ pub enum Unit {
     Milliseconds,
     /// Memory.
     Bytes,
-    /// Pages of so many bytes, shown with the memory they make.
+    /// Pages of this many bytes, shown with the memory they make.
     Pages(u64),
 }
 

@@ -167,7 +167,7 @@ impl Session for PoolSession {
     }
 }
 
-/// What the client is told of the pool's error; the server's log has it, too.
+/// What the client gets for the pool's error; the server's log has it, too.
 fn failure(error: forebay_pool::Error) -> Failure {
     let errno = match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Errno::NotPermitted,

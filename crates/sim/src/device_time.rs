@@ -32,7 +32,7 @@ impl DeviceTime {
         self.device.iter_mut().for_each(SimulatedDevice::start_counting);
     }
 
-    /// What it all cost, spread over so many references.
+    /// What it all cost, spread over this many references.
     pub(crate) fn cost(self, references: u64) -> Option<Cost> {
         self.device.map(|mut device| device.cost(references))
     }
@@ -45,7 +45,7 @@ impl DeviceTime {
         }
     }
 
-    /// A request begins after so many references.
+    /// A request begins after this many references.
     #[inline]
     pub(crate) fn begin_request(&mut self, arrival: u64, write: bool) {
         (self.arrival, self.write, self.asked) = (arrival, write, false);

@@ -15,9 +15,9 @@ pub(crate) fn room_for(pages: u32) -> u32 {
 /// The size of a cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
-    /// So many pages: `1000`.
+    /// This many pages: `1000`.
     Pages(u64),
-    /// So many bytes: `64MiB`.
+    /// This many bytes: `64MiB`.
     Bytes(u64),
     /// Percent of the pages that the trace refers to: `10%`.
     Percent(f64),

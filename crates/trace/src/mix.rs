@@ -127,7 +127,7 @@ struct Merged {
     span: Span,
     clock: Clock,
     paging: Paging,
-    /// A unit of the source is so many of the mix.
+    /// A unit of the source is this many of the mix.
     factor: u64,
     names: Names,
     /// The numbers in the mix of the source's owners and objects.

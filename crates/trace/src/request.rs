@@ -24,7 +24,7 @@ pub struct Request {
 pub enum Unit {
     /// Bytes: pages are cut from them at the page size.
     Bytes,
-    /// Blocks of so many bytes: each is a page unless a page size is asked for.
+    /// Blocks of this many bytes: each is a page unless a page size is asked for.
     Blocks(u32),
     /// Pages: opaque numbers, each a page whatever the page size.
     Pages,

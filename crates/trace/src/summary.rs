@@ -53,7 +53,7 @@ pub struct Part {
     pub pages: Option<u64>,
 }
 
-/// So many sizes, files and owners are kept.
+/// This many sizes, files and owners are kept.
 const MOST: usize = 5;
 
 impl Summary {

@@ -91,7 +91,7 @@ impl Rules {
         Ok(made)
     }
 
-    /// The rules over the owners and files of the trace called `trace`, whose numbers are the names' indices. `warn` is told of each
+    /// The rules over the owners and files of the trace called `trace`, whose numbers are the names' indices. `warn` is notified of each
     /// pattern that matches nothing.
     ///
     /// # Errors

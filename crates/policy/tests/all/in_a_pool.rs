@@ -17,7 +17,7 @@ struct Pool {
     /// Forgotten numbers, the last one used first.
     free: Vec<u32>,
     numbers: u32,
-    /// So many offers are refused before one is accepted.
+    /// This many offers are refused before one is accepted.
     refusals: u32,
     offers: u32,
     evicted: Vec<u64>,
@@ -79,7 +79,7 @@ struct Step {
 
 #[derive(Clone, Debug)]
 enum What {
-    /// A miss meets so many refusals.
+    /// A miss meets this many refusals.
     Use {
         refusals: u32,
         ahead: bool,

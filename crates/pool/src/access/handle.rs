@@ -19,7 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Hits that a policy is told of at once, where their order matters.
+/// Hits that a policy is notified of at once, where their order matters.
 const ORDERED_HITS: usize = 64;
 /// A way into the pool for one thread at a time: it holds that thread's pins, and the hits that the policy has yet to be told of.
 pub struct Handle<M: Memory = Frames> {

@@ -7,7 +7,7 @@ use crate::objects::volume::Volume;
 use forebay_policy::Operation;
 use std::sync::Arc;
 
-/// Pages of a hint that the policy is told of at once: others wait for its lock.
+/// Pages of a hint that the policy is notified of at once: others wait for its lock.
 const HINTED: u64 = 64;
 
 /// What a program says of its references to come.

@@ -88,7 +88,7 @@ fn write_until_killed(path: &Path, seed: u64) {
     }
 }
 
-/// Starts the process, kills it after so many acknowledgements, and returns how many writes were flushed and which were forced.
+/// Starts the process, kills it after this many acknowledgements, and returns how many writes were flushed and which were forced.
 fn kill_after(path: &Path, seed: u64, acknowledgements: usize) -> (u64, BTreeSet<u64>) {
     let test = std::env::current_exe().expect("this test is a file");
     let mut child = Command::new(test)

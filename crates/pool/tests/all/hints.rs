@@ -51,7 +51,7 @@ fn what_is_used_once_passes_by_the_cache() {
 
 #[test]
 fn what_is_read_once_is_never_older_than_what_was_written() {
-    // So many frames that the page table is nearly half full, and entries stand beside their place.
+    // Enough frames that the page table is nearly half full, and entries stand beside their place.
     let policy = Spec::parse("lru").expect("a policy");
     let pool = Pool::new(Config::new(500 * PAGE, policy)).expect("a pool");
     let volume = pool.attach(Arc::new(MemoryDevice::new(4000 * PAGE)), VolumeConfig::new("test"));

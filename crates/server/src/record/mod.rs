@@ -85,7 +85,7 @@ impl fmt::Display for Recorded {
 }
 
 impl Recorder {
-    /// Of references to caches with pages of so many bytes.
+    /// Of references to caches with pages of this many bytes.
     pub(crate) fn new(page_size: u64) -> Self {
         Self {
             page_size,

@@ -14,7 +14,7 @@ use serde::Serialize;
 pub struct DistancePoint {
     /// Up to this distance, and above that of the point before,
     pub distance: u64,
-    /// so many references.
+    /// this many references.
     pub references: u64,
 }
 
@@ -30,9 +30,9 @@ pub struct TemporalDistances {
 /// The mean size of the working set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WorkingSetPoint {
-    /// In so many references up to some time
+    /// In this many references up to some time
     pub window: u64,
-    /// there are so many distinct pages, on average over all times.
+    /// there are this many distinct pages, on average over all times.
     pub mean_pages: f64,
 }
 

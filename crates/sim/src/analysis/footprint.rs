@@ -8,9 +8,9 @@ const POINTS: usize = 256;
 /// The footprint at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FootprintPoint {
-    /// After so many references,
+    /// After this many references,
     pub references: u64,
-    /// so many distinct pages.
+    /// this many distinct pages.
     pub pages: u32,
 }
 

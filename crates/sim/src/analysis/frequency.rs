@@ -4,20 +4,20 @@
 use crate::input::trace::Trace;
 use serde::Serialize;
 
-/// The pages that are referenced at least so many times.
+/// The pages that are referenced at least this many times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct FrequencyPoint {
-    /// At least so many times, a power of two,
+    /// At least this many times, a power of two,
     pub times: u64,
-    /// so many pages are referenced,
+    /// this many pages are referenced,
     pub pages: u64,
     /// which is this percentage of all pages,
     pub pages_percent: f64,
-    /// and so many references go to them,
+    /// and this many references go to them,
     pub references: u64,
     /// which is this percentage of all references.
     pub references_percent: f64,
-    /// The pages that are referenced exactly so many times.
+    /// The pages that are referenced exactly this many times.
     pub pages_exactly: u64,
 }
 
@@ -34,7 +34,7 @@ struct Octave {
 }
 
 impl Frequencies {
-    /// Adds pages, each with so many references.
+    /// Adds pages, each with this many references.
     pub(crate) fn add(&mut self, counts: &[u32]) {
         for &count in counts.iter().filter(|&&count| count > 0) {
             let octave = count.ilog2() as usize;

@@ -26,9 +26,9 @@ pub struct Lengths {
 /// Those of one length.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LengthPoint {
-    /// So many pages long
+    /// This many pages long
     pub length: u64,
-    /// are so many,
+    /// are this many,
     pub count: u64,
     /// and this percentage is no longer.
     pub percent: f64,

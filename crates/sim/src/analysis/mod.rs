@@ -198,7 +198,7 @@ impl Asked {
 }
 
 impl Analysis {
-    /// Analyses a trace. `progress` is told of each further number of references looked at, from any thread.
+    /// Analyses a trace. `progress` is notified of each further number of references looked at, from any thread.
     ///
     /// # Panics
     /// If the trace lacks what [`Asked::keep`] says.

@@ -40,9 +40,9 @@ pub struct HitsByDistance {
 pub struct DistanceHits {
     /// Up to this distance, and above that of the point before,
     pub distance: u64,
-    /// so many hits,
+    /// this many hits,
     pub hits: u64,
-    /// and so many misses.
+    /// and this many misses.
     pub misses: u64,
 }
 

@@ -1,4 +1,4 @@
-//! SHARDS of a fixed size: however many pages a trace has, so many are sampled at most.
+//! SHARDS of a fixed size: however many pages a trace has, this many are sampled at most.
 //!
 //! C. A. Waldspurger, N. Park, A. Garthwaite and I. Ahmad, "Efficient MRC Construction with SHARDS", FAST 2015, section 3.2.
 //! A page is in the sample while its hash is below a threshold. When there are too many, the page with the greatest hash goes, and
@@ -41,7 +41,7 @@ pub struct FixedSize {
 }
 
 impl FixedSize {
-    /// An empty sample of at most so many pages.
+    /// An empty sample of at most this many pages.
     pub fn new(most: u32) -> Self {
         Self {
             most: most as usize,

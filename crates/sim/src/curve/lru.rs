@@ -128,7 +128,7 @@ impl Lru {
         }
     }
 
-    /// Moves the slots in use to the start, in their order, in so many groups.
+    /// Moves the slots in use to the start, in their order, in this many groups.
     fn move_together(&mut self, groups: usize) {
         let ranks = Ranks::new(self.bits.iter().copied());
         for slot in self.slots.iter_mut().filter(|slot| **slot != NO_SLOT) {

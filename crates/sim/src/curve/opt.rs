@@ -140,7 +140,7 @@ impl Opt {
         carried
     }
 
-    /// Moves the ends that are still in the list to the first of so many slots, in their order.
+    /// Moves the ends that are still in the list to the first of this many slots, in their order.
     fn move_together(&mut self, slots: u32) {
         let places: Vec<u32> = (0..self.slots as usize).map(|slot| self.places.get(slot)).collect();
         let bits = |slots: &[u32]| slots.iter().rev().fold(0, |word, &place| word << 1 | u64::from(place != NONE));

@@ -7,7 +7,7 @@ use super::stack::Distances;
 pub struct Curve {
     /// Hits and misses.
     references: f64,
-    /// Sizes in pages, rising, from each of which on there are so many hits.
+    /// Sizes in pages, rising, from each of which on there are this many hits.
     steps: Vec<(u32, f64)>,
 }
 
@@ -17,7 +17,7 @@ impl Curve {
         Self::scaled(distances, 1.0, distances.counts.iter().map(|&count| count as f64).sum(), 0.0)
     }
 
-    /// The curve whose distances are `scale` times those counted, with so many references and so many hits added at size 1.
+    /// The curve whose distances are `scale` times those counted, with this many references and this many hits added at size 1.
     pub(super) fn scaled(distances: &Distances, scale: f64, references: f64, added: f64) -> Self {
         let mut hits = added;
         let counts = distances.counts.iter().enumerate().skip(1).filter(|&(_, &count)| count > 0);
@@ -38,7 +38,7 @@ impl Curve {
         self.references
     }
 
-    /// The hits of a cache of so many pages.
+    /// The hits of a cache of this many pages.
     pub fn hits(&self, pages: u32) -> f64 {
         let smaller = self.steps.partition_point(|&(size, _)| size <= pages);
         smaller.checked_sub(1).map_or(0.0, |step| self.steps[step].1)

@@ -30,7 +30,7 @@ impl Sampling {
         self.rate * self.whole as f64
     }
 
-    /// The size of a miniature of a cache of so many pages; `None` if not even one page is left.
+    /// The size of a miniature of a cache of this many pages; `None` if not even one page is left.
     pub fn miniature(&self, pages: u32) -> Option<u32> {
         let scaled = (f64::from(pages) * self.rate).round() as u32;
         (scaled > 0).then_some(scaled)

@@ -24,7 +24,7 @@ pub struct Distances {
 }
 
 impl Distances {
-    /// Those of some references. `progress` is told of each further number of references done; `false` stops the count.
+    /// Those of some references. `progress` is notified of each further number of references done; `false` stops the count.
     pub fn count<S: Stack>(
         stack: &mut S,
         references: &[u32],

@@ -83,7 +83,7 @@ impl Cache {
         (resident, self.clean(page))
     }
 
-    /// A cache above has evicted a page after so many hits there.
+    /// A cache above has evicted a page after this many hits there.
     pub(super) fn hint(&mut self, reference: &Reference, hits: u32) {
         self.policy.evicted_above(reference, hits);
     }

@@ -25,7 +25,7 @@ pub enum Write {
     Through,
     /// It keeps the page dirty, and sends it down when it evicts it, or before.
     Back {
-        /// All dirty pages are sent down each time that so many references of the trace have passed.
+        /// All dirty pages are sent down each time that this many references of the trace have passed.
         flush: Option<u64>,
     },
 }

@@ -10,7 +10,7 @@ use crate::walk::walk;
 use forebay_policy::{Operation, Place, Reference};
 
 impl Hierarchy {
-    /// Replays a trace. `progress` is told of each further number of references done; `false` stops it, and there is no outcome.
+    /// Replays a trace. `progress` is notified of each further number of references done; `false` stops it, and there is no outcome.
     ///
     /// # Panics
     /// If there is no level, a level below the first has several caches, a policy needs to know the future, or the trace lacks its
@@ -217,7 +217,7 @@ impl<'a, S: Storage> Run<'a, S> {
         self.levels[level].evicted = evicted;
     }
 
-    /// Sends down the dirty pages of the levels whose time has come, after so many references.
+    /// Sends down the dirty pages of the levels whose time has come, after this many references.
     fn flush(&mut self, references: u64) {
         for level in 0..self.levels.len() {
             let Write::Back { flush: Some(interval) } = self.levels[level].write else { continue };

@@ -32,7 +32,7 @@ impl Disk {
         Self { reads: 0, writes: 0, device, first: true, writebacks: Vec::new() }
     }
 
-    /// What it all cost, spread over so many references.
+    /// What it all cost, spread over this many references.
     pub(super) fn cost(mut self, references: u64) -> Option<Cost> {
         self.write_back();
         self.device.as_mut().map(|device| device.cost(references))

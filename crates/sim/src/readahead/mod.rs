@@ -151,7 +151,7 @@ impl Readahead {
 pub struct ReadaheadCounts {
     /// How many there were; with a warm-up, those that had not been used at its end among them.
     pub fetched: u64,
-    /// Those referenced while resident: so many hits are thanks to readahead.
+    /// Those referenced while resident: this many hits are thanks to readahead.
     pub used: u64,
     /// The others: evicted before they were used, or left unused at the end.
     pub wasted: u64,

@@ -93,7 +93,7 @@ impl At<'_> {
         if self.cursor.next == 0 { (0, Operation::Read) } else { self.cursor.request(self.stretch.requests) }
     }
 
-    /// The last page of the request that is so many behind its own.
+    /// The last page of the request that is this many behind its own.
     pub(crate) fn end_of_later(&self, requests: usize) -> Option<u32> {
         let first = &self.stretch.requests.first;
         let end = match first.is_empty() {

@@ -8,12 +8,12 @@ use crate::size::room_for;
 use forebay_policy::{self as policies, Policy, Spec};
 use std::time::Instant;
 
-/// From so many sizes on, one pass of LRU's stack takes less time than a replay at each; for OPT it is another number, since each size
+/// From this many sizes on, one pass of LRU's stack takes less time than a replay at each; for OPT it is another number, since each size
 /// asked makes its stack slower.
 const ENOUGH_FOR_LRU: usize = 8;
 const ENOUGH_FOR_OPT: usize = 16;
 
-/// Whether so many sizes of a policy are better had in one pass.
+/// Whether this many sizes of a policy are better had in one pass.
 pub(crate) fn pays(spec: &Spec, sizes: usize) -> bool {
     match spec.info.name {
         name if name == policies::Lru::INFO.name => sizes >= ENOUGH_FOR_LRU,

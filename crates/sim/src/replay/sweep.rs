@@ -38,7 +38,7 @@ impl Sweep {
         self.runs(watch).len() as u64 * trace.len() as u64
     }
 
-    /// Makes all runs, those of a stack algorithm at many sizes in one pass; the outcomes stand by policy and, within a policy, by size. `progress` is told of each further number
+    /// Makes all runs, those of a stack algorithm at many sizes in one pass; the outcomes stand by policy and, within a policy, by size. `progress` is notified of each further number
     /// of references replayed, from any thread, and may answer `false` to stop: runs not finished then are left out.
     ///
     /// # Panics

@@ -25,7 +25,7 @@ pub struct Watch {
     pub distances: bool,
     /// Split hits and misses by who asks, or for what.
     pub by: Option<By>,
-    /// Take the policy's state so many times, at equal numbers of references apart; 0: only at the end.
+    /// Take the policy's state this many times, at equal numbers of references apart; 0: only at the end.
     pub states: u32,
 }
 

@@ -18,11 +18,11 @@ pub(super) const POINTS_THAT_MATTER: f64 = 0.1;
 const POINTS_OF_SAMPLE: f64 = 1.0;
 /// The same for a device's time.
 const SHARE_OF_TIME: f64 = 0.01;
-/// So many of the tied policies are named.
+/// This many of the tied policies are named.
 const NAMED: usize = 3;
 /// A cliff that is worth a word saves so much of all that can be saved.
 const MUCH: f64 = 0.05;
-/// The next size is at least so many times as large.
+/// The next size is at least this many times as large.
 const NEXT: f64 = 1.4;
 
 /// The on-line outcome with the most hits; the first one among equals.
@@ -163,7 +163,7 @@ fn all_sizes(field: Field) -> Field {
     if field.sizes.len() > 1 { field.with_footprint() } else { field }
 }
 
-/// What miss ratios of so many references may differ by, in percent, if every reference is a draw of its own.
+/// What miss ratios of this many references may differ by, in percent, if every reference is a draw of its own.
 fn by_chance(miss_ratio: f64, references: u64) -> f64 {
     100.0 * (2.0 * miss_ratio * (1.0 - miss_ratio) / references.max(1) as f64).sqrt()
 }

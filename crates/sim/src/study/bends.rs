@@ -31,7 +31,7 @@ pub(super) fn followed(mut sizes: Vec<u32>, mut most: usize, at: At<'_>) -> Resu
     Ok(known.into_keys().collect())
 }
 
-/// A size between each two neighbours of which a line is far apart: those with the widest gaps, at most so many, rising.
+/// A size between each two neighbours of which a line is far apart: those with the widest gaps, at most this many, rising.
 fn between(known: &BTreeMap<u32, Vec<f64>>, most: usize) -> Vec<u32> {
     let gap = |(one, other): (&[f64], &[f64])| {
         one.iter().zip(other).map(|(one, other)| (one - other).abs()).fold(0.0, f64::max)

@@ -11,12 +11,12 @@ use crate::replay::watch::Watch;
 use forebay_policy::Spec;
 use std::sync::Arc;
 
-/// Longer traces are sampled down to about so many references,
+/// Longer traces are sampled down to about this many references,
 const QUICK: f64 = 1e6;
 /// but not to caches of fewer pages.
 const FEWEST: f64 = 100.0;
 
-/// The policy with the most hits in a cache of so many pages, the first among equals, and LRU's there.
+/// The policy with the most hits in a cache of this many pages, the first among equals, and LRU's there.
 pub(super) fn best(trace: &Trace, pages: u32, threads: usize, monitor: &dyn Monitor) -> Best {
     let rate = (QUICK / trace.len() as f64).max(FEWEST / f64::from(pages)).min(1.0);
     let sample = (rate < 1.0).then(|| sample(trace, rate));

@@ -42,7 +42,7 @@ pub struct Asked {
     pub by_distance: bool,
     /// Split hits and misses by owner or by file.
     pub by: Option<By>,
-    /// Take each policy's state so many times along the trace.
+    /// Take each policy's state this many times along the trace.
     pub states: u32,
     /// Replay what misses in this cache instead of the trace.
     pub behind: Option<FirstLevel>,
@@ -59,7 +59,7 @@ pub struct Asked {
 /// References at the start that warm the caches and are not counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Warmup {
-    /// So many.
+    /// This many.
     References(u64),
     /// Percent of the trace.
     Percent(f64),

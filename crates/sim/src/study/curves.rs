@@ -23,11 +23,11 @@ pub struct Asked {
     pub specs: Vec<Spec>,
     /// These sizes,
     pub sizes: Vec<Size>,
-    /// or, if they are none, so many up to the footprint,
+    /// or, if they are none, this many up to the footprint,
     pub points: u32,
     /// spaced so,
     pub spacing: Spacing,
-    /// and so many more at most where a curve bends.
+    /// and this many more at most where a curve bends.
     pub more: u32,
     /// Estimate the curves from a part of the pages.
     pub part: Option<Part>,
@@ -44,7 +44,7 @@ pub struct Asked {
 pub enum Part {
     /// A share.
     Share(Sample),
-    /// At most so many, however large the trace; for LRU's curve alone.
+    /// At most this many, however large the trace; for LRU's curve alone.
     Pages(u32),
 }
 
@@ -186,7 +186,7 @@ impl Asked {
         bends::followed(sizes, more, ratios)
     }
 
-    /// LRU's curve, estimated from so many pages.
+    /// LRU's curve, estimated from this many pages.
     fn of_fixed_size(&self, name: &str, open: Open<'_>, most: u32, monitor: &dyn Monitor) -> Result<Curves, Error> {
         let mut reader = open()?;
         let paging = Paging::of(reader.as_ref(), self.page_size).map_err(Question::PageSize)?;
@@ -280,7 +280,7 @@ fn is_lru(spec: &Spec) -> bool {
 }
 
 impl Curves {
-    /// What a policy's cache of so many pages makes of the trace.
+    /// What a policy's cache of this many pages makes of the trace.
     pub fn point(&self, line: &Line, pages: u32) -> Point {
         let (references, miss_ratio) = (self.trace.references, line.curve.miss_ratio(pages));
         Point { pages, references, misses: (miss_ratio * references as f64).round() as u64, miss_ratio }

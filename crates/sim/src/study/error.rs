@@ -27,17 +27,17 @@ pub enum Question {
     Size(SizeError),
     /// No page can have this size.
     PageSize(String),
-    /// A warm-up of so many references leaves nothing to count of this trace, which has so many.
+    /// A warm-up of this many references leaves nothing to count of this trace, which has this many.
     WarmUp(u64, String, u64),
     /// A sample and a warm-up exclude each other.
     WarmUpOfSample,
     /// This policy knows the future, and so takes no readahead.
     ReadaheadForeseen(String),
-    /// Of this trace nothing misses in a first-level cache of so many pages.
+    /// Of this trace nothing misses in a first-level cache of this many pages.
     NothingMisses(String, u32),
     /// Of this trace no page is taken at this sampling rate.
     NoPageSampled(String, f64),
-    /// Nothing is left of the miniature of a cache of so many pages.
+    /// Nothing is left of the miniature of a cache of this many pages.
     NoMiniature(u32),
     /// The errors of curves that are not estimated.
     ErrorsOfExact,
@@ -47,7 +47,7 @@ pub enum Question {
     FixedSizeBeyondLru,
     /// Several caches below the first level.
     CachesBelow,
-    /// So many ways to write, for so many levels.
+    /// This many ways to write, for this many levels.
     WritesBeyondLevels(usize, usize),
 }
 
@@ -58,11 +58,11 @@ pub enum Stop {
     Runs(usize, usize, String),
     /// The same; the answer has the policies that are done at all sizes.
     Policies(usize, usize, String),
-    /// After so many of so many points of this trace's curves.
+    /// After this many of all points of this trace's curves.
     Points(usize, usize, String),
-    /// After so many references were read of this trace, of which nothing is known yet.
+    /// After this many references were read of this trace, of which nothing is known yet.
     Reading(u64, String),
-    /// After so many references of this trace, which was not held, and this share of it if that is known.
+    /// After this many references of this trace, which was not held, and this share of it if that is known.
     References(u64, String, Option<f64>),
 }
 
@@ -91,7 +91,7 @@ pub enum ParseError {
     Interval(String),
 }
 
-/// So many caches are more than anybody has in front of one: each takes memory for every page of the trace.
+/// This many caches are more than anybody has in front of one: each takes memory for every page of the trace.
 pub(super) const MOST_CACHES: u32 = 4096;
 
 impl fmt::Display for Error {

@@ -84,7 +84,7 @@ figures! {
         "fetched" "fetched" Count
             "Pages read ahead; after a warm-up also those that were still unused at its end." |of| of.fetched;
         "used" "used" Count
-            "Those referenced while resident: so many of the hits are thanks to readahead." |of| of.used;
+            "Those referenced while resident: this many of the hits are thanks to readahead." |of| of.used;
         "wasted" "wasted" Count "The others, evicted before a use or left at the end." |of| of.wasted;
         "late" "late" Count "With a device: the used ones whose reference had to wait." |of| of.late;
     }

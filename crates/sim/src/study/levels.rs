@@ -142,7 +142,7 @@ impl Asked {
         Ok(Levels { trace: trace.dimensions(), device: self.device.clone(), owners, runs, stopped })
     }
 
-    /// Every combination of the alternatives, for a trace with pages of that size and so many of them.
+    /// Every combination of the alternatives, for a trace with pages of that size and this many of them.
     fn hierarchies(&self, page_size: u64, footprint: u32) -> Result<Vec<Hierarchy>, Error> {
         let mut combinations: Vec<Vec<Level>> = vec![Vec::new()];
         for (index, alternatives) in self.levels.iter().enumerate() {

@@ -39,12 +39,12 @@ impl Sampled {
         Ok(Self { trace, sampling: Sampling { rate, whole: references }, whole })
     }
 
-    /// The pages of a miniature of a cache of so many.
+    /// The pages of a miniature of a cache of this many.
     pub(super) fn miniature(&self, pages: u32) -> Result<u32, Error> {
         self.sampling.miniature(pages).ok_or_else(|| Question::NoMiniature(pages).into())
     }
 
-    /// What a cache of so many pages would make of the whole trace, if its miniature gave this.
+    /// What a cache of this many pages would make of the whole trace, if its miniature gave this.
     pub(super) fn estimate(&self, miniature: RunOutcome, pages: u32) -> RunOutcome {
         let Dimensions { references, pages: footprint, .. } = self.whole;
         let curve = curve::miniature(&self.trace, self.sampling, &[(pages, miniature.total.hits)]);

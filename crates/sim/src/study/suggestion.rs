@@ -29,7 +29,7 @@ const TRIED: [&str; 4] = ["mru", "access-once", "sequential", "lru-k"];
 const LEAST_SHARE: f64 = 0.02;
 /// A rule saves at least this share of the misses.
 const LEAST_GAIN: f64 = 0.005;
-/// So many scopes at most, those with the most references.
+/// This many scopes at most, those with the most references.
 const MOST_SCOPES: usize = 24;
 
 /// What is asked of a trace.

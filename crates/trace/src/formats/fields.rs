@@ -29,7 +29,7 @@ pub fn blocks(lines: &Lines, name: &str, field: &str) -> Result<u64, Error> {
         .ok_or_else(|| lines.error(format!("{name} `{}` is beyond 2^64 bytes in 512-byte blocks", shorten(field))))
 }
 
-/// A count of ticks of so many nanoseconds, as nanoseconds.
+/// A count of ticks of this many nanoseconds, as nanoseconds.
 pub fn ticks(lines: &Lines, name: &str, field: &str, nanoseconds: u64) -> Result<u64, Error> {
     number(lines, name, field)?
         .checked_mul(nanoseconds)

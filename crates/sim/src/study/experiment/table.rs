@@ -183,7 +183,7 @@ pub enum Mismatch {
     Missing(String, String, String),
     /// Figures are printed for this row, and there are but these.
     NoRow(String, String),
-    /// For this row so many figures are printed, and so many columns there are.
+    /// For this row this many figures are printed, and this many columns there are.
     TooMany(String, usize, usize),
 }
 
