@@ -3,12 +3,12 @@
 use crate::failure::Failure;
 use crate::input::How;
 use crate::recording::{Asked, Made, OWN_FAILURE, What};
-use crate::terminal::progress::Terminal;
+use crate::terminal::progress::progress;
 use clap::{ArgGroup, Args};
 use forebay_policy::show_bytes;
 use forebay_server::{Age, Count};
 use forebay_sim::size::parse_bytes;
-use forebay_sim::study::{Monitor, Progress, grouped};
+use forebay_sim::study::{Progress, grouped};
 use forebay_trace::{Origin, Summary};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -97,8 +97,8 @@ fn own(failure: Failure) -> Failure {
 pub(crate) fn record(asked: &Asked<'_>) -> Result<Made, Failure> {
     How { page_size: asked.page_size, ..How::default() }.check()?;
     let quiet = asked.program.is_empty() || !io::stdout().is_terminal();
-    let progress: Option<Box<dyn Progress>> = quiet.then(|| Terminal.begin("recording".to_owned(), None, false));
-    let made = asked.record(progress.as_deref())?;
+    let progress = quiet.then(|| progress("recording"));
+    let made = asked.record(progress.as_ref().map(|progress| progress as &dyn Progress))?;
     if made.requests == 0 {
         eprintln!("forebay: the program referenced no file: there is nothing to compare");
     }

@@ -42,8 +42,10 @@ fn leave() -> ! {
         beside.iter().for_each(|path| drop(std::fs::remove_file(path)));
         eprintln!("forebay: stopped: {} is not written", out.display());
     } else {
-        let doing = DOING.lock().unwrap_or_else(PoisonError::into_inner);
-        eprintln!("forebay: stopped while {doing}; nothing more is known yet");
+        match &**DOING.lock().unwrap_or_else(PoisonError::into_inner) {
+            "" => eprintln!("forebay: stopped"),
+            doing => eprintln!("forebay: stopped while {doing}; nothing more is known yet"),
+        }
     }
     std::process::exit(i32::from(EXIT_CODE))
 }

@@ -21,9 +21,7 @@ impl Monitor for Terminal {
         if stoppable {
             interrupt::listen();
         }
-        let on_terminal = std::io::stderr().is_terminal();
-        let (done, start, bar) = (AtomicU64::new(0), Instant::now(), OnceLock::new());
-        Box::new(Progress { what, total: references, done, start, bar, on_terminal, stoppable })
+        Box::new(Progress::new(what, references, stoppable))
     }
 
     fn warn(&self, message: &str) {
@@ -40,6 +38,19 @@ struct Progress {
     bar: OnceLock<ProgressBar>,
     on_terminal: bool,
     stoppable: bool,
+}
+
+/// Progress of what deals with Ctrl-C by itself, and whose end is not known.
+pub(crate) fn progress(what: &str) -> impl study::Progress {
+    Progress::new(what.to_owned(), None, false)
+}
+
+impl Progress {
+    fn new(what: String, total: Option<u64>, stoppable: bool) -> Self {
+        let on_terminal = std::io::stderr().is_terminal();
+        let (done, start, bar) = (AtomicU64::new(0), Instant::now(), OnceLock::new());
+        Self { what, total, done, start, bar, on_terminal, stoppable }
+    }
 }
 
 impl Drop for Progress {

@@ -47,7 +47,7 @@ impl Order for Farthest {
     const FARTHEST: bool = true;
 }
 
-/// How many references ahead the set of next uses is notified of what will be inserted.
+/// How many references ahead the set of next uses is asked to fetch what will be inserted.
 const AHEAD: u32 = 16;
 
 /// A policy that knows the references to come and chooses its victims by their next use.
