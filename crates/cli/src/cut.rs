@@ -1,6 +1,6 @@
 //! A trace whose last line or record is cut, as a recorder leaves it that is killed: read up to there, with a warning.
 
-use forebay_trace::{Names, PageSize, Reader, Request, Result, Unit};
+use forebay_trace::{Names, Reader, Request, Result, Unit};
 
 /// A reader that ends where its file is cut.
 pub(crate) struct UpToCut {
@@ -19,16 +19,8 @@ impl Reader for UpToCut {
         self.reader.unit()
     }
 
-    fn page_size(&self) -> Option<PageSize> {
-        self.reader.page_size()
-    }
-
-    fn median_request(&self) -> Option<u64> {
-        self.reader.median_request()
-    }
-
-    fn share(&self) -> Option<f64> {
-        self.reader.share()
+    fn source(&self) -> Option<&dyn Reader> {
+        Some(self.reader.as_ref())
     }
 
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {

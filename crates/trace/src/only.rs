@@ -2,7 +2,6 @@
 
 use crate::error::{Error, Result};
 use crate::names::Names;
-use crate::pages::PageSize;
 use crate::reader::Reader;
 use crate::request::{Request, Unit};
 use glob::Pattern;
@@ -68,16 +67,8 @@ impl Reader for Only {
         self.reader.unit()
     }
 
-    fn page_size(&self) -> Option<PageSize> {
-        self.reader.page_size()
-    }
-
-    fn median_request(&self) -> Option<u64> {
-        self.reader.median_request()
-    }
-
-    fn share(&self) -> Option<f64> {
-        self.reader.share()
+    fn source(&self) -> Option<&dyn Reader> {
+        Some(self.reader.as_ref())
     }
 
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {

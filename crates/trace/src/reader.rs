@@ -15,19 +15,24 @@ pub trait Reader: Send {
     /// What the requests' offsets and lengths count.
     fn unit(&self) -> Unit;
 
-    /// The size of the pages that the requests are made of, where the trace tells.
-    fn page_size(&self) -> Option<PageSize> {
+    /// The reader whose requests this one hands on, if it does: what that one says of the trace holds here, too.
+    fn source(&self) -> Option<&dyn Reader> {
         None
+    }
+
+    /// The size of the pages that the requests are made of, where the trace says it.
+    fn page_size(&self) -> Option<PageSize> {
+        self.source()?.page_size()
     }
 
     /// How many bytes half of the requests do not exceed, where that is known before they are read.
     fn median_request(&self) -> Option<u64> {
-        None
+        self.source()?.median_request()
     }
 
     /// The share of the trace that is read so far, from 0 to 1, where its length is known.
     fn share(&self) -> Option<f64> {
-        None
+        self.source()?.share()
     }
 
     /// The next request; `None` at the end. Owners and objects are numbered in `names`.

@@ -1,7 +1,7 @@
 //! What becomes of the references between the recorder and the file.
 
 use super::ending::Event;
-use forebay_trace::{Error, Names, Operation, PageSize, Reader, Request, Result, Unit};
+use forebay_trace::{Error, Names, Operation, Reader, Request, Result, Unit};
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -87,8 +87,8 @@ impl Reader for Recorded {
         self.reader.unit()
     }
 
-    fn page_size(&self) -> Option<PageSize> {
-        self.reader.page_size()
+    fn source(&self) -> Option<&dyn Reader> {
+        Some(self.reader.as_ref())
     }
 
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {

@@ -1,6 +1,6 @@
 //! Who waits for an answer.
 
-use forebay_trace::{Names, PageSize, Reader, Request, Unit};
+use forebay_trace::{Names, Reader, Request, Unit};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A person or program that waits: sees how far the work is, and may stop it.
@@ -44,16 +44,8 @@ impl Reader for UntilStopped<'_> {
         self.reader.unit()
     }
 
-    fn page_size(&self) -> Option<PageSize> {
-        self.reader.page_size()
-    }
-
-    fn median_request(&self) -> Option<u64> {
-        self.reader.median_request()
-    }
-
-    fn share(&self) -> Option<f64> {
-        self.reader.share()
+    fn source(&self) -> Option<&dyn Reader> {
+        Some(&*self.reader)
     }
 
     fn next(&mut self, names: &mut Names) -> forebay_trace::Result<Option<Request>> {

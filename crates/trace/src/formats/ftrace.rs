@@ -18,11 +18,11 @@
 //! `[LOST 7 EVENTS]` is skipped: what came between is not known.
 
 use super::blkparse::{operation, transfer};
+use super::by_line::by_line;
 use super::{Format, fields};
 use crate::error::Result;
 use crate::input::Lines;
 use crate::names::Names;
-use crate::reader::Reader;
 use crate::request::{Request, Unit};
 use std::fmt::Write;
 
@@ -34,7 +34,10 @@ pub(super) const FORMAT: Format = Format {
         let events: Vec<_> = head.lines(20).into_iter().filter(|line| !is_loss(line)).map(Event::cut).collect();
         events.iter().flatten().any(Event::is_request) && events.iter().all(Option::is_some)
     },
-    open: |input, _| Ok(Box::new(Ftrace { lines: input.lines(), owner: String::new() })),
+    open: |input, _| {
+        let mut ftrace = Ftrace::default();
+        Ok(by_line(input.lines(), Unit::Bytes, move |lines, names| ftrace.request(lines, names)))
+    },
     example: b"# tracer: nop
               dd-13134   [000] ..... 36259.225947: block_bio_queue: 7,0 RA 0 + 32 [dd]
  kworker/u4:1-57      [001] ..... 36259.227695: block_rq_issue: 7,0 RA 16384 () 0 + 32 [kworker/u4:1]
@@ -81,16 +84,15 @@ impl<'a> Event<'a> {
     }
 }
 
+#[derive(Default)]
 struct Ftrace {
-    lines: Lines,
     /// The owner's name while it is put together.
     owner: String,
 }
 
 impl Ftrace {
     /// The request in the line read last; `None` if it is none.
-    fn request(&mut self, names: &mut Names) -> Result<Option<Request>> {
-        let lines = &self.lines;
+    fn request(&mut self, lines: &Lines, names: &mut Names) -> Result<Option<Request>> {
         let line = lines.line();
         if is_loss(line) {
             return Ok(None);
@@ -119,21 +121,6 @@ impl Ftrace {
         let _ = write!(self.owner, "{name}/{}", event.process);
         let (owner, object) = (names.owner(&self.owner), names.object(device));
         Ok(Some(Request { time, owner, object, offset, length, operation }))
-    }
-}
-
-impl Reader for Ftrace {
-    fn unit(&self) -> Unit {
-        Unit::Bytes
-    }
-
-    fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
-        while self.lines.next_content()?.is_some() {
-            if let Some(request) = self.request(names)? {
-                return Ok(Some(request));
-            }
-        }
-        Ok(None)
     }
 }
 
