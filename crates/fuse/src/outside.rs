@@ -72,17 +72,22 @@ impl Outside {
         let _ = rustix::io::write(&self.ended, &1u64.to_ne_bytes());
     }
 
+    /// Waits for events; `false`: the mount has gone.
+    fn wait(&self) -> io::Result<bool> {
+        let mut waits = [PollFd::new(&self.inotify, PollFlags::IN), PollFd::new(&self.ended, PollFlags::IN)];
+        match poll(&mut waits, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(waits[1].revents().is_empty()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Hands over each file that is changed below, by whomever, until the mount has gone.
     pub(crate) fn run(&self, changed: impl Fn(&Arc<Object>)) -> io::Result<()> {
         let mut room = [MaybeUninit::uninit(); EVENTS];
         let mut events = Reader::new(&self.inotify, &mut room);
         loop {
-            let mut waits = [PollFd::new(&self.inotify, PollFlags::IN), PollFd::new(&self.ended, PollFlags::IN)];
-            match poll(&mut waits, None) {
-                Err(rustix::io::Errno::INTR) => continue,
-                polled => polled?,
-            };
-            if !waits[1].revents().is_empty() {
+            // What was read with another event is not waited for.
+            if events.is_buffer_empty() && !self.wait()? {
                 return Ok(());
             }
             match events.next() {

@@ -27,6 +27,22 @@ fn a_change_below_is_seen_by_who_has_the_file_open() {
 }
 
 #[test]
+fn changes_of_many_files_at_once_are_all_seen() {
+    let Some(mounted) = Mounted::start(|options, _| options.watch_below = true) else { return };
+    let names: Vec<String> = (0..100).map(|number| format!("file {number}")).collect();
+    let write = |text: &str| names.iter().for_each(|name| std::fs::write(mounted.below(name), text).expect("a file"));
+    write("one");
+    let open: Vec<File> = names.iter().map(|name| File::open(mounted.seen(name)).expect("it opens")).collect();
+    assert!(open.iter().all(|file| text(file) == "one"));
+    for round in ["two", "a longer text", "x"] {
+        write(round);
+        wait_until("all changes are seen", || open.iter().all(|file| text(file) == round));
+    }
+    drop(open);
+    mounted.stop();
+}
+
+#[test]
 fn a_change_of_ones_own_is_none_of_others() {
     let Some(mounted) = Mounted::start(|options, _| options.watch_below = true) else { return };
     let path = mounted.seen("a");
