@@ -197,6 +197,11 @@ impl LowerFile {
         self.users.load(Ordering::SeqCst) > 0
     }
 
+    /// The file below, open for reading at least.
+    pub(crate) fn open_below(&self) -> io::Result<Arc<Descriptors>> {
+        self.descriptors(false)
+    }
+
     /// Its attributes below.
     pub(crate) fn attributes(&self) -> io::Result<Statx> {
         attributes(self.descriptors(false)?.main.as_fd())

@@ -62,9 +62,9 @@ impl Shared {
 
     /// Reads the attributes of a file and of the directories above it. They hold at once.
     pub(crate) fn read_attributes(&self, object: &Object) {
-        let Ok(path) = self.nodes.tree.path(object.file.inode()) else { return };
-        let name = self.nodes.tree.name_of(path.as_fd());
-        let mut found = self.attributes_of(path.as_fd());
+        let Ok(open) = object.file.open_below() else { return };
+        let name = self.nodes.tree.name_of(open.main.as_fd());
+        let mut found = self.attributes_of(open.main.as_fd());
         for directory in name.ancestors().skip(1) {
             if found.manager().is_some() && found.hint.is_some() {
                 break;
