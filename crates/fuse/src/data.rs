@@ -64,7 +64,7 @@ impl Shared {
                 Some(user) => *user.watched.get_or_init(|| watch.owner(&user.name())),
                 None => watch.owner(KERNEL),
             };
-            watch.reference(asked.open.object.watched, &owner, (offset, length), operation);
+            watch.reference(asked.open.object.watched(), &owner, (offset, length), operation);
         }
     }
 

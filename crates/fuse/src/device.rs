@@ -55,7 +55,7 @@ pub(crate) struct LowerFile {
     me: Weak<LowerFile>,
     files: Arc<Files>,
     inode: Arc<Inode>,
-    name: String,
+    name: RwLock<Arc<str>>,
     descriptors: Mutex<Option<Arc<Descriptors>>>,
     used: AtomicBool,
     /// It is among those whose descriptors may be closed.
@@ -127,7 +127,7 @@ impl LowerFile {
             me: Weak::clone(me),
             files: Arc::clone(files),
             inode: Arc::clone(inode),
-            name,
+            name: RwLock::new(name.into()),
             descriptors: Mutex::new(Some(Arc::new(descriptors))),
             used: AtomicBool::new(true),
             listed: AtomicBool::new(false),
@@ -141,9 +141,14 @@ impl LowerFile {
         }))
     }
 
-    /// Its path below the mounted directory, as it was when it was opened first.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
+    /// Its path below the mounted directory, as programs on the mount have named it last.
+    pub(crate) fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// It has another name.
+    pub(crate) fn rename(&self, name: &str) {
+        *self.name.write().unwrap_or_else(PoisonError::into_inner) = name.into();
     }
 
     pub(crate) fn inode(&self) -> &Arc<Inode> {
@@ -478,6 +483,6 @@ impl Device for LowerFile {
     }
 
     fn describe(&self) -> String {
-        self.name.clone()
+        self.name().to_string()
     }
 }

@@ -5,13 +5,13 @@ use crate::credentials::as_user;
 use crate::directory::Directory;
 use crate::inode::{attributes, proc_path};
 use crate::nodes::Node;
-use crate::object::Done;
+use crate::object::{Done, Object};
 use crate::shared::Shared;
 use crate::times::Stamp;
 use fuser::{Errno, FileAttr, FileHandle, FopenFlags, Request, TimeOrNow};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags,
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Statx, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags,
 };
 use std::ffi::OsStr;
 use std::io;
@@ -158,15 +158,43 @@ impl Shared {
         renamed.map_err(io::Error::from)?;
         if let Some((node, path)) = &moved {
             self.changed(node, path);
+            self.renamed(node, path, (&parent, name));
         }
         match &replaced {
-            Some((node, path)) if flags.contains(RenameFlags::EXCHANGE) => self.changed(node, path),
+            Some((node, path)) if flags.contains(RenameFlags::EXCHANGE) => {
+                self.changed(node, path);
+                self.renamed(node, path, (&new_parent, new_name));
+            }
             // Two names of one file: nothing was renamed.
             Some((node, _)) if moved.as_ref().is_some_and(|(moved, _)| Arc::ptr_eq(moved, node)) => {}
             Some(replaced) => self.name_gone(replaced),
             None => {}
         }
         Ok(Done::Now(()))
+    }
+
+    /// A file or directory has a new name: rules and traces go by that. `before`: where it was.
+    fn renamed(&self, node: &Node, path: &OwnedFd, before: (&OwnedFd, &OsStr)) {
+        let tree = &self.nodes.tree;
+        let name = tree.name_of(path.as_fd());
+        let rename = |object: &Object, name: &Path| {
+            object.rename(&name.display().to_string(), self.watch.as_deref());
+            self.read_attributes(object);
+            self.decide_anew(object);
+        };
+        let object = node.object().clone();
+        if let Some(object) = object {
+            return rename(&object, &name);
+        }
+        let is_directory = |found: Statx| u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFDIR;
+        if attributes(path.as_fd()).is_ok_and(is_directory) {
+            let before = tree.name_of(before.0.as_fd()).join(before.1);
+            for object in self.nodes.objects() {
+                if let Ok(rest) = Path::new(&*object.file.name()).strip_prefix(&before) {
+                    rename(&object, &name.join(rest));
+                }
+            }
+        }
     }
 
     /// Makes a file and opens it.

@@ -10,7 +10,7 @@ use fuser::Errno;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, Statx};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A file with bytes in the pool, from the first time that it is opened until nothing of it is known there.
@@ -18,7 +18,7 @@ pub(crate) struct Object {
     /// The file's number for the kernel.
     pub(crate) number: u64,
     /// Its number for whoever watches.
-    pub(crate) watched: u32,
+    watched: AtomicU32,
     pub(crate) file: Arc<LowerFile>,
     pub(crate) volume: Arc<Volume>,
     pub(crate) users: Users,
@@ -88,8 +88,8 @@ impl Object {
         (fd, write): (Option<OwnedFd>, bool),
     ) -> io::Result<Arc<Self>> {
         let file = LowerFile::open(files, inode, fd, write)?;
-        let watched = watch.map_or(0, |watch| watch.file(file.name()));
-        let config = VolumeConfig { name: file.name().to_owned(), ..config.clone() };
+        let watched = AtomicU32::new(watch.map_or(0, |watch| watch.file(&file.name())));
+        let config = VolumeConfig { name: file.name().to_string(), ..config.clone() };
         let volume = pool.attach(files.device(&file), config);
         let (mapped, resting) = (AtomicBool::new(false), AtomicBool::new(false));
         let (privileged, emptied, shape) = (AtomicBool::new(true), AtomicBool::new(false), RwLock::new(()));
@@ -107,6 +107,19 @@ impl Object {
             watch: AtomicI32::new(UNWATCHED),
             conflict: AtomicBool::new(false),
         }))
+    }
+
+    /// Its number for whoever watches.
+    pub(crate) fn watched(&self) -> u32 {
+        self.watched.load(Ordering::Relaxed)
+    }
+
+    /// It has another name: whoever watches takes it for another file.
+    pub(crate) fn rename(&self, name: &str, watch: Option<&dyn Watch>) {
+        self.file.rename(name);
+        if let Some(watch) = watch {
+            self.watched.store(watch.file(name), Ordering::Relaxed);
+        }
     }
 
     /// The kernel keeps copies of its pages from now on; whether that is new.

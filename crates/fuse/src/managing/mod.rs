@@ -186,9 +186,9 @@ impl Managing {
             return None;
         }
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
-        let numbered = rules.of(user, object.file.name())?;
+        let numbered = rules.of(user, &object.file.name())?;
         let place = || *state.place.get_or_insert_with(|| self.listed.fetch_add(1, Ordering::Relaxed));
-        let listed = numbered.rule.listed(object.file.name(), place);
+        let listed = numbered.rule.listed(&object.file.name(), place);
         Some(Decision::Rule(numbered.clone(), listed))
     }
 }
@@ -242,7 +242,7 @@ impl Shared {
     }
 
     /// What is said of a file has changed: it holds at once for all its users.
-    fn decide_anew(&self, object: &Object) {
+    pub(crate) fn decide_anew(&self, object: &Object) {
         let mut state = object.users.lock();
         self.decide_all(object, &mut state);
     }
@@ -366,7 +366,7 @@ impl Shared {
         let mut of_files = Vec::new();
         for object in self.nodes.objects() {
             let state = object.users.lock();
-            let file = Some(object.file.name().to_owned());
+            let file = Some(object.file.name().to_string());
             if let Some(word) = state.attributes.manager() {
                 let (manager, file) = (word.to_string(), file.clone());
                 of_files.push(InForce { by: "attribute", manager, owner: None, file });

@@ -240,3 +240,24 @@ fn owners_are_processes_users_cgroups_or_programs() {
         mounted.stop();
     }
 }
+
+#[test]
+fn rules_go_by_the_name_that_a_file_has_now() {
+    let text = "[[manager]]\nname = \"mru\"\nfiles = [\"final.out\", \"kept/*\"]\n";
+    let Some(mounted) = under(text, &["first.out", "folder/a"]) else { return };
+    let mut reader = Reader::new("scan");
+    let path = |name: &str| mounted.seen(name);
+    let rename = |from: &str, to: &str| std::fs::rename(path(from), path(to)).expect("it gets another name");
+    assert_eq!(looped(&mounted, &mut reader, &path("first.out")), ALL);
+    rename("first.out", "final.out");
+    assert!(looped(&mounted, &mut reader, &path("final.out")) < ALL, "it has a name of the rule");
+    rename("final.out", "first.out");
+    mounted.mount.drop_clean();
+    assert_eq!(looped(&mounted, &mut reader, &path("first.out")), ALL, "and has it no more");
+    mounted.mount.drop_clean();
+    assert_eq!(looped(&mounted, &mut reader, &path("folder/a")), ALL);
+    rename("folder", "kept");
+    assert!(looped(&mounted, &mut reader, &path("kept/a")) < ALL, "the folder has one");
+    drop(reader);
+    mounted.stop();
+}
