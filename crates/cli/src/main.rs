@@ -12,8 +12,8 @@ mod terminal;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
-    advise, analyze, compare, completions, control, convert, curve, devices, experiment, formats, info, levels, managers, manual,
-    mix, mount, policies, record, serve, top,
+    advise, analyze, compare, completions, control, convert, curve, devices, experiment, formats, info, levels,
+    managers, manual, mix, mount, policies, record, serve, top,
 };
 use failure::Failure;
 use std::process::ExitCode;

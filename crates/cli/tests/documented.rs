@@ -134,8 +134,19 @@ fn every_link_between_pages_leads_to_a_file() {
 /// Whether a command reads traces alone, starts no other program, and is one to be run as it is.
 fn runs(words: &[String]) -> bool {
     let reads = [
-        "compare", "curve", "levels", "analyze", "info", "convert", "mix", "managers", "policies", "formats",
-        "devices", "manual", "completions",
+        "compare",
+        "curve",
+        "levels",
+        "analyze",
+        "info",
+        "convert",
+        "mix",
+        "managers",
+        "policies",
+        "formats",
+        "devices",
+        "manual",
+        "completions",
     ];
     let to_fill_in = words.iter().any(|word| {
         ["RULE", "MODE", "FIRST", ":SIZE", "FILE.toml", "mine.toml"].iter().any(|place| word.contains(place))

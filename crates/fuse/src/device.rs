@@ -72,17 +72,12 @@ pub(crate) struct LowerFile {
     changing: RwLock<()>,
     /// Changes of ours of which `state` does not know yet.
     unsettled: AtomicUsize,
+    /// Others had changed the file below when we began to, so that its times alone do not show it any more.
+    foreign: AtomicBool,
 }
 
 /// A change of ours, until `state` knows of it.
 struct Unsettled<'f>(&'f AtomicUsize);
-
-impl<'f> Unsettled<'f> {
-    fn new(count: &'f AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
-        Self(count)
-    }
-}
 
 impl Drop for Unsettled<'_> {
     fn drop(&mut self) {
@@ -138,6 +133,7 @@ impl LowerFile {
             failures: Mutex::default(),
             changing: RwLock::new(()),
             unsettled: AtomicUsize::new(0),
+            foreign: AtomicBool::new(false),
         }))
     }
 
@@ -252,7 +248,7 @@ impl LowerFile {
             return Ok(None);
         }
         let found = self.attributes()?;
-        let changed = self.state().seen != Seen::from(&found);
+        let changed = self.state().seen != Seen::from(&found) || self.foreign.load(Ordering::SeqCst);
         Ok(changed.then_some(found))
     }
 
@@ -264,14 +260,30 @@ impl LowerFile {
 
     /// Takes it as it is found below.
     pub(crate) fn accept(&self, found: &Statx) {
+        self.foreign.store(false, Ordering::SeqCst);
         *self.state() = State { seen: Seen::from(found), written: None };
+    }
+
+    /// A change of ours begins. Whether others have changed the file is seen now, and not any more when it has ended.
+    fn begin(&self, descriptors: &Descriptors) -> io::Result<Unsettled<'_>> {
+        let first = self.unsettled.fetch_add(1, Ordering::SeqCst) == 0;
+        let unsettled = Unsettled(&self.unsettled);
+        // Beside another change of ours, what is found may be that one's.
+        if first
+            && let Ok(_alone) = self.changing.try_write()
+            && self.unsettled.load(Ordering::SeqCst) == 1
+            && self.state().seen != Seen::from(&attributes(descriptors.main.as_fd())?)
+        {
+            self.foreign.store(true, Ordering::SeqCst);
+        }
+        Ok(unsettled)
     }
 
     /// Changes the file below.
     fn change<T>(&self, work: impl FnOnce(&Descriptors) -> io::Result<T>) -> io::Result<T> {
         let descriptors = self.descriptors(true)?;
         self.unsynced.store(true, Ordering::SeqCst);
-        let _unsettled = Unsettled::new(&self.unsettled);
+        let _unsettled = self.begin(&descriptors)?;
         let changed = {
             let _shared = self.changing.read().unwrap_or_else(PoisonError::into_inner);
             work(&descriptors)
@@ -331,7 +343,7 @@ impl LowerFile {
         }
         let descriptors = self.descriptors(true)?;
         self.unsynced.store(true, Ordering::SeqCst);
-        let _unsettled = Unsettled::new(&self.unsettled);
+        let _unsettled = self.begin(&descriptors)?;
         {
             // Who makes it shorter sets the length first, and then waits here.
             let _alone = self.changing.write().unwrap_or_else(PoisonError::into_inner);

@@ -440,6 +440,9 @@ impl Steered for Mounted {
                 managers::manage(&self.mount, owner.as_deref(), file.as_deref(), "lru", &self.cache.policy)
             }
             Command::Hint { file, advice } => managers::hint(&self.mount, &self.places, &file, &advice),
+            Command::Managers {} if !self.mount.has_managers() => {
+                Err(Error::Usage(format!("the policy {} has no managers", self.cache.policy)))
+            }
             Command::Managers {} => Ok(managers::list(&self.mount)),
             Command::Reload {} => {
                 self.read_again()?;

@@ -36,15 +36,23 @@ pub fn owner_name(name: &str) -> &str {
     if name.is_empty() { "(unnamed)" } else { name }
 }
 
-/// The program of an owner that is one of its processes: their names differ in a number behind a space.
+/// The program of an owner that is one of its processes: their names differ in a number behind a space, or in block traces behind a slash.
 pub fn process(owner: &str) -> Option<&str> {
-    let (program, number) = owner.rsplit_once(' ')?;
-    number.bytes().all(|byte| byte.is_ascii_digit()).then_some(program)
+    let (program, number) = owner.rsplit_once([' ', '/'])?;
+    (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(program)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_are_known_by_their_numbers() {
+        assert_eq!(
+            ["cat 12", "cat/12", "cat", "a/b", "cat "].map(process),
+            [Some("cat"), Some("cat"), None, None, None]
+        );
+    }
 
     #[test]
     fn thousands_stand_apart() {

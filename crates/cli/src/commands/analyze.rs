@@ -4,7 +4,7 @@ use crate::failure::{Failure, unless_stopped};
 use crate::files::{Pages, ReportFile};
 use crate::input::{How, SAMPLE, each_once, managers, parse_threads};
 use crate::terminal::analysis::{print, summary};
-use crate::terminal::forms::{self, Form};
+use crate::terminal::forms::{self, Form, Output};
 use crate::terminal::progress::Terminal;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -14,7 +14,7 @@ use forebay_sim::Size;
 use forebay_sim::analysis::{self, Section};
 use forebay_sim::study::analysis::Asked;
 use forebay_sim::study::{Analysis, Answer};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 /// Say what a trace is like: footprint and working set, space and time, temporal distances, frequencies, reference classes, and
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     how.check()?;
     report.check(traces)?;
     let asked = arguments.asked()?;
-    let mut out = io::stdout().lock();
+    let mut out = Output::new(report.wanted());
     if arguments.format == Form::Csv {
         forms::csv(&mut out, [Analysis::header()])?;
     }

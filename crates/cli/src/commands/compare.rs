@@ -5,7 +5,7 @@ use crate::failure::{Failure, unless_stopped};
 use crate::files::{Files, Pages};
 use crate::input::{How, SAMPLE, each_once, managers, parse_threads};
 use crate::terminal::comparison::print;
-use crate::terminal::forms::{Answers, Form};
+use crate::terminal::forms::{Answers, Form, Output};
 use crate::terminal::progress::Terminal;
 use clap::{Args, ValueEnum};
 use forebay_model::presets::Named;
@@ -14,7 +14,7 @@ use forebay_report::study::comparison::{keys, section};
 use forebay_sim::study::Comparison;
 use forebay_sim::study::comparison::{Asked, FirstLevel, Warmup};
 use forebay_sim::{By, Readahead, Sample, Size};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 /// Compare what replacement policies would make of a trace, at each cache size.
@@ -172,7 +172,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     } else {
         &arguments.traces[..]
     };
-    let mut out = io::stdout().lock();
+    let mut out = Output::new(arguments.files.wanted());
     let mut answers = Answers::new::<Comparison>(arguments.format, &mut out)?;
     let mut pages = Pages::default();
     let mut stopped = None;

@@ -4,7 +4,7 @@ use crate::failure::{Failure, unless_stopped};
 use crate::files::{Files, Pages};
 use crate::input::{How, SAMPLE, parse_threads};
 use crate::terminal::curves::print;
-use crate::terminal::forms::{Answers, Form};
+use crate::terminal::forms::{Answers, Form, Output};
 use crate::terminal::progress::Terminal;
 use clap::{Args, ValueEnum};
 use forebay_policy::Spec;
@@ -13,7 +13,6 @@ use forebay_sim::curve::Spacing;
 use forebay_sim::study::Curves;
 use forebay_sim::study::curves::{Asked, Part};
 use forebay_sim::{Sample, Size};
-use std::io;
 
 /// How many sizes there are where nothing is said, and how many more at most.
 const POINTS: u32 = 40;
@@ -74,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let asked = arguments.asked();
     asked.check(traces)?;
     files.check(traces)?;
-    let mut answers = Answers::new::<Curves>(arguments.format, io::stdout().lock())?;
+    let mut answers = Answers::new::<Curves>(arguments.format, Output::new(files.wanted()))?;
     let mut pages = Pages::default();
     let mut stopped = None;
     for name in traces {

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, unless_stopped};
 use crate::files::{Files, Pages};
 use crate::input::{How, SAMPLE, parse_threads};
-use crate::terminal::forms::{Answers, Form};
+use crate::terminal::forms::{Answers, Form, Output};
 use crate::terminal::levels::print;
 use crate::terminal::progress::Terminal;
 use clap::{Args, ValueEnum};
@@ -12,7 +12,6 @@ use forebay_report::study::levels::{keys, section};
 use forebay_sim::levels::{Mode, Write};
 use forebay_sim::study::Levels;
 use forebay_sim::study::levels::{Alternatives, Asked};
-use std::io;
 
 /// Replay a trace through a hierarchy of caches: first-level caches by owner, one cache at each level below.
 ///
@@ -85,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     asked.check()?;
     arguments.how.check()?;
     arguments.files.check(&arguments.traces)?;
-    let mut answers = Answers::new::<Levels>(arguments.format, io::stdout().lock())?;
+    let mut answers = Answers::new::<Levels>(arguments.format, Output::new(arguments.files.wanted()))?;
     let mut pages = Pages::default();
     let mut stopped = None;
     for name in &arguments.traces {

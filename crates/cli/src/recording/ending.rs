@@ -1,7 +1,7 @@
 //! When a recording ends: with its program, by Ctrl-C or SIGTERM, at its limit, or after its time.
 
 use super::running::Running;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -24,10 +24,10 @@ pub(super) enum Event {
     Over,
 }
 
-/// Passes Ctrl-C and SIGTERM on as events, but those that are ignored here, as by `nohup`.
+/// Passes Ctrl-C, SIGTERM and SIGHUP (the terminal has gone) on as events, but those that are ignored here, as by `nohup`.
 pub(super) fn listen(events: Sender<Event>) -> io::Result<Handle> {
     let ignored = ignored_signals();
-    let heard = [SIGINT, SIGTERM].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
     let mut signals = Signals::new(heard)?;
     let handle = signals.handle();
     std::thread::spawn(move || {

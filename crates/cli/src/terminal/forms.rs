@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use forebay_sim::study::Answer;
 use serde::Serialize;
 use serde_json::Value;
-use std::io::Write;
+use std::io::{self, StdoutLock, Write};
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -69,6 +69,45 @@ impl<W: Write> Answers<W> {
             json(&mut self.out, &self.json)?;
         }
         Ok(self.out.flush()?)
+    }
+}
+
+/// Standard output. Where it is not all that was asked for, a reader who has gone is no reason to stop: the rest is written for nobody.
+pub(crate) struct Output {
+    to: StdoutLock<'static>,
+    goes_on: bool,
+    gone: bool,
+}
+
+impl Output {
+    /// `goes_on`: files are to be written, too.
+    pub(crate) fn new(goes_on: bool) -> Self {
+        Self { to: io::stdout().lock(), goes_on, gone: false }
+    }
+
+    fn or_go_on<T>(&mut self, done: io::Result<T>, otherwise: T) -> io::Result<T> {
+        match done {
+            Err(error) if self.goes_on && error.kind() == io::ErrorKind::BrokenPipe => {
+                self.gone = true;
+                Ok(otherwise)
+            }
+            done => done,
+        }
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.gone {
+            return Ok(bytes.len());
+        }
+        let written = self.to.write(bytes);
+        self.or_go_on(written, bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.to.flush();
+        self.or_go_on(flushed, ())
     }
 }
 

@@ -4,6 +4,7 @@ use crate::mounted::{Mounted, wait_until};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 fn text(file: &File) -> String {
     let mut bytes = [0; 64];
@@ -74,4 +75,28 @@ fn a_file_that_is_deleted_and_made_anew_below_is_watched_again() {
         std::fs::remove_file(mounted.seen("a")).expect("it is removed");
     }
     mounted.stop();
+}
+
+#[test]
+fn a_change_on_both_sides_is_seen_once_ours_is_written_back() {
+    for watch in [false, true] {
+        let started = Mounted::start(|options, config| {
+            options.watch_below = watch;
+            config.dirty_age = Duration::from_millis(300);
+        });
+        let Some(mounted) = started else { return };
+        std::fs::write(mounted.below("a"), [b'a'; 3 * 4096]).expect("a file below");
+        let ours = OpenOptions::new().read(true).write(true).open(mounted.seen("a")).expect("it opens");
+        let mut pages = [0; 3 * 4096];
+        ours.read_exact_at(&mut pages, 0).expect("a read");
+        ours.write_all_at(&[b'o'; 4096], 0).expect("a write");
+        let theirs = OpenOptions::new().write(true).open(mounted.below("a")).expect("it opens below");
+        theirs.write_all_at(&[b't'; 4097], 2 * 4096).expect("a write below, a byte longer");
+        drop((ours, theirs));
+        wait_until("ours is written back", || std::fs::read(mounted.below("a")).expect("a read below")[0] == b'o');
+        let right = [&[b'o'; 4096][..], &[b'a'; 4096], &[b't'; 4097]].concat();
+        assert_eq!(std::fs::read(mounted.below("a")).expect("a read below"), right);
+        wait_until("a new open sees both", || std::fs::read(mounted.seen("a")).expect("a read") == right);
+        mounted.stop();
+    }
 }

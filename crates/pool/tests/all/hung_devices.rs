@@ -193,7 +193,9 @@ fn a_page_that_waits_behind_the_readahead_of_another_device_is_read_by_who_needs
     handle.hint(&sick, Hint::Sequential).expect("a hint");
     for stream in 0..6 {
         handle.read_at(&sick, stream * STREAM, &mut bytes).expect("the first page of a stream, and the first window");
-        handle.read_at(&sick, stream * STREAM + PAGE, &mut bytes).expect("a page of that, behind which the next one begins");
+        handle
+            .read_at(&sick, stream * STREAM + PAGE, &mut bytes)
+            .expect("a page of that, behind which the next one begins");
     }
     wait_until("all readers hang", || gated.waiting.load(Ordering::SeqCst) == 4);
     for block in 0..100 {

@@ -11,6 +11,8 @@ const OFF_LINE_ALONE: &str =
     "Only policies that know the future were asked: they bound what a cache can do, none can be run.";
 /// No page is used twice.
 pub(super) const NOTHING_AGAIN: &str = "No page is used twice: a cache of any size and policy is of no use here.";
+/// Reuse is of no account if it is less than this share of the references.
+const LITTLE: f64 = 0.05;
 const NO_HITS: &str = "No policy hits anything at these sizes: try larger ones.";
 /// Policies nearer than this, in points, are equal for the purpose.
 pub(super) const POINTS_THAT_MATTER: f64 = 0.1;
@@ -89,7 +91,7 @@ impl Measure<'_> {
             Self::Misses => format!("misses {cost:.1} % of the references"),
             Self::Time(device) => {
                 let about = if estimate { "about " } else { "" };
-                format!("has {device} work for {about}{} s", significant(cost / 1e3))
+                format!("keeps {device} at work for {about}{} s", significant(cost / 1e3))
             }
         }
     }
@@ -104,9 +106,11 @@ impl Measure<'_> {
 
     /// How much better `cost` is than `other`, or worse.
     fn gap(&self, cost: f64, other: f64) -> String {
+        // Of what is shown, so that a reader who subtracts finds the same.
+        let points = |cost: f64, other: f64| (10.0 * cost).round() / 10.0 - (10.0 * other).round() / 10.0;
         let (amount, unit, less) = match self {
-            Self::Hits => (other - cost, "points", cost > other),
-            Self::Misses => (other - cost, "points", cost < other),
+            Self::Hits => (points(100.0 - cost, 100.0 - other), "points", cost > other),
+            Self::Misses => (points(other, cost), "points", cost < other),
             Self::Time(_) => (if other > 0.0 { 100.0 * (other - cost) / other } else { 0.0 }, "%", cost < other),
         };
         match format!("{:.1}", amount.abs()).as_str() {
@@ -123,6 +127,12 @@ pub fn of_comparison(comparison: &Comparison) -> Advice {
     if on_line().next().is_some() && on_line().all(|outcome| outcome.counted.hits == 0) {
         let first_uses = on_line().all(|outcome| outcome.counted.misses == outcome.counted.compulsory_misses);
         return Advice::none(if first_uses { NOTHING_AGAIN } else { NO_HITS });
+    }
+    if let Some(advice) = on_line().next().and_then(|any| {
+        let references = any.counted.references;
+        of_little_use(references.saturating_sub(any.counted.compulsory_misses), references)
+    }) {
+        return advice;
     }
     let rows = |cost: fn(&RunOutcome) -> f64| {
         let row = |of: &[RunOutcome]| (of[0].policy.clone(), of[0].off_line, of.iter().map(cost).collect());
@@ -155,6 +165,17 @@ pub fn of_comparison(comparison: &Comparison) -> Advice {
             words(&all_sizes(by_hits), &Measure::Hits, trace)
         }
     }
+}
+
+/// What to say where hardly anything is used again.
+fn of_little_use(again: u64, references: u64) -> Option<Advice> {
+    let share = again as f64 / references.max(1) as f64;
+    let text = format!(
+        "Hardly any page is used twice: {:.1} % of the references are to pages that were there before. A cache of any size and policy \
+         is of little use here.",
+        100.0 * share
+    );
+    (share < LITTLE).then(|| Advice::none(&text))
 }
 
 /// The sizes up to the footprint, with the footprint where several are to be weighed against each other.
@@ -203,6 +224,9 @@ pub fn of_curves(curves: &Curves) -> Advice {
     let on_line = || rows.iter().filter(|row| !row.off_line);
     if on_line().next().is_some() && on_line().all(|row| row.costs.iter().all(|&cost| cost >= 100.0)) {
         return Advice::none(NO_HITS);
+    }
+    if let Some(advice) = of_little_use(trace.references.saturating_sub(trace.pages.into()), trace.references) {
+        return advice;
     }
     let noise = Noise::Difference(if sample.is_some() { POINTS_OF_SAMPLE } else { POINTS_THAT_MATTER });
     let first_uses = 100.0 * f64::from(trace.pages) / trace.references.max(1) as f64;
