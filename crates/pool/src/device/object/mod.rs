@@ -49,7 +49,7 @@ const MOST_ASKED: usize = 256;
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a request is repeated that failed by its server or the network.
+/// How long a request is repeated at most that failed by its server or the network.
 const RETRIED: Duration = Duration::from_secs(60);
 
 /// A part of an object (its number, where in it, how long), and what goes there.
@@ -348,7 +348,7 @@ fn resolved(path: &std::path::Path) -> PathBuf {
 fn s3(url: &str) -> io::Result<Arc<dyn ObjectStore>> {
     // It fails where one is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let retry = RetryConfig { retry_timeout: RETRIED, max_retries: usize::MAX, ..RetryConfig::default() };
+    let retry = RetryConfig { retry_timeout: RETRIED, ..RetryConfig::default() };
     // Unencrypted only if AWS_ENDPOINT says http://.
     let builder = AmazonS3Builder::from_env().with_allow_http(true).with_retry(retry).with_url(url);
     let store = builder.build().map_err(|error| storage_error(url, "cannot be opened", error))?;
