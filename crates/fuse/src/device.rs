@@ -76,6 +76,16 @@ pub(crate) struct LowerFile {
     foreign: AtomicBool,
 }
 
+/// What a look at the file below finds.
+pub(crate) enum Below {
+    /// Nobody else has changed it.
+    Same,
+    /// It cannot be said while we change it ourselves.
+    Busy,
+    /// Others have; it looks so now.
+    Changed(Box<Statx>),
+}
+
 /// A change of ours, until `state` knows of it.
 struct Unsettled<'f>(&'f AtomicUsize);
 
@@ -240,16 +250,15 @@ impl LowerFile {
         }
     }
 
-    /// What the file below looks like, if others have changed it since we last did.
-    pub(crate) fn changed_outside(&self) -> io::Result<Option<Statx>> {
-        // We change it ourselves just now.
-        let Ok(_alone) = self.changing.try_write() else { return Ok(None) };
+    /// Whether others have changed the file below since we last did.
+    pub(crate) fn look(&self) -> io::Result<Below> {
+        let Ok(_alone) = self.changing.try_write() else { return Ok(Below::Busy) };
         if self.unsettled.load(Ordering::SeqCst) > 0 {
-            return Ok(None);
+            return Ok(Below::Busy);
         }
         let found = self.attributes()?;
         let changed = self.state().seen != Seen::from(&found) || self.foreign.load(Ordering::SeqCst);
-        Ok(changed.then_some(found))
+        Ok(if changed { Below::Changed(Box::new(found)) } else { Below::Same })
     }
 
     /// Has inotify watch the file below; the watch's number.

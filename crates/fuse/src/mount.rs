@@ -10,6 +10,7 @@ use crate::inode::Tree;
 use crate::managing::{InForce, Managing};
 use crate::mapped::{self, Mapped};
 use crate::nodes::Nodes;
+use crate::object::{Looked, Object};
 use crate::outside::Outside;
 use crate::place::{self, Place};
 use crate::processes::{Owners, Processes};
@@ -281,11 +282,13 @@ impl Drop for Mount {
 
 /// Looks at files that are changed below, until the mount has gone.
 fn watch_below(shared: &Shared, notifier: &Notifier) {
-    let changed = |object: &Arc<_>| {
-        if shared.look_below(object) {
+    let changed = |object: &Arc<Object>| {
+        let looked = shared.look_below(object);
+        if looked == Looked::New {
             // Its attributes, of which the kernel may have copies; it may have forgotten the file.
             let _ = notifier.inval_inode(INodeNo(object.number), -1, 0);
         }
+        looked == Looked::Later
     };
     if let Some(Err(error)) = shared.outside.as_ref().map(|outside| outside.run(changed)) {
         tracing::error!("changes below are noticed when files are opened, as they cannot be watched: {error}");

@@ -1,6 +1,6 @@
 //! A file's bytes: read and written through the pool.
 
-use crate::device::{Files, LowerFile};
+use crate::device::{Below, Files, LowerFile};
 use crate::error::errno;
 use crate::inode::Inode;
 use crate::managing::Users;
@@ -47,6 +47,17 @@ pub(crate) enum Done<T> {
     Now(T),
     /// It has to wait, and is to be asked for again where that harms nobody.
     Later,
+}
+
+/// What came of a look at the file below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looked {
+    /// Nobody else has changed it.
+    Same,
+    /// It is to be looked at again, once our own changes are written.
+    Later,
+    /// It has new contents.
+    New,
 }
 
 /// What is to be true when a write returns.
@@ -318,17 +329,27 @@ impl Object {
         (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec) = (changed.seconds, changed.nanoseconds);
     }
 
-    /// Looks whether others have changed the file below. Then its clean pages leave; `true`: it has new contents.
-    pub(crate) fn look_again(&self, pool: &Pool, handle: &Handle) -> io::Result<bool> {
-        let Some(found) = self.file.changed_outside()? else { return Ok(false) };
+    /// Looks whether others have changed the file below. Then its pages leave, and it gets that length.
+    pub(crate) fn look_again(&self, pool: &Pool, handle: &Handle) -> io::Result<Looked> {
+        match self.file.look()? {
+            Below::Same => return Ok(Looked::Same),
+            Below::Busy => return Ok(Looked::Later),
+            Below::Changed(_) => {}
+        }
+        // Whoever writes between the look and the new length would lose what he wrote.
+        let _alone = self.alone();
+        let found = match self.file.look()? {
+            Below::Same => return Ok(Looked::Same),
+            Below::Busy => return Ok(Looked::Later),
+            Below::Changed(found) => found,
+        };
         if self.volume.dirty_pages() > 0 || !self.file.is_caught_up() {
             if !self.conflict.swap(true, Ordering::Relaxed) {
                 let name = self.file.name();
                 tracing::warn!("{name}: changed below while it has unwritten changes of its own, which stay");
             }
-            return Ok(false);
+            return Ok(Looked::Later);
         }
-        let _alone = self.alone();
         self.conflict.store(false, Ordering::Relaxed);
         // First: the last page gets more bytes than it has.
         pool.drop_clean(&self.volume);
@@ -336,6 +357,6 @@ impl Object {
         if found.stx_size != self.volume.len() {
             handle.set_len(&self.volume, found.stx_size).map_err(io::Error::from)?;
         }
-        Ok(true)
+        Ok(Looked::New)
     }
 }

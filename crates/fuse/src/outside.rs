@@ -6,16 +6,21 @@
 
 use crate::object::Object;
 use foldhash::HashMap;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, init, remove_watch};
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// Bytes of events that are taken at a time.
 const EVENTS: usize = 16 << 10;
+
+/// How long a file is left alone that could not be looked at because of our own changes.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: BETWEEN_LOOKS.as_nanos() as _ };
 
 /// The watches of a mount.
 pub(crate) struct Outside {
@@ -72,35 +77,49 @@ impl Outside {
         let _ = rustix::io::write(&self.ended, &1u64.to_ne_bytes());
     }
 
-    /// Waits for events; `false`: the mount has gone.
-    fn wait(&self) -> io::Result<bool> {
+    /// Waits for events, for so long if something is to be looked at again; `false`: the mount has gone.
+    fn wait(&self, limit: Option<&Timespec>) -> io::Result<bool> {
         let mut waits = [PollFd::new(&self.inotify, PollFlags::IN), PollFd::new(&self.ended, PollFlags::IN)];
-        match poll(&mut waits, None) {
+        match poll(&mut waits, limit) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(waits[1].revents().is_empty()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Hands over each file that is changed below, by whomever, until the mount has gone.
-    pub(crate) fn run(&self, changed: impl Fn(&Arc<Object>)) -> io::Result<()> {
+    /// Hands over each file that is changed below, by whomever, until the mount has gone; once more if `changed` asks for it, since our
+    /// own changes were in the way.
+    pub(crate) fn run(&self, changed: impl Fn(&Arc<Object>) -> bool) -> io::Result<()> {
         let mut room = [MaybeUninit::uninit(); EVENTS];
         let mut events = Reader::new(&self.inotify, &mut room);
+        let mut later: HashMap<u64, Weak<Object>> = HashMap::default();
+        let mut looked = Instant::now();
         loop {
             // What was read with another event is not waited for.
-            if events.is_buffer_empty() && !self.wait()? {
+            if events.is_buffer_empty() && !self.wait((!later.is_empty()).then_some(&AGAIN))? {
                 return Ok(());
             }
+            let mut look = |object: &Arc<Object>| {
+                if changed(object) {
+                    later.insert(object.number, Arc::downgrade(object));
+                } else {
+                    later.remove(&object.number);
+                }
+            };
             match events.next() {
                 Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
                     let all: Vec<_> = self.watched().values().filter_map(Weak::upgrade).collect();
-                    all.iter().for_each(&changed);
+                    all.iter().for_each(look);
                 }
                 Ok(event) => {
                     let object = self.watched().get(&event.wd()).and_then(Weak::upgrade);
-                    object.iter().for_each(&changed);
+                    object.iter().for_each(&mut look);
                 }
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
+            }
+            if looked.elapsed() >= BETWEEN_LOOKS {
+                looked = Instant::now();
+                later.retain(|_, object| object.upgrade().is_some_and(|object| changed(&object)));
             }
         }
     }

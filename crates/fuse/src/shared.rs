@@ -9,7 +9,7 @@ use crate::managing::Managing;
 use crate::mapped::Mapped;
 use crate::mount::Watch;
 use crate::nodes::{Node, Nodes};
-use crate::object::Object;
+use crate::object::{Looked, Object};
 use crate::outside::Outside;
 use crate::processes::{Processes, User};
 use crate::slab::Slab;
@@ -152,7 +152,7 @@ impl Shared {
             if known {
                 let look = |handle: &Handle| object.look_again(&self.pool, handle).map_err(Errno::from);
                 let looked = self.with_handle(None, look).inspect_err(|_| object.file.leave());
-                if looked? {
+                if looked? == Looked::New {
                     kept = FopenFlags::empty();
                     self.read_attributes(&object);
                 }
@@ -172,15 +172,15 @@ impl Shared {
         Ok((handle, how))
     }
 
-    /// A file may have been changed below. Whether it has been, by others.
-    pub(crate) fn look_below(&self, object: &Arc<Object>) -> bool {
+    /// A file may have been changed below.
+    pub(crate) fn look_below(&self, object: &Arc<Object>) -> Looked {
         let look = |handle: &Handle| object.look_again(&self.pool, handle).map_err(Errno::from);
         // What cannot be looked at now is looked at when it is opened next.
-        let changed = self.with_handle(None, look).unwrap_or(false);
-        if changed {
+        let looked = self.with_handle(None, look).unwrap_or(Looked::Same);
+        if looked == Looked::New {
             self.read_attributes(object);
         }
-        changed
+        looked
     }
 
     /// Closes a file.

@@ -4,6 +4,7 @@ use crate::mounted::{Mounted, wait_until};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn text(file: &File) -> String {
@@ -92,11 +93,52 @@ fn a_change_on_both_sides_is_seen_once_ours_is_written_back() {
         ours.write_all_at(&[b'o'; 4096], 0).expect("a write");
         let theirs = OpenOptions::new().write(true).open(mounted.below("a")).expect("it opens below");
         theirs.write_all_at(&[b't'; 4097], 2 * 4096).expect("a write below, a byte longer");
-        drop((ours, theirs));
+        drop(theirs);
         wait_until("ours is written back", || std::fs::read(mounted.below("a")).expect("a read below")[0] == b'o');
         let right = [&[b'o'; 4096][..], &[b'a'; 4096], &[b't'; 4097]].concat();
         assert_eq!(std::fs::read(mounted.below("a")).expect("a read below"), right);
+        if watch {
+            let seen = || {
+                (0..right.len() / 4096).all(|page| {
+                    let mut bytes = [0; 4096];
+                    ours.read_exact_at(&mut bytes, 4096 * page as u64).is_ok() && bytes == right[4096 * page..][..4096]
+                })
+            };
+            wait_until("who has it open sees both", seen);
+            wait_until("and the length", || ours.metadata().expect("attributes").len() == right.len() as u64);
+        }
         wait_until("a new open sees both", || std::fs::read(mounted.seen("a")).expect("a read") == right);
+        drop(ours);
         mounted.stop();
     }
+}
+
+#[test]
+fn appends_are_kept_beside_others_who_write_below() {
+    let Some(mounted) = Mounted::start(|options, _| options.watch_below = true) else { return };
+    std::fs::write(mounted.below("a"), [b'a'; 4096]).expect("a file below");
+    let theirs = OpenOptions::new().write(true).open(mounted.below("a")).expect("it opens below");
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                theirs.write_all_at(b"t", 7).expect("a write below");
+            }
+        });
+        let mut ours = OpenOptions::new().append(true).open(mounted.seen("a")).expect("it opens");
+        for round in 0..3000u32 {
+            ours.write_all(&[round as u8; 4096]).expect("an append");
+            if round % 16 == 0 {
+                ours.sync_data().expect("it is durable");
+            }
+        }
+        ended.store(true, Ordering::Relaxed);
+        ours.sync_all().expect("it is durable");
+    });
+    let below = std::fs::read(mounted.below("a")).expect("a read below");
+    assert_eq!(below.len(), 3001 * 4096);
+    let right = |round: usize| below[(round + 1) * 4096..][..4096].iter().all(|&byte| byte == round as u8);
+    assert_eq!((0..3000).find(|&round| !right(round)), None, "an append was lost");
+    drop(theirs);
+    mounted.stop();
 }
