@@ -26,6 +26,29 @@ def program(path):
     return file
 
 
+def of_served_file(parser):
+    """Adds the options of a measurement that fio makes on a warm file."""
+    parser.add_argument("--rounds", type=int, default=5, help="how often each is measured")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of one measurement of a file")
+    parser.add_argument("--size", type=int, default=256, help="MiB of the file")
+    parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
+    parser.add_argument("--out", help="the file for the raw figures")
+
+
+def parsed(parser):
+    """What is given of these options."""
+    given = parser.parse_args()
+    if given.quick:
+        given.rounds, given.seconds, given.size = 1, 1.0, 64
+    return given
+
+
+def processor_seconds(process):
+    """What a process has spent so far, with its threads that have ended."""
+    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def run(command):
     """Runs a program to its end: its output, and the seconds, processor seconds and most bytes of memory that it took.
 

@@ -20,7 +20,7 @@ import tempfile
 import time
 import urllib.request
 
-from measure import keep, machine, program, spread, table
+from measure import keep, machine, of_served_file, parsed, processor_seconds, program, spread, table
 
 KIB, MIB = 1 << 10, 1 << 20
 PATIENCE = 30
@@ -58,15 +58,8 @@ def options():
     parser.add_argument("plain", type=program, help="plain_fuse, built with --release")
     parser.add_argument("--passthrough-ll", type=program, help="libfuse's pass-through")
     parser.add_argument("--policy", default="clock-pro", help="of our cache")
-    parser.add_argument("--rounds", type=int, default=5, help="how often each is measured")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of one measurement")
-    parser.add_argument("--size", type=int, default=256, help="MiB of the file")
-    parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
-    parser.add_argument("--out", help="the file for the raw figures")
-    given = parser.parse_args()
-    if given.quick:
-        given.rounds, given.seconds, given.size = 1, 1.0, 64
-    return given
+    of_served_file(parser)
+    return parsed(parser)
 
 
 class Mounted:
@@ -90,10 +83,6 @@ class Mounted:
     def end(self):
         subprocess.run(["fusermount3", "-u", self.seen], check=True)
         self.process.wait(PATIENCE)
-
-    def processor_seconds(self):
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def programs(given):
@@ -157,14 +146,14 @@ def listed(mounted, rounds=20):
 def measure(mounted, given, job, address):
     ours = mounted.name == OURS and job in TRANSFERS
     missed = misses(address) if ours else 0
-    before = mounted.processor_seconds()
+    before = processor_seconds(mounted.process)
     if job in TRANSFERS:
         rate, done = transfer(mounted, given, job)
     elif job in NAMES:
         rate, done = names(mounted, job)
     else:
         rate, done = listed(mounted)
-    spent = mounted.processor_seconds() - before
+    spent = processor_seconds(mounted.process) - before
     if ours and misses(address) != missed:
         sys.exit(f"{job}: {misses(address) - missed} misses, where all should be in the cache")
     return {"requests_per_second": rate, "processor_microseconds": spent / max(done, 1) * 1e6}

@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 import serving
-from measure import keep, machine, program, spread, table
+from measure import keep, machine, of_served_file, parsed, processor_seconds, program, spread, table
 from serving import KIB, MIB
 from volumes.checks import Failed, run
 from volumes.server import Server, Volume
@@ -49,15 +49,8 @@ def bars():
 def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("forebay", type=program, help="the program, built with --release")
-    parser.add_argument("--rounds", type=int, default=5, help="how often each is measured")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of one measurement")
-    parser.add_argument("--size", type=int, default=256, help="MiB of the file")
-    parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
-    parser.add_argument("--out", help="the file for the raw figures")
-    given = parser.parse_args()
-    if given.quick:
-        given.rounds, given.seconds, given.size = 1, 1.0, 64
-    return given
+    of_served_file(parser)
+    return parsed(parser)
 
 
 class Nbdkit:
@@ -105,12 +98,12 @@ def measure(program, server, name, given, job):
     pattern, size, depth = JOBS[job]
     ours = isinstance(program, serving.Forebay)
     misses = program.cache()["misses"] if ours else 0
-    before = serving.processor_seconds(server.process)
+    before = processor_seconds(server.process)
     try:
         done = fio(server, name, given, pattern, size, depth)
     except Failed as error:
         sys.exit(f"{error}\nthe server's exit code: {server.process.poll()}; {server.told()}")
-    spent = serving.processor_seconds(server.process) - before
+    spent = processor_seconds(server.process) - before
     if ours and (missed := program.cache()["misses"] - misses):
         sys.exit(f"{job}: {missed} misses, where all should be in the cache")
     if pattern == "randwrite":

@@ -46,12 +46,6 @@ class Forebay(server.Forebay):
         return cache
 
 
-def processor_seconds(process):
-    """What a process has spent so far, with its threads that have ended."""
-    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def ratio(before, after):
     """The hit ratio of a cache between two of its reports."""
     hits, misses = after["hits"] - before["hits"], after["misses"] - before["misses"]

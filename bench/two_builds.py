@@ -18,7 +18,7 @@ import sys
 
 import nbd_speed
 import serving
-from measure import TRACES, keep, machine, program, run, spread, table
+from measure import TRACES, keep, machine, of_served_file, parsed, program, run, spread, table
 from volumes.server import Server, Volume
 
 POLICIES = ["lru", "fifo", "clock", "arc", "lirs", "clock-pro", "mq", "ubm", "dulo", "s3-fifo"]
@@ -34,17 +34,11 @@ def options():
     parser.add_argument("before", type=pathlib.Path, help="the folder of the earlier build")
     parser.add_argument("after", type=pathlib.Path, help="the folder of the later build")
     parser.add_argument("--parts", default="replay,pool,server", help="which parts, between commas")
-    parser.add_argument("--rounds", type=int, default=5, help="how often each is measured")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of one measurement of the server")
-    parser.add_argument("--size", type=int, default=256, help="MiB of the served file")
-    parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
-    parser.add_argument("--out", help="the file for the raw figures")
-    given = parser.parse_args()
+    of_served_file(parser)
+    given = parsed(parser)
     given.parts = given.parts.split(",")
     if unknown := set(given.parts) - {"replay", "pool", "server"}:
         parser.error(f"there is no part {', '.join(unknown)}; there are replay, pool and server")
-    if given.quick:
-        given.rounds, given.seconds, given.size = 1, 1.0, 64
     return given
 
 

@@ -521,3 +521,30 @@ fn completions_are_scripts_that_know_every_command() {
     let checked = Command::new("bash").arg("-n").arg(&path).output().expect("bash runs");
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
+
+#[test]
+fn a_scan_with_hardly_any_reuse_gets_no_policy() {
+    let scan: String = (0..1000).chain([7]).map(|page| format!("{page}\n")).collect();
+    let trace = file("scan.lirs", scan);
+    for command in ["compare", "curve"] {
+        let text = answer(&[command, trace.to_str().unwrap(), "-p", "lru,arc"]);
+        assert!(text.contains("Hardly any page is used twice: 0.1 % of the references"), "{text}");
+        assert!(!text.contains("Take "), "{text}");
+    }
+}
+
+#[test]
+fn a_report_is_written_though_the_reader_of_the_table_has_gone() {
+    let report = file("unread.html", "");
+    std::fs::remove_file(&report).expect("it is there");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["compare", "-p", "lru", "--report", report.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("forebay runs");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("forebay ends");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(std::fs::read_to_string(report).expect("the report").contains("</html>"));
+}

@@ -420,7 +420,7 @@ fn a_disk_is_recorded_while_a_program_runs_and_its_tracing_goes() {
     let expected: Vec<String> = (0..20).map(|block| format!("read {}+8192", block * 8192)).collect();
     assert_eq!(mine.iter().map(|row| format!("{} {}+{}", row[4], row[2], row[3])).collect::<Vec<_>>(), expected);
 
-    for name in ["INT", "TERM"] {
+    for name in ["INT", "TERM", "HUP"] {
         let out = folder.path().join(format!("{name}.parquet"));
         let child = traced(&out, &[]).spawn().unwrap();
         // The signal must not come before it is listened to; then reads go on until one is recorded.

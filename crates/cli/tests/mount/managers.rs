@@ -163,6 +163,8 @@ fn managers_are_for_a_policy_that_has_them() {
     running.wait_for("commands are taken at");
     let refused = forebay(&["control", "--socket", &socket, "manage", "mru"]);
     assert!(refused.status.code() == Some(2) && text(&refused.stderr).contains("the policy lru has no managers"));
+    let asked = forebay(&["control", "--socket", &socket, "managers"]);
+    assert!(asked.status.code() == Some(2) && text(&asked.stderr).contains("the policy lru has no managers"));
     running.signal("TERM");
     assert_eq!(running.end(), Some(0));
 }

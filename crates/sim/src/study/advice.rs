@@ -124,15 +124,14 @@ impl Measure<'_> {
 pub fn of_comparison(comparison: &Comparison) -> Advice {
     let Comparison { trace, device, sample, .. } = comparison;
     let on_line = || comparison.outcomes.iter().filter(|outcome| !outcome.off_line);
-    if on_line().next().is_some() && on_line().all(|outcome| outcome.counted.hits == 0) {
-        let first_uses = on_line().all(|outcome| outcome.counted.misses == outcome.counted.compulsory_misses);
-        return Advice::none(if first_uses { NOTHING_AGAIN } else { NO_HITS });
-    }
     if let Some(advice) = on_line().next().and_then(|any| {
         let references = any.counted.references;
         of_little_use(references.saturating_sub(any.counted.compulsory_misses), references)
     }) {
         return advice;
+    }
+    if on_line().next().is_some() && on_line().all(|outcome| outcome.counted.hits == 0) {
+        return Advice::none(NO_HITS);
     }
     let rows = |cost: fn(&RunOutcome) -> f64| {
         let row = |of: &[RunOutcome]| (of[0].policy.clone(), of[0].off_line, of.iter().map(cost).collect());
@@ -169,6 +168,9 @@ pub fn of_comparison(comparison: &Comparison) -> Advice {
 
 /// What to say where hardly anything is used again.
 fn of_little_use(again: u64, references: u64) -> Option<Advice> {
+    if again == 0 {
+        return Some(Advice::none(NOTHING_AGAIN));
+    }
     let share = again as f64 / references.max(1) as f64;
     let text = format!(
         "Hardly any page is used twice: {:.1} % of the references are to pages that were there before. A cache of any size and policy \
@@ -222,11 +224,11 @@ pub fn of_curves(curves: &Curves) -> Advice {
     };
     let rows: Vec<Row> = lines.iter().map(row).collect();
     let on_line = || rows.iter().filter(|row| !row.off_line);
-    if on_line().next().is_some() && on_line().all(|row| row.costs.iter().all(|&cost| cost >= 100.0)) {
-        return Advice::none(NO_HITS);
-    }
     if let Some(advice) = of_little_use(trace.references.saturating_sub(trace.pages.into()), trace.references) {
         return advice;
+    }
+    if on_line().next().is_some() && on_line().all(|row| row.costs.iter().all(|&cost| cost >= 100.0)) {
+        return Advice::none(NO_HITS);
     }
     let noise = Noise::Difference(if sample.is_some() { POINTS_OF_SAMPLE } else { POINTS_THAT_MATTER });
     let first_uses = 100.0 * f64::from(trace.pages) / trace.references.max(1) as f64;
