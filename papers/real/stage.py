@@ -22,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
 import serving  # noqa: E402 - found by the line above
+from measure import processor_seconds  # noqa: E402
 from volumes import mounted  # noqa: E402 - serving finds it
 from volumes.checks import Failed, run, wait_until  # noqa: E402
 from volumes.server import Server, Volume, free_port, make_volume  # noqa: E402
@@ -331,7 +332,7 @@ def measure(stage, cache, mib, programs, *, managers=None, server_options=(), sp
             held = sorted(group.held) or [0]
             result["page_cache_mib"] = {"median": held[len(held) // 2] / MIB, "most": held[-1] / MIB}
         else:
-            result |= of_mount(mount.figures()) | {"mount_cpu": serving.processor_seconds(mount.process)}
+            result |= of_mount(mount.figures()) | {"mount_cpu": processor_seconds(mount.process)}
             mount.stop()
         run("sync", "--file-system", directory)
         result["device"] = since(before, device(server))
