@@ -243,6 +243,33 @@ fn managers_that_are_suggested_have_the_misses_that_are_said() {
 }
 
 #[test]
+fn what_is_suggested_with_readahead_and_a_device_takes_the_time_that_is_said() {
+    let path = file("timed.toml", "mine");
+    let path = path.to_str().unwrap();
+    let asked = ["sample", "-s", "20%", "--readahead", "linux", "--device", "nearline"];
+    let suggest = |more: &[&str]| {
+        let output = forebay(&[&["managers"], &asked[..], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        output
+    };
+    suggest(&["-o", path, "--force"]);
+    let written = std::fs::read_to_string(path).expect("the file is there");
+    assert!(written.contains("# By the time of nearline; readahead: linux.\n"), "{written}");
+    let answer: serde_json::Value = serde_json::from_slice(&suggest(&["-f", "json"]).stdout).expect("JSON");
+    assert_eq!((&answer["device"], &answer["readahead"]), (&"nearline".into(), &"linux".into()));
+    assert!(answer["rules"].as_array().is_some_and(|rules| !rules.is_empty()), "{answer}");
+
+    let compare = ["-p", "lru,lru-sp", "-f", "json", "--managers", path];
+    let output = forebay(&[&["compare"], &asked[..], &compare].concat());
+    let compared: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    for (run, key) in ["device_us_lru", "device_us_managed"].into_iter().enumerate() {
+        let milliseconds = compared[0]["runs"][run]["device"]["device_ms"].as_f64().expect("a time");
+        assert_eq!(answer[key][0].as_u64(), Some((milliseconds * 1e3).round() as u64), "{key}");
+    }
+    assert!(answer["device_us_managed"][0].as_u64() < answer["device_us_lru"][0].as_u64());
+}
+
+#[test]
 fn misses_are_split_by_program_or_by_file_without_managers() {
     let trace = TRACE.to_str().unwrap();
     let ask = |by: &str, form: &str| {

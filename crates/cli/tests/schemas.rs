@@ -37,13 +37,15 @@ const ZIPF: &str = "zipf:pages=500,references=5000";
 
 #[test]
 fn every_key_of_json_is_in_the_manual() {
-    let commands: [(&str, &[&str]); 8] = [
+    let commands: [(&str, &[&str]); 10] = [
         (
             "schemas",
             &["compare", ZIPF, "-p", "arc", "-s", "5%", "-d", "nvme", "--by-distance", "-r", "fixed", "--states", "2"],
         ),
         ("schemas", &["curve", ZIPF, "--sample", "50%", "--errors"]),
         ("schemas", &["levels", ZIPF, "-l", "lru:10", "-l", "mq:20", "-d", "nvme", "--analyze"]),
+        ("schemas", &["managers", "sample", "-s", "20%"]),
+        ("schemas", &["managers", "sample", "-s", "20%", "-d", "nearline", "-r", "linux"]),
         ("schemas", &["info"]),
         ("schemas", &["policies"]),
         ("schemas", &["formats"]),

@@ -5,8 +5,10 @@ use crate::files::{check_path, write};
 use crate::input::{How, parse_threads};
 use crate::terminal::progress::Terminal;
 use clap::{Args, ValueEnum};
+use forebay_model::presets::Named;
 use forebay_policy::show_bytes;
 use forebay_sim::Size;
+use forebay_sim::readahead::Readahead;
 use forebay_sim::study::suggestion::{Asked, Suggestion};
 use forebay_sim::study::{grouped, percent};
 use serde_json::json;
@@ -17,7 +19,8 @@ use std::path::PathBuf;
 /// Suggest managers for the policy lru-sp: which programs, and which of their files, are better off with another rule than LRU.
 ///
 /// Replays the trace with each manager in charge of each program and of each kind of its files, and prints those that help as the
-/// TOML file that `forebay compare --managers` takes, with what each saves.
+/// TOML file that `forebay compare --managers` and `forebay mount --managers` take, with what each saves: misses or, with `--device`, the
+/// device's time. A mount reads ahead; for one, ask with `--readahead linux --device NAME`.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The trace, with owners and files: a recording of programs or of a mount
@@ -26,6 +29,12 @@ pub(crate) struct Arguments {
     /// Cache sizes: pages (1000), bytes (64MiB) or percent of the distinct pages (10%); no manager hurts at any of them
     #[arg(short, long, value_name = "SIZE,…", value_delimiter = ',', default_value = "5%,10%,20%", value_parser = str::parse::<Size>)]
     sizes: Vec<Size>,
+    /// Save this device's time instead of misses; `forebay devices` lists those known by name
+    #[arg(short, long, value_name = "NAME|FILE.toml", value_parser = str::parse::<Named>)]
+    device: Option<Named>,
+    /// Read pages ahead: none, fixed[:pages=8], linux[:max=128KiB], regular[:max=128KiB]
+    #[arg(short, long, value_name = "RULE[:PARAMETER=VALUE]", default_value = "none", hide_default_value = true, value_parser = str::parse::<Readahead>)]
+    readahead: Readahead,
     /// The file to write instead of standard output
     #[arg(short, long, value_name = "FILE.toml")]
     output: Option<PathBuf>,
@@ -60,7 +69,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             return Err(Failure::Usage(format!("{} exists; --force replaces it", path.display())));
         }
     }
-    let asked = Asked { sizes: sizes.clone(), page_size: how.page_size, threads: *threads };
+    let asked = Asked {
+        sizes: sizes.clone(),
+        page_size: how.page_size,
+        device: arguments.device.clone(),
+        readahead: arguments.readahead.clone(),
+        threads: *threads,
+    };
     let suggestion = asked.of(trace, how.read(trace)?.as_mut(), &Terminal)?;
     let text = match arguments.format {
         Form::Toml => toml(&suggestion),
@@ -78,21 +93,36 @@ fn columns(cells: impl Iterator<Item = String>) -> String {
 }
 
 fn toml(suggestion: &Suggestion) -> String {
-    let Suggestion { trace, sizes, unmanaged, rules, managed } = suggestion;
+    let Suggestion { trace, sizes, device, readahead, unmanaged, rules, managed } = suggestion;
     let bytes = sizes.iter().map(|&(pages, _)| show_bytes(u64::from(pages) * trace.page_size));
-    let misses = |misses: &[u64]| columns(misses.iter().map(|&count| grouped(count)));
+    let cost = |costs: &[u64]| match device {
+        None => columns(costs.iter().map(|&misses| grouped(misses))),
+        Some(_) => columns(costs.iter().map(|&microseconds| format!("{:.2} s", microseconds as f64 / 1e6))),
+    };
+    let what = if device.is_some() { "time,  " } else { "misses," };
     let share = |saved: &[u64]| {
         let shares = saved.iter().zip(unmanaged).map(|(&saved, &all)| saved as f64 / all.max(1) as f64);
         columns(shares.map(|share| format!("-{} %", percent(share))))
     };
-    let mut text = format!("# Managers for {}: {}.\n#\n", trace.name, trace.in_words(""));
+    let mut text = format!("# Managers for {}: {}.\n", trace.name, trace.in_words(""));
+    let _ = match (readahead, device) {
+        (None, None) => {
+            writeln!(text, "# Nothing is read ahead. For a mount, which does: --readahead linux --device NAME.")
+        }
+        (None, Some(device)) => writeln!(text, "# By the time of {device}; nothing is read ahead."),
+        (Some(rule), None) => {
+            writeln!(text, "# Readahead: {rule}. Fewer misses may be more requests: --device NAME goes by time.")
+        }
+        (Some(rule), Some(device)) => writeln!(text, "# By the time of {device}; readahead: {rule}."),
+    };
+    text += "#\n";
     let _ = writeln!(text, "# cache of          {}", columns(bytes));
-    let _ = writeln!(text, "# misses, LRU       {}", misses(unmanaged));
+    let _ = writeln!(text, "# {what} LRU       {}", cost(unmanaged));
     if rules.is_empty() {
-        text += "#\n# No manager saves a 200th of the misses at one of these sizes without adding some at another.\n";
+        text += "#\n# No manager saves a 200th at one of these sizes without costing more at another.\n";
         return text;
     }
-    let _ = writeln!(text, "# misses, these     {}", misses(managed));
+    let _ = writeln!(text, "# {what} these     {}", cost(managed));
     for rule in rules {
         let _ = write!(text, "\n# saves, of LRU's   {}\n{}", share(&rule.saved), rule.toml());
     }
@@ -100,15 +130,19 @@ fn toml(suggestion: &Suggestion) -> String {
 }
 
 fn json(suggestion: &Suggestion) -> String {
-    let Suggestion { trace, sizes, unmanaged, rules, managed } = suggestion;
+    let Suggestion { trace, sizes, device, readahead, unmanaged, rules, managed } = suggestion;
     let pages: Vec<u32> = sizes.iter().map(|&(pages, _)| pages).collect();
+    let (lru, these) =
+        if device.is_some() { ("device_us_lru", "device_us_managed") } else { ("misses_lru", "misses_managed") };
     let answer = json!({
         "trace": trace.name,
         "references": trace.references,
         "page_size": trace.page_size,
         "pages": pages,
-        "misses_lru": unmanaged,
-        "misses_managed": managed,
+        "device": device,
+        "readahead": readahead,
+        lru: unmanaged,
+        these: managed,
         "rules": rules,
     });
     format!("{answer:#}\n")

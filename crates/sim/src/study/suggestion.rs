@@ -4,7 +4,8 @@
 //!    with at least a fiftieth of all references.
 //! 2. Each manager that needs no list is replayed in charge of each scope alone.
 //! 3. Those that help are taken in the order of their gain. One is kept if, beside those kept before, it saves at least a 200th of the
-//!    misses and adds none at any size.
+//!    misses and adds none at any size. With a device, what is saved is its time instead: where pages are read ahead, more misses may be
+//!    fewer requests, and the other way round.
 //!
 //! Each candidate is written as a rule, and the rules are read as a file of them is: what is measured is what the file says.
 
@@ -12,10 +13,14 @@ use super::comparison::{give, in_pages, pages, read};
 use super::error::{Error, Stop};
 use super::monitor::Monitor;
 use crate::input::trace::{Dimensions, Trace};
+use crate::readahead::Readahead;
+use crate::replay::outcome::RunOutcome;
 use crate::replay::sweep::Sweep;
 use crate::replay::watch::Watch;
 use crate::size::Size;
 use crate::words::process;
+use forebay_model::Model;
+use forebay_model::presets::Named;
 use forebay_policy::managers::Rules;
 use forebay_policy::{LruSp, Policy, Spec};
 use forebay_trace::{Pattern, Reader};
@@ -27,7 +32,7 @@ use std::fmt::Write;
 const TRIED: [&str; 4] = ["mru", "access-once", "sequential", "lru-k"];
 /// A scope has at least this share of all references.
 const LEAST_SHARE: f64 = 0.02;
-/// A rule saves at least this share of the misses.
+/// A rule saves at least this share of the cost.
 const LEAST_GAIN: f64 = 0.005;
 /// This many scopes at most, those with the most references.
 const MOST_SCOPES: usize = 24;
@@ -39,9 +44,16 @@ pub struct Asked {
     pub sizes: Vec<Size>,
     /// The bytes of a page; by default the trace's own.
     pub page_size: Option<u64>,
+    /// The device whose time is to be saved; by default misses are.
+    pub device: Option<Named>,
+    /// What is read ahead.
+    pub readahead: Readahead,
     /// Threads to run on; 0: one for each core.
     pub threads: usize,
 }
+
+/// What a cache costs, by size: misses, or microseconds of the device's time.
+type Costs = Vec<u64>;
 
 /// Managers for a trace, and what they save.
 #[derive(Debug)]
@@ -50,12 +62,16 @@ pub struct Suggestion {
     pub trace: Dimensions,
     /// The sizes in pages, in rising order, each once, with what the user wrote.
     pub sizes: Vec<(u32, Size)>,
-    /// Misses by size without managers, which are those of LRU.
-    pub unmanaged: Vec<u64>,
+    /// The device whose time, in microseconds, is the cost; without one it is misses.
+    pub device: Option<String>,
+    /// The rule that reads ahead, if one does.
+    pub readahead: Option<String>,
+    /// The cost by size without managers, which is that of LRU.
+    pub unmanaged: Costs,
     /// The rules in the order in which they must stand, the first that fits being the one that holds.
     pub rules: Vec<Rule>,
-    /// Misses by size with all rules.
-    pub managed: Vec<u64>,
+    /// The cost by size with all rules.
+    pub managed: Costs,
 }
 
 /// A manager, and what it is in charge of.
@@ -67,8 +83,8 @@ pub struct Rule {
     pub owners: Option<String>,
     /// The pattern of its files' names; none: all files.
     pub files: Option<String>,
-    /// By size, the misses that it saves beside the rules that save more.
-    pub saved: Vec<u64>,
+    /// By size, what it saves beside the rules that save more.
+    pub saved: Costs,
 }
 
 impl Rule {
@@ -101,8 +117,8 @@ impl Asked {
         let spec = Spec::parse(LruSp::INFO.name).expect("the policy is in the registry");
         let trace = read(name, reader, self.page_size, Sweep::keep(std::slice::from_ref(&spec)), monitor)?;
         let sizes = in_pages(&self.sizes, trace.page_size, trace.pages)?;
-        let misses = |candidates: &[Vec<Rule>]| self.misses(&spec, candidates, &pages(&sizes), &trace, monitor);
-        let unmanaged = misses(&[vec![]])?.remove(0);
+        let costs = |candidates: &[Vec<Rule>]| self.costs(&spec, candidates, &pages(&sizes), &trace, monitor);
+        let unmanaged = costs(&[vec![]])?.remove(0);
 
         let scopes = scopes(&trace);
         let rule = |scope: &Scope, manager| {
@@ -111,7 +127,7 @@ impl Asked {
         };
         let alone: Vec<Vec<Rule>> =
             scopes.iter().flat_map(|scope| TRIED.map(|manager| vec![rule(scope, manager)])).collect();
-        let mut helping: Vec<(u64, Rule)> = misses(&alone)?
+        let mut helping: Vec<(u64, Rule)> = costs(&alone)?
             .iter()
             .zip(alone)
             .filter_map(|(of, mut rule)| Some((gain(&unmanaged, of)?, rule.remove(0))))
@@ -128,25 +144,27 @@ impl Asked {
             // Files before programs: the first rule that fits holds.
             let place = if rule.files.is_some() { 0 } else { with.len() };
             with.insert(place, rule.clone());
-            let now = misses(std::slice::from_ref(&with))?.remove(0);
+            let now = costs(std::slice::from_ref(&with))?.remove(0);
             if gain(&managed, &now).is_some() {
                 rule.saved = managed.iter().zip(&now).map(|(before, after)| before - after).collect();
                 with[place] = rule;
                 (kept, managed) = (with, now);
             }
         }
-        Ok(Suggestion { trace: trace.dimensions(), sizes, unmanaged, rules: kept, managed })
+        let device = self.device.as_ref().map(|device| device.name.clone());
+        let readahead = (!self.readahead.is_none()).then(|| self.readahead.label.clone());
+        Ok(Suggestion { trace: trace.dimensions(), sizes, device, readahead, unmanaged, rules: kept, managed })
     }
 
-    /// The misses of each set of rules by size.
-    fn misses(
+    /// What each set of rules costs by size.
+    fn costs(
         &self,
         spec: &Spec,
         candidates: &[Vec<Rule>],
         sizes: &[u32],
         trace: &Trace,
         monitor: &dyn Monitor,
-    ) -> Result<Vec<Vec<u64>>, Error> {
+    ) -> Result<Vec<Costs>, Error> {
         let mut specs = Vec::with_capacity(candidates.len());
         for rules in candidates {
             let text: String = rules.iter().map(Rule::toml).collect();
@@ -156,21 +174,26 @@ impl Asked {
             specs.extend(managed);
         }
         let sweep = Sweep { specs, sizes: sizes.to_vec(), warmup: 0, threads: self.threads };
-        let work = sweep.work(&Watch::default(), trace);
-        let replaying = monitor.begin(format!("replaying {}", trace.name), Some(work), true);
-        let outcomes = sweep.run(trace, &|more| replaying.add(more));
+        let device = self.device.as_ref().map(|device| Model::clone(&device.model));
+        let watch = Watch { device, readahead: self.readahead.clone(), ..Watch::default() };
+        let replaying = monitor.begin(format!("replaying {}", trace.name), Some(sweep.work(&watch, trace)), true);
+        let outcomes = sweep.run_watching(&watch, trace, &|more| replaying.add(more));
         let all = candidates.len() * sizes.len();
         if outcomes.len() < all {
             return Err(Error::Stopped(Stop::Points(outcomes.len(), all, trace.name.clone())));
         }
-        let misses: Vec<u64> = outcomes.iter().map(|outcome| outcome.counted.misses).collect();
-        Ok(misses.chunks(sizes.len()).map(<[u64]>::to_vec).collect())
+        let costs: Costs = outcomes.iter().map(cost).collect();
+        Ok(costs.chunks(sizes.len()).map(<[u64]>::to_vec).collect())
     }
 }
 
-/// The misses saved over all sizes, if they are worth a rule.
+fn cost(outcome: &RunOutcome) -> u64 {
+    outcome.device.map_or(outcome.counted.misses, |cost| (cost.device_ms * 1e3).round() as u64)
+}
+
+/// What is saved over all sizes, if they are worth a rule.
 fn gain(before: &[u64], after: &[u64]) -> Option<u64> {
-    let [all, left] = [before, after].map(|misses| misses.iter().sum::<u64>());
+    let [all, left] = [before, after].map(|costs| costs.iter().sum::<u64>());
     let hurts = before.iter().zip(after).any(|(before, after)| after > before);
     (!hurts && (all - left) as f64 >= LEAST_GAIN * all as f64 && left < all).then(|| all - left)
 }
