@@ -26,8 +26,6 @@ TREE, STORE = 4 / 3, 4
 SEARCHED = '[[manager]]\nname = "mru"\nowners = ["rg *"]\n'
 READ = '[[manager]]\nname = "lru-k"\nfiles = ["*.sst"]\n'
 MANAGERS = {"search": SEARCHED, "mix": READ, "both": SEARCHED + READ}
-# Where the mount knows no managers' file yet, one manager for every owner is a parameter.
-PARAMETER = {"search": "lru-sp:manager=mru", "mix": "lru-sp:manager=lru-k"}
 
 
 class Search:
@@ -148,7 +146,7 @@ QUESTIONS = {"search": Search, "mix": Mix, "both": Both, "git": Git, "build": Bu
 
 
 def options():
-    parser = sessions.parser(__doc__, delay=None, policies=f"kernel,lru,{sessions.MANAGED},ubm,clock-pro", sizes="")
+    parser = sessions.parser(__doc__, delay=None, policies=f"kernel,lru,{sessions.SUGGESTED},{sessions.MANAGED},ubm,clock-pro", sizes="")
     parser.add_argument("--questions", default=",".join(QUESTIONS), help="which")
     return parser.parse_args()
 
@@ -156,7 +154,6 @@ def options():
 def measure_all(given):
     sessions.begin(given)
     session = sessions.Session("questions", given, HERE)
-    knows = sessions.knows_managers(given)
     for name in given.questions.split(","):
         question = QUESTIONS[name]()
         sessions.need(*question.needs)
@@ -172,14 +169,14 @@ def measure_all(given):
             (work / "managers.toml").write_text(MANAGERS.get(name, ""))
             for turn in range(given.rounds):
                 for which in given.caches.split(","):
-                    cache, managers = which, None
-                    if which == sessions.MANAGED and knows and name in MANAGERS:
-                        cache, managers = "lru-sp", work / "managers.toml"
-                    elif which == sessions.MANAGED:
-                        cache = PARAMETER.get(name)
-                    if cache:
-                        labels, spoken = {"question": name, "which": which, "round": turn}, getattr(question, "said", None)
-                        session.run(labels, stage.measure, place, cache, sizes[0], question.command, managers=managers, spoken=spoken)
+                    if which == sessions.MANAGED and name not in MANAGERS:
+                        continue
+                    managers = work / "managers.toml" if which == sessions.MANAGED else None
+                    if which == sessions.SUGGESTED:
+                        managers = stage.suggested(place, sizes[0])
+                    labels, spoken = {"question": name, "which": which, "round": turn}, getattr(question, "said", None)
+                    policy = "lru-sp" if managers else which
+                    session.run(labels, stage.measure, place, policy, sizes[0], question.command, managers=managers, spoken=spoken)
     return session.kept["runs"]
 
 

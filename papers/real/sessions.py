@@ -17,6 +17,8 @@ from volumes.checks import Failed, Skipped
 
 
 MANAGED = "lru-sp with managers"
+# Managers that `forebay managers` finds in what LRU, measured right before, has recorded.
+SUGGESTED = "lru-sp as suggested"
 # Debian's packages, where they are called other than their program.
 PACKAGES = {
     "ar": "binutils",
@@ -71,10 +73,6 @@ def begin(given):
         given.forebay = ROOT / "target/release/forebay"
     if given.quick:
         given.caches, given.sizes = "lru," + given.caches.split(",")[-1], given.sizes.split(",")[0]
-
-
-def knows_managers(given):
-    return "--managers" in subprocess.run([given.forebay, "mount", "--help"], capture_output=True, text=True, check=True).stdout
 
 
 class Session:
@@ -138,4 +136,4 @@ def difference(ours, theirs):
     return f"{100 * (ours / theirs - 1):+.0f} %".replace("-", "−")
 
 
-__all__ = ["MANAGED", "Session", "begin", "cells", "chosen", "difference", "knows_managers", "main", "median", "need", "parser", "table"]
+__all__ = ["MANAGED", "SUGGESTED", "Session", "begin", "cells", "chosen", "difference", "main", "median", "need", "parser", "table"]

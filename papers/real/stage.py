@@ -337,9 +337,20 @@ def measure(stage, cache, mib, programs, *, managers=None, server_options=(), sp
         run("sync", "--file-system", directory)
         result["device"] = since(before, device(server))
         stack.close()
+    if managers:
+        result["managers"] = pathlib.Path(managers).read_text()
     if result.get("references"):
         result["forecast_hit_ratio"] = forecast(stage.forebay, trace, cache, size, words)
     return result
+
+
+def suggested(stage, size):
+    """A file of the managers that suit the run before, which was recorded, in a cache of this many MiB: by the disk's time, with readahead."""
+    file = stage.work / "suggested.toml"
+    device = ["--device", stage.delay] if stage.delay else []
+    words = ["--sizes", f"{size:g}MiB", "--readahead", f"linux:max={READAHEAD}", *device, "--output", file, "--force"]
+    run(stage.forebay, "managers", stage.work / "run.parquet", "--page-size", PAGE, *words)
+    return file
 
 
 def of_mount(figures):

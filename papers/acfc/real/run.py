@@ -4,7 +4,7 @@
     papers/acfc/real/run.py --forebay target/release/forebay      # as root; some 20 minutes a round
 
 The fool is a linker whose manager drops what it has just used; the innocent is PostgreSQL, without a manager. Keeps every run as JSON in runs/;
-`--show FILE` prints its tables. Managers that differ by program need a mount that knows `--managers`; without it programs alone are measured.
+`--show FILE` prints its tables.
 """
 
 import pathlib
@@ -18,30 +18,27 @@ import stage  # noqa: E402
 from programs import Cast  # noqa: E402
 
 FOOLISH = "a foolish manager"
-ALONE = {"cscope": "same-order", "ld": "access-once", "postgres": "sequential"}
+MANAGERS = HERE / "managers.toml"
+ALONE = ("cscope", "ld", "postgres")
 INNOCENT = ("ld", "postgres")
 
 
 def options():
-    parser = sessions.parser(__doc__, delay="ultrastar-18zx", policies=f"kernel,lru,{sessions.MANAGED}", sizes="4,8,12")
+    parser = sessions.parser(__doc__, delay="ultrastar-18zx", policies=f"kernel,lru,{sessions.SUGGESTED},{sessions.MANAGED}", sizes="4,8,12")
     parser.add_argument("--parts", default="alone,together,innocent", help="which")
     return parser.parse_args()
 
 
-def plan(given, knows):
+def plan(given):
     """Part, programs, size, name of the cache, policy and file of managers of each run of a round."""
     parts, sizes = given.parts.split(","), [float(size) for size in given.sizes.split(",")]
-    groups = [("alone", (name,)) for name in ALONE] + [("together", tuple(ALONE))]
+    groups = [("alone", (name,)) for name in ALONE] + [("together", ALONE)]
     for part, names in groups:
         for size in sizes if part in parts else ():
             for which in given.caches.split(","):
-                if which != sessions.MANAGED:
-                    yield part, names, size, which, which, None
-                elif knows:
-                    yield part, names, size, which, "lru-sp", HERE / "managers.toml"
-                elif part == "alone":
-                    yield part, names, size, which, f"lru-sp:manager={ALONE[names[0]]}", None
-    for size in sizes if "innocent" in parts and knows else ():
+                managed = which in (sessions.MANAGED, sessions.SUGGESTED)
+                yield part, names, size, which, "lru-sp" if managed else which, MANAGERS if which == sessions.MANAGED else None
+    for size in sizes if "innocent" in parts else ():
         yield "innocent", ("postgres",), size, "lru", "lru", None
         yield "innocent", INNOCENT, size, "lru", "lru", None
         yield "innocent", INNOCENT, size, FOOLISH, "lru-sp", HERE / "foolish.toml"
@@ -53,13 +50,14 @@ def measure_all(given):
     cast = Cast(ALONE)
     sessions.need(*cast.needs)
     session = sessions.Session("acfc", given, HERE)
-    knows = sessions.knows_managers(given)
     with stage.folder() as work:
         place = stage.Stage(given.forebay, work, 512 * stage.MIB, given.delay, lambda directory: cast.fill(directory, work), cast.commands(ALONE))
         session.note(delay_check=place.check_delay())
         for turn in range(given.rounds):
-            for part, names, size, which, cache, managers in plan(given, knows):
+            for part, names, size, which, cache, managers in plan(given):
                 labels = {"part": part, "combination": "+".join(names), "size": size, "which": which, "round": turn}
+                if which == sessions.SUGGESTED:
+                    managers = stage.suggested(place, size)
                 session.run(labels, stage.measure, place, cache, size, cast.commands(names), managers=managers)
     return session.kept["runs"]
 

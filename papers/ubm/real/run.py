@@ -26,10 +26,10 @@ ALONE = ("cscope", "cpp", "postgres", "glimpse", "player")
 
 
 def options():
-    parser = sessions.parser(__doc__, delay="ultrastar-18zx", policies="kernel,lru,seq,ubm", sizes="8,12,16")
+    parser = sessions.parser(__doc__, delay="ultrastar-18zx", policies=f"kernel,lru,{sessions.SUGGESTED},seq,ubm", sizes="8,12,16")
     parser.add_argument(
         "--more",
-        default=f"clock,linux,clock-pro,dulo,lru-sp,{sessions.MANAGED}",
+        default="clock,linux,clock-pro,dulo,lru-sp",
         help="caches measured in the middle size with the first combination alone",
     )
     parser.add_argument("--parts", default="together,alone,overhead", help="which")
@@ -64,10 +64,9 @@ def measure_all(given):
         for turn in range(given.rounds):
             for part, names, size, cache in plan(given):
                 labels = {"part": part, "combination": "+".join(names), "size": size, "which": cache, "round": turn}
-                if cache != sessions.MANAGED:
-                    session.run(labels, stage.measure, place, cache, size, cast.commands(names))
-                elif sessions.knows_managers(given):
-                    session.run(labels, stage.measure, place, "lru-sp", size, cast.commands(names), managers=HERE / "managers.toml")
+                managers = stage.suggested(place, size) if cache == sessions.SUGGESTED else None
+                policy = "lru-sp" if managers else cache
+                session.run(labels, stage.measure, place, policy, size, cast.commands(names), managers=managers)
     return session.kept["runs"]
 
 
