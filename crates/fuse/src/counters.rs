@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        /// Each request changes them: what lies beside them in memory is not to suffer from that.
         #[derive(Default)]
+        #[repr(align(128))]
         pub(crate) struct Counters {
             $(pub(crate) $name: AtomicU64,)+
         }

@@ -8,6 +8,9 @@ use std::io;
 thread_local! {
     /// This thread has its own umask and, for root, keeps its capabilities when it takes a user's identity.
     static READY: Cell<bool> = const { Cell::new(false) };
+
+    /// This thread's umask, once it was set.
+    static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
 fn prepare(superuser: bool) -> io::Result<()> {
@@ -34,7 +37,10 @@ pub(crate) fn as_user<T>(
     make: impl FnOnce() -> Result<T, Errno>,
 ) -> io::Result<T> {
     prepare(superuser)?;
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask & 0o777));
+    let umask = umask & 0o777;
+    if UMASK.replace(Some(umask)) != Some(umask) {
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask));
+    }
     let other = superuser && (request.uid() != 0 || request.gid() != 0);
     let become_user = |uid, gid| {
         // SAFETY: both calls change the identity of this thread alone by which the file system judges, and cannot fail for root.

@@ -45,15 +45,23 @@ pub(crate) struct Asked {
     pub(crate) process: Option<Arc<User>>,
 }
 
+impl Asked {
+    pub(crate) fn object(&self) -> &Arc<Object> {
+        self.open.object().expect("a request begins the use of its file's bytes")
+    }
+}
+
 impl Shared {
     pub(crate) fn asked(&self, handle: FileHandle, thread: u32) -> Result<Asked, Errno> {
         let open = self.open.get(handle)?;
-        let designated = open.designated.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let process = designated.or_else(|| self.processes.of(&self.pool, thread));
+        let object = self.object_of(&open)?;
+        let designated = || open.designated.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let designated = if open.said.load(Ordering::Relaxed) { designated() } else { None };
+        let process = designated.or_else(|| self.processes.of_request(&self.pool, thread));
         if let Some(user) = &process
             && open.last_user.load(Ordering::Relaxed) != user.serial
         {
-            self.begin_use(&open, user);
+            self.begin_use(&open, object, user);
         }
         Ok(Asked { open, handle, process })
     }
@@ -64,7 +72,7 @@ impl Shared {
                 Some(user) => *user.watched.get_or_init(|| watch.owner(&user.name())),
                 None => watch.owner(KERNEL),
             };
-            watch.reference(asked.open.object.watched(), &owner, (offset, length), operation);
+            watch.reference(asked.object().watched(), &owner, (offset, length), operation);
         }
     }
 
@@ -75,7 +83,7 @@ impl Shared {
 
     /// `cached`: the kernel reads for its own copies, as a program has mapped the file.
     pub(crate) fn read(self: &Arc<Self>, asked: Asked, offset: u64, size: usize, cached: bool, reply: ReplyData) {
-        let object = Arc::clone(&asked.open.object);
+        let object = asked.object();
         if cached && object.map() {
             self.mapped.add(object.volume.id(), object.number);
         }
@@ -100,7 +108,7 @@ impl Shared {
     }
 
     fn read_into(&self, asked: &Asked, offset: u64, room: &mut [u8], wait: bool) -> Result<Done<usize>, Errno> {
-        let object = &asked.open.object;
+        let object = asked.object();
         let done = self.with_handle(asked.process.as_deref(), |handle| {
             handle.hint(&object.volume, asked.open.readahead.hint()).map_err(|error| errno(&error))?;
             object.read(handle, offset, room, wait)
@@ -125,7 +133,7 @@ impl Shared {
         count(&self.counters.writes, 1);
         let begun = self.check_open().and_then(|()| {
             if privileges {
-                self.drop_privileges(&asked.open.node, &asked.open.object)?;
+                self.drop_privileges(&asked.open.node, asked.object())?;
             }
             // To make it durable is to wait.
             let at_once = Bytes { offset, data, until, wait: false };
@@ -150,7 +158,7 @@ impl Shared {
     }
 
     fn write_from(&self, asked: &Asked, bytes: &Bytes<'_>) -> Result<Done<()>, Errno> {
-        let object = &asked.open.object;
+        let object = asked.object();
         let done = self.with_handle(asked.process.as_deref(), |handle| object.write(handle, bytes))?;
         if matches!(done, Done::Now(())) {
             let length = bytes.data.len() as u64;
@@ -186,7 +194,8 @@ impl Shared {
                 self.with_handle(None, |handle| object.set_len(handle, length))
             }
             None => {
-                let fd = self.nodes.tree.open_inode(&node.inode, OFlags::WRONLY | OFlags::NOCTTY)?;
+                let open = || self.nodes.tree.open_inode(&node.inode, OFlags::WRONLY | OFlags::NOCTTY).map(Arc::new);
+                let fd = node.inode.opened().map_or_else(open, Ok)?;
                 Ok(rustix::fs::ftruncate(fd, length).map_err(io::Error::from)?)
             }
         }
@@ -202,13 +211,14 @@ impl Shared {
 
     /// What has failed of a file since its user learned of it last.
     pub(crate) fn news(&self, open: &Open) -> Result<(), Errno> {
-        open.object.file.failure_since(&open.known).map_or(Ok(()), |error| Err(self.failed(error.into())))
+        let news = open.object().and_then(|object| object.file.failure_since(&open.known));
+        news.map_or(Ok(()), |error| Err(self.failed(error.into())))
     }
 
     /// Makes a file durable.
     pub(crate) fn sync(&self, asked: &Asked, data_only: bool) -> Result<(), Errno> {
         count(&self.counters.flushes, 1);
-        let object = &asked.open.object;
+        let object = asked.object();
         let synced = self.with_handle(asked.process.as_deref(), |handle| object.sync(handle, data_only));
         let news = self.news(&asked.open);
         synced.map_err(|errno| self.failed(errno)).and(news)
@@ -217,7 +227,7 @@ impl Shared {
     pub(crate) fn allocate(&self, asked: &Asked, (offset, length): (u64, u64), mode: i32) -> Result<(), Errno> {
         self.check_open()?;
         let flags = FallocateFlags::from_bits_retain(mode as u32);
-        let object = &asked.open.object;
+        let object = asked.object();
         self.with_handle(asked.process.as_deref(), |handle| object.allocate(handle, offset, length, flags))
     }
 
@@ -228,7 +238,7 @@ impl Shared {
             libc::SEEK_DATA => false,
             _ => return Err(Errno::EINVAL),
         };
-        let object = &asked.open.object;
+        let object = asked.object();
         let found = self.with_handle(None, |handle| object.seek(handle, offset, hole))?;
         i64::try_from(found).map_err(|_| Errno::EOVERFLOW)
     }

@@ -1,8 +1,8 @@
 //! The descriptors of a file below, and transfers through them.
 
-use crate::inode::{Inode, Tree};
+use crate::inode::{ATTRIBUTES, Inode, Tree};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags, fadvise, fcntl_getfl, fcntl_setfl, statx};
+use rustix::fs::{Advice, AtFlags, OFlags, Statx, StatxFlags, fadvise, fcntl_getfl, fcntl_setfl, statx};
 use rustix::io::{Errno, pread, preadv, pwritev};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
@@ -17,7 +17,7 @@ const BOUNCE: usize = 64 << 10;
 const ALIGNMENT: usize = 4096;
 
 pub(crate) struct Descriptors {
-    pub(crate) main: OwnedFd,
+    pub(crate) main: Arc<OwnedFd>,
     /// What transfers past the page cache are multiples of, if `main` bypasses it. Buffers begin there, too.
     direct: Option<usize>,
     /// Held by whoever writes through the page cache, as the end of a write that is not aligned must.
@@ -28,20 +28,20 @@ pub(crate) struct Descriptors {
 }
 
 impl Descriptors {
-    pub(crate) fn open(tree: &Tree, inode: &Arc<Inode>, writable: bool) -> io::Result<Self> {
-        let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
-        let (main, direct) = tree.open_file(inode, access | OFlags::NOCTTY)?;
-        Ok(Self::new(main, direct, writable))
+    /// Opens a file; what is known of it then.
+    pub(crate) fn open(tree: &Tree, inode: &Arc<Inode>, writable: bool) -> io::Result<(Self, Statx)> {
+        let (main, direct, writable) = tree.open_file(inode, writable)?;
+        Self::new(main, direct, writable)
     }
 
     /// `direct`: it bypasses the page cache.
-    pub(crate) fn new(main: OwnedFd, direct: bool, writable: bool) -> Self {
-        let known = statx(&main, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
-        let known = known.filter(|known| known.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
-        let alignment =
-            known.map_or(ALIGNMENT, |known| known.stx_dio_offset_align.max(known.stx_dio_mem_align) as usize);
+    fn new(main: Arc<OwnedFd>, direct: bool, writable: bool) -> io::Result<(Self, Statx)> {
+        let found = statx(&main, c"", AtFlags::EMPTY_PATH, ATTRIBUTES | StatxFlags::DIOALIGN)?;
+        let says = found.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+        let alignment = if says { found.stx_dio_offset_align.max(found.stx_dio_mem_align) as usize } else { ALIGNMENT };
         let direct = (direct && alignment > 0).then_some(alignment);
-        Self { main, direct, ends: Mutex::default(), cached: AtomicBool::new(direct.is_none()), writable }
+        let cached = AtomicBool::new(direct.is_none());
+        Ok((Self { main, direct, ends: Mutex::default(), cached, writable }, found))
     }
 
     /// Drops what is clean from the page cache, if something of it may be there.
@@ -249,7 +249,7 @@ mod tests {
             let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
             std::fs::write(file.path(), text).expect("it is written");
             let fd = open(file.path(), OFlags::RDONLY | OFlags::DIRECT, Mode::empty()).expect("direct I/O");
-            let descriptors = Descriptors::new(fd, true, false);
+            let (descriptors, _) = Descriptors::new(Arc::new(fd), true, false).expect("it is there");
             let mut room = Bounce::new(4 * PAGE, PAGE);
             let mut buffers: Vec<_> = room.bytes()[..text.len()].chunks_mut(PAGE).map(IoSliceMut::new).collect();
             let before = reads();

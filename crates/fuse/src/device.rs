@@ -18,6 +18,7 @@ use rustix::fs::inotify::{self, WatchFlags};
 use rustix::fs::{FallocateFlags, SeekFrom, Statx, Timespec, Timestamps, UTIME_OMIT, seek};
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
@@ -111,23 +112,10 @@ struct Failures {
 }
 
 impl LowerFile {
-    /// `fd`: it is open already, for reading and writing.
-    pub(crate) fn open(
-        files: &Arc<Files>,
-        inode: &Arc<Inode>,
-        fd: Option<OwnedFd>,
-        write: bool,
-    ) -> io::Result<Arc<Self>> {
-        let tree = &files.tree;
-        let descriptors = match fd {
-            Some(fd) => {
-                let direct = tree.make_direct(fd.as_fd());
-                Descriptors::new(fd, direct, true)
-            }
-            None => Descriptors::open(tree, inode, write)?,
-        };
-        let found = attributes(descriptors.main.as_fd())?;
-        let name = tree.name_of(descriptors.main.as_fd()).display().to_string();
+    pub(crate) fn open(files: &Arc<Files>, inode: &Arc<Inode>, name: &Path, write: bool) -> io::Result<Arc<Self>> {
+        let (descriptors, found) = Descriptors::open(&files.tree, inode, write)?;
+        inode.check_named(&found)?;
+        let name = name.display().to_string();
         Ok(Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             files: Arc::clone(files),
@@ -171,7 +159,7 @@ impl LowerFile {
         if let Some(open) = open.as_ref().filter(|open| open.writable || !write) {
             return Ok(Arc::clone(open));
         }
-        let descriptors = Arc::new(Descriptors::open(&self.files.tree, &self.inode, write)?);
+        let descriptors = Arc::new(Descriptors::open(&self.files.tree, &self.inode, write)?.0);
         *open = Some(Arc::clone(&descriptors));
         drop(open);
         if !self.in_use() {

@@ -1,9 +1,9 @@
 //! An open directory, read where its reader is.
 
-use crate::inode::Tree;
+use crate::inode::{Tree, attributes};
 use crate::nodes::Node;
 use fuser::{Errno, FileAttr, FileType, INodeNo};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{OFlags, RawDir, SeekFrom, seek};
 use std::ffi::OsString;
 use std::mem::MaybeUninit;
@@ -38,6 +38,7 @@ pub(crate) struct Entry {
 impl Directory {
     pub(crate) fn open(tree: &Tree, node: &Node) -> Result<Self, Errno> {
         let fd = tree.open_inode(&node.inode, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        node.inode.check_named(&attributes(fd.as_fd())?)?;
         Ok(Self { fd: Arc::new(fd), stream: Mutex::default() })
     }
 

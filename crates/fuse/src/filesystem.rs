@@ -215,7 +215,7 @@ impl Filesystem for FileSystem {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         self.0.processes.look_again(request.pid());
-        match self.0.nodes.get(ino.0).and_then(|node| self.0.open(node, flags.0, None)) {
+        match self.0.nodes.get(ino.0).and_then(|node| self.0.open(node, flags.0)) {
             Ok((handle, how)) => reply.opened(handle, how),
             Err(errno) => reply.error(errno),
         }

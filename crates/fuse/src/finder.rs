@@ -29,7 +29,11 @@ impl Finder {
             return None;
         }
         let node = self.0.nodes.get(inode).ok()?;
-        let object = node.object();
-        object.as_ref().map(|object| Arc::clone(&object.volume))
+        if let Some(object) = &*node.object() {
+            return Some(Arc::clone(&object.volume));
+        }
+        // It was just made.
+        let open = self.0.open.find(|open| Arc::ptr_eq(&open.node, &node))?;
+        self.0.object_of(&open).ok().map(|object| Arc::clone(&object.volume))
     }
 }

@@ -99,12 +99,12 @@ impl Shared {
     pub(crate) fn hint(&self, asked: &Asked, hinted: Hinted) -> Result<(), Errno> {
         let Asked { open, handle, process } = asked;
         match hinted.advice {
-            Advice::WillNeed | Advice::DoNotNeed => return self.hint_at(&open.object, process.as_deref(), hinted),
+            Advice::WillNeed | Advice::DoNotNeed => return self.hint_at(asked.object(), process.as_deref(), hinted),
             Advice::NoReuse => {}
             advice => open.readahead.set(advice),
         }
         if let Some(user) = process {
-            self.use_once(*handle, open, user, hinted.advice == Advice::NoReuse);
+            self.use_once((*handle, open, asked.object()), user, hinted.advice == Advice::NoReuse);
         }
         Ok(())
     }
@@ -128,21 +128,19 @@ impl Shared {
     /// Hints at a whole file, by its path below the mounted directory. What is to hold for later uses, too, becomes the file's attribute.
     pub(crate) fn hint_by_path(self: &Arc<Self>, path: &Path, advice: Advice) -> io::Result<()> {
         let (flags, within) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS);
-        let fd = openat2(self.nodes.tree.root(), path, flags, Mode::empty(), within)?;
+        let fd = Arc::new(openat2(self.nodes.tree.root(), path, flags, Mode::empty(), within)?);
         let found = attributes(fd.as_fd())?;
-        let node = self.nodes.enter(fd.as_fd(), &found)?;
+        let node = self.nodes.enter(&fd, false, &found);
         let done = match advice {
             Advice::WillNeed | Advice::DoNotNeed if u32::from(found.stx_mode) & libc::S_IFMT != libc::S_IFREG => {
                 Err(Errno::EISDIR)
             }
-            Advice::WillNeed | Advice::DoNotNeed => {
-                self.open(Arc::clone(&node), libc::O_RDONLY, None).and_then(|opened| {
-                    let open = self.open.get(opened.0)?;
-                    let done = self.hint_at(&open.object, None, Hinted::whole(advice));
-                    self.close(opened.0);
-                    done
-                })
-            }
+            Advice::WillNeed | Advice::DoNotNeed => self.open(Arc::clone(&node), libc::O_RDONLY).and_then(|opened| {
+                let open = self.open.get(opened.0)?;
+                let done = self.object_of(&open).and_then(|object| self.hint_at(object, None, Hinted::whole(advice)));
+                self.close(opened.0);
+                done
+            }),
             Advice::Normal => match self.set_ours(node.number, HINT, None) {
                 // There was none.
                 Err(errno) if errno.code() == libc::ENODATA => Ok(()),
@@ -155,11 +153,11 @@ impl Shared {
     }
 
     /// A file is opened whose attributes hint at something.
-    pub(crate) fn hint_at_open(&self, open: &Open) {
-        match open.object.users.hint() {
+    pub(crate) fn hint_at_open(&self, open: &Open, object: &Object) {
+        match object.users.hint() {
             Some(advice @ (Advice::Random | Advice::Sequential)) => open.readahead.set(advice),
             // A hint: that the file has become shorter just now matters to nobody.
-            Some(advice @ Advice::WillNeed) => drop(self.hint_at(&open.object, None, Hinted::whole(advice))),
+            Some(advice @ Advice::WillNeed) => drop(self.hint_at(object, None, Hinted::whole(advice))),
             _ => {}
         }
     }

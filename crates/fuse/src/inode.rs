@@ -1,14 +1,14 @@
 //! The tree below: its files by what they are, never by a path that a rename breaks.
 //!
-//! An inode is known by its file handle where the process may open those (root, and a file system that has them): then its descriptor
-//! may be closed and opened again, so that a million known files need no million descriptors. Elsewhere a path descriptor is kept.
+//! An inode keeps the descriptor by which it was found. Where the process may open file handles (root, and a file system that has them),
+//! few of those descriptors stay: of the others' inodes the handle is kept, so that a million known files need no million descriptors.
 
 use crate::recent::{Closable, Recent};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, openat, statx};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -39,11 +39,24 @@ pub(crate) struct Tree {
 pub(crate) struct Inode {
     /// Device and number. A handle tells apart those that have had one number after the other.
     pub(crate) place: (u64, u64),
-    handle: Option<Handle>,
-    path: Mutex<Option<Arc<OwnedFd>>>,
+    /// It had names when it was found. Some file systems do not count them.
+    named: bool,
+    /// The mount whose handles can be opened.
+    mount: Option<i32>,
+    kept: Mutex<Kept>,
     used: AtomicBool,
-    /// It has no name any more: no handle opens it, so its path descriptor stays.
+    /// It has no name any more, as far as is known: no handle opens it then, so its descriptor stays.
     deleted: AtomicBool,
+}
+
+/// By what an inode is found again: there is a descriptor, or a handle.
+struct Kept {
+    /// A path descriptor, or one that was opened as the file was made.
+    fd: Option<Arc<OwnedFd>>,
+    /// `fd` reads and writes the file, and nobody has taken it for that.
+    opened: bool,
+    /// From when a descriptor was closed.
+    handle: Option<Handle>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -98,39 +111,46 @@ impl Tree {
         self.files
     }
 
-    /// The inode of a path descriptor or an open file.
-    pub(crate) fn inode(&self, fd: BorrowedFd<'_>, place: (u64, u64)) -> io::Result<Arc<Inode>> {
-        let handle = handle_of(fd).filter(|(_, mount)| Some(*mount) == self.mount).map(|(handle, _)| handle);
-        let path = if handle.is_some() { None } else { Some(Arc::new(reopen(fd, OFlags::PATH)?)) };
+    /// The inode of a descriptor, which it has for now. `opened`: that is open for reading and writing.
+    pub(crate) fn inode(&self, fd: &Arc<OwnedFd>, opened: bool, found: &Statx) -> Arc<Inode> {
+        let (place, named) = (place_of(found), found.stx_nlink > 0);
+        let kept = Mutex::new(Kept { fd: Some(Arc::clone(fd)), opened, handle: None });
         let (used, deleted) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Arc::new(Inode { place, handle, path: Mutex::new(path), used, deleted }))
+        Arc::new(Inode { place, named, mount: self.mount, kept, used, deleted })
     }
 
-    /// Keeps a path descriptor of an inode that has none, for its next use.
-    pub(crate) fn keep(&self, inode: &Arc<Inode>, fd: OwnedFd) {
-        let mut path = inode.path();
-        if path.is_none() {
-            *path = Some(Arc::new(fd));
-            drop(path);
+    /// Gives an inode a descriptor, if it has none.
+    pub(crate) fn keep(&self, inode: &Arc<Inode>, fd: &Arc<OwnedFd>) {
+        let mut kept = inode.kept();
+        if kept.fd.is_none() {
+            kept.fd = Some(Arc::clone(fd));
+            drop(kept);
+            self.list(inode);
+        }
+    }
+
+    /// An inode has a descriptor now, which is closed when others are used and this is not.
+    pub(crate) fn list(&self, inode: &Arc<Inode>) {
+        if self.reopens() {
             self.paths.add(Arc::downgrade(inode));
         }
     }
 
-    /// A path descriptor of an inode.
+    /// A descriptor of an inode, to be used as a path descriptor.
     ///
     /// # Errors
     /// It has gone, behind our back.
     pub(crate) fn path(&self, inode: &Arc<Inode>) -> io::Result<Arc<OwnedFd>> {
         inode.used.store(true, Ordering::Relaxed);
-        let mut path = inode.path();
-        if let Some(path) = &*path {
-            return Ok(Arc::clone(path));
+        let mut kept = inode.kept();
+        if let Some(fd) = &kept.fd {
+            return Ok(Arc::clone(fd));
         }
-        let handle = inode.handle.as_ref().ok_or(Errno::STALE)?;
+        let handle = kept.handle.as_ref().ok_or(Errno::STALE)?;
         let fd = Arc::new(open_handle(&self.root, handle, OFlags::PATH | OFlags::NOFOLLOW)?);
-        *path = Some(Arc::clone(&fd));
-        drop(path);
-        self.paths.add(Arc::downgrade(inode));
+        kept.fd = Some(Arc::clone(&fd));
+        drop(kept);
+        self.list(inode);
         Ok(fd)
     }
 
@@ -139,27 +159,27 @@ impl Tree {
     /// # Errors
     /// The file system's.
     pub(crate) fn open_inode(&self, inode: &Arc<Inode>, flags: OFlags) -> io::Result<OwnedFd> {
-        match &inode.handle {
-            Some(handle) if !inode.is_deleted() => open_handle(&self.root, handle, flags),
-            _ => reopen(self.path(inode)?.as_fd(), flags),
-        }
+        reopen(self.path(inode)?.as_fd(), flags)
     }
 
-    /// The same of a file, which bypasses the page cache if the file system lets it; whether it does.
-    pub(crate) fn open_file(&self, inode: &Arc<Inode>, flags: OFlags) -> io::Result<(OwnedFd, bool)> {
-        if self.direct.load(Ordering::Relaxed) {
-            match self.open_inode(inode, flags | OFlags::DIRECT) {
+    /// Opens a file's bytes, past the page cache if the file system lets them. Answers whether it does, and whether they can be written.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(crate) fn open_file(&self, inode: &Arc<Inode>, writable: bool) -> io::Result<(Arc<OwnedFd>, bool, bool)> {
+        let direct = self.direct.load(Ordering::Relaxed);
+        if let Some(fd) = inode.take_opened() {
+            let direct = direct && rustix::fs::fcntl_setfl(&fd, OFlags::DIRECT).is_ok();
+            return Ok((fd, direct, true));
+        }
+        let access = OFlags::NOCTTY | if writable { OFlags::RDWR } else { OFlags::RDONLY };
+        if direct {
+            match self.open_inode(inode, access | OFlags::DIRECT) {
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => self.direct.store(false, Ordering::Relaxed),
-                opened => return opened.map(|fd| (fd, true)),
+                opened => return opened.map(|fd| (Arc::new(fd), true, writable)),
             }
         }
-        self.open_inode(inode, flags).map(|fd| (fd, false))
-    }
-
-    /// Makes a file that was opened without care bypass the page cache; whether it does.
-    pub(crate) fn make_direct(&self, fd: BorrowedFd<'_>) -> bool {
-        self.direct.load(Ordering::Relaxed)
-            && rustix::fs::fcntl_getfl(fd).and_then(|flags| rustix::fs::fcntl_setfl(fd, flags | OFlags::DIRECT)).is_ok()
+        self.open_inode(inode, access).map(|fd| (Arc::new(fd), false, writable))
     }
 
     /// A file's path below the directory, as it is now: for messages and traces.
@@ -170,33 +190,52 @@ impl Tree {
 }
 
 impl Inode {
-    fn path(&self) -> MutexGuard<'_, Option<Arc<OwnedFd>>> {
-        self.path.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether another inode cannot have its number, since a descriptor holds it.
     pub(crate) fn is_held(&self) -> bool {
-        self.path().is_some()
+        self.kept().fd.is_some()
     }
 
-    /// Whether it is the inode of a descriptor.
+    /// Whether it is the inode of a descriptor of the same place.
     pub(crate) fn is(&self, fd: BorrowedFd<'_>) -> bool {
-        self.handle.is_some() && handle_of(fd).is_some_and(|(handle, _)| Some(&handle) == self.handle.as_ref())
+        let kept = self.kept();
+        kept.fd.is_some() || handle_of(fd).is_some_and(|(handle, _)| Some(&handle) == kept.handle.as_ref())
     }
 
-    /// Whether both stand for the same file, of equal places.
-    pub(crate) fn same(&self, other: &Self) -> bool {
-        self.is_held() || self.handle.is_some() && self.handle == other.handle
+    /// The descriptor that reads and writes it, if it was opened as the file was made and nobody has taken it yet.
+    pub(crate) fn opened(&self) -> Option<Arc<OwnedFd>> {
+        let kept = self.kept();
+        if kept.opened { kept.fd.clone() } else { None }
     }
 
-    /// Whether its last name has gone.
+    /// The same, which is taken then.
+    fn take_opened(&self) -> Option<Arc<OwnedFd>> {
+        let mut kept = self.kept();
+        if std::mem::take(&mut kept.opened) { kept.fd.clone() } else { None }
+    }
+
+    /// Whether its last name has gone, as far as is known.
     pub(crate) fn is_deleted(&self) -> bool {
         self.deleted.load(Ordering::Relaxed)
     }
 
-    /// Takes note that its last name has gone. No handle opens it now: this path descriptor does.
+    /// Whether it has no name, as a look at it says.
+    pub(crate) fn is_gone(&self) -> bool {
+        let fd = if self.is_deleted() { self.kept().fd.clone() } else { None };
+        fd.is_some_and(|fd| attributes(fd.as_fd()).is_ok_and(|found| found.stx_nlink == 0))
+    }
+
+    /// Refuses what was deleted behind our back, and may be opened by nobody any more: the kernel then looks at the name again.
+    pub(crate) fn check_named(&self, found: &Statx) -> io::Result<()> {
+        if self.named && found.stx_nlink == 0 && !self.is_deleted() { Err(Errno::STALE.into()) } else { Ok(()) }
+    }
+
+    /// Takes note that its last name has gone. No handle opens it now: this descriptor does.
     pub(crate) fn delete(&self, fd: &Arc<OwnedFd>) {
-        *self.path() = Some(Arc::clone(fd));
+        self.kept().fd.get_or_insert_with(|| Arc::clone(fd));
         self.deleted.store(true, Ordering::Relaxed);
     }
 }
@@ -207,9 +246,16 @@ impl Closable for Inode {
     }
 
     fn close(&self) {
-        let mut path = self.path();
-        if self.handle.is_some() && !self.is_deleted() {
-            *path = None;
+        let mut kept = self.kept();
+        if self.is_deleted() {
+            return;
+        }
+        if let (None, Some(fd)) = (&kept.handle, &kept.fd) {
+            kept.handle =
+                handle_of(fd.as_fd()).filter(|(_, mount)| Some(*mount) == self.mount).map(|(handle, _)| handle);
+        }
+        if kept.handle.is_some() {
+            (kept.fd, kept.opened) = (None, false);
         }
     }
 }
@@ -219,13 +265,18 @@ pub(crate) fn attributes(fd: BorrowedFd<'_>) -> io::Result<Statx> {
     Ok(statx(fd, c"", AtFlags::EMPTY_PATH, ATTRIBUTES)?)
 }
 
+/// What is known of a name in a directory.
+pub(crate) fn attributes_at(parent: &OwnedFd, name: &OsStr) -> io::Result<Statx> {
+    Ok(statx(parent, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, ATTRIBUTES)?)
+}
+
 /// Device and number.
 pub(crate) fn place_of(found: &Statx) -> (u64, u64) {
     (rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino)
 }
 
 /// A path descriptor of a name in a directory.
-pub(crate) fn find(parent: BorrowedFd<'_>, name: &std::ffi::OsStr) -> io::Result<OwnedFd> {
+pub(crate) fn find(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(parent, name.as_bytes(), flags, Mode::empty())?)
 }

@@ -20,6 +20,7 @@ use forebay_policy::Operation;
 use forebay_policy::managers::Rule;
 use forebay_pool::{Pool, VolumeConfig, WriteMode};
 use fuser::{Config, INodeNo, MountOption, Notifier, Session, SessionACL};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +33,11 @@ const LEAST_RESTING: usize = 16 << 10;
 const RESTING_OF_A_FRAME: u64 = 4;
 
 /// Threads that receive requests.
-const THREADS: std::ops::RangeInclusive<usize> = 2..=16;
+const LEAST_THREADS: usize = 2;
+pub(crate) const MOST_THREADS: usize = 16;
+
+/// By which the kernel's requests are received.
+const DEVICE: &str = "/dev/fuse";
 
 /// How often an unmounted directory is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -151,7 +156,10 @@ impl Mount {
         }
         config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        config.n_threads = Some(cores.clamp(*THREADS.start(), *THREADS.end()));
+        config.n_threads = Some(cores.clamp(LEAST_THREADS, MOST_THREADS));
+        // Each thread receives by a descriptor of its own: one for all would be written to by each of them at each request. Who has the
+        // directory mounted by `fusermount3` may be unable to open the device.
+        config.clone_fd = File::options().read(true).write(true).open(DEVICE).is_ok();
         let what = format!("{} cannot be mounted", mountpoint.display());
         let session = Session::new(FileSystem(Arc::clone(&shared)), &mountpoint, &config);
         let failed = |source| Error::System { what, source };

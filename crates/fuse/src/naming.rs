@@ -6,7 +6,7 @@ use crate::directory::Directory;
 use crate::inode::{attributes, proc_path};
 use crate::nodes::Node;
 use crate::object::{Done, Object};
-use crate::shared::Shared;
+use crate::shared::{Shared, Victim};
 use crate::times::Stamp;
 use fuser::{Errno, FileAttr, FileHandle, FopenFlags, Request, TimeOrNow};
 use rustix::fd::{AsFd, OwnedFd};
@@ -146,7 +146,7 @@ impl Shared {
         let flags = RenameFlags::from_bits_retain(flags);
         let moved = self.victim(&parent, name);
         let replaced = self.victim(&new_parent, new_name);
-        let object = moved.as_ref().filter(|_| replaced.is_some()).and_then(|(node, _)| node.object().clone());
+        let object = moved.as_ref().filter(|_| replaced.is_some()).and_then(|moved| moved.node.object().clone());
         if let Some(object) = object.filter(|object| object.volume.dirty_pages() > 0) {
             if !wait {
                 return Ok(Done::Later);
@@ -156,17 +156,17 @@ impl Shared {
         }
         let renamed = rustix::fs::renameat_with(&*parent, name.as_bytes(), &*new_parent, new_name.as_bytes(), flags);
         renamed.map_err(io::Error::from)?;
-        if let Some((node, path)) = &moved {
+        if let Some(Victim { node, path, .. }) = &moved {
             self.changed(node, path);
             self.renamed(node, path, (&parent, name));
         }
         match &replaced {
-            Some((node, path)) if flags.contains(RenameFlags::EXCHANGE) => {
+            Some(Victim { node, path, .. }) if flags.contains(RenameFlags::EXCHANGE) => {
                 self.changed(node, path);
                 self.renamed(node, path, (&new_parent, new_name));
             }
             // Two names of one file: nothing was renamed.
-            Some((node, _)) if moved.as_ref().is_some_and(|(moved, _)| Arc::ptr_eq(moved, node)) => {}
+            Some(Victim { node, .. }) if moved.as_ref().is_some_and(|moved| Arc::ptr_eq(&moved.node, node)) => {}
             Some(replaced) => self.name_gone(replaced),
             None => {}
         }
@@ -212,14 +212,14 @@ impl Shared {
         let mode = Mode::from_raw_mode(mode & 0o7777);
         let superuser = self.nodes.tree.superuser();
         let open = || rustix::fs::openat(&*parent, name.as_bytes(), how, mode);
-        let fd = as_user(superuser, request, umask, open)?;
+        let fd = Arc::new(as_user(superuser, request, umask, open)?);
         let found = attributes(fd.as_fd())?;
         if u32::from(found.stx_mode) & libc::S_IFMT != libc::S_IFREG {
             return Err(Errno::EEXIST);
         }
         // By what was opened: the name may be another's already.
-        let node = self.nodes.enter(fd.as_fd(), &found)?;
-        let (handle, opened) = self.open(Arc::clone(&node), flags, Some(fd))?;
+        let node = self.nodes.enter(&fd, true, &found);
+        let (handle, opened) = self.open_new(Arc::clone(&node), flags)?;
         Ok((self.attributes(&node, found), handle, opened))
     }
 

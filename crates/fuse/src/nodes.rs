@@ -1,13 +1,14 @@
 //! The files that the kernel knows, by the numbers that it knows them by.
 
-use crate::inode::{Inode, Tree, attributes, find, place_of};
+use crate::inode::{Inode, Tree, attributes, attributes_at, find, place_of};
 use crate::object::Object;
 use foldhash::HashMap;
 use fuser::Errno;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::Statx;
 use std::ffi::OsStr;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The number of the mounted directory.
@@ -20,6 +21,8 @@ const OWN_NUMBERS: u64 = 1 << 63;
 pub(crate) struct Node {
     pub(crate) number: u64,
     pub(crate) inode: Arc<Inode>,
+    /// How many were made before it.
+    serial: u64,
     object: Mutex<Option<Arc<Object>>>,
 }
 
@@ -34,6 +37,8 @@ impl Node {
 pub(crate) struct Nodes {
     pub(crate) tree: Arc<Tree>,
     device: u64,
+    /// How many were made.
+    made: AtomicU64,
     table: RwLock<Table>,
 }
 
@@ -50,16 +55,23 @@ struct Entry {
     lookups: u64,
 }
 
+impl Table {
+    fn at(&mut self, place: (u64, u64)) -> Option<&mut Entry> {
+        self.by_number.get_mut(self.by_place.get(&place)?)
+    }
+}
+
 impl Nodes {
     pub(crate) fn new(tree: Arc<Tree>) -> io::Result<Self> {
-        let place = place_of(&attributes(tree.root())?);
-        let inode = tree.inode(tree.root(), place)?;
-        let node = Arc::new(Node { number: ROOT, inode, object: Mutex::default() });
+        let found = attributes(tree.root())?;
+        let (place, inode) =
+            (place_of(&found), tree.inode(&Arc::new(tree.root().try_clone_to_owned()?), false, &found));
+        let node = Arc::new(Node { number: ROOT, inode, serial: 0, object: Mutex::default() });
         let mut table = Table::default();
         table.by_place.insert(place, ROOT);
         // The kernel never forgets it.
         table.by_number.insert(ROOT, Entry { node, lookups: 1 });
-        Ok(Self { tree, device: place.0, table: RwLock::new(table) })
+        Ok(Self { tree, device: place.0, made: AtomicU64::new(1), table: RwLock::new(table) })
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Table> {
@@ -81,40 +93,40 @@ impl Nodes {
 
     /// The file of a name, and its attributes below. It counts as a lookup of the kernel.
     pub(crate) fn look_up(&self, parent: &OwnedFd, name: &OsStr) -> io::Result<(Arc<Node>, Statx)> {
-        let fd = find(parent.as_fd(), name)?;
-        let found = attributes(fd.as_fd())?;
-        let node = self.enter(fd.as_fd(), &found)?;
-        self.tree.keep(&node.inode, fd);
-        Ok((node, found))
-    }
-
-    /// The file of a descriptor. It counts as a lookup of the kernel.
-    pub(crate) fn enter(&self, fd: BorrowedFd<'_>, found: &Statx) -> io::Result<Arc<Node>> {
-        let place = place_of(found);
-        let known = {
-            let table = self.read();
-            let entry = table.by_place.get(&place).and_then(|number| table.by_number.get(number));
-            entry.map(|entry| Arc::clone(&entry.node))
-        };
-        if let Some(node) = known.filter(|node| node.inode.is_held() || node.inode.is(fd))
-            && let Some(entry) = self.write().by_number.get_mut(&node.number)
-        {
-            entry.lookups += 1;
-            return Ok(node);
+        let before = self.made.load(Ordering::SeqCst);
+        let found = attributes_at(parent, name)?;
+        if let Some(node) = self.enter_held(&found, before) {
+            return Ok((node, found));
         }
-        Ok(self.insert(self.tree.inode(fd, place)?))
+        let fd = Arc::new(find(parent.as_fd(), name)?);
+        let found = attributes(fd.as_fd())?;
+        Ok((self.enter(&fd, false, &found), found))
     }
 
-    fn insert(&self, inode: Arc<Inode>) -> Arc<Node> {
-        let place = inode.place;
+    /// The file of a name with these attributes, if it was known `before` that name was looked at and has held its number since: so it is
+    /// that file and no later one. It counts as a lookup of the kernel.
+    fn enter_held(&self, found: &Statx, before: u64) -> Option<Arc<Node>> {
         let mut table = self.write();
-        let known = table.by_place.get(&place).copied();
-        if let Some(entry) = known.and_then(|number| table.by_number.get_mut(&number))
-            && entry.node.inode.same(&inode)
+        let entry = table.at(place_of(found))?;
+        if entry.node.serial >= before || !entry.node.inode.is_held() {
+            return None;
+        }
+        entry.lookups += 1;
+        Some(Arc::clone(&entry.node))
+    }
+
+    /// The file of a descriptor, which it may keep. `opened`: that is open for reading and writing. It counts as a lookup of the kernel.
+    pub(crate) fn enter(&self, fd: &Arc<OwnedFd>, opened: bool, found: &Statx) -> Arc<Node> {
+        let place = place_of(found);
+        let mut table = self.write();
+        if let Some(entry) = table.at(place)
+            && entry.node.inode.is(fd.as_fd())
         {
-            // Another thread was faster.
             entry.lookups += 1;
-            return Arc::clone(&entry.node);
+            let node = Arc::clone(&entry.node);
+            drop(table);
+            self.tree.keep(&node.inode, fd);
+            return node;
         }
         let own = place.0 == self.device && place.1 > ROOT && place.1 < OWN_NUMBERS;
         let number = if own && !table.by_number.contains_key(&place.1) {
@@ -123,19 +135,24 @@ impl Nodes {
             table.next += 1;
             OWN_NUMBERS + table.next
         };
-        let node = Arc::new(Node { number, inode, object: Mutex::default() });
+        let inode = self.tree.inode(fd, opened, found);
+        let serial = self.made.fetch_add(1, Ordering::SeqCst);
+        let node = Arc::new(Node { number, inode, serial, object: Mutex::default() });
         table.by_place.insert(place, number);
         table.by_number.insert(number, Entry { node: Arc::clone(&node), lookups: 1 });
+        drop(table);
+        // It may close others, which may take long.
+        self.tree.list(&node.inode);
         node
     }
 
-    /// The file of a name, if the kernel knows it.
-    pub(crate) fn known(&self, parent: &OwnedFd, name: &OsStr) -> Option<Arc<Node>> {
-        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-        let found = rustix::fs::statx(parent, name, flags, rustix::fs::StatxFlags::INO).ok()?;
+    /// The file of a name, if the kernel knows it, and its attributes below.
+    pub(crate) fn known(&self, parent: &OwnedFd, name: &OsStr) -> Option<(Arc<Node>, Statx)> {
+        let found = attributes_at(parent, name).ok()?;
         let table = self.read();
         let number = table.by_place.get(&place_of(&found))?;
-        table.by_number.get(number).map(|entry| Arc::clone(&entry.node))
+        let entry = table.by_number.get(number)?;
+        Some((Arc::clone(&entry.node), found))
     }
 
     /// The kernel forgets a number of its lookups of a file. Answers the file if those were the last.

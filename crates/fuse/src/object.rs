@@ -7,9 +7,9 @@ use crate::managing::Users;
 use crate::mount::Watch;
 use forebay_pool::{Durability, Handle, Pool, Volume, VolumeConfig};
 use fuser::Errno;
-use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, Statx};
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -94,11 +94,11 @@ impl Object {
     pub(crate) fn attach(
         pool: &Pool,
         (files, inode, number): (&Arc<Files>, &Arc<Inode>, u64),
-        config: &VolumeConfig,
+        (name, config): (&Path, &VolumeConfig),
         watch: Option<&dyn Watch>,
-        (fd, write): (Option<OwnedFd>, bool),
+        write: bool,
     ) -> io::Result<Arc<Self>> {
-        let file = LowerFile::open(files, inode, fd, write)?;
+        let file = LowerFile::open(files, inode, name, write)?;
         let watched = AtomicU32::new(watch.map_or(0, |watch| watch.file(&file.name())));
         let config = VolumeConfig { name: file.name().to_string(), ..config.clone() };
         let volume = pool.attach(files.device(&file), config);

@@ -3,6 +3,7 @@
 use foldhash::HashMap;
 use foldhash::fast::FixedState;
 use forebay_pool::{Owner, Pool};
+use std::cell::RefCell;
 use std::fs;
 use std::hash::BuildHasher;
 use std::os::unix::fs::MetadataExt;
@@ -79,6 +80,21 @@ pub(crate) struct Processes {
     kind: Owners,
     known: Mutex<Known>,
     serials: AtomicU64,
+    /// How often a thread was to be looked at again.
+    looks: AtomicU64,
+}
+
+/// Whose a thread is, since when that is known, and at which of `Processes::looks`.
+struct Latest {
+    thread: u32,
+    since: Instant,
+    looks: u64,
+    user: Arc<User>,
+}
+
+thread_local! {
+    /// By whom the last request to this thread came: most often the next one does, too.
+    static LATEST: RefCell<Option<Latest>> = const { RefCell::new(None) };
 }
 
 #[derive(Default)]
@@ -89,11 +105,32 @@ struct Known {
 
 impl Processes {
     pub(crate) fn new(kind: Owners) -> Self {
-        Self { kind, known: Mutex::default(), serials: AtomicU64::new(1) }
+        Self { kind, known: Mutex::default(), serials: AtomicU64::new(1), looks: AtomicU64::new(0) }
+    }
+
+    /// The same for a thread that receives requests of this mount alone, without a lock where the last one came from there, too.
+    pub(crate) fn of_request(&self, pool: &Pool, thread: u32) -> Option<Arc<User>> {
+        let (now, looks) = (Instant::now(), self.looks.load(Ordering::Acquire));
+        LATEST.with_borrow_mut(|latest| {
+            let same = |latest: &Latest| {
+                (latest.thread, latest.looks) == (thread, looks) && now.duration_since(latest.since) < KNOWN
+            };
+            if let Some(latest) = latest.as_ref().filter(|latest| same(latest)) {
+                return Some(Arc::clone(&latest.user));
+            }
+            let (since, user) = self.look(pool, thread)?;
+            *latest = Some(Latest { thread, since, looks, user: Arc::clone(&user) });
+            Some(user)
+        })
     }
 
     /// Whose a thread is; nobody's if the kernel itself asks.
     pub(crate) fn of(&self, pool: &Pool, thread: u32) -> Option<Arc<User>> {
+        self.look(pool, thread).map(|(_, user)| user)
+    }
+
+    /// The same, and since when that is known.
+    fn look(&self, pool: &Pool, thread: u32) -> Option<(Instant, Arc<User>)> {
         if thread == 0 {
             return None;
         }
@@ -102,7 +139,7 @@ impl Processes {
         if let Some((since, user)) = known.by_thread.get(&thread)
             && now.duration_since(*since) < KNOWN
         {
-            return Some(Arc::clone(user));
+            return Some((*since, Arc::clone(user)));
         }
         if known.by_thread.len() >= MOST {
             known.by_thread.retain(|_, (since, _)| now.duration_since(*since) < KNOWN);
@@ -123,7 +160,7 @@ impl Processes {
             user
         });
         known.by_thread.insert(thread, (now, Arc::clone(&user)));
-        Some(user)
+        Some((now, user))
     }
 
     /// Whether an owner's processes are all of one user.
@@ -135,6 +172,7 @@ impl Processes {
     pub(crate) fn look_again(&self, thread: u32) {
         if self.kind != Owners::Process {
             self.known.lock().unwrap_or_else(PoisonError::into_inner).by_thread.remove(&thread);
+            self.looks.fetch_add(1, Ordering::Release);
         }
     }
 }

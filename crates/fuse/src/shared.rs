@@ -7,23 +7,26 @@ use crate::error::errno;
 use crate::hints::Readahead;
 use crate::managing::Managing;
 use crate::mapped::Mapped;
-use crate::mount::Watch;
+use crate::mount::{MOST_THREADS, Watch};
 use crate::nodes::{Node, Nodes};
 use crate::object::{Looked, Object};
 use crate::outside::Outside;
 use crate::processes::{Processes, User};
 use crate::slab::Slab;
-use crate::workers::Workers;
+use crate::workers::{MOST_WORKERS, Workers};
 use forebay_pool::{Handle, Pool, VolumeConfig};
 use fuser::{Errno, FileAttr, FileHandle, FopenFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::Statx;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 /// Files without users whose pages, and ghosts, are looked for when one more comes.
 const SWEPT: usize = 2;
+
+/// Handles of the pool that are kept: as many as there are threads at most.
+const HANDLES: usize = MOST_THREADS + MOST_WORKERS;
 
 pub(crate) struct Shared {
     pub(crate) pool: Arc<Pool>,
@@ -42,8 +45,8 @@ pub(crate) struct Shared {
     pub(crate) outside: Option<Outside>,
     /// Nothing may change any more: the last flush has begun.
     pub(crate) closing: AtomicBool,
-    /// The one used last is the last: so requests that come one after the other reach the policy in their order.
-    handles: Mutex<Vec<Handle>>,
+    /// The first that is free is used: so requests that come one after the other reach the policy in their order.
+    handles: [Mutex<Option<Handle>>; HANDLES],
     /// Files with bytes in the pool that nobody has open.
     resting: Mutex<VecDeque<Weak<Node>>>,
     most_resting: usize,
@@ -52,17 +55,48 @@ pub(crate) struct Shared {
 /// An open file.
 pub(crate) struct Open {
     pub(crate) node: Arc<Node>,
-    pub(crate) object: Arc<Object>,
+    /// Its bytes. Of a file that was just made there are none before they are used.
+    object: OnceLock<Arc<Object>>,
+    write: bool,
     /// How many of its failures its user knows of.
     pub(crate) known: AtomicU64,
     pub(crate) readahead: Readahead,
     /// Who has used it last, and for whom the policy has learned who manages: serial numbers.
     pub(crate) last_user: AtomicU64,
     pub(crate) decided: Mutex<Vec<u64>>,
-    /// Somebody has said by it who manages.
+    /// Somebody has said by it who manages, or whose its uses are.
     pub(crate) said: AtomicBool,
     /// Whose its uses are, if not those of whoever uses it.
     pub(crate) designated: RwLock<Option<Arc<User>>>,
+}
+
+/// A file of which a name is about to go.
+pub(crate) struct Victim {
+    pub(crate) node: Arc<Node>,
+    pub(crate) path: Arc<OwnedFd>,
+    /// It has no other, as far as is known.
+    last: bool,
+}
+
+impl Open {
+    fn new(node: Arc<Node>, write: bool) -> Self {
+        Self {
+            node,
+            object: OnceLock::new(),
+            write,
+            known: AtomicU64::new(0),
+            readahead: Readahead::default(),
+            last_user: AtomicU64::new(0),
+            decided: Mutex::default(),
+            said: AtomicBool::new(false),
+            designated: RwLock::default(),
+        }
+    }
+
+    /// Its bytes, if they were used.
+    pub(crate) fn object(&self) -> Option<&Arc<Object>> {
+        self.object.get()
+    }
 }
 
 impl Shared {
@@ -90,7 +124,7 @@ impl Shared {
             volume,
             outside,
             closing: AtomicBool::new(false),
-            handles: Mutex::default(),
+            handles: [const { Mutex::new(None) }; HANDLES],
             resting: Mutex::default(),
             most_resting,
         }
@@ -102,15 +136,18 @@ impl Shared {
         process: Option<&User>,
         work: impl FnOnce(&Handle) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let known = self.handles.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let handle = match known {
-            Some(handle) => handle,
-            None => self.pool.handle().map_err(|error| errno(&error))?,
+        let work = |handle: &Handle| {
+            handle.use_owner(process.map(|process| &process.owner));
+            work(handle)
         };
-        handle.use_owner(process.map(|process| &process.owner));
-        let done = work(&handle);
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
-        done
+        let made = || self.pool.handle().map_err(|error| errno(&error));
+        match self.handles.iter().find_map(|place| place.try_lock().ok()) {
+            Some(mut place) => match &mut *place {
+                Some(handle) => work(handle),
+                empty => work(empty.insert(made()?)),
+            },
+            None => work(&made()?),
+        }
     }
 
     /// Refuses what would be lost, as the last flush has begun.
@@ -126,50 +163,83 @@ impl Shared {
         crate::attributes::attributes_of(node.number, &found)
     }
 
-    /// Opens a file's bytes. `fd`: it is open below already.
-    pub(crate) fn open(
-        &self,
-        node: Arc<Node>,
-        flags: i32,
-        fd: Option<OwnedFd>,
-    ) -> Result<(FileHandle, FopenFlags), Errno> {
-        let write = flags & libc::O_ACCMODE != libc::O_RDONLY;
-        let mut kept = FopenFlags::FOPEN_KEEP_CACHE;
-        let object = {
-            let mut slot = node.object();
-            let (object, known) = match &*slot {
-                Some(object) => (Arc::clone(object), true),
-                None => {
-                    let of = (&self.files, &node.inode, node.number);
-                    let object = Object::attach(&self.pool, of, &self.volume, self.watch.as_deref(), (fd, write))?;
-                    self.read_attributes(&object);
-                    // It may have been changed since it was opened below.
-                    let known = self.outside.as_ref().map(|outside| outside.add(&object)).is_some();
-                    (Arc::clone(slot.insert(object)), known)
-                }
-            };
-            object.file.enter(write)?;
-            if known {
-                let look = |handle: &Handle| object.look_again(&self.pool, handle).map_err(Errno::from);
-                let looked = self.with_handle(None, look).inspect_err(|_| object.file.leave());
-                if looked? == Looked::New {
-                    kept = FopenFlags::empty();
-                    self.read_attributes(&object);
-                }
-            }
-            object
-        };
-        let known = AtomicU64::new(object.file.failures_known());
-        let (readahead, last_user, decided) = (Readahead::default(), AtomicU64::new(0), Mutex::default());
-        let (said, designated) = (AtomicBool::new(false), RwLock::default());
-        let open = Open { node, object, known, readahead, last_user, decided, said, designated };
-        self.hint_at_open(&open);
-        let handle = self.open.add(open);
-        let mut how = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | kept;
-        if !write {
-            how |= FopenFlags::FOPEN_NOFLUSH;
+    /// Opens a file's bytes.
+    pub(crate) fn open(&self, node: Arc<Node>, flags: i32) -> Result<(FileHandle, FopenFlags), Errno> {
+        let open = Open::new(node, flags & libc::O_ACCMODE != libc::O_RDONLY);
+        let (object, looked) = self.enter_object(&open.node, open.write)?;
+        open.known.store(object.file.failures_known(), Ordering::Relaxed);
+        self.hint_at_open(&open, &object);
+        open.object.get_or_init(|| object);
+        Ok(self.opened(open, looked))
+    }
+
+    /// Opens a file that was just made: what only its bytes need waits until they are used.
+    pub(crate) fn open_new(&self, node: Arc<Node>, flags: i32) -> Result<(FileHandle, FopenFlags), Errno> {
+        if node.object().is_some() {
+            // Another was faster.
+            return self.open(node, flags);
         }
-        Ok((handle, how))
+        let open = Open::new(node, flags & libc::O_ACCMODE != libc::O_RDONLY);
+        Ok(self.opened(open, Looked::Same))
+    }
+
+    fn opened(&self, open: Open, looked: Looked) -> (FileHandle, FopenFlags) {
+        let mut how = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+        how.set(FopenFlags::FOPEN_KEEP_CACHE, looked != Looked::New);
+        how.set(FopenFlags::FOPEN_NOFLUSH, !open.write);
+        (self.open.add(open), how)
+    }
+
+    /// The bytes of an open file, which are used.
+    pub(crate) fn object_of<'o>(&self, open: &'o Open) -> Result<&'o Arc<Object>, Errno> {
+        match open.object.get() {
+            Some(object) => Ok(object),
+            None => self.first_use(open),
+        }
+    }
+
+    #[cold]
+    fn first_use<'o>(&self, open: &'o Open) -> Result<&'o Arc<Object>, Errno> {
+        let (object, _) = self.enter_object(&open.node, open.write)?;
+        self.hint_at_open(open, &object);
+        let mut first = false;
+        let kept = open.object.get_or_init(|| {
+            first = true;
+            Arc::clone(&object)
+        });
+        if !first {
+            // Another thread was faster.
+            object.file.leave();
+        }
+        Ok(kept)
+    }
+
+    /// Somebody is to use a file's bytes, and has it open until [`leave`](LowerFile::leave).
+    fn enter_object(&self, node: &Arc<Node>, write: bool) -> Result<(Arc<Object>, Looked), Errno> {
+        let mut slot = node.object();
+        let (object, known) = match &*slot {
+            Some(object) => (Arc::clone(object), true),
+            None => {
+                let name = self.nodes.tree.name_of(self.nodes.tree.path(&node.inode)?.as_fd());
+                let of = (&self.files, &node.inode, node.number);
+                let object = Object::attach(&self.pool, of, (&name, &self.volume), self.watch.as_deref(), write)?;
+                self.read_attributes_of(&object, &name);
+                // It may have been changed since it was opened below.
+                let known = self.outside.as_ref().map(|outside| outside.add(&object)).is_some();
+                (Arc::clone(slot.insert(object)), known)
+            }
+        };
+        object.file.enter(write)?;
+        let looked = if known {
+            let look = |handle: &Handle| object.look_again(&self.pool, handle).map_err(Errno::from);
+            self.with_handle(None, look).inspect_err(|_| object.file.leave())?
+        } else {
+            Looked::Same
+        };
+        if looked == Looked::New {
+            self.read_attributes(&object);
+        }
+        Ok((object, looked))
     }
 
     /// A file may have been changed below.
@@ -187,21 +257,22 @@ impl Shared {
     pub(crate) fn close(self: &Arc<Self>, handle: FileHandle) {
         let Some(open) = self.open.remove(handle) else { return };
         self.end_words(handle, &open);
-        open.object.file.leave();
-        if open.object.file.in_use() {
+        let Some(object) = open.object().cloned() else { return self.let_go(&open.node) };
+        object.file.leave();
+        if object.file.in_use() {
             return;
         }
-        self.hint_at_close(&open.object);
+        self.hint_at_close(&object);
         // New contents of a file that was emptied are written soon, as ext4 does: a kill then seldom leaves it empty. And a file that
         // cannot be opened again is written as long as its descriptor is there.
-        let write = open.object.take_emptied() || !self.files.tree.reopens();
-        if !write || open.object.volume.dirty_pages() == 0 {
+        let write = object.take_emptied() || !self.files.tree.reopens();
+        if !write || object.volume.dirty_pages() == 0 {
             return self.let_go(&open.node);
         }
         let shared = Arc::clone(self);
         self.workers.run(move || {
             // A failure is kept for whoever opens it next.
-            let _ = shared.pool.write_back(&open.object.volume);
+            let _ = shared.pool.write_back(&object.volume);
             shared.let_go(&open.node);
         });
     }
@@ -226,7 +297,7 @@ impl Shared {
         if object.file.in_use() {
             return;
         }
-        if unknown && node.inode.is_deleted() {
+        if unknown && node.inode.is_gone() {
             let object = Arc::clone(object);
             if self.discard(&object) {
                 *slot = None;
@@ -314,21 +385,28 @@ impl Shared {
     }
 
     /// A name is about to go: what the kernel knows of its file must outlive it.
-    pub(crate) fn victim(&self, parent: &OwnedFd, name: &std::ffi::OsStr) -> Option<(Arc<Node>, Arc<OwnedFd>)> {
-        let node = self.nodes.known(parent, name)?;
+    pub(crate) fn victim(&self, parent: &OwnedFd, name: &std::ffi::OsStr) -> Option<Victim> {
+        let (node, found) = self.nodes.known(parent, name)?;
         let path = self.nodes.tree.path(&node.inode).ok()?;
-        Some((node, path))
+        let directory = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFDIR;
+        Some(Victim { node, path, last: found.stx_nlink == 1 || directory })
     }
 
     /// The name has gone.
-    pub(crate) fn name_gone(&self, (node, path): &(Arc<Node>, Arc<OwnedFd>)) {
-        let Ok(found) = crate::inode::attributes(path.as_fd()) else { return };
-        let directory = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFDIR;
-        if found.stx_nlink == 0 || directory {
-            node.inode.delete(path);
+    pub(crate) fn name_gone(&self, Victim { node, path, last }: &Victim) {
+        let slot = node.object();
+        // Of a file that has got another name meanwhile more is kept than must be.
+        let mut gone = *last;
+        if (slot.is_some() || !gone)
+            && let Ok(found) = crate::inode::attributes(path.as_fd())
+        {
+            gone = found.stx_nlink == 0;
+            if let Some(object) = &*slot {
+                object.file.note_change(&found, false);
+            }
         }
-        if let Some(object) = &*node.object() {
-            object.file.note_change(&found, false);
+        if gone {
+            node.inode.delete(path);
         }
     }
 }

@@ -38,6 +38,12 @@ impl<T> Slab<T> {
         places.taken.get(handle.0 as usize).cloned().flatten().ok_or(Errno::EBADF)
     }
 
+    /// One of which `is` says that it is meant.
+    pub(crate) fn find(&self, is: impl Fn(&T) -> bool) -> Option<Arc<T>> {
+        let places = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        places.taken.iter().flatten().find(|item| is(item)).cloned()
+    }
+
     pub(crate) fn remove(&self, handle: FileHandle) -> Option<Arc<T>> {
         let mut places = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let item = places.taken.get_mut(handle.0 as usize)?.take()?;

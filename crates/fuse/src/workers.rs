@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The most at a time.
-const MOST: usize = 64;
+pub(crate) const MOST_WORKERS: usize = 64;
 
 /// How long one waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -42,7 +42,7 @@ impl Workers {
             self.work.notify_one();
             return;
         }
-        if queue.threads == MOST {
+        if queue.threads == MOST_WORKERS {
             return;
         }
         queue.threads += 1;

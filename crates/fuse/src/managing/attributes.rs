@@ -10,6 +10,7 @@ use fuser::Errno;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -29,10 +30,16 @@ impl Shared {
     /// The attributes of a file or directory, as far as they are of this kind.
     fn attributes_of(&self, path: BorrowedFd<'_>) -> Attributes {
         let mut found = Attributes::default();
+        let (path_of, mut value) = (proc_path(path), [0; 4096]);
+        // Most have none, which one call says. Who has too many for that is asked for each.
+        let listed = rustix::fs::listxattr(&*path_of, &mut value[..]);
+        let is_ours = |name: &[u8]| of_ours(OsStr::from_bytes(name)).is_some();
+        if listed.is_ok_and(|length| !value[..length].split(|&byte| byte == 0).any(is_ours)) {
+            return found;
+        }
         for name in [MANAGER, HINT] {
-            let mut value = [0; 4096];
             // There is none, or the file system has none.
-            let Ok(length) = rustix::fs::getxattr(proc_path(path), name, &mut value[..]) else { continue };
+            let Ok(length) = rustix::fs::getxattr(&*path_of, name, &mut value[..]) else { continue };
             if let Err(wrong) = found.set(name, Some(&value[..length])) {
                 let of = self.nodes.tree.name_of(path);
                 self.managing.mistake(&format!("{}: {name}: {wrong}", of.display()));
@@ -62,8 +69,14 @@ impl Shared {
 
     /// Reads the attributes of a file and of the directories above it. They hold at once.
     pub(crate) fn read_attributes(&self, object: &Object) {
+        if let Ok(open) = object.file.open_below() {
+            self.read_attributes_of(object, &self.nodes.tree.name_of(open.main.as_fd()));
+        }
+    }
+
+    /// The same of a file whose path below the mounted directory is known.
+    pub(crate) fn read_attributes_of(&self, object: &Object, name: &Path) {
         let Ok(open) = object.file.open_below() else { return };
-        let name = self.nodes.tree.name_of(open.main.as_fd());
         let mut found = self.attributes_of(open.main.as_fd());
         for directory in name.ancestors().skip(1) {
             if found.manager().is_some() && found.hint.is_some() {

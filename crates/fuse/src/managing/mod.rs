@@ -196,20 +196,20 @@ impl Managing {
 impl Shared {
     /// A user comes to use an open file: the policy learns who manages that.
     #[cold]
-    pub(crate) fn begin_use(&self, open: &Open, user: &Arc<User>) {
+    pub(crate) fn begin_use(&self, open: &Open, object: &Object, user: &Arc<User>) {
         let mut decided = open.decided.lock().unwrap_or_else(PoisonError::into_inner);
         if self.managing.possible && !decided.contains(&user.serial) {
             if decided.len() >= MANY_USERS {
                 decided.clear();
             }
             decided.push(user.serial);
-            let mut state = open.object.users.lock();
+            let mut state = object.users.lock();
             if state.users.len() >= state.most.max(MANY_USERS) {
-                self.forget_gone(&open.object, &mut state);
+                self.forget_gone(object, &mut state);
                 state.most = 2 * state.users.len();
             }
             let place = state.place_of(user);
-            self.decide_for(&open.object, &mut state, place, user);
+            self.decide_for(object, &mut state, place, user);
         }
         open.last_user.store(user.serial, Ordering::Relaxed);
     }
@@ -269,35 +269,42 @@ impl Shared {
     }
 
     /// A user says who manages its uses of an open file; `None` takes that back.
-    fn say(&self, (handle, open): (FileHandle, &Open), user: &Arc<User>, word: Option<Word>, hint: bool) {
+    fn say(
+        &self,
+        (handle, open, object): (FileHandle, &Open, &Object),
+        user: &Arc<User>,
+        word: Option<Word>,
+        hint: bool,
+    ) {
         open.said.store(true, Ordering::Relaxed);
-        let mut state = open.object.users.lock();
+        let mut state = object.users.lock();
         let place = state.place_of(user);
         let own = word.map(|word| Own { word, user: Arc::clone(user), open: handle, hint });
         state.users[place].own = own;
-        self.decide_all(&open.object, &mut state);
+        self.decide_all(object, &mut state);
     }
 
     /// `FOREBAY_MANAGE`: who manages a user's uses of an open file.
     pub(crate) fn manage(
         &self,
-        Asked { open, handle, .. }: &Asked,
+        asked: &Asked,
         (thread, uid): (u32, u32),
         (manager, process): (&str, u64),
     ) -> Result<(), Errno> {
+        let (Asked { open, handle, .. }, object) = (asked, asked.object());
         let user = &self.processes.of(&self.pool, thread).ok_or(Errno::ESRCH)?;
         if !self.managing.possible {
             return Err(Errno::EOPNOTSUPP);
         }
         let word = manager.parse().map_err(|wrong| {
-            self.managing.mistake(&format!("{}: {}: {wrong}", open.object.file.name(), user.name()));
+            self.managing.mistake(&format!("{}: {}: {wrong}", object.file.name(), user.name()));
             Errno::EINVAL
         })?;
         let mut designated = open.designated.write().unwrap_or_else(PoisonError::into_inner);
         if process == 0 {
             *designated = None;
             drop(designated);
-            self.say((*handle, open), user, Some(word), false);
+            self.say((*handle, open, object), user, Some(word), false);
             return Ok(());
         }
         let number = u32::try_from(process).map_err(|_| Errno::ESRCH)?;
@@ -307,32 +314,35 @@ impl Shared {
         }
         let other = self.processes.of(&self.pool, number).ok_or(Errno::ESRCH)?;
         *designated = Some(Arc::clone(&other));
+        open.said.store(true, Ordering::Relaxed);
         drop(designated);
         if !manager.is_empty() {
-            self.say((*handle, open), &other, Some(word), false);
+            self.say((*handle, open, object), &other, Some(word), false);
         }
         Ok(())
     }
 
     /// A user says whether it uses an open file once: then its manager is access-once.
-    pub(crate) fn use_once(&self, handle: FileHandle, open: &Open, user: &Arc<User>, once: bool) {
+    pub(crate) fn use_once(&self, of: (FileHandle, &Open, &Object), user: &Arc<User>, once: bool) {
         if !self.managing.possible {
             return;
         }
         if once {
-            return self.say((handle, open), user, Some(Word::access_once()), true);
+            return self.say(of, user, Some(Word::access_once()), true);
         }
         let by_hint = |of: &FileUser| of.serial == user.serial && of.own.as_ref().is_some_and(|own| own.hint);
-        let said = open.object.users.lock().users.iter().any(by_hint);
+        let said = of.2.users.lock().users.iter().any(by_hint);
         if said {
-            self.say((handle, open), user, None, true);
+            self.say(of, user, None, true);
         }
     }
 
     /// An open file is closed: what was said by it ends. The policy keeps it until the next use, as others may use the file so already.
     pub(crate) fn end_words(&self, handle: FileHandle, open: &Open) {
-        if open.said.load(Ordering::Relaxed) {
-            for of in &mut open.object.users.lock().users {
+        if open.said.load(Ordering::Relaxed)
+            && let Some(object) = open.object()
+        {
+            for of in &mut object.users.lock().users {
                 of.own.take_if(|own| own.open == handle);
             }
         }

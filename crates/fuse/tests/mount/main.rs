@@ -3,6 +3,7 @@
 mod bytes;
 mod durability;
 mod hints;
+mod made;
 mod managers;
 mod memory;
 mod mounted;
