@@ -25,6 +25,12 @@ impl Total {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
+    /// Takes from what was added to it.
+    #[inline]
+    pub fn subtract(&self, less: u64) {
+        self.0.fetch_sub(less, Ordering::Relaxed);
+    }
+
     /// What it holds now.
     #[inline]
     pub fn get(&self) -> u64 {

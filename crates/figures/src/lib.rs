@@ -4,7 +4,7 @@
 //! ```
 //! forebay_figures::figures! {
 //!     /// What happened on a device.
-//!     pub struct Device counted by DeviceCounters {
+//!     pub struct Device counted by pub(crate) DeviceCounters {
 //!         /// Reads.
 //!         reads: u64 = forebay_figures::Total, Count "device_requests" operation="read";
 //!         /// The time of a read in nanoseconds.
@@ -20,8 +20,12 @@
 //! assert_eq!(Device::FIGURES[0].meaning(), "Reads");
 //! ```
 
+pub mod clients;
 mod counters;
 mod distribution;
+
+// What the macro writes names this crate, here as in others.
+extern crate self as forebay_figures;
 
 pub use counters::{Tally, Total};
 pub use distribution::{Distribution, Histogram};
@@ -127,7 +131,7 @@ impl<'s> From<&'s Distribution> for Value<'s> {
 macro_rules! figures {
     (
         $(#[$about:meta])*
-        $visibility:vis struct $name:ident counted by $counters:ident {
+        $visibility:vis struct $name:ident counted by $shared:vis $counters:ident {
             $(
                 #[doc = $doc:literal]
                 $(#[$attribute:meta])*
@@ -148,14 +152,14 @@ macro_rules! figures {
 
         /// The counters of
         #[doc = concat!("[`", stringify!($name), "`], shared between threads.")]
-        #[derive(Default)]
-        pub(crate) struct $counters {
-            $($(pub(crate) $field: $tally,)?)*
+        #[derive(Debug, Default)]
+        $shared struct $counters {
+            $($(#[doc = $doc] $shared $field: $tally,)?)*
         }
 
         impl $counters {
             #[doc = concat!("What they hold; the rest of a [`", stringify!($name), "`] is empty.")]
-            pub(crate) fn read(&self) -> $name {
+            $shared fn read(&self) -> $name {
                 $crate::Tally::read(self)
             }
         }

@@ -1,6 +1,5 @@
 //! Bytes: what is answered at once where the pool has it, and else by a thread that may wait.
 
-use crate::counters::count;
 use crate::error::errno;
 use crate::inode::attributes;
 use crate::naming::Changes;
@@ -77,7 +76,7 @@ impl Shared {
     }
 
     pub(crate) fn failed(&self, errno: Errno) -> Errno {
-        count(&self.counters.errors, 1);
+        self.counters.errors.add(1);
         errno
     }
 
@@ -87,10 +86,10 @@ impl Shared {
         if cached && object.map() {
             self.mapped.add(object.volume.id(), object.number);
         }
-        count(&self.counters.reads, 1);
+        self.counters.requests.read.add(1);
         with_room(size, |room| match self.read_into(&asked, offset, room, false) {
             Ok(Done::Now(length)) => {
-                count(&self.counters.immediate, 1);
+                self.counters.immediate.add(1);
                 reply.data(&room[..length]);
             }
             Err(errno) => reply.error(self.failed(errno)),
@@ -116,7 +115,7 @@ impl Shared {
         if let Done::Now(length) = done
             && length > 0
         {
-            count(&self.counters.read_bytes, length as u64);
+            self.counters.read_bytes.add(length as u64);
             self.watch(asked, offset, length as u64, Operation::Read);
         }
         Ok(done)
@@ -130,7 +129,7 @@ impl Shared {
         (until, privileges): (Until, bool),
         reply: ReplyWrite,
     ) {
-        count(&self.counters.writes, 1);
+        self.counters.requests.write.add(1);
         let begun = self.check_open().and_then(|()| {
             if privileges {
                 self.drop_privileges(&asked.open.node, asked.object())?;
@@ -141,7 +140,7 @@ impl Shared {
         });
         match begun {
             Ok(Done::Now(())) => {
-                count(&self.counters.immediate, 1);
+                self.counters.immediate.add(1);
                 reply.written(data.len() as u32);
             }
             Err(errno) => reply.error(self.failed(errno)),
@@ -162,7 +161,7 @@ impl Shared {
         let done = self.with_handle(asked.process.as_deref(), |handle| object.write(handle, bytes))?;
         if matches!(done, Done::Now(())) {
             let length = bytes.data.len() as u64;
-            count(&self.counters.written_bytes, length);
+            self.counters.written_bytes.add(length);
             self.watch(asked, bytes.offset, length, Operation::Write);
         }
         Ok(done)
@@ -217,7 +216,7 @@ impl Shared {
 
     /// Makes a file durable.
     pub(crate) fn sync(&self, asked: &Asked, data_only: bool) -> Result<(), Errno> {
-        count(&self.counters.flushes, 1);
+        self.counters.requests.flush.add(1);
         let object = asked.object();
         let synced = self.with_handle(asked.process.as_deref(), |handle| object.sync(handle, data_only));
         let news = self.news(&asked.open);

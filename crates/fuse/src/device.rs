@@ -9,13 +9,13 @@
 
 use crate::descriptors::Descriptors;
 use crate::inode::{Inode, Tree, attributes, proc_path};
+use crate::last_change::{Below, LastChange};
 use crate::recent::{Closable, Recent};
-use crate::times::{Seen, Stamp, Written};
 use forebay_pool::WriteMode;
 use forebay_pool::device::{Device, Extent};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::inotify::{self, WatchFlags};
-use rustix::fs::{FallocateFlags, SeekFrom, Statx, Timespec, Timestamps, UTIME_OMIT, seek};
+use rustix::fs::{FallocateFlags, SeekFrom, Statx, seek};
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::Path;
@@ -67,39 +67,8 @@ pub(crate) struct LowerFile {
     length: AtomicU64,
     /// The file below was changed since it was last made durable.
     unsynced: AtomicBool,
-    state: Mutex<State>,
+    pub(crate) last_change: LastChange,
     failures: Mutex<Failures>,
-    /// Shared by those who change the file below, held alone by whoever looks at its times.
-    changing: RwLock<()>,
-    /// Changes of ours of which `state` does not know yet.
-    unsettled: AtomicUsize,
-    /// Others had changed the file below when we began to, so that its times alone do not show it any more.
-    foreign: AtomicBool,
-}
-
-/// What a look at the file below finds.
-pub(crate) enum Below {
-    /// Nobody else has changed it.
-    Same,
-    /// It cannot be said while we change it ourselves.
-    Busy,
-    /// Others have; it looks so now.
-    Changed(Box<Statx>),
-}
-
-/// A change of ours, until `state` knows of it.
-struct Unsettled<'f>(&'f AtomicUsize);
-
-impl Drop for Unsettled<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-struct State {
-    /// What the file below looked like after our last change.
-    seen: Seen,
-    written: Option<Written>,
 }
 
 /// Writebacks that failed: everybody who has the file open then learns of it, once.
@@ -127,11 +96,8 @@ impl LowerFile {
             users: AtomicUsize::new(0),
             length: AtomicU64::new(found.stx_size),
             unsynced: AtomicBool::new(false),
-            state: Mutex::new(State { seen: Seen::from(&found), written: None }),
+            last_change: LastChange::new(&found),
             failures: Mutex::default(),
-            changing: RwLock::new(()),
-            unsettled: AtomicUsize::new(0),
-            foreign: AtomicBool::new(false),
         }))
     }
 
@@ -147,10 +113,6 @@ impl LowerFile {
 
     pub(crate) fn inode(&self) -> &Arc<Inode> {
         &self.inode
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn descriptors(&self, write: bool) -> io::Result<Arc<Descriptors>> {
@@ -206,47 +168,16 @@ impl LowerFile {
         attributes(self.descriptors(false)?.main.as_fd())
     }
 
-    /// Its user writes to it: that is when it is modified, whenever it is written back.
+    /// Its user writes to it.
     pub(crate) fn note_write(&self) {
         if self.files.mode == WriteMode::Back {
-            let now = Stamp::now();
-            self.state().written = Some(Written { modified: now, changed: now });
-        }
-    }
-
-    /// Its attributes have been changed below, through the mount. `modified`: its time of modification, too.
-    pub(crate) fn note_change(&self, found: &Statx, modified: bool) {
-        let mut state = self.state();
-        let now = Seen::from(found);
-        state.seen = now;
-        if let Some(written) = &mut state.written {
-            written.changed = written.changed.max(now.changed);
-            if modified {
-                written.modified = now.modified;
-            }
-        }
-    }
-
-    /// When it was modified and changed, by what is found below.
-    pub(crate) fn times(&self, found: &Statx) -> (Stamp, Stamp) {
-        let state = self.state();
-        let below = Seen::from(found);
-        match state.written {
-            Some(written) if below.changed == state.seen.changed => (written.modified, written.changed),
-            Some(written) => (written.modified, written.changed.max(below.changed)),
-            None => (below.modified, below.changed),
+            self.last_change.note_write();
         }
     }
 
     /// Whether others have changed the file below since we last did.
     pub(crate) fn look(&self) -> io::Result<Below> {
-        let Ok(_alone) = self.changing.try_write() else { return Ok(Below::Busy) };
-        if self.unsettled.load(Ordering::SeqCst) > 0 {
-            return Ok(Below::Busy);
-        }
-        let found = self.attributes()?;
-        let changed = self.state().seen != Seen::from(&found) || self.foreign.load(Ordering::SeqCst);
-        Ok(if changed { Below::Changed(Box::new(found)) } else { Below::Same })
+        self.last_change.look(|| self.attributes())
     }
 
     /// Has inotify watch the file below; the watch's number.
@@ -255,59 +186,16 @@ impl LowerFile {
         Ok(inotify::add_watch(inotify, proc_path(descriptors.main.as_fd()), events)?)
     }
 
-    /// Takes it as it is found below.
-    pub(crate) fn accept(&self, found: &Statx) {
-        self.foreign.store(false, Ordering::SeqCst);
-        *self.state() = State { seen: Seen::from(found), written: None };
-    }
-
-    /// A change of ours begins. Whether others have changed the file is seen now, and not any more when it has ended.
-    fn begin(&self, descriptors: &Descriptors) -> io::Result<Unsettled<'_>> {
-        let first = self.unsettled.fetch_add(1, Ordering::SeqCst) == 0;
-        let unsettled = Unsettled(&self.unsettled);
-        // Beside another change of ours, what is found may be that one's.
-        if first
-            && let Ok(_alone) = self.changing.try_write()
-            && self.unsettled.load(Ordering::SeqCst) == 1
-            && self.state().seen != Seen::from(&attributes(descriptors.main.as_fd())?)
-        {
-            self.foreign.store(true, Ordering::SeqCst);
-        }
-        Ok(unsettled)
-    }
-
     /// Changes the file below.
-    fn change<T>(&self, work: impl FnOnce(&Descriptors) -> io::Result<T>) -> io::Result<T> {
+    fn change<T>(&self, alone: bool, work: impl FnOnce(&Descriptors) -> io::Result<T>) -> io::Result<T> {
         let descriptors = self.descriptors(true)?;
         self.unsynced.store(true, Ordering::SeqCst);
-        let _unsettled = self.begin(&descriptors)?;
-        let changed = {
-            let _shared = self.changing.read().unwrap_or_else(PoisonError::into_inner);
-            work(&descriptors)
-        };
-        // Also after a failure: a part may have been done.
-        let settled = self.settle(&descriptors);
-        changed.and_then(|changed| settled.map(|()| changed))
-    }
-
-    /// Puts the time of modification right, and takes note of how the file below looks after our change.
-    fn settle(&self, descriptors: &Descriptors) -> io::Result<()> {
-        let _alone = self.changing.write().unwrap_or_else(PoisonError::into_inner);
-        let mut state = self.state();
-        if let Some(Written { modified, .. }) = state.written {
-            let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ };
-            let modified = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanoseconds.into() };
-            // Only its owner may: another's file has the time of the writeback.
-            let _ =
-                rustix::fs::futimens(&descriptors.main, &Timestamps { last_access: omit, last_modification: modified });
-        }
-        state.seen = Seen::from(&attributes(descriptors.main.as_fd())?);
-        Ok(())
+        self.last_change.make(descriptors.main.as_fd(), alone, || work(&descriptors))
     }
 
     /// Puts the time of modification right below.
     pub(crate) fn keep_times(&self) -> io::Result<()> {
-        self.change(|_| Ok(()))
+        self.change(false, |_| Ok(()))
     }
 
     fn failures(&self) -> MutexGuard<'_, Failures> {
@@ -338,18 +226,14 @@ impl LowerFile {
         if self.is_caught_up() {
             return Ok(());
         }
-        let descriptors = self.descriptors(true)?;
-        self.unsynced.store(true, Ordering::SeqCst);
-        let _unsettled = self.begin(&descriptors)?;
-        {
+        self.change(true, |descriptors| {
             // Who makes it shorter sets the length first, and then waits here.
-            let _alone = self.changing.write().unwrap_or_else(PoisonError::into_inner);
             let length = self.length.load(Ordering::Acquire);
             if attributes(descriptors.main.as_fd())?.stx_size < length {
                 rustix::fs::ftruncate(&descriptors.main, length)?;
             }
-        }
-        self.settle(&descriptors)
+            Ok(())
+        })
     }
 
     /// Makes the file below as long as this one, and durable. `data_only`: of its attributes only those that its bytes need.
@@ -376,17 +260,17 @@ impl LowerFile {
 
     /// Whether the file below is as long as this one.
     pub(crate) fn is_caught_up(&self) -> bool {
-        self.state().seen.size >= self.len()
+        self.last_change.size() >= self.len()
     }
 
     /// `fallocate` of the file below.
     pub(crate) fn allocate(&self, flags: FallocateFlags, offset: u64, length: u64) -> io::Result<()> {
-        self.change(|descriptors| Ok(rustix::fs::fallocate(&descriptors.main, flags, offset, length)?))
+        self.change(false, |descriptors| Ok(rustix::fs::fallocate(&descriptors.main, flags, offset, length)?))
     }
 
     fn write_runs(&self, runs: &[(u64, &[IoSlice<'_>])]) -> Vec<io::Result<()>> {
         let mut results = Vec::new();
-        let changed = self.change(|descriptors| {
+        let changed = self.change(false, |descriptors| {
             results = runs.iter().map(|(offset, run)| descriptors.write(*offset, run)).collect();
             Ok(())
         });
@@ -431,9 +315,9 @@ impl Device for LowerFile {
     /// A farther end is the file's below only when that comes to it, or lies too far behind.
     fn set_len(&self, length: u64) -> io::Result<()> {
         let before = self.length.swap(length, Ordering::AcqRel);
-        let below = self.state().seen.size;
+        let below = self.last_change.size();
         let set = if length < below {
-            self.change(|descriptors| Ok(rustix::fs::ftruncate(&descriptors.main, length)?))
+            self.change(false, |descriptors| Ok(rustix::fs::ftruncate(&descriptors.main, length)?))
         } else if length - below > BEHIND {
             self.lengthen()
         } else {

@@ -25,6 +25,7 @@ pub(crate) const ATTRIBUTES: StatxFlags = StatxFlags::BASIC_STATS;
 /// The directory that is mounted elsewhere, and how what is in it is opened.
 pub(crate) struct Tree {
     source: PathBuf,
+    pub(crate) prefix: PathBuf,
     root: OwnedFd,
     /// The mount whose handles can be opened; none can without.
     mount: Option<i32>,
@@ -66,22 +67,23 @@ struct Handle {
 }
 
 impl Tree {
-    /// Opens the directory.
+    /// Opens the directory. `prefix`: what the names of its files begin with. `mounts`: how many share the process's descriptors.
     ///
     /// # Errors
     /// What cannot be done, with the path.
-    pub(crate) fn open(source: &Path, direct: bool) -> io::Result<Self> {
+    pub(crate) fn open(source: &Path, prefix: PathBuf, direct: bool, mounts: usize) -> io::Result<Self> {
         let failed = |error: Errno| {
             let error = io::Error::from(error);
             io::Error::new(error.kind(), format!("{}: cannot be opened: {error}", source.display()))
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(source, flags, Mode::empty()).map_err(failed)?;
-        let limit = raise_descriptor_limit();
+        let limit = raise_descriptor_limit() / mounts;
         let superuser = geteuid().is_root();
         let mount = handle_of(root.as_fd()).filter(|(handle, _)| open_handle(&root, handle, OFlags::PATH).is_ok());
         Ok(Self {
             source: source.to_owned(),
+            prefix,
             root,
             mount: mount.map(|(_, mount)| mount),
             superuser,
@@ -182,8 +184,13 @@ impl Tree {
         self.open_inode(inode, access).map(|fd| (Arc::new(fd), false, writable))
     }
 
-    /// A file's path below the directory, as it is now: for messages and traces.
+    /// A file's name as it is now, for messages, rules and traces: its path below the directory, behind the prefix.
     pub(crate) fn name_of(&self, fd: BorrowedFd<'_>) -> PathBuf {
+        self.prefix.join(self.path_below(fd))
+    }
+
+    /// A file's path below the directory, as it is now.
+    pub(crate) fn path_below(&self, fd: BorrowedFd<'_>) -> PathBuf {
         let path = std::fs::read_link(proc_path(fd)).unwrap_or_default();
         path.strip_prefix(&self.source).map_or_else(|_| path.clone(), Path::to_owned)
     }

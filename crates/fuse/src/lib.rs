@@ -14,7 +14,6 @@
 //! - Locks are taken in this order: a node's object, an object's shape, the pool's.
 
 mod attributes;
-mod counters;
 mod credentials;
 mod data;
 mod descriptors;
@@ -22,13 +21,14 @@ mod device;
 mod directory;
 mod error;
 mod filesystem;
-mod finder;
 mod hints;
 mod inode;
 mod ioctl;
+mod last_change;
 mod managing;
 mod mapped;
 mod mount;
+mod mounts;
 mod naming;
 mod nodes;
 mod object;
@@ -41,11 +41,10 @@ mod slab;
 mod times;
 mod workers;
 
-pub use counters::Counts;
 pub use device::Wrap;
 pub use error::Error;
-pub use finder::Finder;
 pub use hints::Advice;
 pub use managing::InForce;
 pub use mount::{Mount, Options, Watch};
+pub use mounts::{Finder, Mounts};
 pub use processes::Owners;

@@ -1,14 +1,14 @@
 //! A mounted directory, from its options to its last flush.
 
-use crate::counters::Counts;
 use crate::credentials;
 use crate::device::{Files, Wrap};
 use crate::error::Error;
 use crate::filesystem::FileSystem;
 use crate::hints::Advice;
 use crate::inode::Tree;
-use crate::managing::{InForce, Managing};
+use crate::managing::Managing;
 use crate::mapped::{self, Mapped};
+use crate::mounts::Mounts;
 use crate::nodes::Nodes;
 use crate::object::{Looked, Object};
 use crate::outside::Outside;
@@ -16,9 +16,9 @@ use crate::place::{self, Place};
 use crate::processes::{Owners, Processes};
 use crate::recent::Recent;
 use crate::shared::Shared;
+use forebay_figures::clients::Counts;
 use forebay_policy::Operation;
-use forebay_policy::managers::Rule;
-use forebay_pool::{Pool, VolumeConfig, WriteMode};
+use forebay_pool::{Together, VolumeConfig, VolumeStatistics, WriteMode};
 use fuser::{Config, INodeNo, MountOption, Notifier, Session, SessionACL};
 use std::fs::File;
 use std::io;
@@ -79,8 +79,10 @@ pub struct Options {
     pub watch: Option<Arc<dyn Watch>>,
     /// Whose uses are one owner's.
     pub owners: Owners,
-    /// Who manages, where the policy has managers; the first rule that fits holds.
-    pub rules: Vec<Rule>,
+    /// What the names of its files begin with, in messages, rules and traces; nothing where there is no other mount.
+    pub prefix: PathBuf,
+    /// How many mounts share the process's descriptors.
+    pub mounts: usize,
 }
 
 impl Options {
@@ -98,32 +100,31 @@ impl Options {
             wrap: None,
             watch: None,
             owners: Owners::Process,
-            rules: Vec::new(),
+            prefix: PathBuf::new(),
+            mounts: 1,
         }
     }
 }
 
-/// A mounted directory. Dropping it unmounts it, without waiting for its users.
+/// A mounted directory, by [`Mounts::add`](crate::Mounts::add). Dropping it unmounts it, without waiting for its users.
 pub struct Mount {
     pub(crate) shared: Arc<Shared>,
     pub(crate) place: Place,
+    counted: Together,
     read_only: bool,
     ended: Mutex<Receiver<io::Result<()>>>,
     gone: Arc<AtomicBool>,
 }
 
 impl Mount {
-    /// Mounts a directory behind a pool, which is for this mount alone. `ended` is called when it has been unmounted, by whomever.
-    ///
-    /// # Errors
-    /// What keeps it from being mounted.
-    pub fn new(pool: Arc<Pool>, options: Options, ended: impl FnOnce() + Send + 'static) -> Result<Self, Error> {
+    pub(crate) fn new(mounts: &Mounts, options: Options, ended: impl FnOnce() + Send + 'static) -> Result<Self, Error> {
         let system = |what: &str| {
             let what = what.to_owned();
             |source| Error::System { what, source }
         };
+        let pool = Arc::clone(&mounts.pool);
         let (source, mountpoint) = place::check(&options.source, &options.mountpoint)?;
-        let tree = Tree::open(&source, options.direct).map_err(system("source"))?;
+        let tree = Tree::open(&source, options.prefix, options.direct, options.mounts).map_err(system("source"))?;
         let superuser = tree.superuser();
         credentials::check(superuser).map_err(system("files cannot be made in their users' names"))?;
         let (mode, wrap, tree) = (options.mode, options.wrap, Arc::new(tree));
@@ -131,17 +132,16 @@ impl Mount {
         let files = Arc::new(Files { tree: Arc::clone(&tree), mode, wrap, idle });
         let nodes = Nodes::new(tree).map_err(system("source"))?;
         let (mapped, left) = Mapped::new();
-        let leaving = Arc::clone(&mapped);
-        if !pool.on_leave(move |places| leaving.note(places)) {
-            return Err(Error::Usage("a pool is for one mount".to_owned()));
-        }
+        mounts.follow(&mapped);
         let statistics = pool.statistics();
         let page_size = u64::from(statistics.page_size);
-        let resting = (statistics.capacity / page_size * RESTING_OF_A_FRAME) as usize;
-        let volume = VolumeConfig { mode, readahead: options.readahead, counted: false, ..VolumeConfig::new("") };
+        let resting = (statistics.capacity / page_size * RESTING_OF_A_FRAME) as usize / options.mounts;
+        let counted = pool.count_together();
+        let together = Some(counted.clone());
+        let volume = VolumeConfig { mode, readahead: options.readahead, together, ..VolumeConfig::new("") };
         let outside = options.watch_below.then(Outside::new).transpose().map_err(system("no inotify for --watch"))?;
         let of_files = (volume, options.watch, outside);
-        let managing = Managing::new(pool.has_managers(), options.rules);
+        let managing = Managing::new(pool.has_managers(), &mounts.rules);
         let of_users = (Processes::new(options.owners), managing);
         let shared = Arc::new(Shared::new(pool, files, nodes, mapped, of_files, of_users, resting.max(LEAST_RESTING)));
         let mut config = Config::default();
@@ -183,12 +183,17 @@ impl Mount {
             ended();
         };
         spawn("mount", serve)?;
-        Ok(Self { shared, place, read_only: options.read_only, ended: Mutex::new(answered), gone })
+        Ok(Self { shared, place, counted, read_only: options.read_only, ended: Mutex::new(answered), gone })
     }
 
     /// What programs have asked for.
     pub fn counts(&self) -> Counts {
-        self.shared.counters.counts()
+        self.shared.counters.read()
+    }
+
+    /// What has happened on all its files in the pool.
+    pub fn statistics(&self) -> VolumeStatistics {
+        self.counted.statistics()
     }
 
     /// Writes everything back and makes it durable, within this time.
@@ -196,28 +201,15 @@ impl Mount {
     /// # Errors
     /// [`Error::NotDurable`].
     pub fn flush(&self, limit: Duration) -> Result<(), Error> {
-        let mut failed: Vec<String> =
-            self.shared.pool.flush_within(limit).into_iter().map(|(_, error)| error.to_string()).collect();
-        let shorter = self.shared.nodes.objects().into_iter().filter(|object| !object.file.is_caught_up());
+        let objects = self.shared.nodes.objects();
+        let volumes = objects.iter().map(|object| Arc::clone(&object.volume)).collect();
+        let flushed = self.shared.pool.flush_volumes_within(volumes, limit);
+        let mut failed: Vec<String> = flushed.into_iter().map(|(_, error)| error.to_string()).collect();
+        let shorter = objects.iter().filter(|object| !object.file.is_caught_up());
         failed.extend(shorter.map(|object| format!("{}: its end is not written", object.file.name())));
         failed.sort_unstable();
         failed.dedup();
         if failed.is_empty() { Ok(()) } else { Err(Error::NotDurable(failed)) }
-    }
-
-    /// Whether its policy has managers.
-    pub fn has_managers(&self) -> bool {
-        self.shared.pool.has_managers()
-    }
-
-    /// Has other rules hold from now on, also for what is open.
-    pub fn set_rules(&self, rules: Vec<Rule>) {
-        self.shared.set_rules(rules);
-    }
-
-    /// Has a rule hold before all others, until others are set; one for the same owners and files takes its place.
-    pub fn put_rule_first(&self, rule: Rule) {
-        self.shared.put_rule_first(rule);
     }
 
     /// Hints at a whole file, by its path below the source: to read it ahead or to let it leave at once, or else by its attribute.
@@ -231,14 +223,25 @@ impl Mount {
         self.shared.hint_by_path(path, advice)
     }
 
-    /// All that says who manages.
-    pub fn managers(&self) -> Vec<InForce> {
-        self.shared.in_force()
-    }
-
     /// Lets the clean pages of all files go that are not in use; how many.
     pub fn drop_clean(&self) -> u64 {
         self.shared.nodes.objects().iter().map(|object| self.shared.pool.drop_clean(&object.volume)).sum()
+    }
+
+    /// Whether it has been unmounted, and no request comes any more.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    /// Takes its files out of the pool, once it has [stopped](Self::stop): their frames are the other mounts'.
+    ///
+    /// # Errors
+    /// [`Error::NotDurable`].
+    pub fn release(&self) -> Result<(), Error> {
+        let objects = self.shared.nodes.objects();
+        let detached = objects.iter().filter_map(|object| self.shared.pool.detach(&object.volume).err());
+        let failed: Vec<String> = detached.map(|error| error.to_string()).collect();
+        if failed.is_empty() { Ok(()) } else { Err(Error::NotDurable(failed)) }
     }
 
     /// Unmounts it: it cannot be entered any more, those who use it have `patience` to finish, and then everything is flushed within `limit`.
@@ -246,7 +249,7 @@ impl Mount {
     /// # Errors
     /// [`Error::NotDurable`], or that it cannot be unmounted.
     pub fn stop(&self, patience: Duration, limit: Duration) -> Result<(), Error> {
-        let detached = if self.gone.load(Ordering::SeqCst) { Ok(()) } else { self.place.detach() };
+        let detached = if self.is_gone() { Ok(()) } else { self.place.detach() };
         // What is dirty is written while its users finish.
         let _ = self.flush(patience);
         let deadline = Instant::now() + patience;
@@ -280,7 +283,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        if !self.gone.load(Ordering::SeqCst)
+        if !self.is_gone()
             && let Err(error) = self.place.detach()
         {
             tracing::error!("{}: cannot be unmounted: {error}", self.place);

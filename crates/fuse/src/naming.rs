@@ -61,7 +61,7 @@ impl Shared {
         }
         let found = attributes(path.as_fd())?;
         if let Some(object) = &*node.object() {
-            object.file.note_change(&found, changes.modified.is_some());
+            object.file.last_change.note_change(&found, changes.modified.is_some());
             object.set_privileged(true);
         }
         Ok(self.attributes(node, found))
@@ -72,7 +72,7 @@ impl Shared {
         if let Some(object) = &*node.object()
             && let Ok(found) = attributes(path.as_fd())
         {
-            object.file.note_change(&found, false);
+            object.file.last_change.note_change(&found, false);
         }
     }
 

@@ -1,8 +1,9 @@
 //! A file's bytes: read and written through the pool.
 
-use crate::device::{Below, Files, LowerFile};
+use crate::device::{Files, LowerFile};
 use crate::error::errno;
 use crate::inode::Inode;
+use crate::last_change::Below;
 use crate::managing::Users;
 use crate::mount::Watch;
 use forebay_pool::{Durability, Handle, Pool, Volume, VolumeConfig};
@@ -324,7 +325,7 @@ impl Object {
             found.stx_blocks =
                 (found.stx_blocks + waiting).min(found.stx_size.div_ceil(4096) * 8).max(found.stx_blocks);
         }
-        let (modified, changed) = self.file.times(found);
+        let (modified, changed) = self.file.last_change.times(found);
         (found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec) = (modified.seconds, modified.nanoseconds);
         (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec) = (changed.seconds, changed.nanoseconds);
     }
@@ -353,7 +354,7 @@ impl Object {
         self.conflict.store(false, Ordering::Relaxed);
         // First: the last page gets more bytes than it has.
         pool.drop_clean(&self.volume);
-        self.file.accept(&found);
+        self.file.last_change.accept(&found);
         if found.stx_size != self.volume.len() {
             handle.set_len(&self.volume, found.stx_size).map_err(io::Error::from)?;
         }

@@ -105,6 +105,25 @@ pub(crate) fn check(source: &Path, mountpoint: &Path) -> Result<(PathBuf, PathBu
     Ok((source, mountpoint))
 }
 
+/// Refuses mounts that cannot be made, and those of which one would show, hide or cache what is another's.
+pub(crate) fn check_all(mounts: &[(&Path, &Path)]) -> Result<(), Error> {
+    let mut known: Vec<PathBuf> = Vec::new();
+    for (source, mountpoint) in mounts {
+        let (source, mountpoint) = check(source, mountpoint)?;
+        for directory in [&source, &mountpoint] {
+            if let Some(other) = known.iter().find(|other| directory.starts_with(other) || other.starts_with(directory))
+            {
+                let (directory, other) = (directory.display(), other.display());
+                let what =
+                    format!("{directory} and {other}, of two mounts: choose directories of which none lies in another");
+                return Err(Error::Usage(what));
+            }
+        }
+        known.extend([source, mountpoint]);
+    }
+    Ok(())
+}
+
 /// A directory, without symbolic links in its path.
 fn folder(path: &Path, what: &str) -> Result<PathBuf, Error> {
     let found = path.canonicalize().and_then(|real| real.metadata().map(|found| (real, found.is_dir())));

@@ -1,6 +1,5 @@
 //! What the requests of a mount work on.
 
-use crate::counters::Counters;
 use crate::device::Files;
 use crate::directory::Directory;
 use crate::error::errno;
@@ -14,6 +13,7 @@ use crate::outside::Outside;
 use crate::processes::{Processes, User};
 use crate::slab::Slab;
 use crate::workers::{MOST_WORKERS, Workers};
+use forebay_figures::clients::Counters;
 use forebay_pool::{Handle, Pool, VolumeConfig};
 use fuser::{Errno, FileAttr, FileHandle, FopenFlags};
 use rustix::fd::{AsFd, OwnedFd};
@@ -28,6 +28,19 @@ const SWEPT: usize = 2;
 /// Handles of the pool that are kept: as many as there are threads at most.
 const HANDLES: usize = MOST_THREADS + MOST_WORKERS;
 
+/// Each request changes them: what lies beside them in memory is not to suffer from that.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Apart(Counters);
+
+impl std::ops::Deref for Apart {
+    type Target = Counters;
+
+    fn deref(&self) -> &Counters {
+        &self.0
+    }
+}
+
 pub(crate) struct Shared {
     pub(crate) pool: Arc<Pool>,
     pub(crate) files: Arc<Files>,
@@ -38,7 +51,7 @@ pub(crate) struct Shared {
     pub(crate) processes: Processes,
     pub(crate) managing: Managing,
     pub(crate) mapped: Arc<Mapped>,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Apart,
     pub(crate) watch: Option<Arc<dyn Watch>>,
     pub(crate) volume: VolumeConfig,
     /// Where changes below are noticed at once.
@@ -119,7 +132,7 @@ impl Shared {
             processes,
             managing,
             mapped,
-            counters: Counters::default(),
+            counters: Apart::default(),
             watch,
             volume,
             outside,
@@ -220,10 +233,12 @@ impl Shared {
         let (object, known) = match &*slot {
             Some(object) => (Arc::clone(object), true),
             None => {
-                let name = self.nodes.tree.name_of(self.nodes.tree.path(&node.inode)?.as_fd());
+                let tree = &self.nodes.tree;
+                let below = tree.path_below(tree.path(&node.inode)?.as_fd());
+                let name = tree.prefix.join(&below);
                 let of = (&self.files, &node.inode, node.number);
                 let object = Object::attach(&self.pool, of, (&name, &self.volume), self.watch.as_deref(), write)?;
-                self.read_attributes_of(&object, &name);
+                self.read_attributes_of(&object, &below);
                 // It may have been changed since it was opened below.
                 let known = self.outside.as_ref().map(|outside| outside.add(&object)).is_some();
                 (Arc::clone(slot.insert(object)), known)
@@ -402,7 +417,7 @@ impl Shared {
         {
             gone = found.stx_nlink == 0;
             if let Some(object) = &*slot {
-                object.file.note_change(&found, false);
+                object.file.last_change.note_change(&found, false);
             }
         }
         if gone {

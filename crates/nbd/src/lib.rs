@@ -40,8 +40,9 @@ mod wire;
 mod workers;
 
 pub use config::Config;
-pub use counters::{Counts, Requests, ServerCounts};
+pub use counters::ServerCounts;
 pub use error::Error;
 pub use export::{Errno, Export, Extent, Failure, Features, Limits, Session};
+pub use forebay_figures::clients::{Counts, Requests};
 pub use server::{Listener, Server};
 pub use tls::{Identity, Tls};

@@ -17,14 +17,13 @@ use std::time::{Duration, Instant};
 use crate::budget::{Hurry, Lease};
 use crate::buffer::Buffer;
 use crate::connection::Connection;
-use crate::counters::Counts;
 use crate::error::Close;
 use crate::input::Input;
 use crate::socket::{Received, Stop, Wait};
 use crate::wire::reply::{EXTENTS, Replies};
 use crate::wire::request::{Command, REQ_ONE, Request, header};
 use crate::workers::{Job, conclude, count, is_durable, perform, range};
-use crate::{Config, Errno, Failure, Session};
+use crate::{Config, Counts, Errno, Failure, Session};
 use forebay_figures::Tally;
 
 /// How often a connection that is to stop looks whether all in flight is done.

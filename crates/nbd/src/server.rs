@@ -15,7 +15,7 @@ use rustix::net::sockopt;
 
 use crate::budget::{Budget, Purse};
 use crate::connection::Connection;
-use crate::counters::{Counts, ServerCounts};
+use crate::counters::ServerCounts;
 use crate::error::Close;
 use crate::handshake::{Volumes, shake};
 use crate::input::Input;
@@ -24,7 +24,7 @@ use crate::receiver::Receiver;
 use crate::socket::{Socket, Stop, SystemSocket};
 use crate::wire::STRING_LIMIT;
 use crate::workers::Volume;
-use crate::{Config, Error, Export};
+use crate::{Config, Counts, Error, Export};
 
 /// How long to wait when no connection can be accepted, as for want of descriptors.
 const BREATH: Duration = Duration::from_millis(50);

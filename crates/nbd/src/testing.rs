@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use crate::budget::{Budget, Purse};
 use crate::connection::Connection;
-use crate::counters::Counters;
 use crate::error::Close;
 use crate::handshake::{Volumes, shake};
 use crate::input::Input;
@@ -16,6 +15,7 @@ use crate::receiver::Receiver;
 use crate::socket::{Pace, Received, Socket, Stop, Wait};
 use crate::workers::Volume;
 use crate::{Config, Export, Extent, Failure, Features, Limits, Session};
+use forebay_figures::clients::Counters;
 
 /// Bytes in memory under a name. All its sessions see one content, so that several connections are safe.
 pub struct Memory {

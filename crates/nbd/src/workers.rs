@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 use crate::budget::Lease;
 use crate::buffer::Buffer;
 use crate::connection::Connection;
-use crate::counters::{Counters, Counts};
 use crate::link::lock;
 use crate::wire::reply::Replies;
 use crate::wire::request::{Command, FUA, NO_HOLE, REQ_ONE, Request};
 use crate::{Errno, Export, Failure, Session};
 use forebay_figures::Tally;
+use forebay_figures::clients::{Counters, Counts};
 
 /// A thread without work for this long ends.
 const IDLE: Duration = Duration::from_secs(10);

@@ -5,7 +5,7 @@ use forebay_figures::{Total, figures};
 figures! {
     /// What managers of programs' own have done.
     #[derive(Copy)]
-    pub struct Counts counted by Counters {
+    pub struct Counts counted by pub(crate) Counters {
         /// Managers that have registered.
         registered: u64 = Total, Count "own_managers" outcome="registered";
         /// Managers whose session has ended.

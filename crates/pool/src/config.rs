@@ -1,6 +1,7 @@
 //! How a pool and its volumes are made.
 
 use crate::error::Error;
+use crate::stats::Together;
 use forebay_policy::{Spec, show_bytes};
 use std::time::Duration;
 
@@ -161,14 +162,14 @@ pub struct VolumeConfig {
     pub read_only: bool,
     /// The most bytes read ahead of a stream; 0 for none.
     pub readahead: u32,
-    /// Whether it is counted by itself, in [`Statistics::volumes`](crate::Statistics::volumes). One of a million files is not: what
-    /// happens on those is counted together, in [`Statistics::uncounted`](crate::Statistics::uncounted).
-    pub counted: bool,
+    /// The group with which it is counted, as one of a million files is. By default it is counted by itself, in
+    /// [`Statistics::volumes`](crate::Statistics::volumes).
+    pub together: Option<Together>,
 }
 
 impl VolumeConfig {
     /// A volume of that name in write-back mode that reads up to 512 KiB ahead.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), mode: WriteMode::Back, read_only: false, readahead: 512 << 10, counted: true }
+        Self { name: name.into(), mode: WriteMode::Back, read_only: false, readahead: 512 << 10, together: None }
     }
 }

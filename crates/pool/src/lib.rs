@@ -98,5 +98,5 @@ pub use objects::followers::{Event, Follower, Happened};
 pub use objects::owners::Owner;
 pub use objects::volume::Volume;
 pub use pool::Pool;
-pub use stats::{DeviceStatistics, ShareStatistics, Statistics, VolumeStatistics};
+pub use stats::{DeviceStatistics, ShareStatistics, Statistics, Together, VolumeStatistics};
 pub use writeback::background::HANDLES;

@@ -20,7 +20,7 @@ use crate::objects::owners::Owners;
 use crate::objects::volume::Volume;
 use crate::objects::{ObjectNumbers, Volumes};
 use crate::readahead::Readahead;
-use crate::stats::{ShareStatistics, Statistics, VolumeStatistics};
+use crate::stats::{ShareStatistics, Statistics, Together, VolumeStatistics};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::writeback::Cleaned;
 use crate::writeback::background;
@@ -373,11 +373,13 @@ impl<M: Memory> Pool<M> {
     /// What the pool has done since it was made. Each handle may keep its last 64 hits to itself.
     pub fn statistics(&self) -> Statistics {
         let shared = &*self.shared;
-        let (volumes, past, uncounted) = {
+        let (volumes, past) = {
             let volumes = lock(&shared.volumes);
-            (volumes.counted(), volumes.past, Arc::clone(&volumes.uncounted))
+            let together =
+                volumes.together.iter().map(|Together(counters)| (counters.hits.get(), counters.misses.get()));
+            let sum = |sum: (u64, u64), more: (u64, u64)| (sum.0 + more.0, sum.1 + more.1);
+            (volumes.counted(), together.fold(volumes.past, sum))
         };
-        let uncounted = uncounted.read();
         let dirty = lock(&shared.dirty_pages).len();
         let replacer = shared.replacer();
         let page_size = u64::from(shared.config.page_size);
@@ -399,8 +401,8 @@ impl<M: Memory> Pool<M> {
             ghosts: replacer.policy.ghosts(),
             dirty,
             laundry: shared.core.laundered(),
-            hits: past.0 + uncounted.hits + volumes.iter().map(|volume| volume.hits).sum::<u64>(),
-            misses: past.1 + uncounted.misses + volumes.iter().map(|volume| volume.misses).sum::<u64>(),
+            hits: past.0 + volumes.iter().map(|volume| volume.hits).sum::<u64>(),
+            misses: past.1 + volumes.iter().map(|volume| volume.misses).sum::<u64>(),
             rescued: shared.rescued.get(),
             evictions: replacer.evictions,
             refused_dirty: replacer.refused_dirty,
@@ -410,7 +412,6 @@ impl<M: Memory> Pool<M> {
             miss_time: shared.miss_time.read(),
             policy_state: state.map(|(name, value)| (name.to_owned(), value)).collect(),
             volumes,
-            uncounted,
         }
     }
 }
@@ -448,11 +449,6 @@ impl<M: Memory> Drop for Pool<M> {
 
 impl Volume {
     fn statistics(&self) -> VolumeStatistics {
-        VolumeStatistics {
-            name: self.name().to_owned(),
-            size: self.len(),
-            dirty: self.dirty.load(Ordering::Relaxed),
-            ..self.counters.read()
-        }
+        VolumeStatistics { name: self.name().to_owned(), size: self.len(), ..self.counters.read() }
     }
 }

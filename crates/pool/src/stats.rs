@@ -2,6 +2,7 @@
 
 use forebay_figures::{Distribution, Histogram, Total, figures};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 figures! {
     /// What a pool has done since it was made.
@@ -46,9 +47,6 @@ figures! {
         /// What happened on each volume that is counted by itself.
         #[serde(skip)]
         volumes: Vec<VolumeStatistics>;
-        /// What happened on all others together, since the pool was made.
-        #[serde(skip)]
-        uncounted: VolumeStatistics;
     }
 }
 
@@ -75,7 +73,7 @@ figures! {
 
 figures! {
     /// What happened on a volume.
-    pub struct VolumeStatistics counted by VolumeCounters {
+    pub struct VolumeStatistics counted by pub(crate) VolumeCounters {
         /// Its name.
         name: String;
         /// The bytes of the volume.
@@ -83,7 +81,7 @@ figures! {
         /// What it has of the cache, if it has a share of it.
         share: Option<ShareStatistics>;
         /// Pages that are dirty.
-        dirty: u64, Level "volume_dirty_pages";
+        dirty: u64 = Total, Level "volume_dirty_pages";
         /// References that found their page resident.
         hits: u64 = Total, Count "volume_hits";
         /// References that did not find their page resident.
@@ -101,9 +99,20 @@ figures! {
     }
 }
 
+/// A group of volumes that are counted together ([`Pool::count_together`](crate::Pool::count_together)).
+#[derive(Clone, Debug)]
+pub struct Together(pub(crate) Arc<VolumeCounters>);
+
+impl Together {
+    /// What has happened on them, also on those that have been detached. They have no name and no size.
+    pub fn statistics(&self) -> VolumeStatistics {
+        self.0.read()
+    }
+}
+
 figures! {
     /// What a device was asked.
-    pub struct DeviceStatistics counted by DeviceCounters {
+    pub struct DeviceStatistics counted by pub(crate) DeviceCounters {
         /// Reads from the device.
         reads: u64 = Total, Count "device_requests" operation="read";
         /// Writes to the device.

@@ -48,7 +48,12 @@ fn allocated(objects: u64) -> usize {
     let pool = Pool::new(Config::new((OBJECTS + OBJECTS / 16) * PAGE, policy)).expect("a pool");
     let handle = pool.handle().expect("a handle");
     let device = Arc::new(Zeroes::default());
-    let config = |object| VolumeConfig { counted: false, readahead: 0, ..VolumeConfig::new(format!("file {object}")) };
+    let together = Some(pool.count_together());
+    let config = |object| VolumeConfig {
+        together: together.clone(),
+        readahead: 0,
+        ..VolumeConfig::new(format!("file {object}"))
+    };
     let volumes: Vec<Arc<Volume>> = (0..objects).map(|object| pool.attach(device.clone(), config(object))).collect();
     for number in 0..OBJECTS {
         let (volume, block) = (&volumes[(number % objects) as usize], number / objects);

@@ -1,5 +1,5 @@
-//! A server of volumes: files, block devices, memory and object storage behind a buffer pool, served over NBD; and a directory behind a
-//! pool, mounted over FUSE (`mount.rs`).
+//! A server of volumes: files, block devices, memory and object storage behind a buffer pool, served over NBD; and directories behind a
+//! pool, mounted over FUSE (`mount.rs`, `directories.rs`).
 //!
 //! [`Options`] say what to serve, from the command line and from a configuration file; [`serve`] does it until a signal ends it.
 //! `volumes.rs` puts devices behind pools, `export.rs` shows them to the NBD server, `record.rs` writes down what clients refer to,
@@ -14,6 +14,7 @@ mod command_socket;
 mod commands;
 mod control;
 mod delay;
+mod directories;
 mod error;
 mod export;
 mod flushes;
@@ -22,6 +23,7 @@ mod managers;
 mod memory;
 mod metrics;
 mod mount;
+mod mount_options;
 mod options;
 mod owning;
 mod record;
@@ -37,7 +39,8 @@ pub use commands::{Answer, Command};
 pub use error::Error;
 pub use listen::Listen;
 pub use managers::{ManagerReport, OwnersOption};
-pub use mount::{MountHooks, MountOptions, Reload, mount};
+pub use mount::{MountHooks, Reload, mount};
+pub use mount_options::{DirectoryOptions, MountOptions};
 pub use options::{Direct, Options, TlsMode, TlsOptions};
 pub use report::{CacheReport, Report, VolumeReport};
 pub use service::{Hooks, SetLog, serve};

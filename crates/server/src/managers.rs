@@ -3,11 +3,11 @@
 use crate::commands::{Answer, done};
 use crate::error::Error;
 use clap::ValueEnum;
-use forebay_fuse::{Advice, InForce, Mount, Owners};
+use forebay_fuse::{Advice, InForce, Mount, Mounts, Owners};
 use forebay_policy::managers::{Rule, Rules, RulesError};
 use forebay_policy::show_bytes;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Whose references count as one owner's.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
@@ -106,41 +106,24 @@ impl From<InForce> for ManagerReport {
     }
 }
 
-/// Takes a hint for a file below one of these places, the source and the mount point.
-pub(crate) fn hint(mount: &Mount, places: &[PathBuf], file: &Path, advice: &str) -> Result<Answer, Error> {
+/// Takes a hint for a file of a mount, `below` its source.
+pub(crate) fn hint(mount: &Mount, file: &Path, below: &Path, advice: &str) -> Result<Answer, Error> {
     let advice: Advice = advice.parse().map_err(Error::Usage)?;
-    let below = places.iter().find_map(|place| file.strip_prefix(place).ok()).filter(|below| *below != Path::new(""));
-    let Some(below) = below else {
-        return Err(Error::Usage(format!(
-            "{}: it is no file of this mount, which has those of {}",
-            file.display(),
-            places[0].display()
-        )));
-    };
     mount.hint(below, advice).map_err(|error| Error::Failed(format!("{}: {error}", file.display())))?;
     done(format!("{}: {advice}", file.display()))
 }
 
 /// All that says who manages.
-pub(crate) fn list(mount: &Mount) -> Answer {
-    Answer::Managers { managers: mount.managers().into_iter().map(ManagerReport::from).collect() }
+pub(crate) fn list(mounts: &Mounts) -> Answer {
+    Answer::Managers { managers: mounts.managers().into_iter().map(ManagerReport::from).collect() }
 }
 
 /// Puts a manager in charge of the owners of a pattern, or the process of a number, and the files of a pattern.
-pub(crate) fn manage(
-    mount: &Mount,
-    owner: Option<&str>,
-    file: Option<&str>,
-    manager: &str,
-    policy: &str,
-) -> Result<Answer, Error> {
-    if !mount.has_managers() {
-        return Err(Error::Usage(format!("the policy {policy} has no managers: mount with --policy lru-sp")));
-    }
+pub(crate) fn manage(mounts: &Mounts, owner: Option<&str>, file: Option<&str>, manager: &str) -> Result<Answer, Error> {
     let number = owner.filter(|owner| owner.bytes().all(|byte| byte.is_ascii_digit()));
     let owner = number.map_or_else(|| owner.map(str::to_owned), |number| Some(format!("* {number}")));
     let rule = Rule::new(manager, owner.as_deref(), file).map_err(Error::Usage)?;
     let message = format!("in force: {rule}");
-    mount.put_rule_first(rule);
+    mounts.put_rule_first(rule);
     done(message)
 }

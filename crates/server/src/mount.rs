@@ -1,162 +1,40 @@
-//! A directory behind a cache, mounted over FUSE, until a signal or an unmount ends it.
+//! Directories behind a cache, mounted over FUSE, until a signal or the last unmount ends it.
 
 use crate::command_socket;
 use crate::commands::{Answer, Command, Steered, done, with_figures};
 use crate::control;
 use crate::delay::SharedDisk;
+use crate::directories::{Directories, Directory};
 use crate::error::Error;
 use crate::listen::Made;
 use crate::managers::{self, OwnersOption};
 use crate::memory;
-use crate::options::{Direct, Options, read_file};
+use crate::mount_options::{DirectoryOptions, MountOptions};
+use crate::options::{Direct, Options};
 use crate::owning;
 use crate::record::{self, Recorder};
 use crate::report::{CacheReport, Report, VolumeReport};
 use crate::service::{SetLog, serve_until_stopped};
 use crate::signals::{self, Request};
-use crate::volume_options::Mode;
 use crate::volumes::Cache;
-use crate::words::{Age, Policy, Share, Size};
-use clap::Args;
-use forebay_fuse::{Mount, Watch};
-use forebay_nbd::{Counts, Requests};
+use crate::words::Size;
+use forebay_fuse::{Mounts, Watch};
 use forebay_owning::Managers;
 use forebay_policy::Operation;
 use forebay_policy::show_bytes;
+use forebay_pool::VolumeStatistics;
 use rustix::process::geteuid;
-use serde::Deserialize;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf, absolute};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How long those who use a directory that is unmounted have to finish.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a stopping mount waits for storage that takes nothing, unless it is said.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a change of the cache's size may take.
 const RESIZE: Duration = Duration::from_secs(5);
-
-/// How the cache works, and what it shows of itself.
-#[derive(Args, Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct MountOptions {
-    /// The size of the cache: all the memory that files take [default: 512MiB]
-    #[arg(short, long, value_name = "SIZE")]
-    pub cache: Option<Size>,
-    /// The policy of the cache: `forebay policies` lists them [default: clock-pro]
-    #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…")]
-    pub policy: Option<Policy>,
-    /// The page size of the cache, a power of two from 4KiB to 1MiB [default: 4KiB]
-    #[arg(long, value_name = "SIZE")]
-    pub page: Option<Size>,
-    /// When writes are in storage: soon, or when they return [default: write-back]
-    #[arg(long, value_enum, value_name = "MODE")]
-    pub mode: Option<Mode>,
-    /// The most that is read ahead of a stream; 0 for nothing [default: 512KiB]
-    #[arg(long, value_name = "SIZE")]
-    pub readahead: Option<Size>,
-    /// Let nothing be changed
-    #[arg(long)]
-    pub read_only: bool,
-    /// Notice at once what others change below, not when a file is opened next
-    #[arg(long)]
-    pub watch: bool,
-    /// Let other users in, as far as permissions of files let them; of root's mounts this is the default
-    #[arg(long)]
-    pub allow_other: bool,
-    /// Serve figures by HTTP: /metrics for Prometheus, /statistics as JSON for `forebay top`
-    #[arg(long, value_name = "HOST:PORT")]
-    pub metrics: Option<SocketAddr>,
-    /// Take commands of `forebay control` at a unix socket, its owner's alone
-    #[arg(long, value_name = "PATH")]
-    pub control: Option<PathBuf>,
-    /// Who manages which files of whom, under lru-sp: rules of a TOML file, as of `forebay compare`
-    #[arg(long, value_name = "FILE.toml")]
-    pub managers: Option<PathBuf>,
-    /// Whose references count as one owner's, for managers and in traces [default: process]
-    #[arg(long, value_enum, value_name = "WHOSE")]
-    pub owners: Option<OwnersOption>,
-    /// Let programs manage their own pages by a unix socket (docs/own-managers.md); the policy is to be lru-sp
-    #[arg(long, value_name = "PATH")]
-    pub manager_socket: Option<PathBuf>,
-    /// Write the references of programs to a trace, which is whole when the directory has been unmounted
-    #[arg(long, value_name = "FILE")]
-    pub record: Option<PathBuf>,
-    /// Make files as slow as on a disk: a preset of `forebay devices`, or a TOML file
-    #[arg(long, value_name = "DEVICE")]
-    pub delay: Option<String>,
-    /// The share of the cache that may be dirty before writers wait [default: 50%]
-    #[arg(long, value_name = "SHARE")]
-    pub dirty_limit: Option<Share>,
-    /// How long a page may be dirty before it is written back [default: 5s]
-    #[arg(long, value_name = "TIME")]
-    pub dirty_age: Option<Age>,
-    /// How long a stopping mount waits for storage that takes nothing; then it names what is not durable, and exits with 1
-    /// [default: 60s]
-    #[arg(long, value_name = "TIME")]
-    pub stop_timeout: Option<Age>,
-    /// Ask the system for huge pages for the cache
-    #[arg(long)]
-    pub huge_pages: bool,
-    /// Whether files bypass the system's page cache: `auto` where they can [default: auto]
-    #[arg(long, value_enum, value_name = "WHEN", hide_possible_values = true)]
-    pub direct: Option<Direct>,
-}
-
-impl MountOptions {
-    /// Reads a configuration file.
-    ///
-    /// # Errors
-    /// The file cannot be read, or what is wrong in it and where.
-    pub fn read(path: &Path) -> Result<Self, Error> {
-        read_file(path)
-    }
-
-    /// These options, and what `file` says where they say nothing.
-    #[must_use]
-    pub fn over(self, file: Self) -> Self {
-        Self {
-            cache: self.cache.or(file.cache),
-            policy: self.policy.or(file.policy),
-            page: self.page.or(file.page),
-            mode: self.mode.or(file.mode),
-            readahead: self.readahead.or(file.readahead),
-            read_only: self.read_only || file.read_only,
-            watch: self.watch || file.watch,
-            allow_other: self.allow_other || file.allow_other,
-            metrics: self.metrics.or(file.metrics),
-            control: self.control.or(file.control),
-            managers: self.managers.or(file.managers),
-            owners: self.owners.or(file.owners),
-            manager_socket: self.manager_socket.or(file.manager_socket),
-            record: self.record.or(file.record),
-            delay: self.delay.or(file.delay),
-            dirty_limit: self.dirty_limit.or(file.dirty_limit),
-            dirty_age: self.dirty_age.or(file.dirty_age),
-            stop_timeout: self.stop_timeout.or(file.stop_timeout),
-            huge_pages: self.huge_pages || file.huge_pages,
-            direct: self.direct.or(file.direct),
-        }
-    }
-
-    /// What a server of one volume would be given for such a cache.
-    fn of_server(&self) -> Options {
-        Options {
-            cache: self.cache,
-            policy: self.policy.clone(),
-            page: self.page,
-            delay: self.delay.clone(),
-            dirty_limit: self.dirty_limit,
-            dirty_age: self.dirty_age,
-            huge_pages: self.huge_pages,
-            ..Options::default()
-        }
-    }
-}
 
 /// Reads the options again.
 pub type Reload = Box<dyn Fn() -> Result<MountOptions, Error> + Send + Sync>;
@@ -167,15 +45,16 @@ pub struct MountHooks {
     pub reload: Option<Reload>,
     /// Changes what is logged.
     pub log: SetLog,
-    /// Called when the directory is mounted.
+    /// Called when all directories are mounted.
     pub mounted: Box<dyn FnOnce()>,
 }
 
-/// Mounts a directory until a signal or an unmount ends it: returns after everything is flushed.
+/// Mounts directories until a signal ends it, or the last one is unmounted: returns after everything is flushed.
 ///
 /// # Errors
-/// What keeps it from being mounted, or what could not be written at the end.
-pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: MountHooks) -> Result<(), Error> {
+/// What keeps one from being mounted, or what could not be written at the end.
+pub fn mount(options: MountOptions, hooks: MountHooks) -> Result<(), Error> {
+    options.check_named()?;
     let (asking, requests) = signals::listen()?;
     let of_server = options.of_server();
     let delay = of_server.delay()?;
@@ -197,57 +76,44 @@ pub fn mount(source: &Path, mountpoint: &Path, options: MountOptions, hooks: Mou
         ("--manager-socket", options.manager_socket.as_deref()),
         ("--record", options.record.as_deref()),
     ];
-    managers::check_outside(mountpoint, files)?;
+    options.mounts.iter().try_for_each(|mount| managers::check_outside(&mount.mountpoint, files))?;
+    let places: Vec<(&Path, &Path)> = options.mounts.iter().map(|mount| (&*mount.source, &*mount.mountpoint)).collect();
+    Mounts::check(&places)?;
     let recorder = Arc::new(Recorder::new(of_server.recorded_page_size()));
-    let mut of_mount = forebay_fuse::Options::new(source, mountpoint);
-    of_mount.mode = options.mode.unwrap_or_default().into();
-    if let Some(readahead) = options.readahead {
-        of_mount.readahead = u32::try_from(readahead.0).unwrap_or(u32::MAX);
-    }
-    of_mount.read_only = options.read_only;
-    of_mount.watch_below = options.watch;
-    of_mount.allow_other = options.allow_other || geteuid().is_root();
-    of_mount.direct = options.direct != Some(Direct::No);
-    if let Some(model) = &delay {
-        let disk = SharedDisk::new(model);
-        of_mount.wrap = Some(Box::new(move |file, number| disk.delay(file, number)));
-    }
-    of_mount.watch = Some(Arc::new(Watcher(Arc::clone(&recorder))));
-    of_mount.owners = options.owners.unwrap_or_default().into();
-    of_mount.rules = rules;
+    let disk = delay.as_deref().map(SharedDisk::new);
+    let planned = options.mounts.iter().map(|mount| options.of_mount(mount, disk.as_ref(), &recorder)).collect();
+    let mounts = Mounts::new(Arc::clone(&cache.pool), rules)?;
+    let patience = options.stop_timeout.map_or(STOP_TIMEOUT, |limit| limit.0);
     // Whoever listens may have gone.
     let unmounted = move || {
         let _ = asking.send(Request::Stop);
     };
-    let mounted = Mount::new(Arc::clone(&cache.pool), of_mount, unmounted)?;
-    let files = owning::MountedFiles(mounted.finder());
+    let directories = Directories::mount(mounts, planned, patience, unmounted)?;
+    let files = owning::MountedFiles(directories.mounts.finder());
     let service = Arc::new(Mounted {
         managers: options.manager_socket.is_some().then(|| Managers::new(Arc::clone(&cache.pool), Box::new(files))),
         began: Instant::now(),
-        source: source.display().to_string(),
-        places: [source, mountpoint]
-            .iter()
-            .flat_map(|place| [absolute(place).ok(), place.canonicalize().ok()])
-            .flatten()
-            .collect(),
         cache,
         recorder,
-        mount: mounted,
-        patience: options.stop_timeout.map_or(STOP_TIMEOUT, |limit| limit.0),
+        directories,
+        patience,
         reload: hooks.reload,
+        places: options.mounts.clone(),
         rules: options.managers.clone(),
         log: hooks.log,
     });
     let begun = begin(&service, &options, metrics, commands);
     if begun.is_ok() {
         let cache = &service.cache;
-        tracing::info!(
-            "{} is mounted on {}, behind {} under {}",
-            source.display(),
-            mountpoint.display(),
-            show_bytes(cache.pool.capacity()),
-            cache.policy
-        );
+        for DirectoryOptions { source, mountpoint, .. } in &options.mounts {
+            tracing::info!(
+                "{} is mounted on {}, behind {} under {}",
+                source.display(),
+                mountpoint.display(),
+                show_bytes(cache.pool.capacity()),
+                cache.policy
+            );
+        }
         (hooks.mounted)();
         let reloading = Arc::clone(&service);
         serve_until_stopped(&requests, move || drop(reloading.read_again()))?;
@@ -283,49 +149,33 @@ fn begin(
     Ok(Some(made))
 }
 
-/// A mounted directory.
+/// Mounted directories.
 struct Mounted {
     began: Instant,
-    /// As the command line says it: its volume's name in figures.
-    source: String,
-    /// Paths of the source and of the mount point.
-    places: Vec<PathBuf>,
     cache: Arc<Cache>,
     recorder: Arc<Recorder>,
     managers: Option<Arc<Managers>>,
-    mount: Mount,
+    directories: Arc<Directories>,
     patience: Duration,
     reload: Option<Reload>,
+    /// What was to be mounted.
+    places: Vec<DirectoryOptions>,
     /// The file of managers' rules that the command line names.
     rules: Option<PathBuf>,
     log: SetLog,
 }
 
 impl Mounted {
-    /// Unmounts it, makes everything durable, and completes the trace.
+    /// Unmounts all, makes everything durable, and completes the trace.
     fn stop(&self) -> Result<(), Error> {
-        let stopped = self.mount.stop(PATIENCE, self.patience).map_err(Error::from);
+        let stopped = self.directories.stop(self.patience);
         let recorded = self.recorder.within(self.patience, Recorder::stop);
         match &recorded {
             Ok(Some(recorded)) if recorded.lost > 0 => tracing::warn!("{recorded}"),
             Ok(Some(recorded)) => tracing::info!("{recorded}"),
             Ok(None) | Err(_) => {}
         }
-        match &stopped {
-            Ok(()) => tracing::info!("unmounted: everything is flushed"),
-            // In the background there is no other place to say so.
-            Err(error) => tracing::error!("{error}"),
-        }
         stopped.and(recorded.map(drop))
-    }
-
-    /// Checks that a volume is the one there is: the source or the mount point, under any of their paths.
-    fn check_volume(&self, volume: &str) -> Result<(), Error> {
-        let known = |path: PathBuf| self.places.contains(&path);
-        if volume == self.source || Path::new(volume).canonicalize().is_ok_and(known) {
-            return Ok(());
-        }
-        Err(Error::Usage(format!("there is no volume `{volume}`; there is {}", self.source)))
     }
 
     fn resize(&self, size: Size) -> Result<(), Error> {
@@ -339,7 +189,11 @@ impl Mounted {
         let taken = match &self.reload {
             Some(reload) => reload().and_then(|new| {
                 self.read_rules(new.managers.as_deref())?;
-                self.take_over(&new.of_server())
+                self.take_over(&new.of_server())?;
+                if new.mounts == self.places {
+                    return Ok(());
+                }
+                Err(Error::Usage("mount: only a restart changes what is mounted".to_owned()))
             }),
             None => self.read_rules(self.rules.as_deref()),
         };
@@ -353,8 +207,17 @@ impl Mounted {
     }
 
     fn read_rules(&self, path: Option<&Path>) -> Result<(), Error> {
-        self.mount.set_rules(managers::read(path, &self.cache.policy, self.mount.has_managers())?);
+        let rules = managers::read(path, &self.cache.policy, self.cache.pool.has_managers())?;
+        self.directories.mounts.set_rules(rules);
         Ok(())
+    }
+
+    fn manage(&self, owner: Option<&str>, file: Option<&str>, manager: &str) -> Result<Answer, Error> {
+        if !self.cache.pool.has_managers() {
+            let what = format!("the policy {} has no managers: mount with --policy lru-sp", self.cache.policy);
+            return Err(Error::Usage(what));
+        }
+        managers::manage(&self.directories.mounts, owner, file, manager)
     }
 
     fn take_over(&self, new: &Options) -> Result<(), Error> {
@@ -367,20 +230,10 @@ impl Mounted {
 
 impl Steered for Mounted {
     fn report(&self) -> Report {
-        let mut statistics = self.cache.pool.statistics();
-        let mut files = std::mem::take(&mut statistics.uncounted);
-        files.name.clone_from(&self.source);
-        files.dirty = statistics.dirty;
-        let asked = self.mount.counts();
-        let requests = Requests { read: asked.reads, write: asked.writes, flush: asked.flushes, ..Requests::default() };
-        let counts = Counts {
-            connections: asked.opened,
-            requests,
-            read_bytes: asked.read_bytes,
-            written_bytes: asked.written_bytes,
-            immediate: asked.immediate,
-            errors: asked.errors,
-            ..Counts::default()
+        let of_directory = |directory: &Arc<Directory>| VolumeReport {
+            cache: self.cache.name.clone(),
+            pool: VolumeStatistics { name: directory.name.clone(), ..directory.mount.statistics() },
+            clients: directory.mount.counts(),
         };
         let recorded = self.recorder.counts();
         Report {
@@ -388,8 +241,8 @@ impl Steered for Mounted {
             recorded: recorded.map(|(recorded, _)| recorded),
             record_lost: recorded.map(|(_, lost)| lost),
             managers: self.managers.as_ref().map(|managers| managers.counts()),
-            volumes: vec![VolumeReport { cache: self.cache.name.clone(), pool: files, clients: counts }],
-            caches: vec![CacheReport { name: self.cache.name.clone(), pool: statistics }],
+            volumes: self.directories.all().iter().map(of_directory).collect(),
+            caches: vec![CacheReport { name: self.cache.name.clone(), pool: self.cache.pool.statistics() }],
             ..Report::default()
         }
     }
@@ -421,35 +274,68 @@ impl Steered for Mounted {
                 with_figures(format!("cache {cache}: it has {} now", show_bytes(size.0)), [("bytes", size.0)])
             }
             Command::Flush { volume } => {
-                volume.map_or(Ok(()), |volume| self.check_volume(&volume))?;
-                self.mount.flush(self.patience)?;
-                done("all files: durable".to_owned())
+                match &volume {
+                    Some(volume) => self.directories.find(volume)?.mount.flush(self.patience)?,
+                    None => self.directories.flush(self.patience)?,
+                }
+                let of = volume.map_or_else(String::new, |volume| format!("{volume}: "));
+                done(format!("{of}all files: durable"))
             }
             Command::Drop { volume } => {
-                self.check_volume(&volume)?;
-                let pages = self.mount.drop_clean();
+                let pages = self.directories.find(&volume)?.mount.drop_clean();
                 let bytes = pages * u64::from(self.cache.page_size);
                 let message = format!("{volume}: {} of clean pages have left the cache", show_bytes(bytes));
                 with_figures(message, [("pages", pages), ("bytes", bytes)])
             }
             Command::Manage { owner, file, manager } => {
                 let manager = if manager == "none" { "lru" } else { &manager };
-                managers::manage(&self.mount, owner.as_deref(), file.as_deref(), manager, &self.cache.policy)
+                self.manage(owner.as_deref(), file.as_deref(), manager)
             }
-            Command::Abdicate { owner, file } => {
-                managers::manage(&self.mount, owner.as_deref(), file.as_deref(), "lru", &self.cache.policy)
+            Command::Abdicate { owner, file } => self.manage(owner.as_deref(), file.as_deref(), "lru"),
+            Command::Hint { file, advice } => {
+                let (directory, below) = self.directories.of_file(&file)?;
+                managers::hint(&directory.mount, &file, below, &advice)
             }
-            Command::Hint { file, advice } => managers::hint(&self.mount, &self.places, &file, &advice),
-            Command::Managers {} if !self.mount.has_managers() => {
+            Command::Managers {} if !self.cache.pool.has_managers() => {
                 Err(Error::Usage(format!("the policy {} has no managers", self.cache.policy)))
             }
-            Command::Managers {} => Ok(managers::list(&self.mount)),
+            Command::Managers {} => Ok(managers::list(&self.directories.mounts)),
             Command::Reload {} => {
                 self.read_again()?;
                 done("the configuration was read again".to_owned())
             }
             other => Err(Error::Usage(format!("to {other} is not for a mounted directory"))),
         }
+    }
+}
+
+impl MountOptions {
+    /// What is to be mounted of a directory, and how.
+    fn of_mount(
+        &self,
+        directory: &DirectoryOptions,
+        disk: Option<&Arc<SharedDisk>>,
+        recorder: &Arc<Recorder>,
+    ) -> forebay_fuse::Options {
+        let mut made = forebay_fuse::Options::new(&directory.source, &directory.mountpoint);
+        made.mode = directory.mode.or(self.mode).unwrap_or_default().into();
+        if let Some(readahead) = directory.readahead.or(self.readahead) {
+            made.readahead = u32::try_from(readahead.0).unwrap_or(u32::MAX);
+        }
+        made.read_only = directory.read_only.unwrap_or(self.read_only);
+        made.watch_below = directory.watch.unwrap_or(self.watch);
+        made.allow_other = self.allow_other || geteuid().is_root();
+        made.direct = self.direct != Some(Direct::No);
+        if let Some(disk) = disk.map(Arc::clone) {
+            made.wrap = Some(Box::new(move |file, number| disk.delay(file, number)));
+        }
+        made.watch = Some(Arc::new(Watcher(Arc::clone(recorder))));
+        made.owners = self.owners.unwrap_or_default().into();
+        made.mounts = self.mounts.len();
+        if self.mounts.len() > 1 {
+            made.prefix.clone_from(&directory.source);
+        }
+        made
     }
 }
 
@@ -467,22 +353,5 @@ impl Watch for Watcher {
 
     fn reference(&self, file: u32, owner: &dyn Fn() -> u32, (offset, length): (u64, u64), operation: Operation) {
         self.0.record_of(owner, file, offset, length, operation);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_line_overrides_the_file() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "cache = \"1MiB\"\nmode = \"write-through\"\nread-only = true\n").unwrap();
-        let line = MountOptions { cache: Some(Size(7)), ..MountOptions::default() };
-        let both = line.over(MountOptions::read(file.path()).unwrap());
-        assert_eq!((both.cache, both.mode, both.read_only), (Some(Size(7)), Some(Mode::WriteThrough), true));
-        std::fs::write(file.path(), "volume = 1").unwrap();
-        let wrong = MountOptions::read(file.path()).unwrap_err().to_string();
-        assert!(wrong.contains("line 1") && wrong.contains("unknown field `volume`"), "{wrong}");
     }
 }

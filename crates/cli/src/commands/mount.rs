@@ -3,13 +3,13 @@
 use crate::failure::Failure;
 use crate::log;
 use clap::Args;
-use forebay_server::{MountHooks, MountOptions, Reload};
+use forebay_server::{DirectoryOptions, MountHooks, MountOptions, Reload};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Show a directory elsewhere, its files behind a cache under any policy.
+/// Show directories elsewhere, their files behind a cache under any policy.
 ///
 /// Programs use it as any directory. Their reads and writes go through the cache; the system keeps no copies of its own, so that --cache is
 /// the memory that files take. Writes are written back soon (--mode write-back), and are durable after fsync, as everywhere.
@@ -22,15 +22,20 @@ use std::process::{Command, Stdio};
 #[command(after_help = SHORT, after_long_help = LONG)]
 pub(crate) struct Arguments {
     /// The directory whose files are shown
-    source: PathBuf,
+    #[arg(requires = "mountpoint", required_unless_present = "config")]
+    source: Option<PathBuf>,
     /// Where: an empty directory. Neither it nor the source may lie within the other
-    mountpoint: PathBuf,
+    #[arg(required_unless_present = "config")]
+    mountpoint: Option<PathBuf>,
+    /// Show one more directory, behind the same cache; may be given again. None may lie within another
+    #[arg(long, num_args = 2, value_names = ["SOURCE", "MOUNTPOINT"])]
+    also: Vec<PathBuf>,
     #[command(flatten)]
     options: MountOptions,
     /// Stay in the foreground, and log on standard error
     #[arg(long)]
     foreground: bool,
-    /// Read options from a file, under their long names
+    /// Read options from a file, under their long names, and `[[mount]]` tables with source, mountpoint, mode, readahead, read-only and watch
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
     /// What to log: error, warn, info, debug, trace or off, or for parts of the program, as in info,forebay_fuse=debug
@@ -60,7 +65,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         None => log::To::Terminal,
     };
     let log = log::start(&arguments.log, &to)?;
-    let Arguments { source, mountpoint, options, config, detached, .. } = arguments;
+    let Arguments { source, mountpoint, also, mut options, config, detached, .. } = arguments;
+    let named: Vec<PathBuf> = source.into_iter().chain(mountpoint).chain(also).collect();
+    let directory = |named: &[PathBuf]| DirectoryOptions {
+        source: named[0].clone(),
+        mountpoint: named[1].clone(),
+        ..DirectoryOptions::default()
+    };
+    options.mounts = named.chunks_exact(2).map(directory).collect();
     let reload = config.map(|path| -> Reload {
         let options = options.clone();
         Box::new(move || MountOptions::read(&path).map(|file| options.clone().over(file)))
@@ -72,7 +84,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         }
     };
     let hooks = MountHooks { reload, log, mounted: Box::new(mounted) };
-    Ok(forebay_server::mount(&source, &mountpoint, options, hooks)?)
+    Ok(forebay_server::mount(options, hooks)?)
 }
 
 /// Starts this command anew, and returns when it has mounted.

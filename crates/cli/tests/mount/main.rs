@@ -3,6 +3,7 @@
 mod managers;
 #[path = "../command/running.rs"]
 mod running;
+mod several;
 
 use running::{PATIENCE, can_mount, lines_of, wait_until};
 use std::fs::{self, File};
@@ -38,18 +39,22 @@ impl Folder {
     }
 
     fn is_mounted(&self) -> bool {
-        fs::read_to_string("/proc/self/mountinfo").is_ok_and(|mounts| mounts.contains(&self.text("seen")))
+        self.is_mounted_at("seen")
+    }
+
+    fn is_mounted_at(&self, name: &str) -> bool {
+        let at = format!(" {} ", self.text(name));
+        fs::read_to_string("/proc/self/mountinfo").is_ok_and(|mounts| mounts.contains(&at))
     }
 
     /// Unmounts it, as any user does.
     fn unmount(&self) -> bool {
-        Command::new("fusermount3")
-            .arg("-u")
-            .arg(self.path("seen"))
-            .output()
-            .expect("fusermount3 runs")
-            .status
-            .success()
+        self.unmount_at("seen")
+    }
+
+    fn unmount_at(&self, name: &str) -> bool {
+        let done = Command::new("fusermount3").arg("-u").arg(self.path(name)).output();
+        done.expect("fusermount3 runs").status.success()
     }
 
     /// Mounts it in the foreground, and waits until it is.
@@ -97,8 +102,8 @@ impl Drop for Running<'_> {
         // After a test that failed.
         if !self.process.has_ended() {
             let _ = self.process.child.kill();
-            if self.folder.is_mounted() {
-                let _ = Command::new("umount").arg("-l").arg(self.folder.path("seen")).status();
+            for name in ["seen", "other-seen"].into_iter().filter(|name| self.folder.is_mounted_at(name)) {
+                let _ = Command::new("umount").arg("-l").arg(self.folder.path(name)).status();
             }
         }
     }

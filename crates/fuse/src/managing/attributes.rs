@@ -70,7 +70,7 @@ impl Shared {
     /// Reads the attributes of a file and of the directories above it. They hold at once.
     pub(crate) fn read_attributes(&self, object: &Object) {
         if let Ok(open) = object.file.open_below() {
-            self.read_attributes_of(object, &self.nodes.tree.name_of(open.main.as_fd()));
+            self.read_attributes_of(object, &self.nodes.tree.path_below(open.main.as_fd()));
         }
     }
 

@@ -17,6 +17,7 @@ mod rules;
 mod words;
 
 pub(crate) use attributes::of_ours;
+pub(crate) use rules::Rules;
 pub(crate) use words::HINT;
 
 use crate::data::Asked;
@@ -25,13 +26,13 @@ use crate::object::Object;
 use crate::processes::{User, user_of};
 use crate::shared::{Open, Shared};
 use forebay_policy::Charge;
-use forebay_policy::managers::{Listed, Rule};
+use forebay_policy::managers::Listed;
 use forebay_policy::spelling::printable;
 use fuser::{Errno, FileHandle};
-use rules::{Numbered, Rules};
+use rules::Numbered;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use words::{Attributes, Word};
@@ -46,10 +47,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Managing {
     /// Whether the policy has managers.
     possible: bool,
-    rules: RwLock<Rules>,
+    /// All mounts of the pool have the same.
+    rules: Arc<RwLock<Rules>>,
     directories: Mutex<HashMap<PathBuf, (Instant, Attributes)>>,
-    /// Files that rules list, in the order in which they came to be known.
-    listed: AtomicU32,
     mistakes: Mutex<(Option<Instant>, u64)>,
 }
 
@@ -152,14 +152,8 @@ impl State {
 }
 
 impl Managing {
-    pub(crate) fn new(possible: bool, rules: Vec<Rule>) -> Self {
-        Self {
-            possible,
-            rules: RwLock::new(Rules::new(rules)),
-            directories: Mutex::default(),
-            listed: AtomicU32::new(0),
-            mistakes: Mutex::default(),
-        }
+    pub(crate) fn new(possible: bool, rules: &Arc<RwLock<Rules>>) -> Self {
+        Self { possible, rules: Arc::clone(rules), directories: Mutex::default(), mistakes: Mutex::default() }
     }
 
     /// Logs a mistake of a program, unless one was logged just now. What programs chose does not pass for lines of ours.
@@ -187,7 +181,7 @@ impl Managing {
         }
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         let numbered = rules.of(user, &object.file.name())?;
-        let place = || *state.place.get_or_insert_with(|| self.listed.fetch_add(1, Ordering::Relaxed));
+        let place = || *state.place.get_or_insert_with(|| rules.next_place());
         let listed = numbered.rule.listed(&object.file.name(), place);
         Some(Decision::Rule(numbered.clone(), listed))
     }
@@ -348,31 +342,13 @@ impl Shared {
         }
     }
 
-    /// Other rules hold from now on.
-    pub(crate) fn set_rules(&self, rules: Vec<Rule>) {
-        self.managing.rules.write().unwrap_or_else(PoisonError::into_inner).replace(rules);
-        self.decide_all_anew();
-    }
-
-    /// A rule goes before all others.
-    pub(crate) fn put_rule_first(&self, rule: Rule) {
-        self.managing.rules.write().unwrap_or_else(PoisonError::into_inner).put_first(rule);
-        self.decide_all_anew();
-    }
-
-    fn decide_all_anew(&self) {
+    /// Other rules hold from now on, also for what is open.
+    pub(crate) fn decide_all_anew(&self) {
         self.nodes.objects().iter().for_each(|object| self.decide_anew(object));
     }
 
-    /// All that says who manages, in the order of rules and then of files' names.
-    pub(crate) fn in_force(&self) -> Vec<InForce> {
-        let rules = self.managing.rules.read().unwrap_or_else(PoisonError::into_inner);
-        let of_rule = |(rule, command): (&Rule, bool)| {
-            let by = if command { "command" } else { "rule" };
-            InForce { by, manager: rule.to_string(), owner: None, file: None }
-        };
-        let mut found: Vec<InForce> = rules.all().map(of_rule).collect();
-        drop(rules);
+    /// What attributes and own words say of who manages.
+    pub(crate) fn said_of_files(&self) -> Vec<InForce> {
         let mut of_files = Vec::new();
         for object in self.nodes.objects() {
             let state = object.users.lock();
@@ -386,8 +362,6 @@ impl Shared {
                 of_files.push(InForce { by: "own word", manager, owner, file: file.clone() });
             }
         }
-        of_files.sort_by(|one, other| (&one.file, one.by).cmp(&(&other.file, other.by)));
-        found.extend(of_files);
-        found
+        of_files
     }
 }

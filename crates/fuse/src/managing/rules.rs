@@ -1,9 +1,10 @@
-//! The rules in force: those given by command, then those of the file of `--managers`.
+//! The rules in force, for all mounts of a pool: those given by command, then those of the file of `--managers`.
 
 use crate::processes::User;
 use forebay_policy::managers::Rule;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A rule, and its number for the policy. Equal rules have one number, also when the file is read again.
 #[derive(Clone)]
@@ -19,15 +20,17 @@ impl PartialEq for Numbered {
 }
 
 #[derive(Default)]
-pub(super) struct Rules {
+pub(crate) struct Rules {
     /// How many were given by command.
     commands: usize,
     all: Vec<Numbered>,
     numbers: HashMap<String, u32>,
+    /// Files that rules list, in the order in which they came to be known.
+    listed: AtomicU32,
 }
 
 impl Rules {
-    pub(super) fn new(rules: Vec<Rule>) -> Self {
+    pub(crate) fn new(rules: Vec<Rule>) -> Self {
         let mut made = Self::default();
         made.replace(rules);
         made
@@ -40,13 +43,13 @@ impl Rules {
     }
 
     /// These rules hold from now on, and no others.
-    pub(super) fn replace(&mut self, rules: Vec<Rule>) {
+    pub(crate) fn replace(&mut self, rules: Vec<Rule>) {
         self.commands = 0;
         self.all = rules.into_iter().map(|rule| self.number(rule)).collect();
     }
 
     /// A rule goes before all others, and in place of one for the same owners and files that was given by command.
-    pub(super) fn put_first(&mut self, rule: Rule) {
+    pub(crate) fn put_first(&mut self, rule: Rule) {
         let commands =
             self.all.drain(..self.commands).filter(|before| !before.rule.same_scope(&rule)).collect::<Vec<_>>();
         let first = self.number(rule);
@@ -55,8 +58,13 @@ impl Rules {
     }
 
     /// All of them, the first that fits holds; whether each was given by command.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&Rule, bool)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Rule, bool)> {
         self.all.iter().enumerate().map(|(index, numbered)| (&*numbered.rule, index < self.commands))
+    }
+
+    /// The place of a file that comes to be known among those that rules list.
+    pub(super) fn next_place(&self) -> u32 {
+        self.listed.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The rule for a user of a file. One that names none of its own has that of its nearest ancestor that is named, unless a rule for all

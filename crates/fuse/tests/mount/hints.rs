@@ -62,7 +62,7 @@ fn an_open_file_is_read_ahead_as_its_user_says() {
         if ahead {
             wait_until("pages are read ahead", || mounted.pool.statistics().resident > 8);
         }
-        assert_eq!(mounted.pool.statistics().uncounted.pages_read_ahead > 0, ahead, "advice {advice}");
+        assert_eq!(mounted.mount.statistics().pages_read_ahead > 0, ahead, "advice {advice}");
         drop(file);
         mounted.stop();
     }

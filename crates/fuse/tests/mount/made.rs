@@ -58,7 +58,7 @@ fn a_new_file_has_its_directory_s_manager_from_its_first_use() {
     rustix::fs::setxattr(mounted.seen("folder"), name, b"mru", flags).expect("an attribute");
     let file = make(&mounted, "folder/file");
     file.write_all_at(b"bytes", 0).expect("a write");
-    let managers: Vec<_> = mounted.mount.managers().into_iter().map(|one| (one.by, one.manager, one.file)).collect();
+    let managers: Vec<_> = mounted.mounts.managers().into_iter().map(|one| (one.by, one.manager, one.file)).collect();
     assert_eq!(managers, [("attribute", "mru".to_owned(), Some("folder/file".to_owned()))]);
     drop(file);
     mounted.stop();
@@ -67,7 +67,7 @@ fn a_new_file_has_its_directory_s_manager_from_its_first_use() {
 #[test]
 fn a_new_file_is_found_by_whoever_is_to_manage_it_and_one_that_nobody_has_open_is_not() {
     let Some(mounted) = Mounted::start(|_, _| {}) else { return };
-    let (file, finder) = (make(&mounted, "file"), mounted.mount.finder());
+    let (file, finder) = (make(&mounted, "file"), mounted.mounts.finder());
     fs::write(mounted.below("other"), b"bytes").expect("a file below");
     let volume = |found: fs::Metadata| finder.volume(found.dev(), found.ino());
     let found = volume(file.metadata().expect("attributes")).expect("it is open");

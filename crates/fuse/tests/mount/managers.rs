@@ -34,13 +34,13 @@ pub(crate) fn under(text: &str, files: &[&str]) -> Option<Mounted> {
 /// The same over what another mount has left.
 #[track_caller]
 pub(crate) fn over(folder: tempfile::TempDir, text: &str) -> Option<Mounted> {
-    Mounted::over(folder, |options, config| {
+    let mounted = Mounted::over(folder, |options, config| {
         options.readahead = 0;
-        options.rules = rules(text);
         let spec = Spec::parse("lru-sp").expect("a policy");
         *config = forebay_pool::Config::new(u64::from(FRAMES + 1) * PAGE, spec);
         config.laundry = 1;
-    })
+    });
+    mounted.inspect(|mounted| mounted.mounts.set_rules(rules(text)))
 }
 
 /// Misses of what is done.
@@ -165,18 +165,18 @@ fn rules_hold_at_once_when_they_change_and_a_command_goes_before() {
     let mut reader = Reader::new("scan");
     let path = mounted.seen("file");
     assert_eq!(looped(&mounted, &mut reader, &path), ALL, "LRU");
-    mounted.mount.set_rules(rules("[[manager]]\nname = \"mru\"\nowners = [\"scan *\"]\n"));
+    mounted.mounts.set_rules(rules("[[manager]]\nname = \"mru\"\nowners = [\"scan *\"]\n"));
     assert!(looped(&mounted, &mut reader, &path) < ALL, "mru");
-    mounted.mount.put_rule_first(Rule::new("lru", Some(&format!("* {}", reader.process())), None).expect("right"));
+    mounted.mounts.put_rule_first(Rule::new("lru", Some(&format!("* {}", reader.process())), None).expect("right"));
     looped(&mounted, &mut reader, &path);
     assert_eq!(looped(&mounted, &mut reader, &path), ALL, "LRU by command");
-    mounted.mount.put_rule_first(Rule::new("mru", None, Some("fi?e")).expect("right"));
+    mounted.mounts.put_rule_first(Rule::new("mru", None, Some("fi?e")).expect("right"));
     assert!(looped(&mounted, &mut reader, &path) < ALL, "the last command is looked at first");
-    let all = mounted.mount.managers().into_iter().map(|one| (one.by, one.manager)).collect::<Vec<_>>();
+    let all = mounted.mounts.managers().into_iter().map(|one| (one.by, one.manager)).collect::<Vec<_>>();
     let of_process = format!("lru owners \"* {}\"", reader.process());
     let expected = [("command", "mru files \"fi?e\""), ("command", &of_process), ("rule", "mru owners \"scan *\"")];
     assert!(all.iter().map(|(by, rule)| (*by, rule.as_str())).eq(expected), "{all:?}");
-    mounted.mount.set_rules(Vec::new());
+    mounted.mounts.set_rules(Vec::new());
     looped(&mounted, &mut reader, &path);
     assert_eq!(looped(&mounted, &mut reader, &path), ALL, "no rule is left");
     drop(reader);
@@ -198,7 +198,7 @@ fn users_of_a_shared_file_agree_at_once_when_rules_change() {
     };
     looped(&mut one, &mut two);
     assert_eq!(looped(&mut one, &mut two), ALL, "they disagree");
-    mounted.mount.set_rules(rules("[[manager]]\nname = \"mru\"\n"));
+    mounted.mounts.set_rules(rules("[[manager]]\nname = \"mru\"\n"));
     assert!(looped(&mut one, &mut two) < ALL, "they agree, while pages are resident");
     drop((one, two));
     mounted.stop();
@@ -228,11 +228,11 @@ fn owners_are_processes_users_cgroups_or_programs() {
     for (owners, pattern) in [(Process, "scan [0-9]*"), (User, "user 0"), (Cgroup, "cgroup /*"), (Program, "scan")] {
         let mounted = Mounted::start(|options, config| {
             (options.readahead, options.owners) = (0, owners);
-            options.rules = rules(&format!("[[manager]]\nname = \"mru\"\nowners = [\"{pattern}\"]\n"));
             *config = forebay_pool::Config::new(u64::from(FRAMES + 1) * PAGE, Spec::parse("lru-sp").expect("a policy"));
             config.laundry = 1;
         });
         let Some(mounted) = mounted else { return };
+        mounted.mounts.set_rules(rules(&format!("[[manager]]\nname = \"mru\"\nowners = [\"{pattern}\"]\n")));
         std::fs::write(mounted.below("file"), vec![7; 64 * PAGE as usize]).expect("a file below");
         let mut reader = Reader::new("scan");
         assert!(looped(&mounted, &mut reader, &mounted.seen("file")) < ALL, "{owners:?}");

@@ -1,6 +1,6 @@
 //! A mounted directory for a test.
 
-use forebay_fuse::{Mount, Options};
+use forebay_fuse::{Mount, Mounts, Options};
 use forebay_policy::Spec;
 use forebay_pool::{Config, Pool};
 use std::io::Write;
@@ -13,6 +13,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Mounted {
     pub(crate) mount: Mount,
+    pub(crate) mounts: Mounts,
     pub(crate) pool: Arc<Pool>,
     folder: tempfile::TempDir,
 }
@@ -50,8 +51,9 @@ impl Mounted {
         let mut config = Config::new(1 << 20, Spec::parse("lru").expect("a policy"));
         change(&mut options, &mut config);
         let pool = Arc::new(Pool::new(config).expect("a pool"));
-        let mount = Mount::new(Arc::clone(&pool), options, || {}).expect("a mount");
-        Some(Self { mount, pool, folder })
+        let mounts = Mounts::new(Arc::clone(&pool), Vec::new()).expect("a pool for mounts");
+        let mount = mounts.add(options, || {}).expect("a mount");
+        Some(Self { mount, mounts, pool, folder })
     }
 
     /// A path as programs see it.

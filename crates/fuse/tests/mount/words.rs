@@ -38,7 +38,7 @@ fn an_attribute_holds_at_once_for_all_users_until_it_is_removed() {
     assert_eq!(both(&mut one, &mut two), ALL, "nobody manages");
     set(&path, MANAGER, "lru-k:k=3").expect("it can be set");
     rustix::fs::removexattr(&path, MANAGER).expect("it can be removed");
-    assert_eq!(mounted.mount.managers(), []);
+    assert_eq!(mounted.mounts.managers(), []);
     drop((one, two));
     mounted.stop();
 }
@@ -60,7 +60,7 @@ fn an_attribute_outlasts_the_mount_and_is_inherited_from_directories() {
         reader.close(&mounted.seen(file));
         mounted.mount.drop_clean();
     }
-    let attributes = mounted.mount.managers().into_iter().filter(|one| one.by == "attribute");
+    let attributes = mounted.mounts.managers().into_iter().filter(|one| one.by == "attribute");
     let attributes: Vec<_> = attributes.map(|one| (one.file.expect("it is of a file"), one.manager)).collect();
     let expected = [(files[0], "mru"), (files[1], "access-once"), (files[2], "none")];
     assert!(attributes.iter().map(|(file, manager)| (&**file, &**manager)).eq(expected), "{attributes:?}");
@@ -121,7 +121,7 @@ fn an_own_word_goes_before_attributes_and_ends_with_the_open_file() {
     let mut reader = Reader::new("scan");
     assert_eq!(reader.manage(&path, "mru", 0), 0);
     assert!(looped(&mounted, &mut reader, &path) < ALL, "mru");
-    let own: Vec<_> = mounted.mount.managers().into_iter().filter(|one| one.by == "own word").collect();
+    let own: Vec<_> = mounted.mounts.managers().into_iter().filter(|one| one.by == "own word").collect();
     assert_eq!((own.len(), own[0].manager.as_str()), (1, "mru"));
     assert_eq!(own[0].owner, Some(format!("scan {}", reader.process())));
     assert_eq!(reader.manage(&path, "", 0), 0);
@@ -134,7 +134,7 @@ fn an_own_word_goes_before_attributes_and_ends_with_the_open_file() {
     assert_eq!(looped(&mounted, &mut reader, &path), ALL, "the hint is taken back");
     assert_eq!(reader.manage(&path, "mru", 0), 0);
     reader.close(&path);
-    wait_until("the word ends", || mounted.mount.managers().iter().all(|one| one.by != "own word"));
+    wait_until("the word ends", || mounted.mounts.managers().iter().all(|one| one.by != "own word"));
     looped(&mounted, &mut reader, &path);
     assert_eq!(looped(&mounted, &mut reader, &path), ALL, "the word has ended");
     drop(reader);
@@ -205,9 +205,9 @@ fn other_rules_change_nothing_of_what_processes_say() {
     let mut reader = Reader::new("scan");
     assert_eq!(reader.manage(&path, "mru", 0), 0);
     assert!(looped(&mounted, &mut reader, &path) < ALL);
-    mounted.mount.set_rules(rules("default = \"lru-k\""));
+    mounted.mounts.set_rules(rules("default = \"lru-k\""));
     assert!(looped(&mounted, &mut reader, &path) < ALL, "own words go before rules");
-    assert!(mounted.mount.managers().iter().any(|one| one.by == "own word"));
+    assert!(mounted.mounts.managers().iter().any(|one| one.by == "own word"));
     drop(reader);
     mounted.stop();
 }

@@ -16,7 +16,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::objects::volume::Volume;
 use crate::pool::{Pool, Shared};
-use crate::stats::VolumeCounters;
+use crate::stats::Together;
 use crate::sync::{Mutex, Ordering, lock, yield_now};
 use forebay_policy::Control;
 use std::collections::BTreeMap;
@@ -52,8 +52,8 @@ pub(crate) struct Volumes {
     attached: Vec<Option<Arc<Volume>>>,
     /// Those that are counted by themselves.
     counted: BTreeMap<u32, Arc<Volume>>,
-    /// What the others count together.
-    pub(crate) uncounted: Arc<VolumeCounters>,
+    /// The groups of the others.
+    pub(crate) together: Vec<Together>,
     /// Hits and misses of those that were counted by themselves and have been detached.
     pub(crate) past: (u64, u64),
 }
@@ -86,8 +86,8 @@ impl<M: Memory> Pool<M> {
         // Before the lock: a device may have to look.
         let length = device.len();
         let mut volumes = lock(&self.shared.volumes);
-        let (id, counted) = (self.shared.numbers.take(), config.counted);
-        let counters = if counted { Arc::default() } else { Arc::clone(&volumes.uncounted) };
+        let (id, counted) = (self.shared.numbers.take(), config.together.is_none());
+        let counters = config.together.as_ref().map_or_else(Arc::default, |together| Arc::clone(&together.0));
         let numbers = Arc::clone(&self.shared.numbers);
         let page_size = self.shared.config.page_size;
         let volume = Arc::new(Volume::new(id, config, device, length, page_size, counters, numbers));
@@ -99,6 +99,13 @@ impl<M: Memory> Pool<M> {
             volumes.counted.insert(id, Arc::clone(&volume));
         }
         volume
+    }
+
+    /// A group of volumes that are counted together: those that name it in their [`VolumeConfig`].
+    pub fn count_together(&self) -> Together {
+        let together = Together(Arc::default());
+        lock(&self.shared.volumes).together.push(together.clone());
+        together
     }
 
     /// Whether pool or policy know any page of a volume: a resident one, a dirty one, or a ghost. To detach a volume without any loses nothing.

@@ -80,7 +80,12 @@ impl<M: Memory> Pool<M> {
     /// The same, and waits for it so long: which volumes are not known to be durable, and why. Those that hang go on behind its back, but
     /// the pool does not wait for them again when it is dropped.
     pub fn flush_within(&self, limit: Duration) -> Vec<(Arc<Volume>, Error)> {
-        self.flush_all(self.shared.all_volumes(), Instant::now().checked_add(limit))
+        self.flush_volumes_within(self.shared.all_volumes(), limit)
+    }
+
+    /// The same of these volumes alone.
+    pub fn flush_volumes_within(&self, volumes: Vec<Arc<Volume>>, limit: Duration) -> Vec<(Arc<Volume>, Error)> {
+        self.flush_all(volumes, Instant::now().checked_add(limit))
     }
 
     pub(crate) fn flush_all(&self, volumes: Vec<Arc<Volume>>, deadline: Option<Instant>) -> Vec<(Arc<Volume>, Error)> {

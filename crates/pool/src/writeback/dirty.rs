@@ -28,6 +28,7 @@ impl DirtyPages {
     pub(crate) fn add(&mut self, volume: &Volume, block: u64, number: u32, owner: u32) {
         if self.by_place.insert((volume.id, block), (number, owner)).is_none() {
             volume.dirty.fetch_add(1, Ordering::Relaxed);
+            volume.counters.dirty.add(1);
         }
         if self.ages.len() > 2 * self.by_place.len() + MOST_STALE {
             self.forget_stale_ages();
@@ -40,6 +41,7 @@ impl DirtyPages {
         let removed = self.by_place.remove(&(volume.id, block));
         if removed.is_some() {
             volume.dirty.fetch_sub(1, Ordering::Relaxed);
+            volume.counters.dirty.subtract(1);
         }
         if self.by_place.is_empty() {
             self.ages.clear();

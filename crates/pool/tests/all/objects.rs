@@ -5,7 +5,7 @@ use crate::common;
 use common::{Zeroes, limit, wait_until};
 use forebay_policy::Spec;
 use forebay_pool::device::{Device, Fault, Faulty, MemoryDevice, Operation, Rule};
-use forebay_pool::{Config, Durability, Error, Pool, Share, Volume, VolumeConfig};
+use forebay_pool::{Config, Durability, Error, Pool, Share, Together, Volume, VolumeConfig};
 use std::collections::BTreeSet;
 use std::io::IoSliceMut;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,11 @@ fn pool(policy: &str, frames: u64) -> Pool {
 }
 
 fn attach(pool: &Pool, device: Arc<dyn Device>) -> Arc<Volume> {
-    let config = VolumeConfig { readahead: 0, counted: false, ..VolumeConfig::new("file") };
+    attach_with(pool, device, pool.count_together())
+}
+
+fn attach_with(pool: &Pool, device: Arc<dyn Device>, together: Together) -> Arc<Volume> {
+    let config = VolumeConfig { readahead: 0, together: Some(together), ..VolumeConfig::new("file") };
     pool.attach(device, config)
 }
 
@@ -194,18 +198,24 @@ fn objects_that_are_not_counted_by_themselves_are_counted_together() {
     let pool = pool("lru", 64);
     let counted =
         pool.attach(Arc::new(Zeroes::default()), VolumeConfig { readahead: 0, ..VolumeConfig::new("volume") });
+    let [some, others] = [0; 2].map(|_| pool.count_together());
     let handle = pool.handle().expect("a handle");
     for _ in 0..3 {
-        let file = attach(&pool, memory(4));
+        let file = attach_with(&pool, memory(4), some.clone());
         (0..4).for_each(|block| drop(handle.read(&file, block).expect("a read")));
         drop(handle.read(&counted, 1).expect("a read"));
         pool.detach(&file).expect("nothing is dirty");
     }
+    let files = [0; 2].map(|_| attach_with(&pool, memory(4), others.clone()));
+    files.iter().for_each(|file| handle.write_at(file, 0, &[7; PAGE as usize], Durability::Flush).expect("a write"));
     drop(handle);
+    assert_eq!((some.statistics().dirty, others.statistics().dirty), (0, 2));
+    pool.flush().expect("memory is written");
+    assert_eq!((others.statistics().dirty, others.statistics().pages_written_back), (0, 2));
     let statistics = pool.statistics();
     assert_eq!(statistics.volumes.iter().map(|volume| &*volume.name).collect::<Vec<_>>(), ["volume"]);
-    assert_eq!((statistics.uncounted.misses, statistics.volumes[0].misses), (12, 1));
-    assert_eq!((statistics.hits, statistics.misses), (2, 13));
+    assert_eq!((some.statistics().misses, statistics.volumes[0].misses), (12, 1));
+    assert_eq!((statistics.hits, statistics.misses), (2, 13 + others.statistics().misses));
 }
 
 #[test]

@@ -1,0 +1,190 @@
+//! The options of `forebay mount`: each is declared once, for the command line and for the configuration file.
+
+use crate::error::Error;
+use crate::managers::OwnersOption;
+use crate::options::{Direct, Options, read_file};
+use crate::volume_options::Mode;
+use crate::words::{Age, Policy, Share, Size};
+use clap::Args;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// A directory, and where it is shown: a `[[mount]]` table. What it does not say is as for all directories.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct DirectoryOptions {
+    /// The directory whose files are shown.
+    pub source: PathBuf,
+    /// Where.
+    pub mountpoint: PathBuf,
+    /// When writes are in storage.
+    pub mode: Option<Mode>,
+    /// The most that is read ahead of a stream; 0 for nothing.
+    pub readahead: Option<Size>,
+    /// Nothing can be changed.
+    pub read_only: Option<bool>,
+    /// What others change below is noticed at once.
+    pub watch: Option<bool>,
+}
+
+/// How the cache works, and what it shows of itself.
+#[derive(Args, Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct MountOptions {
+    /// The directories.
+    #[arg(skip)]
+    #[serde(rename = "mount")]
+    pub mounts: Vec<DirectoryOptions>,
+    /// The size of the cache: all the memory that files take [default: 512MiB]
+    #[arg(short, long, value_name = "SIZE")]
+    pub cache: Option<Size>,
+    /// The policy of the cache: `forebay policies` lists them [default: clock-pro]
+    #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…")]
+    pub policy: Option<Policy>,
+    /// The page size of the cache, a power of two from 4KiB to 1MiB [default: 4KiB]
+    #[arg(long, value_name = "SIZE")]
+    pub page: Option<Size>,
+    /// When writes are in storage: soon, or when they return [default: write-back]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub mode: Option<Mode>,
+    /// The most that is read ahead of a stream; 0 for nothing [default: 512KiB]
+    #[arg(long, value_name = "SIZE")]
+    pub readahead: Option<Size>,
+    /// Let nothing be changed
+    #[arg(long)]
+    pub read_only: bool,
+    /// Notice at once what others change below, not when a file is opened next
+    #[arg(long)]
+    pub watch: bool,
+    /// Let other users in, as far as permissions of files let them; of root's mounts this is the default
+    #[arg(long)]
+    pub allow_other: bool,
+    /// Serve figures by HTTP: /metrics for Prometheus, /statistics as JSON for `forebay top`
+    #[arg(long, value_name = "HOST:PORT")]
+    pub metrics: Option<SocketAddr>,
+    /// Take commands of `forebay control` at a unix socket, its owner's alone
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Who manages which files of whom, under lru-sp: rules of a TOML file, as of `forebay compare`
+    #[arg(long, value_name = "FILE.toml")]
+    pub managers: Option<PathBuf>,
+    /// Whose references count as one owner's, for managers and in traces [default: process]
+    #[arg(long, value_enum, value_name = "WHOSE")]
+    pub owners: Option<OwnersOption>,
+    /// Let programs manage their own pages by a unix socket (docs/own-managers.md); the policy is to be lru-sp
+    #[arg(long, value_name = "PATH")]
+    pub manager_socket: Option<PathBuf>,
+    /// Write the references of programs to a trace, which is whole when the directory has been unmounted
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Make files as slow as on a disk: a preset of `forebay devices`, or a TOML file
+    #[arg(long, value_name = "DEVICE")]
+    pub delay: Option<String>,
+    /// The share of the cache that may be dirty before writers wait [default: 50%]
+    #[arg(long, value_name = "SHARE")]
+    pub dirty_limit: Option<Share>,
+    /// How long a page may be dirty before it is written back [default: 5s]
+    #[arg(long, value_name = "TIME")]
+    pub dirty_age: Option<Age>,
+    /// How long a stopping mount waits for storage that takes nothing; then it names what is not durable, and exits with 1
+    /// [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    pub stop_timeout: Option<Age>,
+    /// Ask the system for huge pages for the cache
+    #[arg(long)]
+    pub huge_pages: bool,
+    /// Whether files bypass the system's page cache: `auto` where they can [default: auto]
+    #[arg(long, value_enum, value_name = "WHEN", hide_possible_values = true)]
+    pub direct: Option<Direct>,
+}
+
+impl MountOptions {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or what is wrong in it and where.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        read_file(path)
+    }
+
+    /// These options, and what `file` says where they say nothing. A source named in both is shown as these say.
+    #[must_use]
+    pub fn over(self, file: Self) -> Self {
+        let named = |source: &Path| self.mounts.iter().any(|mount| mount.source == source);
+        let others = file.mounts.into_iter().filter(|mount| !named(&mount.source)).collect::<Vec<_>>();
+        Self {
+            mounts: self.mounts.into_iter().chain(others).collect(),
+            cache: self.cache.or(file.cache),
+            policy: self.policy.or(file.policy),
+            page: self.page.or(file.page),
+            mode: self.mode.or(file.mode),
+            readahead: self.readahead.or(file.readahead),
+            read_only: self.read_only || file.read_only,
+            watch: self.watch || file.watch,
+            allow_other: self.allow_other || file.allow_other,
+            metrics: self.metrics.or(file.metrics),
+            control: self.control.or(file.control),
+            managers: self.managers.or(file.managers),
+            owners: self.owners.or(file.owners),
+            manager_socket: self.manager_socket.or(file.manager_socket),
+            record: self.record.or(file.record),
+            delay: self.delay.or(file.delay),
+            dirty_limit: self.dirty_limit.or(file.dirty_limit),
+            dirty_age: self.dirty_age.or(file.dirty_age),
+            stop_timeout: self.stop_timeout.or(file.stop_timeout),
+            huge_pages: self.huge_pages || file.huge_pages,
+            direct: self.direct.or(file.direct),
+        }
+    }
+
+    /// Refuses options that name no directory.
+    pub(crate) fn check_named(&self) -> Result<(), Error> {
+        if self.mounts.is_empty() {
+            let hint = "name SOURCE and MOUNTPOINT, or `[[mount]]` tables in a file with --config";
+            return Err(Error::Usage(format!("there is no directory to mount; {hint}")));
+        }
+        Ok(())
+    }
+
+    /// What a server of one volume would be given for such a cache.
+    pub(crate) fn of_server(&self) -> Options {
+        Options {
+            cache: self.cache,
+            policy: self.policy.clone(),
+            page: self.page,
+            delay: self.delay.clone(),
+            dirty_limit: self.dirty_limit,
+            dirty_age: self.dirty_age,
+            huge_pages: self.huge_pages,
+            ..Options::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_overrides_the_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "cache = \"1MiB\"\nmode = \"write-through\"\nread-only = true\n").unwrap();
+        let line = MountOptions { cache: Some(Size(7)), ..MountOptions::default() };
+        let both = line.over(MountOptions::read(file.path()).unwrap());
+        assert_eq!((both.cache, both.mode, both.read_only), (Some(Size(7)), Some(Mode::WriteThrough), true));
+        std::fs::write(file.path(), "[[mount]]\nsource = \"/a\"\nmountpoint = \"/b\"\n[[mount]]\nsource = \"/c\"\nmountpoint = \"/d\"\nread-only = true\n").unwrap();
+        let named = |source: &str, mountpoint: &str| DirectoryOptions {
+            source: source.into(),
+            mountpoint: mountpoint.into(),
+            ..DirectoryOptions::default()
+        };
+        let line = MountOptions { mounts: vec![named("/a", "/e")], ..MountOptions::default() };
+        let both = line.over(MountOptions::read(file.path()).unwrap());
+        let from_file = DirectoryOptions { read_only: Some(true), ..named("/c", "/d") };
+        assert_eq!(both.mounts, [named("/a", "/e"), from_file]);
+        std::fs::write(file.path(), "volume = 1").unwrap();
+        let wrong = MountOptions::read(file.path()).unwrap_err().to_string();
+        assert!(wrong.contains("line 1") && wrong.contains("unknown field `volume`"), "{wrong}");
+    }
+}
