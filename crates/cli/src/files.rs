@@ -9,8 +9,8 @@ use forebay_report::file::{self, FileError};
 use forebay_report::study::trace_name;
 use forebay_report::{Chart, Document, Key, Made, Section};
 use forebay_sim::study::experiment::typed;
-use forebay_sim::study::{Progress, grouped};
-use forebay_trace::{ConvertOptions, Reader};
+use forebay_sim::study::{Progress, counted};
+use forebay_trace::{ConvertOptions, Paging, Reader, Unit};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -153,11 +153,23 @@ pub(crate) fn write_trace(
     options: &ConvertOptions,
     progress: &dyn Progress,
 ) -> Result<(), Failure> {
+    let (output, _) = forebay_trace::write::check(out, options.force)?;
+    let size = Paging::of(reader, options.page_size).map_or(0, |paging| paging.page_size());
+    let hides_size = !output.keeps_requests && (reader.unit() != Unit::Pages || options.page_size.is_some());
     interrupt::writing(out);
     let requests = forebay_trace::convert(reader, out, options, &mut |done| progress.at(done))?;
     let bytes = std::fs::metadata(out).map_or(0, |metadata| metadata.len());
-    eprintln!("forebay: wrote {} ({} requests, {})", out.display(), grouped(requests), show_bytes(bytes));
+    eprintln!("forebay: wrote {} ({}, {})", out.display(), counted(requests, "request"), show_bytes(bytes));
+    if hides_size {
+        let (size, option) = (show_bytes(size), page_size_option(size));
+        eprintln!("forebay: {} holds the numbers of pages of {size}: read it with{option}", out.display());
+    }
     Ok(())
+}
+
+/// The option that says a page size.
+pub(crate) fn page_size_option(size: u64) -> String {
+    format!(" --page-size {}", show_bytes(size).replace(' ', ""))
 }
 
 /// Writes the file, and says so.

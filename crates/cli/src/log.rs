@@ -1,12 +1,14 @@
 //! The log of what runs: to standard error or a file, at levels that change while it runs.
 
 use crate::failure::Failure;
+use crate::repeats::Repeats;
 use forebay_server::{Error, SetLog};
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::Mutex;
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt};
 use tracing_subscriber::layer::SubscriberExt;
@@ -87,8 +89,12 @@ pub(crate) fn start(levels: &str, to: &To<'_>) -> Result<SetLog, Failure> {
     };
     let ansi = matches!(to, To::Terminal) && std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(ansi).with_target(false);
-    tracing_subscriber::registry().with(filter).with(lines).init();
+    let repeats = Repeats::default();
+    tracing_subscriber::registry().with(filter).with(lines.with_filter(repeats.clone())).init();
+    let reporting = repeats.reporting().map_err(|error| Failure::from(format!("no thread for the log: {error}")))?;
     Ok(Box::new(move |text| {
+        // What was counted is written as long as the log is used.
+        let _ = &reporting;
         let filter = self::filter(text).map_err(|error| Error::Usage(format!("log: {error}")))?;
         level.reload(filter).map_err(|error| Error::Failed(error.to_string()))
     }))

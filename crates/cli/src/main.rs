@@ -8,6 +8,7 @@ mod input;
 mod log;
 mod program;
 mod recording;
+mod repeats;
 mod terminal;
 
 use clap::{CommandFactory, Parser, Subcommand};

@@ -336,7 +336,25 @@ fn a_trace_whose_end_is_cut_is_read_up_to_there_with_a_warning() {
     let record =
         |page: u64| [&[0; 4][..], &page.to_le_bytes(), &4096u32.to_le_bytes(), &(-1i64).to_le_bytes()].concat();
     let binary = file("cut.oracleGeneral", [&record(1)[..], &record(2), &record(3)[..10]].concat());
-    for (trace, references, place) in [(strace, "1 references", "line 3"), (binary, "2 references", "byte 48")] {
+    // Of compressed traces, one whose front is cut, and one whose end is.
+    let part_of = |name: &str, part: f64| {
+        let made = file(name, "");
+        let (spec, out) = ("uniform:pages=20k,references=20k", made.to_str().unwrap());
+        answer(&["convert", spec, out, "--force"]);
+        let bytes = std::fs::read(&made).unwrap();
+        file(&format!("cut-{name}"), &bytes[..(bytes.len() as f64 * part) as usize])
+    };
+    let [gzip, zstd, xz, front] = [("a.csv.gz", 0.7), ("a.csv.zst", 0.7), ("a.csv.xz", 0.7), ("b.csv.gz", 0.02)]
+        .map(|(name, part)| part_of(name, part));
+    let compressed = "the compressed file ends here";
+    for (trace, references, place) in [
+        (strace, "1 reference ", "line 3"),
+        (binary, "2 references", "byte 48"),
+        (gzip, " references", compressed),
+        (zstd, " references", compressed),
+        (xz, " references", compressed),
+        (front, " references", compressed),
+    ] {
         let output = forebay(&["compare", trace.to_str().unwrap(), "-p", "lru", "-s", "1"]);
         let warning = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && stdout(&output).contains(references), "{warning}{}", stdout(&output));
@@ -370,13 +388,6 @@ fn a_bad_trace_gives_one_clear_sentence() {
     let letters = bad("letters.lirs", &[LOOP.repeat(10).as_bytes(), b"seven\n"].concat());
     assert!(letters.contains("line 121"), "{letters}");
     assert!(bad("nothing.lis", b"1 0 0 0\n").contains("no references"));
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    let text: String = (0..200_000).map(|i| format!("{}\n", i * 7919 % 50_021)).collect();
-    encoder.write_all(text.as_bytes()).unwrap();
-    let gzip = encoder.finish().unwrap();
-    let cut = bad("cut.lirs.gz", &gzip[..gzip.len() / 2]);
-    assert!(cut.contains("cut short"), "{cut}");
-
     assert!(failure(&["compare", "no-such-trace"], 1).contains("No such file"));
     assert!(failure(&["compare", env!("CARGO_TARGET_TMPDIR")], 1).contains("is a directory"));
 }
@@ -407,6 +418,23 @@ fn a_file_of_one_line_is_a_trace() {
 const REQUESTS: &str = "time_ns,owner,object,offset,length,operation\n\
     1000,psql,data.db,8192,4096,read\n2500,psql,log,0,512,write\n4000,cp,data.db,12288,20000,readahead\n\
     5000,cp,data.db,8192,1,read\n";
+
+#[test]
+fn what_a_name_does_not_say_and_what_a_format_does_not_keep_is_said() {
+    let start = file("few.csv", REQUESTS);
+    let start = start.to_str().unwrap();
+    let refused = failure(&["convert", start, "out.txt"], 1);
+    assert!(refused.contains("its name does not say the format; let it end in .parquet"), "{refused}");
+    let refused = failure(&["convert", start, "/no/such/out.csv"], 1);
+    assert!(refused.contains("there is no folder /no/such"), "{refused}");
+    let pages = file("few.lirs", "");
+    let written = forebay(&["convert", start, pages.to_str().unwrap(), "--page-size", "4KiB", "--force"]);
+    let said = String::from_utf8_lossy(&written.stderr);
+    assert!(said.contains("holds the numbers of pages of 4 KiB: read it with --page-size 4KiB"), "{said}");
+    let empty = file("empty-requests.csv", format!("{REQUESTS}6000,cp,log,7,0,read\n"));
+    let info = answer(&["info", empty.to_str().unwrap()]);
+    assert!(info.contains("20.0 % of the requests; they move nothing, and make no reference"), "{info}");
+}
 
 #[test]
 fn what_is_converted_there_and_back_is_the_same() {

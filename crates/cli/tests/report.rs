@@ -223,7 +223,7 @@ fn files_that_cannot_be_written_are_refused_before_any_work() {
     assert!(with("--report", "out.txt", 2).contains("let its name end in .html"));
     assert!(with("--plot", "out.eps", 2).contains(".svg, .png or .pdf"));
     assert!(with("--report", folder.to_str().unwrap(), 2).contains("is a directory"));
-    assert!(with("--report", nowhere.to_str().unwrap(), 1).contains("cannot be written"));
+    assert!(with("--report", nowhere.to_str().unwrap(), 1).contains("there is no folder"));
     let message = message(&["compare", ZIPF, "sample", "--plot", "out.svg"], 2);
     assert!(message.contains("one trace"), "{message}");
 }

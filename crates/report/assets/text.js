@@ -36,8 +36,8 @@ function tick(value, unit) {
     if (unit.pages) return bytes(value * unit.pages);
     switch (unit) {
         case "ratio": return `${short.format(100 * value)} %`;
-        case "seconds": return `${compact.format(value)} s`;
-        case "milliseconds": return `${compact.format(value)} ms`;
+        case "seconds": return `${short.format(value)} s`;
+        case "milliseconds": return `${short.format(value)} ms`;
         case "bytes": return bytes(value);
         default: return value < 10000 ? short.format(value) : compact.format(value);
     }

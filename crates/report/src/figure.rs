@@ -9,6 +9,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{FontStyle, RGBColor, register_font};
 use std::fmt;
+use std::ops::Range;
 use std::sync::Once;
 
 /// The letters of figures: DejaVu Sans. In SVG they only tell how much room a text takes.
@@ -207,7 +208,10 @@ where
         && let Some(&at) = points.iter().find(|(x, _)| *x == mark.x)
     {
         let ring = Circle::new((0, 0), 9 * scale, INK.stroke_width(scale as u32));
-        let word = Text::new("recommended", (0, -24 * scale), text.clone().pos(Pos::new(HPos::Center, VPos::Top)));
+        let in_pixels = |points: &Vec<_>| points.iter().map(|point| drawn.backend_coord(point)).collect();
+        let lines: Vec<_> = lines.iter().map(|(_, points)| in_pixels(points)).collect();
+        let place = word_place(drawn.backend_coord(&at), &lines, drawn.plotting_area().get_pixel_range(), scale);
+        let word = Text::new("recommended", place, text.clone().pos(Pos::new(HPos::Center, VPos::Top)));
         drawn.draw_series([EmptyElement::at(at) + ring + word])?;
     }
     let step = (legend.dim_in_pixel().1 as i32 - 50 * scale) / lines.len().max(1) as i32;
@@ -232,6 +236,36 @@ where
     }
     root.present()?;
     Ok(())
+}
+
+/// Half the width, and the height, of the word beside the mark.
+const WORD: (i32, i32) = (40, 15);
+
+/// Where the word's middle and top are, from the mark on: within the frame, where the word covers the least of lines.
+fn word_place(
+    mark: (i32, i32),
+    lines: &[Vec<(i32, i32)>],
+    (across, down): (Range<i32>, Range<i32>),
+    scale: i32,
+) -> (i32, i32) {
+    let (half, height) = (WORD.0 * scale, WORD.1 * scale);
+    let covered = |(x, y): (i32, i32)| {
+        let (middle, top) = (mark.0 + x, mark.1 + y);
+        let frame = [middle - half, middle + half].iter().all(|x| across.contains(x));
+        if !(frame && down.contains(&top) && down.contains(&(top + height))) {
+            return usize::MAX;
+        }
+        // By the points of each line, a pixel apart.
+        let points = lines.iter().flat_map(|line| line.windows(2)).flat_map(|ends| {
+            let [(from, at), (to, then)] = [ends[0], ends[1]];
+            (from..=to).map(move |x| (x, at + (then - at) * (x - from) / (to - from).max(1)))
+        });
+        points
+            .filter(|&(x, y)| (middle - half..=middle + half).contains(&x) && (top..=top + height).contains(&y))
+            .count()
+    };
+    let places = [(0, -26), (0, 12), (-54, -24), (54, 10), (54, -24), (-54, 10), (0, -60), (0, 48)];
+    places.map(|(x, y)| (x * scale, y * scale)).into_iter().min_by_key(|&place| covered(place)).unwrap_or_default()
 }
 
 /// The lines of the first view, without points that a logarithmic axis has no place for.

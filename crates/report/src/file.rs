@@ -22,9 +22,16 @@ impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotMade(path, error) => {
-                let (path, what) = (path.display(), error.kind());
-                let advice = "name a file in a folder that is there and that you may write to";
-                write!(f, "{path}: cannot be written ({what}): {advice}")
+                let (folder, path) = (folder_of(path).display(), path.display());
+                match error.kind() {
+                    io::ErrorKind::NotFound => {
+                        write!(f, "{path}: there is no folder {folder}: make it first, or name another")
+                    }
+                    what => write!(
+                        f,
+                        "{path}: cannot be written to the folder {folder} ({what}): name one that you may write to"
+                    ),
+                }
             }
             Self::NotDrawn(path, error) => write!(f, "{}: writing failed: {error}", path.display()),
             Self::NotWritten(path, error) => write!(f, "{}: writing failed: {error}", path.display()),
@@ -53,11 +60,15 @@ pub fn write(path: &Path, content: &[u8]) -> Result<(), FileError> {
     file.persist(path).map(drop).map_err(|error| failed(error.error))
 }
 
+/// The folder that a file is in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// A file that goes away unless it takes the path's place.
 fn beside(path: &Path) -> Result<NamedTempFile, FileError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
-    builder.tempfile_in(folder).map_err(|error| FileError::NotMade(path.to_owned(), error))
+    builder.tempfile_in(folder_of(path)).map_err(|error| FileError::NotMade(path.to_owned(), error))
 }

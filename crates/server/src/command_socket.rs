@@ -6,6 +6,7 @@
 use crate::commands::{Answer, Command, Steered};
 use crate::error::Error;
 use crate::listen::{Made, remove_dead};
+use forebay_trace::write::folder_of;
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use rustix::process::geteuid;
@@ -52,7 +53,7 @@ pub(crate) fn start(service: Arc<dyn Steered>, listener: UnixListener) -> Result
 fn check_folder(path: &Path) -> io::Result<()> {
     const STICKY: u32 = 0o1000;
     const OTHERS_WRITE: u32 = 0o022;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     let found = std::fs::metadata(folder)?;
     let ours = found.uid() == geteuid().as_raw() || found.uid() == 0;
     if ours && (found.mode() & OTHERS_WRITE == 0 || found.mode() & STICKY != 0) {

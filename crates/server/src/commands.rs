@@ -153,7 +153,7 @@ pub enum Command {
     /// willneed reads it ahead and dontneed lets it leave, both at once. normal, random, sequential and noreuse hold from the next time
     /// that it is opened: they become its attribute user.forebay.hint, which normal removes.
     Hint {
-        /// The file, as programs see it or below the source
+        /// The file, as programs see it or below the source; a relative path counts from the current folder
         file: PathBuf,
         /// normal, random, sequential, willneed, dontneed or noreuse
         advice: String,

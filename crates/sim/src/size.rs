@@ -113,7 +113,7 @@ impl FromStr for Size {
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Pages(pages) => write!(f, "{pages} pages"),
+            Self::Pages(pages) => write!(f, "{pages} page{}", if pages == 1 { "" } else { "s" }),
             Self::Bytes(bytes) => f.write_str(&show_bytes(bytes)),
             Self::Percent(percent) => write!(f, "{percent}%"),
         }

@@ -13,6 +13,11 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// `1 page`, `1,787 pages`.
+pub fn counted(number: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
 /// Percent with one decimal.
 pub fn percent(ratio: f64) -> String {
     format!("{:.1}", 100.0 * ratio)
@@ -57,6 +62,7 @@ mod tests {
     #[test]
     fn thousands_stand_apart() {
         assert_eq!([0, 999, 1000, 12_672_123].map(grouped), ["0", "999", "1,000", "12,672,123"]);
+        assert_eq!([0, 1, 1787].map(|number| counted(number, "page")), ["0 pages", "1 page", "1,787 pages"]);
     }
 
     #[test]

@@ -89,6 +89,15 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
+/// The end of compressed bytes whose rest is missing.
+struct Cut;
+
+impl Read for Cut {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
 impl Input {
     /// Opens a file, or standard input for `-`.
     pub fn open(path: &Path) -> Result<Self> {
@@ -114,6 +123,13 @@ impl Input {
         Self::from_reader(file, Box::new(Cursor::new(bytes)))
     }
 
+    /// The bytes of a trace that come as they are made, under a name: without a front, whose end would be waited for.
+    pub fn live(file: &str, raw: impl Read + Send + 'static) -> Self {
+        let bytes = Box::new(BufReader::with_capacity(BUFFER, raw));
+        let (head, consumed) = (Vec::new(), Consumed::default());
+        Self { file: file.to_owned(), name: file.to_owned(), head, bytes, compressed: false, path: None, consumed }
+    }
+
     /// The bytes of a trace that come from somewhere else, under a name.
     pub fn from_reader(file: &str, raw: Box<dyn Read + Send>) -> Result<Self> {
         let failed = |error| Error::io(file, "reading", error);
@@ -137,7 +153,13 @@ impl Input {
             }
         };
         let mut head = Vec::new();
-        (&mut bytes).take(HEAD as u64).read_to_end(&mut head).map_err(failed)?;
+        match (&mut bytes).take(HEAD as u64).read_to_end(&mut head) {
+            // A compressed trace that is cut in its front: what there is of it is read, and then it fails again.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !head.is_empty() => {
+                bytes = Box::new(BufReader::new(Cut))
+            }
+            read => drop(read.map_err(failed)?),
+        }
         if head.is_empty() {
             return Err(Error::new(file, "is empty; a trace has at least one request"));
         }
@@ -265,7 +287,11 @@ impl Bytes {
     }
 
     fn failed(&self, position: u64, error: &io::Error) -> Error {
-        let message = format!("reading or decompressing failed: {error}; the file may be cut short or damaged");
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            let message = "the compressed file ends here; it is cut short, copy it again";
+            return Error::at(&self.file, Position::Byte(position), message).cut();
+        }
+        let message = format!("reading or decompressing failed: {error}; the file may be damaged");
         Error::at(&self.file, Position::Byte(position), message)
     }
 }

@@ -91,9 +91,9 @@ impl From<What> for Command {
     }
 }
 
-/// The file as the server, which is in another folder, finds it.
+/// The file as the server, which is in another folder, finds it: one that is there without links and `..`.
 fn absolute(file: PathBuf) -> PathBuf {
-    std::path::absolute(&file).unwrap_or(file)
+    file.canonicalize().or_else(|_| std::path::absolute(&file)).unwrap_or(file)
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {

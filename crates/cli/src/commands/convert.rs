@@ -12,7 +12,7 @@ use std::time::Instant;
 
 /// Convert a trace to Parquet, CSV, oracleGeneral or LIRS text.
 ///
-/// OUT's name says which: `.parquet`; `.csv`; `.oracleGeneral` or `.bin`; `.lirs`, `.trace` or `.txt`. All but Parquet are
+/// OUT's name says which: `.parquet`; `.csv`; `.oracleGeneral` or `.bin`; `.lirs` or `.trace`. All but Parquet are
 /// compressed if a `.gz`, `.zst` or `.xz` follows. Parquet keeps all that there is, CSV too; oracleGeneral and LIRS text know
 /// pages alone, which are numbered by first use. OUT appears only when it is whole.
 #[derive(Args)]

@@ -7,7 +7,7 @@ use crate::terminal::grid::Grid;
 use crate::terminal::progress::Terminal;
 use clap::Args;
 use forebay_policy::show_bytes;
-use forebay_sim::study::{Monitor, grouped, percent};
+use forebay_sim::study::{Monitor, counted, grouped, percent};
 use forebay_sim::words::owner_name;
 use forebay_trace::summary::Part;
 use forebay_trace::{Origin, Summary};
@@ -90,7 +90,7 @@ fn print(name: &str, format: &str, summary: &Summary, out: &mut impl Write) -> R
         grouped(summary.references),
         show_bytes(summary.page_size)
     )?;
-    writeln!(out, "  footprint   {bytes}, {} pages", grouped(summary.pages))?;
+    writeln!(out, "  footprint   {bytes}, {}", counted(summary.pages, "page"))?;
     writeln!(out, "  objects     {}", grouped(summary.objects))?;
     writeln!(out, "  owners      {}", grouped(summary.owners))?;
     writeln!(out, "  reads       {}", grouped(summary.reads))?;
@@ -101,8 +101,10 @@ fn print(name: &str, format: &str, summary: &Summary, out: &mut impl Write) -> R
     writeln!(out, "  span        {span}")?;
     let share = |part: u64, all: u64| percent(part as f64 / all.max(1) as f64);
     let sizes = summary.request_sizes.iter();
-    let sizes =
-        sizes.map(|&(bytes, of)| (show_bytes(bytes), format!("{} % of the requests", share(of, summary.requests))));
+    let sizes = sizes.map(|&(bytes, of)| {
+        let none = if bytes == 0 { "; they move nothing, and make no reference" } else { "" };
+        (show_bytes(bytes), format!("{} % of the requests{none}", share(of, summary.requests)))
+    });
     list("request sizes", sizes, out)?;
     if summary.objects > 1 {
         let object = |part: &Part| {

@@ -1,6 +1,7 @@
 //! `forebay record`: what a program or a device references, as a trace.
 
 use crate::failure::Failure;
+use crate::files::page_size_option;
 use crate::input::How;
 use crate::recording::{Asked, Made, OWN_FAILURE, What};
 use crate::terminal::progress::progress;
@@ -8,7 +9,7 @@ use clap::{ArgGroup, Args};
 use forebay_policy::show_bytes;
 use forebay_server::{Age, Count};
 use forebay_sim::size::parse_bytes;
-use forebay_sim::study::{Progress, grouped};
+use forebay_sim::study::{Progress, counted};
 use forebay_trace::{Origin, Summary};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -141,24 +142,22 @@ fn tell(asked: &Asked<'_>, made: &Made) -> Result<(), Failure> {
     let name = asked.out.display().to_string();
     let mut reader = How::default().read(&name)?;
     let summary = Summary::of(&name, reader.as_mut(), made.page_size, &mut |_| {})?;
-    let of = |number: u64, what: &str| format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" });
-    let (references, pages) = (of(summary.references, "reference"), of(summary.pages, "page"));
+    let (references, pages) = (counted(summary.references, "reference"), counted(summary.pages, "page"));
     let size = show_bytes(summary.page_size);
     let origin = if summary.page_size_origin == Origin::Requests { ", from the requests" } else { "" };
     let mut holds = show_bytes(summary.pages.saturating_mul(summary.page_size));
     // Formats of pages know neither, nor when; memory is one thing, of one owner.
     if made.page_size.is_none() && !matches!(asked.what, What::Memory) {
         if !matches!(asked.what, What::Blocks(_)) {
-            holds = format!("{holds} of {}", of(summary.objects, "file"));
+            holds = format!("{holds} of {}", counted(summary.objects, "file"));
         }
-        holds = format!("{holds}, by {}", of(summary.owners, "owner"));
+        holds = format!("{holds}, by {}", counted(summary.owners, "owner"));
     }
     if let Some(span) = summary.span {
         holds = format!("{holds}, in {:.3} s", span as f64 / 1e9);
     }
     eprintln!("forebay: {references} to {pages} of {size}{origin}: {holds}");
-    let given =
-        made.page_size.map_or(String::new(), |size| format!(" --page-size {}", show_bytes(size).replace(' ', "")));
+    let given = made.page_size.map_or(String::new(), page_size_option);
     eprintln!("forebay: next: forebay compare {name}{given}");
     Ok(())
 }

@@ -13,9 +13,12 @@ use std::time::Duration;
 /// Show what a running `forebay serve` or `forebay mount` with --metrics does: volumes, hit ratios, throughput, waits, the policy's state.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// What the server's --metrics says
+    /// What the server's --metrics says; `--metrics HOST:PORT` is the same
     #[arg(default_value = "127.0.0.1:9100", value_name = "HOST:PORT", value_parser = address)]
     address: String,
+    /// The same as HOST:PORT, by the name that `serve` and `mount` have for it
+    #[arg(long, hide = true, value_name = "HOST:PORT", value_parser = address)]
+    metrics: Option<String>,
     /// Show figures since the server's start, once, as a plain table
     #[arg(long)]
     once: bool,
@@ -39,7 +42,8 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     use crate::terminal::forms::Form;
-    let now = fetch(&arguments.address)?;
+    let address = arguments.metrics.as_ref().unwrap_or(&arguments.address);
+    let now = fetch(address)?;
     let mut out = io::stdout();
     match arguments.format {
         Form::Json => {
@@ -50,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Form::Table if arguments.once || !out.is_terminal() => {
             write!(out, "{}", Figures::new(&now, &Report::default()).table(width()))?;
         }
-        Form::Table => return screen::show(&arguments.address, now, Duration::from_secs_f64(arguments.every)),
+        Form::Table => return screen::show(address, now, Duration::from_secs_f64(arguments.every)),
     }
     Ok(())
 }

@@ -17,6 +17,8 @@ const EVENT: &str = "events/block/block_bio_queue";
 const PREFIX: &str = "forebay-";
 /// What the kernel holds for each processor of events that we have not read yet.
 const BUFFER_KIB: u64 = 4096;
+/// What the kernel counts devices in, whatever their own sectors are.
+const SECTOR: u64 = 512;
 /// How often events are looked for.
 const ROUND: Duration = Duration::from_millis(20);
 
@@ -26,11 +28,13 @@ pub(super) struct Blocks {
     events: File,
     tracing: Tracing,
     stop: Arc<AtomicBool>,
+    /// Where the device begins on the disk whose offsets the kernel reports.
+    pub(super) start: u64,
 }
 
 impl Blocks {
     pub(super) fn open(device: &Path, stop: Arc<AtomicBool>) -> Result<Self, Failure> {
-        let filter = filter(device)?;
+        let (filter, start) = filter(device)?;
         let tracing = Tracing::new()?;
         // Without the clock of all processors, events of two come in the wrong order.
         tracing.set("trace_clock", "mono")?;
@@ -40,7 +44,7 @@ impl Blocks {
         let events = open(&path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
         let events = events.map_err(|error| Failure::File(path, error.into()))?.into();
         tracing.set(&format!("{EVENT}/enable"), "1")?;
-        Ok(Self { events, tracing, stop })
+        Ok(Self { events, tracing, stop, start })
     }
 }
 
@@ -126,8 +130,8 @@ fn remove_left(instances: &Path) {
     }
 }
 
-/// The kernel's filter for a disk's requests, or for those to a partition of it.
-fn filter(device: &Path) -> Result<String, Failure> {
+/// The kernel's filter for a disk's requests, or for those to a partition of it, and the byte of the disk at which that begins.
+fn filter(device: &Path) -> Result<(String, u64), Failure> {
     let shown = device.display();
     let metadata = fs::metadata(device).map_err(|error| Failure::File(device.to_owned(), error))?;
     if !metadata.file_type().is_block_device() {
@@ -138,7 +142,7 @@ fn filter(device: &Path) -> Result<String, Failure> {
     let number = metadata.rdev();
     let system = PathBuf::from(format!("/sys/dev/block/{}:{}", major(number), minor(number)));
     if !system.join("partition").exists() {
-        return Ok(disk(major(number), minor(number)));
+        return Ok((disk(major(number), minor(number)), 0));
     }
     // Requests to a partition are to sectors of its disk.
     let read =
@@ -149,5 +153,6 @@ fn filter(device: &Path) -> Result<String, Failure> {
     };
     let (parent, start, size) = (numbers("../dev")?, numbers("start")?, numbers("size")?);
     let ([major, minor], [start], [size]) = (&parent[..], &start[..], &size[..]) else { return Err(odd()) };
-    Ok(format!("{} && sector >= {start} && sector < {}", disk(*major as u32, *minor as u32), start + size))
+    let disk = disk(*major as u32, *minor as u32);
+    Ok((format!("{disk} && sector >= {start} && sector < {}", start + size), start * SECTOR))
 }

@@ -1,6 +1,6 @@
 //! When a recording ends: with its program, by Ctrl-C or SIGTERM, at its limit, or after its time.
 
-use super::running::Running;
+use super::running::{Running, status};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use std::io;
@@ -41,9 +41,7 @@ pub(super) fn listen(events: Sender<Event>) -> io::Result<Handle> {
 
 /// The signals that this process ignores, a bit each.
 fn ignored_signals() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim_ascii(), 16).ok()).unwrap_or(0)
+    status("self", "SigIgn").and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0)
 }
 
 /// What comes at a time.

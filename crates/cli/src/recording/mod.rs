@@ -19,10 +19,10 @@ use crate::terminal::interrupt;
 use blocks::Blocks;
 use ending::Event;
 use forebay_policy::show_bytes;
-use forebay_sim::study::{Progress, grouped};
+use forebay_sim::study::{Progress, counted};
 use forebay_trace::{ConvertOptions, Input, Options, Paging, reader, write};
 use reading::{Recorded, Tap};
-use running::{Running, hold};
+use running::{Running, hold, runs};
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -80,6 +80,8 @@ struct Source {
     format: &'static str,
     /// A character of each that is about a reference.
     mark: u8,
+    /// What offsets are counted from.
+    start: u64,
     bytes: Box<dyn Read + Send>,
     running: Running,
     /// The end of the program or of the tool that runs it.
@@ -97,17 +99,22 @@ impl Asked<'_> {
         let (events, queue) = mpsc::channel();
         let failed = |error: io::Error| Failure::from(format!("the recording cannot begin: {error}"));
         let signals = ending::listen(events.clone()).map_err(failed)?;
-        let Source { format, mark, bytes, running, ended } = self.start()?;
+        let Source { format, mark, start, bytes, running, ended } = self.start()?;
         let duration = self.duration;
         let ender = std::thread::spawn(move || ending::control(&queue, duration, &running));
         let mut tap = Tap::new(bytes, mark);
         let memory_page = matches!(self.what, What::Memory).then(|| self.page_size.unwrap_or(MEMORY_PAGE));
         let options = ConvertOptions { page_size: self.page_size.or(memory_page), force: self.force };
         let write = || {
-            let input = Input::from_reader(format, Box::new(tap.clone()))?;
+            // Formats of pages are given the size that the front shows; the others need not wait for it.
+            let input = if output.keeps_requests || options.page_size.is_some() {
+                Input::live(format, tap.clone())
+            } else {
+                Input::from_reader(format, Box::new(tap.clone()))?
+            };
             let (_, reader) = reader::read(input, &Options { format: Some(format.to_owned()), ..Options::default() })?;
             let paging = Paging::of(reader.as_ref(), options.page_size);
-            let mut reader = Recorded::new(reader, tap.clone(), self.limit, events.clone(), memory_page);
+            let mut reader = Recorded::new(reader, tap.clone(), start, self.limit, events.clone(), memory_page);
             let mut at = |done| progress.into_iter().for_each(|progress| progress.at(done));
             let requests = forebay_trace::convert(&mut reader, self.out, &options, &mut at)?;
             Ok((requests, paging.ok().map(|paging| paging.page_size()).filter(|_| !output.keeps_requests)))
@@ -135,7 +142,7 @@ impl Asked<'_> {
         let of_program = status.filter(|_| !of_itself && !self.program.is_empty());
         let code = of_program.map_or(0, exit_code);
         let bytes = std::fs::metadata(self.out).map_or(0, |metadata| metadata.len());
-        eprintln!("forebay: wrote {} ({} requests, {})", self.out.display(), grouped(requests), show_bytes(bytes));
+        eprintln!("forebay: wrote {} ({}, {})", self.out.display(), counted(requests, "request"), show_bytes(bytes));
         Ok(Made { code, requests, page_size })
     }
 
@@ -153,15 +160,16 @@ impl Asked<'_> {
             crate::program::find(program)?;
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let bytes = Box::new(Blocks::open(device, Arc::clone(&stop))?);
+        let blocks = Blocks::open(device, Arc::clone(&stop))?;
+        let (format, mark, start, bytes) = ("ftrace", b'+', blocks.start, Box::new(blocks));
         let Some((program, arguments)) = self.program.split_first() else {
-            return Ok(Source { format: "ftrace", mark: b'+', bytes, running: Running::Device(stop), ended: None });
+            return Ok(Source { format, mark, start, bytes, running: Running::Device(stop), ended: None });
         };
         let failed = |error: io::Error| Failure::Program(126, format!("{}: cannot be run: {error}", program.display()));
         let child = Command::new(program).args(arguments).spawn().map_err(failed)?;
         let running = Running::Program(hold(&child).map_err(|error| failed(error.into()))?);
         let ended = tools::wait(child, move || stop.store(true, Ordering::Relaxed));
-        Ok(Source { format: "ftrace", mark: b'+', bytes, running, ended: Some(ended) })
+        Ok(Source { format, mark, start, bytes, running, ended: Some(ended) })
     }
 
     /// Why there is nothing in a recording.
@@ -169,6 +177,10 @@ impl Asked<'_> {
         let why = match &self.what {
             What::Blocks(device) => format!("no request to {} was seen", device.display()),
             What::Memory => "valgrind recorded nothing; what it says is above".to_owned(),
+            What::Processes(pids) if !pids.iter().any(|&pid| runs(pid)) => {
+                let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+                format!("process {} has ended, and was not seen to reference a file", pids.join(", "))
+            }
             What::Files | What::Processes(_) => {
                 "strace recorded nothing; what it says is above. Where it may not trace: a container needs \
                 --cap-add=SYS_PTRACE, and a process of others, or one that runs already, needs root"

@@ -45,6 +45,8 @@ pub(super) struct Recorded {
     reader: Box<dyn Reader>,
     /// What the reader reads.
     tap: Tap,
+    /// What offsets are counted from.
+    start: u64,
     /// Requests that are still taken.
     left: u64,
     full: Sender<Event>,
@@ -57,12 +59,13 @@ impl Recorded {
     pub(super) fn new(
         reader: Box<dyn Reader>,
         tap: Tap,
+        start: u64,
         limit: Option<u64>,
         full: Sender<Event>,
         memory_page: Option<u64>,
     ) -> Self {
         let recent = memory_page.map(|size| (size, Recent::default()));
-        Self { reader, tap, left: limit.unwrap_or(u64::MAX), full, recent, bad_lines: 0 }
+        Self { reader, tap, start, left: limit.unwrap_or(u64::MAX), full, recent, bad_lines: 0 }
     }
 
     /// The next request that makes sense: a line that does not is no reason to lose all others.
@@ -92,7 +95,8 @@ impl Reader for Recorded {
     }
 
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
-        while let Some(request) = self.sound(names) {
+        while let Some(mut request) = self.sound(names) {
+            request.offset -= self.start;
             let repeats = self.recent.as_mut().is_some_and(|(size, recent)| recent.repeats(&request, *size));
             if repeats || self.left == 0 {
                 continue;

@@ -75,17 +75,25 @@ impl Running {
 
 /// The processes that a tracer traces, or those of them that it has started.
 fn traced(tracer: Pid, children: bool) -> Vec<Pid> {
-    let tracer = tracer.as_raw_nonzero().to_string();
-    let is_traced = |status: &str| {
-        let is_tracer =
-            |key| status.lines().find_map(|line| line.strip_prefix(key)).is_some_and(|of| of.trim() == tracer);
-        is_tracer("TracerPid:") && (!children || is_tracer("PPid:"))
-    };
+    let tracer = Some(tracer.as_raw_nonzero().to_string());
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter_map(|entry| {
-        let process = entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)?;
-        let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
-        is_traced(&status).then_some(process)
+        let name = entry.file_name();
+        let name = name.to_str()?;
+        let process = name.parse().ok().and_then(Pid::from_raw)?;
+        let is_traced = status(name, "TracerPid") == tracer && (!children || status(name, "PPid") == tracer);
+        is_traced.then_some(process)
     });
     processes.collect()
+}
+
+/// What the kernel says of a process under a name; `None` if it is not there.
+pub(super) fn status(process: &str, name: &str) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    status.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned()))
+}
+
+/// Whether a process is there and has not ended.
+pub(super) fn runs(pid: u32) -> bool {
+    status(&pid.to_string(), "State").is_some_and(|state| !state.starts_with(['Z', 'X']))
 }

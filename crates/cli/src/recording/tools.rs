@@ -1,7 +1,7 @@
 //! strace and valgrind, which record programs; what they write comes by a pipe.
 
 use super::Source;
-use super::running::{Running, hold};
+use super::running::{Running, hold, runs, status};
 use crate::failure::Failure;
 use crate::program::find;
 use rustix::process::Pid;
@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
 
@@ -41,8 +41,15 @@ pub(super) fn files(program: &[OsString], mapped: bool, to_stderr: bool) -> Resu
 
 /// The file references of processes that run.
 pub(super) fn processes(pids: &[u32], mapped: bool) -> Result<Source, Failure> {
-    if let Some(pid) = pids.iter().find(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-        return Err(Failure::Usage(format!("--pid {pid}: there is no such process")));
+    for &pid in pids {
+        if !runs(pid) {
+            return Err(Failure::Usage(format!("--pid {pid}: there is no such process")));
+        }
+        if let Some(tracer) = status(&pid.to_string(), "TracerPid").filter(|tracer| tracer != "0") {
+            let name = status(&tracer, "Name").unwrap_or_else(|| "another process".to_owned());
+            let why = format!("--pid {pid}: {name} {tracer} traces it already, and only one can: end that first");
+            return Err(Failure::from(why));
+        }
     }
     let mut command = strace(mapped)?;
     command.args(pids.iter().map(|pid| format!("--attach={pid}")));
@@ -95,7 +102,7 @@ fn start(
     let running = running(&child).map_err(failed)?;
     // The pipe ends when the tool has closed its end and we ours: it may not have opened it before it ends.
     let ended = wait(child, move || drop(writer));
-    Ok(Source { format, mark, bytes: Box::new(reader), running, ended: Some(ended) })
+    Ok(Source { format, mark, start: 0, bytes: Box::new(reader), running, ended: Some(ended) })
 }
 
 /// Waits for a program in the background.

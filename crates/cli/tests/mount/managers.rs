@@ -122,7 +122,9 @@ fn commands_put_managers_in_charge_show_them_and_take_hints() {
     let json: serde_json::Value = serde_json::from_str(&managed.done(&["--format", "json", "managers"])).expect("JSON");
     assert_eq!(json["answer"], "managers");
     assert_eq!(json["managers"][2]["file"], "scanned.out");
-    managed.done(&["hint", &folder.text("source/scanned.out"), "normal"]);
+    // A path with links or `..` in it is looked up first.
+    std::os::unix::fs::symlink(folder.text("source"), folder.text("link")).expect("a link");
+    managed.done(&["hint", &folder.text("link/../source/scanned.out"), "normal"]);
     managed.done(&["reload"]);
     assert_eq!(managed.done(&["managers"]), "nobody manages: LRU decides\n");
     for (arguments, code, message) in [

@@ -1,6 +1,7 @@
 //! The parts of a trace that is being recorded: files beside it, which are whole.
 
 use super::queue::{End, Queue};
+use forebay_trace::write::folder_of;
 use forebay_trace::{ConvertOptions, Error, Names, Options, Reader, Request, Unit, convert, open};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,11 +108,6 @@ fn left_of(part: &Path) -> Option<PathBuf> {
     let name = part.file_name()?.as_encoded_bytes();
     let mut entries = folder_of(part).read_dir().ok()?.map_while(Result::ok);
     entries.find(|entry| entry.file_name().as_encoded_bytes().starts_with(name)).map(|entry| entry.path())
-}
-
-/// The folder that a file is in.
-pub(super) fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Traces read one behind the other.

@@ -3,7 +3,7 @@
 use super::ingest::{Chunk, Keep, LoadTimes, ingest};
 use super::places::Places;
 use super::requests::Requests;
-use crate::words::{grouped, significant};
+use crate::words::{counted, significant};
 use forebay_policy::show_bytes;
 use forebay_trace::{Error, Names, Origin, Reader, Result};
 use std::sync::Arc;
@@ -56,15 +56,13 @@ pub struct Dimensions {
 impl Dimensions {
     /// In words; `about` stands before a footprint that is an estimate.
     pub fn in_words(&self, about: &str) -> String {
-        let (references, pages) = (grouped(self.references), grouped(u64::from(self.pages)));
+        let (references, pages) = (counted(self.references, "reference"), counted(self.pages.into(), "page"));
         let [page, footprint] = [1, u64::from(self.pages)].map(|pages| show_bytes(pages * self.page_size));
         match self.page_size_origin {
             Origin::Requests => {
-                format!(
-                    "{references} references to {about}{pages} pages ({footprint}); {page} pages, from the requests"
-                )
+                format!("{references} to {about}{pages} ({footprint}); {page} pages, from the requests")
             }
-            _ => format!("{references} references to {about}{pages} pages of {page} ({footprint})"),
+            _ => format!("{references} to {about}{pages} of {page} ({footprint})"),
         }
     }
 
@@ -89,7 +87,7 @@ impl Dimensions {
     /// A cache's size: bytes, pages and share of the footprint.
     pub fn size_in_words(&self, pages: u32) -> String {
         let (bytes, share) = (self.bytes_in_words(pages), self.share_in_words(pages));
-        format!("{bytes} ({} pages, {share} of the footprint)", grouped(u64::from(pages)))
+        format!("{bytes} ({}, {share} of the footprint)", counted(pages.into(), "page"))
     }
 }
 

@@ -104,7 +104,7 @@ impl Measure<'_> {
         }
     }
 
-    /// How much better `cost` is than `other`, or worse.
+    /// How much better `cost` is than `other`, or worse: `3.1 points less`, `as much`, `4.6 times as much`.
     fn gap(&self, cost: f64, other: f64) -> String {
         // Of what is shown, so that a reader who subtracts finds the same.
         let points = |cost: f64, other: f64| (10.0 * cost).round() / 10.0 - (10.0 * other).round() / 10.0;
@@ -113,6 +113,10 @@ impl Measure<'_> {
             Self::Misses => (points(other, cost), "points", cost < other),
             Self::Time(_) => (if other > 0.0 { 100.0 * (other - cost) / other } else { 0.0 }, "%", cost < other),
         };
+        // A hundred percent and more are read as a factor.
+        if unit == "%" && amount <= -100.0 {
+            return format!("{:.1} times as much", cost / other);
+        }
         match format!("{:.1}", amount.abs()).as_str() {
             "0.0" => "as much".to_owned(),
             amount => format!("{amount} {unit} {}", if less { "less" } else { "more" }),
@@ -251,7 +255,11 @@ fn words(field: &Field, measure: &Measure<'_>, trace: &Dimensions) -> Advice {
     let mut text = format!("{take}: it {}", measure.says(cost, column >= field.asked));
     let against = |row: usize| match field.noise.covers(field.cost(row, column), cost) {
         true => "as much as".to_owned(),
-        false => measure.gap(cost, field.cost(row, column)) + " than",
+        false => {
+            let gap = measure.gap(cost, field.cost(row, column));
+            let word = if gap.ends_with("as much") { "as" } else { "than" };
+            format!("{gap} {word}")
+        }
     };
     let holds_all = column >= field.asked && !alone;
     if choice.no_locality && !holds_all {
@@ -271,7 +279,11 @@ fn words(field: &Field, measure: &Measure<'_>, trace: &Dimensions) -> Advice {
         }
     }
     if let Some(opt) = field.row("opt").filter(|_| !holds_all) {
-        text += &format!(", {} the limit", against(opt));
+        let bound = match measure {
+            Measure::Time(_) => "opt, which counts misses and not time",
+            _ => "the limit",
+        };
+        text += &format!(", {} {bound}", against(opt));
     }
     text += ".";
     if choice.no_locality {
@@ -325,5 +337,20 @@ fn named(names: &[&str]) -> Option<String> {
         [one] => Some((*one).to_owned()),
         [first @ .., last] if names.len() <= NAMED => Some(format!("{} and {last}", first.join(", "))),
         _ => Some(format!("{} and {} others", names[..NAMED].join(", "), names.len() - NAMED)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_beyond_a_hundred_percent_are_factors() {
+        let gap = |cost, other| Measure::Time("nvme").gap(cost, other);
+        assert_eq!(
+            [gap(90.0, 100.0), gap(150.0, 100.0), gap(460.0, 100.0)],
+            ["10.0 % less", "50.0 % more", "4.6 times as much"]
+        );
+        assert_eq!([gap(100.0, 100.01), Measure::Hits.gap(40.0, 30.0)], ["as much", "10.0 points less"]);
     }
 }

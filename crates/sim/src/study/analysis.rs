@@ -8,7 +8,7 @@ use super::error::Error;
 use super::monitor::Monitor;
 use crate::analysis::{self, Analysis, Best, Classes, DistancePoint, FrequencyPoint, HitsByDistance};
 use crate::size::{Size, SizeError, show_bytes};
-use crate::words::{grouped, percent, significant};
+use crate::words::{counted, grouped, percent, significant};
 use forebay_policy::Spec;
 use forebay_policy::managers::Rules;
 use forebay_trace::Reader;
@@ -117,10 +117,10 @@ fn frequency(points: &[FrequencyPoint]) -> Option<String> {
 fn near(run: &HitsByDistance, analysis: &Analysis) -> String {
     let part = |count| percent(share(count, analysis.references));
     format!(
-        "{} % of all references come back before as many others as a cache of {} pages ({}) has pages, which LRU \
+        "{} % of all references come back before as many others as a cache of {} ({}) has pages, which LRU \
             always hits; {} % come back later, and {} % are first uses, which no cache hits.",
         part(run.near_hits + run.near_misses),
-        grouped(run.pages.into()),
+        counted(run.pages.into(), "page"),
         show_bytes(u64::from(run.pages) * analysis.page_size),
         part(run.far_hits + run.far_misses),
         part(u64::from(analysis.footprint_pages)),

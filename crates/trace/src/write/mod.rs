@@ -7,7 +7,8 @@ use crate::reader::Reader;
 use crate::request::Request;
 pub use sink::Compression;
 use sink::Sink;
-use std::fs::{File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions, remove_file};
 use std::path::{Path, PathBuf};
 
 mod csv;
@@ -41,7 +42,7 @@ pub static OUTPUTS: &[Output] = &[
     Output { name: "parquet", extensions: &["parquet"], keeps_requests: true },
     Output { name: "csv", extensions: &["csv"], keeps_requests: true },
     Output { name: "oracle-general", extensions: &["oraclegeneral", "bin"], keeps_requests: false },
-    Output { name: "lirs", extensions: &["lirs", "trace", "txt"], keeps_requests: false },
+    Output { name: "lirs", extensions: &["lirs", "trace"], keeps_requests: false },
 ];
 
 /// How to convert.
@@ -66,8 +67,9 @@ pub fn convert(
 ) -> Result<u64> {
     let (output, compression) = check(out, options.force)?;
     let file = out.display().to_string();
-    let [temporary, spool] = temporaries(out).map(Temporary);
-    let mut writer = create(output, &file, &temporary, &spool, compression, reader, options)?;
+    remove_left(out);
+    let [mut temporary, mut spool] = temporaries(out).map(|path| Temporary { path, _held: None });
+    let mut writer = create(output, &file, [&mut temporary, &mut spool], compression, reader, options)?;
     let mut names = Names::new();
     let (mut batch, mut requests, mut more) = (Vec::new(), 0, true);
     while more {
@@ -78,7 +80,7 @@ pub fn convert(
         progress(requests);
     }
     writer.finish()?;
-    std::fs::rename(&temporary.0, out).map_err(|error| Error::io(file, "writing", error))?;
+    std::fs::rename(&temporary.path, out).map_err(|error| Error::io(file, "writing", error))?;
     Ok(requests)
 }
 
@@ -98,6 +100,13 @@ pub fn check(out: &Path, force: bool) -> Result<(&'static Output, Compression)> 
     if output.name == "parquet" && compression != Compression::None {
         return Err(Error::new(&file, "Parquet is compressed within; leave out the second extension"));
     }
+    let folder = folder_of(out);
+    if !folder.is_dir() {
+        return Err(Error::new(
+            &file,
+            format!("there is no folder {}: make it first, or name another", folder.display()),
+        ));
+    }
     if out.exists() && !force {
         return Err(Error::new(&file, "exists already; --force replaces it"));
     }
@@ -113,8 +122,7 @@ fn output_of(name: &str) -> Option<&'static Output> {
 fn create(
     output: &Output,
     file: &str,
-    temporary: &Temporary,
-    spool: &Temporary,
+    [temporary, spool]: [&mut Temporary; 2],
     compression: Compression,
     reader: &dyn Reader,
     options: &ConvertOptions,
@@ -138,28 +146,71 @@ fn create(
     })
 }
 
+/// How the names end of the files beside an output that are there while it is written.
+const BESIDE: [&str; 2] = ["tmp", "spool"];
+
 /// The files beside `out` that are there while it is written.
 pub fn temporaries(out: &Path) -> [PathBuf; 2] {
-    ["tmp", "spool"].map(|what| {
+    BESIDE.map(|what| {
         let mut name = out.as_os_str().to_owned();
         name.push(format!(".{}.{what}", std::process::id()));
         PathBuf::from(name)
     })
 }
 
+/// The folder that a file is in.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Removes the files beside `out` of writers that were killed: nobody holds their locks.
+fn remove_left(out: &Path) {
+    let is_beside = |name: &OsStr| {
+        let behind = name.as_encoded_bytes().strip_prefix(out.file_name()?.as_encoded_bytes())?.strip_prefix(b".")?;
+        let (process, what) = str::from_utf8(behind).ok()?.split_once('.')?;
+        Some(process.parse::<u32>().is_ok() && BESIDE.contains(&what))
+    };
+    for entry in folder_of(out)
+        .read_dir()
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| is_beside(&entry.file_name()) == Some(true))
+    {
+        let opened = OpenOptions::new().write(true).open(entry.path());
+        if opened.is_ok_and(|file| file.try_lock().is_ok()) {
+            // Another writer may be faster.
+            let _ = remove_file(entry.path());
+        }
+    }
+}
+
 /// A file that goes away unless it is renamed.
-struct Temporary(PathBuf);
+struct Temporary {
+    path: PathBuf,
+    /// The file, locked until it has its name, so that no other writer takes it for one that was left.
+    _held: Option<File>,
+}
 
 impl Temporary {
-    fn create(&self, file: &str) -> Result<File> {
-        let opened = OpenOptions::new().read(true).write(true).create_new(true).open(&self.0);
-        opened.map_err(|error| Error::io(file, "writing", error))
+    fn create(&mut self, file: &str) -> Result<File> {
+        let failed = |error| Error::io(file, "writing", error);
+        loop {
+            let made = OpenOptions::new().read(true).write(true).create_new(true).open(&self.path).map_err(failed)?;
+            // Where the storage has no locks nothing is removed.
+            let _ = made.lock();
+            // Another writer may have removed it before it was locked.
+            if self.path.exists() {
+                self._held = Some(made.try_clone().map_err(failed)?);
+                return Ok(made);
+            }
+        }
     }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
         // It may be renamed or never made: then there is nothing to remove.
-        let _ = std::fs::remove_file(&self.0);
+        let _ = remove_file(&self.path);
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! What a machine does not have is skipped with a word, and is a failure where `CI` is set.
 
+#[path = "../command/mod.rs"]
 mod command;
-#[path = "command/running.rs"]
+mod devices;
+#[path = "../command/running.rs"]
 mod running;
 
 use command::{answer, failure};
@@ -35,9 +37,9 @@ fn folder() -> tempfile::TempDir {
 
 /// `forebay record -o OUT …`, in a process group of its own, as a shell starts it.
 fn record(out: &Path, arguments: &[&str]) -> Command {
-    // A shell's background jobs, and so what they start, ignore SIGINT otherwise.
+    // A shell's background jobs, and so what they start, ignore SIGINT otherwise; under nohup SIGHUP.
     let mut command = Command::new("env");
-    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_forebay"), "record", "-o"]).arg(out).args(arguments);
+    command.args(["--default-signal=INT,HUP", env!("CARGO_BIN_EXE_forebay"), "record", "-o"]).arg(out).args(arguments);
     command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -148,7 +150,7 @@ fn what_cannot_be_recorded_is_said_before_anything_runs() {
         (&["-o", out, "--", "/etc/passwd"], 126, "it is not executable"),
         (&["-o", there, "--", "touch", ran], 125, "exists already; --force replaces it"),
         (&["-o", "t.xyz", "--", "touch", ran], 125, "its name does not say the format"),
-        (&["-o", "/nowhere/t.csv", "--", "touch", ran], 125, "name a file in a folder that is there"),
+        (&["-o", "/nowhere/t.csv", "--", "touch", ran], 125, "there is no folder /nowhere"),
         (&["-o", out, "--page-size", "5000", "--", "touch", ran], 125, "is no page size"),
         (&["-o", out, "--pid", "4194304"], 125, "there is no such process"),
         (&["-o", out, "--blocks", "/etc/passwd"], 125, "is no block device"),
@@ -260,7 +262,7 @@ fn a_recording_is_whole_when_its_program_or_it_is_ended() {
 }
 
 #[test]
-fn a_killed_recorder_leaves_no_file_under_the_name() {
+fn a_killed_recorder_leaves_no_file_under_the_name_and_the_next_one_clears_what_it_left() {
     if !has("strace") {
         return;
     }
@@ -272,7 +274,14 @@ fn a_killed_recorder_leaves_no_file_under_the_name() {
     wait_until("the program runs", || on.exists());
     signal("KILL", &child.id().to_string());
     ended(child);
-    assert!(!out.exists());
+    assert!(!out.exists() && unfinished(folder.path()).len() == 1);
+    // What another writes at this time stays: it is locked.
+    let others = folder.path().join("t.csv.1.tmp");
+    let held = fs::File::create(&others).unwrap();
+    held.lock().unwrap();
+    let output = ended(record(&out, &["--", "cat", "/etc/passwd"]).spawn().unwrap());
+    assert!(output.status.success() && holds(&out, "/etc/passwd"), "{}", text(&output.stderr));
+    assert_eq!(unfinished(folder.path()), [others]);
 }
 
 #[test]
@@ -309,6 +318,12 @@ fn is_root() -> bool {
     text(&Command::new("id").arg("-u").output().expect("id runs").stdout).trim() == "0"
 }
 
+/// Whether a process is traced.
+fn traced(pid: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
+}
+
 #[test]
 fn a_process_that_runs_is_recorded_and_goes_on() {
     if !has("strace") {
@@ -318,15 +333,11 @@ fn a_process_that_runs_is_recorded_and_goes_on() {
     let (out, on) = (folder.path().join("t.parquet"), folder.path().join("on"));
     let program = Command::new("sh").args(["-c", &reading(&on, "-")]).spawn().map(Program).unwrap();
     let pid = program.0.id().to_string();
-    let tracer = || {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
-    };
     for way in ["time", "Ctrl-C"] {
         let more: &[&str] = if way == "time" { &["--duration", "700ms"] } else { &[] };
         let child = record(&out, &[&["--force", "--pid", &pid], more].concat()).spawn().unwrap();
         if way == "Ctrl-C" {
-            wait_until("the process is traced", tracer);
+            wait_until("the process is traced", || traced(&pid));
             fs::remove_file(&on).unwrap();
             wait_until("it has read", || on.exists());
             signal("INT", &format!("-{}", child.id()));
@@ -338,6 +349,42 @@ fn a_process_that_runs_is_recorded_and_goes_on() {
         fs::remove_file(&on).unwrap();
         wait_until("the process is seen to go on", || on.exists());
     }
+}
+
+#[test]
+fn a_process_that_cannot_be_recorded_is_said_with_its_reason() {
+    if !has("strace") {
+        return;
+    }
+    let folder = folder();
+    let (out, on) = (folder.path().join("t.parquet"), folder.path().join("on"));
+    let refused = |process: &Program| {
+        let output = ended(record(&out, &["--pid", &process.0.id().to_string()]).spawn().unwrap());
+        assert!(output.status.code() == Some(125) && !out.exists());
+        text(&output.stderr)
+    };
+    let program = Command::new("sh").args(["-c", &reading(&on, "-")]).spawn().map(Program).unwrap();
+    wait_until("the program runs", || on.exists());
+    let pid = program.0.id().to_string();
+    let _tracer = Command::new("strace").args(["-q", "-o", "/dev/null", "-p", &pid]).spawn().map(Program).unwrap();
+    wait_until("it is traced", || traced(&pid));
+    let err = refused(&program);
+    assert!(err.contains(": strace ") && err.contains(" traces it already"), "{err}");
+    // It is there until it is waited for.
+    let ended = Command::new("true").spawn().map(Program).unwrap();
+    let stat = format!("/proc/{}/stat", ended.0.id());
+    wait_until("it has ended", || fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(" Z ")));
+    let err = refused(&ended);
+    assert!(err.contains("there is no such process"), "{err}");
+    // One that ends without a call that is recorded.
+    let idle = Command::new("sleep").arg("60").spawn().map(Program).unwrap();
+    let pid = idle.0.id().to_string();
+    let child = record(&out, &["--pid", &pid]).spawn().unwrap();
+    wait_until("it is traced", || traced(&pid));
+    drop(idle);
+    let output = self::ended(child);
+    let err = text(&output.stderr);
+    assert!(output.status.code() == Some(125) && err.contains("has ended, and was not seen to"), "{err}");
 }
 
 /// A program that is killed when it is dropped.
@@ -371,85 +418,6 @@ fn memory_is_recorded_in_pages_that_the_trace_keeps() {
     let repeats = |pair: &[[String; 5]]| pair[1][4] == "read" && pages(&pair[1]) == [pages(&pair[0])[1]; 2];
     assert!(!rows.windows(2).any(repeats));
     assert!(!answer(&["info", out.to_str().unwrap()]).contains("from the requests"));
-}
-
-#[test]
-fn a_disk_is_recorded_while_a_program_runs_and_its_tracing_goes() {
-    if !(has("losetup") && skip_unless(is_root(), "only root records devices")) {
-        return;
-    }
-    let folder = folder();
-    let image = folder.path().join("image");
-    fs::File::create(&image).and_then(|file| file.set_len(16 << 20)).unwrap();
-    let attached = Command::new("losetup").args(["--find", "--show"]).arg(&image).output().unwrap();
-    if !skip_unless(attached.status.success(), "no loop device can be made here") {
-        return;
-    }
-    let device = Loop(text(&attached.stdout).trim().to_owned());
-    // The tracing is mounted for what runs here alone.
-    let traced = |out: &Path, more: &[&str]| {
-        let mount = "mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing; exec \"$@\"";
-        let mut command = Command::new("unshare");
-        command.args([
-            "-m",
-            "env",
-            "--default-signal=INT",
-            "sh",
-            "-c",
-            mount,
-            "sh",
-            env!("CARGO_BIN_EXE_forebay"),
-            "record",
-            "-o",
-        ]);
-        command.arg(out).args(["--blocks", &device.0]).args(more).process_group(0);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    };
-    let read = format!("if={}", device.0);
-    let out = folder.path().join("t.parquet");
-    let output =
-        ended(traced(&out, &["--", "dd", &read, "of=/dev/null", "bs=8k", "count=20", "iflag=direct"]).spawn().unwrap());
-    let err = text(&output.stderr);
-    if !skip_unless(!err.contains("mount -t tracefs"), "the kernel has no tracing") {
-        return;
-    }
-    assert!(output.status.success() && err.contains("pages of 8 KiB, from the requests"), "{err}");
-    let rows = rows(&out);
-    let mine: Vec<_> = rows.iter().filter(|row| row[0].starts_with("dd/")).collect();
-    let expected: Vec<String> = (0..20).map(|block| format!("read {}+8192", block * 8192)).collect();
-    assert_eq!(mine.iter().map(|row| format!("{} {}+{}", row[4], row[2], row[3])).collect::<Vec<_>>(), expected);
-
-    for name in ["INT", "TERM", "HUP"] {
-        let out = folder.path().join(format!("{name}.parquet"));
-        let child = traced(&out, &[]).spawn().unwrap();
-        // The signal must not come before it is listened to; then reads go on until one is recorded.
-        let tracing = format!("/proc/{}/root/sys/kernel/tracing/instances/forebay-{}", child.id(), child.id());
-        let enabled = || {
-            fs::read_to_string(format!("{tracing}/events/block/block_bio_queue/enable"))
-                .is_ok_and(|is| is.starts_with('1'))
-        };
-        wait_until("the device is traced", enabled);
-        let read = Command::new("dd")
-            .args([&read, "of=/dev/null", "bs=4k", "count=7", "iflag=direct"])
-            .stderr(Stdio::null())
-            .status();
-        assert!(read.unwrap().success());
-        signal(name, &child.id().to_string());
-        let output = ended(child);
-        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
-        assert_eq!(self::rows(&out).iter().filter(|row| row[0].starts_with("dd/")).count(), 7, "{name}");
-        assert!(!Path::new(&tracing).exists(), "{name}: {tracing} is left");
-    }
-}
-
-/// A loop device, which goes when it is dropped.
-struct Loop(String);
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
-    }
 }
 
 #[test]
