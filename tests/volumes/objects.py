@@ -231,6 +231,33 @@ def check_slow(start, folder, proxy):
         check("the server ends with 0", server.stop() == 0, server.told())
 
 
+def check_gone(start, proxy):
+    """S3 is gone for longer than a few tries take: a flush waits for it, as long as the user wants."""
+    path = "s3://bucket/volume"
+    with start(Volume(path), cache="8MiB") as server:
+        client = server.client("volume")
+        for mood in ("cut before", "503"):
+            proxy.always(mood, "GET", "HEAD", "PUT")
+            client.pwrite(block_of(1, 9), BLOCK)
+            threading.Timer(12, proxy.heal).start()
+            client.flush()
+            check(f"a flush while S3 answers nothing but `{mood}` for 12 s", client.pread(BLOCK, BLOCK) == block_of(1, 9))
+        client.shutdown()
+        check("the server ends with 0", server.stop() == 0, server.told())
+    with start(Volume(path, retry="1s"), cache="8MiB") as server:
+        client = server.client("volume")
+        proxy.always("503", "GET", "HEAD", "PUT")
+        client.pwrite(block_of(1, 10), BLOCK)
+        began = time.monotonic()
+        check_refused("a flush with retry=1s", client.flush, by=nbd.Error)
+        took = time.monotonic() - began
+        check("it fails soon", took < 10, f"{took:.1f} s")
+        proxy.heal()
+        client.flush()
+        client.shutdown()
+        check("and the next one is whole: the server ends with 0", server.stop() == 0, server.told())
+
+
 def check_two_servers(start, folder):
     """Two servers of one volume, which no storage of objects can keep apart: the one that comes too late fails, and undoes nothing."""
     path = "s3://bucket/volume"
@@ -269,6 +296,14 @@ def check_refused_at_the_start(start, proxy):
                 raise Failed(f"{what}: it was served")
         except Failed as refused:
             check(f"{what} is refused at the start", says in str(refused), str(refused))
+    proxy.always("503", "GET", "PUT")
+    began = time.monotonic()
+    try:
+        with start(Volume("s3://bucket/volume"), cache="8MiB"):
+            raise Failed("a server whose S3 fails: it serves")
+    except Failed as refused:
+        took = time.monotonic() - began
+        check("S3 that fails is refused at the start, and soon", "SlowDown" in str(refused) and took < 10, f"{took:.1f} s: {refused}")
     proxy.heal()
     with without("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         # Where a machine of Amazon's would have its role's keys, nobody listens.
@@ -301,6 +336,7 @@ def test(start, folder):
             check_passing(start, proxy)
             check_denied(start, proxy)
             check_slow(start, folder, proxy)
+            check_gone(start, proxy)
             check_two_servers(start, folder)
             check_refused_at_the_start(start, proxy)
         finally:

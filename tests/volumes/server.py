@@ -36,6 +36,7 @@ class Volume:
     mode: str = None
     readahead: str = None
     create: str = None
+    retry: str = None
     read_only: bool = False
 
     @property
@@ -59,7 +60,7 @@ class Forebay:
         words = [*self.words, "serve"]
         for volume in volumes:
             parts = [f"{volume.name}={volume.path}"]
-            parts += [f"{key}={getattr(volume, key)}" for key in ("policy", "page", "mode", "readahead", "create") if getattr(volume, key)]
+            parts += [f"{key}={getattr(volume, key)}" for key in ("policy", "page", "mode", "readahead", "create", "retry") if getattr(volume, key)]
             parts += ["read-only"] if volume.read_only else []
             words += ["--volume", ",".join(parts)]
         words += ["--listen", f"unix:{socket_path}"] if socket_path else []

@@ -20,8 +20,8 @@ const LEAST_BUFFERS: u64 = 1 << 20;
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Options {
     /// A volume to serve, and its options: policy=, size= and page= give it a cache of its own; mode=write-back|write-through;
-    /// read-only; readahead=512KiB; create=SIZE makes a missing file; rate=, iops= and connections= limit bytes and requests a second,
-    /// and clients; min= and max= are its share of the common cache; manager= is its manager under lru-sp. The path is a file, a block
+    /// read-only; readahead=512KiB; create=SIZE makes a missing file; retry=60s is how long what failed on S3 is repeated; rate=, iops=
+    /// and connections= limit bytes and requests a second, and clients; min= and max= are its share of the common cache; manager= is its manager under lru-sp. The path is a file, a block
     /// device, memory:SIZE, a URL of object storage (file:///, s3://), concat:A+B or stripe=64KiB:A+B. With an empty name, =PATH, it
     /// is the default export
     #[arg(short = 'V', long = "volume", value_name = "NAME=PATH[,OPTION=VALUE]…")]

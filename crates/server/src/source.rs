@@ -8,6 +8,7 @@ use forebay_model::Model;
 use forebay_policy::parse_bytes;
 use forebay_pool::device::{
     Bounded, Delayed, Device, FileDevice, FileOptions, Joined, Limited, Limits, MemoryDevice, NewVolume, ObjectDevice,
+    ObjectOptions,
 };
 use std::fmt;
 use std::io;
@@ -82,6 +83,8 @@ pub(crate) struct Opening {
     pub(crate) read_only: bool,
     /// How long a file or object volume is that is made if it is missing.
     pub(crate) create: Option<u64>,
+    /// How long a request to object storage is repeated.
+    pub(crate) retry: Option<Duration>,
     pub(crate) direct: Direct,
     /// How long a request may take.
     pub(crate) timeout: Option<Duration>,
@@ -123,7 +126,8 @@ impl Source {
             Self::Memory(bytes) => opening.slow(MemoryDevice::new(*bytes))?,
             Self::Object(url) => {
                 let new = opening.create.map(NewVolume::new);
-                opening.slow(ObjectDevice::open(url, new, opening.read_only).map_err(failed)?)?
+                let options = ObjectOptions { new, read_only: opening.read_only, retry: opening.retry };
+                opening.slow(ObjectDevice::open(url, options).map_err(failed)?)?
             }
             Self::Concatenated(parts) => Arc::new(Joined::concatenated(all(parts)?).map_err(failed)?),
             Self::Striped(stripe, parts) => Arc::new(Joined::striped(all(parts)?, *stripe).map_err(failed)?),

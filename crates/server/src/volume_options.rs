@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::source::Source;
-use crate::words::{Count, Policy, Size, counted};
+use crate::words::{Age, Count, Policy, Size, counted};
 use clap::ValueEnum;
 use forebay_policy::managers::Manager;
 use forebay_policy::show_bytes;
@@ -37,6 +37,8 @@ pub struct VolumeOptions {
     pub readahead: Option<Size>,
     /// Makes the file or object volume with this size if it is missing.
     pub create: Option<Size>,
+    /// How long a request to object storage is repeated that failed by its server or the network.
+    pub retry: Option<Age>,
     /// Its manager in a cache under lru-sp.
     pub manager: Option<String>,
     /// Other volumes of the cache leave it so much when it needs it.
@@ -187,6 +189,7 @@ impl VolumeOptions {
             read_only,
             readahead,
             create,
+            retry,
             manager,
             min,
             max,
@@ -203,6 +206,7 @@ impl VolumeOptions {
             ("read-only", *read_only != other.read_only),
             ("readahead", *readahead != other.readahead),
             ("create", *create != other.create),
+            ("retry", *retry != other.retry),
             ("manager", *manager != other.manager),
             ("min", *min != other.min),
             ("max", *max != other.max),
@@ -241,6 +245,7 @@ mod tests {
     fn a_volume_has_a_name_a_path_and_options() {
         let volume: VolumeOptions = "a=/x,policy=mq:queues=4,size=1GiB,mode=write-through,read-only".parse().unwrap();
         assert_eq!((volume.name.as_str(), &volume.path), ("a", &Source::File("/x".into())));
+        assert_eq!("a=s3://b/c,retry=5m".parse::<VolumeOptions>().unwrap().retry, Some(Age(Duration::from_mins(5))));
         assert_eq!("a=/x,connections=4".parse::<VolumeOptions>().unwrap().connections, Some(Count(4)));
         assert_eq!(volume.policy, Some("mq:queues=4".parse().unwrap()));
         assert_eq!((volume.size, volume.mode, volume.read_only), (Some(Size(1 << 30)), Mode::WriteThrough, true));
@@ -266,6 +271,7 @@ mod tests {
             ("a=/x,size=big", "is no number of bytes"),
             ("a=/x,mode=back", "unknown variant `back`, expected `write-back` or `write-through`"),
             ("a=/x,read-only=maybe", "expected a boolean"),
+            ("a=s3://b/c,retry=long", "`long` is no time"),
             ("a=/x,iops=0", "`0` is no number above 0"),
             ("a=/x,size=1GiB,size=2GiB", "`size` is said twice"),
         ] {

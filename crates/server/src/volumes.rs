@@ -201,6 +201,7 @@ impl Options {
             let opening = Opening {
                 read_only: volume.read_only,
                 create: volume.create.map(|size| size.0),
+                retry: volume.retry.map(|retry| retry.0),
                 direct: self.direct.unwrap_or_default(),
                 timeout: self.device_timeout.map(|timeout| timeout.0),
                 delay: delay.cloned(),

@@ -301,15 +301,14 @@ fn a_file_without_a_ring_holds_what_was_written() {
 #[test]
 fn objects_in_memory_hold_what_was_written() {
     let new = NewVolume { length: LENGTH, object_size: 16_384 };
-    compare(64, |_| ObjectDevice::open("memory:///volume", Some(new), false).expect("a volume in memory"));
+    compare(64, |_| ObjectDevice::open("memory:///volume", new.into()).expect("a volume in memory"));
 }
 
 #[test]
 fn objects_in_a_directory_hold_what_was_written() {
     let new = NewVolume { length: LENGTH, object_size: 65_536 };
     compare(8, |directory| {
-        ObjectDevice::open(&format!("file://{}/volume", directory.display()), Some(new), false)
-            .expect("the disk has room")
+        ObjectDevice::open(&format!("file://{}/volume", directory.display()), new.into()).expect("the disk has room")
     });
 }
 

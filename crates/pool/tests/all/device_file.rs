@@ -2,6 +2,7 @@
 
 use forebay_pool::device::{
     Bounded, Device, Extent, FileDevice, FileOptions, Limited, Limits, MemoryDevice, NewVolume, ObjectDevice,
+    ObjectOptions,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::PathBuf;
@@ -158,15 +159,15 @@ fn what_was_written_is_there_when_the_volume_is_opened_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let url = format!("file://{}/volume", directory.path().display());
     let new = NewVolume { length: 100_000, object_size: 8192 };
-    let missing = ObjectDevice::open(&url, None, false).err().expect("it was not made yet");
+    let missing = ObjectDevice::open(&url, ObjectOptions::default()).err().expect("it was not made yet");
     assert_eq!(missing.kind(), io::ErrorKind::NotFound);
-    let device = ObjectDevice::open(&url, Some(new), false).expect("the disk has room");
+    let device = ObjectDevice::open(&url, new.into()).expect("the disk has room");
     device.write(99_000, &[IoSlice::new(&[7; 1000])]).expect("the disk has room");
     device.flush().expect("it is durable");
     drop(device);
-    let device = ObjectDevice::open(&url, None, false).expect("it was made");
+    let device = ObjectDevice::open(&url, ObjectOptions::default()).expect("it was made");
     assert_eq!((device.len(), read(&device, 99_000, 1000)), (100_000, vec![7; 1000]));
-    let other = ObjectDevice::open(&url, Some(NewVolume::new(100_000)), false).err().expect("its objects are smaller");
+    let other = ObjectDevice::open(&url, NewVolume::new(100_000).into()).err().expect("its objects are smaller");
     assert_eq!(other.kind(), io::ErrorKind::InvalidInput);
 }
 
@@ -174,7 +175,7 @@ fn what_was_written_is_there_when_the_volume_is_opened_again() {
 fn of_two_that_open_a_volume_of_files_the_second_is_let_in_only_if_both_read() {
     let directory = tempfile::tempdir().expect("a directory");
     let url = format!("file://{}/volume", directory.path().display());
-    let open = |read_only| ObjectDevice::open(&url, Some(NewVolume::new(100_000)), read_only);
+    let open = |read_only| ObjectDevice::open(&url, ObjectOptions { read_only, ..NewVolume::new(100_000).into() });
     for (first, second) in [(false, false), (false, true), (true, false), (true, true)] {
         let holder = open(first).expect("nobody else has it");
         let error = open(second).err();
@@ -189,7 +190,7 @@ fn of_two_that_open_a_volume_of_files_the_second_is_let_in_only_if_both_read() {
 #[test]
 fn trimmed_objects_are_holes_and_take_no_space() {
     let new = NewVolume { length: 40_000, object_size: 8192 };
-    let device = ObjectDevice::open("memory:///volume", Some(new), false).expect("a volume in memory");
+    let device = ObjectDevice::open("memory:///volume", new.into()).expect("a volume in memory");
     device.write(0, &[IoSlice::new(&[1; 40_000])]).expect("memory has room");
     device.trim(4096, 35_904).expect("it can be trimmed");
     let extents = device.extents(0, 40_000).expect("it can be asked");
@@ -206,11 +207,11 @@ fn a_url_or_manifest_that_is_wrong_is_refused_with_its_name() {
         ["", "{}", r#"{"version":2,"length":1,"object_size":4096}"#, r#"{"version":1,"length":1,"object_size":0}"#];
     for manifest in manifests {
         std::fs::write(directory.path().join("manifest.json"), manifest).expect("the disk has room");
-        let error = ObjectDevice::open(&url, None, false).err().expect("the manifest is wrong");
+        let error = ObjectDevice::open(&url, ObjectOptions::default()).err().expect("the manifest is wrong");
         assert!(error.to_string().starts_with(&url) && error.kind() == io::ErrorKind::InvalidInput, "{error}");
     }
     for url in ["volume", "ftp://host/volume", "file://host/volume"] {
-        let error = ObjectDevice::open(url, Some(NewVolume::new(1)), false).err().expect("the URL is wrong");
+        let error = ObjectDevice::open(url, NewVolume::new(1).into()).err().expect("the URL is wrong");
         assert!(error.to_string().starts_with(url), "{error}");
     }
 }
@@ -220,7 +221,7 @@ fn threads_write_one_device_at_once() {
     let devices: [Box<dyn Device>; 2] = [
         Box::new(MemoryDevice::new(1 << 20)),
         Box::new(
-            ObjectDevice::open("memory:///volume", Some(NewVolume { length: 1 << 20, object_size: 65_536 }), false)
+            ObjectDevice::open("memory:///volume", NewVolume { length: 1 << 20, object_size: 65_536 }.into())
                 .expect("memory"),
         ),
     ];

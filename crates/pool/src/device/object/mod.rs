@@ -24,7 +24,7 @@ use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt, RetryConfig};
+use object_store::{BackoffConfig, Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt, RetryConfig};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -49,8 +49,12 @@ const MOST_ASKED: usize = 256;
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a request is repeated at most that failed by its server or the network.
+/// How long a request that failed by its server or the network is repeated, and the longest pause between two.
 const RETRIED: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long it is repeated while the volume is opened: who starts a server learns soon what is missing.
+const RETRIED_AT_OPENING: Duration = Duration::from_secs(3);
 
 /// A part of an object (its number, where in it, how long), and what goes there.
 type Part<T> = ((u64, u64, u64), T);
@@ -64,6 +68,23 @@ struct Written<'a> {
     bytes: &'a [u8],
 }
 
+/// How a volume on object storage is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ObjectOptions {
+    /// What to make if it is not there.
+    pub new: Option<NewVolume>,
+    /// Whether it is only read.
+    pub read_only: bool,
+    /// How long a request that failed by its server or the network is repeated; by default a minute.
+    pub retry: Option<Duration>,
+}
+
+impl From<NewVolume> for ObjectOptions {
+    fn from(new: NewVolume) -> Self {
+        Self { new: Some(new), ..Self::default() }
+    }
+}
+
 /// A volume on object storage. Its calls block on a runtime of its own, so they must not be made inside an asynchronous task.
 pub struct ObjectDevice {
     store: Arc<dyn ObjectStore>,
@@ -75,6 +96,8 @@ pub struct ObjectDevice {
     directory: Option<File>,
     /// Elsewhere, what the objects were when they were last seen.
     known: Option<Known>,
+    /// How long a change is tried again.
+    retried: Duration,
     /// Object `n` is changed under lock `n % LOCKS`.
     locks: [Mutex<()>; LOCKS as usize],
     runtime: Runtime,
@@ -82,14 +105,16 @@ pub struct ObjectDevice {
 
 impl ObjectDevice {
     /// Opens the volume at a URL: `file:///directory/prefix`, `memory:///name` (each opening its own, empty), or `s3://bucket/prefix`
-    /// with the AWS environment variables. If it is not there, `new` says what to make.
+    /// with the AWS environment variables.
     ///
     /// # Errors
     /// The URL, the manifest or the storage, and what is wrong with it; a volume of files that another process has open, unless
     /// both only read it.
-    pub fn open(url: &str, new: Option<NewVolume>, read_only: bool) -> io::Result<Self> {
+    pub fn open(url: &str, options: ObjectOptions) -> io::Result<Self> {
         let parsed = Url::parse(url).map_err(|error| wrong(url, &format!("no URL: {error}")))?;
         let prefix = Path::from_url_path(parsed.path()).map_err(|error| wrong(url, &error.to_string()))?;
+        let retried = options.retry.unwrap_or(RETRIED);
+        let mut opening = None;
         let (store, directory): (Arc<dyn ObjectStore>, _) = match parsed.scheme() {
             "file" => {
                 let directory =
@@ -97,11 +122,15 @@ impl ObjectDevice {
                 (Arc::new(LocalFileSystem::new().with_fsync(true)), Some(directory))
             }
             "memory" => (Arc::new(InMemory::new()), None),
-            "s3" => (s3(url)?, None),
+            "s3" => {
+                opening = Some(s3(url, RETRIED_AT_OPENING.min(retried))?);
+                (s3(url, retried)?, None)
+            }
             other => return Err(wrong(url, &format!("`{other}:` is unknown; write file:///, memory:/// or s3://"))),
         };
         let without_key = parsed.scheme() == "s3" && std::env::var_os("AWS_ACCESS_KEY_ID").is_none();
-        Self::assemble(store, prefix, url.to_owned(), directory, new, read_only).map_err(|error| {
+        let opening = opening.unwrap_or_else(|| Arc::clone(&store));
+        Self::assemble(&*opening, store, prefix, url.to_owned(), directory, options).map_err(|error| {
             let hint = "AWS_ACCESS_KEY_ID is not set, so the keys of this machine's role were asked for";
             if without_key { io::Error::new(error.kind(), format!("{error}; {hint}")) } else { error }
         })
@@ -128,20 +157,22 @@ impl ObjectDevice {
     pub fn on(store: Arc<dyn ObjectStore>, prefix: &str, new: Option<NewVolume>) -> io::Result<Self> {
         let name = format!("{store}/{prefix}");
         let prefix = Path::parse(prefix).map_err(|error| wrong(&name, &error.to_string()))?;
-        Self::assemble(store, prefix, name, None, new, false)
+        let options = ObjectOptions { new, ..ObjectOptions::default() };
+        Self::assemble(&*Arc::clone(&store), store, prefix, name, None, options)
     }
 
+    /// `opening` is the same store, of which the manifest is asked.
     fn assemble(
+        opening: &dyn ObjectStore,
         store: Arc<dyn ObjectStore>,
         prefix: Path,
         name: String,
         directory: Option<PathBuf>,
-        new: Option<NewVolume>,
-        read_only: bool,
+        ObjectOptions { new, read_only, retry }: ObjectOptions,
     ) -> io::Result<Self> {
         let runtime =
             Builder::new_multi_thread().worker_threads(2).thread_name("object-storage").enable_all().build()?;
-        let manifest = runtime.block_on(manifest(&*store, &prefix.clone().join("manifest.json"), &name, new))?;
+        let manifest = runtime.block_on(manifest(opening, &prefix.clone().join("manifest.json"), &name, new))?;
         let directory = directory.map(File::open).transpose()?;
         if let Some(directory) = &directory {
             let locked = if read_only { share(directory) } else { take(directory) };
@@ -150,7 +181,8 @@ impl ObjectDevice {
         }
         let known = directory.is_none().then(Known::default);
         let locks = std::array::from_fn(|_| Mutex::new(()));
-        Ok(Self { store, prefix, name, manifest, read_only, directory, known, locks, runtime })
+        let retried = retry.unwrap_or(RETRIED);
+        Ok(Self { store, prefix, name, manifest, read_only, directory, known, retried, locks, runtime })
     }
 
     fn path(&self, number: u64) -> Path {
@@ -259,7 +291,7 @@ impl ObjectDevice {
             match self.put(number, bytes).await {
                 // The condition makes it safe to put again what may have been put.
                 Err(Error::Precondition { .. } | Error::AlreadyExists { .. } | Error::Generic { .. })
-                    if self.known.is_some() && attempt < TRIES && began.elapsed() < RETRIED =>
+                    if self.known.is_some() && attempt < TRIES && began.elapsed() < self.retried =>
                 {
                     sleep(PAUSE * (1 << attempt)).await;
                 }
@@ -345,10 +377,12 @@ fn resolved(path: &std::path::Path) -> PathBuf {
     there.map_or_else(|| path.to_owned(), |(start, rest)| start.components().chain(rest.components()).collect())
 }
 
-fn s3(url: &str) -> io::Result<Arc<dyn ObjectStore>> {
+fn s3(url: &str, retried: Duration) -> io::Result<Arc<dyn ObjectStore>> {
     // It fails where one is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let retry = RetryConfig { retry_timeout: RETRIED, ..RetryConfig::default() };
+    // The time ends it, and what a server denies (403, 404) is not repeated.
+    let backoff = BackoffConfig { max_backoff: LONGEST_PAUSE, ..BackoffConfig::default() };
+    let retry = RetryConfig { retry_timeout: retried, max_retries: 10_000, backoff };
     // Unencrypted only if AWS_ENDPOINT says http://.
     let builder = AmazonS3Builder::from_env().with_allow_http(true).with_retry(retry).with_url(url);
     let store = builder.build().map_err(|error| storage_error(url, "cannot be opened", error))?;
