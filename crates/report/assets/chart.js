@@ -145,7 +145,7 @@ class Chart {
         const ticks = places.length ? { customValues: places } : {};
         return {
             type: this.log[which] ? "log" : "value",
-            logBase: (unit.pages && which === "x") || unit === "ratio" ? 2 : 10,
+            logBase: unit.pages || unit === "ratio" ? 2 : 10,
             splitNumber: this.log[which] ? 10 : 5,
             // At the end of the data there is seldom a round number.
             axisLabel: {
@@ -199,7 +199,7 @@ class Chart {
     /** The lines' names beside their ends, moved apart where they would meet, and a ring around the point that is recommended. */
     #ends(lines) {
         const narrow = this.plot.clientWidth < 500;
-        const [size, most] = narrow ? [10, 12] : [12, 16];
+        const [size, most] = narrow ? [10, 18] : [12, 28];
         const { fontFamily } = getComputedStyle(document.body);
         const short = (name) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
         const known = lines.filter((line) => line.data.some(([, y]) => y !== null));
@@ -230,13 +230,13 @@ class Chart {
             const point = marked && api.coord(marked);
             if (point && within(box, point)) {
                 const [left, top] = point;
-                const below = top < box.y + 40;
+                const [x, y] = wordPlace(point, box, known.map((line) => line.data.filter(([, y]) => y !== null).map((at) => api.coord(at))));
                 children.push(
                     { type: "circle", shape: { cx: left, cy: top, r: 8 }, style: { fill: "none", stroke: themed("--ink"), lineWidth: 1.5 } },
                     {
                         type: "text",
                         style: {
-                            text: "recommended", x: Math.min(Math.max(left, box.x + 42), box.x + box.width - 42), y: top + (below ? 20 : -20),
+                            text: "recommended", x, y,
                             fill: themed("--ink"), backgroundColor: themed("--paper"), padding: [1, 3], fontSize: size, fontFamily, align: "center", verticalAlign: "middle",
                         },
                     },
@@ -340,9 +340,11 @@ class Chart {
         const labels = this.#labels();
         const places = labels.map((label) => this.view.x.indexOf(label));
         const series = this.view.series.map((series, index) => ({ series, index }));
+        // Shares of a whole end at it.
+        const max = this.model.y.unit === "ratio" ? 1 : null;
         return {
             yAxis: this.#labelled(labels, { inverse: true, axisLabel: { color: themed("--ink"), interval: 0 } }),
-            xAxis: { ...this.#axis("y", { type: "value" }), splitLine: { show: true, lineStyle: { color: themed("--rule") } } },
+            xAxis: { ...this.#axis("y", { type: "value", max }), splitLine: { show: true, lineStyle: { color: themed("--rule") } } },
             series: series.filter(({ series }) => this.keys.shown.has(series.name)).map(({ series, index }) => ({
                 name: series.name, type: "bar", stack: "all", barWidth: "70%", color: themed(`--c${index % COLORS}`),
                 emphasis: { disabled: true }, data: places.map((place) => series.y[place]),
@@ -391,6 +393,31 @@ class Chart {
             }],
         };
     }
+}
+
+/** Where the middle of the word beside a mark covers the least of lines, within the frame. */
+function wordPlace([left, top], box, lines) {
+    const [half, height] = [42, 9];
+    const offsets = [[0, -20], [0, 20], [-54, -16], [54, 16], [54, -16], [-54, 16], [0, -60], [0, 60]];
+    const places = offsets.map(([right, down]) => [
+        Math.min(Math.max(left + right, box.x + half), box.x + box.width - half),
+        Math.min(Math.max(top + down, box.y + height), box.y + box.height - height),
+    ]);
+    // By the points of each line, a pixel apart.
+    const covered = ([x, y]) => {
+        let count = Math.hypot(x - left, y - top) < 16 ? Infinity : 0;
+        for (const line of lines) {
+            for (let end = 1; end < line.length; end++) {
+                const [[from, at], [to, then]] = [line[end - 1], line[end]];
+                for (let across = Math.max(from, x - half); across <= Math.min(to, x + half); across++) {
+                    if (Math.abs(at + ((then - at) * (across - from)) / (to - from || 1) - y) <= height) count++;
+                }
+            }
+        }
+        return count;
+    };
+    const counts = places.map(covered);
+    return places[counts.indexOf(Math.min(...counts))];
 }
 
 /** What stands under the pointer: a head, and rows of [name, colour, figure]. */

@@ -75,7 +75,7 @@ fn working_set(points: &[WorkingSetPoint], page_size: u64) -> Chart {
     let words = (
         "working-set",
         "Working set by window",
-        "Distinct pages among so many successive references, on average over the trace: where the line flattens, the pages in use fit.",
+        "Distinct pages in a window of that length, on average over the trace: where the line flattens, the pages in use fit.",
     );
     let axes = (Axis::log("window in references", Unit::Number), Axis::log("working set", Unit::Pages(page_size)));
     Chart::new(words, Kind::Lines, axes).with([View::only(X::Numbers(x), vec![pages])])
@@ -129,10 +129,10 @@ fn frequency(points: &[FrequencyPoint]) -> Chart {
     let words = (
         "frequency",
         "Pages and references by frequency",
-        "The share of the pages that are referenced at least so many times, and of the references that go to them: the farther \
+        "The share of the pages that are referenced at least N times, and of the references that go to them: the farther \
             apart the lines, the more a few pages are worth.",
     );
-    let axes = (Axis::log("referenced at least so many times", Unit::Number), Axis::linear("share", Unit::Ratio));
+    let axes = (Axis::log("times referenced, at least", Unit::Number), Axis::linear("share", Unit::Ratio));
     Chart::new(words, Kind::Lines, axes).with([View::only(X::Numbers(x), vec![pages, references])])
 }
 
@@ -256,7 +256,7 @@ fn request_length(all: &[Lengths]) -> Chart {
     let words = (
         "request-length",
         "Lengths of requests before and after the policies",
-        "The share of the requests that are no longer than so many pages: the trace's own, and those of the misses that \
+        "The share of the requests that have at most N pages: the trace's own, and those of the misses that \
         reach the device. A sequence is what a disk sees of them: adjacent pages one after the other, whichever request they are of.",
     );
     Chart::new(

@@ -54,7 +54,7 @@ pub enum Question {
 /// Where work was stopped, and so what the answer lacks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stop {
-    /// After so many of so many runs over this trace; the answer has all that are done.
+    /// After N of M runs over this trace; the answer has all that are done.
     Runs(usize, usize, String),
     /// The same; the answer has the policies that are done at all sizes.
     Policies(usize, usize, String),
