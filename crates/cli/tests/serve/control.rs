@@ -189,7 +189,7 @@ fn references_are_recorded_whenever_it_is_asked_for() {
     assert!(refused(&socket, &format!("record start {}", file("two.csv")), 1).contains("one.csv is being recorded"));
     client.read(4096, 512);
     let snapshot = control(&socket, &format!("record snapshot {}", file("snapshot.parquet")));
-    assert!(snapshot.starts_with("recorded 1 references in "), "{snapshot}");
+    assert!(snapshot.starts_with("recorded 1 request in "), "{snapshot}");
     client.read(8192, 512);
     let whole: serde_json::Value = serde_json::from_str(&control(&socket, "-f json record stop")).unwrap();
     assert_eq!((&whole["figures"]["references"], &whole["figures"]["lost"]), (&2.into(), &0.into()));

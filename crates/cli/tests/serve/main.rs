@@ -228,7 +228,7 @@ fn what_is_recorded_is_a_trace_of_what_was_asked() {
     drop(client);
     assert!(!trace.exists(), "it appears when it is whole");
     let log = server.stop();
-    assert!(log.contains("recorded 33 references"), "{log}");
+    assert!(log.contains("recorded 33 requests"), "{log}");
     let csv =
         answer(&["compare", trace.to_str().unwrap(), "-p", "lru", "-s", "20", "--page-size", "4KiB", "-f", "csv"]);
     let row: Vec<&str> = csv.lines().nth(1).expect("a row").split(',').collect();

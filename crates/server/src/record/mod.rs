@@ -13,6 +13,7 @@ mod tests;
 
 use crate::bounded::bounded;
 use crate::error::Error;
+use crate::words::counted;
 use forebay_policy::Operation;
 use forebay_trace::OUTPUTS;
 use forebay_trace::write::folder_of;
@@ -80,7 +81,7 @@ impl Recorded {
 
 impl fmt::Display for Recorded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "recorded {} references in {}", self.written, self.path.display())?;
+        write!(f, "recorded {} in {}", counted(self.written, "request"), self.path.display())?;
         if self.lost > 0 { write!(f, "; {} are missing, since they came too fast", self.lost) } else { Ok(()) }
     }
 }
@@ -236,7 +237,7 @@ impl Recorder {
         if let Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) = sent
             && self.lost.fetch_add(1, Ordering::Relaxed) == 0
         {
-            tracing::warn!("references cannot be written as fast as they come: some are left out of the trace");
+            tracing::warn!("requests cannot be written as fast as they come: some are left out of the trace");
         }
     }
 
