@@ -437,6 +437,14 @@ fn what_a_name_does_not_say_and_what_a_format_does_not_keep_is_said() {
 }
 
 #[test]
+fn a_server_is_named_by_its_address_or_by_its_own_option() {
+    for address in [&["127.0.0.1:1"][..], &["--metrics", "127.0.0.1:1"]] {
+        let refused = failure(&[&["top", "--once"], address].concat(), 1);
+        assert!(refused.contains("http://127.0.0.1:1/statistics"), "{refused}");
+    }
+}
+
+#[test]
 fn what_is_converted_there_and_back_is_the_same() {
     let start = file("requests.csv", REQUESTS);
     let folder = start.parent().unwrap();
