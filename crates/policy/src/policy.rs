@@ -199,12 +199,15 @@ impl fmt::Display for AllRefused {
 
 impl std::error::Error for AllRefused {}
 
+/// The owner of a use of which the caller does not know whose it is: to the policy the page stays whose it is.
+pub const UNKNOWN_OWNER: u32 = u32::MAX;
+
 /// One use of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reference {
     /// The page's dense number.
     pub page: u32,
-    /// Who uses it: a process or manager.
+    /// Who uses it: a process or manager, or [`UNKNOWN_OWNER`].
     pub owner: u32,
     /// Where it is.
     pub place: Place,

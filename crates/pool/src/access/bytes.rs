@@ -351,7 +351,7 @@ impl<M: Memory> Handle<M> {
                 let admission = if held.is_empty() {
                     self.admit_run(volume, block..block + 1, Operation::Write)?
                 } else {
-                    self.try_admit_run(volume, block..block + 1, Operation::Write, false)
+                    self.try_admit_run(volume, block..block + 1, Operation::Write, false, 0..0)
                 };
                 if let Admission::Run(run) = admission {
                     if volume.len() != length {

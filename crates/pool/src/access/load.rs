@@ -87,7 +87,7 @@ impl<M: Memory> Handle<M> {
         loop {
             let seen = progress.seen();
             // Where the laundry cannot be emptied, dirty victims are refused, and clean ones go.
-            match self.try_admit_run(volume, blocks.clone(), operation, failure.is_some() || hanging.is_some()) {
+            match self.try_admit_run(volume, blocks.clone(), operation, failure.is_some() || hanging.is_some(), 0..0) {
                 Admission::NoFrame => {}
                 Admission::Changing => {
                     volume.wait_unchanged(&blocks);
@@ -137,13 +137,15 @@ impl<M: Memory> Handle<M> {
         }
     }
 
-    /// The same without waiting. `refuse_dirty`: even if the laundry is full.
+    /// The same without waiting. `refuse_dirty`: even if the laundry is full. `sheltered`: blocks of which what was read ahead and not used
+    /// stays.
     pub(crate) fn try_admit_run(
         &self,
         volume: &Arc<Volume>,
         blocks: Range<u64>,
         operation: Operation,
         refuse_dirty: bool,
+        sheltered: Range<u64>,
     ) -> Admission {
         let core = &self.shared.core;
         let mut run = Vec::with_capacity((blocks.end - blocks.start) as usize);
@@ -170,7 +172,10 @@ impl<M: Memory> Handle<M> {
                 end = Admission::NoFrame;
                 break;
             }
-            match replacer.admit(core, found, place, owner, operation) {
+            replacer.sheltered = (volume.id, sheltered.clone());
+            let admitted = replacer.admit(core, found, place, owner, operation);
+            replacer.sheltered.1 = 0..0;
+            match admitted {
                 Ok(Admitted::Loading(number)) => {
                     self.shared.transfers.fetch_add(1, Ordering::SeqCst);
                     run.push((block, number));

@@ -4,6 +4,7 @@ use crate::core::page::{Pages, Wake};
 use crate::core::slots::Slots;
 use crate::core::waiters::Waiters;
 use forebay_policy::Caller;
+use std::ops::Range;
 
 /// What happens to pages while the policy is asked, under the replacer's lock.
 pub(crate) struct Judge<'a> {
@@ -14,6 +15,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) laundry_room: u32,
     /// The page that is being admitted: its number is kept even if its ghost is forgotten.
     pub(crate) admitted: Option<u32>,
+    /// Blocks of an object: what of them was read ahead and not used stays.
+    pub(crate) sheltered: &'a (u32, Range<u64>),
     /// The pages' numbers by those that the policy has for them; empty if they are the same.
     pub(crate) numbers: &'a [u32],
     pub(crate) events: &'a mut Events,
@@ -68,6 +71,11 @@ impl Caller for Judge<'_> {
             return false;
         }
         let state = page.state();
+        let (object, blocks) = self.sheltered;
+        if state.ahead() && page.object() == *object && blocks.contains(&page.block()) {
+            self.waiters.wake(number, page.end_exclusive());
+            return false;
+        }
         if state.dirty() || state.in_writeback() {
             let room = self.laundry_room > 0;
             if room {

@@ -10,7 +10,7 @@ use crate::core::table;
 use crate::objects::followers::{Followers, Happened};
 use crate::sync::Ordering;
 use forebay_policy::Hit;
-use forebay_policy::{Operation, Place, Reference};
+use forebay_policy::{Operation, Place, Reference, UNKNOWN_OWNER};
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
@@ -48,6 +48,8 @@ pub(crate) struct Replacer {
     /// Places whose pages have lost their frames since the lock was taken, if anybody is to be told.
     pub(crate) departed: Vec<Place>,
     announces: bool,
+    /// Blocks of an object: what of them was read ahead and not used stays, whatever is admitted.
+    pub(crate) sheltered: (u32, Range<u64>),
     pub(crate) followers: Followers,
     pub(crate) evictions: u64,
     pub(crate) readahead_wasted: u64,
@@ -86,6 +88,7 @@ impl Replacer {
             laundry_limit,
             departed: Vec::new(),
             announces: false,
+            sheltered: (0, 0..0),
             followers: Followers::default(),
             evictions: 0,
             readahead_wasted: 0,
@@ -160,7 +163,7 @@ impl Replacer {
         let page = core.pages.get(number);
         page.clear_used();
         let place = Place { object: page.object(), block: page.block() };
-        let reference = Reference { page: number, owner: page.object(), place, operation: Operation::Read };
+        let reference = Reference { page: number, owner: UNKNOWN_OWNER, place, operation: Operation::Read };
         self.policy.hits(&[Hit { reference, first_use: false }]);
     }
 
@@ -372,6 +375,7 @@ impl Replacer {
             waiters: &core.waiters,
             laundry_room: self.laundry_limit.saturating_sub(core.laundered()),
             admitted,
+            sheltered: &self.sheltered,
             numbers: &[],
             events: &mut self.events,
         };

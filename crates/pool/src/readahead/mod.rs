@@ -148,8 +148,8 @@ impl<M: Memory> Handle<M> {
     /// A read is over that missed, or was the first to use something read ahead: has read ahead what is expected behind it.
     #[cold]
     pub(crate) fn follow(&self, volume: &Arc<Volume>, blocks: Range<u64>, missed: Option<u64>) {
-        let expected = self.expected(volume, blocks, missed);
-        self.admit_ahead(volume, expected, 0);
+        let expected = self.expected(volume, blocks.clone(), missed);
+        self.admit_ahead(volume, expected, blocks.end, 0);
     }
 
     /// Fills the last pages of a read, all of which it missed, and has read ahead what is expected behind them: with the same request as
@@ -166,7 +166,8 @@ impl<M: Memory> Handle<M> {
     ) -> Result<(), Error> {
         let expected = self.expected(volume, read.clone(), Some(missed));
         let room = self.shared.most_run().saturating_sub(run.len() as u64);
-        let joined = self.admit_ahead(volume, expected.clone(), if expected.start == read.end { room } else { 0 });
+        let joined =
+            self.admit_ahead(volume, expected.clone(), read.end, if expected.start == read.end { room } else { 0 });
         if !joined.is_empty() {
             let both = [run, &joined].concat();
             let filled = self.shared.transfer(volume, &both);
@@ -193,8 +194,9 @@ impl<M: Memory> Handle<M> {
     }
 
     /// Admits what is absent of these blocks, and has it read, but for what is returned: the first of them, `joined` at most, which are the
-    /// caller's to read. What is read ahead at a time is no more than half of the cache, so that it does not push itself out.
-    fn admit_ahead(&self, volume: &Arc<Volume>, blocks: Range<u64>, joined: u64) -> Vec<Held> {
+    /// caller's to read. What is read ahead at a time is no more than half of the cache, so that it does not push itself out; nor does it push
+    /// out what was read ahead from block `used` on and is still to be used.
+    fn admit_ahead(&self, volume: &Arc<Volume>, blocks: Range<u64>, used: u64, joined: u64) -> Vec<Held> {
         let mut with_caller = Vec::new();
         if blocks.is_empty() {
             return with_caller;
@@ -208,7 +210,7 @@ impl<M: Memory> Handle<M> {
         while waiting.open && block < end && waiting.runs.len() < MOST_WAITING {
             let joins = block == blocks.start && joined > 0;
             let some = block..end.min(block + if joins { joined } else { self.shared.most_run() });
-            match self.try_admit_run(volume, some, Operation::Readahead, false) {
+            match self.try_admit_run(volume, some, Operation::Readahead, false, used..blocks.start) {
                 Admission::Run(pages) => {
                     block += pages.len() as u64;
                     readahead.pages.fetch_add(pages.len() as u64, Ordering::SeqCst);
@@ -264,7 +266,7 @@ impl<M: Memory> Handle<M> {
                 }
             }
             let end = blocks.end.min(block + self.shared.most_run());
-            match self.try_admit_run(volume, block..end, Operation::Readahead, false) {
+            match self.try_admit_run(volume, block..end, Operation::Readahead, false, 0..0) {
                 Admission::Run(pages) => {
                     block += pages.len() as u64;
                     if !self.shared.fill_ahead(volume, &pages, self.owner(volume)) {

@@ -42,6 +42,8 @@ pub(crate) struct Reader {
     /// The last pages of the present request, as far as all of them missed: the window comes with them.
     loading: Vec<u32>,
     window: Vec<u32>,
+    /// What the stream has read ahead before the window, and not used.
+    ahead: Vec<u32>,
     /// Where the pages that the device has yet to be asked for begin, on it and in the window.
     run: Option<(Place, usize)>,
     /// The most read ahead at once: half of the cache, so that what is read ahead does not push itself out. So does the kernel,
@@ -51,7 +53,7 @@ pub(crate) struct Reader {
     late: u64,
 }
 
-/// What is read ahead needs room, too, but not that of its own window.
+/// What is read ahead needs room, too, but not that of its own window, nor of what its stream has read ahead and not used.
 impl Caller for Reader {
     fn evict(&mut self, page: u32) -> bool {
         let may = !self.reading.has(page);
@@ -80,6 +82,7 @@ impl Reader {
             reading: Marks::new(setup.pages),
             loading: Vec::new(),
             window: Vec::new(),
+            ahead: Vec::new(),
             run: None,
             most: u64::from(setup.capacity / 2),
             counts: ReadaheadCounts::default(),
@@ -172,7 +175,9 @@ impl Reader {
             }
         }
         self.loading.iter().for_each(|&page| self.reading.set(page));
+        self.shelter(places, last, read.end, &expected.blocks);
         self.read_blocks(policy, device, places, owner, last, expected.blocks);
+        self.ahead.drain(..).for_each(|page| _ = self.reading.take(page));
         self.loading.drain(..).for_each(|page| _ = self.reading.take(page));
         if let Some(page) = start {
             self.read_blocks(policy, device, places, owner, page, expected.again);
@@ -195,6 +200,21 @@ impl Reader {
             (before, next) = (next, self.successors.next(next));
         }
         (before, next)
+    }
+
+    /// Keeps what a stream has read ahead behind block `from`, and not used, from being evicted for its next window.
+    fn shelter(&mut self, places: &Places, last: u32, from: u64, window: &Range<u64>) {
+        if window.is_empty() {
+            return;
+        }
+        let object = places.of(last).object;
+        for block in from..window.start {
+            let known = self.number(places, last, Place { object, block });
+            if let Some(page) = known.filter(|&page| self.waiting.has(page)) {
+                self.reading.set(page);
+                self.ahead.push(page);
+            }
+        }
     }
 
     /// Reads those of the blocks ahead that are not resident, no farther than the object goes. They begin with the block of `page`, or
