@@ -57,7 +57,8 @@ fn main() {
     let pool = Pool::new(Config::new((objects + objects / 16) as u64 * PAGE, policy)).expect("a pool");
     let handle = pool.handle().expect("a handle");
     let device: Arc<dyn Device> = Arc::new(Page);
-    let config = VolumeConfig { counted: false, ..VolumeConfig::new("file") };
+    let together = Some(pool.count_together());
+    let config = VolumeConfig { together, ..VolumeConfig::new("file") };
     let mut volumes: Vec<Arc<Volume>> = Vec::with_capacity(objects);
     let time = |what: &str, begin: u64, count: usize| {
         println!("{what}: {} ns", (now() - begin) / count as u64);
