@@ -199,15 +199,12 @@ impl fmt::Display for AllRefused {
 
 impl std::error::Error for AllRefused {}
 
-/// The owner of a use of which the caller does not know whose it is: to the policy the page stays whose it is.
-pub const UNKNOWN_OWNER: u32 = u32::MAX;
-
 /// One use of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reference {
     /// The page's dense number.
     pub page: u32,
-    /// Who uses it: a process or manager, or [`UNKNOWN_OWNER`].
+    /// Who uses it: a process or manager.
     pub owner: u32,
     /// Where it is.
     pub place: Place,

@@ -19,7 +19,7 @@ use super::ranking::{EMPTY, Ranking};
 use super::{Assignment, Manager, Scope, Use};
 use crate::control::{Charge, Control, Uncontrolled};
 use crate::parts::prefetch::prefetch;
-use crate::policy::{Caller, Future, NEVER, Reference, Setup, UNKNOWN_OWNER};
+use crate::policy::{Caller, Future, NEVER, Reference, Setup};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -421,7 +421,7 @@ impl Groups {
             self.files.resize(object as usize + 1, File { owner: 0, rule: NOBODY, resident: 0 });
         }
         let file = self.files[object as usize];
-        if file.resident > 0 && (file.owner == owner || owner == UNKNOWN_OWNER) {
+        if file.resident > 0 && file.owner == owner {
             return;
         }
         let rule = self.rule(owner, object);

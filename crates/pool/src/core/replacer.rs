@@ -10,7 +10,7 @@ use crate::core::table;
 use crate::objects::followers::{Followers, Happened};
 use crate::sync::Ordering;
 use forebay_policy::Hit;
-use forebay_policy::{Operation, Place, Reference, UNKNOWN_OWNER};
+use forebay_policy::{Operation, Place, Reference};
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
@@ -163,7 +163,7 @@ impl Replacer {
         let page = core.pages.get(number);
         page.clear_used();
         let place = Place { object: page.object(), block: page.block() };
-        let reference = Reference { page: number, owner: UNKNOWN_OWNER, place, operation: Operation::Read };
+        let reference = Reference { page: number, owner: page.object(), place, operation: Operation::Read };
         self.policy.hits(&[Hit { reference, first_use: false }]);
     }
 

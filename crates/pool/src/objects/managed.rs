@@ -149,22 +149,6 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_stays_in_charge_when_a_victim_shows_a_use_of_which_the_policy_does_not_know() {
-        let (pool, volume) = pool("lru-sp");
-        let handles = [0; 2].map(|_| pool.handle().expect("a handle"));
-        let owner = pool.owner(1);
-        handles.iter().for_each(|handle| handle.use_owner(Some(&owner)));
-        pool.manage(Some(&owner), Some(&volume), Some(Manager::Mru)).expect("lru-sp has managers");
-        (0..10).for_each(|block| drop(handles[0].read(&volume, block).expect("a read")));
-        // MRU's victim has been used again: the other handle has yet to say so.
-        drop(handles[1].read(&volume, 9).expect("a read"));
-        drop(handles[0].read(&volume, 20).expect("a read"));
-        assert!(looped(&handles[0], &volume) > 20);
-        drop(handles);
-        pool.check_invariants();
-    }
-
-    #[test]
     fn what_is_on_a_free_list_goes_first_unless_it_is_used_again() {
         let (pool, volume) = pool("lru-sp");
         let handle = pool.handle().expect("a handle");
