@@ -190,7 +190,10 @@ impl Shared {
         match slot.clone() {
             Some(object) => {
                 drop(slot);
-                self.with_handle(None, |handle| object.set_len(handle, length))
+                self.with_handle(None, |handle| {
+                    object.look_again(&self.pool, handle)?;
+                    object.set_len(handle, length)
+                })
             }
             None => {
                 let open = || self.nodes.tree.open_inode(&node.inode, OFlags::WRONLY | OFlags::NOCTTY).map(Arc::new);

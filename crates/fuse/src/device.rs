@@ -82,8 +82,14 @@ struct Failures {
 
 impl LowerFile {
     pub(crate) fn open(files: &Arc<Files>, inode: &Arc<Inode>, name: &Path, write: bool) -> io::Result<Arc<Self>> {
+        let made = inode.opened();
         let (descriptors, found) = Descriptors::open(&files.tree, inode, write)?;
-        inode.check_named(&found)?;
+        match made {
+            // Who has made it has it, whatever others have done to its name.
+            Some(fd) if found.stx_nlink == 0 => inode.delete(&fd),
+            Some(_) => {}
+            None => inode.check_named(&found)?,
+        }
         let name = name.display().to_string();
         Ok(Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),

@@ -3,9 +3,10 @@
 //! An inode keeps the descriptor by which it was found. Where the process may open file handles (root, and a file system that has them),
 //! few of those descriptors stay: of the others' inodes the handle is kept, so that a million known files need no million descriptors.
 
+use crate::mount::Options;
 use crate::recent::{Closable, Recent};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, openat, statx};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Statx, StatxFlags, flock, openat, statx};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use std::ffi::{CStr, OsStr};
@@ -14,10 +15,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Path descriptors and file descriptors that are kept open, of those that can be opened again.
 const MOST_PATHS: usize = 4096;
 const MOST_FILES: usize = 2048;
+
+/// How long a mount waits for one of the same directory that ends.
+const LAST_PAGES: Duration = Duration::from_secs(10);
 
 /// What is asked of an inode.
 pub(crate) const ATTRIBUTES: StatxFlags = StatxFlags::BASIC_STATS;
@@ -67,29 +72,33 @@ struct Handle {
 }
 
 impl Tree {
-    /// Opens the directory. `prefix`: what the names of its files begin with. `mounts`: how many share the process's descriptors.
+    /// Opens the directory, for this mount alone unless it only reads.
     ///
     /// # Errors
     /// What cannot be done, with the path.
-    pub(crate) fn open(source: &Path, prefix: PathBuf, direct: bool, mounts: usize) -> io::Result<Self> {
+    pub(crate) fn open(options: &Options, source: &Path) -> io::Result<Self> {
         let failed = |error: Errno| {
             let error = io::Error::from(error);
             io::Error::new(error.kind(), format!("{}: cannot be opened: {error}", source.display()))
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(source, flags, Mode::empty()).map_err(failed)?;
-        let limit = raise_descriptor_limit() / mounts;
+        lock(&root, options.read_only).map_err(|error| {
+            let why = "is mounted already, and the cache of that mount would not see what this one writes: unmount that one first";
+            io::Error::new(io::Error::from(error).kind(), format!("{}: {why}", source.display()))
+        })?;
+        let limit = raise_descriptor_limit() / options.mounts;
         let superuser = geteuid().is_root();
         let mount = handle_of(root.as_fd()).filter(|(handle, _)| open_handle(&root, handle, OFlags::PATH).is_ok());
         Ok(Self {
             source: source.to_owned(),
-            prefix,
+            prefix: options.prefix.clone(),
             root,
             mount: mount.map(|(_, mount)| mount),
             superuser,
             paths: Recent::new(MOST_PATHS.min(limit / 4)),
             files: MOST_FILES.min(limit / 4),
-            direct: AtomicBool::new(direct),
+            direct: AtomicBool::new(options.direct),
         })
     }
 
@@ -224,6 +233,11 @@ impl Inode {
         if std::mem::take(&mut kept.opened) { kept.fd.clone() } else { None }
     }
 
+    /// Who has made it has closed it: the descriptor of then may go, as any other.
+    pub(crate) fn closed(&self) {
+        self.kept().opened = false;
+    }
+
     /// Whether its last name has gone, as far as is known.
     pub(crate) fn is_deleted(&self) -> bool {
         self.deleted.load(Ordering::Relaxed)
@@ -254,7 +268,8 @@ impl Closable for Inode {
 
     fn close(&self) {
         let mut kept = self.kept();
-        if self.is_deleted() {
+        // Who has made the file and has it open needs its descriptor, even if others delete the file below.
+        if self.is_deleted() || kept.opened {
             return;
         }
         if let (None, Some(fd)) = (&kept.handle, &kept.fd) {
@@ -262,7 +277,7 @@ impl Closable for Inode {
                 handle_of(fd.as_fd()).filter(|(_, mount)| Some(*mount) == self.mount).map(|(handle, _)| handle);
         }
         if kept.handle.is_some() {
-            (kept.fd, kept.opened) = (None, false);
+            kept.fd = None;
         }
     }
 }
@@ -270,6 +285,20 @@ impl Closable for Inode {
 /// What is known of an open file or path descriptor.
 pub(crate) fn attributes(fd: BorrowedFd<'_>) -> io::Result<Statx> {
     Ok(statx(fd, c"", AtFlags::EMPTY_PATH, ATTRIBUTES)?)
+}
+
+/// Keeps other mounts of a directory out. One that was just unmounted may be writing its last pages.
+fn lock(root: &OwnedFd, shared: bool) -> Result<(), Errno> {
+    let how = if shared { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
+    let deadline = Instant::now() + LAST_PAGES;
+    loop {
+        match flock(root, how) {
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
+            Err(Errno::WOULDBLOCK) => return Err(Errno::WOULDBLOCK),
+            // Some file systems have no locks.
+            Ok(()) | Err(_) => return Ok(()),
+        }
+    }
 }
 
 /// What is known of a name in a directory.

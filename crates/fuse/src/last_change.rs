@@ -73,16 +73,30 @@ impl LastChange {
         self.state().written = Some(Written { modified: now, changed: now });
     }
 
-    /// Its attributes have been changed below, through the mount. `modified`: its time of modification, too.
-    pub(crate) fn note_change(&self, found: &Statx, modified: bool) {
-        let mut state = self.state();
+    /// Its attributes are about to be changed below, through the mount. Whether others have changed the file is seen now, and not any more then.
+    pub(crate) fn expect_change(&self, file: BorrowedFd<'_>) {
+        if let Ok(_alone) = self.changing.try_write()
+            && self.unsettled.load(Ordering::SeqCst) == 0
+            && attributes(file).is_ok_and(|found| self.state().seen != Seen::from(&found))
+        {
+            self.foreign.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Its attributes have been changed below, through the mount, and were found so. `modified`: its time of modification, too.
+    pub(crate) fn note_change(&self, file: BorrowedFd<'_>, found: &Statx, modified: bool) {
         let now = Seen::from(found);
-        state.seen = now;
-        if let Some(written) = &mut state.written {
+        if let Some(written) = &mut self.state().written {
             written.changed = written.changed.max(now.changed);
             if modified {
                 written.modified = now.modified;
             }
+        }
+        // A change of its bytes that is under way ends with a look of its own.
+        if let Ok(_alone) = self.changing.try_write()
+            && let Ok(found) = attributes(file)
+        {
+            self.state().seen = Seen::from(&found);
         }
     }
 

@@ -124,7 +124,7 @@ impl Mount {
         };
         let pool = Arc::clone(&mounts.pool);
         let (source, mountpoint) = place::check(&options.source, &options.mountpoint)?;
-        let tree = Tree::open(&source, options.prefix, options.direct, options.mounts).map_err(system("source"))?;
+        let tree = Tree::open(&options, &source).map_err(system("source"))?;
         let superuser = tree.superuser();
         credentials::check(superuser).map_err(system("files cannot be made in their users' names"))?;
         let (mode, wrap, tree) = (options.mode, options.wrap, Arc::new(tree));

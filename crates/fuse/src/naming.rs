@@ -45,6 +45,7 @@ impl Shared {
 
     pub(crate) fn set_attributes(&self, node: &Node, changes: &Changes) -> Result<FileAttr, Errno> {
         let path = self.nodes.tree.path(&node.inode)?;
+        self.about_to_change(node, &path);
         if changes.user.is_some() || changes.group.is_some() {
             let user = changes.user.map(rustix::fs::Uid::from_raw);
             let group = changes.group.map(rustix::fs::Gid::from_raw);
@@ -61,10 +62,17 @@ impl Shared {
         }
         let found = attributes(path.as_fd())?;
         if let Some(object) = &*node.object() {
-            object.file.last_change.note_change(&found, changes.modified.is_some());
+            object.file.last_change.note_change(path.as_fd(), &found, changes.modified.is_some());
             object.set_privileged(true);
         }
         Ok(self.attributes(node, found))
+    }
+
+    /// Attributes below are about to be changed: what others have done to the file before is not to be taken for that.
+    pub(crate) fn about_to_change(&self, node: &Node, path: &OwnedFd) {
+        if let Some(object) = &*node.object() {
+            object.file.last_change.expect_change(path.as_fd());
+        }
     }
 
     /// Takes note that attributes below have changed.
@@ -72,7 +80,7 @@ impl Shared {
         if let Some(object) = &*node.object()
             && let Ok(found) = attributes(path.as_fd())
         {
-            object.file.last_change.note_change(&found, false);
+            object.file.last_change.note_change(path.as_fd(), &found, false);
         }
     }
 
@@ -117,6 +125,7 @@ impl Shared {
         let (node, parent) = (self.nodes.get(number)?, self.nodes.path(parent)?);
         let path = self.nodes.tree.path(&node.inode)?;
         let from = proc_path(path.as_fd());
+        self.about_to_change(&node, &path);
         let linked = rustix::fs::linkat(CWD, from, &*parent, name.as_bytes(), AtFlags::SYMLINK_FOLLOW);
         linked.map_err(io::Error::from)?;
         self.changed(&node, &path);
@@ -127,6 +136,7 @@ impl Shared {
     pub(crate) fn remove(&self, parent: u64, name: &OsStr, flags: AtFlags) -> Result<(), Errno> {
         let parent = self.nodes.path(parent)?;
         let victim = self.victim(&parent, name);
+        victim.iter().for_each(|Victim { node, path, .. }| self.about_to_change(node, path));
         rustix::fs::unlinkat(&*parent, name.as_bytes(), flags).map_err(io::Error::from)?;
         if let Some(victim) = victim {
             self.name_gone(&victim);
@@ -153,6 +163,9 @@ impl Shared {
             }
             // A failure is kept for whoever has it open.
             let _ = self.pool.write_back(&object.volume);
+        }
+        for Victim { node, path, .. } in moved.iter().chain(&replaced) {
+            self.about_to_change(node, path);
         }
         let renamed = rustix::fs::renameat_with(&*parent, name.as_bytes(), &*new_parent, new_name.as_bytes(), flags);
         renamed.map_err(io::Error::from)?;
@@ -205,18 +218,17 @@ impl Shared {
         (mode, flags): (u32, i32),
     ) -> Result<(FileAttr, FileHandle, FopenFlags), Errno> {
         let parent = self.nodes.path(parent)?;
-        // A fifo may have come in its place, below: nobody waits for its other end.
-        let how =
-            OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let how = how | OFlags::from_bits_retain(flags as u32 & libc::O_EXCL as u32);
+        let how = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(mode & 0o7777);
         let superuser = self.nodes.tree.superuser();
         let open = || rustix::fs::openat(&*parent, name.as_bytes(), how, mode);
-        let fd = Arc::new(as_user(superuser, request, umask, open)?);
+        let fd = as_user(superuser, request, umask, open).map_err(|error| match Errno::from(error) {
+            // It has come below meanwhile: the kernel looks again, and whether its user may open it.
+            Errno::EEXIST if flags & libc::O_EXCL == 0 => Errno::ESTALE,
+            error => error,
+        })?;
+        let fd = Arc::new(fd);
         let found = attributes(fd.as_fd())?;
-        if u32::from(found.stx_mode) & libc::S_IFMT != libc::S_IFREG {
-            return Err(Errno::EEXIST);
-        }
         // By what was opened: the name may be another's already.
         let node = self.nodes.enter(&fd, true, &found);
         let (handle, opened) = self.open_new(Arc::clone(&node), flags)?;
@@ -251,6 +263,7 @@ impl Shared {
         let node = self.nodes.get(number)?;
         let path = self.nodes.tree.path(&node.inode)?;
         let flags = XattrFlags::from_bits_retain(flags as u32);
+        self.about_to_change(&node, &path);
         rustix::fs::setxattr(proc_path(path.as_fd()), name.as_bytes(), value, flags).map_err(io::Error::from)?;
         self.changed(&node, &path);
         Ok(())
@@ -259,6 +272,7 @@ impl Shared {
     pub(crate) fn remove_xattr(&self, number: u64, name: &OsStr) -> Result<(), Errno> {
         let node = self.nodes.get(number)?;
         let path = self.nodes.tree.path(&node.inode)?;
+        self.about_to_change(&node, &path);
         rustix::fs::removexattr(proc_path(path.as_fd()), name.as_bytes()).map_err(io::Error::from)?;
         self.changed(&node, &path);
         Ok(())

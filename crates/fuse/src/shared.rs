@@ -272,7 +272,11 @@ impl Shared {
     pub(crate) fn close(self: &Arc<Self>, handle: FileHandle) {
         let Some(open) = self.open.remove(handle) else { return };
         self.end_words(handle, &open);
-        let Some(object) = open.object().cloned() else { return self.let_go(&open.node) };
+        let Some(object) = open.object().cloned() else {
+            open.node.inode.closed();
+            self.nodes.tree.list(&open.node.inode);
+            return self.let_go(&open.node);
+        };
         object.file.leave();
         if object.file.in_use() {
             return;
@@ -417,7 +421,7 @@ impl Shared {
         {
             gone = found.stx_nlink == 0;
             if let Some(object) = &*slot {
-                object.file.last_change.note_change(&found, false);
+                object.file.last_change.note_change(path.as_fd(), &found, false);
             }
         }
         if gone {

@@ -136,3 +136,34 @@ fn files_are_the_same_files_when_their_descriptors_were_closed() {
     drop(first);
     mounted.stop();
 }
+
+#[test]
+fn a_file_that_comes_below_as_it_is_made_is_judged_as_any_other() {
+    let Some(mounted) = Mounted::start(|_, _| {}) else { return };
+    // The kernel knows for a second that there is no such name.
+    assert!(fs::metadata(mounted.seen("file")).is_err());
+    fs::write(mounted.below("file"), b"theirs").expect("a file below");
+    let open = |options: &mut fs::OpenOptions| options.read(true).write(true).create(true).open(mounted.seen("file"));
+    let mut found = [0; 6];
+    open(&mut fs::File::options()).expect("it is opened, not made").read_exact_at(&mut found, 0).expect("a read");
+    assert_eq!(&found, b"theirs");
+    let made = fs::File::options().write(true).create_new(true).open(mounted.seen("file"));
+    assert_eq!(made.unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
+    mounted.stop();
+}
+
+#[test]
+fn a_file_that_is_held_and_was_never_used_outlives_its_name_below_among_many_others() {
+    let Some(mounted) = Mounted::start(|_, _| {}) else { return };
+    let held = make(&mounted, "held");
+    fs::remove_file(mounted.below("held")).expect("it goes, below");
+    for number in 0..6000 {
+        drop(make(&mounted, &format!("other {number}")));
+    }
+    held.write_all_at(b"bytes", 0).expect("it is there for who has it");
+    let mut found = [0; 5];
+    held.read_exact_at(&mut found, 0).expect("a read");
+    assert_eq!(&found, b"bytes");
+    drop(held);
+    mounted.stop();
+}

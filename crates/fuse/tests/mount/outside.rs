@@ -1,9 +1,14 @@
 //! What others change below, while files are open.
 
 use crate::mounted::{Mounted, wait_until};
-use std::fs::{File, OpenOptions};
+use forebay_fuse::{Mounts, Options};
+use forebay_policy::Spec;
+use forebay_pool::{Config, Pool};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -140,5 +145,70 @@ fn appends_are_kept_beside_others_who_write_below() {
     let right = |round: usize| below[(round + 1) * 4096..][..4096].iter().all(|&byte| byte == round as u8);
     assert_eq!((0..3000).find(|&round| !right(round)), None, "an append was lost");
     drop(theirs);
+    mounted.stop();
+}
+
+#[test]
+fn a_change_of_attributes_hides_nothing_that_others_have_written() {
+    let Some(mounted) = Mounted::start(|_, _| {}) else { return };
+    let no_flags = rustix::fs::XattrFlags::empty();
+    type Change<'c> = (&'c str, &'c dyn Fn(&Path));
+    let changes: [Change<'_>; 5] = [
+        ("chmod", &|file| fs::set_permissions(file, fs::Permissions::from_mode(0o600)).expect("a mode")),
+        ("link", &|file| fs::hard_link(file, file.with_extension("linked")).expect("another name")),
+        ("rename", &|file| {
+            let away = file.with_extension("renamed");
+            fs::rename(file, &away).and_then(|()| fs::rename(away, file)).expect("another name, and back");
+        }),
+        ("setxattr", &|file| rustix::fs::setxattr(file, "user.word", b"said", no_flags).expect("an attribute")),
+        ("unlink", &|file| fs::remove_file(file.with_extension("other")).expect("a name goes")),
+    ];
+    for (name, change) in changes {
+        let (seen, below) = (mounted.seen(name), mounted.below(name));
+        fs::write(&below, vec![b'A'; 3000]).expect("a file below");
+        fs::hard_link(&below, below.with_extension("other")).expect("another name");
+        assert!(fs::read(&seen).expect("a read") == [b'A'; 3000], "{name}");
+        fs::File::options()
+            .write(true)
+            .open(&below)
+            .and_then(|file| file.write_all_at(&[b'B'; 3000], 0))
+            .expect("below");
+        change(&seen);
+        let mut appending = fs::File::options().append(true).open(&seen).expect("it is opened");
+        appending.write_all(b"x").and_then(|()| appending.sync_all()).expect("an append");
+        let found = fs::read(&below).expect("a file below");
+        assert!(found == [&[b'B'; 3000][..], b"x"].concat(), "{name}: {} bytes", found.len());
+    }
+    mounted.stop();
+}
+
+#[test]
+fn a_new_length_holds_after_others_have_changed_it() {
+    let Some(mounted) = Mounted::start(|_, _| {}) else { return };
+    let (seen, below) = (mounted.seen("file"), mounted.below("file"));
+    fs::write(&below, [b'A'; 50]).expect("a file below");
+    assert_eq!(fs::read(&seen).expect("a read").len(), 50);
+    fs::write(&below, [b'B'; 1000]).expect("others write more");
+    let path = std::ffi::CString::new(seen.as_os_str().as_encoded_bytes()).expect("a path");
+    // SAFETY: the path ends with a zero byte.
+    assert_eq!(unsafe { libc::truncate(path.as_ptr(), 100) }, 0);
+    assert!(fs::read(&seen).expect("a read") == [b'B'; 100]);
+    let folder = mounted.stop();
+    assert!(fs::read(folder.path().join("source/file")).expect("a file below") == [b'B'; 100]);
+}
+
+#[test]
+fn a_directory_is_mounted_once_unless_it_is_only_read() {
+    let Some(mounted) = Mounted::start(|_, _| {}) else { return };
+    let other = tempfile::tempdir().expect("a folder");
+    let second = |read_only| {
+        let pool = Arc::new(Pool::new(Config::new(1 << 20, Spec::parse("lru").expect("a policy"))).expect("a pool"));
+        let options = Options { read_only, ..Options::new(mounted.below(""), other.path()) };
+        Mounts::new(pool, Vec::new()).expect("a pool for mounts").add(options, || {})
+    };
+    for read_only in [false, true] {
+        let refused = second(read_only).err().expect("it is refused").to_string();
+        assert!(refused.contains("is mounted already"), "{refused}");
+    }
     mounted.stop();
 }
