@@ -238,10 +238,20 @@ fn advice_goes_by_time_with_a_device_and_is_about_the_size_of_a_single_policy() 
         time.starts_with("Take dulo with 14.0 MiB (1,787 pages, 20% of the footprint): it keeps nearline at work"),
         "{time}"
     );
-    assert!(time.contains("% less than the runner-up, lru. This size is the knee"), "{time}");
+    assert!(time.contains("% less than the runner-up, lru. Of the sizes asked this is the knee"), "{time}");
     let size = advice(&["lru,opt"]);
     assert!(size.starts_with("Take 14.0 MiB (1,787 pages, 20% of the footprint) for lru: it hits 74.5 %"), "{size}");
     assert!(size.contains("11.1 points less than the limit"), "{size}");
+}
+
+#[test]
+fn a_comparison_points_to_the_curve_where_the_next_size_gains_much() {
+    let trace = "zipf:pages=20000,references=300000";
+    let says = |arguments: &[&str]| answer(arguments).contains("`forebay curve` looks at the sizes between.");
+    assert!(says(&["compare", trace, "-p", "lru", "-s", "1%,50%"]));
+    assert!(!says(&["compare", trace, "-p", "lru", "-s", "1%"]), "there is no next size");
+    assert!(!says(&["compare", trace, "-p", "lru", "-s", "20%,25%"]), "the next size gains little");
+    assert!(!says(&["curve", trace, "-p", "lru", "--sizes", "1%,50%"]));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod command;
 
-use command::{answer, failure};
+use command::{answer, failure, forebay};
 
 /// The message of a command line that is wrong.
 #[track_caller]
@@ -91,6 +91,24 @@ fn a_sample_of_a_fixed_size_is_as_large_as_asked() {
     ]);
     assert_eq!(curves[0]["sample"]["pages"], 8000);
     assert!(curves[0]["curves"][0]["mean_absolute_error"].as_f64().unwrap() < 0.02, "{curves}");
+}
+
+#[test]
+fn a_sample_of_few_pages_comes_with_a_warning_and_its_advice_is_an_estimate() {
+    for (arguments, option) in [
+        (&["curve", "-p", "lru", "--sample", "1%"][..], "--sample"),
+        (&["curve", "-p", "lru", "--sample-pages", "90"], "--sample-pages"),
+        (&["compare", "-p", "lru", "-s", "20%", "--sample", "1%"], "--sample"),
+    ] {
+        let output = forebay(arguments);
+        let (said, warned) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let take = format!(" pages only, and estimates may be far off: take a larger {option}\n");
+        assert!(warned.starts_with("forebay: sample: the sample has ") && warned.ends_with(&take), "{warned}");
+        assert!(said.contains(" % of the references by estimate"), "{said}");
+    }
+    for enough in [&["curve", "-p", "lru", "--sample", "50%"][..], &["curve", "-p", "lru", "--sample-pages", "9000"]] {
+        assert!(forebay(enough).stderr.is_empty(), "{enough:?}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use forebay_sim::study::advice::{self, best_on_line};
 use forebay_sim::study::comparison::{Comparison, part_counts};
 use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, PART, READAHEAD, WAITS_AND_REQUESTS};
-use forebay_sim::study::{Figure, grouped, percent};
+use forebay_sim::study::{Figure, counted, grouped, percent};
 use forebay_sim::words::{owner_name, process, sampled};
 use forebay_sim::{By, PartCounts, RunOutcome, Size};
 use std::cmp::Reverse;
@@ -198,7 +198,7 @@ fn print_parts(comparison: &Comparison, by: By, size: Option<u32>, out: &mut imp
             }
         }
         if !rest.is_empty() {
-            row(&format!("{} others", grouped(others.len() as u64)), &rest);
+            row(&counted(others.len() as u64, "other"), &rest);
         }
         writeln!(out, "\nmisses by {what}, {} pages", grouped(u64::from(pages)))?;
         grid.print(out)?;

@@ -24,6 +24,8 @@ const SHARE_OF_TIME: f64 = 0.01;
 const NAMED: usize = 3;
 /// A cliff that is worth a word saves so much of all that can be saved.
 const MUCH: f64 = 0.05;
+/// Between a size and the next the curve may bend where the next one hits this many points more.
+const WIDE: f64 = 10.0;
 /// The next size is at least this many times as large.
 const NEXT: f64 = 1.4;
 
@@ -159,13 +161,13 @@ pub fn of_comparison(comparison: &Comparison) -> Advice {
             let times = (0..least.len()).map(|column| by_time.least(column).unwrap_or(0.0));
             let times: Vec<f64> = times.zip(&least).map(|(time, misses)| time / (100.0 * misses.max(1e-9))).collect();
             by_time.chance.iter_mut().zip(times).for_each(|(chance, time)| *chance *= time);
-            words(&all_sizes(by_time), &Measure::Time(&device.name), trace)
+            words(&all_sizes(by_time), &Measure::Time(&device.name), trace, sample.is_some())
         }
         None => {
             let noise = if sample.is_some() { POINTS_OF_SAMPLE } else { POINTS_THAT_MATTER };
             let first_uses = on_line().map(|outcome| percent(outcome.counted.compulsory_misses, outcome)).next();
             let by_hits = field(rows(missed), (100.0, first_uses.unwrap_or(0.0)), Noise::Difference(noise));
-            words(&all_sizes(by_hits), &Measure::Hits, trace)
+            words(&all_sizes(by_hits), &Measure::Hits, trace, sample.is_some())
         }
     }
 }
@@ -240,10 +242,10 @@ pub fn of_curves(curves: &Curves) -> Advice {
     let chance = (0..sizes.len()).map(|column| by_chance(least(column) / 100.0, trace.references)).collect();
     let (asked, footprint, ends) = (sizes.len(), trace.pages, (100.0, first_uses));
     let field = Field { sizes: sizes.clone(), asked, footprint, rows, ends, noise, chance };
-    words(&all_sizes(field), &Measure::Misses, trace)
+    words(&all_sizes(field), &Measure::Misses, trace, sample.is_some())
 }
 
-fn words(field: &Field, measure: &Measure<'_>, trace: &Dimensions) -> Advice {
+fn words(field: &Field, measure: &Measure<'_>, trace: &Dimensions, sampled: bool) -> Advice {
     let Some(choice) = field.choose() else { return Advice::none(OFF_LINE_ALONE) };
     let Choice { column, row, tied, runner_up, .. } = &choice;
     let (column, row) = (*column, *row);
@@ -253,6 +255,9 @@ fn words(field: &Field, measure: &Measure<'_>, trace: &Dimensions) -> Advice {
     let alone = field.on_line().count() == 1;
     let take = if alone { format!("Take {size} for {policy}") } else { format!("Take {policy} with {size}") };
     let mut text = format!("{take}: it {}", measure.says(cost, column >= field.asked));
+    if sampled {
+        text += " by estimate";
+    }
     let against = |row: usize| match field.noise.covers(field.cost(row, column), cost) {
         true => "as much as".to_owned(),
         false => {
@@ -313,8 +318,8 @@ fn why(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice
     let cliff = cliff.filter(|_| left >= MUCH * (field.ends.0 - field.ends.1));
     let cliff = choice.cliff.or(cliff).filter(|&cliff| next < Some(cliff));
     let reason = match reason {
-        Reason::Knee => "This size is the knee: from here on more memory gains less.",
-        Reason::Cliff => "Up to this size memory gains much, and at no size before it more.",
+        Reason::Knee => "Of the sizes asked this is the knee: from here on more memory gains less.",
+        Reason::Cliff => "A smaller size gains more for its memory, but this one gains at least twice as much in all.",
         Reason::Step => "There is no knee: no smaller size gains more for its memory.",
     };
     let mut text = format!(" {reason}");
@@ -327,7 +332,10 @@ fn why(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice
         };
     }
     let more = if column == last && sizes[last] < trace.pages { "; no larger size was asked." } else { "." };
-    text + more
+    text += more;
+    // What a curve has between its sizes is known.
+    let wide = matches!(measure, Measure::Hits) && next.is_some_and(|next| best(column) - best(next) >= WIDE);
+    if wide { text + " `forebay curve` looks at the sizes between." } else { text }
 }
 
 /// The names, the first few of many.
@@ -335,7 +343,8 @@ fn named(names: &[&str]) -> Option<String> {
     match names {
         [] => None,
         [one] => Some((*one).to_owned()),
-        [first @ .., last] if names.len() <= NAMED => Some(format!("{} and {last}", first.join(", "))),
+        // One other is named as briefly as it is counted.
+        [first @ .., last] if names.len() <= NAMED + 1 => Some(format!("{} and {last}", first.join(", "))),
         _ => Some(format!("{} and {} others", names[..NAMED].join(", "), names.len() - NAMED)),
     }
 }
@@ -343,6 +352,14 @@ fn named(names: &[&str]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn at_least_two_others_are_counted() {
+        let names = ["lru", "arc", "lirs", "2q", "mq"];
+        let listed = [1, 2, 4, 5].map(|count| named(&names[..count]).unwrap());
+        assert_eq!(listed, ["lru", "lru and arc", "lru, arc, lirs and 2q", "lru, arc, lirs and 2 others"]);
+        assert_eq!(named(&[]), None);
+    }
 
     #[test]
     fn differences_beyond_a_hundred_percent_are_factors() {

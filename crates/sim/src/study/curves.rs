@@ -5,7 +5,7 @@ use super::comparison::{read, replay};
 use super::error::{Error, Question, Stop};
 use super::figures::Point;
 use super::monitor::Monitor;
-use super::sampling::Sampled;
+use super::sampling::{Sampled, warn_of_few};
 use crate::curve::{self, Curve, FixedSize, Spacing};
 use crate::input::sample::Sample;
 use crate::input::trace::{Dimensions, Trace};
@@ -200,6 +200,7 @@ impl Asked {
         }
         let trace =
             Dimensions { name: name.to_owned(), references, pages: sample.pages().max(1), page_size, page_size_origin };
+        warn_of_few(name, sample.sampled_pages(), sample.rate(), "--sample-pages", monitor);
         let curve = sample.curve();
         let sizes = self.followed(self.sizes(&trace, |_| Ok(()))?, &mut |sizes| {
             Ok(Some(vec![sizes.iter().map(|&size| curve.miss_ratio(size)).collect()]))

@@ -7,7 +7,11 @@ use crate::input::ingest::Keep;
 use crate::input::sample::{Sample, SampledReader};
 use crate::input::trace::{Dimensions, Trace};
 use crate::replay::outcome::{Counts, RunOutcome};
+use crate::words::counted;
 use forebay_trace::Reader;
+
+/// Estimates from fewer pages are far off.
+const FEW: u32 = 1000;
 
 /// The sample of a trace.
 pub(super) struct Sampled {
@@ -34,6 +38,7 @@ impl Sampled {
             return Err(Question::NoPageSampled(name.to_owned(), rate).into());
         }
         let trace = loaded?;
+        warn_of_few(name, trace.pages, rate, "--sample", monitor);
         let pages = (f64::from(trace.pages) / rate).round() as u32;
         let whole = Dimensions { name: name.to_owned(), references, pages, ..trace.dimensions() };
         Ok(Self { trace, sampling: Sampling { rate, whole: references }, whole })
@@ -52,5 +57,14 @@ impl Sampled {
         let compulsory_misses = u64::from(footprint).min(misses);
         let counts = Counts { references, hits: references - misses, misses, compulsory_misses };
         RunOutcome { pages, total: counts, counted: counts, ..miniature }
+    }
+}
+
+/// Says so where a sample has too few pages, unless they are all that there are.
+pub(super) fn warn_of_few(name: &str, pages: u32, rate: f64, option: &str, monitor: &dyn Monitor) {
+    if pages < FEW && rate < 1.0 {
+        let few = counted(pages.into(), "page");
+        monitor
+            .warn(&format!("{name}: the sample has {few} only, and estimates may be far off: take a larger {option}"));
     }
 }
