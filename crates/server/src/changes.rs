@@ -27,12 +27,8 @@ impl Service {
     /// Takes over what can change while the server runs. Of several changes those that can be made are, whatever fails beside them;
     /// the errors come together. `_changing` says that no other change is under way.
     fn reload(self: &Arc<Self>, new: &Options, _changing: &MutexGuard<'_, ()>) -> Result<(), Error> {
-        let mut wrong = Vec::new();
         let before = self.options();
-        let waiting = before.waiting_for_restart(new);
-        if !waiting.is_empty() {
-            wrong.push(format!("{}: only a restart changes that", waiting.join(", ")));
-        }
+        let mut wrong: Vec<String> = before.waiting_for_restart(new).into_iter().collect();
         let mut note = |result: Result<(), Error>| wrong.extend(result.err().map(|error| error.to_string()));
         if new.cache_size() != before.cache_size() {
             note(self.resize_shared(new));

@@ -26,7 +26,7 @@ use forebay_pool::VolumeStatistics;
 use rustix::process::geteuid;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -98,8 +98,7 @@ pub fn mount(options: MountOptions, hooks: MountHooks) -> Result<(), Error> {
         directories,
         patience,
         reload: hooks.reload,
-        places: options.mounts.clone(),
-        rules: options.managers.clone(),
+        options: options.clone(),
         log: hooks.log,
     });
     let begun = begin(&service, &options, metrics, commands);
@@ -158,10 +157,8 @@ struct Mounted {
     directories: Arc<Directories>,
     patience: Duration,
     reload: Option<Reload>,
-    /// What was to be mounted.
-    places: Vec<DirectoryOptions>,
-    /// The file of managers' rules that the command line names.
-    rules: Option<PathBuf>,
+    /// As it was mounted.
+    options: MountOptions,
     log: SetLog,
 }
 
@@ -190,12 +187,10 @@ impl Mounted {
             Some(reload) => reload().and_then(|new| {
                 self.read_rules(new.managers.as_deref())?;
                 self.take_over(&new.of_server())?;
-                if new.mounts == self.places {
-                    return Ok(());
-                }
-                Err(Error::Usage("mount: only a restart changes what is mounted".to_owned()))
+                let waiting = self.options.waiting_for_restart(&new);
+                waiting.map_or(Ok(()), |keys| Err(Error::Usage(format!("{keys}; the rest is in force"))))
             }),
-            None => self.read_rules(self.rules.as_deref()),
+            None => self.read_rules(self.options.managers.as_deref()),
         };
         match &taken {
             Ok(()) => tracing::info!(

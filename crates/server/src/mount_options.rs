@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::managers::OwnersOption;
-use crate::options::{Direct, Options, read_file};
+use crate::options::{Direct, Options, only_a_restart_changes, read_file};
 use crate::volume_options::Mode;
 use crate::words::{Age, Policy, Share, Size};
 use clap::Args;
@@ -136,6 +136,52 @@ impl MountOptions {
             huge_pages: self.huge_pages || file.huge_pages,
             direct: self.direct.or(file.direct),
         }
+    }
+
+    /// Which keys of a file that is read again differ and wait for a restart, in words.
+    pub(crate) fn waiting_for_restart(&self, new: &Self) -> Option<String> {
+        let Self {
+            cache: _,
+            managers: _,
+            dirty_limit: _,
+            dirty_age: _,
+            mounts,
+            policy,
+            page,
+            mode,
+            readahead,
+            read_only,
+            watch,
+            allow_other,
+            metrics,
+            control,
+            owners,
+            manager_socket,
+            record,
+            delay,
+            stop_timeout,
+            huge_pages,
+            direct,
+        } = self;
+        only_a_restart_changes(&[
+            ("mount", *mounts != new.mounts),
+            ("policy", *policy != new.policy),
+            ("page", *page != new.page),
+            ("mode", *mode != new.mode),
+            ("readahead", *readahead != new.readahead),
+            ("read-only", *read_only != new.read_only),
+            ("watch", *watch != new.watch),
+            ("allow-other", *allow_other != new.allow_other),
+            ("metrics", *metrics != new.metrics),
+            ("control", *control != new.control),
+            ("owners", *owners != new.owners),
+            ("manager-socket", *manager_socket != new.manager_socket),
+            ("record", *record != new.record),
+            ("delay", *delay != new.delay),
+            ("stop-timeout", *stop_timeout != new.stop_timeout),
+            ("huge-pages", *huge_pages != new.huge_pages),
+            ("direct", *direct != new.direct),
+        ])
     }
 
     /// Refuses options that name no directory.

@@ -148,6 +148,12 @@ pub enum TlsMode {
     Require,
 }
 
+/// Says which of these keys differ, if any do.
+pub(crate) fn only_a_restart_changes(keys: &[(&str, bool)]) -> Option<String> {
+    let waiting: Vec<&str> = keys.iter().filter_map(|&(key, differs)| differs.then_some(key)).collect();
+    (!waiting.is_empty()).then(|| format!("{}: only a restart changes that", waiting.join(", ")))
+}
+
 /// Reads options from a file.
 pub(crate) fn read_file<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
     let name = path.display();
@@ -207,8 +213,8 @@ impl Options {
         }
     }
 
-    /// The keys in which a file that is read again differs, and that wait for a restart.
-    pub(crate) fn waiting_for_restart(&self, new: &Self) -> Vec<&'static str> {
+    /// Which keys of a file that is read again differ and wait for a restart, in words.
+    pub(crate) fn waiting_for_restart(&self, new: &Self) -> Option<String> {
         let Self {
             volumes: _,
             cache: _,
@@ -235,7 +241,7 @@ impl Options {
             huge_pages,
             direct,
         } = self;
-        let keys = [
+        only_a_restart_changes(&[
             ("listen", *listen != new.listen),
             ("policy", *policy != new.policy),
             ("page", *page != new.page),
@@ -256,8 +262,7 @@ impl Options {
             ("stop-timeout", *stop_timeout != new.stop_timeout),
             ("huge-pages", *huge_pages != new.huge_pages),
             ("direct", *direct != new.direct),
-        ];
-        keys.into_iter().filter_map(|(key, differs)| differs.then_some(key)).collect()
+        ])
     }
 
     /// What clients may take of the server's connections, memory and time.

@@ -233,10 +233,19 @@ fn a_file_names_directories_with_options_of_their_own() {
     fs::write(folder.path("seen/file"), "written").expect("a file");
     let refused = fs::write(folder.path("other-seen/file"), "written").expect_err("it is read-only");
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
-    fs::write(&file, format!("cache = \"2MiB\"\n{}", table(&source, &seen, ""))).expect("a file");
-    let reloaded = forebay(&["control", "--socket", &socket, "reload"]);
-    assert!(text(&reloaded.stderr).contains("only a restart changes what is mounted"), "{}", text(&reloaded.stderr));
+    let reload = |changed: &str| {
+        fs::write(&file, changed).expect("a file");
+        let reloaded = forebay(&["control", "--socket", &socket, "reload"]);
+        (reloaded.status.code(), text(&reloaded.stdout) + &text(&reloaded.stderr))
+    };
+    let changed =
+        format!("cache = \"2MiB\"\npolicy = \"lru\"\nmetrics = \"127.0.0.1:0\"\n{}", table(&source, &seen, ""));
+    let (code, said) = reload(&changed);
+    let waiting = "mount, policy, metrics: only a restart changes that; the rest is in force\n";
+    assert!(code == Some(2) && said.ends_with(waiting), "{said}");
     assert_eq!(folder.figures()["statistics"]["caches"][0]["capacity"], 2 << 20, "the rest is in force");
+    let (code, said) = reload(&format!("cache = \"1MiB\"\ndirty-age = \"2s\"\n{both}"));
+    assert_eq!((code, said.as_str()), (Some(0), "the configuration was read again\n"));
     folder.stop(running);
     fs::write(&file, "cache = \"1MiB\"\n").expect("a file");
     let none = forebay(&["mount", "--foreground", "--config", &file]);
