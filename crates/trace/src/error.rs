@@ -23,12 +23,13 @@ pub struct Error {
     message: String,
     source: Option<io::Error>,
     cut: bool,
+    kept: bool,
 }
 
 impl Error {
     /// The file as a whole is at fault. `message` says what is wrong and what to do.
     pub fn new(file: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { file: file.into(), position: None, message: message.into(), source: None, cut: false }
+        Self { file: file.into(), position: None, message: message.into(), source: None, cut: false, kept: false }
     }
 
     /// The file is at fault at one place.
@@ -48,6 +49,12 @@ impl Error {
         Self { cut: true, ..self }
     }
 
+    /// Another file has the name; what was to have it is whole under the name that the message says.
+    #[must_use]
+    pub(crate) fn kept(self) -> Self {
+        Self { kept: true, ..self }
+    }
+
     /// The same with a word on what may be meant.
     #[must_use]
     pub(crate) fn with_advice(mut self, advice: &str) -> Self {
@@ -58,6 +65,11 @@ impl Error {
     /// Whether all before the place makes sense, and nothing comes behind it.
     pub fn is_cut(&self) -> bool {
         self.cut
+    }
+
+    /// Whether what was to be written is whole, under the name that the message says.
+    pub fn is_kept(&self) -> bool {
+        self.kept
     }
 
     /// Where in the file, if one place is at fault.

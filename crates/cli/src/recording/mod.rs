@@ -119,9 +119,11 @@ impl Asked<'_> {
             let requests = forebay_trace::convert(&mut reader, self.out, &options, &mut at)?;
             Ok((requests, paging.ok().map(|paging| paging.page_size()).filter(|_| !output.keeps_requests)))
         };
-        let written: Result<_, Failure> = write();
-        if let (Err(error), true) = (&written, tap.any()) {
-            eprintln!("forebay: the recording is lost, and the program goes on: {error}");
+        let written: forebay_trace::Result<_> = write();
+        match &written {
+            Err(error) if error.is_kept() => eprintln!("forebay: {error}"),
+            Err(error) if tap.any() => eprintln!("forebay: the recording is lost, and the program goes on: {error}"),
+            _ => {}
         }
         // Where all is read there is nothing more.
         let _ = io::copy(&mut tap, &mut io::sink());
@@ -135,7 +137,7 @@ impl Asked<'_> {
         interrupt::install();
         let status = ended.and_then(|ended| ended.join().ok()).transpose().map_err(failed)?;
         if nothing {
-            return Err(self.nothing());
+            return Err(self.nothing(status));
         }
         let (requests, page_size) = written.map_err(|_| Failure::Said(OWN_FAILURE))?;
         // Of processes that run, the status is that of strace, which we have ended.
@@ -172,15 +174,18 @@ impl Asked<'_> {
         Ok(Source { format, mark, start, bytes, running, ended: Some(ended) })
     }
 
-    /// Why there is nothing in a recording.
-    fn nothing(&self) -> Failure {
+    /// Why there is nothing in a recording, by the status of the program or of the tool that ran it.
+    fn nothing(&self, status: Option<ExitStatus>) -> Failure {
+        let listed = |pids: &[u32]| pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        // strace ends by our signal, or with its processes.
+        let failed = status.and_then(|status| status.code()).is_some_and(|code| code != 0);
         let why = match &self.what {
             What::Blocks(device) => format!("no request to {} was seen", device.display()),
             What::Memory => "valgrind recorded nothing; what it says is above".to_owned(),
             What::Processes(pids) if !pids.iter().any(|&pid| runs(pid)) => {
-                let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
-                format!("process {} has ended, and was not seen to reference a file", pids.join(", "))
+                format!("process {} has ended, and was not seen to reference a file", listed(pids))
             }
+            What::Processes(pids) if !failed => format!("process {} used no file in that time", listed(pids)),
             What::Files | What::Processes(_) => {
                 "strace recorded nothing; what it says is above. Where it may not trace: a container needs \
                 --cap-add=SYS_PTRACE, and a process of others, or one that runs already, needs root"

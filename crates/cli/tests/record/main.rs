@@ -285,6 +285,43 @@ fn a_killed_recorder_leaves_no_file_under_the_name_and_the_next_one_clears_what_
 }
 
 #[test]
+fn a_recording_replaces_none_that_was_finished_meanwhile_unless_it_is_forced() {
+    if !has("strace") {
+        return;
+    }
+    let folder = folder();
+    let (out, on, go) = (folder.path().join("t.csv"), folder.path().join("on"), folder.path().join("go"));
+    let program = format!(
+        "touch {}; for i in $(seq 600); do test -e {} && break; sleep 0.05; done; cat /etc/group >/dev/null",
+        on.display(),
+        go.display()
+    );
+    let during = |more: &[&str]| {
+        let child = record(&out, &[more, &["--", "sh", "-c", &program]].concat()).spawn().unwrap();
+        wait_until("the program runs", || on.exists());
+        let output = ended(record(&out, &["--force", "--", "cat", "/etc/passwd"]).spawn().unwrap());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        fs::write(&go, "").unwrap();
+        let output = ended(child);
+        [&on, &go].iter().for_each(|path| fs::remove_file(path).unwrap());
+        assert!(unfinished(folder.path()).is_empty());
+        (output.status.code(), text(&output.stderr))
+    };
+    for number in [2, 3] {
+        let kept = folder.path().join(format!("{number}-t.csv"));
+        let (code, err) = during(&[]);
+        let says =
+            format!("t.csv: was made by another meanwhile, and stays; this trace is kept as {}\n", kept.display());
+        assert!(code == Some(125) && err.ends_with(&says), "{err}");
+        assert!(holds(&out, "/etc/passwd") && !holds(&out, "/etc/group"));
+        assert!(holds(&kept, "/etc/group"));
+        fs::remove_file(&out).unwrap();
+    }
+    let (code, err) = during(&["--force"]);
+    assert!(code == Some(0) && holds(&out, "/etc/group"), "{err}");
+}
+
+#[test]
 fn a_full_disk_loses_the_recording_and_not_the_program() {
     if !(has("strace") && skip_unless(is_root(), "only root mounts a small disk")) {
         return;
@@ -379,12 +416,31 @@ fn a_process_that_cannot_be_recorded_is_said_with_its_reason() {
     // One that ends without a call that is recorded.
     let idle = Command::new("sleep").arg("60").spawn().map(Program).unwrap();
     let pid = idle.0.id().to_string();
+    let output = self::ended(record(&out, &["--pid", &pid, "--duration", "300ms"]).spawn().unwrap());
+    let none = format!("forebay: process {pid} used no file in that time\n");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(125), none));
     let child = record(&out, &["--pid", &pid]).spawn().unwrap();
     wait_until("it is traced", || traced(&pid));
     drop(idle);
     let output = self::ended(child);
     let err = text(&output.stderr);
     assert!(output.status.code() == Some(125) && err.contains("has ended, and was not seen to"), "{err}");
+}
+
+#[test]
+fn where_a_process_may_not_be_traced_the_failure_says_so() {
+    if !(has("strace") && has("setpriv") && skip_unless(is_root(), "only root can drop the right to trace")) {
+        return;
+    }
+    let folder = folder();
+    let idle = Command::new("sleep").arg("60").spawn().map(Program).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-sys_ptrace", env!("CARGO_BIN_EXE_forebay"), "record", "-o"]);
+    command.arg(folder.path().join("t.parquet")).args(["--pid", &idle.0.id().to_string(), "--duration", "5s"]);
+    let output = ended(command.stderr(Stdio::piped()).spawn().unwrap());
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{err}");
+    assert!(err.contains("Operation not permitted") && err.contains("needs root"), "{err}");
 }
 
 /// A program that is killed when it is dropped.

@@ -7,8 +7,9 @@ use crate::reader::Reader;
 use crate::request::Request;
 pub use sink::Compression;
 use sink::Sink;
-use std::ffi::OsStr;
-use std::fs::{File, OpenOptions, remove_file};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions, hard_link, remove_file, rename};
+use std::io;
 use std::path::{Path, PathBuf};
 
 mod csv;
@@ -58,7 +59,8 @@ pub struct ConvertOptions {
 /// requests. `progress` is told the number so far, now and then. The file appears under its name only when it is whole.
 ///
 /// # Errors
-/// What is wrong with the trace, with the output's name, or with writing it; `out` is then as it was.
+/// What is wrong with the trace, with the output's name, or with writing it; `out` is then as it was. Or that another has made `out`
+/// meanwhile, and where this trace is kept.
 pub fn convert(
     reader: &mut dyn Reader,
     out: &Path,
@@ -80,8 +82,32 @@ pub fn convert(
         progress(requests);
     }
     writer.finish()?;
-    std::fs::rename(&temporary.path, out).map_err(|error| Error::io(file, "writing", error))?;
+    let place = publish(&temporary.path, out, options.force).map_err(|error| Error::io(&file, "writing", error))?;
+    if place != out {
+        let kept = format!("was made by another meanwhile, and stays; this trace is kept as {}", place.display());
+        return Err(Error::new(file, kept).kept());
+    }
     Ok(requests)
+}
+
+/// Names a file `out`. Unless by `force` it replaces no other: then it has the next name that is free, which is returned.
+fn publish(temporary: &Path, out: &Path, force: bool) -> io::Result<PathBuf> {
+    let (mut place, mut number) = (out.to_owned(), 1);
+    if force {
+        return rename(temporary, &place).map(|()| place);
+    }
+    loop {
+        match hard_link(temporary, &place) {
+            Ok(()) => return Ok(place),
+            Err(_) if place.symlink_metadata().is_ok() => {}
+            // The file system may have no links.
+            Err(_) => return rename(temporary, &place).map(|()| place),
+        }
+        number += 1;
+        let mut name = OsString::from(format!("{number}-"));
+        name.push(out.file_name().unwrap_or_default());
+        place = out.with_file_name(name);
+    }
 }
 
 /// The format and compression that the name of `out` asks for. What would stop [`convert`] is so known before long work.
@@ -185,7 +211,7 @@ fn remove_left(out: &Path) {
     }
 }
 
-/// A file that goes away unless it is renamed.
+/// A file that goes away unless it has got a name.
 struct Temporary {
     path: PathBuf,
     /// The file, locked until it has its name, so that no other writer takes it for one that was left.
@@ -210,7 +236,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // It may be renamed or never made: then there is nothing to remove.
+        // It may have been renamed, or never made: then there is nothing to remove.
         let _ = remove_file(&self.path);
     }
 }
