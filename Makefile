@@ -1,4 +1,4 @@
-# `make test` installs what the tests need and runs them all; `make install`, `deb`, `static` and `container` make packages (docs/installing.md); `make lint` checks form. `make attack` runs all attacks on the built program
+# `make test` installs what the tests need and runs them all; `make install`, `deb`, `static`, `container` and `wheel` make packages (docs/installing.md); `make lint` checks form. `make attack` runs all attacks on the built program
 # at full length, some 30 minutes, and `make attack-soak` all at once for an hour.
 
 # The registries of policies and of formats make their modules by a macro: `cargo fmt` does not find them, rustfmt by name does.
@@ -8,7 +8,7 @@ SOURCES = $(shell find crates bench examples fuzz -name '*.rs' -not -path '*/tar
 MACHINE = $(shell uname -m)
 STATIC = target/$(MACHINE)-unknown-linux-musl/dist/forebay
 
-.PHONY: test lint fmt tools attack attack-soak install deb static container
+.PHONY: test lint fmt tools attack attack-soak install deb static container wheel
 
 # Our crates are optimised for tests, too: what runs the program from outside takes the one that is built already.
 test: tools
@@ -19,6 +19,7 @@ test: tools
 	cargo build -p forebay-report --example gallery --locked
 	target/test-tools/bin/python tests/report_in_browser.py target/debug/forebay target/debug/examples/gallery
 	bench/check.sh target/debug/forebay
+	tests/python_package.sh target/debug
 	/usr/bin/python3 tests/volumes_with_real_clients.py target/debug/forebay
 	python3 tests/attack/run.py --quick --program target/debug/forebay
 
@@ -68,3 +69,13 @@ container: static
 	mkdir -p target/container
 	cp $(STATIC) contrib/Containerfile target/container/
 	if command -v podman >/dev/null; then podman build -t forebay target/container; else docker build -t forebay -f target/container/Containerfile target/container; fi
+
+# maturin takes what is in the folder forebay._forebay.data into the wheel. The static program goes along as a script of the wheel: it needs no library of the machine, whatever Linux pip runs on.
+wheel: tools static
+	rm -rf crates/python/forebay._forebay.data target/wheels
+	mkdir -p crates/python/forebay._forebay.data/scripts
+	cp $(STATIC) crates/python/forebay._forebay.data/scripts/forebay
+	target/test-tools/bin/python -m maturin build --profile dist --locked --manifest-path crates/python/Cargo.toml --out target/wheels
+	rm -rf crates/python/forebay._forebay.data
+	target/test-tools/bin/python -m maturin sdist --manifest-path crates/python/Cargo.toml --out target/wheels
+	ls -l target/wheels

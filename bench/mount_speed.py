@@ -3,13 +3,14 @@
 Usage: mount_speed.py FOREBAY PLAIN [--passthrough-ll PROGRAM] [OPTIONS], as root; needs fio and fusermount3 (tests/install-tools.sh).
 
 PLAIN is `cargo build --release -p forebay-bench --example plain_fuse`: the library that ours is built on, without a cache. libfuse's
-pass-through is example/passthrough_ll.c of its source: gcc -O2 -include fcntl.h passthrough_ll.c $(pkg-config fuse3 --cflags --libs).
+pass-through is example/passthrough_ll.c of its source: gcc -O2 -D_GNU_SOURCE -include fcntl.h passthrough_ll.c $(pkg-config fuse3 --cflags --libs).
 All lie over the same kind of directory in memory and run throughout; they are measured in turns. That ours misses nothing is checked by
 its own figures. Keeps every figure as JSON in bench/runs/.
 """
 
 import argparse
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -32,11 +33,17 @@ TRANSFERS = {
     "256 KiB sequential reads, depth 1": ("psync", "read", 256 * KIB, 1),
     "4 KiB random writes, depth 1": ("psync", "randwrite", 4 * KIB, 1),
 }
-NAMES = {"create": "filecreate", "stat": "filestat", "unlink": "filedelete"}
+NAMES = {"create": "filecreate", "unlink": "filedelete"}
 FILES = 2000
+STAT = "stat, asked anew"
 LISTED = "list a directory of 2,000"
 
-OURS, FUSER, LIBFUSE = "ours", "fuser, plain", "passthrough_ll"
+# Ours has the kernel check permissions, for which it asks for attributes again after each change of a directory; passthrough_ll does not unless
+# it is asked to. Bars are to what it does by itself.
+OURS, FUSER, LIBFUSE, CHECKED = "ours", "fuser, plain", "passthrough_ll", "passthrough_ll, permissions checked"
+JOBS = [*TRANSFERS, "create", LISTED, STAT, "unlink"]
+# Of statx(2): the file system is asked, whatever the kernel knows.
+AT_FDCWD, AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, SIZE_OF_STATX = -100, 0x2000, 0x7FF, 256
 
 
 def bars(names):
@@ -48,7 +55,7 @@ def bars(names):
     yield "4 KiB random writes, depth 1", both, 1.2
     if LIBFUSE in names:
         yield "4 KiB random reads, depth 1", [LIBFUSE], 0.8
-        for job in (*NAMES, LISTED):
+        for job in (*NAMES, STAT, LISTED):
             yield job, [LIBFUSE], 0.9
 
 
@@ -94,7 +101,9 @@ def programs(given):
         FUSER: lambda source, seen: [given.plain, source / "data", seen],
     }
     if given.passthrough_ll:
-        all_[LIBFUSE] = lambda source, seen: [given.passthrough_ll, "-f", "-o", f"source={source},cache=never,timeout=1,allow_other", seen]
+        of = lambda source: f"source={source},cache=never,timeout=1,allow_other"  # noqa: E731
+        all_[LIBFUSE] = lambda source, seen: [given.passthrough_ll, "-f", "-o", of(source), seen]
+        all_[CHECKED] = lambda source, seen: [given.passthrough_ll, "-f", "-o", f"{of(source)},default_permissions", seen]
     return all_, f"http://{metrics}/statistics"
 
 
@@ -143,6 +152,16 @@ def listed(mounted, rounds=20):
     return rounds / (time.perf_counter() - start), rounds
 
 
+def stat(mounted, rounds=10):
+    paths = [os.fsencode(file) for file in (mounted.seen / "many").iterdir()]
+    statx, found = ctypes.CDLL(None, use_errno=True).statx, ctypes.create_string_buffer(SIZE_OF_STATX)
+    start = time.perf_counter()
+    for path in paths * rounds:
+        if statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, found):
+            sys.exit(f"{mounted.name}: {os.strerror(ctypes.get_errno())}: {os.fsdecode(path)}")
+    return len(paths) * rounds / (time.perf_counter() - start), len(paths) * rounds
+
+
 def measure(mounted, given, job, address):
     ours = mounted.name == OURS and job in TRANSFERS
     missed = misses(address) if ours else 0
@@ -151,6 +170,8 @@ def measure(mounted, given, job, address):
         rate, done = transfer(mounted, given, job)
     elif job in NAMES:
         rate, done = names(mounted, job)
+    elif job == STAT:
+        rate, done = stat(mounted)
     else:
         rate, done = listed(mounted)
     spent = processor_seconds(mounted.process) - before
@@ -160,8 +181,6 @@ def measure(mounted, given, job, address):
 
 
 def show(runs, mounts):
-    jobs = [*TRANSFERS, "create", LISTED, "stat", "unlink"]
-
     def figures(job, name, what):
         return [run[what] for run in runs if (run["job"], run["program"]) == (job, name)]
 
@@ -171,7 +190,7 @@ def show(runs, mounts):
     ]:
         print(f"\n{title}:\n")
         cell = lambda job, name: spread(figures(job, name, what), form) if figures(job, name, what) else "–"  # noqa: E731, B023
-        table([title, *mounts], [[job, *(cell(job, name) for name in mounts)] for job in jobs])
+        table([title, *mounts], [[job, *(cell(job, name) for name in mounts)] for job in JOBS])
     rows = []
     for job, peers, least in bars(mounts):
         median = lambda name: statistics.median(figures(job, name, "requests_per_second"))  # noqa: E731, B023
@@ -198,7 +217,7 @@ def main():
         for _ in range(2):
             subprocess.run(["dd", f"if={mounts[OURS].seen / 'data'}", "of=/dev/null", "bs=1M", "status=none"], check=True)
         for turn in range(given.rounds):
-            for job in [*TRANSFERS, "create", LISTED, "stat", "unlink"]:
+            for job in JOBS:
                 for name, mounted in mounts.items():
                     # The plain one shows a file, and no names.
                     if name == FUSER and job not in TRANSFERS:

@@ -1,4 +1,4 @@
-//! One file shown through FUSE as plainly as the library `fuser` can, without a cache: what `bench/fuse_speed.py` measures a mount beside.
+//! One file shown through FUSE as plainly as the library `fuser` can, without a cache: what `bench/mount_speed.py` measures a mount beside.
 //!
 //!     plain_fuse FILE MOUNTPOINT
 //!

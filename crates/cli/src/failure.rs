@@ -37,6 +37,8 @@ impl Failure {
         match self {
             Self::ReaderGone => 0,
             Self::Usage(_) | Self::Study(Error::Question(_)) => 2,
+            Self::Study(Error::Managers(RulesError::Wrong { .. })) => 2,
+            Self::Study(Error::Trace(error)) if error.is_mistyped() => 2,
             Self::Study(Error::Stopped(_)) | Self::ExperimentStopped => interrupt::EXIT_CODE,
             Self::Said(code) | Self::Program(code, _) => *code,
             Self::Study(_) | Self::File(..) | Self::Output(_) | Self::Failed(_) => 1,
@@ -89,13 +91,35 @@ from! {
     RulesError => |error| Self::Study(Error::Managers(error)),
     forebay_trace::Error => |error| Self::Study(Error::Trace(error)),
     PlanError => |error| Self::Failed(Box::new(error)),
-    FileError => |error| Self::Failed(Box::new(error)),
+    FileError => |error: FileError| match error {
+        FileError::Another(_) => Self::Usage(error.to_string()),
+        error => Self::Failed(Box::new(error)),
+    },
     String => |message: String| Self::Failed(message.into()),
     csv::Error => |error: csv::Error| match error.into_kind() {
         csv::ErrorKind::Io(error) => Self::from(error),
         kind => Self::from(format!("{kind:?}")),
     },
     serde_json::Error => |error| Self::from(io::Error::from(error)),
+}
+
+impl From<forebay_record::Error> for Failure {
+    fn from(error: forebay_record::Error) -> Self {
+        match error {
+            forebay_record::Error::Usage(message) => Self::Usage(message),
+            forebay_record::Error::Program(code, message) => Self::Program(code, message),
+            forebay_record::Error::File(path, error) => Self::File(path, error),
+            forebay_record::Error::Trace(error) => Self::from(error),
+            forebay_record::Error::Failed(message) => Self::from(message),
+            forebay_record::Error::Lost => Self::Said(forebay_record::OWN_FAILURE),
+        }
+    }
+}
+
+impl From<forebay_top::Error> for Failure {
+    fn from(error: forebay_top::Error) -> Self {
+        Self::Failed(Box::new(error))
+    }
 }
 
 impl From<io::Error> for Failure {

@@ -17,7 +17,7 @@ use std::time::SystemTime;
 /// A report to look at.
 #[derive(Args)]
 pub(crate) struct ReportFile {
-    /// Also write a report to look at, charts and all figures in one HTML file that needs no network
+    /// Also write a report to look at, charts and all figures in one HTML file that needs no network; it replaces an earlier report
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Files {
     plot: Option<PathBuf>,
 }
 
-/// What is to be looked at of each trace, under the keys of the first.
+/// What is to be looked at of each trace, under the keys of all: what one of them shows at first is shown.
 #[derive(Default)]
 pub(crate) struct Pages {
     keys: Vec<Key>,
@@ -43,6 +43,9 @@ impl Pages {
     pub(crate) fn add(&mut self, keys: Vec<Key>, section: Section) {
         if self.sections.is_empty() {
             self.keys = keys;
+        } else {
+            let shows = |name: &str| keys.iter().any(|key| key.shown && key.name == name);
+            self.keys.iter_mut().for_each(|key| key.shown |= shows(&key.name));
         }
         self.sections.push(section);
     }
@@ -63,7 +66,8 @@ impl ReportFile {
                 path.display()
             )));
         }
-        check_path("--report", path, traces)
+        check_path("--report", path, traces)?;
+        Ok(file::check_report(path)?)
     }
 
     /// Writes the report if it is asked for and there is something in it, and says so.

@@ -1,17 +1,12 @@
 //! The command `forebay`: what every replacement policy would make of a trace, the traces themselves, and the policies at work.
 
 mod commands;
-mod cut;
 mod failure;
 mod files;
 mod input;
-mod log;
-mod program;
-mod recording;
-mod repeats;
 mod terminal;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
     advise, analyze, compare, completions, control, convert, curve, devices, experiment, formats, info, levels,
     managers, manual, mix, mount, policies, record, serve, top,
@@ -58,8 +53,18 @@ enum Command {
 
 const EXAMPLES: &str = include_str!("main.txt").trim_ascii_end();
 
+/// An option's negative number is its value, of which it is said what is wrong with it, and no option of its own.
+fn take_negative(command: clap::Command) -> clap::Command {
+    let takes = |arg: clap::Arg| {
+        let option = !arg.is_positional() && arg.get_action().takes_values();
+        arg.allow_negative_numbers(option)
+    };
+    command.mut_args(takes).mut_subcommands(take_negative)
+}
+
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let matches = take_negative(Arguments::command()).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let verbose = arguments.verbose;
     let sample = || self::Arguments::parse_from(["forebay", "compare"]).command.expect("it is named");
     let done = match arguments.command.unwrap_or_else(sample) {

@@ -314,6 +314,22 @@ fn a_wrong_command_line_is_refused_with_what_is_right() {
     assert!(failure(&["compare", trace, "-p", "mq:out=1:out=2"], 2).contains("`out` is given twice"));
     assert!(failure(&["compare", trace, "-t", "100000"], 2).contains("to 256"));
     failure(&["compair"], 2);
+    for (option, told) in [
+        (["--think", "-5", "-d", "nvme"], "write a number of microseconds"),
+        (["--warmup", "-5", "-p", "lru"], "invalid value '-5'"),
+        (["--page-size", "-4096", "-p", "lru"], "invalid value '-4096'"),
+        (["-s", "1EiB", "-p", "lru"], "too large"),
+    ] {
+        let said = failure(&[&["compare", trace], &option[..]].concat(), 2);
+        assert!(said.contains(told) && !said.contains("tip:"), "{option:?}: {said}");
+    }
+    assert!(failure(&["compare", "zipf:pages=x"], 2).contains("zipf cannot take `pages=x`"));
+    assert!(failure(&["compare", trace, "-p", "lru-sp", "--managers", trace], 2).contains("line 1"));
+    assert!(failure(&["control", "statistics"], 2).contains("--socket PATH is what its --control says"));
+    let experiment = concat!(env!("CARGO_MANIFEST_DIR"), "/../../papers/acfc/applications.toml");
+    assert!(
+        failure(&["experiment", experiment, "--traces", "/no/such"], 2).contains("/no/such: there is no such folder")
+    );
 }
 
 #[test]

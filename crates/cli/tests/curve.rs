@@ -154,6 +154,14 @@ fn what_cannot_be_answered_is_refused_with_a_reason() {
 }
 
 #[test]
+fn all_policies_have_curves_each_once() {
+    let curves = json(&["curve", "zipf:pages=50,references=500", "-p", "lru,all", "--points", "2"]);
+    let curves = curves[0]["curves"].as_array().unwrap();
+    assert!(curves.len() >= 28 && curves[0]["policy"] == "lru", "{curves:?}");
+    assert_eq!(curves.iter().filter(|curve| curve["policy"] == "lru").count(), 1);
+}
+
+#[test]
 fn a_cliff_between_the_points_is_found() {
     // A loop: LRU hits nothing until all of it is held, and a second one that needs twice as much.
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cliffs.lirs");

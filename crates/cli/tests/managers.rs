@@ -117,7 +117,7 @@ fn a_bad_file_gives_one_sentence_with_its_line() {
     let bad = |content: &str| {
         let rules = file("bad.toml", content);
         let output = forebay(&["compare", trace.to_str().unwrap(), "--managers", rules.to_str().unwrap()]);
-        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
         assert!(output.stdout.is_empty());
         let message = text(&output.stderr).to_owned();
         assert_eq!(message.trim_end().lines().count(), 1, "{message}");
@@ -240,6 +240,27 @@ fn managers_that_are_suggested_have_the_misses_that_are_said() {
     assert!(text(&output.stdout).contains("# No manager saves a 200th"), "{}", text(&output.stdout));
     let output = forebay(&["managers", trace, "-s", "2KiB"]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
+fn files_that_programs_share_have_one_rule_for_all_of_them() {
+    // Two programs read one file in turn, again and again. Neither's own rule would be in charge: its users disagree.
+    let mut rows = "time_ns,owner,object,offset,length,operation\n".to_owned();
+    for round in 0..40 {
+        for page in 0..20 {
+            let owner = if (round + page / 5) % 2 == 0 { "cat 1" } else { "grep 2" };
+            rows += &format!("{round},{owner},/data/table.db,{},4096,read\n", page * 4096);
+        }
+    }
+    let trace = file("shared.csv", &rows);
+    let output = forebay(&["managers", trace.to_str().unwrap(), "-s", "10", "--page-size", "4KiB", "-f", "json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rules = answer["rules"].as_array().expect("rules");
+    assert_eq!(rules.len(), 1, "{answer}");
+    assert_eq!((&rules[0]["owners"], &rules[0]["files"]), (&serde_json::Value::Null, &"*.db".into()), "{answer}");
+    let [lru, managed] = ["misses_lru", "misses_managed"].map(|key| answer[key][0].as_u64().unwrap());
+    assert!(lru == 800 && managed < 600, "{answer}");
+    assert_eq!(rules[0]["saved"][0], lru - managed);
 }
 
 #[test]

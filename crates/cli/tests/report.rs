@@ -99,6 +99,44 @@ fn states_may_be_left_out_and_the_trace_is_streamed_then() {
 }
 
 #[test]
+fn a_report_replaces_a_report_or_an_empty_file_and_no_other() {
+    let file = path("mine.html");
+    let asked = ["compare", ZIPF, "--policies", "lru", "--sizes", "10", "--report", file.to_str().unwrap()];
+    std::fs::write(&file, "<!doctype html>\n<p>My thesis").unwrap();
+    let refused = message(&asked, 2);
+    assert!(refused.contains("mine.html: is there, and no report of forebay: remove it first"), "{refused}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "<!doctype html>\n<p>My thesis");
+    std::fs::write(&file, "").unwrap();
+    for _ in 0..2 {
+        assert!(forebay(&asked).status.success());
+        assert!(std::fs::read_to_string(&file).unwrap().contains("id=\"report\""));
+    }
+}
+
+#[test]
+fn misses_by_program_and_by_file_are_a_table_of_the_report() {
+    let file = path("by.html");
+    for (what, first) in [("owner", "sqlite3 ("), ("file", "")] {
+        let asked = ["compare", "sample", "-p", "lru,arc", "-s", "5%,20%", "--by", what, "--states", "0"];
+        let (page, table) = written(&file, &[&asked[..], &["--report", file.to_str().unwrap()]].concat());
+        let data = data(&page);
+        let by = &data["sections"][0]["tables"][0];
+        assert_eq!(by["title"], format!("Misses by {what}, 14.0 MiB (1,787 pages)"));
+        let heads: Vec<&str> =
+            by["columns"].as_array().unwrap().iter().map(|column| column["title"].as_str().unwrap()).collect();
+        assert_eq!(heads, [what, "references", "lru", "arc"]);
+        let row = by["rows"][0].as_array().unwrap();
+        let name = row[0].as_str().unwrap();
+        assert!(name.starts_with(first), "{name}");
+        // As in the table on standard output.
+        let grouped = |cell: &serde_json::Value| forebay_sim::study::grouped(cell.as_u64().unwrap());
+        let line = table.lines().find(|line| line.contains(name) && line.contains(&grouped(&row[1])));
+        let line = line.unwrap_or_else(|| panic!("{name}: {table}"));
+        assert!(line.ends_with(&grouped(&row[3])) && line.contains(&grouped(&row[2])), "{line}");
+    }
+}
+
+#[test]
 fn several_traces_make_a_section_each() {
     let file = path("several.html");
     let other = "loop:pages=50,references=500";
@@ -120,6 +158,45 @@ fn of_many_policies_lru_the_limit_and_the_best_are_shown_at_first() {
         keys.iter().filter(|key| key["shown"] == true).map(|key| key["name"].as_str().unwrap()).collect();
     assert!(keys.len() > 20 && shown.len() == 7, "{shown:?}");
     assert!(shown.contains(&"lru") && shown.contains(&"opt") && !shown.contains(&"worst"), "{shown:?}");
+}
+
+/// The point that is marked in charts of hits and of time is one of a line that is shown, and the one that is advised.
+#[track_caller]
+fn marks_what_is_advised(data: &serde_json::Value, charts: &[&str]) {
+    for section in data["sections"].as_array().unwrap() {
+        let advice = section["advice"].as_str().unwrap();
+        let advised = advice.strip_prefix("Take ").and_then(|rest| rest.split_once(' ')).expect(advice).0;
+        let key = data["keys"].as_array().unwrap().iter().find(|key| key["name"] == advised).unwrap();
+        assert_eq!(key["shown"], true, "{advice}");
+        for id in charts {
+            let chart = section["charts"].as_array().unwrap().iter().find(|chart| chart["id"] == *id).unwrap();
+            let view = &chart["views"][0];
+            assert_eq!(chart["mark"]["series"], advised, "{id}: {advice}");
+            let place = view["x"].as_array().unwrap().iter().position(|x| *x == chart["mark"]["x"]).expect(advice);
+            let line = view["series"].as_array().unwrap().iter().find(|line| line["name"] == advised).unwrap();
+            assert!(line["y"][place].is_number(), "{id}: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_policy_that_is_advised_is_shown_and_its_point_marked_by_hits_and_by_time() {
+    let file = path("advised.html");
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/all/advice/program.parquet");
+    let passes = path("passes.trace");
+    // Three passes that fit no size asked: what holds them all is advised.
+    let text: String = (0..3).flat_map(|_| 0..900).map(|block| format!("{block}\n")).collect();
+    std::fs::write(&passes, text).unwrap();
+    let passes = passes.to_str().unwrap();
+    for device in [&[][..], &["--device", "nearline"], &["--device", "nvme"]] {
+        for traces in [&[program][..], &["sample"], &["sample", program], &[passes, "--trace-format", "lirs"]] {
+            let asked = [&["compare"], traces, device, &["--states", "0", "--report", file.to_str().unwrap()]].concat();
+            let (page, _) = written(&file, &asked);
+            let charts =
+                if device.is_empty() { &["hit-ratio", "miss-ratio"][..] } else { &["hit-ratio", "device-time"] };
+            marks_what_is_advised(&data(&page), charts);
+        }
+    }
 }
 
 #[test]

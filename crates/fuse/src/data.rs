@@ -191,7 +191,7 @@ impl Shared {
             Some(object) => {
                 drop(slot);
                 self.with_handle(None, |handle| {
-                    object.look_again(&self.pool, handle)?;
+                    object.look_again(&self.pool, handle, true)?;
                     object.set_len(handle, length)
                 })
             }

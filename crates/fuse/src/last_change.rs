@@ -73,31 +73,37 @@ impl LastChange {
         self.state().written = Some(Written { modified: now, changed: now });
     }
 
-    /// Its attributes are about to be changed below, through the mount. Whether others have changed the file is seen now, and not any more then.
-    pub(crate) fn expect_change(&self, file: BorrowedFd<'_>) {
-        if let Ok(_alone) = self.changing.try_write()
-            && self.unsettled.load(Ordering::SeqCst) == 0
-            && attributes(file).is_ok_and(|found| self.state().seen != Seen::from(&found))
-        {
+    /// Its attributes are about to be changed below, through the mount. Whether others have changed the file is seen now, and not any more
+    /// then. `found`: how it has just been seen, if it was looked at.
+    pub(crate) fn expect_change(&self, file: BorrowedFd<'_>, found: Option<&Statx>) {
+        let Ok(_alone) = self.changing.try_write() else { return };
+        if self.unsettled.load(Ordering::SeqCst) > 0 {
+            return;
+        }
+        let same = |found: &Statx| self.state().seen == Seen::from(found);
+        // What has just been seen may be older than a change of ours.
+        if !found.is_some_and(same) && attributes(file).is_ok_and(|found| !same(&found)) {
             self.foreign.store(true, Ordering::SeqCst);
         }
     }
 
-    /// Its attributes have been changed below, through the mount, and were found so. `modified`: its time of modification, too.
-    pub(crate) fn note_change(&self, file: BorrowedFd<'_>, found: &Statx, modified: bool) {
-        let now = Seen::from(found);
-        if let Some(written) = &mut self.state().written {
+    /// Its attributes have been changed below, through the mount; how it looks now. `modified`: its time of modification, too.
+    pub(crate) fn note_change(&self, file: BorrowedFd<'_>, modified: bool) -> io::Result<Statx> {
+        // A change of its bytes that is under way ends with a look of its own.
+        let alone = self.changing.try_write();
+        let found = attributes(file)?;
+        let now = Seen::from(&found);
+        let mut state = self.state();
+        if let Some(written) = &mut state.written {
             written.changed = written.changed.max(now.changed);
             if modified {
                 written.modified = now.modified;
             }
         }
-        // A change of its bytes that is under way ends with a look of its own.
-        if let Ok(_alone) = self.changing.try_write()
-            && let Ok(found) = attributes(file)
-        {
-            self.state().seen = Seen::from(&found);
+        if alone.is_ok() {
+            state.seen = now;
         }
+        Ok(found)
     }
 
     /// When it was modified and changed, by what is found below.
@@ -120,6 +126,11 @@ impl LastChange {
         let found = attributes()?;
         let changed = self.state().seen != Seen::from(&found) || self.foreign.load(Ordering::SeqCst);
         Ok(if changed { Below::Changed(Box::new(found)) } else { Below::Same })
+    }
+
+    /// Whether a file that was found so may have been changed by others: a change of ours may be under way, too.
+    pub(crate) fn differs(&self, found: &Statx) -> bool {
+        self.state().seen != Seen::from(found)
     }
 
     /// Takes it as it is found below.

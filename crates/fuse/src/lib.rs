@@ -15,6 +15,7 @@
 
 mod attributes;
 mod credentials;
+mod cut;
 mod data;
 mod descriptors;
 mod device;

@@ -1,6 +1,7 @@
 //! A mounted directory, from its options to its last flush.
 
 use crate::credentials;
+use crate::cut::Cut;
 use crate::device::{Files, Wrap};
 use crate::error::Error;
 use crate::filesystem::FileSystem;
@@ -110,6 +111,8 @@ impl Options {
 pub struct Mount {
     pub(crate) shared: Arc<Shared>,
     pub(crate) place: Place,
+    /// What cuts it from the kernel, where the system lets it.
+    cut: Option<Arc<Cut>>,
     counted: Together,
     read_only: bool,
     ended: Mutex<Receiver<io::Result<()>>>,
@@ -164,6 +167,11 @@ impl Mount {
         let session = Session::new(FileSystem(Arc::clone(&shared)), &mountpoint, &config);
         let failed = |source| Error::System { what, source };
         let (session, place) = session.and_then(|session| Ok((session, Place::new(mountpoint)?))).map_err(failed)?;
+        let cut = Cut::of(place.device()).map(Arc::new);
+        if let Err(error) = &cut {
+            tracing::debug!("{place}: it cannot be cut from the kernel if it is killed: {error}");
+        }
+        let cut = cut.ok();
         let (notifier, gone) = (session.notifier(), Arc::new(AtomicBool::new(false)));
         let going = Arc::clone(&gone);
         let invalidate = move || mapped::invalidate(&left, &notifier, page_size, &going);
@@ -173,8 +181,13 @@ impl Mount {
             spawn("watch", move || watch_below(&shared, &notifier))?;
         }
         let (answer, answered): (Sender<io::Result<()>>, _) = channel();
-        let (going, watching) = (Arc::clone(&gone), Arc::clone(&shared));
+        let (going, watching, guarded) = (Arc::clone(&gone), Arc::clone(&shared), cut.clone());
         let serve = move || {
+            // It lives as long as this thread does.
+            let guard = guarded.map(|cut| cut.guard());
+            if let Some(Err(error)) = &guard {
+                tracing::warn!("nothing cuts the mount from the kernel if it is killed: {error}");
+            }
             let served = serve(session);
             going.store(true, Ordering::SeqCst);
             watching.outside.iter().for_each(Outside::end);
@@ -183,7 +196,7 @@ impl Mount {
             ended();
         };
         spawn("mount", serve)?;
-        Ok(Self { shared, place, counted, read_only: options.read_only, ended: Mutex::new(answered), gone })
+        Ok(Self { shared, place, cut, counted, read_only: options.read_only, ended: Mutex::new(answered), gone })
     }
 
     /// What programs have asked for.
@@ -265,7 +278,14 @@ impl Mount {
         if !self.shared.workers.finish(left().max(LOOK)) {
             tracing::warn!("{}: requests are still waiting, and are cut off", self.place);
         }
-        self.flush(limit)?;
+        let flushed = self.flush(limit);
+        // Those who still use it get errors from here on: a thread that waits for them in the kernel would keep the process for ever.
+        if !self.is_gone()
+            && let Some(Err(error)) = self.cut.as_ref().map(|cut| cut.now())
+        {
+            tracing::warn!("{}: it cannot be cut from the kernel: {error}", self.place);
+        }
+        flushed?;
         match (detached, served) {
             (Err(source), _) => {
                 let what = format!("{} cannot be unmounted", self.place);
@@ -294,7 +314,7 @@ impl Drop for Mount {
 /// Looks at files that are changed below, until the mount has gone.
 fn watch_below(shared: &Shared, notifier: &Notifier) {
     let changed = |object: &Arc<Object>| {
-        let looked = shared.look_below(object);
+        let looked = shared.look_below(object, true);
         if looked == Looked::New {
             // Its attributes, of which the kernel may have copies; it may have forgotten the file.
             let _ = notifier.inval_inode(INodeNo(object.number), -1, 0);

@@ -45,7 +45,7 @@ impl Shared {
 
     pub(crate) fn set_attributes(&self, node: &Node, changes: &Changes) -> Result<FileAttr, Errno> {
         let path = self.nodes.tree.path(&node.inode)?;
-        self.about_to_change(node, &path);
+        self.about_to_change(node, &path, None);
         if changes.user.is_some() || changes.group.is_some() {
             let user = changes.user.map(rustix::fs::Uid::from_raw);
             let group = changes.group.map(rustix::fs::Gid::from_raw);
@@ -60,27 +60,29 @@ impl Shared {
                 Timestamps { last_access: timespec(changes.accessed), last_modification: timespec(changes.modified) };
             rustix::fs::utimensat(&path, c"", &times, AtFlags::EMPTY_PATH).map_err(io::Error::from)?;
         }
-        let found = attributes(path.as_fd())?;
-        if let Some(object) = &*node.object() {
-            object.file.last_change.note_change(path.as_fd(), &found, changes.modified.is_some());
-            object.set_privileged(true);
-        }
+        let found = match &*node.object() {
+            Some(object) => {
+                object.set_privileged(true);
+                object.file.last_change.note_change(path.as_fd(), changes.modified.is_some())?
+            }
+            None => attributes(path.as_fd())?,
+        };
         Ok(self.attributes(node, found))
     }
 
     /// Attributes below are about to be changed: what others have done to the file before is not to be taken for that.
-    pub(crate) fn about_to_change(&self, node: &Node, path: &OwnedFd) {
+    /// `found`: how it has just been seen, if it was looked at.
+    pub(crate) fn about_to_change(&self, node: &Node, path: &OwnedFd, found: Option<&Statx>) {
         if let Some(object) = &*node.object() {
-            object.file.last_change.expect_change(path.as_fd());
+            object.file.last_change.expect_change(path.as_fd(), found);
         }
     }
 
     /// Takes note that attributes below have changed.
     fn changed(&self, node: &Node, path: &OwnedFd) {
-        if let Some(object) = &*node.object()
-            && let Ok(found) = attributes(path.as_fd())
-        {
-            object.file.last_change.note_change(path.as_fd(), &found, false);
+        if let Some(object) = &*node.object() {
+            // What cannot be looked at now is looked at when it is opened next.
+            let _ = object.file.last_change.note_change(path.as_fd(), false);
         }
     }
 
@@ -125,7 +127,7 @@ impl Shared {
         let (node, parent) = (self.nodes.get(number)?, self.nodes.path(parent)?);
         let path = self.nodes.tree.path(&node.inode)?;
         let from = proc_path(path.as_fd());
-        self.about_to_change(&node, &path);
+        self.about_to_change(&node, &path, None);
         let linked = rustix::fs::linkat(CWD, from, &*parent, name.as_bytes(), AtFlags::SYMLINK_FOLLOW);
         linked.map_err(io::Error::from)?;
         self.changed(&node, &path);
@@ -136,7 +138,7 @@ impl Shared {
     pub(crate) fn remove(&self, parent: u64, name: &OsStr, flags: AtFlags) -> Result<(), Errno> {
         let parent = self.nodes.path(parent)?;
         let victim = self.victim(&parent, name);
-        victim.iter().for_each(|Victim { node, path, .. }| self.about_to_change(node, path));
+        victim.iter().for_each(|Victim { node, path, found, .. }| self.about_to_change(node, path, Some(found)));
         rustix::fs::unlinkat(&*parent, name.as_bytes(), flags).map_err(io::Error::from)?;
         if let Some(victim) = victim {
             self.name_gone(&victim);
@@ -164,8 +166,8 @@ impl Shared {
             // A failure is kept for whoever has it open.
             let _ = self.pool.write_back(&object.volume);
         }
-        for Victim { node, path, .. } in moved.iter().chain(&replaced) {
-            self.about_to_change(node, path);
+        for Victim { node, path, found } in moved.iter().chain(&replaced) {
+            self.about_to_change(node, path, Some(found));
         }
         let renamed = rustix::fs::renameat_with(&*parent, name.as_bytes(), &*new_parent, new_name.as_bytes(), flags);
         renamed.map_err(io::Error::from)?;
@@ -263,7 +265,7 @@ impl Shared {
         let node = self.nodes.get(number)?;
         let path = self.nodes.tree.path(&node.inode)?;
         let flags = XattrFlags::from_bits_retain(flags as u32);
-        self.about_to_change(&node, &path);
+        self.about_to_change(&node, &path, None);
         rustix::fs::setxattr(proc_path(path.as_fd()), name.as_bytes(), value, flags).map_err(io::Error::from)?;
         self.changed(&node, &path);
         Ok(())
@@ -272,7 +274,7 @@ impl Shared {
     pub(crate) fn remove_xattr(&self, number: u64, name: &OsStr) -> Result<(), Errno> {
         let node = self.nodes.get(number)?;
         let path = self.nodes.tree.path(&node.inode)?;
-        self.about_to_change(&node, &path);
+        self.about_to_change(&node, &path, None);
         rustix::fs::removexattr(proc_path(path.as_fd()), name.as_bytes()).map_err(io::Error::from)?;
         self.changed(&node, &path);
         Ok(())

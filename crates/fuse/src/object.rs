@@ -330,15 +330,19 @@ impl Object {
         (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec) = (changed.seconds, changed.nanoseconds);
     }
 
-    /// Looks whether others have changed the file below. Then its pages leave, and it gets that length.
-    pub(crate) fn look_again(&self, pool: &Pool, handle: &Handle) -> io::Result<Looked> {
+    /// Looks whether others have changed the file below. Then its pages leave, and it gets that length. `wait`: for those who write to it.
+    pub(crate) fn look_again(&self, pool: &Pool, handle: &Handle, wait: bool) -> io::Result<Looked> {
         match self.file.look()? {
             Below::Same => return Ok(Looked::Same),
             Below::Busy => return Ok(Looked::Later),
             Below::Changed(_) => {}
         }
         // Whoever writes between the look and the new length would lose what he wrote.
-        let _alone = self.alone();
+        let _alone = match self.shape.try_write() {
+            Ok(alone) => alone,
+            Err(_) if wait => self.alone(),
+            Err(_) => return Ok(Looked::Later),
+        };
         let found = match self.file.look()? {
             Below::Same => return Ok(Looked::Same),
             Below::Busy => return Ok(Looked::Later),

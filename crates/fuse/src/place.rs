@@ -1,16 +1,13 @@
 //! Where a directory is mounted: what may be mounted where, and the end of this mount and no other.
 
 use crate::error::Error;
-use rustix::fs::{AtFlags, CWD, Statx, StatxAttributes, StatxFlags, statfs, statx};
+use rustix::fs::{AtFlags, CWD, Statx, StatxAttributes, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// What `statfs` says of every FUSE file system.
-const FUSE: u64 = 0x6573_5546;
 
 /// A mount. Others may lie below it and above it, under the same path.
 pub(crate) struct Place {
@@ -79,8 +76,28 @@ fn look(path: &Path) -> io::Result<Statx> {
     Ok(statx(CWD, path, AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC, StatxFlags::MNT_ID)?)
 }
 
+/// Whether a FUSE file system is mounted on this path, which is not asked.
+fn is_fuse(path: &Path) -> bool {
+    let Ok(found) = look(path) else { return false };
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let id = found.stx_mnt_id.to_string();
+    let kind = mounts.lines().find(|mount| mount.split(' ').next() == Some(&id));
+    let kind = kind.and_then(|mount| mount.split_once(" - ")).is_some_and(|(_, kind)| kind.starts_with("fuse"));
+    kind && found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+}
+
+/// How to unmount what is there, alive or not.
+fn unmounted(path: &Path) -> String {
+    let path = path.display();
+    format!("fusermount3 -u {path}, or umount -f {path} if that is busy and its process was killed")
+}
+
 /// Source and mount point as they are, if they fit together.
 pub(crate) fn check(source: &Path, mountpoint: &Path) -> Result<(PathBuf, PathBuf), Error> {
+    if is_fuse(mountpoint) {
+        let at = mountpoint.display();
+        return Err(Error::Usage(format!("a FUSE file system is mounted on {at} already: {}", unmounted(mountpoint))));
+    }
     let (source, mountpoint) = (folder(source, "source")?, folder(mountpoint, "mount point")?);
     let (from, at) = (source.display(), mountpoint.display());
     let refused = |why: String| Err(Error::Usage(format!("{why}; choose a mount point elsewhere")));
@@ -94,11 +111,6 @@ pub(crate) fn check(source: &Path, mountpoint: &Path) -> Result<(PathBuf, PathBu
         return refused(format!("{from} lies within {at}: nobody would see it any more"));
     }
     let failed = |source: io::Error| Error::System { what: format!("{at}: the mount point"), source };
-    let root = look(&mountpoint).map_err(failed)?.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
-    let kind = statfs(&mountpoint).map_err(|error| failed(error.into()))?.f_type;
-    if root && kind as u64 == FUSE {
-        return Err(Error::Usage(format!("a FUSE file system is mounted on {at} already: fusermount3 -u {at}")));
-    }
     if mountpoint.read_dir().map_err(failed)?.next().is_some() {
         return refused(format!("{at} is not empty: a mount would hide what is in it"));
     }
@@ -130,9 +142,9 @@ fn folder(path: &Path, what: &str) -> Result<PathBuf, Error> {
     match found {
         Ok((real, true)) => Ok(real),
         Ok((_, false)) => Err(Error::Usage(format!("{}: the {what} must be a directory", path.display()))),
-        Err(source) if what == "mount point" && source.raw_os_error() == Some(libc::ENOTCONN) => {
-            let path = path.display();
-            Err(Error::Usage(format!("{path}: a mount is left of a process that was killed: fusermount3 -u {path}")))
+        Err(source) if matches!(source.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) => {
+            let what = format!("{}: a mount is left of a process that was killed: {}", path.display(), unmounted(path));
+            Err(Error::Usage(what))
         }
         Err(source) => Err(Error::System { what: format!("{}: the {what}", path.display()), source }),
     }

@@ -87,8 +87,8 @@ pub(crate) struct Open {
 pub(crate) struct Victim {
     pub(crate) node: Arc<Node>,
     pub(crate) path: Arc<OwnedFd>,
-    /// It has no other, as far as is known.
-    last: bool,
+    /// How it is below.
+    pub(crate) found: Statx,
 }
 
 impl Open {
@@ -168,9 +168,16 @@ impl Shared {
         if self.closing.load(Ordering::SeqCst) { Err(Errno::ENOTCONN) } else { Ok(()) }
     }
 
-    /// The attributes of a file.
+    /// The attributes of a file that was just found so below.
     pub(crate) fn attributes(&self, node: &Node, mut found: Statx) -> FileAttr {
-        if let Some(object) = &*node.object() {
+        let object = node.object().clone();
+        if let Some(object) = object {
+            if object.file.last_change.differs(&found)
+                && self.look_below(&object, false) == Looked::New
+                && let Ok(now) = object.file.attributes()
+            {
+                found = now;
+            }
             object.adjust(&mut found);
         }
         crate::attributes::attributes_of(node.number, &found)
@@ -246,7 +253,7 @@ impl Shared {
         };
         object.file.enter(write)?;
         let looked = if known {
-            let look = |handle: &Handle| object.look_again(&self.pool, handle).map_err(Errno::from);
+            let look = |handle: &Handle| object.look_again(&self.pool, handle, true).map_err(Errno::from);
             self.with_handle(None, look).inspect_err(|_| object.file.leave())?
         } else {
             Looked::Same
@@ -257,9 +264,9 @@ impl Shared {
         Ok((object, looked))
     }
 
-    /// A file may have been changed below.
-    pub(crate) fn look_below(&self, object: &Arc<Object>) -> Looked {
-        let look = |handle: &Handle| object.look_again(&self.pool, handle).map_err(Errno::from);
+    /// A file may have been changed below. `wait`: for those who write to it here.
+    pub(crate) fn look_below(&self, object: &Arc<Object>, wait: bool) -> Looked {
+        let look = |handle: &Handle| object.look_again(&self.pool, handle, wait).map_err(Errno::from);
         // What cannot be looked at now is looked at when it is opened next.
         let looked = self.with_handle(None, look).unwrap_or(Looked::Same);
         if looked == Looked::New {
@@ -407,24 +414,18 @@ impl Shared {
     pub(crate) fn victim(&self, parent: &OwnedFd, name: &std::ffi::OsStr) -> Option<Victim> {
         let (node, found) = self.nodes.known(parent, name)?;
         let path = self.nodes.tree.path(&node.inode).ok()?;
-        let directory = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFDIR;
-        Some(Victim { node, path, last: found.stx_nlink == 1 || directory })
+        Some(Victim { node, path, found })
     }
 
     /// The name has gone.
-    pub(crate) fn name_gone(&self, Victim { node, path, last }: &Victim) {
-        let slot = node.object();
-        // Of a file that has got another name meanwhile more is kept than must be.
-        let mut gone = *last;
-        if (slot.is_some() || !gone)
-            && let Ok(found) = crate::inode::attributes(path.as_fd())
-        {
-            gone = found.stx_nlink == 0;
-            if let Some(object) = &*slot {
-                object.file.last_change.note_change(path.as_fd(), &found, false);
-            }
-        }
-        if gone {
+    pub(crate) fn name_gone(&self, Victim { node, path, found }: &Victim) {
+        let last = found.stx_nlink == 1 || u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFDIR;
+        let now = match &*node.object() {
+            Some(object) => Some(object.file.last_change.note_change(path.as_fd(), false)),
+            // Of a file that has got another name meanwhile more is kept than must be.
+            None => (!last).then(|| crate::inode::attributes(path.as_fd())),
+        };
+        if now.and_then(Result::ok).map_or(last, |now| now.stx_nlink == 0) {
             node.inode.delete(path);
         }
     }

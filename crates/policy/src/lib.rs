@@ -35,6 +35,7 @@
 
 mod boxed;
 mod control;
+pub mod guest;
 mod histogram;
 pub mod managers;
 mod page;

@@ -8,10 +8,13 @@ const HEAD: &str = "\
 
 This page is made from the registry, `crates/policy/src/policies/mod.rs`, by `forebay policies --format markdown`.
 
-*Bytes* are the most that the policy keeps for each page number that may occur, stated in its file and held by a test. *Ghosts* are the
-most pages that it remembers without having them, in multiples of its capacity at the largest setting. *Sees* is what it looks at besides
-the page: its place (file or volume, block), or who uses it and how. What the file says of deviations and reference figures is in
-its header.
+| column | |
+| --- | --- |
+| sees | what the policy looks at besides the page: its place (file or volume, and block), or who uses it and how |
+| ghosts | the most pages that it remembers without holding them, in multiples of its capacity, at the largest setting |
+| bytes | the most metadata for each page number that may occur. A test checks it |
+
+The header of each policy's file names its paper, its deviations from it, and its reference figures.
 
 | name | policy | sees | ghosts | bytes | source |
 | --- | --- | --- | ---: | ---: | --- |
@@ -20,7 +23,7 @@ its header.
 const PARAMETERS: &str = "
 ## Parameters
 
-Set by name, as in `--policies gclock:initial=0:max=3`; the default is in brackets.
+A parameter is set by its name: `--policies gclock:initial=0:max=3`. The default is in brackets.
 
 | policy | parameter | what it does |
 | --- | --- | --- |

@@ -255,19 +255,19 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 /// Bytes for a person: `64 MiB`.
 pub fn show_bytes(bytes: u64) -> String {
     let mut scaled = bytes as f64;
-    for unit in ["bytes", "KiB", "MiB", "GiB"] {
+    for unit in ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"] {
         if scaled < 1024.0 {
             let decimals = usize::from(unit != "bytes" && scaled < 100.0 && scaled.fract() >= 0.05);
             return format!("{scaled:.decimals$} {unit}");
         }
         scaled /= 1024.0;
     }
-    format!("{scaled:.1} TiB")
+    format!("{scaled:.1} EiB")
 }
 
 fn scale_of(unit: &str) -> Option<u64> {
     let powers = |base: u64, letter: &str| {
-        ["k", "m", "g", "t"].iter().position(|&l| l == letter).map(|p| base.pow(p as u32 + 1))
+        ["k", "m", "g", "t", "p", "e"].iter().position(|&l| l == letter).map(|p| base.pow(p as u32 + 1))
     };
     let unit = unit.to_ascii_lowercase();
     match unit.as_str() {
@@ -351,6 +351,7 @@ mod tests {
         assert_eq!(show_bytes(8192), "8 KiB");
         assert_eq!(show_bytes(1_572_864), "1.5 MiB");
         assert_eq!(show_bytes(64 << 30), "64 GiB");
-        assert_eq!(show_bytes(3 << 40), "3.0 TiB");
+        assert_eq!([3 << 40, 3 << 50, u64::MAX].map(show_bytes), ["3 TiB", "3 PiB", "16.0 EiB"]);
+        assert_eq!(parse_bytes("1EiB"), Ok(1 << 60));
     }
 }

@@ -1,6 +1,7 @@
 //! The contract between a policy and its caller.
 
 use crate::control::{Control, Uncontrolled};
+use crate::guest::Host;
 use crate::managers::Assignment;
 use crate::parameters::{Parameter, Settings};
 use crate::parts::prefetch::prefetch;
@@ -153,6 +154,11 @@ pub trait Policy: Sized + Send + 'static {
         Ok(())
     }
 
+    /// Does work that calls the policy often, on one thread. A policy whose calls need something of their thread takes it here, once.
+    fn within<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        work(self)
+    }
+
     /// Page numbers below `pages` may occur from now on.
     fn reserve(&mut self, pages: u32);
 
@@ -290,6 +296,8 @@ pub struct Setup {
     pub future: Option<Arc<Future>>,
     /// Which managers are in charge, for a policy that has managers.
     pub managers: Option<Arc<Assignment>>,
+    /// Who makes it, for a policy that is written elsewhere.
+    pub host: Option<Arc<dyn Host>>,
 }
 
 impl Setup {
@@ -299,7 +307,7 @@ impl Setup {
     /// If the capacity is 0.
     pub fn new(capacity: u32, pages: u32, settings: Settings) -> Self {
         assert!(capacity > 0, "a cache holds at least one page");
-        Self { capacity, pages, page_size: 4096, settings, future: None, managers: None }
+        Self { capacity, pages, page_size: 4096, settings, future: None, managers: None, host: None }
     }
 }
 

@@ -1,9 +1,10 @@
 //! From a policy's name to the policy: the command line, the contract tests, the fuzzers and the documentation iterate over this. Each is named
 //! once, in `policies/mod.rs`.
 
+use crate::guest::{Host, Hosted};
 use crate::managers::Assignment;
 use crate::parameters::{Kind, Parameter, Settings};
-pub use crate::policies::{POLICIES, visit};
+pub use crate::policies::POLICIES;
 use crate::policy::{Info, Policy, Setup};
 use crate::spelling::{did_you_mean, same};
 use std::sync::Arc;
@@ -29,7 +30,7 @@ macro_rules! policies {
         pub static POLICIES: &[&Info] = &[$(&<$policy as Policy>::INFO),+];
 
         /// Hands the type of the policy called `name` to `visitor`; `None` if there is none.
-        pub fn visit<V: Visitor>(name: &str, visitor: V) -> Option<V::Output> {
+        pub(crate) fn visit<V: Visitor>(name: &str, visitor: V) -> Option<V::Output> {
             $(if name == <$policy as Policy>::INFO.name {
                 return Some(visitor.visit::<$policy>());
             })+
@@ -39,6 +40,11 @@ macro_rules! policies {
 }
 
 pub(crate) use policies;
+
+/// Hands the type of the policy called `name` to `visitor`, or that of a policy written elsewhere; `None` if there is none.
+pub fn visit<V: Visitor>(name: &str, visitor: V) -> Option<V::Output> {
+    if name == Hosted::INFO.name { Some(visitor.visit::<Hosted>()) } else { crate::policies::visit(name, visitor) }
+}
 
 /// The policy of that name, however it is spelled.
 pub fn named(name: &str) -> Option<&'static Info> {
@@ -67,6 +73,8 @@ pub struct Spec {
     pub settings: Settings,
     /// Which managers are in charge, for a policy that has managers.
     pub managers: Option<Arc<Assignment>>,
+    /// Who makes it, for a policy that is written elsewhere.
+    pub host: Option<Arc<dyn Host>>,
     /// What the user wrote.
     pub label: String,
 }
@@ -79,7 +87,18 @@ impl Spec {
 
     /// A policy at its defaults.
     pub fn new(info: &'static Info) -> Self {
-        Self { info, settings: Settings::defaults(info.parameters), managers: None, label: info.name.to_owned() }
+        Self {
+            info,
+            settings: Settings::defaults(info.parameters),
+            managers: None,
+            host: None,
+            label: info.name.to_owned(),
+        }
+    }
+
+    /// A policy that is written elsewhere, under a name for tables.
+    pub fn hosted(host: Arc<dyn Host>, label: String) -> Self {
+        Self { host: Some(host), label, ..Self::new(&Hosted::INFO) }
     }
 
     /// Reads `NAME[:PARAMETER=VALUE]…`.
@@ -100,7 +119,7 @@ impl Spec {
         let settings = Settings::parse(info.parameters, given).map_err(|error| format!("{name}: {error}"))?;
         check(info, &settings).map_err(|error| format!("{name}: {error}"))?;
         let label = std::iter::once(info.name).chain(text.split(':').skip(1)).collect::<Vec<_>>().join(":");
-        Ok(Self { info, settings, managers: None, label })
+        Ok(Self { info, settings, managers: None, host: None, label })
     }
 
     /// Whether the policy, or a manager that it asks, needs to know the references to come.
@@ -185,7 +204,11 @@ impl Spec {
     /// # Panics
     /// If the capacity is 0.
     pub fn setup(&self, capacity: u32, pages: u32) -> Setup {
-        Setup { managers: self.managers.clone(), ..Setup::new(capacity, pages, self.settings.clone()) }
+        Setup {
+            managers: self.managers.clone(),
+            host: self.host.clone(),
+            ..Setup::new(capacity, pages, self.settings.clone())
+        }
     }
 }
 

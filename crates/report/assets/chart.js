@@ -190,10 +190,18 @@ class Chart {
         return {
             grid: { ...this.#frame().grid, right: ends.room },
             xAxis: this.#axis("x", x.length > 1 ? { min: least, max: x[x.length - 1] } : {}),
-            yAxis: this.#axis("y"),
+            yAxis: this.#axis("y", this.#powers(lines)),
             series: [...lines, ...ends.series],
             tooltip: { ...this.#frame().tooltip, formatter: (points) => this.#tip(points) },
         };
+    }
+
+    /** The ends of a logarithmic axis of bytes: powers of two close to the figures. */
+    #powers(lines) {
+        const figures = lines.flatMap(({ data }) => data.map(([, y]) => y)).filter((y) => y > 0);
+        if (!this.log.y || !this.model.y.unit.pages || !figures.length) return {};
+        const power = (round, figure) => 2 ** round(Math.log2(figure));
+        return { min: power(Math.floor, Math.min(...figures)), max: power(Math.ceil, Math.max(...figures)) };
     }
 
     /** The lines' names beside their ends, moved apart where they would meet, and a ring around the point that is recommended. */
@@ -216,10 +224,11 @@ class Chart {
             const box = params.coordSys;
             const placed = ends.map((end) => ({ ...end, point: api.coord(end.at) })).filter(({ point }) => within(box, point));
             placed.sort((one, other) => one.point[1] - other.point[1]);
-            const line = Math.min(size + 2, (box.height + size) / Math.max(1, placed.length));
+            const line = Math.min(size + 2, box.height / Math.max(1, placed.length));
             let floor = -Infinity;
             for (const end of placed) floor = end.top = Math.max(end.point[1], floor + line);
-            let ceiling = box.y + box.height + size / 2;
+            // Below the axis are its figures.
+            let ceiling = box.y + box.height - size / 2;
             for (const end of placed.reverse()) {
                 end.top = Math.min(end.top, ceiling);
                 ceiling = end.top - line;

@@ -166,9 +166,13 @@ where
     let (_, root) = root.split_vertically(30 * scale);
     let (left, legend) = root.split_horizontally(root.dim_in_pixel().0 as i32 - legend_width);
     let mut builder = ChartBuilder::on(&left);
-    builder.margin(10 * scale).margin_right(14 * scale).x_label_area_size(40 * scale).y_label_area_size(58 * scale);
+    builder.margin(10 * scale).margin_right((MARGINS - 10) * scale);
+    builder.x_label_area_size(40 * scale).y_label_area_size(Y_AREA * scale);
     let ticks = match chart.x.unit {
-        _ if !chart.x.ticks.is_empty() => chart.x.ticks.clone(),
+        _ if !chart.x.ticks.is_empty() => {
+            let width = left.dim_in_pixel().0 as i32 / scale - Y_AREA - MARGINS;
+            apart(&chart.x.ticks, least..most, width.into(), |at| shown(at, &chart.x).len())
+        }
         Unit::Pages(_) => powers_of_two(least, most),
         _ => ticks(least, most),
     };
@@ -236,6 +240,25 @@ where
     }
     root.present()?;
     Ok(())
+}
+
+/// What the figures of the y axis and the margins take of the width.
+const Y_AREA: i32 = 58;
+const MARGINS: i32 = 24;
+
+/// The ticks whose labels, of `length` characters each, do not meet on a logarithmic axis of this width; the last one among them.
+fn apart(ticks: &[f64], axis: Range<f64>, width: f64, length: impl Fn(f64) -> usize) -> Vec<f64> {
+    let middle = |at: f64| (at / axis.start).ln() / (axis.end / axis.start).ln() * width;
+    // A letter and half a space on each side.
+    let half = |at: f64| (length(at) + 1) as f64 * 3.6;
+    let mut kept: Vec<f64> = Vec::new();
+    for &tick in ticks.iter().rev() {
+        if kept.last().is_none_or(|&next| middle(tick) + half(tick) <= middle(next) - half(next)) {
+            kept.push(tick);
+        }
+    }
+    kept.reverse();
+    kept
 }
 
 /// Half the width, and the height, of the word beside the mark.
@@ -424,6 +447,14 @@ mod tests {
     fn shapes_and_dashes_together_tell_28_lines_apart() {
         let kinds: std::collections::HashSet<_> = (0..28).map(|line| (line % SHAPES, dashes(line))).collect();
         assert_eq!(kinds.len(), 28);
+    }
+
+    #[test]
+    fn labels_that_would_meet_are_left_out() {
+        let sizes = [893.0, 982.0, 1072.0, 1161.0, 1250.0, 1340.0, 1787.0, 2680.0];
+        assert_eq!(apart(&sizes, 860.0..2770.0, 760.0, |_| 8), [982.0, 1161.0, 1340.0, 1787.0, 2680.0]);
+        assert_eq!(apart(&sizes, 860.0..2770.0, 200.0, |_| 8), [1161.0, 1787.0, 2680.0]);
+        assert_eq!(apart(&[], 1.0..2.0, 200.0, |_| 8), [0.0; 0]);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Files that are written whole or not at all.
 
 use crate::figure::DrawError;
+use crate::page::GENERATOR;
+use std::fs::File;
 use std::fs::Permissions;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::{error, fmt};
 use tempfile::NamedTempFile;
@@ -10,6 +12,8 @@ use tempfile::NamedTempFile;
 /// Why a file is not there.
 #[derive(Debug)]
 pub enum FileError {
+    /// There is a file that is no report.
+    Another(PathBuf),
     /// No file can be made at this path.
     NotMade(PathBuf, io::Error),
     /// There is nothing to write.
@@ -21,6 +25,11 @@ pub enum FileError {
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Another(path) => write!(
+                f,
+                "{}: is there, and no report of forebay: remove it first, or name another file",
+                path.display()
+            ),
             Self::NotMade(path, error) => {
                 let (folder, path) = (folder_of(path).display(), path.display());
                 match error.kind() {
@@ -49,6 +58,21 @@ pub fn check(path: &Path) -> Result<(), FileError> {
     beside(path).map(drop)
 }
 
+/// Checks that a report replaces nothing but a report, or an empty file.
+///
+/// # Errors
+/// There is another file.
+pub fn check_report(path: &Path) -> Result<(), FileError> {
+    let mut start = Vec::new();
+    let Ok(file) = File::open(path) else { return Ok(()) };
+    file.take(START).read_to_end(&mut start).map_err(|error| FileError::NotWritten(path.to_owned(), error))?;
+    let ours = start.windows(GENERATOR.len()).any(|part| part == GENERATOR.as_bytes());
+    if start.is_empty() || ours { Ok(()) } else { Err(FileError::Another(path.to_owned())) }
+}
+
+/// The bytes in which a report says what it is.
+const START: u64 = 1024;
+
 /// Writes the file.
 ///
 /// # Errors
@@ -56,7 +80,8 @@ pub fn check(path: &Path) -> Result<(), FileError> {
 pub fn write(path: &Path, content: &[u8]) -> Result<(), FileError> {
     let failed = |error| FileError::NotWritten(path.to_owned(), error);
     let mut file = beside(path)?;
-    file.write_all(content).map_err(failed)?;
+    // Errors of the file itself would name what it is called until it is whole.
+    file.as_file_mut().write_all(content).map_err(failed)?;
     file.persist(path).map(drop).map_err(|error| failed(error.error))
 }
 

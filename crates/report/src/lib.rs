@@ -15,3 +15,4 @@ pub use figure::DrawError;
 pub use model::{
     Axis, Cell, Chart, Column, Document, Grid, Key, Kind, Made, Mark, Section, Series, Table, Unit, View, X,
 };
+pub use page::colors;

@@ -7,9 +7,22 @@ const ECHARTS: &str = include_str!("../assets/echarts.min.js");
 /// In the order in which they stand in the page: the last uses the others.
 const SCRIPTS: [&str; 3] =
     [include_str!("../assets/text.js"), include_str!("../assets/chart.js"), include_str!("../assets/report.js")];
+/// By this a file is known as a report.
+pub(crate) const GENERATOR: &str = r#"<meta name="generator" content="forebay"#;
 /// Stands before everything that is seen, so that no page is light first and then dark.
 const THEME: &str = "let kept = null; try { kept = localStorage.getItem('forebay-theme'); } catch {} \
     document.documentElement.dataset.theme = kept ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');";
+
+/// The colours of a report in light, by their names in its style sheet: `ink`, `quiet`, `rule`, and `c0` to `c7` for lines.
+pub fn colors() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let (_, light) = STYLE.split_once('{').unwrap_or_default();
+    let light = light.split('}').next().unwrap_or_default();
+    // A comment may stand before a name.
+    let declared = light
+        .split(';')
+        .filter_map(|declared| declared.rsplit("*/").next()?.trim().strip_prefix("--")?.split_once(':'));
+    declared.map(|(name, color)| (name, color.trim())).filter(|(_, color)| color.starts_with('#'))
+}
 
 impl Document {
     /// The page, whole: it asks for nothing from a network.
@@ -29,7 +42,7 @@ impl Document {
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="forebay {version}">
+{GENERATOR} {version}">
 <title>{title} – Forebay</title>
 <link rel="icon" href="data:,">
 <script>{THEME}</script>
@@ -97,6 +110,14 @@ mod tests {
         let data = &page[start..start + page[start..].find("</script>").unwrap()];
         let data: serde_json::Value = serde_json::from_str(data).unwrap();
         assert_eq!(data["sections"][0]["title"], name);
+    }
+
+    #[test]
+    fn the_colours_of_lines_and_ink_are_known() {
+        let colors: Vec<_> = colors().collect();
+        for name in ["ink", "quiet", "rule", "paper", "c0", "c7"] {
+            assert!(colors.iter().any(|(of, color)| *of == name && color.len() == 7), "{name}: {colors:?}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::service::{Service, Serving};
 use crate::volume_options::VolumeOptions;
 use crate::volumes::Cache;
 use crate::words::Size;
+use forebay_policy::show_bytes;
 use forebay_pool::Config;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -92,7 +93,7 @@ impl Service {
 
     /// Serves one more volume, and returns its bytes.
     pub(crate) fn attach(self: &Arc<Self>, volume: &VolumeOptions) -> Result<u64, Error> {
-        volume.check_name()?;
+        volume.check()?;
         let _changing = self.begin_change()?;
         if self.serving().served(&volume.name).is_some() {
             return Err(Error::Usage(format!("there is a volume `{}` already: detach it first", volume.name)));
@@ -121,7 +122,7 @@ impl Service {
         }
         options.check_memory(memory::limit())?;
         cache.resize(size.0, CHANGE_TIMEOUT)?;
-        tracing::info!("cache {name}: it has {} bytes now", size.0);
+        tracing::info!("cache {name}: it has {} now", show_bytes(size.0));
         let mut serving = self.serving();
         if serving.shared.as_ref().is_some_and(|shared| Arc::ptr_eq(shared, &cache)) {
             serving.options.cache = Some(size);
@@ -139,7 +140,7 @@ impl Service {
         let shared = self.serving().shared.clone();
         if let Some(shared) = shared {
             shared.resize(new.cache_size(), CHANGE_TIMEOUT)?;
-            tracing::info!("the shared cache has {} bytes now", new.cache_size());
+            tracing::info!("the shared cache has {} now", show_bytes(new.cache_size()));
         }
         self.serving().options.cache = new.cache;
         Ok(())
@@ -280,8 +281,9 @@ impl Service {
 
 fn no_volume(name: &str, serving: &Serving) -> Error {
     let names: Vec<&str> = serving.options.volumes.iter().map(|volume| volume.name.as_str()).collect();
-    let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    Error::Usage(format!("there is no volume `{name}`; there are {there}"))
+    let there =
+        if names.is_empty() { "none is served".to_owned() } else { format!("choose from {}", names.join(", ")) };
+    Error::Usage(format!("there is no volume `{name}`; {there}"))
 }
 
 /// Gives a volume's own cache the size that the configuration says.

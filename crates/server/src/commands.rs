@@ -363,7 +363,7 @@ impl Steered for Service {
         let caches = self.serving().caches();
         caches.iter().find(|cache| cache.name == name).cloned().ok_or_else(|| {
             let names: Vec<&str> = caches.iter().map(|cache| cache.name.as_str()).collect();
-            Error::Usage(format!("there is no cache `{name}`; there are {}", names.join(", ")))
+            Error::Usage(format!("there is no cache `{name}`; choose from {}", names.join(", ")))
         })
     }
 

@@ -4,6 +4,7 @@
 use crate::commands::Steered;
 use crate::error::Error;
 use crate::metrics;
+use crate::words::Address;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -33,7 +34,8 @@ const LIFE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Takes the address for figures.
-pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
+pub(crate) fn bind(address: &Address) -> Result<TcpListener, Error> {
+    let Address(address) = address;
     let listener = TcpListener::bind(address).and_then(|listener| {
         listener.set_nonblocking(true)?;
         Ok(listener)

@@ -48,9 +48,10 @@ impl Directories {
     ) -> Result<Arc<Self>, Error> {
         let directories = Arc::new(Self { mounts, all: Mutex::default(), stopping: AtomicBool::new(false) });
         let mounted = planned.into_iter().try_for_each(|options| directories.add(options, limit, ended.clone()));
-        if mounted.is_err() {
-            // The log says what could not be flushed of the others.
-            let _ = directories.stop(limit);
+        let before = directories.all();
+        // The log says what could not be flushed of the others.
+        if mounted.is_err() && directories.stop(limit).is_ok() && !before.is_empty() {
+            tracing::info!("{}: unmounted again, and flushed", names(&before));
         }
         mounted.map(|()| directories)
     }
@@ -159,12 +160,8 @@ impl Directories {
             };
             all_done(begun.into_iter().filter_map(|begun| end(begun).err()))
         });
-        match &stopped {
-            Ok(()) => tracing::info!("unmounted: everything is flushed"),
-            // In the background there is no other place to say so.
-            Err(error) => tracing::error!("{error}"),
-        }
-        stopped
+        // In the background there is no other place to say so.
+        stopped.inspect_err(|error| tracing::error!("{error}"))
     }
 }
 

@@ -60,7 +60,7 @@ pub fn mount(options: MountOptions, hooks: MountHooks) -> Result<(), Error> {
     let delay = of_server.delay()?;
     options.record.as_deref().map_or(Ok(()), record::check)?;
     of_server.check_shared_memory(memory::limit())?;
-    let metrics = options.metrics.map(control::bind).transpose()?;
+    let metrics = options.metrics.as_ref().map(control::bind).transpose()?;
     let (commands, _socket) = options.control.as_deref().map(command_socket::bind).transpose()?.unzip();
     let cache = Arc::new(of_server.shared_cache()?);
     let rules = managers::read(options.managers.as_deref(), &cache.policy, cache.pool.has_managers())?;
@@ -119,6 +119,9 @@ pub fn mount(options: MountOptions, hooks: MountHooks) -> Result<(), Error> {
         tracing::info!("stopping: who uses the directory may finish, and everything is flushed");
     }
     let stopped = service.stop();
+    if begun.is_ok() && stopped.is_ok() {
+        tracing::info!("unmounted: everything is flushed");
+    }
     // What it holds waits for storage when it is dropped, and that may hang.
     std::mem::forget(service);
     begun.map(drop).and(stopped)

@@ -4,10 +4,9 @@ use crate::error::Error;
 use crate::managers::OwnersOption;
 use crate::options::{Direct, Options, only_a_restart_changes, read_file};
 use crate::volume_options::Mode;
-use crate::words::{Age, Policy, Share, Size};
+use crate::words::{Address, Age, Policy, Share, Size};
 use clap::Args;
 use serde::Deserialize;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// A directory, and where it is shown: a `[[mount]]` table. What it does not say is as for all directories.
@@ -62,7 +61,7 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Serve figures by HTTP: /metrics for Prometheus, /statistics as JSON for `forebay top`
     #[arg(long, value_name = "HOST:PORT")]
-    pub metrics: Option<SocketAddr>,
+    pub metrics: Option<Address>,
     /// Take commands of `forebay control` at a unix socket, its owner's alone
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,

@@ -3,14 +3,16 @@
 use crate::error::Error;
 use crate::listen::Listen;
 use crate::volume_options::VolumeOptions;
-use crate::words::{Age, Policy, Share, Size};
+use crate::words::{Address, Age, Policy, Share, Size};
 use clap::{Args, ValueEnum};
 use forebay_nbd::Config;
 use forebay_policy::show_bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+/// A request of clients may always have as much data: pages of caches are no larger.
+const LEAST_REQUEST: u64 = 1 << 20;
 
 /// The least memory for written data and replies.
 const LEAST_BUFFERS: u64 = 1 << 20;
@@ -19,12 +21,27 @@ const LEAST_BUFFERS: u64 = 1 << 20;
 #[derive(Args, Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Options {
-    /// A volume to serve, and its options: policy=, size= and page= give it a cache of its own; mode=write-back|write-through;
-    /// read-only; readahead=512KiB; create=SIZE makes a missing file; retry=60s is how long what failed on S3 is repeated; rate=, iops=
-    /// and connections= limit bytes and requests a second, and clients; min= and max= are its share of the common cache; manager= is its manager under lru-sp. The path is a file, a block
-    /// device, memory:SIZE, a URL of object storage (file:///, s3://), concat:A+B or stripe=64KiB:A+B. With an empty name, =PATH, it
-    /// is the default export
-    #[arg(short = 'V', long = "volume", value_name = "NAME=PATH[,OPTION=VALUE]…")]
+    /// A volume to serve: its name, where its bytes are, and its options
+    ///
+    /// PATH
+    ///   /srv/data.img, /dev/vdb  a file, or a block device
+    ///   memory:1GiB              memory, gone with the server
+    ///   s3://bucket/a, file:///a object storage
+    ///   concat:A+B               one behind the other
+    ///   stripe=64KiB:A+B         in stripes, on each in turn
+    /// OPTION
+    ///   create=10GiB             makes a missing file or object volume
+    ///   read-only                clients may only read
+    ///   mode=write-through       writes are in storage when they return
+    ///   readahead=512KiB         the most read ahead of a stream; 0: nothing
+    ///   policy=mq, size=2GiB, page=8KiB
+    ///                            a cache of its own, else as the others
+    ///   min=64MiB, max=1GiB      its share of the common cache
+    ///   manager=mru              its manager there, under lru-sp
+    ///   rate=50MiB, iops=500     the most a second of its storage
+    ///   connections=4            the most clients at a time
+    ///   retry=60s                how long S3 is asked again after a failure
+    #[arg(short = 'V', long = "volume", value_name = "NAME=PATH[,OPTION=VALUE]…", verbatim_doc_comment)]
     #[serde(rename = "volume")]
     pub volumes: Vec<VolumeOptions>,
     /// Where clients connect: tcp:HOST:PORT or unix:PATH; tcp:127.0.0.1:10809 if nothing is said and no socket is handed on by the
@@ -42,7 +59,7 @@ pub struct Options {
     pub page: Option<Size>,
     /// Serve figures by HTTP: /metrics for Prometheus, /statistics as JSON for `forebay top`
     #[arg(long, value_name = "HOST:PORT")]
-    pub metrics: Option<SocketAddr>,
+    pub metrics: Option<Address>,
     /// Take commands of `forebay control` at a unix socket, its owner's alone
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
@@ -283,17 +300,30 @@ impl Options {
             return Err(Error::Usage(what));
         }
         config.connections_per_peer = self.max_connections_per_peer;
-        if let Some(Size(bytes)) = self.buffers {
-            config.buffers = usize::try_from(bytes).unwrap_or(usize::MAX);
-            let least =
-                self.max_request.map_or(LEAST_BUFFERS, |request| request.0.saturating_mul(4).max(LEAST_BUFFERS));
-            if bytes < least {
+        if self.max_request.is_some_and(|request| request.0 < LEAST_REQUEST) {
+            let what =
+                format!("--max-request must be at least {}: clients send less in none", show_bytes(LEAST_REQUEST));
+            return Err(Error::Usage(what));
+        }
+        let request = self.max_request.map_or(0, |request| request.0);
+        let least = request.saturating_mul(4).max(LEAST_BUFFERS);
+        match self.buffers {
+            Some(Size(bytes)) if bytes < least => {
                 let what = format!(
                     "--buffers must be at least {}: four times the most data in one request",
                     show_bytes(least)
                 );
                 return Err(Error::Usage(what));
             }
+            Some(Size(bytes)) => config.buffers = usize::try_from(bytes).unwrap_or(usize::MAX),
+            None if least > config.buffers as u64 => {
+                let [request, buffers, least] = [request, config.buffers as u64, least].map(show_bytes);
+                return Err(Error::Usage(format!(
+                    "--max-request {request} is more than a quarter of --buffers, {buffers}: make it smaller, or --buffers \
+                     at least {least}"
+                )));
+            }
+            None => {}
         }
         if let Some(Age(time)) = self.message_timeout {
             if time.is_zero() {
@@ -315,7 +345,7 @@ impl Options {
             if self.volumes[..index].iter().any(|before| before.name == volume.name) {
                 return Err(Error::Usage(format!("two volumes are named `{}`: names must differ", volume.name)));
             }
-            volume.check_name()?;
+            volume.check()?;
             volume.check_apart(&self.volumes[..index])?;
         }
         Ok(())
@@ -411,6 +441,8 @@ mod tests {
             ("buffers = \"64KiB\"", "at least 1 MiB"),
             ("buffers = \"64MiB\"\nmax-request = \"32MiB\"", "at least 128 MiB"),
             ("message-timeout = \"0s\"", "must be above 0"),
+            ("max-request = \"1GiB\"", "--max-request 1 GiB is more than a quarter of --buffers, 256 MiB"),
+            ("max-request = \"0\"", "--max-request must be at least 1 MiB"),
         ] {
             let error = limited(wrong).unwrap_err();
             assert!(error.contains(told), "{wrong}: {error}");

@@ -58,7 +58,7 @@ pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
     for address in &addresses {
         bound.push(listen::bind(address)?);
     }
-    let metrics = service.options().metrics.map(control::bind).transpose()?;
+    let metrics = service.options().metrics.as_ref().map(control::bind).transpose()?;
     let metrics = metrics.map(|listener| control::start(service.clone(), listener)).transpose()?;
     let mut made = Vec::new();
     if let Some(path) = &service.options().record {

@@ -60,7 +60,10 @@ fn part(text: &str) -> Result<Source, String> {
         return Ok(Source::Object(text.to_owned()));
     }
     match text.strip_prefix("memory:") {
-        Some(size) => parse_bytes(size).map(Source::Memory),
+        Some(size) => match parse_bytes(size)? {
+            0 => Err(format!("`{text}` has no bytes: write its size, as in memory:1GiB")),
+            bytes => Ok(Source::Memory(bytes)),
+        },
         None => Ok(Source::File(text.into())),
     }
 }
@@ -94,6 +97,17 @@ pub(crate) struct Opening {
 }
 
 impl Source {
+    /// The bytes of memory that it may take.
+    pub(crate) fn memory(&self) -> u64 {
+        match self {
+            Self::Memory(bytes) => *bytes,
+            Self::Concatenated(parts) | Self::Striped(_, parts) => {
+                parts.iter().map(Self::memory).fold(0, u64::saturating_add)
+            }
+            Self::File(_) | Self::Object(_) => 0,
+        }
+    }
+
     /// Whether some storage belongs to both.
     pub(crate) fn shares(&self, other: &Self) -> bool {
         match (self, other) {
@@ -210,7 +224,7 @@ mod tests {
         assert!(!place("memory:///a").shares(&place("memory:///a")), "each is a volume of its own");
         assert_eq!(place("stripe=4KiB:/a+file:///p+file:///p/").repeated(), Some(&place("file:///p/")));
         assert_eq!(place("concat:/a+/b").repeated(), None);
-        for wrong in ["", "concat:", "concat:a+", "stripe=64KiB", "stripe=x:a+b", "memory:much"] {
+        for wrong in ["", "concat:", "concat:a+", "stripe=64KiB", "stripe=x:a+b", "memory:much", "memory:0"] {
             assert!(wrong.parse::<Source>().is_err(), "{wrong}");
         }
     }

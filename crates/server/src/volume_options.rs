@@ -138,8 +138,24 @@ impl FromStr for VolumeOptions {
 const MOST_NAME: usize = 4096;
 
 impl VolumeOptions {
-    /// Whether clients can ask for its name.
-    pub(crate) fn check_name(&self) -> Result<(), Error> {
+    /// Whether clients can ask for its name, and its options go together.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.check_name()?;
+        let what = match self.create {
+            Some(Size(0)) => "create=0 makes a volume without bytes: write its size, as in create=10GiB",
+            Some(_) if self.read_only => {
+                "create= and read-only exclude each other: nothing could be written to a file that is made"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::Usage(what.to_owned()).of_volume(&self.name))
+    }
+
+    fn check_name(&self) -> Result<(), Error> {
+        if self.name.is_empty() {
+            let what = format!("`={}` has no name: write NAME=PATH, as in data={}", self.path, self.path);
+            return Err(Error::Usage(what + "; a client that names none gets the only volume"));
+        }
         if self.name.chars().any(char::is_control) {
             return Err(Error::Usage(format!("the name `{}` has control characters", self.name.escape_default())));
         }

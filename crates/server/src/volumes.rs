@@ -12,7 +12,7 @@ use forebay_model::presets::{Named, NoDevice};
 use forebay_policy::managers::Assignment;
 use forebay_policy::{Spec, registry, show_bytes};
 use forebay_pool::device::{Device, Limited};
-use forebay_pool::{Config, Pool, VolumeConfig};
+use forebay_pool::{Config, LEAST_PAGE_SIZE, MOST_PAGE_SIZE, Pool, VolumeConfig};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -60,7 +60,10 @@ impl Cache {
 
 fn check_size(capacity: u64, page_size: u32) -> Result<(), Error> {
     if page_size.is_power_of_two() && !capacity.is_multiple_of(page_size.into()) {
-        return Err(Error::Usage(format!("a cache of {capacity} bytes is no multiple of its page, {page_size} bytes")));
+        return Err(Error::Usage(format!(
+            "a cache of {capacity} bytes is no multiple of its page, {}",
+            show_bytes(page_size.into())
+        )));
     }
     Ok(())
 }
@@ -108,6 +111,14 @@ impl Options {
 
     /// Refuses what takes more memory than there is, `limit` bytes: the server would be killed with what clients have written to it.
     pub(crate) fn check_memory(&self, limit: u64) -> Result<(), Error> {
+        let memory = self.volumes.iter().map(|volume| volume.path.memory()).fold(0, u64::saturating_add);
+        if memory > limit {
+            let [memory, limit] = [memory, limit].map(show_bytes);
+            return Err(Error::Usage(format!(
+                "volumes of {memory} in memory are more than the {limit} that this machine or a control group allows: \
+                 make memory:SIZE smaller"
+            )));
+        }
         let mut caches = Vec::new();
         for volume in self.volumes.iter().filter(|volume| volume.own_cache()) {
             caches.push(self.own_config(volume).map_err(|error| error.of_volume(&volume.name))?);
@@ -176,7 +187,12 @@ impl Options {
     }
 
     fn config(&self, capacity: u64, policy: Spec, page_size: u64) -> Result<Config, Error> {
-        let page_size = u32::try_from(page_size).unwrap_or(u32::MAX);
+        // Metadata is by the page: of nonsense it would take more memory than there is.
+        let page = u32::try_from(page_size).ok().filter(|page| page.is_power_of_two());
+        let page = page.filter(|page| (LEAST_PAGE_SIZE..=MOST_PAGE_SIZE).contains(page));
+        let page_size = page.ok_or_else(|| {
+            Error::Usage(format!("a page of {page_size} bytes: it is a power of two from 4 KiB to 1 MiB"))
+        })?;
         check_size(capacity, page_size)?;
         let mut config = Config::new(capacity, policy).with_page_size(page_size).with_most_capacity(memory::limit());
         config.huge_pages = self.huge_pages;
@@ -270,6 +286,17 @@ mod tests {
         assert!(two.check_memory(1800 * MIB).is_err());
         assert_eq!(two.check_memory(1900 * MIB), Ok(()));
         assert_eq!(of(&["b=/y,size=1GiB"]).check_memory(1400 * MIB), Ok(()));
+        let memory = of(&["a=memory:600MiB", "b=concat:memory:300MiB+memory:300MiB"]);
+        assert_eq!(memory.check_memory(1200 * MIB), Ok(()));
+        let refused = memory.check_memory(1199 * MIB).unwrap_err().to_string();
+        assert!(refused.contains("volumes of 1.2 GiB in memory are more than the 1.2 GiB"), "{refused}");
+    }
+
+    #[test]
+    fn a_page_that_is_none_is_refused_before_its_metadata_is_counted() {
+        let options = Options { page: Some("3".parse().unwrap()), ..Options::default() };
+        let refused = options.check_shared_memory(1 << 40).unwrap_err().to_string();
+        assert!(refused.contains("a page of 3 bytes: it is a power of two from 4 KiB to 1 MiB"), "{refused}");
     }
 
     #[test]

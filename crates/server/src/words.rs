@@ -51,7 +51,7 @@ macro_rules! read_as_words {
 }
 pub(crate) use read_as_words;
 
-read_as_words!(Size, Count, Share, Age, Policy);
+read_as_words!(Size, Count, Share, Age, Policy, Address);
 
 /// `1 page`, `2 pages`.
 pub(crate) fn counted(number: u64, what: &str) -> String {
@@ -97,6 +97,20 @@ impl FromStr for Share {
         };
         let within = share.ok().filter(|&share| share > 0.0 && share <= 1.0);
         within.map(Self).ok_or_else(|| format!("`{text}` is no share: write 50% or 0.5, above 0 and at most 100%"))
+    }
+}
+
+/// Where to listen: `127.0.0.1:9100`, `localhost:9100`, `[::1]:0`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address(pub String);
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let port = text.rsplit_once(':').and_then(|(host, port)| port.parse::<u16>().ok().filter(|_| !host.is_empty()));
+        port.map(|_| Self(text.to_owned()))
+            .ok_or_else(|| format!("`{text}` is no HOST:PORT: write 127.0.0.1:9100 or localhost:9100"))
     }
 }
 
@@ -152,6 +166,10 @@ mod tests {
         assert_eq!("mq:queues=4".parse::<Policy>().unwrap().0.label, "mq:queues=4");
         assert_eq!("7".parse(), Ok(Count(7)));
         assert!(["0", "-1", "many"].iter().all(|wrong| wrong.parse::<Count>().is_err()));
+        assert!(["127.0.0.1:0", "localhost:9190", "[::1]:80"].iter().all(|text| text.parse::<Address>().is_ok()));
+        for wrong in ["9190", ":9190", "localhost", "localhost:http", "host:65536"] {
+            assert!(wrong.parse::<Address>().unwrap_err().contains("write 127.0.0.1:9100"), "{wrong}");
+        }
         for wrong in ["0%", "101%", "-1", "half", "NaN"] {
             assert!(wrong.parse::<Share>().unwrap_err().contains("write 50% or 0.5"), "{wrong}");
         }

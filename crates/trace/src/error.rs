@@ -24,12 +24,14 @@ pub struct Error {
     source: Option<io::Error>,
     cut: bool,
     kept: bool,
+    mistyped: bool,
 }
 
 impl Error {
     /// The file as a whole is at fault. `message` says what is wrong and what to do.
     pub fn new(file: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { file: file.into(), position: None, message: message.into(), source: None, cut: false, kept: false }
+        let (file, message) = (file.into(), message.into());
+        Self { file, position: None, message, source: None, cut: false, kept: false, mistyped: false }
     }
 
     /// The file is at fault at one place.
@@ -55,6 +57,12 @@ impl Error {
         Self { kept: true, ..self }
     }
 
+    /// What was asked makes no sense, whatever files there are: the spec of a synthetic trace.
+    #[must_use]
+    pub(crate) fn mistyped(self) -> Self {
+        Self { mistyped: true, ..self }
+    }
+
     /// The same with a word on what may be meant.
     #[must_use]
     pub(crate) fn with_advice(mut self, advice: &str) -> Self {
@@ -65,6 +73,11 @@ impl Error {
     /// Whether all before the place makes sense, and nothing comes behind it.
     pub fn is_cut(&self) -> bool {
         self.cut
+    }
+
+    /// Whether what was asked makes no sense, whatever files there are.
+    pub fn is_mistyped(&self) -> bool {
+        self.mistyped
     }
 
     /// Whether what was to be written is whole, under the name that the message says.

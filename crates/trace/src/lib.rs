@@ -4,6 +4,8 @@
 //! Each format is one file in [`formats`] with one line in its registry; [`open`] recognises the format by content
 //! and name, and undoes gzip, zstd or xz. Readers stream: nothing is kept but the line or record at hand.
 
+pub mod cut;
+pub mod during;
 pub mod error;
 pub mod formats;
 pub mod input;
@@ -18,8 +20,14 @@ pub mod summary;
 pub mod synthetic;
 pub mod write;
 
+pub use cut::{UpToCut, Warn};
+pub use during::During;
 pub use error::{Error, Position, Result};
 pub use formats::{FORMATS, Format};
+/// What the metadata of our own tables says.
+pub mod metadata {
+    pub use crate::formats::parquet::{PAGE_SIZE_KEY, UNIT_KEY, parse_unit, unit_text};
+}
 pub use glob::Pattern;
 pub use input::{Head, Input};
 pub use mix::Mix;

@@ -63,7 +63,7 @@ pub struct Options {
 /// but a [synthetic] trace.
 pub fn open(path: &Path, options: &Options) -> Result<(&'static Format, Box<dyn Reader>)> {
     if let Some(spec) = path.to_str().filter(|name| synthetic::recognise(name)) {
-        return Ok((&synthetic::SYNTHETIC, synthetic::open(spec)?));
+        return Ok((&synthetic::SYNTHETIC, synthetic::open(spec).map_err(Error::mistyped)?));
     }
     let input = Input::open(path).map_err(|error| match path.to_str() {
         Some(name) if !path.exists() => error.with_advice(&synthetic::meant(name)),
@@ -95,6 +95,12 @@ pub fn read(input: Input, options: &Options) -> Result<(&'static Format, Box<dyn
         _ => again.and_then(|again| (format.open)(again, options)).map(|mut front| Shape::of(front.as_mut())),
     };
     Ok((format, Box::new(Measured { reader, consumed, shape: shape.unwrap_or_default() })))
+}
+
+/// What `reader` reads of a trace that is no file, with what the requests are like that `front` reads of the same.
+pub fn measured(reader: Box<dyn Reader>, mut front: Box<dyn Reader>) -> Box<dyn Reader> {
+    let shape = Shape::of(front.as_mut());
+    Box::new(Measured { reader, consumed: Consumed::default(), shape })
 }
 
 /// A reader of a file, which tells how much of it is read, and what its requests are like.

@@ -1,7 +1,6 @@
 //! `forebay advise`: what a program says of its files reaches the cache of a mount.
 
 use crate::failure::Failure;
-use crate::program::find;
 use clap::Args;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -43,7 +42,7 @@ const HEAD: usize = 256;
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (program, rest) = arguments.program.split_first().expect("one is required");
     let mut preloaded = library()?;
-    let path = find(program)?;
+    let path = forebay_record::find(program)?;
     check(&path, MOST_INTERPRETERS)?;
     if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preloaded.push(":");

@@ -3,7 +3,7 @@
 use crate::commands::record::record_for_now;
 use crate::failure::{Failure, unless_stopped};
 use crate::files::{Files, Pages};
-use crate::input::{How, SAMPLE, each_once, managers, parse_threads};
+use crate::input::{Chosen, How, SAMPLE, each_once, managers, parse_threads};
 use crate::terminal::comparison::print;
 use crate::terminal::forms::{Answers, Form, Output};
 use crate::terminal::progress::Terminal;
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["trace_format", "columns"])]
     record: bool,
     /// Policies, each with its parameters if wanted (`gclock:max=7`), or `all`; `forebay policies` lists them
-    #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…,…", value_delimiter = ',', default_value = "all", value_parser = parse_policy)]
+    #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…,…", value_delimiter = ',', default_value = "all", value_parser = str::parse::<Chosen>)]
     policies: Vec<Chosen>,
     /// Cache sizes: pages (1000), bytes (64MiB) or percent of the distinct pages (10%)
     #[arg(short, long, value_name = "SIZE,…", value_delimiter = ',', default_value = "1%,2%,5%,10%,20%,50%", value_parser = str::parse::<Size>)]
@@ -104,17 +104,6 @@ impl From<ByWhat> for By {
 
 /// How often states are taken for a report that does not say: about as often as a chart has room for.
 const STATES_OF_REPORT: u32 = 200;
-
-/// What one word of `--policies` names.
-#[derive(Clone, Debug)]
-struct Chosen(Vec<Spec>);
-
-fn parse_policy(text: &str) -> Result<Chosen, String> {
-    match text.trim() {
-        "all" => Ok(Chosen(Spec::all())),
-        text => Spec::parse(text).map(|spec| Chosen(vec![spec])),
-    }
-}
 
 fn parse_think(text: &str) -> Result<f64, String> {
     let microseconds = text.parse().ok().filter(|think: &f64| think.is_finite() && *think >= 0.0);

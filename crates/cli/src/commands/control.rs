@@ -1,10 +1,10 @@
 //! `forebay control`: steers a running server.
 
-use super::top::{Figures, width};
 use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueEnum};
 use forebay_policy::spelling::printable;
 use forebay_server::{Answer, Command, ManagerReport, Report};
+use forebay_top::{Figures, width};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Arguments {
     /// The server's socket: what its --control says
     #[arg(short, long, value_name = "PATH", env = "FOREBAY_CONTROL")]
-    socket: PathBuf,
+    socket: Option<PathBuf>,
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t, global = true)]
     format: Form,
@@ -98,6 +98,11 @@ fn absolute(file: PathBuf) -> PathBuf {
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { socket, format, command } = arguments;
+    let socket = socket.ok_or_else(|| {
+        let what = "of which server? --socket PATH is what its --control says (`forebay serve … --control /run/forebay/control`); \
+                    FOREBAY_CONTROL=PATH says it for all commands";
+        Failure::Usage(what.to_owned())
+    })?;
     let line = ask(&socket, &command.into())?;
     let unknown = |error| Failure::from(format!("{}: the answer is none of this version: {error}", socket.display()));
     let answer: Answer = serde_json::from_str(&line).map_err(unknown)?;

@@ -2,12 +2,11 @@
 
 use crate::failure::{Failure, unless_stopped};
 use crate::files::{Files, Pages};
-use crate::input::{How, SAMPLE, parse_threads};
+use crate::input::{Chosen, How, SAMPLE, each_once, parse_threads};
 use crate::terminal::curves::print;
 use crate::terminal::forms::{Answers, Form, Output};
 use crate::terminal::progress::Terminal;
 use clap::{Args, ValueEnum};
-use forebay_policy::Spec;
 use forebay_report::study::curves::{keys, section};
 use forebay_sim::curve::Spacing;
 use forebay_sim::study::Curves;
@@ -26,9 +25,9 @@ pub(crate) struct Arguments {
     /// Traces; by default the embedded sample
     #[arg(value_name = "TRACE", default_value = SAMPLE, hide_default_value = true)]
     traces: Vec<String>,
-    /// Policies, each with its parameters if wanted; `forebay policies` lists them
-    #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…,…", value_delimiter = ',', default_value = "lru,opt", value_parser = Spec::parse)]
-    policies: Vec<Spec>,
+    /// Policies, each with its parameters if wanted, or `all`; `forebay policies` lists them
+    #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…,…", value_delimiter = ',', default_value = "lru,opt", value_parser = str::parse::<Chosen>)]
+    policies: Vec<Chosen>,
     /// How many sizes, up to the footprint, and none besides; by default 40, and more where a curve bends
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     points: Option<u32>,
@@ -100,7 +99,7 @@ impl Arguments {
             Spaced::Log => Spacing::Log,
         };
         Asked {
-            specs: self.policies.clone(),
+            specs: each_once(self.policies.iter().flat_map(|Chosen(specs)| specs.clone())),
             sizes: self.sizes.clone(),
             points: self.points.unwrap_or(POINTS),
             spacing,

@@ -34,6 +34,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let plans: Vec<(&PathBuf, Plan)> =
         arguments.files.iter().map(|file| Ok((file, Plan::read(file)?))).collect::<Result<_, Failure>>()?;
+    if let Some(folder) = arguments.traces.as_deref().filter(|folder| !folder.is_dir()) {
+        return Err(Failure::Usage(format!("--traces {}: there is no such folder", folder.display())));
+    }
     let mut out = io::stdout().lock();
     if arguments.dry_run {
         return print_commands(&plans, arguments.traces.as_deref(), &mut out);

@@ -7,11 +7,11 @@ use crate::terminal::grid::Grid;
 use crate::terminal::progress::Terminal;
 use clap::Args;
 use forebay_policy::show_bytes;
+use forebay_sim::study::info::figures;
 use forebay_sim::study::{Monitor, counted, grouped, percent};
 use forebay_sim::words::owner_name;
 use forebay_trace::summary::Part;
 use forebay_trace::{Origin, Summary};
-use serde_json::{Value, json};
 use std::io::{self, Write};
 
 /// Say what a trace holds: format, requests and their sizes, references, footprint, the largest files and owners, span.
@@ -52,29 +52,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     Ok(out.flush()?)
-}
-
-fn figures(name: &str, format: &str, summary: &Summary) -> [(&'static str, Value); 15] {
-    let size = |&(bytes, requests): &(u64, u64)| json!({ "bytes": bytes, "requests": requests });
-    let part = |part: &Part| json!({ "name": part.name, "references": part.references, "pages": part.pages });
-    let list = |values: Vec<Value>| Value::Array(values);
-    [
-        ("trace", json!(name)),
-        ("format", json!(format)),
-        ("requests", json!(summary.requests)),
-        ("references", json!(summary.references)),
-        ("pages", json!(summary.pages)),
-        ("page_size", json!(summary.page_size)),
-        ("objects", json!(summary.objects)),
-        ("owners", json!(summary.owners)),
-        ("reads", json!(summary.reads)),
-        ("writes", json!(summary.writes)),
-        ("readaheads", json!(summary.readaheads)),
-        ("span_seconds", json!(summary.span.map(|span| span as f64 / 1e9))),
-        ("request_sizes", list(summary.request_sizes.iter().map(size).collect())),
-        ("largest_objects", list(summary.largest_objects.iter().map(part).collect())),
-        ("busiest_owners", list(summary.busiest_owners.iter().map(part).collect())),
-    ]
 }
 
 fn print(name: &str, format: &str, summary: &Summary, out: &mut impl Write) -> Result<(), Failure> {

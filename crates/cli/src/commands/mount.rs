@@ -1,9 +1,8 @@
 //! `forebay mount`: the policies at work, in front of a directory.
 
 use crate::failure::Failure;
-use crate::log;
 use clap::Args;
-use forebay_server::{DirectoryOptions, MountHooks, MountOptions, Reload};
+use forebay_server::{DirectoryOptions, MountHooks, MountOptions, Reload, log};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;

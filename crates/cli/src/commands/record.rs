@@ -1,12 +1,13 @@
 //! `forebay record`: what a program or a device references, as a trace.
 
 use crate::failure::Failure;
-use crate::files::page_size_option;
+use crate::files::{check_path, page_size_option};
 use crate::input::How;
-use crate::recording::{Asked, Made, OWN_FAILURE, What};
+use crate::terminal::interrupt;
 use crate::terminal::progress::progress;
 use clap::{ArgGroup, Args};
 use forebay_policy::show_bytes;
+use forebay_record::{Asked, Folder, Made, OWN_FAILURE, What};
 use forebay_server::{Age, Count};
 use forebay_sim::size::parse_bytes;
 use forebay_sim::study::{Progress, counted};
@@ -14,6 +15,7 @@ use forebay_trace::{Origin, Summary};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Record what a program references, as a trace: parts of files, memory, or blocks of a device.
 ///
@@ -78,6 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         page_size: arguments.page_size,
         out: &arguments.output,
         force: arguments.force,
+        say: Arc::new(say),
     };
     let made = record(&asked).map_err(own)?;
     if made.requests > 0 {
@@ -94,12 +97,24 @@ fn own(failure: Failure) -> Failure {
     }
 }
 
+/// Tells the user what happens meanwhile.
+fn say(message: &str) {
+    eprintln!("forebay: {message}");
+}
+
 /// Records, with a line that says how far it is where the program writes nothing in between.
 pub(crate) fn record(asked: &Asked<'_>) -> Result<Made, Failure> {
     How { page_size: asked.page_size, ..How::default() }.check()?;
     let quiet = asked.program.is_empty() || !io::stdout().is_terminal();
     let progress = quiet.then(|| progress("recording"));
-    let made = asked.record(progress.as_ref().map(|progress| progress as &dyn Progress))?;
+    forebay_trace::write::check(asked.out, asked.force)?;
+    check_path("--output", asked.out, &[])?;
+    let made = asked.record(&mut |requests| progress.iter().for_each(|progress| progress.at(requests)));
+    // From now on Ctrl-C ends the command.
+    interrupt::install();
+    let made = made?;
+    let bytes = std::fs::metadata(asked.out).map_or(0, |metadata| metadata.len());
+    say(&format!("wrote {} ({}, {})", asked.out.display(), counted(made.requests, "request"), show_bytes(bytes)));
     if made.requests == 0 {
         eprintln!("forebay: the program referenced no file: there is nothing to compare");
     }
@@ -110,7 +125,7 @@ pub(crate) fn record(asked: &Asked<'_>) -> Result<Made, Failure> {
 pub(crate) fn record_for_now(program: &[String]) -> Result<String, Failure> {
     let program: Vec<OsString> = program.iter().map(OsString::from).collect();
     let failed = |error: io::Error| Failure::File(std::env::temp_dir(), error);
-    let folder = tempfile::Builder::new().prefix("forebay-").tempdir().map_err(failed)?;
+    let folder = Folder::new().map_err(failed)?;
     let name = Path::new(&program[0]).file_name().unwrap_or(&program[0]).to_string_lossy().into_owned();
     let out = folder.path().join(format!("{name}.parquet"));
     let asked = Asked {
@@ -123,6 +138,7 @@ pub(crate) fn record_for_now(program: &[String]) -> Result<String, Failure> {
         page_size: None,
         out: &out,
         force: false,
+        say: Arc::new(say),
     };
     let made = record(&asked)?;
     if made.requests == 0 {
@@ -132,7 +148,7 @@ pub(crate) fn record_for_now(program: &[String]) -> Result<String, Failure> {
         eprintln!("forebay: {name} ended with exit code {}: compared is what it did until then", made.code);
     }
     // From here on the user's.
-    let _ = folder.keep();
+    folder.keep();
     eprintln!("forebay: to keep the recording: mv {} .", out.display());
     Ok(out.display().to_string())
 }

@@ -1,9 +1,8 @@
 //! `forebay serve`: the policies at work, in front of files, devices and object storage.
 
 use crate::failure::Failure;
-use crate::log;
 use clap::Args;
-use forebay_server::{Hooks, Options};
+use forebay_server::{Hooks, Options, log};
 use std::path::PathBuf;
 
 /// Serve files, devices and object storage as volumes over NBD, behind a cache under any policy.
@@ -14,7 +13,7 @@ use std::path::PathBuf;
 /// lost, and waits for storage with each write. All connections share the cache, and a flush on one is a flush of the volume: a
 /// client may use several.
 ///
-/// The options may stand in a file (--config), under the same names; what the command line says goes before.
+/// The options may stand in a file (--config), under the same names; command-line options override the file.
 #[derive(Args)]
 #[command(after_help = SHORT, after_long_help = LONG)]
 pub(crate) struct Arguments {

@@ -1,12 +1,9 @@
 //! `forebay top`: what a running server does, second by second.
 
-mod figures;
-mod screen;
-
 use crate::failure::Failure;
 use clap::Args;
-pub(crate) use figures::Figures;
 use forebay_server::Report;
+use forebay_top::{Figures, fetch, show, width};
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
@@ -54,28 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Form::Table if arguments.once || !out.is_terminal() => {
             write!(out, "{}", Figures::new(&now, &Report::default()).table(width()))?;
         }
-        Form::Table => return screen::show(address, now, Duration::from_secs_f64(arguments.every)),
+        Form::Table => show(address, now, Duration::from_secs_f64(arguments.every))?,
     }
     Ok(())
-}
-
-/// The width of the terminal that standard output goes to, if it is one.
-pub(crate) fn width() -> Option<usize> {
-    let size = io::stdout().is_terminal().then(|| ratatui::crossterm::terminal::size().ok());
-    size.flatten().map(|(width, _)| width.into())
-}
-
-/// What the server answers.
-fn fetch(address: &str) -> Result<Report, Failure> {
-    let url = format!("http://{address}/statistics");
-    let failed = |error: String| {
-        Failure::from(format!(
-            "{url}: {error}; is there a `forebay serve` or `forebay mount` with --metrics {address}?"
-        ))
-    };
-    let answer = minreq::get(&url).with_timeout(5).send().map_err(|error| failed(error.to_string()))?;
-    if answer.status_code != 200 {
-        return Err(failed(format!("the answer is {} {}", answer.status_code, answer.reason_phrase)));
-    }
-    serde_json::from_slice(answer.as_bytes()).map_err(|error| failed(format!("the answer is no report: {error}")))
 }

@@ -4,14 +4,12 @@ use super::grid::Grid;
 use crate::failure::Failure;
 use forebay_model::presets::Named;
 use forebay_sim::study::advice::{self, best_on_line};
-use forebay_sim::study::comparison::{Comparison, part_counts};
+use forebay_sim::study::comparison::{Comparison, part_sum};
 use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, PART, READAHEAD, WAITS_AND_REQUESTS};
 use forebay_sim::study::{Figure, counted, grouped, percent};
-use forebay_sim::words::{owner_name, process, sampled};
-use forebay_sim::{By, PartCounts, RunOutcome, Size};
-use std::cmp::Reverse;
-use std::collections::HashMap;
+use forebay_sim::words::{owner_name, sampled};
+use forebay_sim::{By, RunOutcome, Size};
 use std::io::Write;
 
 /// The most programs or files that are shown by name.
@@ -102,7 +100,7 @@ fn print_by_size(
         for outcome in outcomes {
             grid.figures(&outcome.policy, columns.iter().map(|(_, cell)| cell(outcome)));
         }
-        writeln!(out, "\n{}", title(grouped(u64::from(pages))))?;
+        writeln!(out, "\n{}", title(counted(pages.into(), "page")))?;
         grid.print(out)?;
     }
     Ok(())
@@ -111,8 +109,9 @@ fn print_by_size(
 /// Prints hits and misses by temporal distance, for each size.
 fn print_distances(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
     let columns: Vec<Column> = BY_DISTANCE.iter().map(|figure| column(figure, |of| of.by_distance)).collect();
-    let title = |pages| {
-        format!("hits and misses nearer or farther than {pages} references from the page's last use, {pages} pages")
+    let title = |pages: String| {
+        let references = pages.replace("page", "reference");
+        format!("hits and misses nearer or farther than {references} from the page's last use, {pages}")
     };
     print_by_size(comparison, &columns, title, out)
 }
@@ -128,7 +127,7 @@ fn print_readahead(comparison: &Comparison, out: &mut impl Write) -> Result<(), 
     let mut columns = vec![fetched, used, wasted, ("% of references", Box::new(share))];
     columns.extend(comparison.device.is_some().then_some(late));
     let label = &comparison.readahead.label;
-    let title = |pages| format!("pages read ahead by {label}, with {pages} pages; those used are hits thanks to it");
+    let title = |pages| format!("pages read ahead by {label}, with {pages}; those used are hits thanks to it");
     print_by_size(comparison, &columns, title, out)
 }
 
@@ -160,36 +159,24 @@ fn print_costs(comparison: &Comparison, out: &mut impl Write) -> Result<(), Fail
     let priced = comparison.outcomes.iter().any(|outcome| outcome.device.is_some_and(|cost| cost.price.is_some()));
     let names = WAITS_AND_REQUESTS.into_iter().chain(priced.then_some("price"));
     let columns: Vec<Column> = names.map(|name| column(named(COST, name), |of| of.device)).collect();
-    print_by_size(comparison, &columns, |pages| format!("what references wait, and requests, with {pages} pages"), out)
+    print_by_size(comparison, &columns, |pages| format!("what references wait, and requests, with {pages}"), out)
 }
 
 /// Prints the misses of the programs or files with the most references under each policy, at the size that the advice names, or the
 /// largest one.
 fn print_parts(comparison: &Comparison, by: By, size: Option<u32>, out: &mut impl Write) -> Result<(), Failure> {
-    let Some(first) = comparison.outcomes.first() else { return Ok(()) };
-    let what = match by {
-        By::Owner => "owner",
-        By::File => "file",
-    };
-    let sum =
-        |outcome: &RunOutcome, of: &[usize]| of.iter().map(|&part| part_counts(outcome, part)).sum::<PartCounts>();
-    let mut parts = together(comparison, by);
-    parts.sort_by_key(|&(name, ref of)| {
-        let PartCounts { hits, misses } = sum(first, of);
-        (Reverse(hits + misses), name)
-    });
+    let what = by.in_words();
+    let parts = comparison.parts_together(by);
     let (shown, others) = parts.split_at(parts.len().min(PARTS));
     let rest: Vec<usize> = others.iter().flat_map(|(_, of)| of).copied().collect();
     let [references, misses] = ["references", "misses"].map(|name| named(PART, name));
-    let asked = |pages: &u32| comparison.sizes.iter().any(|(of, _)| of == pages);
-    let size = size.filter(asked).or(comparison.sizes.last().map(|&(pages, _)| pages));
-    for (pages, outcomes) in comparison.by_size().filter(|&(pages, _)| Some(pages) == size) {
+    if let Some((pages, outcomes)) = comparison.at_size(size) {
         let policies = outcomes.iter().map(|outcome| outcome.policy.as_str());
         let mut grid = Grid::of_figures(what, [references.heading].into_iter().chain(policies));
         grid.rule();
         let mut row = |name: &str, of: &[usize]| {
-            let misses = outcomes.iter().map(|outcome| misses.shown(&sum(outcome, of)));
-            grid.figures(name, [references.shown(&sum(outcomes[0], of))].into_iter().chain(misses));
+            let misses = outcomes.iter().map(|outcome| misses.shown(&part_sum(outcome, of)));
+            grid.figures(name, [references.shown(&part_sum(outcomes[0], of))].into_iter().chain(misses));
         };
         for (name, of) in shown {
             match of[..] {
@@ -200,22 +187,11 @@ fn print_parts(comparison: &Comparison, by: By, size: Option<u32>, out: &mut imp
         if !rest.is_empty() {
             row(&counted(others.len() as u64, "other"), &rest);
         }
-        writeln!(out, "\nmisses by {what}, {} pages", grouped(u64::from(pages)))?;
+        writeln!(out, "\nmisses by {what}, {}", counted(pages.into(), "page"))?;
         grid.print(out)?;
     }
     if comparison.sizes.len() > 1 {
         writeln!(out, "The {what}s at the other sizes: --sizes with one of them, or --format json.")?;
     }
     Ok(())
-}
-
-/// The owners or files that made references, the processes of a program together.
-fn together(comparison: &Comparison, by: By) -> Vec<(&str, Vec<usize>)> {
-    let mut names: HashMap<&str, Vec<usize>> = HashMap::new();
-    for part in comparison.parts_by_references() {
-        let name = comparison.parts[part].as_str();
-        let program = process(name).filter(|_| by == By::Owner);
-        names.entry(program.unwrap_or(name)).or_default().push(part);
-    }
-    names.into_iter().collect()
 }

@@ -1,6 +1,7 @@
 //! `forebay mount` as its users meet it: in the background and in the foreground, stopped, killed, steered and recorded.
 
 mod managers;
+mod mapped;
 #[path = "../command/running.rs"]
 mod running;
 mod several;
@@ -53,8 +54,18 @@ impl Folder {
     }
 
     fn unmount_at(&self, name: &str) -> bool {
-        let done = Command::new("fusermount3").arg("-u").arg(self.path(name)).output();
-        done.expect("fusermount3 runs").status.success()
+        let mut failed = String::new();
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            let done = Command::new("fusermount3").arg("-u").arg(self.path(name)).output().expect("fusermount3 runs");
+            failed = text(&done.stderr);
+            // A program that another test is starting has copies of this one's descriptors for a moment.
+            if !failed.contains("busy") {
+                return done.status.success();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("it is busy for {PATIENCE:?}: {failed}");
     }
 
     /// Mounts it in the foreground, and waits until it is.
@@ -168,6 +179,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
             (vec![&*source, &*seen, "--policy", "lruu"], 2, "there is no policy `lruu`"),
             (vec![&*source, &*seen, "--cache", "1TiB"], 2, "make --cache smaller"),
             (vec![&*source, &*seen, "--page", "5000"], 2, "page"),
+            (vec![&*source, &*seen, "--page", "3"], 2, "a page of 3 bytes: it is a power of two from 4 KiB to 1 MiB"),
             (vec![&*source, &*seen, "--config", &*file], 2, "line 1, `cache = \"much\"`"),
             (vec![&*source, &*seen, "--delay", "floppy"], 2, "there is no such device"),
             (vec![&*source, &*seen, "--manager-socket", "managers"], 2, "clock-pro: it takes no managers: run lru-sp"),
@@ -185,10 +197,19 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let said = text(&refused.stderr);
     assert!(refused.status.code() == Some(1) && said.contains(&format!("--metrics {address}: Address")), "{said}");
     assert!(!said.contains("mounted"), "it is not mounted to begin with: {said}");
+    let sockets = ["--policy", "lru-sp", "--manager-socket", "/no/such/folder/socket"];
+    let refused = forebay(&[&["mount", &source, &seen, "--foreground"][..], &sockets].concat());
+    let said = text(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("/no/such/folder/socket"), "{said}");
+    assert!(!said.contains("is flushed") && !folder.is_mounted(), "a start that fails is no stop: {said}");
     let running = folder.mount(&[]);
+    // One that does not answer is not asked.
+    running.signal("STOP");
     let twice = forebay(&["mount", &source, &seen]);
+    running.signal("CONT");
     let said = text(&twice.stderr);
     assert!(twice.status.code() == Some(2) && said.contains("is mounted on") && said.contains("already"), "{said}");
+    assert!(said.contains("fusermount3 -u") && said.contains("umount -f"), "{said}");
     running.signal("TERM");
     assert_eq!(running.end(), Some(0));
 }

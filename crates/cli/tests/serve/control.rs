@@ -42,8 +42,8 @@ fn a_running_server_is_steered_by_its_socket() {
     assert_eq!(control(&socket, "resize shared 3MiB"), "cache shared: it has 3 MiB now\n");
     assert_eq!(json("resize own 2MiB")["figures"]["bytes"], 2 * MIB);
     assert_eq!((capacity(0), capacity(1)), (3 * MIB, 2 * MIB));
-    assert!(refused(&socket, "resize other 3MiB", 2).contains("there is no cache `other`; there are shared, own"));
-    assert!(refused(&socket, "resize shared 1000000", 2).contains("is no multiple of its page, 4096 bytes"));
+    assert!(refused(&socket, "resize other 3MiB", 2).contains("there is no cache `other`; choose from shared, own"));
+    assert!(refused(&socket, "resize shared 1000000", 2).contains("is no multiple of its page, 4 KiB"));
     for much in [format!("resize own {MUCH}"), format!("resize shared {MUCH}"), format!("attach b {new},size={MUCH}")] {
         assert!(refused(&socket, &much, 2).contains("need more memory than the"), "{much}");
     }
@@ -60,7 +60,7 @@ fn a_running_server_is_steered_by_its_socket() {
     assert_eq!(control(&socket, "flush a"), "volume a: durable\n");
     assert_eq!((dirty(), &std::fs::read(&a).unwrap()[..8192]), (0, &[7; 8192][..]));
     assert_eq!(control(&socket, "flush"), "all volumes: durable\n");
-    assert!(refused(&socket, "flush b", 2).contains("there is no volume `b`; there are a, own"));
+    assert!(refused(&socket, "flush b", 2).contains("there is no volume `b`; choose from a, own"));
 
     let dirty = control(&socket, "dirty shared --limit 25% --age 1500ms");
     assert_eq!(dirty, "cache shared: at most 25 % may be dirty, and for 1s 500ms\n");

@@ -2,6 +2,8 @@
 
 mod bytes;
 mod durability;
+#[path = "../../../pool/tests/all/forecast.rs"]
+mod forecast;
 mod hints;
 mod made;
 mod managers;

@@ -34,6 +34,27 @@ fn a_change_below_is_seen_by_who_has_the_file_open() {
 }
 
 #[test]
+fn attributes_of_a_used_file_are_those_that_others_give_it() {
+    let Some(mounted) = Mounted::start(|_, _| {}) else { return };
+    fs::write(mounted.below("a"), "one").expect("a file below");
+    let open = File::open(mounted.seen("a")).expect("it opens");
+    assert_eq!(text(&open), "one");
+    for round in ["two", "a longer text", "x"] {
+        fs::write(mounted.below("a"), round).expect("a change below");
+        let modified = |path| fs::metadata(path).and_then(|found| found.modified()).expect("attributes");
+        wait_until("who has it open sees the length", || {
+            open.metadata().expect("attributes").len() == round.len() as u64
+        });
+        assert_eq!(text(&open), round, "and the bytes");
+        wait_until("who asks by name sees the time", || modified(mounted.seen("a")) == modified(mounted.below("a")));
+    }
+    drop(open);
+    fs::write(mounted.below("a"), "nobody has it open").expect("a change below");
+    wait_until("nor must it be open", || fs::metadata(mounted.seen("a")).expect("attributes").len() == 18);
+    mounted.stop();
+}
+
+#[test]
 fn changes_of_many_files_at_once_are_all_seen() {
     let Some(mounted) = Mounted::start(|options, _| options.watch_below = true) else { return };
     let names: Vec<String> = (0..100).map(|number| format!("file {number}")).collect();

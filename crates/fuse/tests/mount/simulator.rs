@@ -1,66 +1,77 @@
 //! One thread that uses files through a mount has the hits of the simulator.
 
-use crate::mounted::Mounted;
-use forebay_policy::{Operation, Spec};
-use forebay_sim::{Keep, Sweep, Trace};
-use forebay_trace::Options;
+use crate::forecast::{PAGE_SIZE, by_page, ends_of_objects, on_line, sample, simulated};
+use crate::mounted::{Mounted, wait_until};
+use forebay_policy::{Operation, Place, Spec};
+use forebay_pool::{Config, WriteMode};
+use forebay_sim::Trace;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
-/// That of the sample.
-const PAGE_SIZE: u32 = 8192;
+/// Frames of the policy.
 const PAGES: u32 = 900;
 
-fn sample() -> Trace {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/sample.parquet");
-    let (_, mut reader) = forebay_trace::open(&path, &Options::default()).expect("the sample opens");
-    let keep = Keep { places: true, requests: true };
-    Trace::load("sample", reader.as_mut(), None, keep, &mut |_| {}).expect("the sample is well-formed")
+/// How many of the sample's references are made: each is a request of the kernel's.
+const REFERENCES: usize = 20_000;
+
+/// The most that is read ahead of a stream, where something is.
+const READAHEAD: u32 = 128 << 10;
+
+#[test]
+fn every_policy_has_the_hits_of_the_simulator() {
+    check_equal(0);
 }
 
 #[test]
-fn one_thread_has_the_hits_of_the_simulator() {
-    let trace = sample();
-    for policy in ["lru", "clock-pro", "ubm"] {
-        let spec = Spec::parse(policy).expect("a policy");
-        let mounted = Mounted::start(|options, config| {
-            options.readahead = 0;
-            let capacity = u64::from(PAGES + 3) * u64::from(PAGE_SIZE);
-            *config = forebay_pool::Config::new(capacity, spec.clone()).with_page_size(PAGE_SIZE);
-            (config.laundry, config.known_pages) = (3, trace.pages);
-        });
-        let Some(mounted) = mounted else { return };
-        let objects = trace.places.iter().map(|place| place.object).max().expect("the trace has pages") + 1;
-        let mut lengths = vec![0; objects as usize];
-        for place in trace.places.iter() {
-            let end = (place.block + 1) * u64::from(PAGE_SIZE);
-            let length: &mut u64 = &mut lengths[place.object as usize];
-            *length = end.max(*length);
+fn every_policy_has_the_hits_of_the_simulator_with_readahead() {
+    check_equal(READAHEAD);
+}
+
+fn check_equal(readahead: u32) {
+    let mut trace = by_page(sample(), REFERENCES);
+    // Here one process does it all.
+    trace.requests.owner.fill(0);
+    let specs = on_line();
+    let simulated = simulated(&trace, &specs, (PAGES, readahead));
+    let mut different = Vec::new();
+    for (spec, simulated) in specs.iter().zip(simulated) {
+        let Some(mounted) = mounted(&trace, spec, readahead) else { return };
+        if mounted != simulated {
+            different.push((&spec.label, simulated, mounted));
         }
-        let open = |(object, &length): (usize, &u64)| {
-            let name = object.to_string();
-            File::create(mounted.below(&name)).and_then(|file| file.set_len(length)).expect("a file below");
-            File::options().read(true).write(true).open(mounted.seen(&name)).expect("the file is seen")
-        };
-        let files: Vec<File> = lengths.iter().enumerate().map(open).collect();
-        let mut page = vec![7; PAGE_SIZE as usize];
-        let ends = trace.requests.first.iter().skip(1).copied().chain([trace.len() as u32]);
-        for (request, (&first, end)) in trace.requests.first.iter().zip(ends).enumerate() {
-            for &number in &trace.references[first as usize..end as usize] {
-                let place = trace.places.of(number);
-                let (file, offset) = (&files[place.object as usize], place.block * u64::from(PAGE_SIZE));
-                match trace.requests.operation[request] {
-                    Operation::Write => file.write_all_at(&page, offset).expect("a write"),
-                    _ => file.read_exact_at(&mut page, offset).expect("a read"),
-                }
-            }
-        }
-        drop(files);
-        let statistics = mounted.pool.statistics();
-        let sweep = Sweep { specs: vec![spec], sizes: vec![PAGES], warmup: 0, threads: 1 };
-        let hits = sweep.run(&trace, &|_| true)[0].total.hits;
-        assert_eq!(statistics.misses, trace.len() as u64 - hits, "{policy}: misses");
-        mounted.stop();
     }
+    assert!(different.is_empty(), "policy, hits and pages read ahead simulated, mounted: {different:#?}");
+}
+
+/// The hits of a mount, and the pages that it has read ahead. With readahead it writes through, as readahead gives way to a laundry that is
+/// full.
+fn mounted(trace: &Trace, spec: &Spec, readahead: u32) -> Option<(u64, u64)> {
+    let mounted = Mounted::start(|options, config| {
+        options.readahead = readahead;
+        options.mode = if readahead == 0 { WriteMode::Back } else { WriteMode::Through };
+        let capacity = u64::from(PAGES + 3) * u64::from(PAGE_SIZE);
+        *config = Config::new(capacity, spec.clone()).with_page_size(PAGE_SIZE);
+        (config.laundry, config.known_pages) = (3, trace.pages);
+    })?;
+    let open = |Place { object, block }| {
+        let (name, length) = (object.to_string(), block * u64::from(PAGE_SIZE));
+        File::create(mounted.below(&name)).and_then(|file| file.set_len(length)).expect("a file below");
+        File::options().read(true).write(true).open(mounted.seen(&name)).expect("the file is seen")
+    };
+    let files: Vec<File> = ends_of_objects(trace).into_iter().map(open).collect();
+    let mut page = vec![7; PAGE_SIZE as usize];
+    for (&number, operation) in trace.references.iter().zip(&trace.requests.operation) {
+        let place = trace.places.of(number);
+        let (file, offset) = (&files[place.object as usize], place.block * u64::from(PAGE_SIZE));
+        match operation {
+            Operation::Write => file.write_all_at(&page, offset).expect("a write"),
+            _ => file.read_exact_at(&mut page, offset).expect("a read"),
+        }
+        wait_until("what is read ahead is there", || !mounted.pool.is_reading_ahead());
+    }
+    drop(files);
+    // Hits are counted later than they happen.
+    let (misses, ahead) = (mounted.pool.statistics().misses, mounted.mount.statistics().pages_read_ahead);
+    mounted.stop();
+    Some((trace.len() as u64 - misses, ahead))
 }

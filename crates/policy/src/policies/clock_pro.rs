@@ -101,7 +101,7 @@ impl Policy for ClockPro {
         parameters: &[
             Parameter {
                 name: "least",
-                help: "the least of the cache for cold pages; a percentage is 2 pages at least",
+                help: "the least share of the cache for cold pages; a percentage is at least 2 pages",
                 kind: Kind::Part,
                 default: "1%",
             },

@@ -86,7 +86,7 @@ impl Policy for Linux {
             },
             Parameter {
                 name: "access",
-                help: "by system calls to files, or by processes to mapped memory",
+                help: "what a use is: a system call on a file, or an access of a process to mapped memory",
                 kind: Kind::Choice(&["file", "process"]),
                 default: "file",
             },

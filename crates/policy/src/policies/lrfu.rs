@@ -74,7 +74,7 @@ impl Policy for Lrfu {
             },
             Parameter {
                 name: "period",
-                help: "a use within this many references of the page's last one replaces it; 0: none does",
+                help: "a use within this many references of the page's last use takes its place instead of adding to it; 0: never",
                 kind: Kind::Integer { least: 0, most: u64::MAX },
                 default: "0",
             },

@@ -130,7 +130,7 @@ impl Policy for Seq {
             },
             Parameter {
                 name: "distance",
-                help: "M: victims are so far from the head of their sequence",
+                help: "M: how far a victim is from the head of its sequence",
                 kind: Kind::Integer { least: 1, most: 1_000_000 },
                 default: "20",
             },

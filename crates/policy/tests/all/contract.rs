@@ -1,5 +1,6 @@
 //! What `Policy` promises, checked for every policy of the registry along random runs with refusals, removals and resizes.
 
+use forebay_policy::guest::{Guest, Host};
 use forebay_policy::managers::{Assignment, FileOrder, Filter, Manager, Weights};
 use forebay_policy::registry::{self, POLICIES};
 use forebay_policy::{AllRefused, Caller, Future, Operation, Place, Policy, Reference, Settings, Spec, Visitor};
@@ -247,8 +248,56 @@ fn specs() -> Vec<Spec> {
     ] {
         specs.push(Spec::parse(text).unwrap());
     }
+    specs.push(Spec::hosted(Arc::new(Elsewhere), "lru written elsewhere".to_owned()));
     specs.push(Spec { managers: Some(Arc::new(managers())), ..Spec::parse("lru-sp:manager=access-once").unwrap() });
     specs
+}
+
+/// Where an LRU is written that is not in the registry.
+#[derive(Debug)]
+struct Elsewhere;
+
+struct PlainLru(Vec<u32>);
+
+impl Host for Elsewhere {
+    fn make(&self, _capacity: u32) -> Box<dyn Guest> {
+        Box::new(PlainLru(Vec::new()))
+    }
+
+    fn within(&self, work: &mut dyn FnMut()) {
+        work();
+    }
+}
+
+impl Guest for PlainLru {
+    fn hit(&mut self, page: u32) {
+        self.remove(page);
+        self.0.push(page);
+    }
+
+    fn miss(&mut self, page: u32) {
+        assert!(!self.0.contains(&page));
+        self.0.push(page);
+    }
+
+    fn evict(&mut self, _page: Option<u32>) -> u32 {
+        self.0.remove(0)
+    }
+
+    fn refused(&mut self, pages: &[u32]) {
+        self.0.splice(0..0, pages.iter().copied());
+    }
+
+    fn remove(&mut self, page: u32) {
+        let place = self.0.iter().position(|&other| other == page).unwrap();
+        self.0.remove(place);
+    }
+
+    fn resize(&mut self, _capacity: u32) {}
+
+    fn chose_wrong(&mut self, page: u32) -> ! {
+        panic!("page {page} was chosen");
+    }
 }
 
 /// Managers that need more than their name, by owner and by file.

@@ -89,7 +89,7 @@ impl<M: Memory> Handle<M> {
                 }
                 Ok(pin) => {
                     self.unpin(pin);
-                    if self.load(volume, part.block..part.block + 1, Operation::Read, None)? {
+                    if self.load(volume, part.block..part.block + 1, Operation::Read, false, None)? {
                         told = Some(part.block);
                         missed = missed.or(told);
                     }

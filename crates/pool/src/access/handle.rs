@@ -133,6 +133,19 @@ impl<M: Memory> Handle<M> {
         Some(ReadPin::new(self, pin))
     }
 
+    /// Pins a page for reading if it was read ahead and has not been used since: this is its first use. Never waits.
+    pub fn use_ahead<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Option<ReadPin<'h, M>> {
+        let pin = self.pin(volume.id, block).ok()?;
+        if !pin.state.ahead() || pin.state.in_laundry() {
+            self.unpin(pin);
+            return None;
+        }
+        if self.hit(volume, block, pin) {
+            self.follow(volume, block..block + 1, None);
+        }
+        Some(ReadPin::new(self, pin))
+    }
+
     fn read_absent<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Result<ReadPin<'h, M>, Error> {
         volume.check_block(block)?;
         let start = Instant::now();
@@ -147,14 +160,14 @@ impl<M: Memory> Handle<M> {
                 }
                 Ok(pin) => {
                     self.unpin(pin);
-                    told |= self.load(volume, block..block + 1, Operation::Read, None)?;
+                    told |= self.load(volume, block..block + 1, Operation::Read, false, None)?;
                 }
                 Err(NotPinned::Busy(number)) => {
                     self.shared.wait_for(volume.id, block, number, State::busy);
                 }
                 Err(NotPinned::Absent) => {
                     let mut kept = None;
-                    told |= self.load(volume, block..block + 1, Operation::Read, Some(&mut kept))?;
+                    told |= self.load(volume, block..block + 1, Operation::Read, true, Some(&mut kept))?;
                     if let Some(pin) = kept {
                         self.shared.miss_time.add_time(start.elapsed());
                         return Ok(ReadPin::new(self, pin));
@@ -180,6 +193,25 @@ impl<M: Memory> Handle<M> {
         volume.check_block(block)?;
         self.shared.throttle(volume)?;
         let number = self.hold(volume, block, volume.mode == WriteMode::Through)?;
+        Ok(WritePin::new(self, volume, number, block))
+    }
+
+    /// The same for a page that a program has touched in memory, to write to a part of it: as its bytes are needed, those behind it are read ahead if
+    /// the program goes forward.
+    ///
+    /// # Errors
+    /// As for [`write`](Handle::write).
+    ///
+    /// # Panics
+    /// If this handle holds the page for reading.
+    pub fn write_touched<'h>(&'h self, volume: &'h Arc<Volume>, block: u64) -> Result<WritePin<'h, M>, Error> {
+        volume.check_writable()?;
+        volume.check_block(block)?;
+        self.shared.throttle(volume)?;
+        let (number, first_use) = self.hold_in_stream(volume, block, volume.mode == WriteMode::Through, true)?;
+        if first_use {
+            self.follow(volume, block..block + 1, None);
+        }
         Ok(WritePin::new(self, volume, number, block))
     }
 
@@ -254,23 +286,42 @@ impl<M: Memory> Handle<M> {
 
     /// Holds a page exclusively, loading it first if it is not resident. `settled`: it is not in writeback, either.
     pub(crate) fn hold(&self, volume: &Arc<Volume>, block: u64, settled: bool) -> Result<u32, Error> {
+        Ok(self.hold_in_stream(volume, block, settled, false)?.0)
+    }
+
+    /// The same, and whether this is the first use of a page that was read ahead. `follow`: what is expected behind it is read ahead if it was absent.
+    fn hold_in_stream(
+        &self,
+        volume: &Arc<Volume>,
+        block: u64,
+        settled: bool,
+        follow: bool,
+    ) -> Result<(u32, bool), Error> {
         let mut told = false;
         loop {
-            if let Some(number) = self.hold_known(volume, block, settled, told, true) {
-                return Ok(number);
+            if let Some(held) = self.hold_known(volume, block, settled, told, true) {
+                return Ok(held);
             }
-            told |= self.load(volume, block..block + 1, Operation::Write, None)?;
+            told |= self.load(volume, block..block + 1, Operation::Write, follow, None)?;
         }
     }
 
     /// Holds a page exclusively if it is resident and settled, and nobody else has it: for one who holds other pages, and might wait
     /// for himself.
     pub(crate) fn hold_at_once(&self, volume: &Arc<Volume>, block: u64) -> Option<u32> {
-        self.hold_known(volume, block, true, false, false)
+        Some(self.hold_known(volume, block, true, false, false)?.0)
     }
 
-    /// `told`: the policy knows of this reference already. `wait`: for others to let go of the page.
-    fn hold_known(&self, volume: &Arc<Volume>, block: u64, settled: bool, told: bool, wait: bool) -> Option<u32> {
+    /// `told`: the policy knows of this reference already. `wait`: for others to let go of the page. The page, and whether this is its first use after
+    /// it was read ahead.
+    fn hold_known(
+        &self,
+        volume: &Arc<Volume>,
+        block: u64,
+        settled: bool,
+        told: bool,
+        wait: bool,
+    ) -> Option<(u32, bool)> {
         let core = &self.shared.core;
         loop {
             let hash = table::hash(volume.id, block);
@@ -303,10 +354,8 @@ impl<M: Memory> Handle<M> {
             if settled {
                 core.waiters.wait(number, page, State::in_writeback);
             }
-            if !told {
-                self.note(volume, block, number, page.state(), Operation::Write);
-            }
-            return Some(number);
+            let first_use = !told && self.note(volume, block, number, page.state(), Operation::Write);
+            return Some((number, first_use));
         }
     }
 

@@ -47,23 +47,26 @@ pub(crate) enum Admission {
 }
 
 impl<M: Memory> Handle<M> {
-    /// Loads the absent pages at the start of a range, in one request. `keep` gets a pin of the first, for a read of it alone, and what
-    /// follows is read ahead. Whether the policy knows of the reference to the first: not if another thread has it.
+    /// Loads the absent pages at the start of a range, in one request. `follow`: what is expected behind them is read ahead. `keep` gets a pin of the
+    /// first, for a read of it alone. Whether the policy knows of the reference to the first: not if another thread has it.
     pub(crate) fn load(
         &self,
         volume: &Arc<Volume>,
         blocks: Range<u64>,
         operation: Operation,
+        follow: bool,
         keep: Option<&mut Option<Pin>>,
     ) -> Result<bool, Error> {
         match self.admit_run(volume, blocks.clone(), operation)? {
             Admission::Run(run) => {
                 let mut held = run.iter().map(|&(_, number)| number);
-                if let Some(keep) = keep {
+                if follow {
                     self.fill_and_follow(volume, &run, blocks.clone(), blocks.start)?;
-                    *keep = held.next().map(|number| self.pin_held(number));
                 } else {
                     self.shared.fill(volume, &run)?;
+                }
+                if let Some(keep) = keep {
+                    *keep = held.next().map(|number| self.pin_held(number));
                 }
                 held.for_each(|number| self.shared.let_go(number));
                 Ok(true)

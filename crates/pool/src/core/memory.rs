@@ -3,9 +3,9 @@
 //! The replacer, the judge, writeback and readahead are one for both. They know frames, and ask a `Memory` where a frame's bytes are:
 //!
 //! ```text
-//!   free --place--> loading --install--> resident --protect--> (copied for its writeback)
-//!     ^                                     |  ^                    |
-//!     |                                     |  +-----unprotect------+   before it is written again
+//!   free --place--> loading --install--> resident --protect, copied--> (its writeback)
+//!     ^                                     |  ^                            |
+//!     |                                     |  +---------unprotect----------+   before it is written again
 //!     +--------------- release -------------+
 //! ```
 //!
@@ -36,6 +36,9 @@ pub trait Memory: Send + Sync + 'static {
 
     /// From now on a write of the program is a fault before it is done: the page is about to be copied for its writeback.
     fn protect(&self, _frame: u32) {}
+
+    /// It has been copied, and is not read until it is used again.
+    fn copied(&self, _frame: u32) {}
 
     /// The page is dirty: the program may write to it.
     fn unprotect(&self, _frame: u32) {}

@@ -13,7 +13,10 @@ const PARTS: u64 = 4;
 
 /// What a number costs beside the policy: its page, its entry in a table that is at least a quarter full, and its places in the queue of
 /// forgotten ones and in its object's list.
-const BYTES: u64 = (size_of::<Page>() + 4 * size_of::<AtomicU64>() + 2 * size_of::<u32>()) as u64;
+const BYTES: u64 = (size_of::<Page>() + 2 * size_of::<u32>()) as u64 + IN_TABLE;
+
+/// The part of it that is taken at once for all numbers.
+const IN_TABLE: u64 = 4 * size_of::<AtomicU64>() as u64;
 
 /// What it costs besides where volumes have shares: whose page it stands for, and its number there.
 const OWN_BYTES: u64 = 2 * size_of::<Option<(u32, u32)>>() as u64;
@@ -70,9 +73,15 @@ impl Config {
 
     /// The most bytes of metadata at this capacity, which [`Statistics::metadata`](crate::Statistics::metadata) never exceeds.
     pub fn most_metadata(&self) -> u64 {
+        self.metadata_of(u64::MAX)
+    }
+
+    /// The most bytes of metadata as long as no more than this many pages have ever been used.
+    pub fn metadata_of(&self, pages: u64) -> u64 {
         let fitting = Self { policy: self.policy_that_fits(), ..self.clone() };
         let numbers = Numbers::of(&fitting).most(u32::try_from(self.frames()).unwrap_or(u32::MAX));
-        FIXED + u64::from(numbers) * self.bytes_of_a_number()
+        let (numbers, used) = (u64::from(numbers), u64::from(numbers).min(pages));
+        FIXED + numbers * IN_TABLE + used * (self.bytes_of_a_number() - IN_TABLE)
     }
 
     /// How many numbers for each frame make metadata of a quarter of the capacity.

@@ -23,12 +23,12 @@ use crate::sync::{MutexGuard, Ordering, lock, try_lock};
 use crate::writeback::background::AGE_CHECK;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes copied for one round of writebacks, unless a single page is larger.
-const COPY_BYTES: usize = 4 << 20;
+/// Bytes copied for one round of writebacks: a 64th of the cache between these, unless a single page is larger.
+const COPY_BYTES: RangeInclusive<u64> = 256 << 10..=4 << 20;
 
 /// Pages of the laundry looked at in one round.
 const LAUNDERED: usize = 256;
@@ -296,9 +296,15 @@ impl<M: Memory> Shared<M> {
         all.into_iter().collect()
     }
 
+    /// The pages that are copied for one round.
+    fn copied_pages(&self) -> usize {
+        let bytes = (self.config.most_capacity / 64).clamp(*COPY_BYTES.start(), *COPY_BYTES.end());
+        (bytes / u64::from(self.config.page_size)).max(1) as usize
+    }
+
     /// Writes the next dirty pages of a volume back, in the order of their blocks from where the last round ended.
     pub(crate) fn write_some(&self, volume: &Volume, writing: &Writing<'_>) -> Result<u64, Error> {
-        let most = (COPY_BYTES / self.config.page_size as usize).max(1);
+        let most = self.copied_pages();
         let cursor = volume.cursor.load(Ordering::Relaxed);
         let mut pages: Vec<Held> = {
             let dirty = lock(&self.dirty_pages);
@@ -356,7 +362,7 @@ impl<M: Memory> Shared<M> {
             return Ok(0);
         }
         let page_size = self.config.page_size as usize;
-        let room = (COPY_BYTES / page_size).max(1);
+        let room = self.copied_pages();
         let buffer = self.copies.take(room * page_size)?;
         let mut written = 0;
         let mut result = Ok(());
@@ -369,6 +375,7 @@ impl<M: Memory> Shared<M> {
                     owners.push(owner.unwrap_or(volume.id));
                     self.memory.protect(page.frame());
                     self.copy_to(&buffer, copied.len(), number);
+                    self.memory.copied(page.frame());
                     copied.push((block, number));
                     page.end_copy();
                 }

@@ -1,83 +1,20 @@
 //! One trace, replayed by one thread through the pool and through the simulator, gives equal hits under every policy.
 
 use crate::common;
+use crate::forecast::{PAGE_SIZE, by_page, ends_of_objects, on_line, sample, simulated};
 
 use common::Zeroes;
 use forebay_policy::{Operation, Place, Spec};
 use forebay_pool::{Config, Durability, Pool, Volume, VolumeConfig, WriteMode};
-use forebay_sim::{Keep, Requests, RunOutcome, Sweep, Trace, Watch};
-use forebay_trace::Options;
-use std::collections::BTreeSet;
-use std::path::Path;
+use forebay_sim::Trace;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// That of the sample.
-const PAGE_SIZE: u32 = 8192;
-
-fn sample() -> Trace {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/sample.parquet");
-    let (_, mut reader) = forebay_trace::open(&path, &Options::default()).expect("the sample opens");
-    let keep = Keep { places: true, requests: true };
-    Trace::load("sample", reader.as_mut(), None, keep, &mut |_| {}).expect("the sample is well-formed")
-}
 
 /// The most that is read ahead of a stream, in the tests that read ahead.
 const READAHEAD: u32 = 128 << 10;
 
 /// How many of the sample's references are replayed there: the pool waits for its readers at each.
 const REFERENCES: usize = 50_000;
-
-/// Each page as a request of its own, of which the pool sees as much as the simulator; and at the end the blocks that are passed over: a
-/// policy that remembers pages which it no longer knows would take them for others, as their numbers come back at other times. The last
-/// request writes, since the simulator reads nothing ahead behind the last one.
-fn by_page(mut trace: Trace) -> Trace {
-    let ends = trace.requests.first.iter().skip(1).copied().chain([trace.len() as u32]);
-    let mut requests = Requests::default();
-    let mut request = |first, owner, operation| {
-        requests.first.push(first);
-        requests.owner.push(owner);
-        requests.operation.push(operation);
-    };
-    for (index, (&first, end)) in trace.requests.first.iter().zip(ends).enumerate() {
-        let (owner, operation) = (trace.requests.owner[index], trace.requests.operation[index]);
-        (first..end.min(REFERENCES as u32)).for_each(|reference| request(reference, owner, operation));
-    }
-    let known: BTreeSet<Place> = trace.places.iter().collect();
-    let mut references = trace.references[..REFERENCES].to_vec();
-    for end in ends_of_objects(&trace) {
-        for place in (0..end.block).map(|block| Place { block, ..end }).filter(|place| !known.contains(place)) {
-            request(references.len() as u32, 0, Operation::Read);
-            references.push(trace.pages);
-            trace.places.push(place);
-            trace.pages += 1;
-        }
-    }
-    request(references.len() as u32, 0, Operation::Write);
-    references.push(0);
-    Trace { requests, references: references.into(), ..trace }
-}
-
-/// The place behind the last page of each object.
-fn ends_of_objects(trace: &Trace) -> Vec<Place> {
-    let mut ends: Vec<Place> = Vec::new();
-    for Place { object, block } in trace.places.iter() {
-        (ends.len() as u32..=object).for_each(|object| ends.push(Place { object, block: 0 }));
-        let end = &mut ends[object as usize];
-        end.block = end.block.max(block + 1);
-    }
-    ends
-}
-
-/// Hits, and pages read ahead.
-fn simulated(trace: &Trace, specs: &[Spec], Cache { pages, readahead, .. }: Cache) -> Vec<(u64, u64)> {
-    let rule = if readahead == 0 { "none".to_owned() } else { format!("linux:max={}KiB", readahead >> 10) };
-    let watch = Watch { readahead: rule.parse().expect("a rule"), ..Watch::default() };
-    let sweep = Sweep { specs: specs.to_vec(), sizes: vec![pages], warmup: 0, threads: 0 };
-    let fetched = |outcome: &RunOutcome| outcome.readahead.map_or(0, |counts| counts.fetched);
-    let outcomes = sweep.run_watching(&watch, trace, &|_| true);
-    outcomes.into_iter().map(|outcome| (outcome.total.hits, fetched(&outcome))).collect()
-}
 
 /// A run of the pool.
 #[derive(Clone, Copy)]
@@ -131,10 +68,6 @@ fn cached(trace: &Trace, spec: &Spec, Cache { pages, known_pages, readahead }: C
     (statistics.hits, statistics.volumes.iter().map(|volume| volume.pages_read_ahead).sum())
 }
 
-fn on_line() -> Vec<Spec> {
-    Spec::all().into_iter().filter(|spec| !spec.needs_future()).collect()
-}
-
 #[test]
 fn every_policy_has_the_same_hits_in_the_pool_and_in_the_simulator() {
     let trace = sample();
@@ -146,7 +79,7 @@ fn every_policy_has_the_same_hits_in_the_pool_and_in_the_simulator() {
 
 #[test]
 fn every_policy_has_the_same_hits_with_readahead() {
-    let trace = by_page(sample());
+    let trace = by_page(sample(), REFERENCES);
     for pages in [90, 900] {
         check_equal(&trace, &on_line(), Cache { pages, known_pages: trace.pages, readahead: READAHEAD });
     }
@@ -169,7 +102,7 @@ fn mq_draws_the_same_sample_while_numbers_are_kept_for_it() {
 }
 
 fn check_equal(trace: &Trace, specs: &[Spec], cache: Cache) {
-    let simulated = simulated(trace, specs, cache);
+    let simulated = simulated(trace, specs, (cache.pages, cache.readahead));
     let cached: Vec<_> = specs.iter().map(|spec| cached(trace, spec, cache)).collect();
     let all = specs.iter().zip(&simulated).zip(&cached);
     let different: Vec<_> = all

@@ -8,6 +8,7 @@ mod device;
 mod device_file;
 mod equal_to_simulator;
 mod faults;
+mod forecast;
 mod hints;
 mod hung_devices;
 mod lengths;

@@ -62,3 +62,35 @@ fn a_miss_does_not_fail_with_what_was_to_be_read_ahead() {
     assert!(struck >= 2, "the window and the second read");
     assert_eq!(ahead, 0);
 }
+
+#[test]
+fn a_program_that_goes_forward_writing_in_memory_has_pages_read_ahead_and_other_writers_have_none() {
+    let touched = |handle: &Handle, volume: &Arc<Volume>| {
+        for block in 0..8 {
+            handle.write_touched(volume, block).expect("a page").commit().expect("it is dirty");
+        }
+        handle.flush(volume).expect("it is written");
+    };
+    let (requests, ahead) = reading(vec![counted()], touched);
+    assert!(requests <= 4 && ahead >= 8, "{requests} reads, {ahead} pages ahead");
+    let written = |handle: &Handle, volume: &Arc<Volume>| {
+        for block in 0..8 {
+            handle.write(volume, block).expect("a page").commit().expect("it is dirty");
+        }
+        handle.flush(volume).expect("it is written");
+    };
+    assert_eq!(reading(vec![counted()], written), (8, 0));
+}
+
+#[test]
+fn a_page_that_was_read_ahead_is_used_ahead_once() {
+    let read = |handle: &Handle, volume: &Arc<Volume>| {
+        assert!(handle.use_ahead(volume, 0).is_none(), "it is absent");
+        let first = handle.read(volume, 0).expect("a page");
+        assert!(handle.use_ahead(volume, 0).is_none(), "it was not read ahead");
+        assert!(handle.use_ahead(volume, 1).is_some_and(|page| page[..] == first[..]), "it was");
+        assert!(handle.use_ahead(volume, 1).is_none(), "it was used");
+    };
+    let (_, ahead) = reading(vec![counted()], read);
+    assert!(ahead > 1, "its use has the next read");
+}

@@ -5,11 +5,13 @@ use super::table::Columns;
 use super::{cache_size, in_pages, number, trace_name, unit};
 use crate::model::{Axis, Chart, Key, Kind, Mark, Section, Series, Table, Unit, View, X};
 use forebay_model::Cost;
-use forebay_sim::RunOutcome;
 use forebay_sim::study::advice::{self, Take, hits};
+use forebay_sim::study::comparison::part_sum;
 use forebay_sim::study::figure::named;
-use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, RUN};
+use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, PART, RUN};
 use forebay_sim::study::{Comparison, Figure, grouped};
+use forebay_sim::words::owner_name;
+use forebay_sim::{By, RunOutcome};
 use std::cmp::Reverse;
 
 /// The most policies that are shown at first: as many as there are colours that are told apart.
@@ -22,11 +24,13 @@ fn rank(of_policy: &[RunOutcome]) -> (u64, Reverse<u64>) {
     ((time * 1e6) as u64, Reverse(hits(of_policy)))
 }
 
-/// The policies; where they are many, lru, the limit and the best, by time if a device was asked for, are shown at first.
+/// The policies; where they are many, the advised one, lru, the limit and the best, by time if a device was asked for, are shown at first.
 pub fn keys(comparison: &Comparison) -> Vec<Key> {
+    let advised = advice::of_comparison(comparison).take.map(|take| take.policy);
     let rows: Vec<&[RunOutcome]> = comparison.policies().collect();
     let mut ranked: Vec<&[RunOutcome]> = rows.iter().copied().filter(|row| !row[0].off_line).collect();
-    ranked.sort_by_key(|row| (row[0].policy != "lru", rank(row)));
+    let first = |policy: &str| policy == "lru" || advised.as_deref() == Some(policy);
+    ranked.sort_by_key(|row| (!first(&row[0].policy), rank(row)));
     ranked.truncate(SHOWN - 2);
     let shown = |row: &[RunOutcome]| {
         rows.len() <= SHOWN || row[0].policy == "opt" || ranked.iter().any(|other| other[0].policy == row[0].policy)
@@ -37,7 +41,7 @@ pub fn keys(comparison: &Comparison) -> Vec<Key> {
 
 /// A comparison as a section. Its first chart is the hit ratio by size.
 pub fn section(comparison: &Comparison) -> Section {
-    let Comparison { trace, sizes, outcomes, warmup, device, .. } = comparison;
+    let Comparison { trace, outcomes, warmup, device, .. } = comparison;
     let mut subtitle = trace.in_words("");
     if *warmup > 0 {
         subtitle += &format!("; the first {} warm up and are not counted", grouped(*warmup));
@@ -47,16 +51,15 @@ pub fn section(comparison: &Comparison) -> Section {
     }
     let advised = advice::of_comparison(comparison);
     let take = advised.take.as_ref();
+    let sizes = Sizes::of(comparison, take);
     let hit_ratio = named(COUNTS, "hit_ratio");
-    let mut charts = vec![by_size(
-        comparison,
+    let mut charts = vec![sizes.chart(
         ("hit-ratio", "Hit ratio by cache size", hit_ratio.meaning),
         Axis::linear(hit_ratio.title, unit(hit_ratio)),
         |outcome| Some(outcome.counted.hit_ratio()),
     )];
-    if sizes.len() > 1 {
-        charts.push(by_size(
-            comparison,
+    if sizes.x.len() > 1 {
+        charts.push(sizes.chart(
             (
                 "miss-ratio",
                 "Miss ratio by cache size",
@@ -66,14 +69,14 @@ pub fn section(comparison: &Comparison) -> Section {
             |outcome| Some(1.0 - outcome.counted.hit_ratio()),
         ));
     }
-    charts.extend(device.iter().flat_map(|device| device_charts(comparison, &device.name)));
+    charts.extend(device.iter().flat_map(|device| device_charts(&sizes, &device.name)));
     if outcomes.iter().any(|outcome| !outcome.states.is_empty()) {
         charts.push(states(comparison, take));
     }
     if comparison.tells_distances() {
         charts.push(distances(comparison, take));
     }
-    if let Some(take) = take.filter(|take| sizes.iter().any(|&(pages, _)| pages == take.pages)) {
+    if let Some(take) = take {
         let mark = Mark { series: take.policy.clone(), x: take.pages.into() };
         charts
             .iter_mut()
@@ -85,33 +88,55 @@ pub fn section(comparison: &Comparison) -> Section {
         subtitle,
         advice: advised.text,
         charts,
-        tables: vec![figures(comparison)],
+        tables: comparison
+            .by
+            .map(|by| parts(comparison, by, take))
+            .into_iter()
+            .flatten()
+            .chain([figures(comparison)])
+            .collect(),
     }
 }
 
-/// A figure by size, a line for each policy. A chart has a name in addresses, a title and an explanation.
-fn by_size(
-    comparison: &Comparison,
-    words: (&str, &str, &str),
-    y: Axis,
-    figure: impl Fn(&RunOutcome) -> Option<f64>,
-) -> Chart {
-    let x: Vec<f64> = comparison.sizes.iter().map(|&(pages, _)| f64::from(pages)).collect();
-    let size = cache_size(&comparison.trace).with_ticks(x.clone());
-    let line =
-        |row: &[RunOutcome]| Series { name: row[0].policy.clone(), y: row.iter().map(&figure).collect(), shown: true };
-    Chart::new(words, Kind::Lines, (size, y))
-        .keyed([View::only(X::Numbers(x), comparison.policies().map(line).collect())])
+/// What charts by size have along them.
+struct Sizes<'a> {
+    comparison: &'a Comparison,
+    x: Vec<f64>,
+    /// A cache of all pages, if it is advised and was not asked: the same under every policy.
+    with_all: Option<RunOutcome>,
+}
+
+impl<'a> Sizes<'a> {
+    fn of(comparison: &'a Comparison, take: Option<&Take>) -> Self {
+        let pages: Vec<u32> = comparison.sizes.iter().map(|&(pages, _)| pages).collect();
+        // Of sizes beyond the footprint the first stands for it.
+        let missing = take.is_some_and(|take| pages.iter().all(|&pages| pages < take.pages));
+        let with_all = if missing { comparison.with_all() } else { None };
+        let last = with_all.is_some().then_some(comparison.trace.pages);
+        Self { comparison, x: pages.into_iter().chain(last).map(f64::from).collect(), with_all }
+    }
+
+    /// A figure by size, a line for each policy. A chart has a name in addresses, a title and an explanation.
+    fn chart(&self, words: (&str, &str, &str), y: Axis, figure: impl Fn(&RunOutcome) -> Option<f64>) -> Chart {
+        let size = cache_size(&self.comparison.trace).with_ticks(self.x.clone());
+        let line = |row: &[RunOutcome]| Series {
+            name: row[0].policy.clone(),
+            y: row.iter().chain(&self.with_all).map(&figure).collect(),
+            shown: true,
+        };
+        Chart::new(words, Kind::Lines, (size, y))
+            .keyed([View::only(X::Numbers(self.x.clone()), self.comparison.policies().map(line).collect())])
+    }
 }
 
 /// What the misses cost on the device.
-fn device_charts(comparison: &Comparison, device: &str) -> Vec<Chart> {
+fn device_charts(sizes: &Sizes<'_>, device: &str) -> Vec<Chart> {
     let chart = |id: &str, figure: &str, title: &str, axis: &str| {
         let figure: &Figure<Cost> = named(COST, figure);
         let title = format!("{title} by cache size, on {device}");
         let axis = Axis::linear(axis, unit(figure));
         let of = |outcome: &RunOutcome| outcome.device.as_ref().and_then(|cost| number(figure, cost));
-        by_size(comparison, (id, &title, figure.meaning), axis, of)
+        sizes.chart((id, &title, figure.meaning), axis, of)
     };
     vec![
         chart("device-time", "device_ms", "Device time", "device time"),
@@ -161,6 +186,31 @@ fn distances(comparison: &Comparison, take: Option<&Take>) -> Chart {
     let of_size = |(pages, outcomes): (u32, Vec<&RunOutcome>)| (pages, outcomes.iter().map(counts).collect());
     near_and_far(comparison.by_size().map(of_size))
         .opened_at(|view| take.is_some_and(|take| view.label == in_pages(take.pages)))
+}
+
+/// The most programs or files that a table names.
+const PARTS: usize = 200;
+
+/// What programs or files miss under each policy, at the size that is advised or the largest.
+fn parts(comparison: &Comparison, by: By, take: Option<&Take>) -> Option<Table> {
+    let (pages, outcomes) = comparison.at_size(take.map(|take| take.pages))?;
+    let mut parts = comparison.parts_together(by);
+    parts.truncate(PARTS);
+    let name = |(name, of): &(&str, Vec<usize>)| match of[..] {
+        [alone] => owner_name(&comparison.parts[alone]).to_owned(),
+        _ => format!("{name} ({} processes)", grouped(of.len() as u64)),
+    };
+    let rows: Vec<(String, Vec<usize>)> = parts.into_iter().map(|part| (name(&part), part.1)).collect();
+    let [references, misses] = ["references", "misses"].map(|name| named(PART, name));
+    let title =
+        format!("Misses by {}, {} ({})", by.in_words(), comparison.trace.bytes_in_words(pages), in_pages(pages));
+    let mut table = Columns::new(&title, &rows)
+        .text(by.in_words(), |(name, _)| name)
+        .figure(references, |(_, of)| Some(part_sum(outcomes[0], of)));
+    for outcome in &outcomes {
+        table = table.number(&outcome.policy, unit(misses), |(_, of)| number(misses, &part_sum(outcome, of)));
+    }
+    Some(table.table())
 }
 
 /// All figures of all runs.

@@ -10,8 +10,8 @@ mod table;
 
 use crate::model::{Axis, Unit};
 use forebay_sim::Dimensions;
+use forebay_sim::study::counted;
 use forebay_sim::study::figure::{self, Figure};
-use forebay_sim::study::grouped;
 
 fn cache_size(trace: &Dimensions) -> Axis {
     Axis::log("cache size", Unit::Pages(trace.page_size))
@@ -26,7 +26,7 @@ pub fn trace_name(trace: &str) -> &str {
 
 /// A view's label: the cache's size.
 fn in_pages(pages: u32) -> String {
-    format!("{} pages", grouped(u64::from(pages)))
+    counted(pages.into(), "page")
 }
 
 /// In what a report shows a figure.

@@ -3,6 +3,7 @@
 mod ahead;
 pub(crate) mod ingest;
 pub(crate) mod numbering;
+pub(crate) mod opening;
 pub(crate) mod places;
 pub(crate) mod requests;
 pub(crate) mod sample;

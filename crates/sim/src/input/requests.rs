@@ -20,6 +20,12 @@ impl Requests {
         self.operation.push(operation);
     }
 
+    /// The bytes of memory that they take.
+    pub fn bytes(&self) -> usize {
+        let Self { first, owner, operation } = self;
+        size_of_val(first.as_slice()) + size_of_val(owner.as_slice()) + size_of_val(operation.as_slice())
+    }
+
     pub(crate) fn clear(&mut self) {
         self.first.clear();
         self.owner.clear();

@@ -141,6 +141,11 @@ impl Trace {
         self.references.is_empty()
     }
 
+    /// The bytes of memory that it takes, the names of owners and objects apart.
+    pub fn bytes(&self) -> usize {
+        size_of_val(self.references.as_slice()) + self.places.bytes() + self.requests.bytes()
+    }
+
     /// What there is of it.
     pub fn dimensions(&self) -> Dimensions {
         let Self { pages, page_size, page_size_origin, .. } = *self;

@@ -53,6 +53,27 @@ pub(crate) struct Reader {
     late: u64,
 }
 
+/// A way through the pages of an object in the order of their blocks, those of the trace and the holes between them.
+struct Walk {
+    /// The next page of the trace.
+    next: u32,
+    behind: Behind,
+}
+
+impl Walk {
+    /// The number of the page at a block, if it has one. Blocks are asked for in their order.
+    #[inline]
+    fn at(&mut self, reader: &Reader, places: &Places, block: u64) -> Option<u32> {
+        if self.next == NONE || places.of(self.next).block != block {
+            return reader.holes.find(&mut self.behind, block);
+        }
+        let page = self.next;
+        self.behind = Behind::page(page);
+        self.next = reader.successors.next(page);
+        Some(page)
+    }
+}
+
 /// What is read ahead needs room, too, but not that of its own window, nor of what its stream has read ahead and not used.
 impl Caller for Reader {
     fn evict(&mut self, page: u32) -> bool {
@@ -202,14 +223,20 @@ impl Reader {
         (before, next)
     }
 
+    /// A walk over the blocks of the object of `page`, from a block on.
+    fn walk(&self, places: &Places, page: u32, block: u64) -> Walk {
+        let (before, next) = self.around(places, page, block);
+        Walk { next, behind: Behind::page(before) }
+    }
+
     /// Keeps what a stream has read ahead behind block `from`, and not used, from being evicted for its next window.
     fn shelter(&mut self, places: &Places, last: u32, from: u64, window: &Range<u64>) {
         if window.is_empty() {
             return;
         }
-        let object = places.of(last).object;
+        let mut walk = self.walk(places, last, from);
         for block in from..window.start {
-            let known = self.number(places, last, Place { object, block });
+            let known = walk.at(self, places, block);
             if let Some(page) = known.filter(|&page| self.waiting.has(page)) {
                 self.reading.set(page);
                 self.ahead.push(page);
@@ -233,29 +260,19 @@ impl Reader {
         }
         let object = places.of(page).object;
         let end = blocks.end.min(blocks.start.saturating_add(self.most));
-        let (mut before, mut next) = self.around(places, page, blocks.start);
-        let mut next_block = if next == NONE { 0 } else { places.of(next).block };
-        let mut behind = Behind::page(before);
+        let mut walk = self.walk(places, page, blocks.start);
         for block in blocks.start..end {
-            if next == NONE {
+            if walk.next == NONE {
                 break;
             }
-            let known = if next_block == block {
-                before = next;
-                behind = Behind::page(before);
-                next = self.successors.next(next);
-                next_block = if next == NONE { 0 } else { places.of(next).block };
-                Some(before)
-            } else {
-                self.holes.find(&mut behind, block)
-            };
+            let known = walk.at(self, places, block);
             if known.is_some_and(|page| policy.contains(page)) {
                 self.ask_device(device);
                 continue;
             }
             let page = match known {
                 Some(page) => page,
-                None if u64::from(self.holes.end()) < MOST_PAGES => self.holes.add(behind, block),
+                None if u64::from(self.holes.end()) < MOST_PAGES => self.holes.add(walk.behind, block),
                 None => break,
             };
             if !self.admit(
@@ -265,7 +282,7 @@ impl Reader {
                 break;
             }
             // Holes before it may have made room; it has not.
-            behind = Behind::page(page);
+            walk.behind = Behind::page(page);
         }
         self.ask_device(device);
         let mut window = std::mem::take(&mut self.window);

@@ -86,13 +86,17 @@ impl<P: Policy, O: Observer> Run for Running<'_, P, O> {
         }
         let length = stretch.references.len();
         let warm = self.warmup.saturating_sub(stretch.start).min(length as u64) as usize;
-        let mut cursor = Cursor::default();
-        let Some(hits) = replay(policy, observer, stretch, 0..warm, &mut cursor, progress) else { return false };
-        self.warm_hits += hits;
-        if (stretch.start..stretch.start + length as u64).contains(&self.warmup) {
-            observer.start_counting();
-        }
-        let Some(hits) = replay(policy, observer, stretch, warm..length, &mut cursor, progress) else { return false };
+        let counting = (stretch.start..stretch.start + length as u64).contains(&self.warmup);
+        let done = policy.within(|policy| {
+            let mut cursor = Cursor::default();
+            let warm_hits = replay(policy, observer, stretch, 0..warm, &mut cursor, progress)?;
+            if counting {
+                observer.start_counting();
+            }
+            Some((warm_hits, replay(policy, observer, stretch, warm..length, &mut cursor, progress)?))
+        });
+        let Some((warm_hits, hits)) = done else { return false };
+        self.warm_hits += warm_hits;
         self.hits += hits;
         self.references += length as u64;
         self.seconds += start.elapsed().as_secs_f64();

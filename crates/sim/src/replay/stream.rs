@@ -3,6 +3,7 @@
 //! While all runs replay one chunk of the trace, the next one is numbered and the one after that is read. Memory is bounded by
 //! the distinct pages: their numbering, each run's metadata, and two chunks.
 
+use super::ends::{self, Ends};
 use super::outcome::RunOutcome;
 use super::run::{Run, Start};
 use super::sweep::Sweep;
@@ -28,6 +29,8 @@ pub struct Streamed {
     pub trace: Dimensions,
     /// As those of [`Sweep::run`].
     pub outcomes: Vec<RunOutcome>,
+    /// What the trace costs at both ends of all curves, if a device is watched at several sizes.
+    pub ends: Option<Ends>,
     /// What reading took.
     pub times: LoadTimes,
     /// Whether it was stopped before the trace ended.
@@ -117,12 +120,16 @@ impl Sweep {
             }
             let PageSize { bytes: page_size, origin: page_size_origin } = ingest.page_size();
             let trace = Dimensions { name: name.to_owned(), references, pages, page_size, page_size_origin };
-            let streamed = Streamed { trace, outcomes: Vec::new(), times: LoadTimes::default(), stopped };
+            let streamed = Streamed { trace, outcomes: Vec::new(), ends: None, times: LoadTimes::default(), stopped };
             Ok((streamed, runs, warm_pages))
         })?;
         let pages = streamed.trace.pages;
         let compulsory_misses = (u64::from(pages), u64::from(pages - warm_pages));
         streamed.outcomes = runs.into_iter().flat_map(|run| run.outcomes(compulsory_misses)).collect();
+        if self.weighs_time(watch) {
+            let [without, with_all] = streamed.outcomes.split_off(streamed.outcomes.len() - 2).try_into().expect("two");
+            streamed.ends = Some(Ends { without, with_all });
+        }
         streamed.times = times;
         Ok(streamed)
     }
@@ -137,7 +144,17 @@ impl Sweep {
             setup.page_size = ingest.page_size().bytes;
             Start { spec, setup, warmup: self.warmup as u64, watch, references: 0, successors: None }.run()
         };
-        self.runs(watch).into_iter().map(one).collect()
+        let ends = ends::SIZES.into_iter().filter(|_| self.weighs_time(watch)).map(|size| {
+            let mut setup = ends::LRU.setup(size, room_for(pages));
+            setup.page_size = ingest.page_size().bytes;
+            Start { spec: &ends::LRU, setup, warmup: self.warmup as u64, watch, references: 0, successors: None }.run()
+        });
+        self.runs(watch).into_iter().map(one).chain(ends).collect()
+    }
+
+    /// Whether sizes are to be weighed against each other by a device's time.
+    fn weighs_time(&self, watch: &Watch) -> bool {
+        watch.device.is_some() && self.sizes.len() > 1
     }
 }
 
@@ -168,10 +185,16 @@ mod tests {
         let keep = Keep { places: true, requests: true };
         let trace = Trace::load("sample", sample().as_mut(), None, keep, &mut |_| {}).unwrap();
         let loaded = sweep.run_watching(&watch, &trace, &|_| true);
+        let ends = Ends::runs(trace.pages, sweep.warmup, 0, &watch);
+        let ends = ends.map(|(sweep, watch)| sweep.run_watching(&watch, &trace, &|_| true).remove(0));
         for chunk in [7_001, CHUNK] {
             let streamed = sweep.stream_by(chunk, &watch, "sample", sample().as_mut(), None, &mut |_, _| true).unwrap();
             assert_eq!((&streamed.trace, streamed.stopped), (&trace.dimensions(), false));
             assert_eq!(streamed.outcomes.len(), loaded.len());
+            let Ends { without, with_all } = streamed.ends.expect("a device at two sizes");
+            for (streamed, loaded) in [without, with_all].iter().zip(&ends) {
+                assert_eq!((streamed.counted, streamed.device), (loaded.counted, loaded.device));
+            }
             for (streamed, loaded) in streamed.outcomes.iter().zip(&loaded) {
                 let label = format!("{} of {} pages by {chunk}", loaded.policy, loaded.pages);
                 assert_eq!((streamed.total, streamed.counted), (loaded.total, loaded.counted), "{label}");

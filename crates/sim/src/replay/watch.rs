@@ -38,6 +38,16 @@ pub enum By {
     File,
 }
 
+impl By {
+    /// What one of them is.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::File => "file",
+        }
+    }
+}
+
 impl Watch {
     pub(crate) fn anything(&self) -> bool {
         self.device.is_some() || !self.readahead.is_none() || self.distances || self.by.is_some() || self.states > 0

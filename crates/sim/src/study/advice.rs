@@ -86,15 +86,12 @@ enum Measure<'a> {
 }
 
 impl Measure<'_> {
-    /// What a cache does at that cost, which may be an estimate: of first uses alone the number is known, and their time is not.
-    fn says(&self, cost: f64, estimate: bool) -> String {
+    /// What a cache does at that cost.
+    fn says(&self, cost: f64) -> String {
         match self {
             Self::Hits => format!("hits {:.1} % of the references", 100.0 - cost),
             Self::Misses => format!("misses {cost:.1} % of the references"),
-            Self::Time(device) => {
-                let about = if estimate { "about " } else { "" };
-                format!("keeps {device} at work for {about}{} s", significant(cost / 1e3))
-            }
+            Self::Time(device) => format!("keeps {device} at work for {} s", significant(cost / 1e3)),
         }
     }
 
@@ -154,22 +151,23 @@ pub fn of_comparison(comparison: &Comparison) -> Advice {
         let sizes = pages(&comparison.sizes);
         Field { asked: sizes.len(), sizes, footprint: trace.pages, rows, ends, noise, chance }
     };
-    match device {
-        Some(device) => {
-            let mut by_time = field(rows(device_time), ends_of_time(on_line()), Noise::Share(SHARE_OF_TIME));
-            // Of percent of the references to what the time's noise is.
-            let times = (0..least.len()).map(|column| by_time.least(column).unwrap_or(0.0));
-            let times: Vec<f64> = times.zip(&least).map(|(time, misses)| time / (100.0 * misses.max(1e-9))).collect();
-            by_time.chance.iter_mut().zip(times).for_each(|(chance, time)| *chance *= time);
-            words(&all_sizes(by_time), &Measure::Time(&device.name), trace, sample.is_some())
-        }
-        None => {
-            let noise = if sample.is_some() { POINTS_OF_SAMPLE } else { POINTS_THAT_MATTER };
-            let first_uses = on_line().map(|outcome| percent(outcome.counted.compulsory_misses, outcome)).next();
-            let by_hits = field(rows(missed), (100.0, first_uses.unwrap_or(0.0)), Noise::Difference(noise));
-            words(&all_sizes(by_hits), &Measure::Hits, trace, sample.is_some())
-        }
-    }
+    let ends = comparison.ends.as_ref();
+    // What is read ahead is no first use.
+    let with_all = ends.map(|ends| missed(&ends.with_all));
+    let first_uses = || on_line().map(|outcome| percent(outcome.counted.compulsory_misses, outcome)).next();
+    let noise = if sample.is_some() { POINTS_OF_SAMPLE } else { POINTS_THAT_MATTER };
+    let ends_of_hits = (100.0, with_all.or_else(first_uses).unwrap_or(0.0));
+    let by_hits = field(rows(missed), ends_of_hits, Noise::Difference(noise));
+    let Some(device) = device else { return words(&all_sizes(by_hits), &Measure::Hits, trace, sample.is_some()) };
+    let quickest = || on_line().min_by(|one, other| device_time(one).total_cmp(&device_time(other)));
+    let ends = ends.map(|ends| (device_time(&ends.without), device_time(&ends.with_all)));
+    let ends = ends.or_else(|| quickest().map(ends_by_misses)).unwrap_or_default();
+    let mut by_time = field(rows(device_time), ends, Noise::Share(SHARE_OF_TIME));
+    // Of percent of the references to what the time's noise is.
+    let times = (0..least.len()).map(|column| by_time.least(column).unwrap_or(0.0));
+    let times: Vec<f64> = times.zip(&least).map(|(time, misses)| time / (100.0 * misses.max(1e-9))).collect();
+    by_time.chance.iter_mut().zip(times).for_each(|(chance, time)| *chance *= time);
+    words(&all_sizes(by_time), &Measure::Time(&device.name), trace, sample.is_some())
 }
 
 /// What to say where hardly anything is used again.
@@ -209,15 +207,11 @@ fn device_time(outcome: &RunOutcome) -> f64 {
     outcome.device.map_or(0.0, |cost| cost.device_ms)
 }
 
-/// The device's time for all references, and for the compulsory misses alone, as far as the runs with the most and the least time tell.
-fn ends_of_time<'a>(outcomes: impl Iterator<Item = &'a RunOutcome> + Clone) -> (f64, f64) {
-    let by_time = |one: &&RunOutcome, other: &&RunOutcome| device_time(one).total_cmp(&device_time(other));
-    let of = |outcome: Option<&RunOutcome>, references: fn(&RunOutcome) -> u64| {
-        let time = |of: &RunOutcome| device_time(of) * references(of) as f64 / of.counted.misses.max(1) as f64;
-        outcome.map_or(0.0, time)
-    };
-    let without = of(outcomes.clone().max_by(by_time), |outcome| outcome.counted.references);
-    (without, of(outcomes.min_by(by_time), |outcome| outcome.counted.compulsory_misses))
+/// The device's time for all references and for the first uses, if a miss takes as long as in this run: one size is not weighed against
+/// others, and this tells whether it hits as much as its share of the pages.
+fn ends_by_misses(outcome: &RunOutcome) -> (f64, f64) {
+    let time = |misses: u64| device_time(outcome) * misses as f64 / outcome.counted.misses.max(1) as f64;
+    (time(outcome.counted.references), time(outcome.counted.compulsory_misses))
 }
 
 /// Which of the policies whose curves were made to take, and how large.
@@ -254,7 +248,7 @@ fn words(field: &Field, measure: &Measure<'_>, trace: &Dimensions, sampled: bool
     let (size, policy) = (trace.size_in_words(field.sizes[column]), name(row));
     let alone = field.on_line().count() == 1;
     let take = if alone { format!("Take {size} for {policy}") } else { format!("Take {policy} with {size}") };
-    let mut text = format!("{take}: it {}", measure.says(cost, column >= field.asked));
+    let mut text = format!("{take}: it {}", measure.says(cost));
     if sampled {
         text += " by estimate";
     }
@@ -325,7 +319,8 @@ fn why(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice
     let mut text = format!(" {reason}");
     for (other, verb) in [before, next, cliff].into_iter().flatten().zip([measure.verb(), "", ""]) {
         let gap = measure.gap(best(other), best(column));
-        let bytes = trace.bytes_in_words(sizes[other]);
+        let holds_all = if other >= field.asked { ", which holds all pages," } else { "" };
+        let bytes = trace.bytes_in_words(sizes[other]) + holds_all;
         text += &match verb {
             "" => format!(", with {bytes} {gap}"),
             verb => format!(" With {bytes} the best policy {verb} {gap}"),

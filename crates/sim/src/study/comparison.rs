@@ -7,17 +7,21 @@ use crate::input::ingest::{Keep, LoadTimes};
 use crate::input::sample::Sample;
 use crate::input::trace::{Dimensions, Trace};
 use crate::readahead::Readahead;
+use crate::replay::ends::Ends;
 use crate::replay::misses::behind;
-use crate::replay::outcome::{PartCounts, RunOutcome};
+use crate::replay::outcome::{Counts, PartCounts, RunOutcome};
 use crate::replay::stream::Streamed;
 use crate::replay::sweep::Sweep;
 use crate::replay::watch::{By, Watch};
 use crate::size::Size;
+use crate::words::process;
 use forebay_model::Model;
 use forebay_model::presets::Named;
 use forebay_policy::Spec;
 use forebay_policy::managers::Rules;
 use forebay_trace::{Paging, Reader};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -129,6 +133,8 @@ pub struct Comparison {
     pub readahead: Readahead,
     /// By policy, then by size.
     pub outcomes: Vec<RunOutcome>,
+    /// What the trace costs with next to no cache and with a cache of everything, if sizes are compared and hits alone do not tell.
+    pub ends: Option<Ends>,
     /// What hits and misses are split by, if they are.
     pub by: Option<By>,
     /// The names of these owners or files by number.
@@ -219,6 +225,7 @@ impl Asked {
             sample: None,
             readahead: self.readahead.clone(),
             outcomes: Vec::new(),
+            ends: None,
             by: self.by(),
             parts: Vec::new(),
             stopped: None,
@@ -226,35 +233,67 @@ impl Asked {
         }
     }
 
-    /// Compares over a trace that is held.
+    /// Compares over a trace that was read before, by [`hold`]: hit for hit what [`of`](Asked::of) answers.
+    ///
+    /// # Errors
+    /// What is wrong with the question for this trace.
+    ///
+    /// # Panics
+    /// If a part of the pages is asked for, which is chosen while a trace is read.
+    pub fn of_held(&self, trace: &Trace, monitor: &dyn Monitor) -> Result<Comparison, Error> {
+        assert!(self.sample.is_none(), "a sample is taken while a trace is read");
+        self.over(trace, monitor)
+    }
+
+    /// Reads what this question needs of a trace, and compares.
     fn load(&self, name: &str, reader: &mut dyn Reader, monitor: &dyn Monitor) -> Result<Comparison, Error> {
         let first_level = self.behind.iter().map(|first_level| &first_level.spec);
         let keep = Sweep::keep(&self.specs.iter().chain(first_level).cloned().collect::<Vec<_>>());
-        let costs = self.device.is_some() || !self.readahead.is_none();
+        let costs = self.costs();
         let [owner, file] = [By::Owner, By::File].map(|by| self.by() == Some(by));
         let keep = Keep { places: keep.places || costs || file, requests: keep.requests || costs || owner };
-        let mut trace = read(name, reader, self.page_size, keep, monitor)?;
+        self.over(&read(name, reader, self.page_size, keep, monitor)?, monitor)
+    }
+
+    /// Whether more than hits tells what a run costs.
+    fn costs(&self) -> bool {
+        self.device.is_some() || !self.readahead.is_none()
+    }
+
+    /// Compares over a trace that has what this question needs.
+    fn over(&self, trace: &Trace, monitor: &dyn Monitor) -> Result<Comparison, Error> {
+        let below;
+        let mut trace = trace;
         if let Some(FirstLevel { spec, size }) = &self.behind {
             let pages = size.pages(trace.page_size, trace.pages)?;
-            let nothing = || Question::NothingMisses(name.to_owned(), pages);
-            trace = behind(&trace, spec, pages).ok_or_else(nothing)?;
+            let nothing = || Question::NothingMisses(trace.name.clone(), pages);
+            below = behind(trace, spec, pages).ok_or_else(nothing)?;
+            trace = &below;
         }
         let sizes = self.sizes(trace.page_size, trace.pages)?;
         let warmup = self.warmup.references(&trace.dimensions())?;
         let mut specs = self.specs.clone();
         if let Some(managers) = &self.managers {
-            give(managers, &mut specs, &trace, monitor)?;
+            give(managers, &mut specs, trace, monitor)?;
         }
         let sweep = self.sweep(&specs, pages(&sizes), warmup);
         let start = Instant::now();
-        let (outcomes, stopped) = replay(&sweep, &self.watch(), &trace, monitor)?;
+        let ends = if self.costs() && sizes.len() > 1 { Some(self.ends(trace, sweep.warmup, monitor)?) } else { None };
+        let (outcomes, stopped) = replay(&sweep, &self.watch(), trace, monitor)?;
         let times = Some(Times { load: trace.times, elapsed: start.elapsed(), streamed: false });
         let parts = match self.by() {
             Some(By::Owner) => trace.names.owners().to_vec(),
             Some(By::File) => trace.names.objects().to_vec(),
             None => Vec::new(),
         };
-        Ok(Comparison { warmup, outcomes, parts, stopped, times, ..self.empty(trace.dimensions(), sizes) })
+        Ok(Comparison { warmup, outcomes, ends, parts, stopped, times, ..self.empty(trace.dimensions(), sizes) })
+    }
+
+    /// What a trace costs at both ends.
+    fn ends(&self, trace: &Trace, warmup: usize, monitor: &dyn Monitor) -> Result<Ends, Error> {
+        let [without, with_all] = Ends::runs(trace.pages, warmup, self.threads, &self.watch());
+        let run = |(sweep, watch): (Sweep, Watch)| Ok::<_, Error>(replay(&sweep, &watch, trace, monitor)?.0.remove(0));
+        Ok(Ends { without: run(without)?, with_all: run(with_all)? })
     }
 
     /// Compares miniatures of the caches on a share of the pages.
@@ -300,14 +339,14 @@ impl Asked {
             replaying.set(done, share)
         })?;
         drop(replaying);
-        let Streamed { trace, outcomes, times, stopped } = streamed;
+        let Streamed { trace, outcomes, ends, times, stopped } = streamed;
         let stop = || Stop::References(trace.references, name.to_owned(), read);
         let stopped = stopped.then(stop);
         if let Err(question) = self.warmup.references(&trace) {
             return Err(stopped.map_or(question.into(), Error::Stopped));
         }
         let times = Some(Times { load: times, elapsed: start.elapsed(), streamed: true });
-        Ok(Comparison { warmup, outcomes, stopped, times, ..self.empty(trace, sizes) })
+        Ok(Comparison { warmup, outcomes, ends, stopped, times, ..self.empty(trace, sizes) })
     }
 }
 
@@ -326,6 +365,19 @@ pub(super) fn in_pages(asked: &[Size], page_size: u64, footprint: u32) -> Result
 
 pub(super) fn pages(sizes: &[(u32, Size)]) -> Vec<u32> {
     sizes.iter().map(|&(pages, _)| pages).collect()
+}
+
+/// Reads a trace to be held, with all that any comparison needs, for [`Asked::of_held`].
+///
+/// # Errors
+/// What is wrong with the trace.
+pub fn hold(
+    name: &str,
+    reader: &mut dyn Reader,
+    page_size: Option<u64>,
+    monitor: &dyn Monitor,
+) -> Result<Trace, Error> {
+    read(name, reader, page_size, Keep { places: true, requests: true }, monitor)
 }
 
 /// Reads a trace to be held.
@@ -393,6 +445,17 @@ impl Comparison {
         self.sizes.iter().enumerate().map(move |(column, &(pages, _))| (pages, of_size(column)))
     }
 
+    /// What a cache of all pages gives, under every policy.
+    pub fn with_all(&self) -> Option<RunOutcome> {
+        let of_hits = || {
+            let Counts { references, compulsory_misses, .. } = self.outcomes.first()?.counted;
+            let counted = Counts::new(references, references - compulsory_misses, compulsory_misses);
+            Some(RunOutcome { pages: self.trace.pages, counted, ..RunOutcome::default() })
+        };
+        let with_costs = || self.ends.as_ref().map(|ends| ends.with_all.clone());
+        if self.device.is_some() || !self.readahead.is_none() { with_costs() } else { of_hits() }
+    }
+
     /// Where the time went, unless it was sampled.
     pub fn times_in_words(&self) -> Option<String> {
         let Times { load, elapsed, streamed } = self.times?;
@@ -429,9 +492,39 @@ impl Comparison {
             hits + misses
         };
         let mut owners: Vec<usize> = (0..self.parts.len()).filter(|owner| references(owner) > 0).collect();
-        owners.sort_by_key(|owner| (std::cmp::Reverse(references(owner)), &self.parts[*owner]));
+        owners.sort_by_key(|owner| (Reverse(references(owner)), &self.parts[*owner]));
         owners
     }
+
+    /// The owners or files that made references, the processes of a program together: those with the most references first.
+    pub fn parts_together(&self, by: By) -> Vec<(&str, Vec<usize>)> {
+        let mut names: HashMap<&str, Vec<usize>> = HashMap::new();
+        for part in self.parts_by_references() {
+            let name = self.parts[part].as_str();
+            let program = process(name).filter(|_| by == By::Owner);
+            names.entry(program.unwrap_or(name)).or_default().push(part);
+        }
+        let mut parts: Vec<(&str, Vec<usize>)> = names.into_iter().collect();
+        let references = |of: &[usize]| {
+            let PartCounts { hits, misses } =
+                self.outcomes.first().map(|first| part_sum(first, of)).unwrap_or_default();
+            hits + misses
+        };
+        parts.sort_by_key(|&(name, ref of)| (Reverse(references(of)), name));
+        parts
+    }
+
+    /// The outcomes at this size, or at the largest one if it was not asked.
+    pub fn at_size(&self, pages: Option<u32>) -> Option<(u32, Vec<&RunOutcome>)> {
+        let asked = pages.filter(|pages| self.sizes.iter().any(|(asked, _)| asked == pages));
+        let size = asked.or(self.sizes.last().map(|&(pages, _)| pages))?;
+        self.by_size().find(|&(pages, _)| pages == size)
+    }
+}
+
+/// What became of the references of several owners or files.
+pub fn part_sum(outcome: &RunOutcome, of: &[usize]) -> PartCounts {
+    of.iter().map(|&part| part_counts(outcome, part)).sum()
 }
 
 /// What became of the references of an owner, by its number.

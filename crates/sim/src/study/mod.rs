@@ -26,6 +26,7 @@ pub mod experiment;
 pub mod figure;
 pub mod figures;
 pub mod forms;
+pub mod info;
 pub mod levels;
 pub mod monitor;
 mod sampling;

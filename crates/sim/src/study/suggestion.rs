@@ -1,11 +1,14 @@
 //! Managers that suit a trace: which programs, and which of their files, LRU-SP should give to which manager.
 //!
-//! 1. A *scope* is a program (the owners of one name, whatever their process numbers) or the files of one ending that a program uses,
-//!    with at least a fiftieth of all references.
+//! 1. A *scope* is a program (the owners of one name, whatever their process numbers), the files of one ending that a program uses, or
+//!    those that several programs use: a file that is shared is managed only if one rule is in charge of all its users. Each has at
+//!    least a fiftieth of all references.
 //! 2. Each manager that needs no list is replayed in charge of each scope alone.
 //! 3. Those that help are taken in the order of their gain. One is kept if, beside those kept before, it saves at least a 200th of the
 //!    misses and adds none at any size. With a device, what is saved is its time instead: where pages are read ahead, more misses may be
 //!    fewer requests, and the other way round.
+//! 4. A rule that saves less beside all that are kept is dropped again, the idlest first: on files that programs share, one of them may do
+//!    the work of others.
 //!
 //! Each candidate is written as a rule, and the rules are read as a file of them is: what is measured is what the file says.
 
@@ -55,6 +58,9 @@ pub struct Asked {
 /// What a cache costs, by size: misses, or microseconds of the device's time.
 type Costs = Vec<u64>;
 
+/// What each set of rules costs.
+type Replay<'a> = &'a dyn Fn(&[Vec<Rule>]) -> Result<Vec<Costs>, Error>;
+
 /// Managers for a trace, and what they save.
 #[derive(Debug)]
 pub struct Suggestion {
@@ -83,7 +89,7 @@ pub struct Rule {
     pub owners: Option<String>,
     /// The pattern of its files' names; none: all files.
     pub files: Option<String>,
-    /// By size, what it saves beside the rules that save more.
+    /// By size, what it saves beside all other rules.
     pub saved: Costs,
 }
 
@@ -134,8 +140,8 @@ impl Asked {
             .collect();
         helping.sort_by_key(|&(gain, _)| std::cmp::Reverse(gain));
 
-        let (mut kept, mut managed) = (Vec::new(), unmanaged.clone());
-        for (_, mut rule) in helping {
+        let (mut kept, mut managed): (Vec<Rule>, Costs) = (Vec::new(), unmanaged.clone());
+        for (_, rule) in helping {
             let same = |other: &Rule| (&other.owners, &other.files) == (&rule.owners, &rule.files);
             if kept.iter().any(same) {
                 continue;
@@ -143,13 +149,19 @@ impl Asked {
             let mut with = kept.clone();
             // Files before programs: the first rule that fits holds.
             let place = if rule.files.is_some() { 0 } else { with.len() };
-            with.insert(place, rule.clone());
+            with.insert(place, rule);
             let now = costs(std::slice::from_ref(&with))?.remove(0);
             if gain(&managed, &now).is_some() {
-                rule.saved = managed.iter().zip(&now).map(|(before, after)| before - after).collect();
-                with[place] = rule;
                 (kept, managed) = (with, now);
             }
+        }
+        while let Some(without) = idle(&kept, (&unmanaged, &managed), &costs)? {
+            kept.remove(without.0);
+            managed = without.1;
+        }
+        let others: Vec<Vec<Rule>> = (0..kept.len()).map(|index| all_but(&kept, index)).collect();
+        for (rule, without) in kept.iter_mut().zip(costs(&others)?) {
+            rule.saved = without.iter().zip(&managed).map(|(before, after)| before.saturating_sub(*after)).collect();
         }
         let device = self.device.as_ref().map(|device| device.name.clone());
         let readahead = (!self.readahead.is_none()).then(|| self.readahead.label.clone());
@@ -187,6 +199,23 @@ impl Asked {
     }
 }
 
+/// The rule that saves least beside all others, if that is nothing, and the costs without it: those that came later may do its work.
+fn idle(
+    rules: &[Rule],
+    (unmanaged, managed): (&Costs, &Costs),
+    costs: Replay<'_>,
+) -> Result<Option<(usize, Costs)>, Error> {
+    let others: Vec<Vec<Rule>> = (0..rules.len()).map(|index| all_but(rules, index)).collect();
+    let without = costs(&others)?.into_iter().enumerate();
+    let harmless = |costs: &Costs| costs.iter().zip(unmanaged).all(|(with, lru)| with <= lru);
+    let idle = without.filter(|(_, without)| gain(without, managed).is_none() && harmless(without));
+    Ok(idle.min_by_key(|(_, without)| without.iter().sum::<u64>()))
+}
+
+fn all_but(rules: &[Rule], index: usize) -> Vec<Rule> {
+    rules.iter().enumerate().filter(|&(other, _)| other != index).map(|(_, rule)| rule.clone()).collect()
+}
+
 fn cost(outcome: &RunOutcome) -> u64 {
     outcome.device.map_or(outcome.counted.misses, |cost| (cost.device_ms * 1e3).round() as u64)
 }
@@ -211,14 +240,21 @@ fn scopes(trace: &Trace) -> Vec<Scope> {
         *uses.entry((owner, object)).or_default() += u64::from(end - first);
     }
     let mut counts: BTreeMap<Scope, u64> = BTreeMap::new();
+    // By ending: a program that uses the files, whether another does, too, and the references of all.
+    let mut shared: BTreeMap<&String, (&Option<String>, bool, u64)> = BTreeMap::new();
     for ((owner, object), count) in uses {
         let (owners, files) = (&programs[owner as usize], &endings[object as usize]);
         let mut add = |files| *counts.entry(Scope { owners: owners.clone(), files }).or_default() += count;
         add(None);
-        if files.is_some() {
+        if let Some(ending) = files {
             add(files.clone());
+            let (first, others, all) = shared.entry(ending).or_insert((owners, false, 0));
+            *others |= *first != owners;
+            *all += count;
         }
     }
+    let of_all = shared.into_iter().filter(|(_, (_, others, _))| *others);
+    counts.extend(of_all.map(|(ending, (_, _, all))| (Scope { owners: None, files: Some(ending.clone()) }, all)));
     let least = LEAST_SHARE * trace.len() as f64;
     let mut scopes: Vec<(Scope, u64)> = counts.into_iter().filter(|&(_, count)| count as f64 >= least).collect();
     scopes.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
@@ -257,6 +293,32 @@ mod tests {
         assert_eq!(ending("/a.d/b.out").as_deref(), Some("*.out"));
         assert_eq!(ending("/a.d/README").as_deref(), Some("/a.d/README"));
         assert_eq!(ending("libc.so.6").as_deref(), Some("libc.so.6"));
+    }
+
+    #[test]
+    fn a_rule_whose_work_others_do_is_idle() {
+        let rule =
+            |files: &str| Rule { manager: "mru", owners: None, files: Some(files.to_owned()), saved: Vec::new() };
+        let rules = [rule("a"), rule("b"), rule("c")];
+        // What `a` alone saves `b` saves, too, at one size; `c` saves something else.
+        let costs = |sets: &[Vec<Rule>]| {
+            let has = |set: &[Rule], files: &str| set.iter().any(|rule| rule.files.as_deref() == Some(files));
+            let cost = |set: &Vec<Rule>| {
+                let shared = if has(set, "b") {
+                    30
+                } else if has(set, "a") {
+                    20
+                } else {
+                    0
+                };
+                vec![1000, 100 - shared - if has(set, "c") { 10 } else { 0 }]
+            };
+            Ok(sets.iter().map(cost).collect())
+        };
+        let (unmanaged, managed) = (vec![1000, 100], vec![1000, 60]);
+        let found = idle(&rules, (&unmanaged, &managed), &costs).unwrap();
+        assert_eq!(found, Some((0, vec![1000, 60])));
+        assert_eq!(idle(&rules[1..], (&unmanaged, &managed), &costs).unwrap(), None);
     }
 
     #[test]

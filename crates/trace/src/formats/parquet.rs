@@ -37,9 +37,11 @@ pub(crate) const FORMAT: Format = Format {
     example: include_bytes!("../../examples-data/example.parquet"),
 };
 
-pub(crate) const UNIT_KEY: &str = "forebay.unit";
+/// Under this key the metadata of a table says what its offsets and lengths count: [`unit_text`].
+pub const UNIT_KEY: &str = "forebay.unit";
 pub(crate) const VERSION_KEY: &str = "forebay.version";
-pub(crate) const PAGE_SIZE_KEY: &str = "forebay.page_size";
+/// Under this key the metadata of a table may say the size of the pages that it was recorded with.
+pub const PAGE_SIZE_KEY: &str = "forebay.page_size";
 pub(crate) const COLUMNS: [&str; 6] = ["time", "owner", "object", "offset", "length", "operation"];
 
 const ROLES: [Role; 6] = [Role::Time, Role::Owner, Role::Object, Role::Place, Role::Length, Role::Operation];
@@ -63,7 +65,7 @@ fn open(input: Input, options: &Options) -> Result<Box<dyn Reader>> {
 }
 
 /// What `forebay.unit` says.
-pub(crate) fn unit_text(unit: Unit) -> String {
+pub fn unit_text(unit: Unit) -> String {
     match unit {
         Unit::Bytes => "bytes".to_owned(),
         Unit::Blocks(size) => format!("blocks:{size}"),
@@ -71,7 +73,8 @@ pub(crate) fn unit_text(unit: Unit) -> String {
     }
 }
 
-fn parse_unit(text: &str) -> Option<Unit> {
+/// The unit that [`unit_text`] says.
+pub fn parse_unit(text: &str) -> Option<Unit> {
     match text {
         "bytes" => Some(Unit::Bytes),
         "pages" => Some(Unit::Pages),

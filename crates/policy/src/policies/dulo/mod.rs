@@ -161,7 +161,7 @@ impl Policy for Dulo {
             },
             Parameter {
                 name: "gap",
-                help: "the most fetches from one neighbour in a sequence to the next",
+                help: "the most fetches between two neighbours of a sequence",
                 kind: Kind::Integer { least: 1, most: 1024 },
                 default: "1",
             },

@@ -162,7 +162,7 @@ impl Policy for Ubm {
             },
             Parameter {
                 name: "sequential",
-                help: "whether blocks read for the first time leave first, as in the paper, or stay where that is measured to earn more",
+                help: "blocks read for the first time: first lets them leave first, as in the paper; measured keeps them where that has earned more",
                 kind: Kind::Choice(&["measured", "first"]),
                 default: "measured",
             },

@@ -1,0 +1,167 @@
+//! One region's addresses: a file in memory, mapped for the program and for the pool.
+
+use crate::userfault::{Continued, Userfault};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect, munmap};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+#[derive(Debug)]
+pub(crate) struct Extent {
+    file: OwnedFd,
+    faults: Arc<Userfault>,
+    /// The program's addresses.
+    pub(crate) base: *mut u8,
+    /// The pool's.
+    pub(crate) alias: *mut u8,
+    pub(crate) length: usize,
+    page_size: usize,
+    pub(crate) read_only: bool,
+    /// By page: it may be mapped at the program's addresses.
+    mapped: Vec<AtomicBool>,
+    /// Where pages begin that failed. Its lock is held while the program's mapping of a page changes, but for one that is taken away.
+    poisoned: Mutex<Vec<usize>>,
+}
+
+// SAFETY: the pointers are addresses of mappings that live as long as this value. Who may touch their bytes is decided by the pool and by the program.
+unsafe impl Send for Extent {}
+// SAFETY: as above.
+unsafe impl Sync for Extent {}
+
+impl Extent {
+    /// Addresses for `length` bytes, of which none is there.
+    pub(crate) fn new(
+        faults: &Arc<Userfault>,
+        name: &str,
+        length: usize,
+        page_size: usize,
+        read_only: bool,
+    ) -> io::Result<Self> {
+        // Names of files in memory have at most 249 bytes.
+        let name: String = name.chars().filter(|&character| character != '\0').take(60).collect();
+        let file = memfd_create(name, MemfdFlags::CLOEXEC)?;
+        ftruncate(&file, length as u64)?;
+        let mapped = (0..length / page_size).map(|_| AtomicBool::new(false)).collect();
+        let faults = Arc::clone(faults);
+        let (base, alias, poisoned) = (null_mut(), null_mut(), Mutex::default());
+        let mut extent = Self { file, faults, base, alias, length, page_size, read_only, mapped, poisoned };
+        extent.base = extent.map_nothing()?;
+        extent.alias = extent.map_nothing()?;
+        // Not before they are registered can they be used: else `mlockall(MCL_FUTURE)` has the kernel fill them with zeroes at once, which would
+        // count as the pages' bytes.
+        extent.faults.register(extent.base as usize, length)?;
+        extent.faults.register_alone(extent.alias as usize, length)?;
+        let writable = MprotectFlags::READ | MprotectFlags::WRITE;
+        for (base, protection) in
+            [(extent.base, if read_only { MprotectFlags::READ } else { writable }), (extent.alias, writable)]
+        {
+            // SAFETY: the range is one of the mappings made above.
+            unsafe { mprotect(base.cast(), length, protection) }?;
+        }
+        // A dump of this process has the program's pages; here it would bring all others into memory.
+        // SAFETY: the range is the mapping made above.
+        let _ = unsafe { madvise(extent.alias.cast(), length, Advice::LinuxDontDump) };
+        Ok(extent)
+    }
+
+    fn map_nothing(&self) -> io::Result<*mut u8> {
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at addresses of the kernel's choice touches no memory that is in use.
+        let base = unsafe { mmap(null_mut(), self.length, ProtFlags::empty(), flags, &self.file, 0) }?;
+        self.faults.begin(base as usize..base as usize + self.length);
+        // A child of fork would wait for ever at an absent page, as nobody handles its faults. A huge page would hold more than one frame's memory.
+        for advice in [Advice::LinuxDontFork, Advice::LinuxNoHugepage] {
+            // SAFETY: the range is the mapping made above. Kernels without huge pages know no advice on them.
+            match unsafe { madvise(base, self.length, advice) } {
+                Err(error) if advice == Advice::LinuxDontFork => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(base.cast())
+    }
+
+    /// Maps pages for the program, and wakes who waits for them. A page that is not `protected` is dirty, and held alone.
+    pub(crate) fn map(&self, at: usize, length: usize, protected: bool) -> io::Result<Continued> {
+        let _changing = self.changing();
+        for mapped in &self.mapped[at / self.page_size..(at + length) / self.page_size] {
+            mapped.store(true, Ordering::Release);
+        }
+        Ok(self.faults.map(self.base as usize + at, length, protected)?)
+    }
+
+    /// Gives a page memory again, of zeroes, where the program has removed it.
+    pub(crate) fn fill(&self, at: usize) -> io::Result<()> {
+        // SAFETY: the range is a page of the mapping, and nothing but what is absent changes.
+        Ok(unsafe { madvise(self.alias.wrapping_add(at).cast(), self.page_size, Advice::LinuxPopulateWrite) }?)
+    }
+
+    /// A write to a page of the program is a fault from now on.
+    pub(crate) fn protect(&self, at: usize) -> Result<(), Errno> {
+        let _changing = self.changing();
+        self.faults.protect(self.base as usize + at, self.page_size, true)
+    }
+
+    /// A page failed: who touches it gets SIGBUS until it is [tried again](Extent::try_again).
+    pub(crate) fn poison(&self, at: usize) -> Result<(), Errno> {
+        let mut poisoned = self.changing();
+        if !poisoned.contains(&at) {
+            poisoned.push(at);
+        }
+        self.mapped[at / self.page_size].store(false, Ordering::Release);
+        self.faults.poison(self.base as usize + at, self.page_size)
+    }
+
+    /// Pages that failed are read again when they are touched.
+    pub(crate) fn try_again(&self) {
+        for at in self.changing().drain(..) {
+            self.faults.drop_mapping(self.base as usize + at, self.page_size);
+        }
+    }
+
+    /// Whether a page may have been mapped for the program since the last call.
+    pub(crate) fn was_mapped(&self, at: usize) -> bool {
+        self.mapped.get(at / self.page_size).is_some_and(|mapped| mapped.swap(false, Ordering::AcqRel))
+    }
+
+    /// Takes the program's mapping away.
+    pub(crate) fn drop_mapping(&self, at: usize, length: usize) {
+        self.faults.drop_mapping(self.base as usize + at, length);
+    }
+
+    /// Takes the pool's mapping away.
+    pub(crate) fn drop_alias(&self, at: usize, length: usize) {
+        // SAFETY: a range of the pool's mapping; the bytes stay in the file.
+        let _ = unsafe { madvise(self.alias.wrapping_add(at).cast(), length, Advice::LinuxDontneedLocked) };
+    }
+
+    /// Gives a page's memory back.
+    pub(crate) fn release(&self, at: usize) -> Result<(), Errno> {
+        self.mapped[at / self.page_size].store(false, Ordering::Release);
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&self.file, hole, at as u64, self.page_size as u64)
+    }
+
+    fn changing(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.poisoned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        for base in [self.base, self.alias].into_iter().filter(|base| !base.is_null()) {
+            let start = base as usize;
+            self.faults.end(start..start + self.length, |part| {
+                // First this, so that the kernel does not wait for somebody to hear of the other.
+                match self.faults.unregister(part.start, part.len()) {
+                    // SAFETY: the mapping was made by `new`, the program has not unmapped this part, and nobody has addresses of it any more.
+                    Ok(()) => _ = unsafe { munmap(part.start as *mut _, part.len()) },
+                    Err(error) => tracing::error!(%error, "a region's addresses could not be given back"),
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The threads that handle faults: each waits for one, has the pool bring the page, and maps it.
+//!
+//! Storage may take its time, or hang. So
+//!
+//! - a thread more is started when for a moment none has waited for faults, up to [`Options::threads`](crate::Options::threads);
+//! - one region has at most half of the threads that others leave it: its other faults are parked until one of its own is done;
+//! - who touches a page that is under way already costs no thread: the page's thread wakes all.
+
+use crate::Error;
+use crate::cores::{Cores, Seat};
+use crate::messages::{Fault, Kind};
+use crate::pager::{Mapped, Shared};
+use crate::space::Space;
+use crate::userfault::{Continued, PART};
+use forebay_pool::Handle;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What the stack of one of the threads may take.
+const STACK: usize = 512 << 10;
+
+/// Bytes that are mapped by one fault, as far as they were read ahead: what a handle has pins for.
+const AROUND: usize = 60 << 10;
+
+/// The threads that wait for faults at the start.
+const FIRST: usize = 2;
+
+/// How long no thread waits for faults until there is one more: those that have just handled one come back sooner.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// The faults that are under way.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    most: usize,
+    /// Threads that wait for a fault.
+    idle: AtomicUsize,
+    /// Whether none does, and it is seen to that one will.
+    short: AtomicBool,
+    shorter: Condvar,
+    cores: Cores,
+    work: Mutex<Work>,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    threads: Vec<JoinHandle<()>>,
+    stopped: bool,
+    /// By the address of the page: whether another thread has touched it meanwhile.
+    under_way: HashMap<usize, bool>,
+    /// By their first address: regions with pages under way.
+    regions: HashMap<usize, Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    under_way: usize,
+    parked: VecDeque<Fault>,
+}
+
+impl Desk {
+    pub(crate) fn new(most: usize) -> Self {
+        let (idle, short) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { most, idle, short, shorter: Condvar::new(), cores: Cores::new(), work: Mutex::default() }
+    }
+
+    /// Starts no further thread.
+    pub(crate) fn stop(&self) {
+        self.lock().stopped = true;
+        self.shorter.notify_one();
+    }
+
+    /// Ends when all threads have ended.
+    pub(crate) fn join(&self) {
+        loop {
+            let Some(thread) = self.lock().threads.pop() else { return };
+            let _ = thread.join();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A thread has taken a fault, and none is left that waits for one.
+    fn run_short(&self) {
+        if !self.short.swap(true, Ordering::SeqCst) {
+            // Under the lock, so that it is not missed by one who is about to wait.
+            let _work = self.lock();
+            self.shorter.notify_one();
+        }
+    }
+
+    /// Waits until for a moment no thread has waited for faults, and there may be one more; `false`: it is to stop.
+    fn wait_until_short(&self) -> bool {
+        let mut work = self.lock();
+        loop {
+            let enough = |work: &mut Work| !work.stopped && !self.short.load(Ordering::SeqCst);
+            work = self.shorter.wait_while(work, enough).unwrap_or_else(PoisonError::into_inner);
+            let goes_on = |work: &mut Work| !work.stopped;
+            let waited = self.shorter.wait_timeout_while(work, MOMENT, goes_on);
+            (work, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if work.stopped {
+                return false;
+            }
+            // In this order: one who takes the last fault after this says so again.
+            self.short.store(false, Ordering::SeqCst);
+            if self.idle.load(Ordering::SeqCst) > 0 {
+                continue;
+            }
+            self.short.store(true, Ordering::SeqCst);
+            // Each of them has a page to bring, and is not just about to come back.
+            if work.under_way.len() >= work.threads.len() && work.threads.len() < self.most {
+                return true;
+            }
+        }
+    }
+
+    /// Whether the caller is to bring the page of a fault; if not, somebody else will.
+    fn begin(&self, region: usize, page: usize, fault: Fault) -> bool {
+        let mut work = self.lock();
+        if let Some(again) = work.under_way.get_mut(&page) {
+            *again = true;
+            return false;
+        }
+        let all = work.under_way.len();
+        let waiting = work.regions.entry(region).or_default();
+        let others = all - waiting.under_way;
+        if waiting.under_way > 0 && waiting.under_way >= self.most.saturating_sub(others) / 2 {
+            waiting.parked.push_back(fault);
+            return false;
+        }
+        waiting.under_way += 1;
+        work.under_way.insert(page, false);
+        true
+    }
+
+    /// The page is there: whether others may wait for it still, and a fault to handle next.
+    fn end(&self, region: usize, page: usize) -> (bool, Option<Fault>) {
+        let mut work = self.lock();
+        let again = work.under_way.remove(&page).expect("it was under way");
+        let waiting = work.regions.get_mut(&region).expect("it has a page under way");
+        waiting.under_way -= 1;
+        let next = waiting.parked.pop_front();
+        if waiting.under_way == 0 && waiting.parked.is_empty() && next.is_none() {
+            work.regions.remove(&region);
+        }
+        (again, next)
+    }
+}
+
+/// Starts the threads, and sees to it that there are enough until the pager stops.
+pub(crate) fn start(shared: &Arc<Shared>) -> Result<JoinHandle<()>, Error> {
+    for _ in 0..FIRST.min(shared.desk.most) {
+        start_one(shared)?;
+    }
+    let own = Arc::clone(shared);
+    let oversee = move || {
+        while own.desk.wait_until_short() {
+            if let Err(error) = start_one(&own) {
+                tracing::warn!(%error, "no further thread for faults: those there are will come to them");
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("forebay-pager".to_owned()).stack_size(STACK).spawn(oversee);
+    thread.map_err(|source| Error::Memory { what: "a thread", source })
+}
+
+fn start_one(shared: &Arc<Shared>) -> Result<(), Error> {
+    let handle = shared.pool.handle()?;
+    let own = Arc::clone(shared);
+    let thread = std::thread::Builder::new().name("forebay-fault".to_owned()).stack_size(STACK);
+    let thread = thread.spawn(move || handle_all(&own, &handle));
+    shared.desk.lock().threads.push(thread.map_err(|source| Error::Memory { what: "a thread", source })?);
+    Ok(())
+}
+
+/// Handles faults until the pager stops.
+fn handle_all(shared: &Arc<Shared>, handle: &Handle<Space>) {
+    let desk = &shared.desk;
+    let mut seat = Seat::new();
+    loop {
+        desk.idle.fetch_add(1, Ordering::SeqCst);
+        let fault = shared.space.faults.next();
+        if desk.idle.fetch_sub(1, Ordering::SeqCst) == 1 {
+            desk.run_short();
+        }
+        match fault {
+            Ok(Some(fault)) => {
+                if let Some(seat) = &mut seat {
+                    desk.cores.sit(seat, fault);
+                }
+                resolve(shared, handle, fault);
+            }
+            Ok(None) => return,
+            Err(error) => {
+                tracing::error!(%error, "faults cannot be read: who touches an absent page waits for ever");
+                return;
+            }
+        }
+    }
+}
+
+fn resolve(shared: &Shared, handle: &Handle<Space>, fault: Fault) {
+    let mut next = Some(fault);
+    while let Some(fault) = next {
+        let Some(region) = shared.region_at(fault.address) else {
+            tracing::error!("address {:#x} was touched while its region was unmapped: SIGBUS", fault.address);
+            let _ = shared.space.faults.poison(fault.address & !(PART - 1), PART);
+            return;
+        };
+        let base = region.extent.base as usize;
+        let page = base + (fault.address - base) / shared.page_size * shared.page_size;
+        if !shared.desk.begin(base, page, fault) {
+            return;
+        }
+        bring(shared, handle, &region, page - base, fault);
+        let again;
+        (again, next) = shared.desk.end(base, page);
+        if again {
+            // It may have come when the page was there already.
+            let _ = shared.space.faults.wake(page, shared.page_size);
+        }
+    }
+}
+
+/// Makes a page resident, and maps it for the program; if that fails, who touches it gets SIGBUS.
+fn bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: usize, fault: Fault) {
+    let start = Instant::now();
+    let counters = &shared.counters;
+    match fault.kind {
+        Kind::Missing => {
+            counters.major.add(1);
+            shared.hand.missed(1);
+        }
+        Kind::Unmapped => counters.minor.add(1),
+        Kind::Protected => counters.protection.add(1),
+    }
+    if let Err(error) = try_to_bring(shared, handle, region, at, fault.write) {
+        counters.failed.add(1);
+        tracing::error!(%error, "{}: the page at byte {at} cannot be used: SIGBUS", region.volume.name());
+        if let Err(error) = region.extent.poison(at) {
+            tracing::error!(%error, "nor can it be poisoned: who touches it waits for ever");
+        }
+    }
+    counters.fault_time.add_time(start.elapsed());
+}
+
+fn try_to_bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: usize, write: bool) -> Result<(), Error> {
+    let Mapped { extent, volume, .. } = region;
+    let block = (at / shared.page_size) as u64;
+    handle.hint(volume, region.stream())?;
+    if !write {
+        let page = handle.read(volume, block)?;
+        // Who goes forward has those that were read ahead for it at once: a fault costs more than all the rest.
+        let most = (AROUND / shared.page_size).max(1) as u64;
+        let ahead: Vec<_> = (1..most).map_while(|next| handle.use_ahead(volume, block + next)).collect();
+        let mapped = extent.map(at, (1 + ahead.len()) * shared.page_size, true);
+        shared.hand.missed(ahead.len() as u64);
+        drop((page, ahead));
+        match mapped {
+            Ok(Continued::Mapped) => return Ok(()),
+            // What was removed is zeroes from now on: that is a write.
+            Ok(Continued::Removed) => {}
+            Err(source) => return Err(Error::Memory { what: "a page cannot be mapped", source }),
+        }
+    }
+    // As the page becomes dirty it is mapped: `unprotect` in space.rs.
+    Ok(handle.write_touched(volume, block)?.commit()?)
+}

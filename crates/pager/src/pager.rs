@@ -1,0 +1,240 @@
+//! One limit of memory for several regions, and the threads behind them.
+
+use crate::budget;
+use crate::error::Error;
+use crate::extent::Extent;
+use crate::faults::{self, Desk};
+use crate::figures::{FaultCounters, Faults};
+use crate::hand::{self, Hand};
+use crate::signals;
+use crate::space::Space;
+use forebay_policy::{Spec, show_bytes};
+use forebay_pool::{Config, Handle, Hint, Pool, Statistics, Volume};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+
+/// How a pager is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The most memory that resident pages take together, in bytes: from 16 pages to what the machine has. A policy that remembers many pages which
+    /// are not resident has up to a quarter less for those that are.
+    pub memory: u64,
+    /// The bytes of a page: a power of two from 4 KiB to 1 MiB.
+    pub page_size: u32,
+    /// The policy that chooses victims.
+    pub policy: Spec,
+    /// The most threads that handle faults: as many reads of absent pages are under way at a time, beside readahead. They are started as they
+    /// are needed.
+    pub threads: usize,
+    /// The share of a processor that it may cost to see which resident pages are used.
+    pub sampling: f64,
+}
+
+impl Options {
+    /// Pages of 4 KiB, up to 64 threads, 2 % of a processor.
+    pub fn new(memory: u64, policy: Spec) -> Self {
+        Self { memory, page_size: 4096, policy, threads: 64, sampling: 0.02 }
+    }
+
+    fn check(&self) -> Result<Config, Error> {
+        let wrong = |what: String| Err(Error::Configuration(what));
+        if !(1..=1024).contains(&self.threads) {
+            return wrong(format!("{} threads for faults: take 1 to 1024", self.threads));
+        }
+        if !(0.0..=1.0).contains(&self.sampling) {
+            return wrong(format!("{} of a processor for sampling: take a share from 0 to 1", self.sampling));
+        }
+        if self.memory / u64::from(self.page_size.max(1)) < 16 {
+            return wrong(format!("{} is too little: take 16 pages or more", show_bytes(self.memory)));
+        }
+        let machine = memory_of_the_machine();
+        if self.memory > machine {
+            return wrong(format!(
+                "{} is more than this machine's {}: take less",
+                show_bytes(self.memory),
+                show_bytes(machine)
+            ));
+        }
+        Ok(Config::new(self.memory, self.policy.clone()).with_page_size(self.page_size))
+    }
+}
+
+/// The bytes of memory that there are.
+fn memory_of_the_machine() -> u64 {
+    // SAFETY: this asks for two numbers.
+    let (pages, bytes) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0) * u64::try_from(bytes).unwrap_or(0)
+}
+
+/// A region that is mapped.
+#[derive(Clone)]
+pub(crate) struct Mapped {
+    pub(crate) extent: Arc<Extent>,
+    pub(crate) volume: Arc<Volume>,
+    /// How the program says that it will go through it.
+    pub(crate) stream: Arc<AtomicU8>,
+}
+
+/// Numbers of `Mapped::stream`.
+const STREAMS: [Hint; 3] = [Hint::Normal, Hint::Sequential, Hint::Random];
+
+impl Mapped {
+    pub(crate) fn stream(&self) -> Hint {
+        STREAMS[usize::from(self.stream.load(Ordering::Relaxed))]
+    }
+
+    /// Takes note of a hint on the stream as a whole; `false`: it is another.
+    pub(crate) fn set_stream(&self, hint: Hint) -> bool {
+        let number = STREAMS.iter().position(|&stream| stream == hint);
+        number.inspect(|&number| self.stream.store(number as u8, Ordering::Relaxed)).is_some()
+    }
+}
+
+/// What the threads work on.
+pub(crate) struct Shared {
+    pub(crate) space: Arc<Space>,
+    pub(crate) pool: Pool<Space>,
+    pub(crate) page_size: usize,
+    pub(crate) counters: FaultCounters,
+    pub(crate) hand: Hand,
+    pub(crate) desk: Desk,
+    config: Config,
+    /// The most pages that regions have had together.
+    most_pages: Mutex<u64>,
+    /// In the order of their addresses.
+    regions: RwLock<Vec<Mapped>>,
+}
+
+impl Shared {
+    /// The region that has an address.
+    pub(crate) fn region_at(&self, address: usize) -> Option<Mapped> {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        let behind = regions.partition_point(|region| region.extent.base as usize <= address);
+        let region = regions[..behind].last()?;
+        (address - (region.extent.base as usize) < region.extent.length).then(|| region.clone())
+    }
+
+    pub(crate) fn add(&self, region: Mapped) {
+        let mut most_pages = self.most_pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let (bytes, count) = {
+            let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+            let place = regions.partition_point(|other| other.extent.base < region.extent.base);
+            regions.insert(place, region);
+            (regions.iter().map(|region| region.extent.length as u64).sum::<u64>(), regions.len() as u64)
+        };
+        *most_pages = (*most_pages).max(bytes / self.page_size as u64);
+        if let Err(error) = self.pool.resize(budget::for_pages(&self.config, *most_pages, count)) {
+            // Storage of another region takes no writes: that is no reason to do without this one.
+            tracing::warn!(%error, "there are more frames for now than the limit allows with what it takes to manage them");
+        }
+    }
+
+    pub(crate) fn remove(&self, extent: &Arc<Extent>) {
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        regions.retain(|region| !Arc::ptr_eq(&region.extent, extent));
+    }
+}
+
+/// A limit of memory, and a policy, for [regions](crate::Region) that share them. It lives as long as the last of them.
+pub struct Pager {
+    pub(crate) shared: Arc<Shared>,
+    /// For what programs advise.
+    pub(crate) handle: Mutex<Handle<Space>>,
+    /// Pages that are held for direct input.
+    pub(crate) held: AtomicU64,
+    /// The hand, and the one that has threads for faults started.
+    threads: Vec<JoinHandle<()>>,
+    /// The process that made it: a child of fork has none of its threads, nor the regions.
+    process: u32,
+}
+
+impl Pager {
+    /// A pager without regions.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`]; [`Error::Memory`] if the kernel or the user's rights have no userfaultfd for it.
+    pub fn new(options: &Options) -> Result<Arc<Self>, Error> {
+        let config = options.check()?;
+        signals::blocked(|| Self::start(options, config))
+    }
+
+    fn start(options: &Options, config: Config) -> Result<Arc<Self>, Error> {
+        let page_size = options.page_size as usize;
+        let space = Space::new(options.memory as usize / page_size, page_size)
+            .map_err(|source| Error::Memory { what: "faults cannot be handled", source })?;
+        let space = Arc::new(space);
+        let pool = Pool::with_memory(config.clone(), Arc::clone(&space))?;
+        let handle = pool.handle()?;
+        let shared = Arc::new(Shared {
+            space,
+            pool,
+            page_size,
+            counters: FaultCounters::default(),
+            hand: Hand::default(),
+            desk: Desk::new(options.threads),
+            config,
+            most_pages: Mutex::default(),
+            regions: RwLock::default(),
+        });
+        let mut pager = Self {
+            shared,
+            handle: Mutex::new(handle),
+            held: AtomicU64::new(0),
+            threads: Vec::new(),
+            process: std::process::id(),
+        };
+        pager.threads.push(faults::start(&pager.shared)?);
+        if options.sampling > 0.0 {
+            let (shared, share) = (Arc::clone(&pager.shared), options.sampling);
+            let thread = std::thread::Builder::new().name("forebay-hand".to_owned());
+            let thread = thread.spawn(move || hand::turn(&shared, share));
+            pager.threads.push(thread.map_err(|source| Error::Memory { what: "a thread", source })?);
+        }
+        Ok(Arc::new(pager))
+    }
+
+    /// Whether system calls that touch an absent page wait for it. Where the user lacks the right to that they fail with `EFAULT`, and the
+    /// program touches the bytes before it hands them to the system.
+    pub fn serves_system_calls(&self) -> bool {
+        self.shared.space.faults.of_system_calls
+    }
+
+    /// What the faults were.
+    pub fn faults(&self) -> Faults {
+        signals::blocked(|| self.shared.counters.read())
+    }
+
+    /// What the pool has done.
+    pub fn statistics(&self) -> Statistics {
+        signals::blocked(|| self.shared.pool.statistics())
+    }
+
+    /// A child of fork has nobody to bring pages.
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        if self.is_of_this_process() { Ok(()) } else { Err(Error::Forked) }
+    }
+
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
+    }
+}
+
+impl Drop for Pager {
+    fn drop(&mut self) {
+        if !self.is_of_this_process() {
+            // The threads, and the locks that they held, are the parent's: nothing of this may be touched.
+            std::mem::forget(Arc::clone(&self.shared));
+            return;
+        }
+        signals::blocked(|| {
+            self.shared.hand.stop();
+            self.shared.desk.stop();
+            self.shared.space.faults.messages.stop();
+            for thread in self.threads.drain(..) {
+                let _ = thread.join();
+            }
+            self.shared.desk.join();
+        });
+    }
+}

@@ -1,0 +1,190 @@
+//! Where the pages of regions lie: in a file in memory for each region, mapped twice.
+//!
+//! ```text
+//!   the program's addresses    |  .  |  p  | p w |  .  |        p: mapped, w: a write is no fault
+//!                                       |     |
+//!   the memory file            |  .  |  x  |  x  |  x  |        x: a resident page, each in a frame of the pool
+//!                                       |     |     |
+//!   the pool's addresses       |  x  |  x  |  x  |  x  |        what is read and written back
+//! ```
+//!
+//! A page of the file has memory as long as a frame of the pool holds it. The pool reads and writes it at its own addresses, where there are no
+//! faults to handle. The program finds it when a fault has mapped it, and never before its bytes are there. Taking the mapping away
+//! again loses no byte: the next touch is a minor fault, and shows that the page is used.
+
+use crate::extent::Extent;
+use crate::userfault::{Continued, Userfault};
+use forebay_policy::Place;
+use forebay_pool::Memory;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// Bytes that may be mapped at the pool's addresses after their use. They count twice in the program's resident set.
+const LEFT_MAPPED: usize = 64 << 10;
+
+/// The most pages whose mapping is taken away by one call: it keeps others from their faults.
+const RUN: usize = 128;
+
+/// The page that a frame holds.
+#[derive(Debug, Default)]
+struct FramePage {
+    /// Its object; what follows is of no meaning as long as there is none.
+    object: AtomicU32,
+    /// Its number in the region.
+    block: AtomicU32,
+}
+
+/// The memory of a pool whose pages lie in regions.
+#[derive(Debug)]
+pub(crate) struct Space {
+    page_size: usize,
+    pub(crate) faults: Arc<Userfault>,
+    frames: Vec<FramePage>,
+    /// By the number of their object.
+    regions: RwLock<Vec<Option<Arc<Extent>>>>,
+    /// Pages used last at the pool's addresses, by object and place.
+    left: Mutex<Vec<(u32, usize)>>,
+}
+
+impl Space {
+    pub(crate) fn new(frames: usize, page_size: usize) -> io::Result<Self> {
+        let faults = Arc::new(Userfault::new()?);
+        let frames = (0..frames).map(|_| FramePage::default()).collect();
+        Ok(Self { page_size, faults, frames, regions: RwLock::default(), left: Mutex::default() })
+    }
+
+    /// The region of an object.
+    pub(crate) fn add(&self, object: u32, extent: Arc<Extent>) {
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        if regions.len() <= object as usize {
+            regions.resize(object as usize + 1, None);
+        }
+        regions[object as usize] = Some(extent);
+    }
+
+    /// The object has gone, and with it all its pages.
+    pub(crate) fn remove(&self, object: u32) {
+        let gone = self.regions.write().unwrap_or_else(PoisonError::into_inner)[object as usize].take();
+        drop(gone);
+    }
+
+    fn extent(&self, object: u32) -> Option<Arc<Extent>> {
+        self.regions.read().unwrap_or_else(PoisonError::into_inner).get(object as usize).cloned().flatten()
+    }
+
+    fn place_of(&self, frame: u32) -> (u32, usize) {
+        let page = &self.frames[frame as usize];
+        let object = page.object.load(Ordering::Acquire);
+        (object, page.block.load(Ordering::Acquire) as usize * self.page_size)
+    }
+
+    fn of(&self, frame: u32) -> (Arc<Extent>, usize) {
+        let (object, at) = self.place_of(frame);
+        (self.extent(object).expect("a page is of a region"), at)
+    }
+
+    /// Takes the mapping of the next mapped pages from a frame on away, so that their next use shows: how many they are, and the frame to go on from.
+    pub(crate) fn unmap_some(&self, from: usize, most: usize) -> (usize, usize) {
+        let mut pages: Vec<(u32, usize)> = Vec::with_capacity(most);
+        let mut frame = from;
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..self.frames.len().min(8 * most) {
+            if pages.len() == most {
+                break;
+            }
+            let (object, at) = self.place_of(frame as u32);
+            if regions.get(object as usize).is_some_and(|extent| extent.as_ref().is_some_and(|one| one.was_mapped(at)))
+            {
+                pages.push((object, at));
+            }
+            frame = (frame + 1) % self.frames.len();
+        }
+        drop(regions);
+        let count = pages.len();
+        self.by_run(pages, Extent::drop_mapping);
+        (count, frame)
+    }
+
+    /// Does something to pages, those in a row at once.
+    fn by_run(&self, mut pages: Vec<(u32, usize)>, act: impl Fn(&Extent, usize, usize)) {
+        pages.sort_unstable();
+        let runs = pages.chunk_by(|one, next| one.0 == next.0 && one.1 + self.page_size == next.1);
+        for run in runs.flat_map(|run| run.chunks(RUN)) {
+            let ((object, at), length) = (run[0], run.len() * self.page_size);
+            // A region that has gone may have given its number to a shorter one.
+            if let Some(extent) = self.extent(object).filter(|extent| at + length <= extent.length) {
+                act(&extent, at, length);
+            }
+        }
+    }
+
+    /// A page has been used at the pool's addresses.
+    fn leave(&self, frame: u32) {
+        let used = self.place_of(frame);
+        let kept = LEFT_MAPPED / self.page_size;
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.push(used);
+        if left.len() > 2 * kept {
+            // The others may be in use.
+            let old = left.len() - kept;
+            let old = left.drain(..old).collect();
+            drop(left);
+            self.by_run(old, Extent::drop_alias);
+        }
+    }
+}
+
+impl Memory for Space {
+    fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    fn pointer(&self, frame: u32) -> *mut u8 {
+        let (extent, at) = self.of(frame);
+        extent.alias.wrapping_add(at)
+    }
+
+    fn place(&self, frame: u32, place: Place) {
+        let page = &self.frames[frame as usize];
+        page.object.store(place.object, Ordering::Release);
+        page.block.store(place.block as u32, Ordering::Release);
+    }
+
+    fn install(&self, frame: u32) {
+        self.leave(frame);
+    }
+
+    fn protect(&self, frame: u32) {
+        let (extent, at) = self.of(frame);
+        if let Err(error) = extent.protect(at) {
+            tracing::error!(%error, "a page cannot be protected: what is written to it from now on may be lost");
+        }
+    }
+
+    fn copied(&self, frame: u32) {
+        self.leave(frame);
+    }
+
+    /// A write fault ends here: the page counts as dirty before its program can write to it.
+    fn unprotect(&self, frame: u32) {
+        let (extent, at) = self.of(frame);
+        let mapped = match extent.map(at, self.page_size, false) {
+            Ok(Continued::Removed) => extent.fill(at).and_then(|()| extent.map(at, self.page_size, false)),
+            mapped => mapped,
+        };
+        if let Err(error) = mapped {
+            tracing::error!(%error, "a page cannot be mapped for a write: SIGBUS");
+            let _ = extent.poison(at);
+        }
+    }
+
+    fn release(&self, frame: u32) {
+        let (extent, at) = self.of(frame);
+        if let Err(error) = extent.release(at) {
+            tracing::error!(%error, "a page's memory could not be given back");
+        }
+    }
+
+    fn retire(&self, _: u32) {}
+}

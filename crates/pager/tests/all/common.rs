@@ -1,0 +1,86 @@
+//! Pagers, devices, and limits of time that the tests share.
+
+use forebay_pager::{Options, Pager, Region};
+use forebay_policy::Spec;
+use forebay_pool::VolumeConfig;
+use forebay_pool::device::{Device, MemoryDevice};
+use std::io::IoSliceMut;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+pub(crate) const PAGE: usize = 4096;
+
+/// How long a test may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Ends the process, saying what was waited for, unless this value is dropped in time: a thread that waits for its fault cannot be ended otherwise.
+pub(crate) struct Limit(#[allow(dead_code, reason = "dropping it is its use")] Sender<()>);
+
+pub(crate) fn limit(what: &'static str) -> Limit {
+    let (sender, ended) = channel();
+    std::thread::spawn(move || {
+        if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("waited {PATIENCE:?} for this: {what}");
+            std::process::abort();
+        }
+    });
+    Limit(sender)
+}
+
+pub(crate) fn pager(policy: &str, memory: usize) -> Arc<Pager> {
+    Pager::new(&Options::new(memory as u64, Spec::parse(policy).expect("a policy"))).expect("a pager")
+}
+
+/// The same with pages of another size.
+pub(crate) fn pager_of(page_size: usize, policy: &str, memory: usize) -> Arc<Pager> {
+    let options = Options::new(memory as u64, Spec::parse(policy).expect("a policy"));
+    Pager::new(&Options { page_size: page_size as u32, ..options }).expect("a pager")
+}
+
+pub(crate) fn map(pager: &Arc<Pager>, device: &Arc<impl Device + 'static>) -> Region {
+    Region::map(pager, Arc::clone(device) as Arc<dyn Device>, VolumeConfig::new("region")).expect("a region")
+}
+
+/// A region of a device in memory, and both.
+pub(crate) fn region(policy: &str, memory: usize, length: usize) -> (Arc<Pager>, Region, Arc<MemoryDevice>) {
+    let pager = pager(policy, memory);
+    let device = Arc::new(MemoryDevice::new(length as u64));
+    let region = map(&pager, &device);
+    (pager, region, device)
+}
+
+pub(crate) fn stored(device: &dyn Device) -> Vec<u8> {
+    let mut bytes = vec![0; device.len() as usize];
+    device.read(0, &mut [IoSliceMut::new(&mut bytes)]).expect("it is read");
+    bytes
+}
+
+const ROLE: &str = "FOREBAY_PAGER_TEST_ROLE";
+
+/// What the test that runs in another process is given, if this is that process.
+pub(crate) fn role() -> Option<String> {
+    std::env::var(ROLE).ok()
+}
+
+/// Runs one test of this program in another process, which finds its role there.
+pub(crate) fn in_another_process(test: &str, role: &str) -> Child {
+    let program = std::env::current_exe().expect("this program");
+    let mut command = Command::new(program);
+    command.args(["--exact", test, "--nocapture"]).env(ROLE, role);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+}
+
+/// In that process: what is told by its standard output. What the test program prints by itself, and what a dying one has not printed yet, is left out.
+pub(crate) fn say(what: &str) {
+    rustix::io::write(std::io::stdout(), format!("{what}\n").as_bytes()).expect("it is printed");
+}
+
+/// Waits for its end: the signal that ended it, and what it printed.
+pub(crate) fn ended(child: Child) -> (Option<i32>, String) {
+    let output = child.wait_with_output().expect("it ends");
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    (output.status.signal(), said)
+}

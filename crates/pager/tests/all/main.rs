@@ -1,0 +1,10 @@
+//! The tests of the pager: one program, so that it is linked once.
+
+mod common;
+mod crashes;
+mod failures;
+mod mappings;
+mod program;
+mod regions;
+mod stalls;
+mod storms;

@@ -1,0 +1,52 @@
+"""What the tests share."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import subprocess
+
+import pytest
+
+import forebay
+
+
+def run(*words: str) -> str:
+    """What the command answers."""
+    command = shutil.which("forebay")
+    assert command, "the command `forebay` is not on the path: tests/python_package.sh puts it there"
+    done = subprocess.run([command, *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows(*words: str) -> list[dict[str, str]]:
+    """What the command answers in CSV."""
+    return list(csv.DictReader(io.StringIO(run(*words, "--format", "csv"))))
+
+
+def objects(*words: str) -> list[dict]:
+    """What the command answers in JSON."""
+    return json.loads(run(*words, "--format", "json"))
+
+
+def same(answer: forebay.Answer, expected: list[dict[str, str]], but: tuple[str, ...] = ("seconds", "trace")) -> None:
+    """Whether a table has the rows of a CSV, but for some columns."""
+    table = answer.to_arrow()
+    assert table.column_names == list(expected[0])
+    assert table.num_rows == len(expected)
+    for name in table.column_names:
+        if name in but:
+            continue
+        for ours, theirs in zip(table.column(name).to_pylist(), (row[name] for row in expected)):
+            if theirs == "":
+                assert ours in (None, ""), name
+            else:
+                assert type(ours)(theirs) == ours, name
+
+
+@pytest.fixture(scope="session")
+def sample() -> forebay.Trace:
+    return forebay.Trace.sample()
