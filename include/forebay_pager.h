@@ -80,9 +80,9 @@ int forebay_region_sync(forebay_region *region);
 int forebay_region_advise(forebay_region *region, uint64_t offset, uint64_t length, int advice);
 
 /* Holds the pages of length bytes from offset on: they are neither evicted nor written back until they are released. For direct input (O_DIRECT,
- * registered buffers of io_uring, process_vm_writev), which else may be lost. Ranges that are held at a time have no page in common; who holds
- * pages does not sync, advise or unmap their region before it has released them. NULL: EINVAL behind the region's end, or if more than a quarter of
- * the pager's frames would be held; EACCES if the region is read-only; storage's error. */
+ * registered buffers of io_uring, process_vm_writev), which else may be lost. Who holds pages does not sync, advise or unmap
+ * their region before it has released them. NULL: EINVAL behind the region's end, for pages that are held already, or if more than a quarter of the
+ * pager's frames would be held; EACCES if the region is read-only; storage's error. */
 forebay_held *forebay_region_hold(forebay_region *region, uint64_t offset, uint64_t length);
 
 /* Lets go of them: they are dirty. NULL does nothing. */

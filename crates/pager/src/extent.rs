@@ -19,7 +19,7 @@ pub(crate) struct Extent {
     /// The pool's.
     pub(crate) alias: *mut u8,
     pub(crate) length: usize,
-    page_size: usize,
+    pub(crate) page_size: usize,
     pub(crate) read_only: bool,
     /// By page: it may be mapped at the program's addresses.
     mapped: Vec<AtomicBool>,
@@ -86,11 +86,21 @@ impl Extent {
 
     /// Maps pages for the program, and wakes who waits for them. A page that is not `protected` is dirty, and held alone.
     pub(crate) fn map(&self, at: usize, length: usize, protected: bool) -> io::Result<Continued> {
+        self.mark_mapped(at, length);
+        self.map_unmarked(at, length, protected)
+    }
+
+    /// The same unseen by the hand: pages that are held.
+    pub(crate) fn map_unmarked(&self, at: usize, length: usize, protected: bool) -> io::Result<Continued> {
         let _changing = self.changing();
+        Ok(self.faults.map(self.base as usize + at, length, protected)?)
+    }
+
+    /// Pages may be mapped at the program's addresses from now on.
+    pub(crate) fn mark_mapped(&self, at: usize, length: usize) {
         for mapped in &self.mapped[at / self.page_size..(at + length) / self.page_size] {
             mapped.store(true, Ordering::Release);
         }
-        Ok(self.faults.map(self.base as usize + at, length, protected)?)
     }
 
     /// Gives a page memory again, of zeroes, where the program has removed it.

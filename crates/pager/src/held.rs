@@ -1,6 +1,7 @@
 //! Pages that are held in memory, so that the kernel or a device may write to them for a while.
 
 use crate::error::Error;
+use crate::extent::Extent;
 use crate::pager::{Mapped, Pager};
 use crate::region::Region;
 use crate::signals;
@@ -8,39 +9,66 @@ use crate::space::Space;
 use crate::userfault::Continued;
 use forebay_pool::WritePin;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 /// Held pages are at most this part of the frames: the others go on being paged.
-const PART: u64 = 4;
+const PART: usize = 4;
 
-/// Pages that stay where they are, neither evicted nor written back, until this is dropped: then they are dirty. Ranges that are held at a time do not have a
-/// page in common, and no thread syncs what it holds itself: it would wait for itself.
+/// Pages that stay where they are, neither evicted nor written back, until this is dropped: then they are dirty. No thread syncs what it holds itself: it
+/// would wait for itself.
 pub struct Pages {
     pins: Vec<WritePin<'static, Space>>,
-    count: Count,
+    extent: Arc<Extent>,
+    /// Where the first of them begins.
+    from: usize,
+    _claim: Claim,
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
+        // The hand comes to them again.
+        self.extent.mark_mapped(self.from, self.pins.len() * self.extent.page_size);
         signals::blocked(|| self.pins.clear());
-    }
-}
-
-/// Pages of a pager that count as held.
-struct Count(Arc<Pager>, u64);
-
-impl Drop for Count {
-    fn drop(&mut self) {
-        self.0.held.fetch_sub(self.1, Ordering::SeqCst);
     }
 }
 
 impl Pages {
     /// How many they are.
     pub fn count(&self) -> usize {
-        debug_assert_eq!(self.pins.len() as u64, self.count.1);
         self.pins.len()
+    }
+}
+
+/// Addresses of pages that are held, which nobody else holds.
+struct Claim {
+    pager: Arc<Pager>,
+    addresses: Range<usize>,
+}
+
+impl Claim {
+    /// # Errors
+    /// Some of them are held, or so many are that these would be too many: what is wrong.
+    fn new(pager: &Arc<Pager>, addresses: Range<usize>) -> Result<Self, String> {
+        let mut held = pager.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.iter().any(|other| other.start < addresses.end && addresses.start < other.end) {
+            return Err("some of these pages are held already: let go of them first".to_owned());
+        }
+        let page_size = pager.shared.page_size;
+        let most = pager.shared.pool.capacity() as usize / page_size / PART;
+        let pages = |addresses: &Range<usize>| addresses.len() / page_size;
+        let wanted = pages(&addresses);
+        if held.iter().map(pages).sum::<usize>() + wanted > most {
+            return Err(format!("{wanted} pages cannot be held: all that are held at a time may be {most}"));
+        }
+        held.push(addresses.clone());
+        Ok(Self { pager: Arc::clone(pager), addresses })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut held = self.pager.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.retain(|other| *other != self.addresses);
     }
 }
 
@@ -79,7 +107,7 @@ impl Region {
     /// The same for who has the bytes' address: the pages that have them are held until what is returned is dropped.
     ///
     /// # Errors
-    /// [`Error::Configuration`] for a range behind the region's end, and for more pages than a quarter of the pager's; [`Error::Pool`] if one cannot be read
+    /// [`Error::Configuration`] for a range behind the region's end, for pages that are held already, and for more than a quarter of the pager's; [`Error::Pool`] if one cannot be read
     /// or the region cannot be written; [`Error::Forked`].
     pub fn hold_pages(&self, offset: u64, length: u64) -> Result<Pages, Error> {
         self.parts().0.check_process()?;
@@ -95,25 +123,30 @@ impl Region {
             return wrong(format!("{length} bytes at byte {offset} lie beyond the end of the region"));
         };
         let blocks = offset / page_size..end.div_ceil(page_size);
-        let (wanted, most) = (blocks.end - blocks.start, pager.shared.pool.capacity() / page_size / PART);
-        if pager.held.fetch_add(wanted, Ordering::SeqCst) + wanted > most {
-            pager.held.fetch_sub(wanted, Ordering::SeqCst);
-            return wrong(format!("{wanted} pages cannot be held: all that are held at a time may be {most}"));
-        }
-        let mut pages = Pages { pins: Vec::new(), count: Count(Arc::clone(pager), wanted) };
+        let range = (blocks.start * page_size) as usize..(blocks.end * page_size) as usize;
+        let base = extent.base as usize;
+        let claim = match Claim::new(pager, base + range.start..base + range.end) {
+            Ok(claim) => claim,
+            Err(what) => return wrong(what),
+        };
+        let mut pages = Pages { pins: Vec::new(), extent: Arc::clone(extent), from: range.start, _claim: claim };
         let handle = pager.handle.lock().unwrap_or_else(PoisonError::into_inner);
         for block in blocks {
             pages.pins.push(handle.write_touched(volume, block)?.into_owned());
-            let at = (block * page_size) as usize;
-            let mapped = match extent.map(at, page_size as usize, false) {
-                Ok(Continued::Removed) => {
-                    extent.fill(at).and_then(|()| extent.map(at, page_size as usize, false)).map(drop)
-                }
+        }
+        drop(handle);
+        // A fault would wait until they are held no more, perhaps its own thread's. So the hand is to pass them by, and to be done with what it had
+        // chosen before.
+        let places = range.step_by(page_size as usize);
+        places.clone().for_each(|at| _ = extent.was_mapped(at));
+        pager.shared.space.wait_until_unmapped();
+        for at in places {
+            let map = || extent.map_unmarked(at, page_size as usize, false);
+            let mapped = match map() {
+                Ok(Continued::Removed) => extent.fill(at).and_then(|()| map().map(drop)),
                 mapped => mapped.map(drop),
             };
             mapped.map_err(|source| Error::Memory { what: "a page cannot be mapped", source })?;
-            // The hand passes it by: a fault would wait until it is held no more.
-            extent.was_mapped(at);
         }
         Ok(pages)
     }

@@ -10,7 +10,8 @@ use crate::signals;
 use crate::space::Space;
 use forebay_policy::{Spec, show_bytes};
 use forebay_pool::{Config, Handle, Hint, Pool, Statistics, Volume};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
@@ -141,8 +142,8 @@ pub struct Pager {
     pub(crate) shared: Arc<Shared>,
     /// For what programs advise.
     pub(crate) handle: Mutex<Handle<Space>>,
-    /// Pages that are held for direct input.
-    pub(crate) held: AtomicU64,
+    /// Addresses of pages that are held for direct input.
+    pub(crate) held: Mutex<Vec<Range<usize>>>,
     /// The hand, and the one that has threads for faults started.
     threads: Vec<JoinHandle<()>>,
     /// The process that made it: a child of fork has none of its threads, nor the regions.
@@ -180,7 +181,7 @@ impl Pager {
         let mut pager = Self {
             shared,
             handle: Mutex::new(handle),
-            held: AtomicU64::new(0),
+            held: Mutex::default(),
             threads: Vec::new(),
             process: std::process::id(),
         };

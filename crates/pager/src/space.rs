@@ -45,13 +45,22 @@ pub(crate) struct Space {
     regions: RwLock<Vec<Option<Arc<Extent>>>>,
     /// Pages used last at the pool's addresses, by object and place.
     left: Mutex<Vec<(u32, usize)>>,
+    /// Held while mappings are chosen and taken away.
+    unmapping: Mutex<()>,
 }
 
 impl Space {
     pub(crate) fn new(frames: usize, page_size: usize) -> io::Result<Self> {
         let faults = Arc::new(Userfault::new()?);
         let frames = (0..frames).map(|_| FramePage::default()).collect();
-        Ok(Self { page_size, faults, frames, regions: RwLock::default(), left: Mutex::default() })
+        Ok(Self {
+            page_size,
+            faults,
+            frames,
+            regions: RwLock::default(),
+            left: Mutex::default(),
+            unmapping: Mutex::default(),
+        })
     }
 
     /// The region of an object.
@@ -86,6 +95,7 @@ impl Space {
 
     /// Takes the mapping of the next mapped pages from a frame on away, so that their next use shows: how many they are, and the frame to go on from.
     pub(crate) fn unmap_some(&self, from: usize, most: usize) -> (usize, usize) {
+        let _unmapping = self.unmapping.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pages: Vec<(u32, usize)> = Vec::with_capacity(most);
         let mut frame = from;
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
@@ -104,6 +114,11 @@ impl Space {
         let count = pages.len();
         self.by_run(pages, Extent::drop_mapping);
         (count, frame)
+    }
+
+    /// Waits until no page is about to lose its mapping that does not count as mapped any more.
+    pub(crate) fn wait_until_unmapped(&self) {
+        drop(self.unmapping.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Does something to pages, those in a row at once.

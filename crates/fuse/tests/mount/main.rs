@@ -7,7 +7,6 @@ mod forecast;
 mod hints;
 mod made;
 mod managers;
-mod memory;
 mod mounted;
 mod names;
 mod outside;

@@ -1,5 +1,7 @@
 //! A mounted directory for a test.
 
+#![allow(dead_code, reason = "each test program uses some of it")]
+
 use forebay_fuse::{Mount, Mounts, Options};
 use forebay_policy::Spec;
 use forebay_pool::{Config, Pool};

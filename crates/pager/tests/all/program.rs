@@ -102,12 +102,39 @@ fn direct_input_into_pages_that_are_held_is_not_lost() {
     let most = pager.statistics().capacity / PAGE as u64 / 4;
     let held = region.hold_pages(0, most * PAGE as u64).expect("a quarter is held");
     assert_eq!(held.count() as u64, most);
-    assert!(region.hold_pages(200 * PAGE as u64, 1).err().expect("and no more").to_string().contains("may be"));
+    let refused =
+        |offset: usize| region.hold_pages((offset * PAGE) as u64, 1).err().expect("it is refused").to_string();
+    assert!(refused(200).contains("may be"), "and no more");
+    assert!(refused(most as usize - 1).contains("held already"), "nor one twice");
     drop(held);
     assert!(region.hold(255 * PAGE as u64, 2 * PAGE as u64).is_err(), "it ends there");
     drop(region.hold(200 * PAGE as u64, 1).expect("they are let go of"));
     region.close().expect("it is written");
     assert!(stored(&*device)[..128 * PAGE] == bytes);
+}
+
+#[test]
+fn held_pages_stay_mapped_while_mappings_are_taken_away() {
+    let _limit = limit("pages that are held again and again");
+    let options = Options { sampling: 1.0, ..Options::new(96 * PAGE as u64, Spec::parse("clock").expect("a policy")) };
+    let pager = Pager::new(&options).expect("a pager");
+    let mut region = map(&pager, &Arc::new(MemoryDevice::new(256 * PAGE as u64)));
+    let (base, over) = (region.as_ptr() as usize, AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for page in (128..256).cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
+                // SAFETY: a byte of the region's other half, which this thread alone uses.
+                unsafe { ((base + page * PAGE) as *mut u8).write_volatile(1) };
+            }
+        });
+        for round in 0..4000 {
+            let mut held = region.hold((round % 8 * 16 * PAGE) as u64, 16 * PAGE as u64).expect("they are held");
+            // One that was taken away would have this thread wait for itself.
+            held.iter_mut().step_by(PAGE).for_each(|byte| *byte = byte.wrapping_add(1));
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(region[..128 * PAGE].iter().step_by(PAGE).all(|&byte| byte == (4000_u32 / 8) as u8));
 }
 
 /// The name of each thread of this process, and the signals that it has blocked.

@@ -1,6 +1,10 @@
-//! The cache is the memory that files take: neither the kernel's copies of the mount nor those of the tree below come on top.
+//! The cache is the memory that files take: neither the kernel's copies of the mount nor those of the tree below come on top. One test alone in its
+//! process, whose memory it measures.
 
-use crate::mounted::{Mounted, pattern};
+#[path = "mount/mounted.rs"]
+mod mounted;
+
+use mounted::{Mounted, pattern};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 
