@@ -1,6 +1,7 @@
 //! Policies × sizes over a trace.
 
-use super::error::{Error, ParseError, Question, Stop};
+pub use super::asked::{Asked, FirstLevel, Warmup};
+use super::error::{Error, Question, Stop};
 use super::monitor::{Monitor, UntilStopped};
 use super::sampling::Sampled;
 use crate::input::ingest::{Keep, LoadTimes};
@@ -22,99 +23,9 @@ use forebay_policy::managers::Rules;
 use forebay_trace::{Paging, Reader};
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// What is asked of every trace.
-#[derive(Debug)]
-pub struct Asked {
-    /// The policies, each once.
-    pub specs: Vec<Spec>,
-    /// The cache sizes.
-    pub sizes: Vec<Size>,
-    /// References at the start that are not counted.
-    pub warmup: Warmup,
-    /// The device whose costs are told.
-    pub device: Option<Named>,
-    /// What the program takes of its own for each reference, in milliseconds, while the device goes on.
-    pub think_ms: f64,
-    /// What is read ahead.
-    pub readahead: Readahead,
-    /// Split hits and misses by temporal distance.
-    pub by_distance: bool,
-    /// Split hits and misses by owner or by file.
-    pub by: Option<By>,
-    /// Take each policy's state this many times along the trace.
-    pub states: u32,
-    /// Replay what misses in this cache instead of the trace.
-    pub behind: Option<FirstLevel>,
-    /// Estimate the hits from this share of the pages.
-    pub sample: Option<Sample>,
-    /// The managers of the policy `lru-sp`; hits and misses are split by owner then, unless by file.
-    pub managers: Option<Rules>,
-    /// The bytes of a page; by default the trace's own.
-    pub page_size: Option<u64>,
-    /// Threads to run on; 0: one for each core.
-    pub threads: usize,
-}
-
-/// References at the start that warm the caches and are not counted.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Warmup {
-    /// This many.
-    References(u64),
-    /// Percent of the trace.
-    Percent(f64),
-}
-
-impl FromStr for Warmup {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        match text.strip_suffix('%') {
-            Some(percent) => {
-                let percent = percent.parse().ok().filter(|percent| (0.0..100.0).contains(percent));
-                percent.map(Self::Percent).ok_or(ParseError::WarmUp)
-            }
-            None => text.parse().map(Self::References).map_err(|_| ParseError::WarmUp),
-        }
-    }
-}
-
-impl Warmup {
-    fn references(self, trace: &Dimensions) -> Result<u64, Question> {
-        let references = match self {
-            Self::References(references) => references,
-            Self::Percent(percent) => (trace.references as f64 * percent / 100.0) as u64,
-        };
-        let (name, all) = (&trace.name, trace.references);
-        if references < all { Ok(references) } else { Err(Question::WarmUp(references, name.clone(), all)) }
-    }
-}
-
-/// A cache in front of those that are compared.
-#[derive(Clone, Debug)]
-pub struct FirstLevel {
-    /// Its policy.
-    pub spec: Spec,
-    /// Its size.
-    pub size: Size,
-}
-
-impl FromStr for FirstLevel {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        let (policy, size) = text.split_once('@').ok_or(ParseError::FirstLevel)?;
-        let spec = Spec::parse(policy).map_err(ParseError::Policy)?;
-        if spec.needs_future() {
-            return Err(ParseError::FirstLevelForeseen(policy.to_owned()));
-        }
-        Ok(Self { spec, size: size.parse()? })
-    }
-}
 
 /// What came of one trace.
 #[derive(Debug)]

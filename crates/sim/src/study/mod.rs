@@ -16,6 +16,7 @@
 pub mod advice;
 pub mod analysis;
 mod analysis_forms;
+mod asked;
 mod bends;
 mod check;
 mod choice;
