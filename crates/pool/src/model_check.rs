@@ -69,9 +69,9 @@ impl OnePage {
     /// `false`: it has left.
     fn waits(&self, state: State) -> bool {
         if state.busy() {
-            self.waiters.wait(0, &self.page, State::busy);
+            self.waiters.wait(0, &self.page, 1, 1, State::busy);
         }
-        state.busy()
+        state.busy() && self.page.is(1, 1)
     }
 
     fn read_by_slot(&self, line: u32) {
@@ -113,7 +113,7 @@ impl OnePage {
                 }
                 Ok(()) => {
                     self.waiters.wake(0, self.page.end_exclusive());
-                    self.page.wait_unshared(0, &self.slots);
+                    self.page.wait_unshared(0, 1, 1, &self.slots);
                 }
                 Err(state) if self.waits(state) => {}
                 Err(_) => return,
@@ -165,6 +165,26 @@ fn model_check_readers_writers_and_evictors_of_a_page_exclude_each_other() {
             threads.push(thread::spawn(move || action(&one)));
         }
         join(threads);
+    });
+}
+
+#[test]
+fn model_check_who_waits_for_a_page_does_not_wait_for_the_next_of_its_number() {
+    check(|| {
+        let one = OnePage::new();
+        let other = Arc::clone(&one);
+        let waiter = thread::spawn(move || other.write_alone(2));
+        // Somebody gives the number to a page that he holds until the other is done.
+        while one.page.begin_exclusive(1, 1).is_err() {
+            yield_now();
+        }
+        one.page.make_clean();
+        one.waiters.wake(0, one.page.unbind());
+        one.page.name(1, 2);
+        one.page.bind(0, false);
+        one.page.loaded();
+        waiter.join().expect("it does not panic");
+        one.waiters.wake(0, one.page.end_exclusive());
     });
 }
 

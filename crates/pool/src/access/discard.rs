@@ -109,9 +109,9 @@ impl<M: Memory> Handle<M> {
             let change = volume.begin_change(blocks.clone());
             match self.hold_all(volume, blocks) {
                 Ok(held) => {
-                    for &(_, number) in &held {
+                    for &(block, number) in &held {
                         // Writers of other pages wait for nobody, so that it ends.
-                        core.waiters.wait(number, core.pages.get(number), State::in_writeback);
+                        core.waiters.wait(number, core.pages.get(number), volume.id, block, State::in_writeback);
                     }
                     return (change, held);
                 }
@@ -119,8 +119,9 @@ impl<M: Memory> Handle<M> {
                     // Who has it may wait for a page of the range to be loaded.
                     drop(change);
                     let page = core.pages.get(number);
-                    self.shared.wait_for(volume.id, page.block(), number, State::busy);
-                    page.wait_unshared(number, &core.slots);
+                    let block = page.block();
+                    self.shared.wait_for(volume.id, block, number, State::busy);
+                    page.wait_unshared(number, volume.id, block, &core.slots);
                 }
             }
         }

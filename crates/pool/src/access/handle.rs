@@ -343,7 +343,7 @@ impl<M: Memory> Handle<M> {
                 if !wait {
                     return None;
                 }
-                page.wait_unshared(number, &core.slots);
+                page.wait_unshared(number, volume.id, block, &core.slots);
                 continue;
             }
             let state = page.state();
@@ -352,7 +352,7 @@ impl<M: Memory> Handle<M> {
                 return None;
             }
             if settled {
-                core.waiters.wait(number, page, State::in_writeback);
+                core.waiters.wait(number, page, volume.id, block, State::in_writeback);
             }
             let first_use = !told && self.note(volume, block, number, page.state(), Operation::Write);
             return Some((number, first_use));

@@ -22,11 +22,12 @@ impl Waiters {
         &self.groups[number as usize % GROUPS]
     }
 
-    /// Waits while `waits` holds of the page's state.
-    pub(crate) fn wait(&self, number: u32, page: &Page, waits: impl Fn(State) -> bool) {
+    /// Waits while `waits` holds of the page's state, and the number stands for the page of that place: whoever has the next page of the number may hold
+    /// it for as long as it likes, and wait for us.
+    pub(crate) fn wait(&self, number: u32, page: &Page, object: u32, block: u64, waits: impl Fn(State) -> bool) {
         let mut backoff = Backoff::new();
         for _ in 0..LOOKS {
-            if !waits(page.state()) {
+            if !waits(page.state()) || !page.is(object, block) {
                 return;
             }
             backoff.wait();
@@ -34,7 +35,8 @@ impl Waiters {
         let (mutex, woken) = self.group(number);
         let mut guard = lock(mutex);
         // Under the lock: who lets go after this sees the announcement, and takes the lock before he wakes us.
-        while page.announce_waiter(&waits) {
+        // After it the key: whoever gives the number another wakes us first.
+        while page.announce_waiter(&waits) && page.is(object, block) {
             guard = woken.wait(guard).expect("no thread panicked under this lock");
         }
     }

@@ -318,7 +318,7 @@ impl<M: Memory> Shared<M> {
         {
             self.read_run(run);
         } else {
-            self.core.waiters.wait(number, page, waits);
+            self.core.waiters.wait(number, page, object, block, waits);
         }
     }
 

@@ -347,8 +347,8 @@ impl<M: Memory> Shared<M> {
             if busy.is_empty() {
                 return result;
             }
-            for &(_, number) in &busy {
-                self.core.waiters.wait(number, self.core.pages.get(number), State::busy);
+            for &(block, number) in &busy {
+                self.core.waiters.wait(number, self.core.pages.get(number), volume.id, block, State::busy);
             }
             pages = busy;
             writing = lock(&volume.writing);
