@@ -193,6 +193,7 @@ fn handle_all(shared: &Arc<Shared>, handle: &Handle<Space>) {
                     desk.cores.sit(seat, fault);
                 }
                 resolve(shared, handle, fault);
+                shared.hand.turn(shared);
             }
             Ok(None) => return,
             Err(error) => {

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::extent::Extent;
 use crate::faults::{self, Desk};
 use crate::figures::{FaultCounters, Faults};
-use crate::hand::{self, Hand};
+use crate::hand::Hand;
 use crate::signals;
 use crate::space::Space;
 use forebay_policy::{Spec, show_bytes};
@@ -144,8 +144,8 @@ pub struct Pager {
     pub(crate) handle: Mutex<Handle<Space>>,
     /// Addresses of pages that are held for direct input.
     pub(crate) held: Mutex<Vec<Range<usize>>>,
-    /// The hand, and the one that has threads for faults started.
-    threads: Vec<JoinHandle<()>>,
+    /// Has threads for faults started.
+    overseer: Option<JoinHandle<()>>,
     /// The process that made it: a child of fork has none of its threads, nor the regions.
     process: u32,
 }
@@ -172,7 +172,7 @@ impl Pager {
             pool,
             page_size,
             counters: FaultCounters::default(),
-            hand: Hand::default(),
+            hand: Hand::new(options.sampling),
             desk: Desk::new(options.threads),
             config,
             most_pages: Mutex::default(),
@@ -182,16 +182,10 @@ impl Pager {
             shared,
             handle: Mutex::new(handle),
             held: Mutex::default(),
-            threads: Vec::new(),
+            overseer: None,
             process: std::process::id(),
         };
-        pager.threads.push(faults::start(&pager.shared)?);
-        if options.sampling > 0.0 {
-            let (shared, share) = (Arc::clone(&pager.shared), options.sampling);
-            let thread = std::thread::Builder::new().name("forebay-hand".to_owned());
-            let thread = thread.spawn(move || hand::turn(&shared, share));
-            pager.threads.push(thread.map_err(|source| Error::Memory { what: "a thread", source })?);
-        }
+        pager.overseer = Some(faults::start(&pager.shared)?);
         Ok(Arc::new(pager))
     }
 
@@ -229,12 +223,9 @@ impl Drop for Pager {
             return;
         }
         signals::blocked(|| {
-            self.shared.hand.stop();
             self.shared.desk.stop();
             self.shared.space.faults.messages.stop();
-            for thread in self.threads.drain(..) {
-                let _ = thread.join();
-            }
+            let _ = self.overseer.take().map(JoinHandle::join);
             self.shared.desk.join();
         });
     }

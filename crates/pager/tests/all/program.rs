@@ -166,7 +166,7 @@ fn no_thread_of_the_pager_runs_a_signal_handler_of_the_program() {
     });
     let ours = |name: &str| ["forebay-", "readahead", "write"].iter().any(|ours| name.starts_with(ours));
     names.retain(|(name, _)| ours(name));
-    let kinds = ["forebay-fault", "forebay-hand", "readahead", "writeback", "writer"];
+    let kinds = ["forebay-fault", "forebay-pager", "readahead", "writeback", "writer"];
     assert!(kinds.iter().all(|kind| names.iter().any(|(name, _)| name.starts_with(kind))), "{names:?}");
     for signal in [libc::SIGUSR1, libc::SIGALRM, libc::SIGPROF, libc::SIGTERM] {
         let open = names.iter().find(|(_, blocked)| blocked & (1 << (signal - 1)) == 0);
