@@ -3,7 +3,7 @@
 //! Prints a line of JSON for each policy and size.
 //!
 //!     forebay record --memory -o gzip.parquet -- gzip -k FILE
-//!     cargo run --release -p forebay-bench --example pager_forecast -- gzip.parquet [POLICY,…]
+//!     cargo run --release -p forebay-bench --example pager_forecast -- gzip.parquet [POLICY,… [SAMPLING]]
 
 use forebay_pager::{Options, Pager, Region};
 use forebay_policy::Spec;
@@ -22,6 +22,7 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().expect("a trace");
     let policies = arguments.next().unwrap_or_else(|| "clock,clock-pro,car".to_owned());
+    let sampling: f64 = arguments.next().map_or(0.02, |share| share.parse().expect("a share of a processor"));
     let (_, mut reader) = forebay_trace::open(Path::new(&path), &forebay_trace::Options::default()).expect("a trace");
     let keep = Keep { places: true, requests: true };
     let trace = Trace::load(&path, reader.as_mut(), Some(PAGE as u64), keep, &mut |_| {}).expect("references");
@@ -29,7 +30,8 @@ fn main() {
         for percent in SIZES {
             let spec = Spec::parse(policy).expect("a policy");
             let wanted = trace.pages as usize * percent / 100;
-            let pager = Pager::new(&Options::new((wanted * PAGE) as u64, spec.clone())).expect("a pager");
+            let options = Options { sampling, ..Options::new((wanted * PAGE) as u64, spec.clone()) };
+            let pager = Pager::new(&options).expect("a pager");
             let device = Arc::new(MemoryDevice::new(u64::from(trace.pages) * PAGE as u64));
             let config = VolumeConfig { readahead: 0, ..VolumeConfig::new("region") };
             let region = Region::map(&pager, device, config).expect("a region");
@@ -44,7 +46,7 @@ fn main() {
             let sweep = Sweep { specs: vec![spec], sizes: vec![frames], warmup: 0, threads: 1 };
             let misses = sweep.run(&trace, &|_| true)[0].counted.misses;
             println!(
-                "{{\"trace\": \"{}\", \"references\": {}, \"pages\": {}, \"policy\": \"{policy}\", \"frames\": {frames}, \"major_faults\": {}, \"minor_faults\": {}, \"misses\": {misses}, \"faults_against_misses\": {:.4}, \"seconds\": {seconds:.2}}}",
+                "{{\"trace\": \"{}\", \"references\": {}, \"pages\": {}, \"policy\": \"{policy}\", \"sampling\": {sampling}, \"frames\": {frames}, \"major_faults\": {}, \"minor_faults\": {}, \"misses\": {misses}, \"faults_against_misses\": {:.4}, \"seconds\": {seconds:.2}}}",
                 Path::new(&path).file_stem().expect("a name").display(),
                 trace.len(),
                 trace.pages,
