@@ -9,6 +9,9 @@
 //! cache      a policy by the step; cached, functions whose results are; store, what both are made of
 //! guest      policies written in Python
 //! recording  programs recorded as traces
+//! pager      files mapped behind NumPy arrays
+//! pool       files, devices and object stores read and written through a cache
+//! storage    what these two have in common: errors, their log, fork
 //! waiting    work without the interpreter's lock: progress, warnings, Ctrl-C
 //! ```
 
@@ -19,7 +22,10 @@ mod cached;
 mod capsule;
 mod columns;
 mod guest;
+mod pager;
+mod pool;
 mod recording;
+mod storage;
 mod store;
 mod study;
 mod trace;
@@ -52,6 +58,10 @@ mod _forebay {
     use super::cached::Cached;
     #[pymodule_export]
     use super::guest::Steps;
+    #[pymodule_export]
+    use super::pager::{Pager, Region};
+    #[pymodule_export]
+    use super::pool::{Opened, Pool};
     #[pymodule_export]
     use super::recording::record;
     #[pymodule_export]

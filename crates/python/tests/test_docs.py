@@ -81,6 +81,26 @@ def test_sweeps(names):
     assert list(pathlib.Path("results").glob("piece-*.parquet"))
 
 
+def test_arrays_larger_than_memory(names):
+    first, second = blocks("docs/python.md", "Arrays larger than memory")
+    for name in ("large.f8", "left.f8", "right.f8"):
+        np.arange(4000.0).tofile(name)
+    exec(first.replace("1GiB", "1MiB"), names)
+    assert np.fromfile("large.f8")[1000] == 1001
+    shown = re.findall(r"'(\w+)':", first)
+    assert shown == list(names["array"].statistics()["faults"])[: len(shown)] and shown
+    exec(second.replace("1GiB", "1MiB"), names)
+    assert names["left"][77] == names["right"][77] == 77
+
+
+def test_files_behind_a_cache(names):
+    [block] = blocks("docs/python.md", "Files behind a cache")
+    pd.DataFrame({"x": [1, 2]}).to_parquet("data.parquet")
+    pathlib.Path("data.bin").write_bytes(bytes(5000))
+    exec(block.replace("1GiB", "16MiB"), names | {"pandas": pd})
+    assert pathlib.Path("data.bin").read_bytes()[4096:4103] == b"forebay"
+
+
 def test_caches(names):
     [block] = blocks("docs/python.md", "A cache by the step")
     exec(block, names)

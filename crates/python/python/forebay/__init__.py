@@ -16,6 +16,8 @@ from ._answer import Answer
 from ._cached import CacheInfo, CachedFunction, cached
 from ._experiment import Experiment, experiment
 from ._forebay import Cache, Error, PolicyError, TraceError, __version__
+from ._memmap import Pager, memmap
+from ._pool import File, Pool
 from ._study import Policy, analyze, compare, curve, levels, policies
 from ._sweep import Sweep, sweep
 from ._trace import Trace, mix
@@ -27,8 +29,11 @@ __all__ = [
     "CachedFunction",
     "Error",
     "Experiment",
+    "File",
+    "Pager",
     "Policy",
     "PolicyError",
+    "Pool",
     "Sweep",
     "Trace",
     "TraceError",
@@ -39,6 +44,7 @@ __all__ = [
     "curve",
     "experiment",
     "levels",
+    "memmap",
     "mix",
     "policies",
     "sweep",
