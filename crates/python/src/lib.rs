@@ -7,6 +7,7 @@
 //! study      what is asked of traces
 //! answer     answers as Arrow tables, advice, reports
 //! cache      a policy by the step; cached, functions whose results are; store, what both are made of
+//! slices     a trace cut by the hash of its pages
 //! guest      policies written in Python
 //! recording  programs recorded as traces
 //! pager      files mapped behind NumPy arrays
@@ -25,6 +26,7 @@ mod guest;
 mod pager;
 mod pool;
 mod recording;
+mod slices;
 mod storage;
 mod store;
 mod study;
@@ -64,6 +66,8 @@ mod _forebay {
     use super::pool::{Opened, Pool};
     #[pymodule_export]
     use super::recording::record;
+    #[pymodule_export]
+    use super::slices::{in_pages, slices};
     #[pymodule_export]
     use super::study::{analyze, compare, curve, levels};
     #[pymodule_export]

@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 import subprocess
+import warnings
 
 import pytest
 
@@ -50,3 +51,29 @@ def same(answer: forebay.Answer, expected: list[dict[str, str]], but: tuple[str,
 @pytest.fixture(scope="session")
 def sample() -> forebay.Trace:
     return forebay.Trace.sample()
+
+
+def start(workers: int):
+    """A cluster of processes on this machine's own interface."""
+    import dask
+    import distributed
+
+    # A worker that dies is replaced at once.
+    dask.config.set({"distributed.worker.memory.terminate": False, "distributed.comm.timeouts.connect": "20s"})
+    with warnings.catch_warnings():
+        # The port of its web page may be in use.
+        warnings.simplefilter("ignore")
+        cluster = distributed.LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1", memory_limit="1GiB"
+        )
+        client = distributed.Client(cluster, timeout="30s")
+        client.wait_for_workers(workers, timeout=60)
+    return cluster, client
+
+
+@pytest.fixture(scope="session")
+def client():
+    cluster, client = start(3)
+    yield client
+    client.close()
+    cluster.close(timeout=30)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import glob
 import inspect
 import json
 import pathlib
@@ -81,6 +82,14 @@ def test_sweeps(names):
     assert list(pathlib.Path("results").glob("piece-*.parquet"))
 
 
+def test_one_trace_too_large_for_a_machine(names):
+    [block] = blocks("docs/python.md", "One trace too large for a machine")
+    made = forebay.Trace.synthetic("zipf:pages=100k,references=300k,seed=1").to_arrow()
+    for number in range(2):
+        forebay.Trace.from_arrow(made[number * 150_000 :][:150_000]).write(f"trace-{number}.parquet")
+    exec(block, names | {"glob": glob})
+
+
 def test_arrays_larger_than_memory(names):
     first, second = blocks("docs/python.md", "Arrays larger than memory")
     for name in ("large.f8", "left.f8", "right.f8"):
@@ -150,7 +159,7 @@ def test_everything_is_documented():
     page = (ROOT / "docs/python.md").read_text()
     for name in forebay.__all__:
         thing = getattr(forebay, name)
-        if name not in ("__version__", "CacheInfo", "CachedFunction", "Policy", "PolicyError", "Experiment", "Answer", "Sweep", "policies"):
+        if name not in ("__version__", "CacheInfo", "CachedFunction", "Policy", "PolicyError", "Experiment", "Answer", "SlicedCurve", "Sweep", "policies"):
             assert re.search(rf"\b{name}\b", page), f"docs/python.md does not name {name}"
         if inspect.isclass(thing):
             assert thing.__doc__, name

@@ -18,6 +18,7 @@ from ._experiment import Experiment, experiment
 from ._forebay import Cache, Error, PolicyError, TraceError, __version__
 from ._memmap import Pager, memmap
 from ._pool import File, Pool
+from ._slices import SlicedCurve, sliced_curve
 from ._study import Policy, analyze, compare, curve, levels, policies
 from ._sweep import Sweep, sweep
 from ._trace import Trace, mix
@@ -34,6 +35,7 @@ __all__ = [
     "Policy",
     "PolicyError",
     "Pool",
+    "SlicedCurve",
     "Sweep",
     "Trace",
     "TraceError",
@@ -47,5 +49,6 @@ __all__ = [
     "memmap",
     "mix",
     "policies",
+    "sliced_curve",
     "sweep",
 ]

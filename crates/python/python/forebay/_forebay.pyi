@@ -170,6 +170,7 @@ def curve(
     spacing: str = "log",
     sample: str | None = None,
     sample_pages: int | None = None,
+    taken: tuple[float, int] | None = None,
     errors: bool = False,
     page_size: int | str | None = None,
     threads: int = 0,
@@ -199,6 +200,10 @@ def analyze(
     threads: int = 0,
     progress: _Progress = None,
 ) -> Answer: ...
+def in_pages(sizes: Sequence[int | str], page_size: int, pages: int) -> list[int]: ...
+def slices(
+    source: Source, *, sample: str, count: int, page_size: int | str | None = None, progress: _Progress = None
+) -> tuple[int, int, list[Table]]: ...
 def record(
     out: str | os.PathLike[str],
     *,

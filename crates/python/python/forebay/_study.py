@@ -185,7 +185,7 @@ def curve(
         A row for each trace, policy and size, with the columns of ``forebay curve -f csv``.
     """
     read = _traces(traces)
-    asked = {} if points is None else {"points": points, "more": 0}
+    asked: dict[str, Any] = {} if points is None else {"points": points, "more": 0}
     with Bars(progress) as bars:
         answer = _forebay.curve(
             [trace._source for trace in read],
