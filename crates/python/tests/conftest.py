@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import warnings
+from collections import OrderedDict
 
 import pytest
 
@@ -51,6 +52,30 @@ def same(answer: forebay.Answer, expected: list[dict[str, str]], but: tuple[str,
 @pytest.fixture(scope="session")
 def sample() -> forebay.Trace:
     return forebay.Trace.sample()
+
+
+def lru_in_python() -> type:
+    """A class that workers get as it is: they do not have this module."""
+
+    class LRU:
+        """The page used the longest ago goes."""
+
+        def __init__(self, capacity):
+            self.pages = OrderedDict()
+
+        def hit(self, page):
+            self.pages.move_to_end(page)
+
+        def miss(self, page):
+            self.pages[page] = None
+
+        def evict(self, page):
+            return self.pages.popitem(last=False)[0]
+
+        def remove(self, page):
+            del self.pages[page]
+
+    return LRU
 
 
 def start(workers: int):

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay
-from conftest import start
+from conftest import lru_in_python, start
 from forebay import _pieces, _sweep
 
 POLICIES = ["lru", "arc", "clock-pro", "opt"]
@@ -242,26 +242,8 @@ def test_a_process_holds_no_more_traces_than_its_memory(files):
 
 
 def test_policies_in_python_run_on_workers_too(client, files):
-    from collections import OrderedDict
-
-    class Mine:
-        def __init__(self, capacity):
-            self.pages = OrderedDict()
-
-        def hit(self, page):
-            self.pages.move_to_end(page)
-
-        def miss(self, page):
-            self.pages[page] = None
-
-        def evict(self, page):
-            return self.pages.popitem(last=False)[0]
-
-        def remove(self, page):
-            del self.pages[page]
-
     for where in (client, None):
-        found = rows(forebay.sweep(files[0], ["lru", Mine], [100, 500], client=where))
+        found = rows(forebay.sweep(files[0], ["lru", lru_in_python()], [100, 500], client=where))
         assert [row["hits"] for row in found[:2]] == [row["hits"] for row in found[2:]]
 
 
