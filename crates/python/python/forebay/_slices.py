@@ -126,7 +126,7 @@ def _tasks(client: Any, threads: int) -> Any:
     cluster = None if client is None else Cluster(client)
     given: list[Any] = []
     try:
-        where: Any = cluster._client if cluster is not None else _Here(threads)
+        where: Any = cluster.client if cluster is not None else _Here(threads)
 
         def submit(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
             given.append(where.submit(function, *arguments, **options, **({"pure": False} if cluster is not None else {})))
