@@ -102,12 +102,19 @@ impl Region {
         if create {
             device.set_len(0)?;
         }
-        if let Some(length) = length.filter(|&length| length > device.len()) {
+        let before = device.len();
+        if let Some(length) = length.filter(|&length| length > before) {
             device.set_len(length)?;
         }
         let (name, length) = (path.to_string_lossy().into_owned(), device.len());
         let config = VolumeConfig { read_only, ..VolumeConfig::new(&name) };
-        let region = forebay_pager::Region::map(pager, Arc::new(device), config)?;
+        let device = Arc::new(device);
+        let region = forebay_pager::Region::map(pager, Arc::<FileDevice>::clone(&device), config);
+        if region.is_err() && length > before {
+            // What cannot be mapped stays as it was.
+            device.set_len(before)?;
+        }
+        let region = region?;
         Ok(Self { region: Own::new(region), pager: Arc::clone(pager), name, length })
     }
 }

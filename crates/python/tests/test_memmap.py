@@ -145,6 +145,7 @@ def test_threads_share_an_array(path):
         (lambda path: forebay.memmap(path, mode="w+", shape=0), ValueError, "an empty file cannot be mapped"),
         (lambda path: forebay.memmap(path, "V7", "r"), ValueError, "are no whole number"),
         (lambda path: forebay.memmap(path, "u8", "r", shape=1 << 20), ValueError, "has 4194304 bytes, and offset 0 and shape 1048576 take"),
+        (lambda path: forebay.memmap(path, "u1", "r+", shape=1 << 45, memory=MEMORY), (ValueError, OSError), "numbers|too large|EFBIG"),
         (lambda path: forebay.memmap(path, policy="lru2"), ValueError, "there is no policy"),
         (lambda path: forebay.memmap(path, policy="opt"), ValueError, "future"),
         (lambda path: forebay.memmap(path, memory="1KiB"), ValueError, "16 pages or more"),
