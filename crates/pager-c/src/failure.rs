@@ -15,39 +15,15 @@ pub(crate) fn invalid(sentence: String) -> Failure {
     Failure { number: libc::EINVAL, sentence }
 }
 
-/// The number of a kind of failure that no system call has given a number.
-fn number_of(kind: io::ErrorKind) -> c_int {
-    match kind {
-        io::ErrorKind::InvalidInput => libc::EINVAL,
-        io::ErrorKind::NotFound => libc::ENOENT,
-        io::ErrorKind::OutOfMemory => libc::ENOMEM,
-        io::ErrorKind::PermissionDenied => libc::EACCES,
-        io::ErrorKind::ResourceBusy => libc::EBUSY,
-        io::ErrorKind::StorageFull => libc::ENOSPC,
-        io::ErrorKind::Unsupported => libc::ENOTSUP,
-        _ => libc::EIO,
-    }
-}
-
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self { number: error.raw_os_error().unwrap_or_else(|| number_of(error.kind())), sentence: error.to_string() }
+        Self { number: forebay_pool::errno_of(&error), sentence: error.to_string() }
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let sentence = error.to_string();
-        let number = match error {
-            Error::Configuration(_) => libc::EINVAL,
-            Error::Forked => libc::ENOTSUP,
-            Error::Memory { source, .. } => Self::from(source).number,
-            Error::Pool(forebay_pool::Error::Device { source, .. }) => {
-                source.raw_os_error().unwrap_or_else(|| number_of(source.kind()))
-            }
-            Error::Pool(error) => number_of(error.kind()),
-        };
-        Self { number, sentence }
+        Self { number: error.errno(), sentence: error.to_string() }
     }
 }
 

@@ -46,3 +46,15 @@ impl From<forebay_pool::Error> for Error {
         Self::Pool(error)
     }
 }
+
+impl Error {
+    /// The system's number for it, for callers whose language has these.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Configuration(_) => libc::EINVAL,
+            Self::Forked => libc::ENOTSUP,
+            Self::Memory { source, .. } => forebay_pool::errno_of(source),
+            Self::Pool(error) => error.errno(),
+        }
+    }
+}

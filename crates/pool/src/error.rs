@@ -126,6 +126,35 @@ impl Error {
             Self::ReadOnly { .. } => io::ErrorKind::PermissionDenied,
         }
     }
+
+    /// The system's number for it, for callers whose language has these.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Device { source, .. } | Self::Memory { source, .. } => errno_of(source),
+            error => errno_of(&error.kind().into()),
+        }
+    }
+}
+
+/// The number of an error, also of one that no system call has given a number.
+pub fn errno_of(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or_else(|| match error.kind() {
+        io::ErrorKind::AlreadyExists => libc::EEXIST,
+        io::ErrorKind::Interrupted => libc::EINTR,
+        io::ErrorKind::InvalidInput => libc::EINVAL,
+        io::ErrorKind::IsADirectory => libc::EISDIR,
+        io::ErrorKind::NotADirectory => libc::ENOTDIR,
+        io::ErrorKind::NotFound => libc::ENOENT,
+        io::ErrorKind::OutOfMemory => libc::ENOMEM,
+        io::ErrorKind::PermissionDenied => libc::EACCES,
+        io::ErrorKind::ReadOnlyFilesystem => libc::EROFS,
+        io::ErrorKind::ResourceBusy => libc::EBUSY,
+        io::ErrorKind::StaleNetworkFileHandle => libc::ESTALE,
+        io::ErrorKind::StorageFull => libc::ENOSPC,
+        io::ErrorKind::TimedOut => libc::ETIMEDOUT,
+        io::ErrorKind::Unsupported => libc::ENOTSUP,
+        _ => libc::EIO,
+    })
 }
 
 impl From<Error> for io::Error {

@@ -3,7 +3,7 @@
 use crate::arguments::usage;
 use crate::store::{Dropped, Locked, Store, running};
 use forebay_policy::Spec;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -129,6 +129,11 @@ impl Cache {
     #[getter]
     fn misses(&self) -> u64 {
         self.store.lock().misses
+    }
+
+    /// Its policy's state cannot be taken out.
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("a Cache cannot be pickled or copied: make another, and access its keys"))
     }
 
     fn __repr__(&self) -> String {

@@ -7,8 +7,12 @@
 //! study      what is asked of traces
 //! answer     answers as Arrow tables, advice, reports
 //! cache      a policy by the step; cached, functions whose results are; store, what both are made of
+//! slices     a trace cut by the hash of its pages
 //! guest      policies written in Python
 //! recording  programs recorded as traces
+//! pager      files mapped behind NumPy arrays
+//! pool       files, devices and object stores read and written through a cache
+//! storage    what these two have in common: errors, their log, fork
 //! waiting    work without the interpreter's lock: progress, warnings, Ctrl-C
 //! ```
 
@@ -19,7 +23,11 @@ mod cached;
 mod capsule;
 mod columns;
 mod guest;
+mod pager;
+mod pool;
 mod recording;
+mod slices;
+mod storage;
 mod store;
 mod study;
 mod trace;
@@ -53,7 +61,13 @@ mod _forebay {
     #[pymodule_export]
     use super::guest::Steps;
     #[pymodule_export]
+    use super::pager::{Pager, Region};
+    #[pymodule_export]
+    use super::pool::{Opened, Pool};
+    #[pymodule_export]
     use super::recording::record;
+    #[pymodule_export]
+    use super::slices::{in_pages, slices};
     #[pymodule_export]
     use super::study::{analyze, compare, curve, levels};
     #[pymodule_export]

@@ -6,7 +6,7 @@ use crate::guest::Fault;
 use crate::trace::Source;
 use crate::waiting::{Failure, Waiting, wait_for};
 use forebay_sim::analysis::{self, Section};
-use forebay_sim::curve::Spacing;
+use forebay_sim::curve::{Sampling, Spacing};
 use forebay_sim::levels::Mode;
 use forebay_sim::study::{self, curves::Part};
 use forebay_sim::{By, Opening, Sample};
@@ -139,8 +139,8 @@ pub(crate) fn compare(
 /// Miss ratios by size.
 #[pyfunction]
 #[pyo3(signature = (
-    sources, policies, *, sizes=Vec::new(), points=40, more=40, spacing="log", sample=None, sample_pages=None, errors=false, page_size=None,
-    threads=0, progress=None,
+    sources, policies, *, sizes=Vec::new(), points=40, more=40, spacing="log", sample=None, sample_pages=None, taken=None, errors=false,
+    page_size=None, threads=0, progress=None,
 ))]
 #[expect(clippy::too_many_arguments, reason = "what is asked has as many parts")]
 pub(crate) fn curve(
@@ -153,6 +153,7 @@ pub(crate) fn curve(
     spacing: &str,
     sample: Option<&str>,
     sample_pages: Option<u32>,
+    taken: Option<(f64, u64)>,
     errors: bool,
     page_size: Option<&Bound<'_, PyAny>>,
     threads: usize,
@@ -166,10 +167,11 @@ pub(crate) fn curve(
     if points == 0 {
         return Err(usage("points=0: ask for one at least"));
     }
+    let taken = taken.map(|(rate, whole)| Part::Taken(Sampling { rate, whole }));
     let part = match (parse_some::<Sample>(sample)?, sample_pages) {
         (Some(_), Some(_)) => return Err(usage("sample and sample_pages exclude each other: leave one out")),
         (_, Some(0)) => return Err(usage("sample_pages=0: take one at least")),
-        (sample, pages) => sample.map(Part::Share).or(pages.map(Part::Pages)),
+        (sample, pages) => sample.map(Part::Share).or(pages.map(Part::Pages)).or(taken),
     };
     let sizes = if sizes.is_empty() { Vec::new() } else { crate::arguments::sizes(&sizes)? };
     let (specs, fault) = specs(&policies)?;

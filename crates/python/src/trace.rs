@@ -281,14 +281,16 @@ impl Source {
     /// Writes it to a file, whose name says the format; returns the number of requests.
     #[pyo3(signature = (path, *, force=false, progress=None))]
     fn write(&self, py: Python<'_>, path: PathBuf, force: bool, progress: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
-        let source = self.clone();
-        wait(py, progress, move |waiting| {
+        let (source, beside) = (self.clone(), temporaries(&path));
+        let written = wait(py, progress, move |waiting| {
             let (_, mut reader) = source.open(&waiting.warn())?;
             let _beside = Beside(temporaries(&path));
             let options = ConvertOptions { page_size: source.page_size(), force };
             let writing = waiting.begin(format!("writing {}", path.display()), None, true);
             Ok(forebay_trace::convert(reader.as_mut(), &path, &options, &mut |done| writing.at(done))?)
-        })
+        });
+        // Work that was stopped may still be writing: its file goes now, and at its end once more.
+        written.inspect_err(|_| beside.iter().for_each(|path| drop(std::fs::remove_file(path))))
     }
 }
 

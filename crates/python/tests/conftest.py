@@ -7,6 +7,8 @@ import io
 import json
 import shutil
 import subprocess
+import warnings
+from collections import OrderedDict
 
 import pytest
 
@@ -50,3 +52,53 @@ def same(answer: forebay.Answer, expected: list[dict[str, str]], but: tuple[str,
 @pytest.fixture(scope="session")
 def sample() -> forebay.Trace:
     return forebay.Trace.sample()
+
+
+def lru_in_python() -> type:
+    """A class that workers get as it is: they do not have this module."""
+
+    class LRU:
+        """The page used the longest ago goes."""
+
+        def __init__(self, capacity):
+            self.pages = OrderedDict()
+
+        def hit(self, page):
+            self.pages.move_to_end(page)
+
+        def miss(self, page):
+            self.pages[page] = None
+
+        def evict(self, page):
+            return self.pages.popitem(last=False)[0]
+
+        def remove(self, page):
+            del self.pages[page]
+
+    return LRU
+
+
+def start(workers: int):
+    """A cluster of processes on this machine's own interface."""
+    import dask
+    import distributed
+
+    # A worker that dies is replaced at once.
+    dask.config.set({"distributed.worker.memory.terminate": False, "distributed.comm.timeouts.connect": "20s"})
+    with warnings.catch_warnings():
+        # The port of its web page may be in use.
+        warnings.simplefilter("ignore")
+        cluster = distributed.LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1", memory_limit="1GiB"
+        )
+        client = distributed.Client(cluster, timeout="30s")
+        client.wait_for_workers(workers, timeout=60)
+    return cluster, client
+
+
+@pytest.fixture(scope="session")
+def client():
+    cluster, client = start(3)
+    yield client
+    client.close()
+    cluster.close(timeout=30)

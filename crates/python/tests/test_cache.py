@@ -494,3 +494,10 @@ print("end")
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
+
+
+def test_caches_are_neither_pickled_nor_copied():
+    cache = forebay.Cache("arc", 10)
+    for act in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="a Cache cannot be pickled or copied"):
+            act(cache)

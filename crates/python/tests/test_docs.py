@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import glob
 import inspect
 import json
 import pathlib
@@ -81,6 +82,34 @@ def test_sweeps(names):
     assert list(pathlib.Path("results").glob("piece-*.parquet"))
 
 
+def test_one_trace_too_large_for_a_machine(names):
+    [block] = blocks("docs/python.md", "One trace too large for a machine")
+    made = forebay.Trace.synthetic("zipf:pages=100k,references=300k,seed=1").to_arrow()
+    for number in range(2):
+        forebay.Trace.from_arrow(made[number * 150_000 :][:150_000]).write(f"trace-{number}.parquet")
+    exec(block, names | {"glob": glob})
+
+
+def test_arrays_larger_than_memory(names):
+    first, second = blocks("docs/python.md", "Arrays larger than memory")
+    for name in ("large.f8", "left.f8", "right.f8"):
+        np.arange(4000.0).tofile(name)
+    exec(first.replace("1GiB", "1MiB"), names)
+    assert np.fromfile("large.f8")[1000] == 1001
+    shown = re.findall(r"'(\w+)':", first)
+    assert shown == list(names["array"].statistics()["faults"])[: len(shown)] and shown
+    exec(second.replace("1GiB", "1MiB"), names)
+    assert names["left"][77] == names["right"][77] == 77
+
+
+def test_files_behind_a_cache(names):
+    [block] = blocks("docs/python.md", "Files behind a cache")
+    pd.DataFrame({"x": [1, 2]}).to_parquet("data.parquet")
+    pathlib.Path("data.bin").write_bytes(bytes(5000))
+    exec(block.replace("1GiB", "16MiB"), names | {"pandas": pd})
+    assert pathlib.Path("data.bin").read_bytes()[4096:4103] == b"forebay"
+
+
 def test_caches(names):
     [block] = blocks("docs/python.md", "A cache by the step")
     exec(block, names)
@@ -130,7 +159,7 @@ def test_everything_is_documented():
     page = (ROOT / "docs/python.md").read_text()
     for name in forebay.__all__:
         thing = getattr(forebay, name)
-        if name not in ("__version__", "CacheInfo", "CachedFunction", "Policy", "PolicyError", "Experiment", "Answer", "Sweep", "policies"):
+        if name not in ("__version__", "CacheInfo", "CachedFunction", "Policy", "PolicyError", "Experiment", "Answer", "SlicedCurve", "Sweep", "policies"):
             assert re.search(rf"\b{name}\b", page), f"docs/python.md does not name {name}"
         if inspect.isclass(thing):
             assert thing.__doc__, name

@@ -6,31 +6,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections import OrderedDict, deque
+from collections import deque
 
 import pytest
+from conftest import lru_in_python
 
 import forebay
 import forebay.testing
 
 
-class LRU:
-    """The page used the longest ago goes."""
-
-    def __init__(self, capacity):
-        self.pages = OrderedDict()
-
-    def hit(self, page):
-        self.pages.move_to_end(page)
-
-    def miss(self, page):
-        self.pages[page] = None
-
-    def evict(self, page):
-        return self.pages.popitem(last=False)[0]
-
-    def remove(self, page):
-        del self.pages[page]
+LRU = lru_in_python()
 
 
 class FIFO:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -344,3 +346,26 @@ def test_the_version_is_that_of_the_command():
     assert names == [policy["name"] for policy in json.loads(run("policies", "--format", "json"))]
     opt = next(policy for policy in forebay.policies() if policy.name == "opt")
     assert opt.off_line and opt.paper
+
+
+def test_answers_are_not_pickled_and_are_their_own_copies(sample):
+    answer = forebay.compare(sample, "lru", 10)
+    with pytest.raises(TypeError, match="to_arrow"):
+        pickle.dumps(answer)
+    assert copy.copy(answer) is answer and copy.deepcopy([answer])[0] is answer
+
+
+def test_levels_take_texts(sample):
+    class Mine:
+        pass
+
+    for level in (Mine, [Mine]):
+        with pytest.raises(ValueError, match="Mine is written in Python, which compare and curve take alone"):
+            forebay.levels(sample, ["lru:10", level])
+    with pytest.raises(TypeError, match="levels: 7 is no text"):
+        forebay.levels(sample, [["lru:10", 7]])
+
+
+def test_an_experiment_is_a_file_whatever_its_name(tmp_path):
+    with pytest.raises((ValueError, forebay.Error), match="--help"):
+        forebay.experiment("--help")

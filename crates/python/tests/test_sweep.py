@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay
+from conftest import lru_in_python, start
 from forebay import _pieces, _sweep
 
 POLICIES = ["lru", "arc", "clock-pro", "opt"]
@@ -42,31 +42,6 @@ def files(tmp_path_factory, sample) -> list[str]:
 @pytest.fixture(scope="module")
 def expected(files) -> list[dict]:
     return rows(forebay.compare(files, POLICIES, SIZES))
-
-
-def start(workers: int):
-    """A cluster of processes on this machine's own interface."""
-    import dask
-    import distributed
-
-    # A worker that dies is replaced at once.
-    dask.config.set({"distributed.worker.memory.terminate": False, "distributed.comm.timeouts.connect": "20s"})
-    cluster = distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1", memory_limit="1GiB"
-    )
-    client = distributed.Client(cluster, timeout="30s")
-    client.wait_for_workers(workers, timeout=60)
-    return cluster, client
-
-
-@pytest.fixture(scope="module")
-def client():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cluster, client = start(3)
-        yield client
-        client.close()
-        cluster.close(timeout=30)
 
 
 def reads(client) -> int:
@@ -168,9 +143,7 @@ def test_a_second_call_makes_only_the_runs_that_are_missing(client, files, expec
 
 
 def test_killed_workers_pieces_run_again(files, tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cluster, client = start(4)
+    cluster, client = start(4)
     keep = tmp_path / "kept"
     traces = [f"zipf:pages=20k,references=400k,seed={number}" for number in range(4)]
     traces.append(forebay.Trace.from_numpy(np.arange(200_000) ** 2 % 9973, name="sent"))
@@ -269,26 +242,8 @@ def test_a_process_holds_no_more_traces_than_its_memory(files):
 
 
 def test_policies_in_python_run_on_workers_too(client, files):
-    from collections import OrderedDict
-
-    class Mine:
-        def __init__(self, capacity):
-            self.pages = OrderedDict()
-
-        def hit(self, page):
-            self.pages.move_to_end(page)
-
-        def miss(self, page):
-            self.pages[page] = None
-
-        def evict(self, page):
-            return self.pages.popitem(last=False)[0]
-
-        def remove(self, page):
-            del self.pages[page]
-
     for where in (client, None):
-        found = rows(forebay.sweep(files[0], ["lru", Mine], [100, 500], client=where))
+        found = rows(forebay.sweep(files[0], ["lru", lru_in_python()], [100, 500], client=where))
         assert [row["hits"] for row in found[:2]] == [row["hits"] for row in found[2:]]
 
 

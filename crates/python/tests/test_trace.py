@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import gzip
 import os
+import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -288,3 +291,40 @@ def test_what_is_no_trace_is_a_type_error():
     with pytest.raises(ValueError, match="too large"):
         forebay.Cache("lru", 2**70)
     assert len(forebay.mix(["sample", "sample"], times="recorded")) == 2 * len(forebay.Trace.sample())
+
+
+def test_file_names_that_are_no_text_are_read_and_written(sample, tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/name-\xff.parquet")
+    part = sample.only(end=0.5)
+    assert part.write(path) == len(part)
+    trace = forebay.Trace.read(path)
+    assert len(trace) == len(part) and trace.name.endswith("name-\ufffd.parquet")
+    for found in (forebay.compare(os.fsencode(path).decode("utf-8", "surrogateescape"), "lru", 10), forebay.sweep(path, "lru", 10)):
+        assert found.to_arrow().column("trace").to_pylist() == [trace.name]
+    array = forebay.memmap(path, mode="r", memory="1MiB")
+    with forebay.Pool("1MiB") as pool, pool.open(path) as file:
+        assert file.read(4) == array[:4].tobytes() == b"PAR1"
+    with pytest.raises(forebay.TraceError, match="exists already; force=True replaces it"):
+        part.write(path)
+    with pytest.raises(forebay.TraceError, match="force=True"):
+        forebay.Trace.record(["true"], output=path)
+
+
+def test_ctrl_c_while_a_trace_is_written_leaves_nothing(tmp_path):
+    program = f"""
+import forebay
+try:
+    forebay.Trace.synthetic("zipf:pages=1M,references=40M").write({str(tmp_path / "t.parquet")!r}, progress=False)
+except KeyboardInterrupt:
+    import os
+    print(os.listdir({str(tmp_path)!r}), flush=True)
+    os._exit(0)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as child:
+        until = time.monotonic() + 60
+        while not list(tmp_path.iterdir()):
+            assert time.monotonic() < until and child.poll() is None, "nothing is written within a minute"
+            time.sleep(0.01)
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=60)
+    assert out == "[]\n"

@@ -24,7 +24,7 @@ pub use input::numbering::{Numbering, TooManyPages};
 pub use input::opening::{Opening, SAMPLE};
 pub use input::places::Places;
 pub use input::requests::Requests;
-pub use input::sample::{Sample, SampledReader};
+pub use input::sample::{Sample, SampledReader, Slices};
 pub use input::trace::{Dimensions, Trace};
 pub use levels::Hierarchy;
 pub use readahead::{Readahead, ReadaheadCounts};

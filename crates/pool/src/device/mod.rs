@@ -102,7 +102,7 @@ pub use joined::Joined;
 pub use limited::{Limited, Limits};
 pub use memory::MemoryDevice;
 #[cfg(feature = "object")]
-pub use object::{NewVolume, ObjectDevice, ObjectOptions};
+pub use object::{NewVolume, ObjectDevice, ObjectOptions, SingleObject};
 pub use volatile::Volatile;
 
 use std::io::{self, IoSlice, IoSliceMut};

@@ -16,6 +16,9 @@ from ._answer import Answer
 from ._cached import CacheInfo, CachedFunction, cached
 from ._experiment import Experiment, experiment
 from ._forebay import Cache, Error, PolicyError, TraceError, __version__
+from ._memmap import Pager, memmap
+from ._pool import File, Pool
+from ._slices import SlicedCurve, sliced_curve
 from ._study import Policy, analyze, compare, curve, levels, policies
 from ._sweep import Sweep, sweep
 from ._trace import Trace, mix
@@ -27,8 +30,12 @@ __all__ = [
     "CachedFunction",
     "Error",
     "Experiment",
+    "File",
+    "Pager",
     "Policy",
     "PolicyError",
+    "Pool",
+    "SlicedCurve",
     "Sweep",
     "Trace",
     "TraceError",
@@ -39,7 +46,9 @@ __all__ = [
     "curve",
     "experiment",
     "levels",
+    "memmap",
     "mix",
     "policies",
+    "sliced_curve",
     "sweep",
 ]

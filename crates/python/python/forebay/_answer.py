@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     from matplotlib.axes import Axes
+    from typing_extensions import Self
 
 #: The height of a report in a notebook, in pixels: it scrolls.
 _HEIGHT = 820
@@ -65,6 +66,16 @@ class Answer(Rows):
         self._command = command
         self._table: pa.Table | None = None
         self._charts: dict[str, Any] | None = None
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an Answer cannot be pickled: send to_arrow(), json() or a report")
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        # It does not change.
+        return self
 
     def to_arrow(self) -> pa.Table:
         """The table. Each field's metadata has its ``unit`` and ``meaning``; a null is what is not known or was not asked for."""

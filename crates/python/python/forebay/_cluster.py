@@ -43,29 +43,29 @@ class Cluster:
             raise ValueError(f"client={client!r}: take a distributed.Client, or a scheduler's address")
         if client.asynchronous:
             raise ValueError("client: take one that waits: distributed.Client(…, asynchronous=False)")
-        self._client = client
+        self.client = client
 
     def close(self) -> None:
         """Closes what was opened here."""
         if self._own:
-            self._client.close()
+            self.client.close()
 
     def threads(self) -> int:
         """The threads of all workers."""
-        threads: int = sum(self._client.nthreads().values())
+        threads: int = sum(self.client.nthreads().values())
         return max(1, threads)
 
     def partitions(
         self, delayed: list[Any], describe: Callable[..., Any], name: str
     ) -> list[tuple[Any, list[tuple[str, str | None]]]]:
         """The parts of a Dask collection as futures, which workers compute again where they are lost; and what is in each."""
-        lists = [self._client.submit(list, part) for part in self._client.compute(delayed)]
-        found = self._client.gather([self._client.submit(describe, part, f"{name}.{number}") for number, part in enumerate(lists)])
+        lists = [self.client.submit(list, part) for part in self.client.compute(delayed)]
+        found = self.client.gather([self.client.submit(describe, part, f"{name}.{number}") for number, part in enumerate(lists)])
         return list(zip(lists, found))
 
     def _homes(self, keys: list[str]) -> dict[str, list[str] | None]:
         """The workers that a trace's pieces go to, so that few read it; others take them where these are gone."""
-        workers = sorted(self._client.scheduler_info(n_workers=-1)["workers"])
+        workers = sorted(self.client.scheduler_info(n_workers=-1)["workers"])
         if not workers or len(keys) < 2:
             return dict.fromkeys(keys)
         each = -(-len(workers) // len(keys))
@@ -85,13 +85,13 @@ class Cluster:
             what = given.what
             if isinstance(what, Trace):
                 if piece.trace not in sent:
-                    [sent[piece.trace]] = self._client.scatter([what], broadcast=True, hash=False)
+                    [sent[piece.trace]] = self.client.scatter([what], broadcast=True, hash=False)
                 what = sent[piece.trace]
             home = homes[piece.trace]
             # The part before the first dash is what the dashboard groups by.
             key = f"forebay:{_label(piece).replace('-', '_')}{prefix}{next(counter)}"
             where = {"workers": home, "allow_other_workers": True} if home else {}
-            future = self._client.submit(run, piece, what, given.index, key=key, pure=False, priority=-number, **where)
+            future = self.client.submit(run, piece, what, given.index, key=key, pure=False, priority=-number, **where)
             waiting[future.key] = (number, piece, given, future)
             return future
 
@@ -126,4 +126,4 @@ class Cluster:
                     raise error
         finally:
             if waiting:
-                self._client.cancel([future for *_, future in waiting.values()])
+                self.client.cancel([future for *_, future in waiting.values()])

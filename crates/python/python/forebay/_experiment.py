@@ -117,9 +117,11 @@ def experiment(
         FileNotFoundError: there is no command ``forebay``.
     """
     named = [files] if isinstance(files, (str, os.PathLike)) else list(files)
-    words = [command(), "experiment", *(os.fspath(file) for file in named), "--format", "json"]
+    words = [command(), "experiment", "--format", "json"]
     if traces is not None:
-        words += ["--traces", os.fspath(traces)]
+        words.append(f"--traces={os.fspath(traces)}")
+    # A file is a file, whatever its name begins with.
+    words += ["--", *(os.fspath(file) for file in named)]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = done.stderr.strip().removeprefix("forebay: ")

@@ -185,7 +185,7 @@ def curve(
         A row for each trace, policy and size, with the columns of ``forebay curve -f csv``.
     """
     read = _traces(traces)
-    asked = {} if points is None else {"points": points, "more": 0}
+    asked: dict[str, Any] = {} if points is None else {"points": points, "more": 0}
     with Bars(progress) as bars:
         answer = _forebay.curve(
             [trace._source for trace in read],
@@ -201,6 +201,14 @@ def curve(
             **asked,
         )
     return Answer(answer, _command("curve", read, policies=policies, sizes=sizes, points=points, sample=sample))
+
+
+def _level(level: object) -> str:
+    if isinstance(level, str):
+        return level
+    if isinstance(level, type):
+        raise ValueError(f"levels: {level.__name__} is written in Python, which compare and curve take alone")
+    raise TypeError(f'levels: {level!r} is no text: write POLICY:SIZE, as "lru:64MiB"')
 
 
 def levels(
@@ -231,7 +239,7 @@ def levels(
         A row for each trace, hierarchy and level, with the columns of ``forebay levels -f csv``.
     """
     read = _traces(traces)
-    named = [levels] if isinstance(levels, str) else [level if isinstance(level, str) else ",".join(level) for level in levels]
+    named = [",".join(map(_level, [level] if isinstance(level, (str, type)) else level)) for level in ([levels] if isinstance(levels, str) else levels)]
     with Bars(progress) as bars:
         answer = _forebay.levels(
             [trace._source for trace in read],

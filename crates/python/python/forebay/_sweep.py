@@ -22,7 +22,7 @@ from ._keep import Kept
 from ._pieces import Piece, as_trace, run
 from ._progress import Bars
 from ._study import SIZES, Size, _listed, _names, _specs, _text
-from ._trace import Trace
+from ._trace import Trace, shown
 
 #: So many pieces for each thread at least: the last ones then end at about the same time.
 _PIECES = 4
@@ -66,9 +66,9 @@ def _named(path: str, storage_options: Mapping[str, Any] | None, kept: bool) -> 
     """A path or URL. Where results are kept, its key also says which version of it there is."""
     if "://" not in path:
         if not os.path.exists(path):
-            return Given(path, _digest("name", path), path)
+            return Given(shown(path), _digest("name", path), path)
         found = os.stat(path)
-        return Given(path, _digest("file", os.path.realpath(path), found.st_size, found.st_mtime_ns), path)
+        return Given(shown(path), _digest("file", os.path.realpath(path), found.st_size, found.st_mtime_ns), path)
     version: dict[str, Any] = {}
     if kept:
         try:

@@ -29,6 +29,19 @@ class _Folder:
         self.remove = weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
 
 
+def shown(path: str) -> str:
+    """A path as text that can be written anywhere: file names need not be."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def _linked(path: str) -> tuple[str, _Folder]:
+    """A name of the same file that is text."""
+    folder = _Folder()
+    name = os.path.join(folder.name, os.path.basename(path).encode("ascii", "replace").decode())
+    os.symlink(os.path.abspath(path), name)
+    return name, folder
+
+
 def _list(texts: str | Sequence[str] | None) -> list[str]:
     if texts is None:
         return []
@@ -75,14 +88,17 @@ class Trace:
             ValueError: there is no such format or page size.
             TraceError: when it is first read, what is wrong with it and where.
         """
-        name = os.fspath(path)
+        name = os.fsdecode(path)
         meaning = ",".join(f"{meaning}={column}" for meaning, column in columns.items()) if columns else None
         local = name
         folders: tuple[_Folder, ...] = ()
         if "://" in name:
             local, folder = _download(name, storage_options or {})
             folders = (folder,)
-        source = _forebay.Source.named(local, name=name, format=format, columns=meaning, page_size=page_size)
+        elif shown(name) != name:
+            local, folder = _linked(name)
+            folders = (folder,)
+        source = _forebay.Source.named(local, name=shown(name), format=format, columns=meaning, page_size=page_size)
         return cls(source, folders)
 
     @classmethod
@@ -140,6 +156,8 @@ class Trace:
         if memory and (pids or blocks is not None):
             raise ValueError("memory is recorded of a program: leave out pid and blocks")
         folders: tuple[_Folder, ...] = ()
+        if output is not None:
+            _check_free(output, force)
         if output is None:
             folders = (_Folder(),)
             name = os.path.basename(os.fspath(words[0])) if words else "recording"
@@ -159,8 +177,11 @@ class Trace:
         if code:
             warnings.warn(f"{words[0]} ended with exit code {code}: the trace is what it did until then", stacklevel=2)
         path = os.fspath(output)
-        source = _forebay.Source.named(path, name=os.path.basename(path), page_size=needed)
-        return cls(source, folders)
+        name = shown(os.path.basename(path))
+        if shown(path) != path:
+            path, folder = _linked(path)
+            folders = (*folders, folder)
+        return cls(_forebay.Source.named(path, name=name, page_size=needed), folders)
 
     @classmethod
     def sample(cls) -> Trace:
@@ -321,7 +342,13 @@ class Trace:
             return pa.table(self._source.table(bars.callback()))
 
     def write(self, path: str | os.PathLike[str], *, force: bool = False, progress: bool | None = None) -> int:
-        """Writes it as ``forebay convert`` does, in the format that the name says; returns how many requests it has."""
+        """Writes it as ``forebay convert`` does, in the format that the name says; returns how many requests it has.
+
+        Raises:
+            TraceError: the file is there and `force` is false; the name says no format; it cannot be written.
+            KeyboardInterrupt: at once; there is no part of a file.
+        """
+        _check_free(path, force)
         with Bars(progress) as bars:
             return self._source.write(os.fspath(path), force=force, progress=bars.callback())
 
@@ -336,6 +363,11 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"<forebay.Trace {self.name!r}>"
+
+
+def _check_free(path: str | os.PathLike[str], force: bool) -> None:
+    if not force and os.path.exists(path):
+        raise _forebay.TraceError(f"{shown(os.fspath(path))}: exists already; force=True replaces it")
 
 
 def _unpickled(name: str, table: pa.Table) -> Trace:

@@ -27,7 +27,37 @@ impl Sample {
 
 /// The hash of a page's place.
 pub(crate) fn hash(place: Place, seed: u64) -> u64 {
-    mix(mix(place.block ^ seed) ^ u64::from(place.object))
+    hash_of(place.block, u64::from(place.object), seed)
+}
+
+fn hash_of(block: u64, object: u64, seed: u64) -> u64 {
+    mix(mix(block ^ seed) ^ object)
+}
+
+/// A sample that is cut by hash: slices that have no page in common, each a sample of its own. A page is in the same slice in whichever part of a trace
+/// it is, since objects go by their names; where they have none, all slices together are the [`Sample`] of this rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slices {
+    /// The share of the pages that all slices have together.
+    pub rate: f64,
+    /// How many slices there are.
+    pub count: u32,
+}
+
+impl Slices {
+    /// By what an object goes.
+    pub fn object(name: &str) -> u64 {
+        // FNV-1a: the unnamed one is number 0.
+        let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        if name.is_empty() { 0 } else { name.bytes().fold(0xcbf2_9ce4_8422_2325, fold) }
+    }
+
+    /// The slice that a page of this object is in, if it is in one.
+    pub fn of(&self, block: u64, object: u64) -> Option<u32> {
+        let whole = self.rate * 2f64.powi(64);
+        let hash = hash_of(block, object, 0) as f64;
+        (hash < whole).then(|| ((hash / whole * f64::from(self.count)) as u32).min(self.count - 1))
+    }
 }
 
 /// The finaliser of SplitMix64 (G. L. Steele, D. Lea and C. H. Flood, OOPSLA 2014): every bit of the input moves every bit of the
@@ -148,6 +178,19 @@ mod tests {
         for wrong in ["0", "-1%", "101%", "1.5", "x", "", "NaN"] {
             assert!(wrong.parse::<Sample>().unwrap_err().to_string().contains("no sampling rate"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn slices_are_the_sample_in_parts_of_one_size() {
+        let (slices, sample) = (Slices { rate: 0.2, count: 8 }, Sample { rate: 0.2, seed: 0 });
+        let mut pages = [0u32; 8];
+        for block in 0..100_000 {
+            let slice = slices.of(block, Slices::object(""));
+            assert_eq!(slice.is_some(), sample.takes(Place { object: 0, block }), "block {block}");
+            pages[slice.unwrap_or(0) as usize] += u32::from(slice.is_some());
+        }
+        assert!(pages.iter().all(|pages| (2_300..2_700).contains(pages)), "about 2,500 each: {pages:?}");
+        assert_ne!(Slices::object("a"), Slices::object("b"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::error::{Error, Question, Stop};
 use super::figures::Point;
 use super::monitor::Monitor;
 use super::sampling::{Sampled, warn_of_few};
-use crate::curve::{self, Curve, FixedSize, Spacing};
+use crate::curve::{self, Curve, FixedSize, Sampling, Spacing};
 use crate::input::sample::Sample;
 use crate::input::trace::{Dimensions, Trace};
 use crate::replay::sweep::Sweep;
@@ -46,6 +46,8 @@ pub enum Part {
     Share(Sample),
     /// At most this many, however large the trace; for LRU's curve alone.
     Pages(u32),
+    /// All of what is read: it is a sample already, of this rate, of a trace of so many references.
+    Taken(Sampling),
 }
 
 /// The curves of one trace.
@@ -105,7 +107,15 @@ impl Asked {
     /// What is wrong with the trace, or with the question for this trace; or that it was stopped.
     pub fn of(&self, name: &str, open: Open<'_>, monitor: &dyn Monitor) -> Result<Curves, Error> {
         let mut curves = match self.part {
-            Some(Part::Share(sample)) => self.sampled(name, open, sample, monitor)?,
+            Some(Part::Share(sample)) => {
+                let keep = Sweep::keep(&self.specs);
+                let sampled = Sampled::load(name, open()?.as_mut(), self.page_size, keep, sample, monitor)?;
+                self.sampled(&sampled, monitor)?
+            }
+            Some(Part::Taken(sampling)) => {
+                let part = read(name, open()?.as_mut(), self.page_size, Sweep::keep(&self.specs), monitor)?;
+                self.sampled(&Sampled::of(part, sampling), monitor)?
+            }
             Some(Part::Pages(most)) => self.of_fixed_size(name, open, most, monitor)?,
             None => self.exact(name, open, None, monitor)?,
         };
@@ -144,9 +154,7 @@ impl Asked {
     }
 
     /// The curves estimated from a share of the pages.
-    fn sampled(&self, name: &str, open: Open<'_>, sample: Sample, monitor: &dyn Monitor) -> Result<Curves, Error> {
-        let keep = Sweep::keep(&self.specs);
-        let sampled = Sampled::load(name, open()?.as_mut(), self.page_size, keep, sample, monitor)?;
+    fn sampled(&self, sampled: &Sampled, monitor: &dyn Monitor) -> Result<Curves, Error> {
         let (part, sampling) = (&sampled.trace, sampled.sampling);
         let (of_lru, replayed): (Vec<Spec>, Vec<Spec>) = self.specs.iter().cloned().partition(is_lru);
         let shards = (!of_lru.is_empty()).then(|| curve::shards(part, sampling, &|_| true).expect("nothing stops it"));
@@ -176,7 +184,7 @@ impl Asked {
             Some(Line { policy: spec.label.clone(), off_line: spec.needs_future(), curve, spread, error: None })
         };
         let lines = self.specs.iter().filter_map(line).collect();
-        let sample = Some((sample.rate, part.pages));
+        let sample = Some((sampling.rate, part.pages));
         Ok(Curves { trace: sampled.whole.clone(), sizes, sample, lines, stopped })
     }
 

@@ -39,9 +39,14 @@ impl Sampled {
         }
         let trace = loaded?;
         warn_of_few(name, trace.pages, rate, "--sample", monitor);
-        let pages = (f64::from(trace.pages) / rate).round() as u32;
-        let whole = Dimensions { name: name.to_owned(), references, pages, ..trace.dimensions() };
-        Ok(Self { trace, sampling: Sampling { rate, whole: references }, whole })
+        Ok(Self::of(trace, Sampling { rate, whole: references }))
+    }
+
+    /// What is a sample already.
+    pub(super) fn of(trace: Trace, sampling: Sampling) -> Self {
+        let pages = (f64::from(trace.pages) / sampling.rate).round() as u32;
+        let whole = Dimensions { references: sampling.whole, pages, ..trace.dimensions() };
+        Self { trace, sampling, whole }
     }
 
     /// The pages of a miniature of a cache of this many.

@@ -10,8 +10,10 @@
 
 mod known;
 mod manifest;
+mod single;
 
 pub use manifest::NewVolume;
+pub use single::SingleObject;
 
 use super::lock::{share, take};
 use super::pieces::{append, by_unit, cut_mut, scatter, total, within, writable};
