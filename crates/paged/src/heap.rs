@@ -149,7 +149,10 @@ pub(crate) fn allocate(
     let mut ranges = ranges();
     let length = ranges.whole(length).ok_or(Full)?;
     service.take_zeroed().into_iter().for_each(|range| ranges.give(range));
-    if !grows && !(zero && length > SOON) && let Some(range) = ranges.take_recent(length, alignment) {
+    if !grows
+        && !(zero && length > SOON)
+        && let Some(range) = ranges.take_recent(length, alignment)
+    {
         service.used(ranges.most);
         drop(ranges);
         let block = range.start as *mut c_void;
@@ -248,7 +251,8 @@ pub(crate) fn zero(range: Range<usize>) -> bool {
         return unsafe { system::mmap(address, range.len(), PROT_READ | PROT_WRITE, flags, -1, 0) } != system::FAILED;
     }
     let inner = range.start.next_multiple_of(page)..range.end / page * page;
-    let edges = if inner.start >= inner.end { [range.clone(), 0..0] } else { [range.start..inner.start, inner.end..range.end] };
+    let edges =
+        if inner.start >= inner.end { [range.clone(), 0..0] } else { [range.start..inner.start, inner.end..range.end] };
     for edge in edges {
         // SAFETY: the program wants zeroes there.
         unsafe { (edge.start as *mut u8).write_bytes(0, edge.len()) };

@@ -58,6 +58,40 @@ pub(crate) unsafe extern "C" fn mmap64(
     unsafe { mmap(address, length, protection, flags, fd, offset) }
 }
 
+/// What the linker has this library's own code call for `mmap` (build.rs).
+///
+/// # Safety
+/// As of `mmap(2)`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn __wrap_mmap(
+    address: *mut c_void,
+    length: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    // SAFETY: the caller's arguments.
+    unsafe { system::mmap(address, length, protection, flags, fd, offset) }
+}
+
+/// The same of `mmap64`.
+///
+/// # Safety
+/// As of `mmap(2)`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn __wrap_mmap64(
+    address: *mut c_void,
+    length: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    // SAFETY: the caller's arguments.
+    unsafe { system::mmap(address, length, protection, flags, fd, offset) }
+}
+
 /// The range of an address and a length in the system's pages; `None`: these are no such.
 fn range(address: *mut c_void, length: size_t) -> Option<Range<usize>> {
     let start = address as usize;

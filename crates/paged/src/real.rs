@@ -149,9 +149,7 @@ pub(crate) mod system {
         new_address: *mut c_void,
     ) -> *mut c_void {
         // SAFETY: the caller's arguments.
-        unsafe {
-            syscall(SYS_mremap, address, length, new_length, c_long::from(flags), new_address) as *mut c_void
-        }
+        unsafe { syscall(SYS_mremap, address, length, new_length, c_long::from(flags), new_address) as *mut c_void }
     }
 
     /// # Safety

@@ -68,7 +68,8 @@ impl Swap {
         traffic: Arc<Traffic>,
     ) -> io::Result<Self> {
         let (file, path) = nameless(folder, length)?;
-        let opened = FileDevice::open(&path, FileOptions::default());
+        // Without rings: idle ones are kept for all files of a process, and those of its parent do not work in a child.
+        let opened = FileDevice::open(&path, FileOptions { ring: false, ..FileOptions::default() });
         std::fs::remove_file(&path)?;
         let mut device: Arc<dyn Device> = Arc::new(opened?);
         if let Some(model) = delay {
@@ -89,7 +90,11 @@ impl Swap {
     fn mark(&self, pages: Range<u64>, written: bool) {
         for page in pages {
             let (word, bit) = (&self.written[(page / 64) as usize], 1 << (page % 64));
-            if written { word.fetch_or(bit, Ordering::AcqRel) } else { word.fetch_and(!bit, Ordering::AcqRel) };
+            if written {
+                word.fetch_or(bit, Ordering::AcqRel)
+            } else {
+                word.fetch_and(!bit, Ordering::AcqRel)
+            };
         }
     }
 

@@ -84,7 +84,8 @@ impl Asked<'_> {
         let child = command.env(VARIABLE, settings.to_value()).spawn();
         let child =
             child.map_err(|error| Error::Program(126, format!("{}: cannot be run: {error}", path.display())))?;
-        let status = wait(child, signals).map_err(|error| Error::Failed(format!("waiting for the program: {error}")))?;
+        let status =
+            wait(child, signals).map_err(|error| Error::Failed(format!("waiting for the program: {error}")))?;
         let failed = |error: io::Error| Error::File(folder.path().to_owned(), error);
         let processes = Figures::read_all(folder.path()).map_err(failed)?;
         let messages = std::fs::read_to_string(folder.path().join("messages")).unwrap_or_default();

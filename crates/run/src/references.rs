@@ -2,8 +2,8 @@
 
 use crate::figures::create_new;
 use forebay_trace::{Names, Operation, Reader, Request, Unit};
-use std::collections::BinaryHeap;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;

@@ -24,8 +24,7 @@ Exit status: that of the program; 126 it cannot be run so, 127 there is no such 
 
 const LONG: &str = include_str!("advise.txt").trim_ascii_end();
 
-const LIBRARY: Library =
-    Library { file: "libforebay_advise.so", package: "forebay-advise", variable: "FOREBAY_LIB" };
+const LIBRARY: Library = Library { file: "libforebay_advise.so", package: "forebay-advise", variable: "FOREBAY_LIB" };
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut command = command(&LIBRARY, &arguments.program)?;

@@ -83,7 +83,7 @@ fn tell(arguments: &Arguments, ended: &Ended) -> String {
         0 => line("the program had no memory in pieces of 128 KiB or more: nothing was paged".to_owned()),
         1 if arguments.stats => {}
         processes => {
-            let of = if processes > 1 { format!("{}: ", counted(processes as u64, "process")) } else { String::new() };
+            let of = if processes > 1 { format!("{processes} processes: ") } else { String::new() };
             line(format!("{of}{}", show(&sum)));
         }
     }
@@ -98,10 +98,10 @@ fn show(figures: &Figures) -> String {
     let ratio = figures.hit_ratio().map_or(String::new(), |ratio| format!(", hit ratio {:.1} %", 100.0 * ratio));
     let failed = if figures.failed > 0 { format!(", {} with SIGBUS", figures.failed) } else { String::new() };
     format!(
-        "{} at most, {} major ({} new pages), {} minor{failed}, waited {:.1?}{ratio}; swap: {} read, {} written",
+        "{} at most, {} ({} new), {} minor{failed}, waited {:.1?}{ratio}; swap: {} read, {} written",
         show_bytes(figures.most),
-        counted(figures.major, "fault"),
-        figures.compulsory,
+        counted(figures.major, "major fault"),
+        counted(figures.compulsory, "page"),
         figures.minor,
         Duration::from_nanos(figures.waited),
         counted(figures.read, "page"),
