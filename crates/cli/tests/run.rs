@@ -11,7 +11,7 @@ fn library() -> PathBuf {
 /// A command that ends in time, whatever hangs.
 fn run(options: &[&str], program: &[&str]) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["-s", "KILL", "100", env!("CARGO_BIN_EXE_forebay"), "run"]).args(options).arg("--").args(program);
+    command.args(["-k", "10", "100", env!("CARGO_BIN_EXE_forebay"), "run"]).args(options).arg("--").args(program);
     command.env("FOREBAY_PAGED_LIB", library()).env("LC_ALL", "C");
     command
 }
@@ -73,7 +73,7 @@ fn two_threads_that_compress_and_one_that_expands_lose_no_byte() {
     std::fs::write(&path, &data).expect("there is room");
     let path = path.display().to_string();
     let packed = folder.path().join("data.xz").display().to_string();
-    let (bytes, _) = done(&["-m", "8MiB", "--policy", "lru"], &["xz", "-2", "-T2", "--block-size=1MiB", "-c", &path]);
+    let (bytes, _) = done(&["-m", "32MiB", "--policy", "lru"], &["xz", "-2", "-T2", "--block-size=1MiB", "-c", &path]);
     std::fs::write(&packed, bytes).expect("there is room");
     let (expanded, _) = done(&["-m", "2MiB", "--page-size", "16KiB"], &["xz", "-dc", &packed]);
     assert!(expanded == data);

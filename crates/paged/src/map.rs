@@ -4,7 +4,7 @@ use crate::heap::{self, Full, LARGE, PART, owns, ranges, service};
 use crate::real::system::{self, FAILED};
 use crate::real::{keeping_errno, set_errno};
 use libc::{
-    EFAULT, EINVAL, ENOMEM, MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_NORESERVE,
+    EFAULT, EINVAL, ENOMEM, MADV_DONTNEED, MADV_REMOVE, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_NORESERVE,
     MAP_POPULATE, MAP_PRIVATE, MREMAP_MAYMOVE, PROT_READ, PROT_WRITE, c_int, c_void, off_t, size_t,
 };
 use std::ops::Range;
@@ -199,8 +199,7 @@ pub(crate) unsafe extern "C" fn madvise(address: *mut c_void, length: size_t, ad
         MADV_DONTNEED if keeping_errno(|| heap::zero(range)) => 0,
         MADV_DONTNEED => fail(ENOMEM, -1),
         MADV_REMOVE | MADV_WIPEONFORK => fail(EINVAL, -1),
-        // It may keep its bytes; and what the program will use, the policy finds out.
-        MADV_FREE => 0,
+        // With MADV_FREE memory may keep its bytes; and what the program will use, the policy finds out.
         _ => 0,
     }
 }

@@ -121,7 +121,7 @@ impl Asked<'_> {
         }
         let options = Options { page_size: self.page_size, ..Options::new(self.memory, self.policy.clone()) };
         let pager = Pager::new(&options).map_err(|error| match error {
-            forebay_pager::Error::Configuration(_) => Error::Usage(error.to_string()),
+            forebay_pager::Error::Configuration(_) | forebay_pager::Error::Pool(_) => Error::Usage(error.to_string()),
             error => Error::Failed(error.to_string()),
         })?;
         if !pager.serves_system_calls() {

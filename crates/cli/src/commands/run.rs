@@ -98,10 +98,10 @@ fn show(figures: &Figures) -> String {
     let ratio = figures.hit_ratio().map_or(String::new(), |ratio| format!(", hit ratio {:.1} %", 100.0 * ratio));
     let failed = if figures.failed > 0 { format!(", {} with SIGBUS", figures.failed) } else { String::new() };
     format!(
-        "{} at most, {} ({} new), {} minor{failed}, waited {:.1?}{ratio}; swap: {} read, {} written",
+        "{} at most, {} ({}), {} minor{failed}, waited {:.1?}{ratio}; swap: {} read, {} written",
         show_bytes(figures.most),
         counted(figures.major, "major fault"),
-        counted(figures.compulsory, "page"),
+        counted(figures.compulsory, "new page"),
         figures.minor,
         Duration::from_nanos(figures.waited),
         counted(figures.read, "page"),
