@@ -92,6 +92,13 @@ static void functions(void) {
     CHECK(mprotect(mapped, 65536, PROT_READ) == 0 && holds(mapped, MEGABYTE, 6));
     CHECK(munmap(mapped + 256 * 1024, 256 * 1024) == 0 && holds(mapped, 256 * 1024, 6));
     CHECK(munmap(mapped, MEGABYTE) == 0);
+    /* What lies over a part of it is the program's own. */
+    mapped = map(MEGABYTE);
+    fill(mapped, MEGABYTE, 8);
+    void *over = mmap(mapped + 512 * 1024, 256 * 1024, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    CHECK(over == mapped + 512 * 1024 && zero(over, 256 * 1024) && holds(mapped, 512 * 1024, 8));
+    fill(over, 256 * 1024, 9);
+    CHECK(munmap(over, 256 * 1024) == 0 && munmap(mapped, MEGABYTE) == 0);
     /* What was protected, freed and is given out again can be written. */
     for (int round = 0; round < 10; round++) {
         mapped = map(3 * MEGABYTE);

@@ -69,7 +69,7 @@ fn a_sort_of_more_than_its_memory_gives_the_same_lines() {
 fn two_threads_that_compress_and_one_that_expands_lose_no_byte() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("data");
-    let data: Vec<u8> = (0..3_000_000_u64).map(|byte| (byte * byte >> 7) as u8).collect();
+    let data: Vec<u8> = (0..3_000_000_u64).map(|byte| ((byte * byte) >> 7) as u8).collect();
     std::fs::write(&path, &data).expect("there is room");
     let path = path.display().to_string();
     let packed = folder.path().join("data.xz").display().to_string();

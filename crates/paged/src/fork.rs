@@ -8,23 +8,26 @@
 //! What the child allocates from then on is paged by a pager of its own. Children that `vfork` and `posix_spawn` make have their parent's memory
 //! until they run another program: for those nothing is done.
 
-use crate::heap::{self, begin_anew, ranges, reserve_again, started, starting};
+use crate::heap::{self, begin_anew, ranges, reserve_again, started};
 use crate::ranges::Ranges;
 use crate::real::system;
 use libc::{MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, O_CLOEXEC, O_RDONLY, PROT_READ, PROT_WRITE, c_int, c_void};
 use std::cell::UnsafeCell;
 use std::ops::Range;
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What is held across a fork.
+/// What is known before a fork, and used behind it. No lock of `heap.rs` is held meanwhile: others that are called before a fork may allocate.
 struct Held {
+    ranges: Ranges,
     live: Vec<Range<usize>>,
     copy: Option<Copy>,
-    // The locks go last, and in this order.
-    ranges: MutexGuard<'static, Ranges>,
-    _starting: MutexGuard<'static, ()>,
+    // The last to go.
+    _forking: MutexGuard<'static, ()>,
 }
+
+/// Held across a fork.
+static FORKING: Mutex<()> = Mutex::new(());
 
 /// The copy of what is live.
 struct Copy {
@@ -36,7 +39,7 @@ struct Copy {
 
 struct Place(UnsafeCell<Option<Held>>);
 
-// SAFETY: who takes or leaves what is held has the lock of those who start the service.
+// SAFETY: who takes or leaves what is held has the lock.
 unsafe impl Sync for Place {}
 
 static HELD: Place = Place(UnsafeCell::new(None));
@@ -51,12 +54,12 @@ pub(crate) fn prepare_for_forks() {
 }
 
 extern "C" fn prepare() {
-    let starting = starting();
-    let ranges = ranges();
+    let forking = FORKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let ranges = ranges().clone();
     let live = ranges.live();
     let copy = if live.is_empty() { None } else { copy(&live) };
     // SAFETY: this thread has the lock.
-    unsafe { *HELD.0.get() = Some(Held { live, copy, ranges, _starting: starting }) };
+    unsafe { *HELD.0.get() = Some(Held { ranges, live, copy, _forking: forking }) };
 }
 
 fn copy(live: &[Range<usize>]) -> Option<Copy> {
@@ -93,8 +96,8 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     let Some(mut held) = take() else { return };
-    begin_anew();
     held.ranges.inherit().iter().for_each(reserve_again);
+    begin_anew(held.ranges);
     let Some(copy) = &held.copy else { return };
     for range in &held.live {
         let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE);

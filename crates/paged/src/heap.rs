@@ -34,13 +34,25 @@ const ON: u8 = 2;
 /// Whether this process pages its memory, which it does from the first large allocation on.
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
 static SERVICE: AtomicPtr<Service> = AtomicPtr::new(null_mut());
-/// Held by the thread that starts the service, and across a fork.
-static START: Mutex<()> = Mutex::new(());
-/// That thread.
+/// The thread that starts the service.
 static STARTER: AtomicI32 = AtomicI32::new(0);
 
-/// Nobody touches a region while this is held: a fault might wait for the service, and so for this lock.
-static RANGES: Mutex<Ranges> = Mutex::new(Ranges::new(PART));
+/// The locks of a process. A child has new ones, as threads that it does not have may hold its parent's.
+struct Locks {
+    /// Held by the thread that starts the service.
+    start: Mutex<()>,
+    /// Nobody touches a region while this is held: a fault might wait for the service, and so for this lock.
+    ranges: Mutex<Ranges>,
+}
+
+static FIRST: Locks = Locks { start: Mutex::new(()), ranges: Mutex::new(Ranges::new(PART)) };
+/// Those of this process; null: the first.
+static LOCKS: AtomicPtr<Locks> = AtomicPtr::new(null_mut());
+
+fn locks() -> &'static Locks {
+    // SAFETY: locks that are no longer used are kept.
+    unsafe { LOCKS.load(Ordering::Acquire).as_ref() }.unwrap_or(&FIRST)
+}
 
 /// There is no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +74,7 @@ pub(crate) fn owns(address: *const c_void) -> bool {
 }
 
 pub(crate) fn ranges() -> MutexGuard<'static, Ranges> {
-    RANGES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) fn starting() -> MutexGuard<'static, ()> {
-    START.lock().unwrap_or_else(PoisonError::into_inner)
+    locks().ranges.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The service, if it has been started.
@@ -91,7 +99,7 @@ fn start() -> Option<&'static Service> {
     if STARTER.load(Ordering::Relaxed) == thread {
         return None;
     }
-    let _starting = starting();
+    let _starting = locks().start.lock().unwrap_or_else(PoisonError::into_inner);
     if STATE.load(Ordering::Acquire) != UNKNOWN {
         return started();
     }
@@ -132,8 +140,11 @@ fn reserve() -> bool {
     end() > 0
 }
 
-/// This process is a child of fork: it has none of its parent's threads.
-pub(crate) fn begin_anew() {
+/// This process is a child of fork: it has none of its parent's threads. `ranges` are those of its parent.
+pub(crate) fn begin_anew(ranges: Ranges) {
+    let locks = Locks { start: Mutex::new(()), ranges: Mutex::new(ranges) };
+    LOCKS.store(Box::into_raw(Box::new(locks)), Ordering::Release);
+    STARTER.store(0, Ordering::Relaxed);
     SERVICE.store(null_mut(), Ordering::Release);
     STATE.store(UNKNOWN, Ordering::Release);
 }
@@ -149,10 +160,8 @@ pub(crate) fn allocate(
     let mut ranges = ranges();
     let length = ranges.whole(length).ok_or(Full)?;
     service.take_zeroed().into_iter().for_each(|range| ranges.give(range));
-    if !grows
-        && !(zero && length > SOON)
-        && let Some(range) = ranges.take_recent(length, alignment)
-    {
+    let recent = if grows || zero && length > SOON { None } else { ranges.take_recent(length, alignment) };
+    if let Some(range) = recent {
         service.used(ranges.most);
         drop(ranges);
         let block = range.start as *mut c_void;
@@ -228,6 +237,18 @@ fn release(mut ranges: MutexGuard<'_, Ranges>, range: Range<usize>, recent: bool
             service.leave(piece);
         }
     }
+}
+
+/// The program maps something else over a range of the area, or unmaps what it has mapped so: these addresses are not ours any more.
+pub(crate) fn lose(range: &Range<usize>) {
+    let mut ranges = ranges();
+    let page = ranges.page();
+    ranges.cut(&(range.start / page * page..range.end.next_multiple_of(page)));
+}
+
+/// Whether an address is of a live range.
+pub(crate) fn is_live(address: *const c_void) -> bool {
+    ranges().at(address as usize).is_some()
 }
 
 /// Nothing is mapped in a range of the area any more, and nobody else gets its addresses.

@@ -4,8 +4,8 @@ use crate::heap::{self, Full, LARGE, PART, owns, ranges, service};
 use crate::real::system::{self, FAILED};
 use crate::real::{keeping_errno, set_errno};
 use libc::{
-    EFAULT, EINVAL, ENOMEM, MADV_DONTNEED, MADV_REMOVE, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_NORESERVE,
-    MAP_POPULATE, MAP_PRIVATE, MREMAP_MAYMOVE, PROT_READ, PROT_WRITE, c_int, c_void, off_t, size_t,
+    EFAULT, EINVAL, ENOMEM, MADV_DONTNEED, MADV_REMOVE, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE,
+    MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MREMAP_MAYMOVE, PROT_READ, PROT_WRITE, c_int, c_void, off_t, size_t,
 };
 use std::ops::Range;
 
@@ -38,8 +38,16 @@ pub(crate) unsafe extern "C" fn mmap(
             let mapped = keeping_errno(|| heap::allocate(service, length, PART, true, false));
             mapped.unwrap_or_else(|Full| fail(ENOMEM, FAILED))
         }
-        // SAFETY: the caller's arguments.
-        None => unsafe { system::mmap(address, length, protection, flags, fd, offset) },
+        None => {
+            if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED
+                && owns(address)
+                && let Some(range) = range(address, length)
+            {
+                heap::lose(&range);
+            }
+            // SAFETY: the caller's arguments.
+            unsafe { system::mmap(address, length, protection, flags, fd, offset) }
+        }
     }
 }
 
@@ -118,6 +126,10 @@ pub(crate) unsafe extern "C" fn munmap(address: *mut c_void, length: size_t) -> 
     }
     let Some(range) = range(address, length) else { return fail(EINVAL, -1) };
     keeping_errno(|| {
+        if !heap::is_live(address) {
+            heap::lose(&range);
+            return heap::reserve_again(&range);
+        }
         let pages = whole_pages(&range);
         if !pages.is_empty() {
             heap::free(pages, false);
@@ -136,7 +148,7 @@ pub(crate) unsafe extern "C" fn mremap(
     flags: c_int,
     new_address: *mut c_void,
 ) -> *mut c_void {
-    if !owns(address) {
+    if !owns(address) || !heap::is_live(address) {
         // SAFETY: the caller's arguments.
         return unsafe { system::mremap(address, length, new_length, flags, new_address) };
     }
@@ -187,7 +199,7 @@ pub(crate) unsafe extern "C" fn mprotect(address: *mut c_void, length: size_t, p
 /// As of `madvise(2)`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn madvise(address: *mut c_void, length: size_t, advice: c_int) -> c_int {
-    if !owns(address) {
+    if !owns(address) || !heap::is_live(address) {
         // SAFETY: the caller's arguments.
         return unsafe { system::madvise(address, length, advice) };
     }

@@ -21,7 +21,7 @@ pub(crate) struct Live {
     pub(crate) inherited: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ranges {
     page: usize,
     free: BTreeMap<usize, usize>,
