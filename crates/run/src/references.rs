@@ -141,9 +141,10 @@ mod tests {
         let mut seen = Vec::new();
         while let Some(request) = reader.next(&mut names).expect("a request") {
             assert_eq!(request.length, 4096);
-            seen.push((request.object, request.offset >> 12, request.operation));
+            seen.push((names.object_name(request.object).to_owned(), request.offset >> 12, request.operation));
         }
         let (read, write) = (Operation::Read, Operation::Write);
-        assert_eq!(seen, [(0, 0, read), (1, 0, write), (0, 1, read), (1, 1, write), (0, 2, read), (1, 2, write)]);
+        let expected = (0..3).flat_map(|page| [("5".to_owned(), page, read), ("6".to_owned(), page, write)]);
+        assert_eq!(seen, expected.collect::<Vec<_>>());
     }
 }
