@@ -18,5 +18,6 @@ pub(crate) mod mix;
 pub(crate) mod mount;
 pub(crate) mod policies;
 pub(crate) mod record;
+pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod top;

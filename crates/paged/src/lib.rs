@@ -1,0 +1,42 @@
+//! A library that `forebay run` preloads into a program: its large memory lies in regions of a pager, under a policy.
+//!
+//! ```text
+//!   malloc, free, …      allocate.rs   blocks of 128 KiB and more
+//!   mmap, munmap, …      map.rs        private memory without a file, of 128 KiB and more
+//!     |
+//!     v
+//!   heap.rs, ranges.rs   which addresses are in use, in an area that is reserved for regions
+//!     |  fork.rs: what a child gets
+//!     v
+//!   service.rs           a thread that has the pager, with open files of its own
+//!     |  swap.rs: files without a name, of which only what was written is read
+//!     v
+//!   forebay-pager        its threads bring pages when the program touches them
+//! ```
+//!
+//! **Who handles a fault must not wait for one.** So nothing that this library and the pager allocate lies in a region: they have the C library's own
+//! allocator, by names that nobody stands before (`real.rs`). Nor do small blocks lie there, so what the C library allocates on the pager's
+//! threads does not. Nobody touches a region while he has a lock that the service needs.
+//!
+//! It begins with the first large allocation: a process without any has no thread more. Without the settings of `forebay run` it does nothing.
+
+mod allocate;
+mod fork;
+mod heap;
+mod map;
+mod ranges;
+mod real;
+mod service;
+mod swap;
+
+#[global_allocator]
+static OWN: real::Own = real::Own;
+
+/// The program ends in order: its figures are written down.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_THE_END: extern "C" fn() = at_the_end;
+
+extern "C" fn at_the_end() {
+    heap::started().into_iter().for_each(service::Service::end);
+}
