@@ -11,7 +11,7 @@ const OF_A_PAGE: u64 = 64;
 const PARTS: u64 = 50;
 /// What the threads have on their stacks, of hits that the policy has yet to learn of, and in pieces too small to be given back.
 const THREADS: u64 = 2 << 20;
-/// What is known of a page that is dirty, of which half of the frames may be.
+/// What is known of a page that is dirty.
 const DIRTY: u64 = 150;
 /// The copies of pages that are being written, by region: a part of the limit between these.
 const COPIES: (u64, u64, u64) = (64, 256 << 10, 4 << 20);
@@ -24,7 +24,8 @@ pub(crate) fn for_pages(config: &Config, pages: u64, regions: u64) -> u64 {
     let frames = limit / u64::from(config.page_size);
     let (part, least, most) = COPIES;
     let copies = (limit / part).clamp(least, most).max(config.page_size.into()) * regions.clamp(1, WRITING);
-    let beside = config.metadata_of(pages) + THREADS + copies + DIRTY * frames.min(pages) / 2;
+    let beside =
+        config.metadata_of(pages) + THREADS + copies + (config.dirty_limit * (DIRTY * frames.min(pages)) as f64) as u64;
     let on_top = limit / PARTS + OF_A_PAGE * pages;
     (limit - beside.saturating_sub(on_top).min(limit)).max(limit - limit / 4)
 }

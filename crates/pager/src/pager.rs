@@ -15,6 +15,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// From what share of the dirty pages that there may be on some are written to swap space, and how long one may wait for that.
+const SWAP_BACKGROUND: f64 = 0.9;
+const SWAP_AGE: Duration = Duration::from_secs(3600);
 
 /// How a pager is made.
 #[derive(Clone, Debug)]
@@ -31,6 +36,9 @@ pub struct Options {
     pub threads: usize,
     /// The share of a processor that it may cost to see which resident pages are used.
     pub sampling: f64,
+    /// Whether its regions are in front of swap space: what is written there is of no use after this process, so pages are written as they must leave, and
+    /// nearly all may be dirty.
+    pub swap: bool,
     /// Who learns of the uses that the policy learns of.
     pub watch: Option<Watch>,
 }
@@ -60,7 +68,7 @@ impl fmt::Debug for Watch {
 impl Options {
     /// Pages of 4 KiB, up to 64 threads, 2 % of a processor.
     pub fn new(memory: u64, policy: Spec) -> Self {
-        Self { memory, page_size: 4096, policy, threads: 64, sampling: 0.02, watch: None }
+        Self { memory, page_size: 4096, policy, threads: 64, sampling: 0.02, swap: false, watch: None }
     }
 
     fn check(&self) -> Result<Config, Error> {
@@ -82,7 +90,12 @@ impl Options {
                 show_bytes(machine)
             ));
         }
-        Ok(Config::new(self.memory, self.policy.clone()).with_page_size(self.page_size))
+        let config = Config::new(self.memory, self.policy.clone()).with_page_size(self.page_size);
+        Ok(if self.swap {
+            Config { dirty_limit: 1.0, background: SWAP_BACKGROUND, dirty_age: SWAP_AGE, ..config }
+        } else {
+            config
+        })
     }
 }
 

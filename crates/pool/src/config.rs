@@ -33,9 +33,10 @@ pub struct Config {
     /// Frames for pages that the policy has evicted and that are still to be written: the laundry. They are part of the
     /// capacity; the policy has the others. With none, dirty pages are refused as victims.
     pub laundry: u32,
-    /// The share of the frames that may be dirty before writers have to wait, though never the last 16th; background writeback begins at
-    /// half of it.
+    /// The share of the frames that may be dirty before writers have to wait, though never the last 16th.
     pub dirty_limit: f64,
+    /// From what share of that on pages are written back in the background.
+    pub background: f64,
     /// How long a page may be dirty before it is written back.
     pub dirty_age: Duration,
     /// The longest request to a device, in bytes.
@@ -55,6 +56,7 @@ impl Config {
             huge_pages: false,
             laundry: 0,
             dirty_limit: 0.5,
+            background: 0.5,
             dirty_age: Duration::from_secs(5),
             request: 1 << 20,
         }
@@ -121,6 +123,12 @@ impl Config {
         }
         if !(self.dirty_limit > 0.0 && self.dirty_limit <= 1.0) {
             return wrong(format!("a dirty limit of {}: it is a share above 0, and at most 1", self.dirty_limit));
+        }
+        if !(self.background > 0.0 && self.background <= 1.0) {
+            return wrong(format!(
+                "background writeback from {} on: it is a share above 0, and at most 1",
+                self.background
+            ));
         }
         if self.policy.needs_future() {
             return wrong(format!("{} needs to know the future: it can be simulated, not run", self.policy.label));

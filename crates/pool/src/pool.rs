@@ -75,6 +75,8 @@ pub(crate) struct Shared<M> {
     resizes: AtomicU32,
     /// The share of the frames that may be dirty, as the bits of an `f64`.
     pub(crate) dirty_share: AtomicU64,
+    /// The share of that from which on pages are written back in the background.
+    pub(crate) background: f64,
     /// How long a page may be dirty, in nanoseconds.
     dirty_age: AtomicU64,
     /// Pages that are dirty or in writeback; those that are both count twice. So the limit holds though a writeback may fail.
@@ -155,6 +157,7 @@ impl<M: Memory> Pool<M> {
             frames: AtomicU32::new(frames),
             resizes: AtomicU32::new(0),
             dirty_share: AtomicU64::new(config.dirty_limit.to_bits()),
+            background: config.background,
             dirty_age: AtomicU64::new(nanoseconds(config.dirty_age)),
             dirty: AtomicU64::new(0),
             transfers: AtomicU64::new(0),

@@ -4,13 +4,16 @@ use crate::capsule;
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{Field, Schema, SchemaRef};
 use forebay_policy::Spec;
+use forebay_report::file::{self, FileError};
 use forebay_report::{Document, Key, Made, Section, study};
 use forebay_sim::Dimensions;
 use forebay_sim::study::{Analysis, Answer as Forms, Column, Comparison, Curves, Levels};
+use pyo3::exceptions::{PyFileExistsError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use serde_json::Value;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Columns in Rust, which pyarrow, Polars and pandas take without a copy.
@@ -147,6 +150,15 @@ impl Answer {
     /// The report: one page that needs no network.
     fn html(&self, command: String, date: String) -> String {
         self.document(command, date).html()
+    }
+
+    /// Writes it to a file, whole or not at all. An earlier report is replaced, and nothing else.
+    fn write_report(&self, path: PathBuf, command: String, date: String) -> PyResult<()> {
+        let written = file::check_report(&path).and_then(|()| file::write(&path, self.html(command, date).as_bytes()));
+        written.map_err(|error| match error {
+            FileError::Another(_) => PyFileExistsError::new_err(error.to_string()),
+            error => PyOSError::new_err(error.to_string()),
+        })
     }
 }
 

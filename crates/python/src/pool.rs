@@ -33,6 +33,13 @@ fn stamp(path: &Path, url: Option<&str>) -> Option<String> {
     Some(format!("{:?}", (found.dev(), found.ino(), found.size(), modified, changed)))
 }
 
+/// A file's path from the root, also if it is still to be made.
+fn whole(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let made = || Some(folder.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(made).unwrap_or_else(|| path.to_owned())
+}
+
 /// A file that is attached.
 struct Entry {
     volume: Arc<Volume>,
@@ -233,8 +240,7 @@ impl Pool {
                 // Of memory each opening is another.
                 Some(url) => ObjectDevice::place(url).unwrap_or_else(|| url.clone()),
                 None => {
-                    let place = path.canonicalize().unwrap_or_else(|_| path.clone());
-                    format!("{place:?}")
+                    format!("{:?}", whole(&path))
                 }
             };
             Ok::<_, Failure>((own.open(place.clone(), &path, url.as_deref(), mode)?, place))

@@ -187,6 +187,11 @@ def test_the_report_is_one_page_that_asks_for_nothing(sample, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["report.html"]
     with pytest.raises(OSError):
         answer.report(tmp_path / "none" / "report.html")
+    answer.report(tmp_path / "report.html")
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(FileExistsError, match="no report of forebay"):
+        answer.report(tmp_path / "notes")
+    assert (tmp_path / "notes").read_text() == "mine"
     inline = answer._repr_html_()
     assert inline.startswith("<iframe srcdoc=") and "<script>" not in inline and "&lt;script&gt;" in inline
     assert "Take " in repr(answer)

@@ -38,6 +38,6 @@ impl<M: Memory> Shared<M> {
 
     /// From how many dirty pages on they are written in the background.
     pub(crate) fn background_limit(&self) -> u64 {
-        self.dirty_limit().div_ceil(2)
+        ((self.dirty_limit() as f64 * self.background).ceil() as u64).max(1)
     }
 }

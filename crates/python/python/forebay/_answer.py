@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _HEIGHT = 820
 
 
+def _now() -> str:
+    return f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC"
+
+
 class Rows(ABC):
     """A table with the columns of the command's CSV.
 
@@ -122,21 +126,11 @@ class Answer(Rows):
 
     def to_html(self) -> str:
         """The report: one page, charts and all figures, that needs no network."""
-        now = datetime.datetime.now(datetime.timezone.utc)
-        return self._answer.html(self._command, f"{now:%Y-%m-%d %H:%M} UTC")
+        return self._answer.html(self._command, _now())
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Writes the report to a file, whole or not at all."""
-        path = os.fspath(path)
-        beside = f"{path}.{os.getpid()}.part"
-        try:
-            with open(beside, "w", encoding="utf-8") as file:
-                file.write(self.to_html())
-            os.replace(beside, path)
-        except BaseException:
-            if os.path.exists(beside):
-                os.remove(beside)
-            raise
+        """Writes the report to a file, whole or not at all. An earlier report is replaced; any other file is a FileExistsError."""
+        self._answer.write_report(path, self._command, _now())
 
     def _repr_html_(self) -> str:
         page = html.escape(self.to_html(), quote=True)
