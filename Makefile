@@ -47,8 +47,6 @@ tools:
 
 install:
 	cargo install --locked --profile dist --path crates/cli
-	cargo build --locked --profile dist -p forebay-advise -p forebay-paged
-	install -D -t $${CARGO_HOME:-$$HOME/.cargo}/lib/forebay $${CARGO_TARGET_DIR:-target}/dist/libforebay_advise.so $${CARGO_TARGET_DIR:-target}/dist/libforebay_paged.so
 
 deb:
 	command -v cargo-deb >/dev/null || cargo install --locked cargo-deb@3.8.0

@@ -22,9 +22,6 @@ use std::time::Duration;
 /// How often figures are written down.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// The most bytes that are read ahead, as by the kernel's `vm.page-cluster` of 3: what is read in vain pushes out what is used.
-const READAHEAD: u32 = 32 << 10;
-
 /// Its stack.
 const STACK: usize = 512 << 10;
 
@@ -142,8 +139,7 @@ impl Service {
         // SAFETY: it asks for this thread's number.
         self.thread.store(unsafe { libc::gettid() }, Ordering::Release);
         let spec = Spec::parse(&self.settings.policy).map_err(|error| io::Error::other(error.to_string()))?;
-        let page_size = self.settings.page_size;
-        let mut options = Options { page_size, swap: true, ..Options::new(self.settings.memory, spec) };
+        let mut options = Options { page_size: self.settings.page_size, ..Options::new(self.settings.memory, spec) };
         if self.settings.record {
             let log = Arc::new(Log::create(&self.settings.folder, std::process::id())?);
             let (own, base) = (Arc::clone(&log), crate::heap::base() as u64);
@@ -324,8 +320,7 @@ impl Regions {
         }
         let traffic = Arc::clone(&self.service.traffic);
         let swap = Swap::create(&settings.swap, length as u64, page as u64, self.delay.as_deref(), traffic)?;
-        let swap = Arc::new(swap);
-        let config = VolumeConfig { readahead: READAHEAD, ..VolumeConfig::new("memory") };
+        let (swap, config) = (Arc::new(swap), VolumeConfig::new("memory"));
         let address = NonNull::new(from as *mut u8).ok_or(io::ErrorKind::InvalidInput)?;
         let device = Arc::clone(&swap) as Arc<dyn forebay_pool::device::Device>;
         // SAFETY: these addresses are reserved, and nobody has them yet.

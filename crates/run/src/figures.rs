@@ -37,7 +37,7 @@ figures! {
     process,
     /// Faults of pages that were not resident.
     major,
-    /// Pages that were made as zeroes, without asking storage, those of readahead too.
+    /// Those of them whose page had never been written: no storage was asked.
     compulsory,
     /// Faults of resident pages that were not mapped.
     minor,

@@ -15,7 +15,6 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin, Sent};
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -115,13 +114,6 @@ impl Asked<'_> {
         for path in [self.swap.to_owned(), std::env::temp_dir()] {
             if !path.is_dir() {
                 return Err(Error::Usage(format!("{}: is no folder", path.display())));
-            }
-            let probe = path.join(format!(".forebay-run-{}", std::process::id()));
-            if let Err(error) = File::create_new(&probe).and_then(|_| std::fs::remove_file(&probe)) {
-                return Err(Error::Usage(format!(
-                    "{}: no file can be made there: {error}; take another folder",
-                    path.display()
-                )));
             }
             if path.to_str().is_none_or(|path| path.contains('\n')) {
                 return Err(Error::Usage(format!("{}: is no text of one line: take another folder", path.display())));

@@ -6,7 +6,7 @@ use clap::Args;
 use forebay_policy::{Spec, show_bytes};
 use forebay_run::{Asked, Ended, Figures};
 use forebay_sim::size::parse_bytes;
-use forebay_sim::study::{counted, grouped};
+use forebay_sim::study::counted;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -98,12 +98,12 @@ fn show(figures: &Figures) -> String {
     let ratio = figures.hit_ratio().map_or(String::new(), |ratio| format!(", hit ratio {:.1} %", 100.0 * ratio));
     let failed = if figures.failed > 0 { format!(", {} with SIGBUS", figures.failed) } else { String::new() };
     format!(
-        "{} allocated at most, {}, {} minor{failed}, waited {:.1?}{ratio}; {}; swap: {} read, {} written",
+        "{} at most, {} ({}), {} minor{failed}, waited {:.1?}{ratio}; swap: {} read, {} written",
         show_bytes(figures.most),
         counted(figures.major, "major fault"),
-        grouped(figures.minor),
-        Duration::from_nanos(figures.waited),
         counted(figures.compulsory, "new page"),
+        figures.minor,
+        Duration::from_nanos(figures.waited),
         counted(figures.read, "page"),
         counted(figures.written, "page"),
     )
