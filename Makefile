@@ -50,7 +50,7 @@ install:
 
 deb:
 	command -v cargo-deb >/dev/null || cargo install --locked cargo-deb@3.8.0
-	cargo build --locked --profile dist -p forebay -p forebay-advise -p forebay-paged
+	cargo build --locked --profile dist -p forebay -p forebay-advise
 	rm -rf target/manual target/completions
 	target/dist/forebay manual target/manual
 	mkdir -p target/completions

@@ -9,7 +9,7 @@ mod terminal;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
     advise, analyze, compare, completions, control, convert, curve, devices, experiment, formats, info, levels,
-    managers, manual, mix, mount, policies, record, run, serve, top,
+    managers, manual, mix, mount, policies, record, serve, top,
 };
 use failure::Failure;
 use std::process::ExitCode;
@@ -44,7 +44,6 @@ enum Command {
     Experiment(experiment::Arguments),
     Serve(Box<serve::Arguments>),
     Mount(Box<mount::Arguments>),
-    Run(run::Arguments),
     Advise(advise::Arguments),
     Control(control::Arguments),
     Top(top::Arguments),
@@ -84,7 +83,6 @@ fn main() -> ExitCode {
         Command::Experiment(arguments) => experiment::run(&arguments),
         Command::Serve(arguments) => serve::run(*arguments),
         Command::Mount(arguments) => mount::run(*arguments),
-        Command::Run(arguments) => run::run(&arguments),
         Command::Advise(arguments) => advise::run(&arguments),
         Command::Control(arguments) => control::run(arguments),
         Command::Top(arguments) => top::run(&arguments),

@@ -252,12 +252,6 @@ fn bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: usize, fa
 fn try_to_bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: usize, write: bool) -> Result<(), Error> {
     let Mapped { extent, volume, .. } = region;
     let block = (at / shared.page_size) as u64;
-    let see = |pages: usize| {
-        for page in 0..pages {
-            let address = extent.base as usize + at + page * shared.page_size;
-            shared.watch.iter().for_each(|watch| watch.see(address, write));
-        }
-    };
     handle.hint(volume, region.stream())?;
     if !write {
         let page = handle.read(volume, block)?;
@@ -266,7 +260,6 @@ fn try_to_bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: us
         let ahead: Vec<_> = (1..most).map_while(|next| handle.use_ahead(volume, block + next)).collect();
         let mapped = extent.map(at, (1 + ahead.len()) * shared.page_size, true);
         shared.hand.missed(ahead.len() as u64);
-        see(1 + ahead.len());
         drop((page, ahead));
         match mapped {
             Ok(Continued::Mapped) => return Ok(()),
@@ -274,9 +267,6 @@ fn try_to_bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: us
             Ok(Continued::Removed) => {}
             Err(source) => return Err(Error::Memory { what: "a page cannot be mapped", source }),
         }
-    }
-    if write {
-        see(1);
     }
     // As the page becomes dirty it is mapped: `unprotect` in space.rs.
     Ok(handle.write_touched(volume, block)?.commit()?)

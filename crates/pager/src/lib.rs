@@ -58,5 +58,5 @@ mod userfault;
 pub use error::Error;
 pub use figures::Faults;
 pub use held::{Held, Pages};
-pub use pager::{Options, Pager, Watch};
+pub use pager::{Options, Pager};
 pub use region::{Advice, Region};

@@ -11,7 +11,6 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -60,32 +59,10 @@ impl Region {
     /// are no addresses for it; [`Error::Forked`].
     pub fn map(pager: &Arc<Pager>, device: Arc<dyn Device>, config: VolumeConfig) -> Result<Self, Error> {
         pager.check_process()?;
-        signals::blocked(|| Self::map_device(pager, device, config, None))
+        signals::blocked(|| Self::map_device(pager, device, config))
     }
 
-    /// The same from an address on that the caller has reserved: a multiple of the page size.
-    ///
-    /// # Safety
-    /// Nobody uses what is mapped there, for the length of the device in whole pages: the region takes its place.
-    ///
-    /// # Errors
-    /// As for [`map`](Region::map); [`Error::Configuration`] if the address lies within a page.
-    pub unsafe fn map_at(
-        pager: &Arc<Pager>,
-        device: Arc<dyn Device>,
-        config: VolumeConfig,
-        address: NonNull<u8>,
-    ) -> Result<Self, Error> {
-        pager.check_process()?;
-        signals::blocked(|| Self::map_device(pager, device, config, Some(address)))
-    }
-
-    fn map_device(
-        pager: &Arc<Pager>,
-        device: Arc<dyn Device>,
-        config: VolumeConfig,
-        at: Option<NonNull<u8>>,
-    ) -> Result<Self, Error> {
+    fn map_device(pager: &Arc<Pager>, device: Arc<dyn Device>, config: VolumeConfig) -> Result<Self, Error> {
         let page_size = pager.shared.page_size;
         let wrong = |what: &str| Err(Error::Configuration(format!("{}: {what}", config.name)));
         if config.mode == WriteMode::Through {
@@ -96,12 +73,9 @@ impl Region {
         let Some(length) = bytes.and_then(|bytes| bytes.checked_next_multiple_of(page_size)) else {
             return wrong(&format!("{} bytes cannot be mapped: a region has 1 to {most}", device.len()));
         };
-        if let Some(at) = at.filter(|at| !(at.as_ptr() as usize).is_multiple_of(page_size)) {
-            return wrong(&format!("address {at:p} lies within a page of {page_size} bytes"));
-        }
         let read_only = config.read_only || device.read_only();
         let faults = &pager.shared.space.faults;
-        let extent = Extent::new(faults, &config.name, length, page_size, read_only, at)
+        let extent = Extent::new(faults, &config.name, length, page_size, read_only)
             .map_err(|source| Error::Memory { what: "there are no addresses for a region", source })?;
         let extent = Arc::new(extent);
         let volume = pager.shared.pool.attach(device, config);

@@ -18,6 +18,5 @@ pub(crate) mod mix;
 pub(crate) mod mount;
 pub(crate) mod policies;
 pub(crate) mod record;
-pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod top;

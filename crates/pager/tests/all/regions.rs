@@ -1,14 +1,13 @@
 //! What programs find in regions: their own bytes, in as much memory as was given.
 
 use crate::common::{PAGE, ended, in_another_process, limit, map, pager, region, role, say, stored};
-use forebay_pager::{Options, Pager, Region, Watch};
+use forebay_pager::{Options, Pager, Region};
 use forebay_policy::Spec;
 use forebay_pool::device::{Device, MemoryDevice};
 use forebay_pool::{VolumeConfig, WriteMode};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Reads and writes a region at random, and along a loop, and compares it with what ought to be there.
 fn use_it(region: &mut [u8], known: &mut [u8], random: &mut Xoshiro256PlusPlus, steps: usize, label: &str) {
@@ -198,33 +197,4 @@ fn a_page_that_was_written_back_is_mapped_once_and_so_are_its_neighbours() {
     let more = said.lines().find_map(|line| line.strip_suffix(" pages more"));
     let more: usize = more.expect("it says").parse().expect("a number");
     assert!(signal.is_none() && more < 256, "{more} pages more than 2048 are mapped");
-}
-
-#[test]
-fn a_region_lies_where_its_program_has_room_and_who_watches_sees_its_uses() {
-    let _limit = limit("a region at an address");
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let own = Arc::clone(&seen);
-    let watch = Watch::new(move |address, write| own.lock().expect("nobody panics").push((address, write)));
-    let options = Options::new((64 * PAGE) as u64, Spec::parse("lru").expect("a policy"));
-    let pager = Pager::new(&Options { watch: Some(watch), ..options }).expect("a pager");
-    let (flags, nothing) = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, std::ptr::null_mut());
-    // SAFETY: a new mapping touches no memory that is in use.
-    let room = unsafe { libc::mmap(nothing, 20 * PAGE, libc::PROT_NONE, flags, -1, 0) };
-    assert_ne!(room, libc::MAP_FAILED);
-    let map_at = |address: usize| {
-        let device = Arc::new(MemoryDevice::new((16 * PAGE) as u64));
-        let address = NonNull::new(address as *mut u8).expect("an address");
-        // SAFETY: the room is this test's, and long enough.
-        unsafe { Region::map_at(&pager, device, VolumeConfig::new("region"), address) }
-    };
-    let wrong = map_at(room as usize + 100).err().expect("it is refused").to_string();
-    assert!(wrong.contains("lies within a page"), "{wrong}");
-    let mut region = map_at(room as usize + PAGE).expect("a region");
-    assert_eq!(region.as_ptr() as usize, room as usize + PAGE);
-    region[3 * PAGE] = 1;
-    region[9 * PAGE] = 2;
-    let base = region.as_ptr() as usize;
-    assert_eq!(*seen.lock().expect("nobody panics"), [(base + 3 * PAGE, true), (base + 9 * PAGE, true)]);
-    region.close().expect("it is written");
 }
