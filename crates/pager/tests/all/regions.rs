@@ -8,6 +8,7 @@ use forebay_pool::{VolumeConfig, WriteMode};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Reads and writes a region at random, and along a loop, and compares it with what ought to be there.
 fn use_it(region: &mut [u8], known: &mut [u8], random: &mut Xoshiro256PlusPlus, steps: usize, label: &str) {
@@ -197,4 +198,29 @@ fn a_page_that_was_written_back_is_mapped_once_and_so_are_its_neighbours() {
     let more = said.lines().find_map(|line| line.strip_suffix(" pages more"));
     let more: usize = more.expect("it says").parse().expect("a number");
     assert!(signal.is_none() && more < 256, "{more} pages more than 2048 are mapped");
+}
+
+#[test]
+fn pages_in_front_of_swap_space_are_written_as_they_must_leave() {
+    let _limit = limit("pages that are written in the background");
+    let spec = Spec::parse("clock").expect("a policy");
+    for swap in [true, false] {
+        let pager = Pager::new(&Options { swap, ..Options::new(512 * PAGE as u64, spec.clone()) }).expect("a pager");
+        // At least 384 pages are resident, of which all may be dirty but for a 16th.
+        let mut region = map(&pager, &Arc::new(MemoryDevice::new(256 * PAGE as u64)));
+        let written = || pager.statistics().volumes[0].pages_written_back;
+        for round in 0..100 {
+            region.iter_mut().step_by(PAGE).for_each(|byte| *byte = round);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if swap {
+            assert_eq!(written(), 0);
+        } else {
+            // A quarter of the pages is dirty. The limit of time says what is waited for.
+            while written() == 0 {
+                std::thread::yield_now();
+            }
+        }
+        region.close().expect("all is written");
+    }
 }
