@@ -24,6 +24,9 @@ const MOST_FILES: usize = 2048;
 /// How long a mount waits for one of the same directory that ends.
 const LAST_PAGES: Duration = Duration::from_secs(10);
 
+/// How long that goes without a word.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// What is asked of an inode.
 pub(crate) const ATTRIBUTES: StatxFlags = StatxFlags::BASIC_STATS;
 
@@ -83,7 +86,7 @@ impl Tree {
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(source, flags, Mode::empty()).map_err(failed)?;
-        lock(&root, options.read_only).map_err(|error| {
+        lock(&root, options.read_only, source).map_err(|error| {
             let why = "is mounted already, and the cache of that mount would not see what this one writes: unmount that one first";
             io::Error::new(io::Error::from(error).kind(), format!("{}: {why}", source.display()))
         })?;
@@ -288,12 +291,21 @@ pub(crate) fn attributes(fd: BorrowedFd<'_>) -> io::Result<Statx> {
 }
 
 /// Keeps other mounts of a directory out. One that was just unmounted may be writing its last pages.
-fn lock(root: &OwnedFd, shared: bool) -> Result<(), Errno> {
+fn lock(root: &OwnedFd, shared: bool, source: &Path) -> Result<(), Errno> {
     let how = if shared { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
-    let deadline = Instant::now() + LAST_PAGES;
+    let (start, mut said) = (Instant::now(), false);
     loop {
         match flock(root, how) {
-            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
+            Err(Errno::WOULDBLOCK) if start.elapsed() < LAST_PAGES => {
+                std::thread::sleep(Duration::from_millis(20));
+                if !said && start.elapsed() > SILENCE {
+                    said = true;
+                    let (source, patience) = (source.display(), LAST_PAGES.as_secs());
+                    tracing::warn!(
+                        "{source}: is mounted already: waiting up to {patience} seconds for that mount to end"
+                    );
+                }
+            }
             Err(Errno::WOULDBLOCK) => return Err(Errno::WOULDBLOCK),
             // Some file systems have no locks.
             Ok(()) | Err(_) => return Ok(()),

@@ -155,6 +155,10 @@ def test_wrong_arrays_are_refused():
         forebay.Trace.from_numpy(np.zeros((2, 2), dtype=int))
     with pytest.raises(ValueError, match="no column `offset`"):
         forebay.Trace.from_pandas(pd.DataFrame({"x": [1]}))
+    with pytest.raises(ValueError, match="pandas has no column `lbo`; it has lba, size"):
+        forebay.Trace.from_pandas(pd.DataFrame({"lba": [1], "size": [1]}), columns={"offset": "lbo"})
+    with pytest.raises(ValueError, match="there is no `ofset` in a trace"):
+        forebay.Trace.from_pandas(pd.DataFrame({"lba": [1]}), columns={"ofset": "lba"})
     with pytest.raises(ValueError, match="missing values"):
         forebay.Trace.from_polars(pl.Series(["a", None]))
     with pytest.raises(TypeError):

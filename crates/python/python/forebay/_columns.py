@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -68,21 +68,26 @@ def _texts(column: Any) -> pa.Array:
     return column.dictionary_encode().cast(_WORDS)
 
 
+def check(columns: Mapping[str, str] | None, there: Sequence[str], what: str) -> dict[str, str]:
+    """The column that has each part of a trace, of those that are there."""
+    names = {meaning: meaning for meaning in COLUMNS if meaning in there}
+    for meaning, name in (columns or {}).items():
+        if meaning not in COLUMNS:
+            raise ValueError(f"columns: there is no `{meaning}` in a trace; there are {', '.join(COLUMNS)}")
+        if name not in there:
+            raise ValueError(f"columns: {what} has no column `{name}`; it has {', '.join(there)}")
+        names[meaning] = name
+    if "offset" not in names:
+        raise ValueError(f"{what} has no column `offset`: say which one has it, columns={{'offset': …}}, of {', '.join(there)}")
+    return names
+
+
 def of_table(table: pa.Table, columns: Mapping[str, str] | None, unit: str | None, what: str) -> tuple[pa.Table, str | None]:
     """The columns of a trace in a table, and the unit of their offsets.
 
     ``columns`` says which column has what where the names differ: ``{"offset": "lba"}``.
     """
-    names = {meaning: meaning for meaning in COLUMNS if meaning in table.column_names}
-    for meaning, name in (columns or {}).items():
-        if meaning not in COLUMNS:
-            raise ValueError(f"columns: there is no `{meaning}` in a trace; there are {', '.join(COLUMNS)}")
-        if name not in table.column_names:
-            raise ValueError(f"columns: {what} has no column `{name}`; it has {', '.join(table.column_names)}")
-        names[meaning] = name
-    if "offset" not in names:
-        there = ", ".join(table.column_names)
-        raise ValueError(f"{what} has no column `offset`: say which one has it, columns={{'offset': …}}, of {there}")
+    names = check(columns, table.column_names, what)
     found: dict[str, Any] = {meaning: table.column(name) for meaning, name in names.items()}
     if "time" in found:
         found["time"] = _time(found["time"])

@@ -235,11 +235,9 @@ class Trace:
 
         if isinstance(frame, pd.Series):
             return cls.from_numpy(frame.to_numpy(), page_size=page_size, name=name)
+        _columns.check(columns, [str(there) for there in frame.columns], name)
         wanted = frame.columns.intersection([*_columns.COLUMNS, *(columns or {}).values()])
         table = pa.Table.from_pandas(frame[list(wanted)], preserve_index=False).replace_schema_metadata(None)
-        if "offset" not in table.column_names and not (columns or {}).get("offset"):
-            there = ", ".join(map(str, frame.columns))
-            raise ValueError(f"{name} has no column `offset`: say which one has it, columns={{'offset': …}}, of {there}")
         return cls.from_arrow(table, columns=columns, unit=unit, page_size=page_size, name=name)
 
     @classmethod
