@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// From what share of the dirty pages that there may be on some are written to swap space, and how long one may wait for that.
+/// For swap space: the share of the dirty limit at which background writeback begins, and how long a page may be dirty.
 const SWAP_BACKGROUND: f64 = 0.9;
 const SWAP_AGE: Duration = Duration::from_secs(3600);
 

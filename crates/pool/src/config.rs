@@ -35,7 +35,7 @@ pub struct Config {
     pub laundry: u32,
     /// The share of the frames that may be dirty before writers have to wait, though never the last 16th.
     pub dirty_limit: f64,
-    /// From what share of that on pages are written back in the background.
+    /// Background writeback begins at this share of the dirty limit: above 0, at most 1.
     pub background: f64,
     /// How long a page may be dirty before it is written back.
     pub dirty_age: Duration,

@@ -75,7 +75,7 @@ pub(crate) struct Shared<M> {
     resizes: AtomicU32,
     /// The share of the frames that may be dirty, as the bits of an `f64`.
     pub(crate) dirty_share: AtomicU64,
-    /// The share of that from which on pages are written back in the background.
+    /// Background writeback begins at this share of it.
     pub(crate) background: f64,
     /// How long a page may be dirty, in nanoseconds.
     dirty_age: AtomicU64,

@@ -22,8 +22,8 @@ impl Waiters {
         &self.groups[number as usize % GROUPS]
     }
 
-    /// Waits while `waits` holds of the page's state, and the number stands for the page of that place: whoever has the next page of the number may hold
-    /// it for as long as it likes, and wait for us.
+    /// Waits while `waits` holds of the page's state, and the number still stands for this page. The next page of the number may be held for long, by a
+    /// thread that waits for us.
     pub(crate) fn wait(&self, number: u32, page: &Page, object: u32, block: u64, waits: impl Fn(State) -> bool) {
         let mut backoff = Backoff::new();
         for _ in 0..LOOKS {
