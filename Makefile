@@ -47,10 +47,12 @@ tools:
 
 install:
 	cargo install --locked --profile dist --path crates/cli
+	cargo build --locked --profile dist -p forebay-advise -p forebay-paged
+	install -D -t $${CARGO_HOME:-$$HOME/.cargo}/lib/forebay $${CARGO_TARGET_DIR:-target}/dist/libforebay_advise.so $${CARGO_TARGET_DIR:-target}/dist/libforebay_paged.so
 
 deb:
 	command -v cargo-deb >/dev/null || cargo install --locked cargo-deb@3.8.0
-	cargo build --locked --profile dist -p forebay -p forebay-advise
+	cargo build --locked --profile dist -p forebay -p forebay-advise -p forebay-paged
 	rm -rf target/manual target/completions
 	target/dist/forebay manual target/manual
 	mkdir -p target/completions
@@ -70,12 +72,14 @@ container: static
 	cp $(STATIC) contrib/Containerfile target/container/
 	if command -v podman >/dev/null; then podman build -t forebay target/container; else docker build -t forebay -f target/container/Containerfile target/container; fi
 
+# The wheels' machines. Zig is the compiler and linker for C: it has the libraries of every machine, and of glibc as old as the wheels are for.
+WHEELS = x86_64 aarch64
+
 # maturin takes what is in the folder forebay._forebay.data into the wheel. The static program goes along as a script of the wheel: it needs no library of the machine, whatever Linux pip runs on.
-wheel: tools static
-	rm -rf crates/python/forebay._forebay.data target/wheels
-	mkdir -p crates/python/forebay._forebay.data/scripts
-	cp $(STATIC) crates/python/forebay._forebay.data/scripts/forebay
-	target/test-tools/bin/python -m maturin build --profile dist --locked --manifest-path crates/python/Cargo.toml --out target/wheels
-	rm -rf crates/python/forebay._forebay.data
-	target/test-tools/bin/python -m maturin sdist --manifest-path crates/python/Cargo.toml --out target/wheels
+wheel:
+	[ -x target/wheel-tools/bin/maturin ] || python3 -m venv target/wheel-tools
+	target/wheel-tools/bin/python -m pip install --quiet --disable-pip-version-check -r contrib/wheel-requirements.txt
+	rm -rf target/wheels
+	for machine in $(WHEELS); do PATH=$$PWD/target/wheel-tools/bin:$$PATH contrib/wheel.sh $$machine target/wheels || exit 1; done
+	target/wheel-tools/bin/maturin sdist --manifest-path crates/python/Cargo.toml --out target/wheels
 	ls -l target/wheels

@@ -2,7 +2,7 @@
 """The Python package against the command, functools, cachetools and libcachesim, in turns.
 
     make wheel
-    python3 -m venv /tmp/forebay && /tmp/forebay/bin/pip install target/wheels/*.whl cachetools distributed libcachesim==0.3.5
+    python3 -m venv /tmp/forebay && /tmp/forebay/bin/pip install target/wheels/*$(uname -m).whl cachetools distributed libcachesim==0.3.5
     /tmp/forebay/bin/python bench/python_speed.py target/dist/forebay
 
 The program is of the same build as the package: `make wheel` makes both with the profile `dist` (the program as
@@ -183,6 +183,7 @@ def sweep():
 
         cluster = distributed.LocalCluster(n_workers=4, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1")
         kept["client"] = distributed.Client(cluster)
+        kept["cluster"] = cluster
         kept["client"].wait_for_workers(4, timeout=60)
         # What they import is no part of it.
         kept["client"].run(lambda: __import__("forebay").policies())
@@ -240,4 +241,10 @@ if __name__ == "__main__":
     kept = {}
     import forebay
 
-    main()
+    try:
+        main()
+    finally:
+        # Else it is torn down while the interpreter ends, with a log of lost connections.
+        for each in ("client", "cluster"):
+            if each in kept:
+                kept[each].close(timeout=30)

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Installs what the tests need besides Rust: strace and valgrind, which they record real programs with, cscope, whose pages are managed, chromium, in which
+# Installs what the tests need besides Rust: strace and valgrind, which they record real programs with, cscope, whose pages are managed, xz, whose memory is paged, chromium, in which
 # reports are opened, the clients that volumes are tested with, up to a PostgreSQL on one, and in a virtual environment of their
 # own under target/ the outside programs that must be able to read what we write and the one that drives the browser.
 set -eu
 cd "$(dirname "$0")/.."
 
 # Each program, and the Debian package that it is in.
-programs="strace=strace valgrind=valgrind cscope=cscope chromium=chromium
+programs="strace=strace valgrind=valgrind cscope=cscope chromium=chromium xz=xz-utils
     sqlite3=sqlite3 nbdkit=nbdkit nbdinfo=libnbd-bin nbdcopy=libnbd-bin nbdfuse=libnbd-bin nbdsh=python3-libnbd qemu-io=qemu-utils fio=fio
     openssl=openssl fusermount3=fuse3 losetup=mount mkfs.ext4=e2fsprogs pg_lsclusters=postgresql"
 # Where programs for root are, whoever asks.

@@ -27,7 +27,7 @@ pub(crate) struct ReportFile {
 pub(crate) struct Files {
     #[command(flatten)]
     report: ReportFile,
-    /// Also draw the curves of one trace for a paper, told apart in grey too
+    /// Also draw the curves of one trace for a paper, told apart in grey too; it replaces an earlier figure
     #[arg(long, value_name = "FILE.svg|.png|.pdf")]
     plot: Option<PathBuf>,
 }
@@ -67,7 +67,7 @@ impl ReportFile {
             )));
         }
         check_path("--report", path, traces)?;
-        Ok(file::check_report(path)?)
+        Ok(file::check_replaced(path)?)
     }
 
     /// Writes the report if it is asked for and there is something in it, and says so.
@@ -100,7 +100,8 @@ impl Files {
                 "--plot draws the curves of one trace: name one, or take --report for all".to_owned(),
             ));
         }
-        check_path("--plot", path, traces)
+        check_path("--plot", path, traces)?;
+        Ok(file::check_replaced(path)?)
     }
 
     /// Writes the files asked for, and says so. The figure is the first chart.

@@ -9,7 +9,6 @@ pub(crate) use forebay_sim::SAMPLE;
 use forebay_sim::size::parse_bytes;
 use forebay_trace::formats::csv::Columns;
 use forebay_trace::{Format, Options, Pattern, Reader, Warn};
-use std::collections::HashSet;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -81,12 +80,6 @@ impl FromStr for Chosen {
             text => Spec::parse(text).map(|spec| Self(vec![spec])),
         }
     }
-}
-
-/// The policies, each once.
-pub(crate) fn each_once(specs: impl Iterator<Item = Spec>) -> Vec<Spec> {
-    let mut labels = HashSet::new();
-    specs.filter(|spec| labels.insert(spec.label.clone())).collect()
 }
 
 /// The managers of the file, if one is given and a policy asked is for them.

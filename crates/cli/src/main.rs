@@ -6,12 +6,14 @@ mod files;
 mod input;
 mod terminal;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
     advise, analyze, compare, completions, control, convert, curve, devices, experiment, formats, info, levels,
-    managers, manual, mix, mount, policies, record, serve, top,
+    managers, manual, mix, mount, policies, record, run, serve, top,
 };
 use failure::Failure;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Measure buffer replacement policies on your own references.
@@ -44,6 +46,7 @@ enum Command {
     Experiment(experiment::Arguments),
     Serve(Box<serve::Arguments>),
     Mount(Box<mount::Arguments>),
+    Run(run::Arguments),
     Advise(advise::Arguments),
     Control(control::Arguments),
     Top(top::Arguments),
@@ -62,8 +65,19 @@ fn take_negative(command: clap::Command) -> clap::Command {
     command.mut_args(takes).mut_subcommands(take_negative)
 }
 
+/// Ends with what is wrong with the command line, and what may be meant by it.
+fn exit(error: &clap::Error) -> ! {
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(trace)) if Path::new(trace).is_file() => {
+            eprintln!("forebay: {trace}: name a command first, as in `forebay compare {trace}`");
+            std::process::exit(2);
+        }
+        _ => error.exit(),
+    }
+}
+
 fn main() -> ExitCode {
-    let matches = take_negative(Arguments::command()).get_matches();
+    let matches = take_negative(Arguments::command()).try_get_matches().unwrap_or_else(|error| exit(&error));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let verbose = arguments.verbose;
     let sample = || self::Arguments::parse_from(["forebay", "compare"]).command.expect("it is named");
@@ -83,6 +97,7 @@ fn main() -> ExitCode {
         Command::Experiment(arguments) => experiment::run(&arguments),
         Command::Serve(arguments) => serve::run(*arguments),
         Command::Mount(arguments) => mount::run(*arguments),
+        Command::Run(arguments) => run::run(&arguments),
         Command::Advise(arguments) => advise::run(&arguments),
         Command::Control(arguments) => control::run(arguments),
         Command::Top(arguments) => top::run(&arguments),

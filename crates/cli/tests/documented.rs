@@ -153,7 +153,7 @@ fn runs(words: &[String]) -> bool {
     });
     words.first().is_none_or(|command| reads.contains(&command.as_str()))
         && !to_fill_in
-        && !words.iter().any(|word| word == "--")
+        && !words.iter().any(|word| word == "--" || word == "--dask")
 }
 
 /// The words that name traces to read.

@@ -104,7 +104,7 @@ fn a_report_replaces_a_report_or_an_empty_file_and_no_other() {
     let asked = ["compare", ZIPF, "--policies", "lru", "--sizes", "10", "--report", file.to_str().unwrap()];
     std::fs::write(&file, "<!doctype html>\n<p>My thesis").unwrap();
     let refused = message(&asked, 2);
-    assert!(refused.contains("mine.html: is there, and no report of forebay: remove it first"), "{refused}");
+    assert!(refused.contains("mine.html: is there, and was not made by forebay: remove it first"), "{refused}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "<!doctype html>\n<p>My thesis");
     std::fs::write(&file, "").unwrap();
     for _ in 0..2 {
@@ -283,6 +283,22 @@ fn a_figure_of_one_size_is_drawn() {
     let (figure, _) =
         written(&file, &["compare", ZIPF, "--policies", "lru,opt", "--sizes", "50", "--plot", file.to_str().unwrap()]);
     assert!(String::from_utf8(figure).unwrap().contains("hit ratio (%)"));
+}
+
+#[test]
+fn a_figure_replaces_no_file_but_a_figure() {
+    for kind in ["svg", "png", "pdf"] {
+        let file = path(&format!("replaced.{kind}"));
+        let asked = ["compare", ZIPF, "--policies", "lru,opt", "--sizes", "5,50", "--plot", file.to_str().unwrap()];
+        std::fs::write(&file, "a picture of mine").unwrap();
+        let refused = message(&asked, 2);
+        assert!(refused.contains("was not made by forebay: remove it first"), "{refused}");
+        assert_eq!(std::fs::read(&file).unwrap(), b"a picture of mine");
+        std::fs::remove_file(&file).unwrap();
+        let (first, _) = written(&file, &asked);
+        let (again, _) = written(&file, &asked);
+        assert!(first == again, "{kind}");
+    }
 }
 
 #[test]

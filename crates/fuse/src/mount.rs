@@ -150,7 +150,12 @@ impl Mount {
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(source.display().to_string()),
-            MountOption::Subtype("forebay".to_owned()),
+            // The superuser mounts by a call of the system, which has another name for it than `fusermount3`.
+            if superuser {
+                MountOption::CUSTOM("subtype=forebay".to_owned())
+            } else {
+                MountOption::Subtype("forebay".to_owned())
+            },
             MountOption::DefaultPermissions,
             if options.read_only { MountOption::RO } else { MountOption::RW },
         ];

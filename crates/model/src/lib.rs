@@ -26,10 +26,12 @@ use forebay_policy::Place;
 use parallel::{Lanes, Parallel};
 use queue::Queue;
 use request::{Address, Request};
+use serde::Deserialize;
+use std::time::Duration;
 use waits::Waits;
 
 /// What misses cost.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 pub struct Cost {
     /// The time in which the device was at work for the requests, in milliseconds; where requests overlap it counts for each.
     pub device_ms: f64,
@@ -42,6 +44,7 @@ pub struct Cost {
     /// How many pages a request has on average.
     pub mean_request_pages: f64,
     /// How many bytes were transferred.
+    #[serde(rename = "device_bytes")]
     pub bytes: u64,
     /// What the requests cost in money, where requests do.
     pub price: Option<f64>,
@@ -112,6 +115,19 @@ impl SimulatedDevice {
             bytes: 0,
             price: 0.0,
         }
+    }
+
+    /// Serves a request of `length` bytes at `offset` that begins at `begin`, and no other meanwhile: how long that takes.
+    pub fn serve_alone(&mut self, begin: Duration, offset: u64, length: u64, write: bool) -> Duration {
+        let begin_ms = begin.as_secs_f64() * 1e3;
+        self.think((begin_ms - self.now_ms()).max(0.0));
+        let mut first = true;
+        for block in offset / self.page_size..(offset + length).div_ceil(self.page_size) {
+            self.miss(Place { object: 0, block }, first, write);
+            first = false;
+        }
+        self.finish();
+        Duration::from_secs_f64((self.now_ms() - begin_ms).max(0.0) / 1e3)
     }
 
     /// A page misses. `first` says that it is the first miss of a user's request; `write`, that the request writes.

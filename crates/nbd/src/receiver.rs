@@ -12,7 +12,7 @@
 
 use std::slice::from_ref;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::budget::{Hurry, Lease};
 use crate::buffer::Buffer;
@@ -25,9 +25,6 @@ use crate::wire::request::{Command, REQ_ONE, Request, header};
 use crate::workers::{Job, conclude, count, is_durable, perform, range};
 use crate::{Config, Counts, Errno, Failure, Session};
 use forebay_figures::Tally;
-
-/// How often a connection that is to stop looks whether all in flight is done.
-const STOPPING: Duration = Duration::from_millis(5);
 
 /// Hints of one connection at a time; those that come on top are answered, and not done.
 const MOST_HINTS: usize = 32;
@@ -458,10 +455,9 @@ impl<'a> Receiver<'a> {
 
     /// Until when the client may send nothing.
     fn deadline(&self) -> Option<Instant> {
-        match (self.stop.told(), self.whole, self.config.idle) {
-            (true, _, _) => Some(Instant::now() + STOPPING),
-            (_, Some(whole), _) => Some(whole.min(Instant::now() + self.config.message)),
-            (_, None, idle) => idle.map(|idle| Instant::now() + idle),
+        match (self.whole, self.config.idle) {
+            (Some(whole), _) => Some(whole.min(Instant::now() + self.config.message)),
+            (None, idle) => idle.map(|idle| Instant::now() + idle),
         }
     }
 

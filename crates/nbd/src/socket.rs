@@ -11,6 +11,9 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
 use crate::budget::{Hurry, Purse};
 
+/// How often a connection checks, once the server stops, whether it can end.
+const MOMENT: Duration = Duration::from_millis(5);
+
 /// Calls off what waits, once and for all.
 #[derive(Debug)]
 pub(crate) struct Stop {
@@ -37,11 +40,14 @@ impl Stop {
         self.told.load(Ordering::Relaxed)
     }
 
-    /// Waits until a descriptor is readable; `false` once told, or at the deadline.
+    /// Waits until a descriptor is readable. `false`: the server stops, or the deadline has passed. If the server was stopping before, it waits for
+    /// a moment only.
     pub(crate) fn wait_readable(&self, fd: impl AsFd, deadline: Option<Instant>) -> io::Result<bool> {
         let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(&self.waiting, PollFlags::IN)];
-        // Once told, the pipe would end every wait at once.
-        let watched = if self.told() { 1 } else { 2 };
+        // Once the server stops, the pipe would end every wait at once. The deadline may have been set before.
+        let moment = self.told().then(|| Instant::now() + MOMENT);
+        let watched = if moment.is_some() { 1 } else { 2 };
+        let deadline = deadline.into_iter().chain(moment).min();
         Ok(wait(&mut fds[..watched], deadline)? && !fds[0].revents().is_empty())
     }
 
@@ -222,5 +228,28 @@ impl Socket for SystemSocket {
     fn close(&self) {
         // It may be closed already, which is what is wanted.
         let _ = rustix::net::shutdown(&self.0, Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_wait_that_begins_after_the_stop_ends_after_a_moment_or_with_bytes() {
+        let (socket, mut other) = UnixStream::pair().expect("a pair");
+        let stop = Stop::new().expect("a pipe");
+        stop.tell();
+        let (answer, answered) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let nothing = stop.wait_readable(&socket, None).expect("a wait");
+            io::Write::write_all(&mut other, b"x").expect("a byte");
+            let something = stop.wait_readable(&socket, None).expect("a wait");
+            let _ = answer.send((nothing, something));
+        });
+        let waited =
+            answered.recv_timeout(Duration::from_secs(30)).expect("it waits for ever: nobody calls it off again");
+        assert_eq!(waited, (false, true));
     }
 }

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect, munmap};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,13 +33,14 @@ unsafe impl Send for Extent {}
 unsafe impl Sync for Extent {}
 
 impl Extent {
-    /// Addresses for `length` bytes, of which none is there.
+    /// Addresses for `length` bytes, of which none is there: from `at` on, where the caller has reserved them.
     pub(crate) fn new(
         faults: &Arc<Userfault>,
         name: &str,
         length: usize,
         page_size: usize,
         read_only: bool,
+        at: Option<NonNull<u8>>,
     ) -> io::Result<Self> {
         // Names of files in memory have at most 249 bytes.
         let name: String = name.chars().filter(|&character| character != '\0').take(60).collect();
@@ -49,8 +50,8 @@ impl Extent {
         let faults = Arc::clone(faults);
         let (base, alias, poisoned) = (null_mut(), null_mut(), Mutex::default());
         let mut extent = Self { file, faults, base, alias, length, page_size, read_only, mapped, poisoned };
-        extent.base = extent.map_nothing()?;
-        extent.alias = extent.map_nothing()?;
+        extent.base = extent.map_nothing(at)?;
+        extent.alias = extent.map_nothing(None)?;
         // Not before they are registered can they be used: else `mlockall(MCL_FUTURE)` has the kernel fill them with zeroes at once, which would
         // count as the pages' bytes.
         extent.faults.register(extent.base as usize, length)?;
@@ -68,10 +69,12 @@ impl Extent {
         Ok(extent)
     }
 
-    fn map_nothing(&self) -> io::Result<*mut u8> {
-        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at addresses of the kernel's choice touches no memory that is in use.
-        let base = unsafe { mmap(null_mut(), self.length, ProtFlags::empty(), flags, &self.file, 0) }?;
+    fn map_nothing(&self, at: Option<NonNull<u8>>) -> io::Result<*mut u8> {
+        let fixed = if at.is_some() { MapFlags::FIXED } else { MapFlags::empty() };
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE | fixed;
+        let at = at.map_or(null_mut(), |at| at.as_ptr().cast());
+        // SAFETY: a new mapping at addresses of the kernel's choice, or reserved for it, touches no memory that is in use.
+        let base = unsafe { mmap(at, self.length, ProtFlags::empty(), flags, &self.file, 0) }?;
         self.faults.begin(base as usize..base as usize + self.length);
         // A child of fork would wait for ever at an absent page, as nobody handles its faults. A huge page would hold more than one frame's memory.
         for advice in [Advice::LinuxDontFork, Advice::LinuxNoHugepage] {

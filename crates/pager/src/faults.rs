@@ -4,7 +4,8 @@
 //!
 //! - a thread more is started when for a moment none has waited for faults, up to [`Options::threads`](crate::Options::threads);
 //! - one region has at most half of the threads that others leave it: its other faults are parked until one of its own is done;
-//! - who touches a page that is under way already costs no thread: the page's thread wakes all.
+//! - who touches a page that is under way already costs no thread: the page's thread wakes all;
+//! - while the pager is [frozen](crate::Frozen), faults of writes wait, and those of reads go on.
 
 use crate::Error;
 use crate::cores::{Cores, Seat};
@@ -40,6 +41,8 @@ pub(crate) struct Desk {
     /// Whether none does, and it is seen to that one will.
     short: AtomicBool,
     shorter: Condvar,
+    /// No fault of a write is under way.
+    unwritten: Condvar,
     cores: Cores,
     work: Mutex<Work>,
 }
@@ -52,6 +55,10 @@ struct Work {
     under_way: HashMap<usize, bool>,
     /// By their first address: regions with pages under way.
     regions: HashMap<usize, Waiting>,
+    /// Faults of writes that are under way.
+    writes: usize,
+    /// While the pager is frozen: the faults of writes that wait for its end.
+    frozen: Option<Vec<Fault>>,
 }
 
 #[derive(Debug, Default)]
@@ -60,10 +67,21 @@ struct Waiting {
     parked: VecDeque<Fault>,
 }
 
+/// What becomes of a fault.
+enum Turn {
+    /// The caller brings its page.
+    Bring,
+    /// Somebody else will, or it waits.
+    Leave,
+    /// It waits, and so may these, which nobody would take up: they are to be handed out again.
+    HandOut(VecDeque<Fault>),
+}
+
 impl Desk {
     pub(crate) fn new(most: usize) -> Self {
         let (idle, short) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self { most, idle, short, shorter: Condvar::new(), cores: Cores::new(), work: Mutex::default() }
+        let (shorter, unwritten) = (Condvar::new(), Condvar::new());
+        Self { most, idle, short, shorter, unwritten, cores: Cores::new(), work: Mutex::default() }
     }
 
     /// Starts no further thread.
@@ -118,29 +136,64 @@ impl Desk {
         }
     }
 
-    /// Whether the caller is to bring the page of a fault; if not, somebody else will.
-    fn begin(&self, region: usize, page: usize, fault: Fault) -> bool {
+    /// Faults of writes wait from now on; `false`: they do so already.
+    pub(crate) fn freeze(&self) -> bool {
         let mut work = self.lock();
+        let first = work.frozen.is_none();
+        work.frozen.get_or_insert_default();
+        first
+    }
+
+    /// Waits until no fault of a write is under way; `false`: one still is.
+    pub(crate) fn wait_until_unwritten(&self, patience: Duration) -> bool {
+        let written = |work: &mut Work| work.writes > 0;
+        let waited = self.unwritten.wait_timeout_while(self.lock(), patience, written);
+        waited.unwrap_or_else(PoisonError::into_inner).0.writes == 0
+    }
+
+    /// Faults of writes do not wait any more: those that did.
+    pub(crate) fn thaw(&self) -> Vec<Fault> {
+        self.lock().frozen.take().unwrap_or_default()
+    }
+
+    /// Whether the caller is to bring the page of a fault.
+    fn begin(&self, region: usize, page: usize, fault: Fault) -> Turn {
+        let mut work = self.lock();
+        if fault.write
+            && let Some(waiting) = &mut work.frozen
+        {
+            waiting.push(fault);
+            // This fault may have been parked, and then no thread is left that takes the next parked one.
+            let parked = work.regions.get_mut(&region).map(|waiting| std::mem::take(&mut waiting.parked));
+            return parked.filter(|parked| !parked.is_empty()).map_or(Turn::Leave, Turn::HandOut);
+        }
         if let Some(again) = work.under_way.get_mut(&page) {
             *again = true;
-            return false;
+            return Turn::Leave;
         }
         let all = work.under_way.len();
         let waiting = work.regions.entry(region).or_default();
         let others = all - waiting.under_way;
         if waiting.under_way > 0 && waiting.under_way >= self.most.saturating_sub(others) / 2 {
             waiting.parked.push_back(fault);
-            return false;
+            return Turn::Leave;
         }
         waiting.under_way += 1;
         work.under_way.insert(page, false);
-        true
+        work.writes += usize::from(fault.write);
+        Turn::Bring
     }
 
     /// The page is there: whether others may wait for it still, and a fault to handle next.
-    fn end(&self, region: usize, page: usize) -> (bool, Option<Fault>) {
+    fn end(&self, region: usize, page: usize, fault: Fault) -> (bool, Option<Fault>) {
         let mut work = self.lock();
         let again = work.under_way.remove(&page).expect("it was under way");
+        if fault.write {
+            work.writes -= 1;
+            if work.writes == 0 {
+                self.unwritten.notify_all();
+            }
+        }
         let waiting = work.regions.get_mut(&region).expect("it has a page under way");
         waiting.under_way -= 1;
         let next = waiting.parked.pop_front();
@@ -177,8 +230,21 @@ fn start_one(shared: &Arc<Shared>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Ends the process when a thread that handles faults panics: the program's thread whose page it was about to bring would wait for ever.
+struct Unwound;
+
+impl Drop for Unwound {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("a thread that brings pages has panicked: this process ends");
+            std::process::abort();
+        }
+    }
+}
+
 /// Handles faults until the pager stops.
 fn handle_all(shared: &Arc<Shared>, handle: &Handle<Space>) {
+    let _unwound = Unwound;
     let desk = &shared.desk;
     let mut seat = Seat::new();
     loop {
@@ -214,12 +280,14 @@ fn resolve(shared: &Shared, handle: &Handle<Space>, fault: Fault) {
         };
         let base = region.extent.base as usize;
         let page = base + (fault.address - base) / shared.page_size * shared.page_size;
-        if !shared.desk.begin(base, page, fault) {
-            return;
+        match shared.desk.begin(base, page, fault) {
+            Turn::Bring => {}
+            Turn::Leave => return,
+            Turn::HandOut(parked) => return shared.space.faults.again(parked),
         }
         bring(shared, handle, &region, page - base, fault);
         let again;
-        (again, next) = shared.desk.end(base, page);
+        (again, next) = shared.desk.end(base, page, fault);
         if again {
             // It may have come when the page was there already.
             let _ = shared.space.faults.wake(page, shared.page_size);
@@ -252,6 +320,12 @@ fn bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: usize, fa
 fn try_to_bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: usize, write: bool) -> Result<(), Error> {
     let Mapped { extent, volume, .. } = region;
     let block = (at / shared.page_size) as u64;
+    let see = |pages: usize| {
+        for page in 0..pages {
+            let address = extent.base as usize + at + page * shared.page_size;
+            shared.watch.iter().for_each(|watch| watch.see(address, write));
+        }
+    };
     handle.hint(volume, region.stream())?;
     if !write {
         let page = handle.read(volume, block)?;
@@ -260,6 +334,7 @@ fn try_to_bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: us
         let ahead: Vec<_> = (1..most).map_while(|next| handle.use_ahead(volume, block + next)).collect();
         let mapped = extent.map(at, (1 + ahead.len()) * shared.page_size, true);
         shared.hand.missed(ahead.len() as u64);
+        see(1 + ahead.len());
         drop((page, ahead));
         match mapped {
             Ok(Continued::Mapped) => return Ok(()),
@@ -267,6 +342,9 @@ fn try_to_bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: us
             Ok(Continued::Removed) => {}
             Err(source) => return Err(Error::Memory { what: "a page cannot be mapped", source }),
         }
+    }
+    if write {
+        see(1);
     }
     // As the page becomes dirty it is mapped: `unprotect` in space.rs.
     Ok(handle.write_touched(volume, block)?.commit()?)

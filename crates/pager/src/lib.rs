@@ -37,6 +37,7 @@
 //!   budget.rs: how many frames there are
 //!   cores.rs: where faults are handled
 //!   held.rs: pages that stay for direct input
+//!   freeze.rs: a moment at which no byte changes
 //!   userfault.rs: what the kernel is asked to do with them
 //! ```
 
@@ -46,6 +47,7 @@ mod error;
 mod extent;
 mod faults;
 mod figures;
+mod freeze;
 mod hand;
 mod held;
 mod messages;
@@ -57,6 +59,7 @@ mod userfault;
 
 pub use error::Error;
 pub use figures::Faults;
+pub use freeze::Frozen;
 pub use held::{Held, Pages};
-pub use pager::{Options, Pager};
+pub use pager::{Options, Pager, Watch};
 pub use region::{Advice, Region};

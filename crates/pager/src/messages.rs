@@ -128,6 +128,12 @@ impl Userfault {
         self.read(&mut queue)
     }
 
+    /// Faults that were left to wait are to be handled.
+    pub(crate) fn again(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.messages.lock().faults.extend(faults);
+        self.kick();
+    }
+
     fn kick(&self) {
         let _ = rustix::io::write(&self.messages.kick, &1_u64.to_ne_bytes());
     }

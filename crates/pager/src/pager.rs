@@ -10,6 +10,7 @@ use crate::signals;
 use crate::space::Space;
 use forebay_policy::{Spec, show_bytes};
 use forebay_pool::{Config, Handle, Hint, Pool, Statistics, Volume};
+use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -38,12 +39,36 @@ pub struct Options {
     /// Whether its regions are in front of swap space: what is written there is of no use after this process, so pages are written as they must leave, and
     /// nearly all may be dirty.
     pub swap: bool,
+    /// Who learns of the uses that the policy learns of.
+    pub watch: Option<Watch>,
+}
+
+/// Learns of each use of a page that the policy learns of: its address, and whether it is a write. It is called on the threads that handle faults, and
+/// touches no region.
+#[derive(Clone)]
+pub struct Watch(Arc<dyn Fn(usize, bool) + Send + Sync>);
+
+impl Watch {
+    /// One that calls a function.
+    pub fn new(watch: impl Fn(usize, bool) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(watch))
+    }
+
+    pub(crate) fn see(&self, address: usize, write: bool) {
+        (self.0)(address, write);
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch")
+    }
 }
 
 impl Options {
     /// Pages of 4 KiB, up to 64 threads, 2 % of a processor.
     pub fn new(memory: u64, policy: Spec) -> Self {
-        Self { memory, page_size: 4096, policy, threads: 64, sampling: 0.02, swap: false }
+        Self { memory, page_size: 4096, policy, threads: 64, sampling: 0.02, swap: false, watch: None }
     }
 
     fn check(&self) -> Result<Config, Error> {
@@ -113,6 +138,7 @@ pub(crate) struct Shared {
     pub(crate) counters: FaultCounters,
     pub(crate) hand: Hand,
     pub(crate) desk: Desk,
+    pub(crate) watch: Option<Watch>,
     config: Config,
     /// The most pages that regions have had together.
     most_pages: Mutex<u64>,
@@ -127,6 +153,11 @@ impl Shared {
         let behind = regions.partition_point(|region| region.extent.base as usize <= address);
         let region = regions[..behind].last()?;
         (address - (region.extent.base as usize) < region.extent.length).then(|| region.clone())
+    }
+
+    /// All regions.
+    pub(crate) fn regions(&self) -> Vec<Mapped> {
+        self.regions.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn add(&self, region: Mapped) {
@@ -187,6 +218,7 @@ impl Pager {
             counters: FaultCounters::default(),
             hand: Hand::new(options.sampling),
             desk: Desk::new(options.threads),
+            watch: options.watch.clone(),
             config,
             most_pages: Mutex::default(),
             regions: RwLock::default(),

@@ -4,13 +4,14 @@ use crate::error::Error;
 use crate::extent::Extent;
 use crate::pager::{Mapped, Pager, Shared};
 use crate::signals;
-use forebay_pool::device::{Device, FileDevice, FileOptions};
+use forebay_pool::device::{CopyOnWrite, Device, FileDevice, FileOptions};
 use forebay_pool::{Durability, Hint, VolumeConfig, VolumeStatistics, WriteMode};
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -59,10 +60,32 @@ impl Region {
     /// are no addresses for it; [`Error::Forked`].
     pub fn map(pager: &Arc<Pager>, device: Arc<dyn Device>, config: VolumeConfig) -> Result<Self, Error> {
         pager.check_process()?;
-        signals::blocked(|| Self::map_device(pager, device, config))
+        signals::blocked(|| Self::map_device(pager, device, config, None))
     }
 
-    fn map_device(pager: &Arc<Pager>, device: Arc<dyn Device>, config: VolumeConfig) -> Result<Self, Error> {
+    /// The same from an address on that the caller has reserved: a multiple of the page size.
+    ///
+    /// # Safety
+    /// Nobody uses what is mapped there, for the length of the device in whole pages: the region takes its place.
+    ///
+    /// # Errors
+    /// As for [`map`](Region::map); [`Error::Configuration`] if the address lies within a page.
+    pub unsafe fn map_at(
+        pager: &Arc<Pager>,
+        device: Arc<dyn Device>,
+        config: VolumeConfig,
+        address: NonNull<u8>,
+    ) -> Result<Self, Error> {
+        pager.check_process()?;
+        signals::blocked(|| Self::map_device(pager, device, config, Some(address)))
+    }
+
+    fn map_device(
+        pager: &Arc<Pager>,
+        device: Arc<dyn Device>,
+        config: VolumeConfig,
+        at: Option<NonNull<u8>>,
+    ) -> Result<Self, Error> {
         let page_size = pager.shared.page_size;
         let wrong = |what: &str| Err(Error::Configuration(format!("{}: {what}", config.name)));
         if config.mode == WriteMode::Through {
@@ -73,9 +96,12 @@ impl Region {
         let Some(length) = bytes.and_then(|bytes| bytes.checked_next_multiple_of(page_size)) else {
             return wrong(&format!("{} bytes cannot be mapped: a region has 1 to {most}", device.len()));
         };
+        if let Some(at) = at.filter(|at| !(at.as_ptr() as usize).is_multiple_of(page_size)) {
+            return wrong(&format!("address {at:p} lies within a page of {page_size} bytes"));
+        }
         let read_only = config.read_only || device.read_only();
         let faults = &pager.shared.space.faults;
-        let extent = Extent::new(faults, &config.name, length, page_size, read_only)
+        let extent = Extent::new(faults, &config.name, length, page_size, read_only, at)
             .map_err(|source| Error::Memory { what: "there are no addresses for a region", source })?;
         let extent = Arc::new(extent);
         let volume = pager.shared.pool.attach(device, config);
@@ -95,6 +121,23 @@ impl Region {
         let device =
             swap_space(folder, length).map_err(|source| Error::Memory { what: "there is no swap space", source })?;
         let mut region = Self::map(pager, Arc::new(device), VolumeConfig::new("swap"))?;
+        region.kept = false;
+        Ok(region)
+    }
+
+    /// Maps a device that stays as it is: changed pages go to a file without a name in `folder`, and are gone with the region.
+    ///
+    /// # Errors
+    /// As for [`map_swap`](Region::map_swap).
+    pub fn map_private(
+        pager: &Arc<Pager>,
+        device: Arc<dyn Device>,
+        config: VolumeConfig,
+        folder: &Path,
+    ) -> Result<Self, Error> {
+        let changed = swap_space(folder, device.len()).and_then(|changes| CopyOnWrite::new(device, changes));
+        let changed = changed.map_err(|source| Error::Memory { what: "there is no swap space", source })?;
+        let mut region = Self::map(pager, Arc::new(changed), config)?;
         region.kept = false;
         Ok(region)
     }

@@ -257,7 +257,8 @@ pub fn show_bytes(bytes: u64) -> String {
     let mut scaled = bytes as f64;
     for unit in ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"] {
         if scaled < 1024.0 {
-            let decimals = usize::from(unit != "bytes" && scaled < 100.0 && scaled.fract() >= 0.05);
+            // `1.0 GiB` is about as much, `1 GiB` is exact.
+            let decimals = usize::from(scaled < 100.0 && scaled.fract() != 0.0);
             return format!("{scaled:.decimals$} {unit}");
         }
         scaled /= 1024.0;

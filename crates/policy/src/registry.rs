@@ -7,6 +7,7 @@ use crate::parameters::{Kind, Parameter, Settings};
 pub use crate::policies::POLICIES;
 use crate::policy::{Info, Policy, Setup};
 use crate::spelling::{did_you_mean, same};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What is done with a policy whose type is known only by its name: the way from a name to static dispatch.
@@ -83,6 +84,12 @@ impl Spec {
     /// Every policy at its defaults.
     pub fn all() -> Vec<Self> {
         POLICIES.iter().map(|info| Self::new(info)).collect()
+    }
+
+    /// The policies, each label once.
+    pub fn each_once(specs: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let mut labels = HashSet::new();
+        specs.into_iter().filter(|spec| labels.insert(spec.label.clone())).collect()
     }
 
     /// A policy at its defaults.

@@ -1,6 +1,7 @@
 //! Answers as Python gets them: a table by the declarations of the figures, the advice, all that is known as JSON, a report.
 
 use crate::capsule;
+use crate::storage::Failure;
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{Field, Schema, SchemaRef};
 use forebay_policy::Spec;
@@ -8,7 +9,6 @@ use forebay_report::file::{self, FileError};
 use forebay_report::{Document, Key, Made, Section, study};
 use forebay_sim::Dimensions;
 use forebay_sim::study::{Analysis, Answer as Forms, Column, Comparison, Curves, Levels};
-use pyo3::exceptions::{PyFileExistsError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use serde_json::Value;
@@ -154,11 +154,14 @@ impl Answer {
 
     /// Writes it to a file, whole or not at all. An earlier report is replaced, and nothing else.
     fn write_report(&self, path: PathBuf, command: String, date: String) -> PyResult<()> {
-        let written = file::check_report(&path).and_then(|()| file::write(&path, self.html(command, date).as_bytes()));
-        written.map_err(|error| match error {
-            FileError::Another(_) => PyFileExistsError::new_err(error.to_string()),
-            error => PyOSError::new_err(error.to_string()),
-        })
+        let written =
+            file::check_replaced(&path).and_then(|()| file::write(&path, self.html(command, date).as_bytes()));
+        let number = |error: &FileError| match error {
+            FileError::Another(_) => libc::EEXIST,
+            FileError::NotMade(_, error) | FileError::NotWritten(_, error) => forebay_pool::errno_of(error),
+            FileError::NotDrawn(..) => libc::EIO,
+        };
+        Ok(written.map_err(|error| Failure::new(number(&error), error.to_string()).of(&path))?)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What Python says, as the studies ask: texts in the command's notation, or numbers.
 
 use crate::guest::{Fault, spec};
+use forebay_model::presets::Named;
 use forebay_policy::Spec;
 use forebay_policy::managers::Rules;
 use forebay_sim::Size;
@@ -14,6 +15,9 @@ use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
+
+/// More threads than this only wait for each other.
+const MOST_THREADS: usize = 256;
 
 /// That something makes no sense.
 pub(crate) fn usage(message: impl Display) -> PyErr {
@@ -36,14 +40,52 @@ where
     text.map(parse).transpose()
 }
 
-/// The text of a text, or of a whole number.
-fn text_or_number(value: &Bound<'_, PyAny>) -> PyResult<String> {
+/// The text of a text, or of a whole number; none of anything else.
+fn as_text(value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     if let Ok(text) = value.cast::<PyString>() {
-        return Ok(text.to_str()?.to_owned());
+        return Ok(Some(text.to_str()?.to_owned()));
     }
-    let index = value.call_method0("__index__");
-    let number = index.map_err(|_| PyTypeError::new_err(format!("{value} is neither a text nor a whole number")))?;
-    Ok(number.str()?.to_str()?.to_owned())
+    let Ok(number) = value.call_method0("__index__") else { return Ok(None) };
+    Ok(Some(number.str()?.to_str()?.to_owned()))
+}
+
+fn text_or_number(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    as_text(value)?.ok_or_else(|| PyTypeError::new_err(format!("{value} is neither a text nor a whole number")))
+}
+
+fn size(value: &Bound<'_, PyAny>) -> PyResult<Size> {
+    if let Some(text) = as_text(value)? {
+        return parse(&text);
+    }
+    let share = value.extract::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    let meant = share.map_or_else(String::new, |share| format!("; {share} of the footprint is \"{}%\"", 100.0 * share));
+    let words = "take pages (1000), or a text: bytes (\"64MiB\") or percent of the footprint (\"10%\")";
+    Err(PyTypeError::new_err(format!("sizes: {} is no size: {words}{meant}", value.repr()?)))
+}
+
+/// A whole number from 0 on.
+pub(crate) fn count(value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let number: i128 = value.extract()?;
+    let most = u32::MAX;
+    u32::try_from(number).map_err(|_| usage(format!("{number}: take a whole number from 0 to {most}")))
+}
+
+/// The same of what may be missing.
+pub(crate) fn some_count(value: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
+    if value.is_none() { Ok(None) } else { count(value).map(Some) }
+}
+
+/// A number of threads.
+pub(crate) fn threads(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let number: i128 = value.extract()?;
+    let threads = usize::try_from(number).ok().filter(|&threads| threads <= MOST_THREADS);
+    threads.ok_or_else(|| usage(format!("threads={number}: take 1 to {MOST_THREADS}, or 0, one for each core")))
+}
+
+/// A device by its name or file, if one is asked.
+pub(crate) fn device(text: Option<&str>) -> PyResult<Option<Named>> {
+    let read = |name: &str| name.parse().map_err(|error| usage(format!("device='{name}': {error}")));
+    text.map(read).transpose()
 }
 
 /// A number of bytes: a whole number, or `4KiB`.
@@ -53,7 +95,7 @@ pub(crate) fn bytes(value: &Bound<'_, PyAny>) -> PyResult<u64> {
 
 /// Cache sizes: whole numbers of pages, or texts as on the command line.
 pub(crate) fn sizes(values: &[Bound<'_, PyAny>]) -> PyResult<Vec<Size>> {
-    let sizes: Vec<Size> = values.iter().map(|value| parse(&text_or_number(value)?)).collect::<PyResult<_>>()?;
+    let sizes: Vec<Size> = values.iter().map(size).collect::<PyResult<_>>()?;
     if sizes.is_empty() { Err(usage("name a cache size at least: 1000 (pages), 64MiB or 10%")) } else { Ok(sizes) }
 }
 
@@ -68,14 +110,13 @@ where
 /// Policies, each once: names, or classes in Python, and where these tell what they raise.
 pub(crate) fn specs(policies: &[Bound<'_, PyAny>]) -> PyResult<(Vec<Spec>, Arc<Fault>)> {
     let fault = Arc::default();
-    let mut specs: Vec<Spec> = policies.iter().map(|policy| spec(policy, &fault)).collect::<PyResult<_>>()?;
+    let specs: Vec<Spec> = policies.iter().map(|policy| spec(policy, &fault)).collect::<PyResult<_>>()?;
     let mut labels = HashSet::new();
     let mut twice = specs.iter().filter(|spec| spec.host.is_some()).filter(|spec| !labels.insert(spec.label.clone()));
     if let Some(spec) = twice.next() {
         return Err(usage(format!("there are two policies called {}: give one another __name__", spec.label)));
     }
-    let mut labels = HashSet::new();
-    specs.retain(|spec| labels.insert(spec.label.clone()));
+    let specs = Spec::each_once(specs);
     if specs.is_empty() {
         Err(usage("name a policy at least: forebay.policies() lists them"))
     } else {

@@ -4,6 +4,7 @@
 //! ```text
 //! trace      a trace by its name or in columns, a part of one, several mixed
 //! columns    columns of Arrow as a reader of requests, and requests as columns
+//! first      the first requests of a trace
 //! study      what is asked of traces
 //! answer     answers as Arrow tables, advice, reports
 //! cache      a policy by the step; cached, functions whose results are; store, what both are made of
@@ -22,6 +23,7 @@ mod cache;
 mod cached;
 mod capsule;
 mod columns;
+mod first;
 mod guest;
 mod pager;
 mod pool;

@@ -21,7 +21,7 @@ pub(crate) struct Pager(Own<Arc<forebay_pager::Pager>>);
 #[pymethods]
 impl Pager {
     #[new]
-    #[pyo3(signature = (memory, policy, *, page_size, threads, sampling))]
+    #[pyo3(signature = (memory, policy, *, page_size, threads, sampling, swap=false))]
     fn new(
         py: Python<'_>,
         memory: &Bound<'_, PyAny>,
@@ -29,11 +29,13 @@ impl Pager {
         page_size: &Bound<'_, PyAny>,
         threads: usize,
         sampling: f64,
+        swap: bool,
     ) -> PyResult<Self> {
         let page_size = bytes(page_size)?;
         let page_size =
             u32::try_from(page_size).map_err(|_| usage(format!("a page of {page_size} bytes: take 4KiB to 1MiB")))?;
-        let options = Options { page_size, threads, sampling, ..Options::new(bytes(memory)?, self::policy(policy)?) };
+        let options =
+            Options { page_size, threads, sampling, swap, ..Options::new(bytes(memory)?, self::policy(policy)?) };
         begin_log();
         let pager = py.detach(|| forebay_pager::Pager::new(&options)).map_err(Failure::from)?;
         Ok(Self(Own::new(pager)))
@@ -50,7 +52,13 @@ impl Pager {
         length: Option<u64>,
     ) -> PyResult<Region> {
         let pager = self.0.get()?;
-        Ok(py.detach(|| Region::map(pager, &path, read_only, create, length))?)
+        Ok(py.detach(|| Region::map(pager, &path, read_only, create, length)).map_err(|error| error.of(&path))?)
+    }
+
+    /// Maps a file or block device that stays as it is: what is written goes to a file without a name in `folder`.
+    fn map_private(&self, py: Python<'_>, path: PathBuf, folder: PathBuf) -> PyResult<Region> {
+        let pager = self.0.get()?;
+        Ok(py.detach(|| Region::map_private(pager, &path, &folder)).map_err(|error| error.of(&path))?)
     }
 
     /// What happened, as JSON.
@@ -117,6 +125,14 @@ impl Region {
         let region = region?;
         Ok(Self { region: Own::new(region), pager: Arc::clone(pager), name, length })
     }
+
+    fn map_private(pager: &Arc<forebay_pager::Pager>, path: &Path, folder: &Path) -> Result<Self, Failure> {
+        let device = FileDevice::open(path, FileOptions { read_only: true, ..FileOptions::default() })?;
+        let (name, length) = (path.to_string_lossy().into_owned(), device.len());
+        let config = VolumeConfig::new(&name);
+        let region = forebay_pager::Region::map_private(pager, Arc::new(device), config, folder)?;
+        Ok(Self { region: Own::new(region), pager: Arc::clone(pager), name, length })
+    }
 }
 
 #[pymethods]
@@ -131,6 +147,12 @@ impl Region {
         interface.set_item("typestr", "|u1")?;
         interface.set_item("data", (region.as_ptr().addr(), region.read_only()))?;
         Ok(interface)
+    }
+
+    /// Whether it cannot be written.
+    #[getter]
+    fn read_only(&self) -> PyResult<bool> {
+        Ok(self.region.get()?.read_only())
     }
 
     /// The bytes of the file.

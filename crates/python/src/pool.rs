@@ -245,7 +245,8 @@ impl Pool {
             };
             Ok::<_, Failure>((own.open(place.clone(), &path, url.as_deref(), mode)?, place))
         });
-        let ((volume, growing), place) = opened?;
+        let about = |failure: Failure| if url.is_none() { failure.of(&path) } else { failure };
+        let ((volume, growing), place) = opened.map_err(about)?;
         Ok(Opened { open: Mutex::new(Some(Open { inner, volume })), place, writable, growing })
     }
 

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use serde::Serialize;
 use std::io;
 use std::mem::forget;
+use std::path::{Path, PathBuf};
 use std::sync::Once;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -15,12 +16,20 @@ pub(crate) struct Failure {
     /// Whether it was asked what makes no sense.
     senseless: bool,
     sentence: String,
+    /// The file that it is about, if it is known.
+    file: Option<PathBuf>,
 }
 
 impl Failure {
     /// One with this number of the system's.
     pub(crate) fn new(number: i32, sentence: impl Into<String>) -> Self {
-        Self { number, senseless: false, sentence: sentence.into() }
+        Self { number, senseless: false, sentence: sentence.into(), file: None }
+    }
+
+    /// The same about a file, whose path its words need not begin with: Python shows it besides.
+    pub(crate) fn of(self, path: &Path) -> Self {
+        let rest = self.sentence.strip_prefix(&format!("{}: ", path.display())).filter(|_| !self.senseless);
+        Self { sentence: rest.unwrap_or(&self.sentence).to_owned(), file: Some(path.to_owned()), ..self }
     }
 }
 
@@ -33,7 +42,7 @@ impl From<io::Error> for Failure {
 impl From<forebay_pool::Error> for Failure {
     fn from(error: forebay_pool::Error) -> Self {
         let senseless = matches!(error, forebay_pool::Error::Configuration(_));
-        Self { number: error.errno(), senseless, sentence: error.to_string() }
+        Self { number: error.errno(), senseless, sentence: error.to_string(), file: None }
     }
 }
 
@@ -41,17 +50,18 @@ impl From<forebay_pager::Error> for Failure {
     fn from(error: forebay_pager::Error) -> Self {
         use forebay_pager::Error;
         let senseless = matches!(error, Error::Configuration(_) | Error::Pool(forebay_pool::Error::Configuration(_)));
-        Self { number: error.errno(), senseless, sentence: error.to_string() }
+        Self { number: error.errno(), senseless, sentence: error.to_string(), file: None }
     }
 }
 
 impl From<Failure> for PyErr {
     fn from(failure: Failure) -> Self {
-        if failure.senseless {
-            PyValueError::new_err(failure.sentence)
-        } else {
+        let Failure { number, senseless, sentence, file } = failure;
+        match file {
+            _ if senseless => PyValueError::new_err(sentence),
             // Python makes the class of it that the number names.
-            PyOSError::new_err((failure.number, failure.sentence))
+            None => PyOSError::new_err((number, sentence)),
+            Some(file) => PyOSError::new_err((number, sentence, file.into_os_string())),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What is asked of traces, in the studies' words.
 
 use crate::answer::{Answer, Answers};
-use crate::arguments::{bytes, number, parse, parse_some, specs, usage};
+use crate::arguments::{
+    bytes, count, device as device_named, number, parse, parse_some, some_count, specs, threads as threads_asked, usage,
+};
 use crate::guest::Fault;
 use crate::trace::Source;
 use crate::waiting::{Failure, Waiting, wait_for};
@@ -101,12 +103,12 @@ pub(crate) fn compare(
     readahead: &str,
     by_distance: bool,
     by: Option<&str>,
-    states: u32,
+    #[pyo3(from_py_with = count)] states: u32,
     behind: Option<&str>,
     sample: Option<&str>,
     managers: Option<PathBuf>,
     page_size: Option<&Bound<'_, PyAny>>,
-    threads: usize,
+    #[pyo3(from_py_with = threads_asked)] threads: usize,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Answer> {
     let by = match by {
@@ -121,7 +123,7 @@ pub(crate) fn compare(
         specs,
         sizes: crate::arguments::sizes(&sizes)?,
         warmup: number(warmup)?,
-        device: parse_some(device)?,
+        device: device_named(device)?,
         think_ms: think_us / 1e3,
         readahead: parse(readahead)?,
         by_distance,
@@ -148,15 +150,15 @@ pub(crate) fn curve(
     sources: Vec<PyRef<'_, Source>>,
     policies: Vec<Bound<'_, PyAny>>,
     sizes: Vec<Bound<'_, PyAny>>,
-    points: u32,
-    more: u32,
+    #[pyo3(from_py_with = count)] points: u32,
+    #[pyo3(from_py_with = count)] more: u32,
     spacing: &str,
     sample: Option<&str>,
-    sample_pages: Option<u32>,
+    #[pyo3(from_py_with = some_count)] sample_pages: Option<u32>,
     taken: Option<(f64, u64)>,
     errors: bool,
     page_size: Option<&Bound<'_, PyAny>>,
-    threads: usize,
+    #[pyo3(from_py_with = threads_asked)] threads: usize,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Answer> {
     let spacing = match spacing {
@@ -194,7 +196,7 @@ pub(crate) fn levels(
     device: Option<&str>,
     analyze: bool,
     page_size: Option<&Bound<'_, PyAny>>,
-    threads: usize,
+    #[pyo3(from_py_with = threads_asked)] threads: usize,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Answer> {
     let mode = match mode {
@@ -210,7 +212,7 @@ pub(crate) fn levels(
         levels: levels.iter().map(|level| parse(level)).collect::<PyResult<_>>()?,
         mode,
         writes: write.iter().map(|write| parse(write)).collect::<PyResult<_>>()?,
-        device: parse_some(device)?,
+        device: device_named(device)?,
         analyze,
         page_size: None,
         threads,
@@ -232,7 +234,7 @@ pub(crate) fn analyze(
     grid: (u32, u32),
     managers: Option<PathBuf>,
     page_size: Option<&Bound<'_, PyAny>>,
-    threads: usize,
+    #[pyo3(from_py_with = threads_asked)] threads: usize,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Answer> {
     let all = Section::ALL.map(Section::name);

@@ -4,6 +4,7 @@ use crate::answer::Table;
 use crate::arguments::{bytes, patterns, usage};
 use crate::capsule;
 use crate::columns::{Collected, Columns};
+use crate::first::First;
 use crate::waiting::{Failure, Waiting, wait};
 use forebay_sim::study::{Monitor, comparison, info};
 use forebay_sim::{Opening, Size, Trace};
@@ -36,8 +37,8 @@ pub(crate) struct Source {
     name: String,
     kind: Arc<Kind>,
     opening: Opening,
-    /// Further parts of the part, one after the other.
-    parts: Vec<Opening>,
+    /// Further parts of the part, one after the other, and how many requests of each if not all.
+    parts: Vec<(Opening, Option<u64>)>,
     /// All of it, numbered, if it is held: comparisons need not read it.
     held: Option<Arc<Trace>>,
 }
@@ -77,8 +78,11 @@ impl Source {
                 ("mix", self.opening.part(&self.name, mix, warn))
             }
         };
-        for part in &self.parts {
+        for (part, first) in &self.parts {
             reader = part.part(&self.name, reader, warn);
+            if let Some(requests) = *first {
+                reader = Box::new(First::new(reader, requests));
+            }
         }
         Ok((format, reader))
     }
@@ -190,13 +194,19 @@ impl Source {
         Ok(Self { name, kind: Arc::new(Kind::Mixed(all, times)), opening, parts: Vec::new(), held: None })
     }
 
-    /// The part of it with these owners, files and times (nanoseconds after the first request).
-    #[pyo3(signature = (*, owners=Vec::new(), files=Vec::new(), during=None))]
-    fn part(&self, owners: Vec<String>, files: Vec<String>, during: Option<(u64, u64)>) -> PyResult<Self> {
+    /// The part of it with these owners, files and times (nanoseconds after the first request), and of that at most `first` requests.
+    #[pyo3(signature = (*, owners=Vec::new(), files=Vec::new(), during=None, first=None))]
+    fn part(
+        &self,
+        owners: Vec<String>,
+        files: Vec<String>,
+        during: Option<(u64, u64)>,
+        first: Option<u64>,
+    ) -> PyResult<Self> {
         let during = during.map(|(start, end)| Range { start, end });
         let part = Opening { owners: patterns(&owners)?, files: patterns(&files)?, during, ..Opening::default() };
         let mut parts = self.parts.clone();
-        parts.push(part);
+        parts.push((part, first));
         Ok(Self { parts, held: None, ..self.clone() })
     }
 

@@ -7,7 +7,6 @@ import io
 import json
 import shutil
 import subprocess
-import warnings
 from collections import OrderedDict
 
 import pytest
@@ -85,14 +84,12 @@ def start(workers: int):
 
     # A worker that dies is replaced at once.
     dask.config.set({"distributed.worker.memory.terminate": False, "distributed.comm.timeouts.connect": "20s"})
-    with warnings.catch_warnings():
-        # The port of its web page may be in use.
-        warnings.simplefilter("ignore")
-        cluster = distributed.LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1", memory_limit="1GiB"
-        )
-        client = distributed.Client(cluster, timeout="30s")
-        client.wait_for_workers(workers, timeout=60)
+    # Its web page takes any port: a notebook's cluster has the usual one.
+    cluster = distributed.LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", host="127.0.0.1", memory_limit="1GiB"
+    )
+    client = distributed.Client(cluster, timeout="30s")
+    client.wait_for_workers(workers, timeout=60)
     return cluster, client
 
 

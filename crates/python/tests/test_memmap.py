@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import pickle
@@ -102,6 +103,77 @@ def test_arrays_share_a_pager(path, tmp_path):
     assert numbers[77] == 77
 
 
+def test_a_private_array_changes_and_its_file_does_not(path, tmp_path):
+    expected = np.arange(1 << 19, dtype="u8")
+    for mode in ("c", "copyonwrite"):
+        array = forebay.memmap(path, "u8", mode, memory=MEMORY)
+        # More than fits into memory, so that changed pages leave and come back.
+        array[::3] += 5
+        array[-1] = 1
+        changed = expected.copy()
+        changed[::3] += 5
+        changed[-1] = 1
+        array.flush()
+        assert np.array_equal(array, changed) and array.statistics()["file"]["pages_written_back"] > 0
+        others = np.memmap(path, "u8", "r")
+        assert np.array_equal(others, expected)
+        del array
+        gc.collect()
+        assert np.array_equal(np.fromfile(path, "u8"), expected)
+    pager = forebay.Pager(MEMORY)
+    first, second = pager.memmap(path, "u8", "c", 8, 1000), pager.memmap(path, "u8", "c")
+    first[:] = 0
+    assert second[1] == 1 and not first.any()
+
+
+def test_changed_pages_need_a_folder(path, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    with pytest.raises(FileNotFoundError, match="swap space") as raised:
+        forebay.memmap(path, "u8", "c", memory=MEMORY)
+    assert raised.value.filename == str(path)
+
+
+def test_arrays_of_one_file_by_one_pager_see_each_others_writes(path):
+    pager = forebay.Pager(MEMORY)
+    one, two = pager.memmap(path, "u8", "r+"), pager.memmap(path, "u4", "r+", offset=8, shape=(100, 2))
+    seen = pager.memmap(path, "u8", "r")
+    two[5] = [7, 0]
+    assert one[6] == seen[6] == 7 and one.statistics() == seen.statistics()
+    with pytest.raises(ValueError, match="read-only"):
+        seen[6] = 1
+    with pytest.raises(ValueError, match="has 4194304 bytes"):
+        pager.memmap(path, "u8", "r+", shape=1 << 20)
+    with pytest.raises(OSError, match="open elsewhere"):
+        pager.memmap(path, "u8", "w+", shape=10)
+    del one, two
+    gc.collect()
+    seen.flush()
+    assert np.fromfile(path, "u8", 8)[6] == 7
+    del seen
+    gc.collect()
+    read = pager.memmap(path, "u8", "r")
+    with pytest.raises(OSError, match='map it with mode="r\\+" first') as raised:
+        pager.memmap(path, "u8", "r+")
+    assert raised.value.errno == errno.EBUSY and raised.value.filename == str(path) and read[6] == 7
+
+
+def test_descriptors_are_as_many_as_is_said(path):
+    taken = []
+    before = len(os.listdir("/proc/self/fd"))
+    kept = []
+    for make in (lambda: forebay.Pager(MEMORY), lambda: kept[0].memmap(path, "u8"), lambda: kept[0].memmap(path, "u8", "r")):
+        kept.append(make())
+        taken.append(len(os.listdir("/proc/self/fd")) - before - sum(taken))
+    assert taken == [4, 3, 0]
+
+
+def test_errors_of_files_have_their_name(path, tmp_path):
+    for ask in (lambda name: forebay.memmap(name, memory=MEMORY), lambda name: forebay.Pool(MEMORY).open(name)):
+        with pytest.raises(FileNotFoundError, match="cannot be opened") as raised:
+            ask(tmp_path / "none")
+        assert raised.value.filename == str(tmp_path / "none") and raised.value.errno == errno.ENOENT
+
+
 def test_results_and_copies_lie_in_memory(path):
     array = forebay.memmap(path, "u8", "r", memory=MEMORY)
     assert type(array + 1) is np.ndarray and type(array[[1, 2]]) is np.ndarray and type(array[5]) is np.uint64
@@ -136,7 +208,10 @@ def test_threads_share_an_array(path):
 @pytest.mark.parametrize(
     ("ask", "error", "words"),
     [
-        (lambda path: forebay.memmap(path, mode="c"), ValueError, "take .r., .r\\+. or .w\\+.: for a copy"),
+        (lambda path: forebay.memmap(path, mode="a"), ValueError, 'mode=.a.: take "r", "r\\+", "w\\+" or "c"'),
+        (lambda path: forebay.memmap(path, shape=(2.5,)), TypeError, "'float' object cannot be interpreted as an integer"),
+        (lambda path: forebay.memmap(path, shape=2.5), TypeError, "'float' object cannot be interpreted as an integer"),
+        (lambda path: forebay.memmap(path, "u8", "c", shape=1 << 20), ValueError, "has 4194304 bytes"),
         (lambda path: forebay.memmap(path, dtype=object), ValueError, "no bytes of a file"),
         (lambda path: forebay.memmap(path, offset=-1), ValueError, "offset=-1"),
         (lambda path: forebay.memmap(path, order="K"), ValueError, "order='K'"),

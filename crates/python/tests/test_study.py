@@ -84,7 +84,7 @@ def test_sizes_may_be_an_array(sample):
     answer = forebay.compare(sample, "lru", sizes)
     assert answer.to_pandas()["pages"].tolist() == [100, 300, 500] and "array" in answer.to_html()
     assert forebay.compare(sample, "lru", sizes[0]).to_pandas()["pages"].tolist() == [100]
-    with pytest.raises(TypeError, match="1.5 is neither a text nor a whole number"):
+    with pytest.raises(TypeError, match="sizes: 1.5 is no size: take pages"):
         forebay.compare(sample, "lru", [1.5])
 
 
@@ -140,7 +140,13 @@ def test_a_table_is_taken_by_pandas_polars_pyarrow_and_duckdb(sample):
         (lambda trace: forebay.compare(trace, "lru", warmup="100%"), "write a number of references"),
         (lambda trace: forebay.compare(trace, "lru", warmup=10**9), "a warm-up of 1000000000 references leaves nothing to count"),
         (lambda trace: forebay.compare(trace, "opt", readahead="linux"), "opt knows what is referenced next"),
-        (lambda trace: forebay.compare(trace, "lru", device="floppy"), "there is no such device; there are table-1"),
+        (lambda trace: forebay.compare(trace, "lru", device="floppy"), "device='floppy': there is no such device; there are table-1"),
+        (lambda trace: forebay.levels(trace, ["lru:10"], device="nearlin"), "device='nearlin': there is no such device (did you mean `nearline`?)"),
+        (lambda trace: forebay.compare(trace, "lru", threads=-1), "threads=-1: take 1 to 256, or 0, one for each core"),
+        (lambda trace: forebay.sweep("none", "lru", threads=-1), "threads=-1: take 1 to 256"),
+        (lambda trace: forebay.sliced_curve("none", threads=1000), "threads=1000: take 1 to 256"),
+        (lambda trace: forebay.curve(trace, points=-3), "-3: take a whole number from 0"),
+        (lambda trace: forebay.compare(trace, "lru", states=-3), "-3: take a whole number from 0"),
         (lambda trace: forebay.compare(trace, "lru", by="moon"), "take owner or file"),
         (lambda trace: forebay.compare(trace, "lru", page_size=1000), "1000 bytes is no page size"),
         (lambda trace: forebay.compare(trace, "lru", managers="x.toml"), "managers are for lru-sp"),
@@ -157,6 +163,24 @@ def test_what_makes_no_sense_is_a_value_error_in_the_commands_words(sample, ask,
     with pytest.raises(ValueError) as raised:
         ask(sample)
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(("size", "words"), [(0.1, '0.1 of the footprint is "10%"'), (None, "None is no size"), (2.0, "2.0 is no size")])
+def test_a_size_that_is_none_says_what_one_is(sample, size, words):
+    for ask in (lambda: forebay.compare(sample, "lru", [100, size]), lambda: forebay.curve(sample, sizes=[size])):
+        with pytest.raises(TypeError, match='take pages \\(1000\\), or a text: bytes \\("64MiB"\\) or percent') as raised:
+            ask()
+        assert words in str(raised.value)
+
+
+def test_frames_have_the_columns_that_were_asked(sample):
+    plain = forebay.compare(sample, ["lru", "opt"], ["1%", "10%"])
+    counts = ["trace", "policy", "size_bytes", "pages", "page_size", "references", "hits", "misses", "compulsory_misses", "hit_ratio", "miss_ratio", "seconds"]
+    assert list(plain.to_pandas().columns) == plain.to_polars().columns == counts
+    assert len(plain.to_arrow().column_names) == len(plain.columns) > 20
+    timed = forebay.compare(sample, "lru", "10%", device="nearline", by_distance=True).to_pandas()
+    assert {"device_ms", "near_hits"} < set(timed.columns) and not {"price", "ahead_used"} & set(timed.columns)
+    assert not timed.isna().to_numpy().any()
 
 
 def test_a_trace_that_cannot_be_read_is_a_trace_error(tmp_path):
@@ -185,11 +209,12 @@ def test_the_report_is_one_page_that_asks_for_nothing(sample, tmp_path):
     assert page.startswith("<!doctype html>") and "forebay.compare(&#x27;sample&#x27;" in page.replace("'", "&#x27;")
     assert 'src="http' not in page and "@import" not in page
     assert sorted(os.listdir(tmp_path)) == ["report.html"]
-    with pytest.raises(OSError):
+    with pytest.raises(FileNotFoundError, match="there is no folder") as raised:
         answer.report(tmp_path / "none" / "report.html")
+    assert raised.value.filename == str(tmp_path / "none" / "report.html")
     answer.report(tmp_path / "report.html")
     (tmp_path / "notes").write_text("mine")
-    with pytest.raises(FileExistsError, match="no report of forebay"):
+    with pytest.raises(FileExistsError, match="was not made by forebay"):
         answer.report(tmp_path / "notes")
     assert (tmp_path / "notes").read_text() == "mine"
     inline = answer._repr_html_()

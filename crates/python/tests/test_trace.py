@@ -26,6 +26,17 @@ def hits(trace: forebay.Trace, size: int | str = 100) -> int:
     return forebay.compare(trace, "lru", size).to_arrow().column("hits")[0].as_py()
 
 
+def test_the_first_requests_are_a_part(sample):
+    whole = sample.to_arrow()
+    assert sample.only(first=1000).to_arrow().column("offset").to_pylist() == whole.column("offset")[:1000].to_pylist()
+    late = sample.only(start=1).only(first=7)
+    assert len(late) == 7 and late.to_arrow().column("offset").to_pylist() == sample.only(start=1).to_arrow().column("offset")[:7].to_pylist()
+    assert len(sample.only(first=7).only(first=9)) == 7 and len(sample.only(first=10**9)) == len(sample)
+    assert forebay.compare(sample.only(first=1000), "lru", 10).to_arrow().column("references")[0].as_py() >= 1000
+    with pytest.raises(ValueError, match="first=0: take a request at least"):
+        sample.only(first=0)
+
+
 def test_info_is_that_of_the_command(sample):
     [theirs] = objects("info", "sample")
     assert sample.info() == theirs

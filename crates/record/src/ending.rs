@@ -40,7 +40,7 @@ pub(crate) fn listen(events: Sender<Event>) -> io::Result<Handle> {
 }
 
 /// The signals that this process ignores, a bit each.
-fn ignored_signals() -> u64 {
+pub fn ignored_signals() -> u64 {
     status("self", "SigIgn").and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0)
 }
 

@@ -16,6 +16,7 @@ mod reading;
 mod running;
 mod tools;
 
+pub use ending::ignored_signals;
 pub use error::{Error, OWN_FAILURE};
 pub use folder::Folder;
 pub use program::find;

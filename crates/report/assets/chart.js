@@ -1,5 +1,22 @@
 // A chart of the report, whatever its kind, as Apache ECharts draws it.
 
+/** Powers from the least to the most figure of an axis, at equal ratios, about ten at most; none where that would be less than two. */
+function powers(least, most, base) {
+    const [first, last] = [Math.ceil(Math.log(least) / Math.log(base) - 1e-9), Math.floor(Math.log(most) / Math.log(base) + 1e-9)];
+    const step = Math.max(1, Math.ceil((last - first) / 10));
+    const found = [];
+    for (let power = first; power <= last; power += step) found.push(base ** power);
+    return found.length < 2 ? [] : found;
+}
+
+/** Numbers of pages between the least and the most that are round in bytes: multiples of a power of two, four to eight from nothing on. */
+function multiples(least, most, pages) {
+    const step = 2 ** Math.floor(Math.log2((most * pages) / 4)) / pages;
+    const found = [];
+    for (let at = Math.max(0, Math.ceil(least / step - 1e-9)) * step; at <= most * (1 + 1e-9); at += step) found.push(at);
+    return found;
+}
+
 class Chart {
     constructor(model, trace) {
         this.model = model;
@@ -141,11 +158,14 @@ class Chart {
     }
 
     #axis(which, more = {}) {
-        const { unit, ticks: places } = this.model[which];
+        const { unit, ticks: asked } = this.model[which];
+        const logBase = unit.pages || unit === "ratio" ? 2 : 10;
+        const round = (this.log[which] && powers) || (unit.pages && ((least, most) => multiples(least, most, unit.pages)));
+        const places = !asked.length && more.max && round ? round(more.min, more.max, logBase) : asked;
         const ticks = places.length ? { customValues: places } : {};
         return {
             type: this.log[which] ? "log" : "value",
-            logBase: unit.pages || unit === "ratio" ? 2 : 10,
+            logBase,
             splitNumber: this.log[which] ? 10 : 5,
             // At the end of the data there is seldom a round number.
             axisLabel: {
@@ -196,10 +216,15 @@ class Chart {
         };
     }
 
-    /** The ends of a logarithmic axis of bytes: powers of two close to the figures. */
+    /** The ends of an axis of bytes: where it is logarithmic, powers of two close to the figures. */
     #powers(lines) {
+        const { pages } = this.model.y.unit;
         const figures = lines.flatMap(({ data }) => data.map(([, y]) => y)).filter((y) => y > 0);
-        if (!this.log.y || !this.model.y.unit.pages || !figures.length) return {};
+        if (!pages || !figures.length) return {};
+        if (!this.log.y) {
+            const step = multiples(0, Math.max(...figures), pages)[1];
+            return { min: 0, max: Math.ceil(Math.max(...figures) / step) * step };
+        }
         const power = (round, figure) => 2 ** round(Math.log2(figure));
         return { min: power(Math.floor, Math.min(...figures)), max: power(Math.ceil, Math.max(...figures)) };
     }

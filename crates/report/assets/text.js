@@ -9,7 +9,8 @@ function bytes(count) {
     const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let unit = 0;
     for (; count >= 1024 && unit + 1 < units.length; unit++) count /= 1024;
-    return `${count >= 100 || unit === 0 ? whole.format(count) : count.toFixed(1)} ${units[unit]}`;
+    const exact = Number.isInteger(count);
+    return `${count >= 100 || exact ? whole.format(count) : count.toFixed(1)} ${units[unit]}`;
 }
 
 function seconds(count) {

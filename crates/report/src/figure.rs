@@ -16,6 +16,11 @@ use std::sync::Once;
 const FONT: &[u8] = include_bytes!("../assets/dejavu-sans.ttf");
 const FAMILY: &str = "sans-serif";
 
+/// What says in a figure's first bytes that it is ours.
+pub(crate) const SVG_MARK: &str = r#"data-generator="forebay""#;
+pub(crate) const PNG_MARK: &str = "Software\0forebay";
+pub(crate) const PDF_MARK: &str = "/Producer (forebay)";
+
 /// The size of a figure in points of 1/96 inch: the width of a page of text.
 const SIZE: (u32, u32) = (720, 440);
 /// Pixels for each of them in PNG: 288 to the inch.
@@ -95,7 +100,8 @@ pub fn svg(chart: &Chart) -> Result<Vec<u8>, DrawError> {
     let mut text = String::new();
     draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area(), chart, 1)?;
     // Opened by itself it fits the window; where it is embedded it keeps its size.
-    Ok(text.replacen("<svg ", "<svg style=\"max-width:100%;max-height:100vh\" ", 1).into_bytes())
+    let opening = format!("<svg {SVG_MARK} style=\"max-width:100%;max-height:100vh\" ");
+    Ok(text.replacen("<svg ", &opening, 1).into_bytes())
 }
 
 /// The figure as PDF, a page of its size.
@@ -124,6 +130,7 @@ pub fn png(chart: &Chart) -> Result<Vec<u8>, DrawError> {
         yppu: PIXELS_PER_METRE,
         unit: png::Unit::Meter,
     }));
+    encoder.add_text_chunk("Software".to_owned(), "forebay".to_owned())?;
     encoder.write_header()?.write_image_data(&pixels)?;
     Ok(file)
 }

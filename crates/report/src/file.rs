@@ -1,6 +1,6 @@
 //! Files that are written whole or not at all.
 
-use crate::figure::DrawError;
+use crate::figure::{DrawError, PDF_MARK, PNG_MARK, SVG_MARK};
 use crate::page::GENERATOR;
 use std::fs::File;
 use std::fs::Permissions;
@@ -12,7 +12,7 @@ use tempfile::NamedTempFile;
 /// Why a file is not there.
 #[derive(Debug)]
 pub enum FileError {
-    /// There is a file that is no report.
+    /// There is a file that is not ours.
     Another(PathBuf),
     /// No file can be made at this path.
     NotMade(PathBuf, io::Error),
@@ -27,13 +27,14 @@ impl fmt::Display for FileError {
         match self {
             Self::Another(path) => write!(
                 f,
-                "{}: is there, and no report of forebay: remove it first, or name another file",
+                "{}: is there, and was not made by forebay: remove it first, or name another file",
                 path.display()
             ),
             Self::NotMade(path, error) => {
+                let there = folder_of(path).is_dir();
                 let (folder, path) = (folder_of(path).display(), path.display());
                 match error.kind() {
-                    io::ErrorKind::NotFound => {
+                    io::ErrorKind::NotFound if !there => {
                         write!(f, "{path}: there is no folder {folder}: make it first, or name another")
                     }
                     what => write!(
@@ -58,19 +59,23 @@ pub fn check(path: &Path) -> Result<(), FileError> {
     beside(path).map(drop)
 }
 
-/// Checks that a report replaces nothing but a report, or an empty file.
+/// Checks that a report or a figure replaces nothing but another one, or an empty file.
 ///
 /// # Errors
 /// There is another file.
-pub fn check_report(path: &Path) -> Result<(), FileError> {
+pub fn check_replaced(path: &Path) -> Result<(), FileError> {
     let mut start = Vec::new();
     let Ok(file) = File::open(path) else { return Ok(()) };
     file.take(START).read_to_end(&mut start).map_err(|error| FileError::NotWritten(path.to_owned(), error))?;
-    let ours = start.windows(GENERATOR.len()).any(|part| part == GENERATOR.as_bytes());
-    if start.is_empty() || ours { Ok(()) } else { Err(FileError::Another(path.to_owned())) }
+    let ours = |mark: &&str| start.windows(mark.len()).any(|part| part == mark.as_bytes());
+    if start.is_empty() || [GENERATOR, SVG_MARK, PNG_MARK, PDF_MARK].iter().any(ours) {
+        Ok(())
+    } else {
+        Err(FileError::Another(path.to_owned()))
+    }
 }
 
-/// The bytes in which a report says what it is.
+/// The bytes in which our files say what they are.
 const START: u64 = 1024;
 
 /// Writes the file.

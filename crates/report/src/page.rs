@@ -79,9 +79,16 @@ fn section(section: &Section, title: &str) -> String {
     }
     text += &format!("<p class=\"subtitle\">{}</p>\n", escaped(&section.subtitle));
     if !section.advice.is_empty() {
-        text += &format!("<p class=\"advice\">{}</p>\n", escaped(&section.advice));
+        text += &format!("<p class=\"advice\">{}</p>\n", with_code(&section.advice));
     }
     text + "</section>\n"
+}
+
+/// What is in backquotes is code.
+fn with_code(text: &str) -> String {
+    let parts = escaped(text);
+    let parts = parts.split('`').enumerate();
+    parts.map(|(index, part)| if index % 2 == 1 { format!("<code>{part}</code>") } else { part.to_owned() }).collect()
 }
 
 fn escaped(text: &str) -> String {

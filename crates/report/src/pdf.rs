@@ -64,7 +64,7 @@ pub(crate) fn file(content: Content, size: (u32, u32), font: &[u8], title: &str)
         [1, 2, 3, 4, 5, 6, 7, 8].map(Ref::new);
     let mut pdf = Pdf::new();
     pdf.catalog(catalog).pages(pages);
-    pdf.document_info(about).title(TextStr(title)).producer(TextStr("Forebay"));
+    pdf.document_info(about).title(TextStr(title)).producer(TextStr("forebay"));
     pdf.pages(pages).kids([page]).count(1);
     let mut sheet = pdf.page(page);
     sheet.media_box(Rect::new(0.0, 0.0, SCALE * size.0 as f32, SCALE * size.1 as f32));

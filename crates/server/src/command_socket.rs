@@ -49,6 +49,28 @@ pub(crate) fn start(service: Arc<dyn Steered>, listener: UnixListener) -> Result
     thread.map(drop).map_err(|error| Error::Failed(format!("no thread for --control: {error}")))
 }
 
+/// A server's answer to a command: a line of JSON.
+///
+/// # Errors
+/// There is no server at this socket, or it is another user's.
+pub fn ask(socket: &Path, command: &Command) -> Result<String, Error> {
+    let name = socket.display();
+    let failed = |error: io::Error| {
+        Error::Failed(format!(
+            "{name}: {error}; is there a `forebay serve --control {name}` or a mount, and is it yours?"
+        ))
+    };
+    let mut stream = UnixStream::connect(socket).map_err(failed)?;
+    let line = serde_json::to_string(command).map_err(|error| Error::Failed(error.to_string()))?;
+    stream.write_all((line + "\n").as_bytes()).map_err(failed)?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).map_err(failed)?;
+    if answer.is_empty() {
+        return Err(Error::Failed(format!("{name}: the server has closed the connection without an answer")));
+    }
+    Ok(answer)
+}
+
 /// Whether nobody but its owner and root can remove or rename what is in the folder of `path`.
 fn check_folder(path: &Path) -> io::Result<()> {
     const STICKY: u32 = 0o1000;

@@ -3,6 +3,7 @@
 
 use crate::commands::Steered;
 use crate::error::Error;
+use crate::listen::hint;
 use crate::metrics;
 use crate::words::Address;
 use axum::extract::State;
@@ -40,7 +41,7 @@ pub(crate) fn bind(address: &Address) -> Result<TcpListener, Error> {
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    listener.map_err(|error| Error::Failed(format!("--metrics {address}: {error}")))
+    listener.map_err(|error| Error::Failed(format!("--metrics {address}: {error}{}", hint(&error))))
 }
 
 /// Serves figures until the process ends; returns where.

@@ -1,7 +1,6 @@
 //! Device models as delays of a real device.
 
 use forebay_model::{Model, SimulatedDevice};
-use forebay_policy::Place;
 use forebay_pool::device::{Delayed, Device, SystemClock, Timing};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,15 +20,7 @@ impl ModelTiming {
 
 impl Timing for ModelTiming {
     fn service(&mut self, begin: Duration, offset: u64, length: u64, write: bool) -> Duration {
-        let begin_ms = begin.as_secs_f64() * 1e3;
-        self.0.think((begin_ms - self.0.now_ms()).max(0.0));
-        let mut first = true;
-        for block in offset / SECTOR..(offset + length).div_ceil(SECTOR) {
-            self.0.miss(Place { object: 0, block }, first, write);
-            first = false;
-        }
-        self.0.finish();
-        Duration::from_secs_f64((self.0.now_ms() - begin_ms).max(0.0) / 1e3)
+        self.0.serve_alone(begin, offset, length, write)
     }
 }
 

@@ -36,6 +36,7 @@ mod volume_options;
 mod volumes;
 mod words;
 
+pub use command_socket::ask;
 pub use commands::{Answer, Command};
 pub use error::Error;
 pub use listen::Listen;

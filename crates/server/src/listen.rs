@@ -37,11 +37,23 @@ impl FromStr for Listen {
             {
                 Ok(Self::Tcp(address.to_owned()))
             }
-            _ => Err(format!(
-                "`{text}` is no address: write tcp:127.0.0.1:10809, tcp:[::1]:10809 or unix:/run/forebay.sock"
-            )),
+            _ => {
+                let meant = match text.starts_with('/') {
+                    true => Self::from_str(&format!("unix:{text}")),
+                    false if text.contains(':') && !text.starts_with("tcp:") => Self::from_str(&format!("tcp:{text}")),
+                    false => return Err(no_address(text, "")),
+                };
+                Err(no_address(
+                    text,
+                    &meant.map_or_else(|_| String::new(), |meant| format!(" (did you mean `{meant}`?)")),
+                ))
+            }
         }
     }
+}
+
+fn no_address(text: &str, meant: &str) -> String {
+    format!("`{text}` is no address{meant}: write tcp:127.0.0.1:10809, tcp:[::1]:10809 or unix:/run/forebay.sock")
 }
 
 impl fmt::Display for Listen {
@@ -89,15 +101,17 @@ impl Drop for Made {
     }
 }
 
+/// What to do about an address that cannot be listened at.
+pub(crate) fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another program listens there: stop it, or choose another address",
+        _ => "",
+    }
+}
+
 /// Listens at an address.
 pub(crate) fn bind(listen: &Listen) -> Result<Bound, Error> {
-    let failed = |error: io::Error| {
-        let hint = match error.kind() {
-            io::ErrorKind::AddrInUse => "; another program listens there: stop it, or choose another address",
-            _ => "",
-        };
-        Error::Failed(format!("cannot listen on {listen}: {error}{hint}"))
-    };
+    let failed = |error: io::Error| Error::Failed(format!("cannot listen on {listen}: {error}{}", hint(&error)));
     match listen {
         Listen::Tcp(address) => {
             let listener = TcpListener::bind(address).map_err(failed)?;
@@ -162,6 +176,11 @@ mod tests {
     fn an_address_is_of_one_kind_and_whole() {
         assert_eq!("unix:/tmp/s".parse(), Ok(Listen::Unix("/tmp/s".into())));
         assert_eq!("tcp:[::1]:0".parse(), Ok(Listen::Tcp("[::1]:0".into())));
+        for (wrong, meant) in
+            [("127.0.0.1:1", "tcp:127.0.0.1:1"), ("/run/s", "unix:/run/s"), ("[::1]:1", "tcp:[::1]:1")]
+        {
+            assert!(wrong.parse::<Listen>().unwrap_err().contains(&format!("(did you mean `{meant}`?)")), "{wrong}");
+        }
         for wrong in ["", "unix:", "tcp:10809", "tcp:host:", "tcp::10809", "tcp:host:66000", "/tmp/s", "udp:host:1"] {
             assert!(wrong.parse::<Listen>().unwrap_err().contains("write tcp:127.0.0.1:10809"), "{wrong}");
         }

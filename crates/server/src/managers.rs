@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use forebay_fuse::{Advice, InForce, Mount, Mounts, Owners};
 use forebay_policy::managers::{Rule, Rules, RulesError};
 use forebay_policy::show_bytes;
+use forebay_policy::spelling::printable;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -98,6 +99,24 @@ pub struct ManagerReport {
     /// Of which file, if it is of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+}
+
+impl ManagerReport {
+    /// Who manages, a line each.
+    pub fn table(managers: &[Self]) -> String {
+        if managers.is_empty() {
+            return "nobody manages: LRU decides\n".to_owned();
+        }
+        let line = |found: &Self| {
+            let of = |what: &str, name: &Option<String>| {
+                name.as_ref().map_or(String::new(), |name| format!("  {what} {name}"))
+            };
+            let line =
+                format!("{:<9}  {}{}{}", found.by, found.manager, of("for", &found.owner), of("of", &found.file));
+            printable(&line) + "\n"
+        };
+        managers.iter().map(line).collect()
+    }
 }
 
 impl From<InForce> for ManagerReport {

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::listen::Listen;
 use crate::volume_options::VolumeOptions;
-use crate::words::{Address, Age, Policy, Share, Size};
+use crate::words::{Address, Age, Policy, Share, Size, with_meant};
 use clap::{Args, ValueEnum};
 use forebay_nbd::Config;
 use forebay_policy::show_bytes;
@@ -180,7 +180,7 @@ pub(crate) fn read_file<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
         Error::Usage(format!("{name}: is no UTF-8 text from its byte {byte} on; a configuration is TOML"))
     })?;
     toml::from_str(&text).map_err(|error| {
-        let message = error.message().trim_end().replace('\n', " ");
+        let message = with_meant(error.message().trim_end()).replace('\n', " ");
         let Some(span) = error.span() else { return Error::Usage(format!("{name}: {message}")) };
         let number = 1 + text[..span.start.min(text.len())].matches('\n').count();
         let line = text.lines().nth(number - 1).unwrap_or_default().trim();
@@ -408,7 +408,10 @@ mod tests {
     #[test]
     fn a_wrong_file_is_told_by_its_line() {
         for (wrong, told) in [
-            ("\ncache = \"1GiB\"\nchache = 1\n", "FILE: line 3, `chache = 1`: unknown field `chache`"),
+            (
+                "\ncache = \"1GiB\"\nchache = 1\n",
+                "FILE: line 3, `chache = 1`: unknown field `chache` (did you mean `cache`?)",
+            ),
             ("cache = \"much\"", "FILE: line 1, `cache = \"much\"`: `much` is no number of bytes"),
             (
                 "[[volume]]\nname = \"a\"\npath = \"/x\"\npolicy = \"opt\"",

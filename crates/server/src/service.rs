@@ -48,16 +48,16 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// What keeps it from serving, or what could not be written at the end.
 pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
     let (_, requests) = signals::listen()?;
-    let inherited = listen::inherited()?;
-    let (service, mut server) = Service::start(options, hooks)?;
-    let mut bound = inherited;
-    let mut addresses = service.options().listen.clone();
+    let mut bound = listen::inherited()?;
+    let mut addresses = options.listen.clone();
     if addresses.is_empty() && bound.is_empty() {
         addresses.push(Listen::Tcp("127.0.0.1:10809".to_owned()));
     }
     for address in &addresses {
         bound.push(listen::bind(address)?);
     }
+    // Now: what it makes is not left behind where another server listens already.
+    let (service, mut server) = Service::start(options, hooks)?;
     let metrics = service.options().metrics.as_ref().map(control::bind).transpose()?;
     let metrics = metrics.map(|listener| control::start(service.clone(), listener)).transpose()?;
     let mut made = Vec::new();

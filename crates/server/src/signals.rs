@@ -4,6 +4,7 @@ use crate::error::Error;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,19 +15,28 @@ pub(crate) enum Request {
     Reload,
 }
 
-/// What signals ask for, from now on, and whoever else has the sender. A second signal to stop ends the process at once.
+/// Signals to stop that come so soon after the first are the same: `timeout` and service managers signal a process, and then its group.
+const SAME: Duration = Duration::from_secs(1);
+
+/// The requests of signals from now on, and of the sender's other users. A second signal to stop, later than [`SAME`], ends the process at once.
 pub(crate) fn listen() -> Result<(Sender<Request>, Receiver<Request>), Error> {
     let failed = |error: std::io::Error| Error::Failed(format!("cannot listen to signals: {error}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
     let (sender, receiver) = channel();
     let asking = sender.clone();
     let serve = move || {
-        let mut stopping = false;
+        let mut stopping: Option<Instant> = None;
         for signal in signals.forever() {
             let request = if signal == SIGHUP { Request::Reload } else { Request::Stop };
-            if request == Request::Stop && std::mem::replace(&mut stopping, true) {
-                tracing::error!("a second signal to stop: what is not written yet is lost");
-                std::process::exit(1);
+            if request == Request::Stop {
+                match stopping {
+                    None => stopping = Some(Instant::now()),
+                    Some(first) if first.elapsed() < SAME => continue,
+                    Some(_) => {
+                        tracing::error!("a second signal to stop: what is not written yet is lost");
+                        std::process::exit(1);
+                    }
+                }
             }
             if sender.send(request).is_err() {
                 return;

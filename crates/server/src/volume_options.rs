@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::source::Source;
-use crate::words::{Age, Count, Policy, Size, counted};
+use crate::words::{Age, Count, Policy, Size, counted, with_meant};
 use clap::ValueEnum;
 use forebay_policy::managers::Manager;
 use forebay_policy::show_bytes;
@@ -130,7 +130,7 @@ impl FromStr for VolumeOptions {
                 return Err(format!("`{key}` is said twice"));
             }
         }
-        toml::Value::Table(table).try_into().map_err(|error: toml::de::Error| error.message().trim_end().to_owned())
+        toml::Value::Table(table).try_into().map_err(|error: toml::de::Error| with_meant(error.message().trim_end()))
     }
 }
 
@@ -280,7 +280,7 @@ mod tests {
         for (wrong, told) in [
             ("data", "write NAME=PATH"),
             ("a=", "a path is missing"),
-            ("a=/x,polcy=lru", "unknown field `polcy`, expected one of"),
+            ("a=/x,polcy=lru", "unknown field `polcy` (did you mean `policy`?), expected one of"),
             ("a=/x,policy=opt", "not run"),
             ("a=/x,policy=none", "there is no policy `none`"),
             ("a=/x,connections=few", "`few` is no number above 0"),

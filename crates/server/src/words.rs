@@ -1,5 +1,6 @@
 //! Values as people write them, on the command line and in a configuration file alike.
 
+use forebay_policy::spelling::did_you_mean;
 use forebay_policy::{Spec, parse_bytes};
 use serde::de::{Error, Visitor};
 use serde::{Deserializer, Serialize, Serializer};
@@ -52,6 +53,18 @@ macro_rules! read_as_words {
 pub(crate) use read_as_words;
 
 read_as_words!(Size, Count, Share, Age, Policy, Address);
+
+/// What serde says of a name that is unknown, with the known one that it is nearly: both are in backquotes, the wrong one first.
+pub(crate) fn with_meant(message: &str) -> String {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    match quoted.split_first() {
+        Some((wrong, known)) if message.starts_with("unknown ") => {
+            let quoted = format!("`{wrong}`");
+            message.replacen(&quoted, &(quoted.clone() + &did_you_mean(wrong, known.iter().copied())), 1)
+        }
+        _ => message.to_owned(),
+    }
+}
 
 /// `1 page`, `2 pages`.
 pub(crate) fn counted(number: u64, what: &str) -> String {

@@ -56,7 +56,9 @@ impl fmt::Display for SizeError {
                 write!(f, "a cache of {text} pages is too large: {MOST_PAGES} are the most")
             }
             Self::HoldsNoPage(size, page_size) => {
-                write!(f, "a cache of {size} holds no page: a page has {page_size} bytes")
+                // Rounded it might be as large as a page.
+                let exact = if let Size::Bytes(bytes) = size { format!("{bytes} bytes") } else { size.to_string() };
+                write!(f, "a cache of {exact} holds no page: a page has {page_size} bytes")
             }
             Self::NoPages => f.write_str("a cache of 0 pages holds nothing: take at least 1"),
             Self::TooLarge(size) => write!(f, "a cache of {size} is too large: {MOST_PAGES} pages are the most"),

@@ -30,6 +30,24 @@ pub fn significant(number: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
+/// A text in lines that end between words and are no longer than this; longer words stand alone.
+pub fn folded(text: &str, width: usize) -> String {
+    let (mut folded, mut used) = (String::with_capacity(text.len()), 0);
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length > width {
+            folded.push('\n');
+            used = 0;
+        } else if used > 0 {
+            folded.push(' ');
+            used += 1;
+        }
+        folded += word;
+        used += length;
+    }
+    folded
+}
+
 /// From how many pages, and what share of all, figures are estimated.
 pub fn sampled(rate: f64, pages: u32) -> String {
     let (pages, percent) = (grouped(u64::from(pages)), 100.0 * rate);
@@ -57,6 +75,13 @@ mod tests {
             ["cat 12", "cat/12", "cat", "a/b", "cat "].map(process),
             [Some("cat"), Some("cat"), None, None, None]
         );
+    }
+
+    #[test]
+    fn texts_are_folded_between_words() {
+        assert_eq!(folded("Take lru with 8 MiB: it hits all", 12), "Take lru\nwith 8 MiB:\nit hits all");
+        assert_eq!(folded("a word-that-is-long b", 6), "a\nword-that-is-long\nb");
+        assert_eq!([folded("", 5), folded("as it is", 80)], ["", "as it is"]);
     }
 
     #[test]

@@ -27,6 +27,24 @@ pub enum Origin {
     Requests,
 }
 
+impl Origin {
+    const ALL: [Self; 3] = [Self::Given, Self::Recorded, Self::Requests];
+
+    /// Its name for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Given => "given",
+            Self::Recorded => "recorded",
+            Self::Requests => "requests",
+        }
+    }
+
+    /// The one of that name.
+    pub fn by_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|origin| origin.word() == word)
+    }
+}
+
 /// A request of more pages than this is a damaged one.
 const MOST_PAGES_OF_A_REQUEST: u64 = 1 << 24;
 

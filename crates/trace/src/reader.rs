@@ -1,6 +1,6 @@
 //! Opening a trace, whatever its format.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Position, Result};
 use crate::formats::{self, Format, csv::Columns};
 use crate::input::{Consumed, Input};
 use crate::names::Names;
@@ -81,6 +81,13 @@ pub fn read(input: Input, options: &Options) -> Result<(&'static Format, Box<dyn
             &formats::csv::FORMAT
         }
         None => formats::recognise(&input.head()).ok_or_else(|| {
+            if let Some((format, number, line)) = formats::but_for_a_line(&input.head()) {
+                let (name, line) = (format.name, formats::fields::shorten(line));
+                let message = format!(
+                    "`{line}` makes no sense as {name}, the format of the lines around it: mend it, or take it out"
+                );
+                return Error::at(input.file(), Position::Line(number), message);
+            }
             let advice = formats::csv::advice(&input.head())
                 .unwrap_or_else(|| "`forebay formats` lists them, and --trace-format names one".to_owned());
             Error::new(input.file(), format!("is in no known trace format; {advice}"))

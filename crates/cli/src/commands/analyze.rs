@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, unless_stopped};
 use crate::files::{Pages, ReportFile};
-use crate::input::{How, SAMPLE, each_once, managers, parse_threads};
+use crate::input::{How, SAMPLE, managers, parse_threads};
 use crate::terminal::analysis::{print, summary};
 use crate::terminal::forms::{self, Form, Output};
 use crate::terminal::progress::Terminal;
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 impl Arguments {
     fn asked(&self) -> Result<Asked, Failure> {
         let asked = |section: &Section| self.only.is_empty() || self.only.iter().any(|name| name == section.name());
-        let specs = each_once(self.policies.iter().cloned());
+        let specs = Spec::each_once(self.policies.iter().cloned());
         let managers = managers(self.managers.as_deref(), &specs)?;
         let sections = Section::ALL.into_iter().filter(asked).collect();
         let asked = analysis::Asked { sections, specs, sizes: Vec::new(), grid: self.grid, threads: self.threads };

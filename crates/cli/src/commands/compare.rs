@@ -1,9 +1,10 @@
 //! `forebay compare`: policies × sizes over traces.
 
+use crate::commands::dask;
 use crate::commands::record::record_for_now;
 use crate::failure::{Failure, unless_stopped};
 use crate::files::{Files, Pages};
-use crate::input::{Chosen, How, SAMPLE, each_once, managers, parse_threads};
+use crate::input::{Chosen, How, SAMPLE, managers, parse_threads};
 use crate::terminal::comparison::print;
 use crate::terminal::forms::{Answers, Form, Output};
 use crate::terminal::progress::Terminal;
@@ -75,6 +76,10 @@ pub(crate) struct Arguments {
     /// Threads; 0: one for each core
     #[arg(short, long, default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
+    /// Let the workers of the Dask cluster with this scheduler make the runs (`tcp://scheduler:8786`), through the Python package;
+    /// they read the traces
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["record", "by", "states", "sample", "managers", "threads", "trace_format", "columns", "owners", "files"])]
+    dask: Option<String>,
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t)]
     format: Form,
@@ -117,7 +122,7 @@ impl Arguments {
             let foreseen = specs.len() > 1 && !self.readahead.is_none();
             specs.clone().into_iter().filter(move |spec| !(foreseen && spec.needs_future()))
         };
-        each_once(self.policies.iter().flat_map(of))
+        Spec::each_once(self.policies.iter().flat_map(of))
     }
 
     fn asked(&self) -> Result<Asked, Failure> {
@@ -161,16 +166,26 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     } else {
         &arguments.traces[..]
     };
+    let mut made = match &arguments.dask {
+        Some(scheduler) => dask::comparisons(scheduler, &asked, traces)?,
+        None => Vec::new(),
+    }
+    .into_iter();
     let mut out = Output::new(arguments.files.wanted());
     let mut answers = Answers::new::<Comparison>(arguments.format, &mut out)?;
     let mut pages = Pages::default();
     let mut stopped = None;
     for name in traces {
-        let (format, mut reader) = arguments.how.open(name)?;
-        let answer = asked.of(name, reader.as_mut(), &Terminal);
+        let (format, answer) = match made.next() {
+            Some(comparison) => ("", Ok(comparison)),
+            None => {
+                let (format, mut reader) = arguments.how.open(name)?;
+                (format.name, asked.of(name, reader.as_mut(), &Terminal))
+            }
+        };
         let Some(mut comparison) = unless_stopped(answer, &mut stopped)? else { break };
         if let (true, Some(times)) = (verbose, comparison.times_in_words()) {
-            eprintln!("forebay: {name} ({}): {times}", format.name);
+            eprintln!("forebay: {name} ({format}): {times}");
         }
         if arguments.files.wanted() {
             pages.add(keys(&comparison), section(&comparison));

@@ -2,12 +2,10 @@
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueEnum};
-use forebay_policy::spelling::printable;
-use forebay_server::{Answer, Command, ManagerReport, Report};
+use forebay_server::{Answer, Command, ManagerReport, Report, ask};
 use forebay_top::{Figures, width};
-use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::PathBuf;
 
 /// Steer a running `forebay serve` or `forebay mount` with --control PATH: sizes, volumes, limits, flushes, recording, the log.
 ///
@@ -119,44 +117,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Answer::Refused { message } => return Err(Failure::Usage(message)),
         Answer::Failed { message } => return Err(message.into()),
         Answer::Done { message, .. } => writeln!(out, "{message}")?,
-        Answer::Managers { managers } => write!(out, "{}", table(&managers))?,
+        Answer::Managers { managers } => write!(out, "{}", ManagerReport::table(&managers))?,
         Answer::Statistics { statistics } => {
             write!(out, "{}", Figures::new(&statistics, &Report::default()).table(width()))?
         }
     }
     Ok(())
-}
-
-/// Who manages, a line each.
-fn table(managers: &[ManagerReport]) -> String {
-    if managers.is_empty() {
-        return "nobody manages: LRU decides\n".to_owned();
-    }
-    let line = |found: &ManagerReport| {
-        let of =
-            |what: &str, name: &Option<String>| name.as_ref().map_or(String::new(), |name| format!("  {what} {name}"));
-        let line = format!("{:<9}  {}{}{}", found.by, found.manager, of("for", &found.owner), of("of", &found.file));
-        printable(&line) + "\n"
-    };
-    managers.iter().map(line).collect()
-}
-
-/// The answer to a command: a line of JSON.
-fn ask(socket: &Path, command: &Command) -> Result<String, Failure> {
-    let name = socket.display();
-    let failed = |error: io::Error| {
-        Failure::from(format!(
-            "{name}: {error}; is there a `forebay serve --control {name}` or a mount, and is it yours?"
-        ))
-    };
-    let mut stream = UnixStream::connect(socket).map_err(failed)?;
-    let mut line = serde_json::to_string(command)?;
-    line.push('\n');
-    stream.write_all(line.as_bytes()).map_err(failed)?;
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).map_err(failed)?;
-    if answer.is_empty() {
-        return Err(Failure::from(format!("{name}: the server has closed the connection without an answer")));
-    }
-    Ok(answer)
 }

@@ -2,11 +2,12 @@
 
 use crate::failure::{Failure, unless_stopped};
 use crate::files::{Files, Pages};
-use crate::input::{Chosen, How, SAMPLE, each_once, parse_threads};
+use crate::input::{Chosen, How, SAMPLE, parse_threads};
 use crate::terminal::curves::print;
 use crate::terminal::forms::{Answers, Form, Output};
 use crate::terminal::progress::Terminal;
 use clap::{Args, ValueEnum};
+use forebay_policy::Spec;
 use forebay_report::study::curves::{keys, section};
 use forebay_sim::curve::Spacing;
 use forebay_sim::study::Curves;
@@ -99,7 +100,7 @@ impl Arguments {
             Spaced::Log => Spacing::Log,
         };
         Asked {
-            specs: each_once(self.policies.iter().flat_map(|Chosen(specs)| specs.clone())),
+            specs: Spec::each_once(self.policies.iter().flat_map(|Chosen(specs)| specs.clone())),
             sizes: self.sizes.clone(),
             points: self.points.unwrap_or(POINTS),
             spacing,

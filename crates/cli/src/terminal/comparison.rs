@@ -1,6 +1,7 @@
 //! The table of `forebay compare`, for a person.
 
 use super::grid::Grid;
+use super::to_width;
 use crate::failure::Failure;
 use forebay_model::presets::Named;
 use forebay_sim::study::advice::{self, best_on_line};
@@ -52,10 +53,11 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
         grid.figures(&format!("{} ({})", row[0].policy, advice::bound(&row[0].policy)), cells);
     }
     let advice = advice::of_comparison(comparison);
+    let text = to_width(&advice.text);
     // An answer is not looked for behind long tables.
     let long = comparison.device.is_some() || waits || comparison.by.is_some() || comparison.tells_distances();
     if long {
-        writeln!(out, "\n{}\n", advice.text)?;
+        writeln!(out, "\n{text}\n")?;
     }
     grid.print(out)?;
     writeln!(out, "* the best of the policies that do not know the future")?;
@@ -75,7 +77,7 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
         print_parts(comparison, by, advice.take.map(|take| take.pages), out)?;
     }
     if !long {
-        writeln!(out, "\n{}", advice.text)?;
+        writeln!(out, "\n{text}")?;
     }
     Ok(())
 }

@@ -1,14 +1,18 @@
 //! Curves on a terminal: a row for each size, with the miss ratios as figures and as marks on a scale from 0 to 100 %.
 
 use super::grid::Grid;
+use super::to_width;
 use crate::failure::Failure;
 use forebay_sim::study::advice::of_curves;
 use forebay_sim::study::{Curves, grouped, percent};
 use forebay_sim::words::sampled;
+use forebay_top::width;
 use std::io::Write;
 
-/// The width of the scale.
-const WIDTH: usize = 50;
+/// The least and the most width of the scale.
+const WIDTH: (usize, usize) = (16, 50);
+/// The width of the columns before it: sizes, and the ratios of each policy.
+const BEFORE: (usize, usize) = (22, 10);
 /// The marks of the policies, in their order and then over again.
 const MARKS: [char; 6] = ['●', '○', '◆', '◇', '■', '□'];
 
@@ -23,14 +27,16 @@ pub(crate) fn print(curves: &Curves, out: &mut impl Write) -> Result<(), Failure
     let marks = || MARKS.iter().copied().cycle();
     let mut head = vec!["cache size".to_owned(), "pages".to_owned()];
     head.extend(lines.iter().zip(marks()).map(|(line, mark)| format!("{} {mark}", line.policy)));
-    head.push(format!("0{:>width$}", "100", width = WIDTH));
+    let wide = width().map_or(WIDTH.1, |width| width.saturating_sub(BEFORE.0 + BEFORE.1 * lines.len()));
+    let wide = wide.clamp(WIDTH.0, WIDTH.1);
+    head.push(format!("0{:>wide$}", "100"));
     let mut grid = Grid::new(&[head.len() - 1], head);
     for &size in sizes {
         let ratios: Vec<f64> = lines.iter().map(|line| line.curve.miss_ratio(size)).collect();
-        let mut scale = vec![' '; WIDTH + 1];
+        let mut scale = vec![' '; wide + 1];
         // Where two meet, the first is seen.
         for (ratio, mark) in ratios.iter().zip(marks()).collect::<Vec<_>>().into_iter().rev() {
-            scale[(ratio * WIDTH as f64).round() as usize] = mark;
+            scale[(ratio * wide as f64).round() as usize] = mark;
         }
         let mut row = vec![trace.bytes_in_words(size), grouped(u64::from(size))];
         row.extend(ratios.iter().map(|&ratio| percent(ratio)));
@@ -46,6 +52,6 @@ pub(crate) fn print(curves: &Curves, out: &mut impl Write) -> Result<(), Failure
             writeln!(out, "{}: mean absolute error {error:.4} over these sizes, against the exact curve", line.policy)?;
         }
     }
-    writeln!(out, "\n{}", of_curves(curves).text)?;
+    writeln!(out, "\n{}", to_width(&of_curves(curves).text))?;
     Ok(())
 }

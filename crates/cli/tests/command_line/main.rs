@@ -201,7 +201,7 @@ fn the_table_marks_the_best_and_closes_with_advice() {
     let last = text.trim_end().lines().last().unwrap();
     assert!(last.starts_with("Take lru with 32 KiB (4 pages, 100% of the footprint): it hits 99.3 %"), "{text}");
     assert!(last.contains("is the simplest of those within 0.1 points (mru)"), "{text}");
-    assert!(last.contains("With 16 KiB the best policy hits 66.1 points less"), "{text}");
+    assert!(last.contains("With 24 KiB the best policy hits 33.0 points less"), "{text}");
 }
 
 #[test]
@@ -315,6 +315,10 @@ fn one_policy_and_one_format_are_explained() {
     let format = answer(&["formats", "strace"]);
     assert!(format.starts_with("strace ") && format.contains("openat(AT_FDCWD"), "{format}");
     assert!(failure(&["policies", "mqq"], 2).contains("did you mean `mq`"));
+    let trace = file("no-command.lirs", LOOP);
+    let trace = trace.to_str().unwrap();
+    assert!(failure(&[trace], 2).contains(&format!("as in `forebay compare {trace}`")));
+    assert!(failure(&["comprae"], 2).contains("compare"));
 }
 
 #[test]

@@ -21,6 +21,13 @@ fn a_table_without_a_known_place_gets_the_option_that_names_it() {
         ("bare.csv", "1,2,3\n4,5,6\n", "say what its 3 columns mean: --columns offset=#1,length=#2"),
         ("keys.txt", "user:1,get\nuser:2,set\n", "if it has no header: --columns offset=#1,length=#2"),
         ("words", "some words\nof prose, and more\n", "`forebay formats` lists them"),
+        ("one.csv", "1.5\n2.5\n", "say what its column means: --columns offset=#1"),
+        ("wrong.lirs", "7\n8\n9x\n7\n", "line 3: `9x` makes no sense as lirs"),
+        (
+            "wrong.spc",
+            "0,20,8192,W,0.5\n0,30,8192,X,0.6\n0,20,8192,r,0.7\n",
+            "line 2: `0,30,8192,X,0.6` makes no sense as spc",
+        ),
         ("third.csv", "offset,length\n0,512\n3\n", "line 3: expected 2 columns, found 1"),
     ] {
         let trace = file(name, content);

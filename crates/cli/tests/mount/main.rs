@@ -45,7 +45,8 @@ impl Folder {
 
     fn is_mounted_at(&self, name: &str) -> bool {
         let at = format!(" {} ", self.text(name));
-        fs::read_to_string("/proc/self/mountinfo").is_ok_and(|mounts| mounts.contains(&at))
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        mounts.lines().any(|mount| mount.contains(&at) && mount.contains(" - fuse.forebay "))
     }
 
     /// Unmounts it, as any user does.

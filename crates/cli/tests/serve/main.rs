@@ -14,6 +14,7 @@ use command::{answer, failure};
 use server::{Server, get};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
@@ -52,7 +53,7 @@ fn what_is_wrong_with_the_options_is_told_with_exit_code_2() {
         (vec!["-V", &volume, "--page", "3"], "a page of 3 bytes: it is a power of two from 4 KiB to 1 MiB"),
         (vec!["-V", &volume, "--metrics", "9190"], "write 127.0.0.1:9100 or localhost:9100"),
         (vec!["-V", &volume, "-V", &volume], "two volumes are named `a`"),
-        (vec!["-V", &with("polcy=lru")], "unknown field `polcy`, expected one of"),
+        (vec!["-V", &with("polcy=lru")], "unknown field `polcy` (did you mean `policy`?), expected one of"),
         (vec!["-V", &with("policy=lruu")], "there is no policy `lruu`"),
         (vec!["-V", &volume, "-p", "opt"], "it can be simulated, not run"),
         (vec!["-V", &volume, "-p", "lru-sp:manager=rmin"], "it can be simulated, not run"),
@@ -93,6 +94,7 @@ fn what_fails_in_the_system_is_told_with_exit_code_1() {
     let image = sparse(&path("image"), MIB);
     let volume = format!("a={image}");
     let missing = format!("a={}", path("missing").display());
+    let created = format!("a={},create=1MiB", path("created").display());
     let there = path("there.csv");
     std::fs::write(&there, "").unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -102,7 +104,7 @@ fn what_fails_in_the_system_is_told_with_exit_code_1() {
         (vec!["-V", &missing], "create=SIZE makes it"),
         (vec!["-V", "a=/dev/null"], "name a regular file or a block device"),
         (vec!["-V", "a=gopher://x/y"], "write file:///, memory:/// or s3://"),
-        (vec!["-V", &volume, "-l", &port.1], "another program listens there"),
+        (vec!["-V", &created, "-l", &port.1], "another program listens there"),
         (vec!["-V", &volume, "-l", "unix:/no/such/folder/socket"], "cannot listen on unix:/no/such/folder/socket"),
         (vec!["-V", &volume, "--config", "/no/such.toml"], "/no/such.toml: No such file"),
         (vec!["-V", &volume, "--record", there.to_str().unwrap()], "exists already"),
@@ -111,6 +113,7 @@ fn what_fails_in_the_system_is_told_with_exit_code_1() {
         let message = failure(&[&["serve"], &arguments[..]].concat(), 1);
         assert!(message.contains(told), "{arguments:?}: {message}");
     }
+    assert!(!path("created").exists(), "a volume was made and is not served");
     assert!(
         failure(&["top", "127.0.0.1:1", "--once"], 1)
             .contains("is there a `forebay serve` or `forebay mount` with --metrics 127.0.0.1:1?")
@@ -366,6 +369,20 @@ fn a_stop_waits_for_a_slow_device_as_long_as_it_takes_something() {
 }
 
 #[test]
+fn two_signals_at_once_are_one() {
+    let (folder, path) = folder();
+    let image = sparse(&path("image"), MIB);
+    let server = Server::start(folder.path(), &["-V", &format!("a={image}"), "--dirty-age", "1h"]);
+    assert_eq!(server.client("a").write(0, &[1; 512 << 10]), 0);
+    server.signal("INT");
+    server.signal("INT");
+    server.signal("TERM");
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(std::fs::read(&image).unwrap()[..512 << 10].iter().all(|&byte| byte == 1));
+}
+
+#[test]
 fn a_second_signal_stops_at_once() {
     let (folder, path) = folder();
     let image = sparse(&path("image"), MIB);
@@ -374,6 +391,8 @@ fn a_second_signal_stops_at_once() {
     assert_eq!(server.client("a").write(0, &[1; 512 << 10]), 0);
     server.signal("TERM");
     server.wait_for("stopping");
+    // Later than a second: sooner it is the same signal.
+    std::thread::sleep(Duration::from_millis(1100));
     server.signal("INT");
     let (code, log) = server.end();
     assert_eq!(code, Some(1), "{log}");

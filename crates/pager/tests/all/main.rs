@@ -3,6 +3,7 @@
 mod common;
 mod crashes;
 mod failures;
+mod freezing;
 mod mappings;
 mod program;
 mod regions;

@@ -1,13 +1,15 @@
 //! What programs find in regions: their own bytes, in as much memory as was given.
 
 use crate::common::{PAGE, ended, in_another_process, limit, map, pager, region, role, say, stored};
-use forebay_pager::{Options, Pager, Region};
+use forebay_pager::{Options, Pager, Region, Watch};
 use forebay_policy::Spec;
 use forebay_pool::device::{Device, MemoryDevice};
 use forebay_pool::{VolumeConfig, WriteMode};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use std::sync::Arc;
+use std::io::IoSlice;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Reads and writes a region at random, and along a loop, and compares it with what ought to be there.
@@ -40,6 +42,26 @@ fn a_program_finds_what_it_wrote_under_every_policy() {
         assert!(faults.major > 0 && faults.protection > 0 && faults.failed == 0, "{}: {faults:?}", spec.label);
         region.close().expect("nothing is left to write");
     }
+}
+
+#[test]
+fn a_private_region_changes_and_its_device_does_not() {
+    let _limit = limit("a private region");
+    let device = Arc::new(MemoryDevice::new(256 * PAGE as u64 + 100));
+    let mut known: Vec<u8> = (0..device.len()).map(|at| (at % 251) as u8).collect();
+    device.write(0, &[IoSlice::new(&known)]).expect("it is written");
+    let before = known.clone();
+    let pager = pager("clock-pro", 32 * PAGE);
+    let folder = std::env::temp_dir();
+    let shared = Arc::clone(&device) as Arc<dyn Device>;
+    let mut region = Region::map_private(&pager, shared, VolumeConfig::new("private"), &folder).expect("a region");
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
+    let length = known.len();
+    use_it(&mut region[..length], &mut known, &mut random, 6000, "private");
+    region.sync().expect("there is swap space");
+    assert!(region[..length] == known[..], "what was written is there");
+    region.close().expect("nothing is kept");
+    assert!(stored(&*device) == before, "the device has not changed");
 }
 
 #[test]
@@ -223,4 +245,33 @@ fn pages_in_front_of_swap_space_are_written_as_they_must_leave() {
         }
         region.close().expect("all is written");
     }
+}
+
+#[test]
+fn a_region_lies_where_its_program_has_room_and_who_watches_sees_its_uses() {
+    let _limit = limit("a region at an address");
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let own = Arc::clone(&seen);
+    let watch = Watch::new(move |address, write| own.lock().expect("nobody panics").push((address, write)));
+    let options = Options::new((64 * PAGE) as u64, Spec::parse("lru").expect("a policy"));
+    let pager = Pager::new(&Options { watch: Some(watch), ..options }).expect("a pager");
+    let (flags, nothing) = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, std::ptr::null_mut());
+    // SAFETY: a new mapping touches no memory that is in use.
+    let room = unsafe { libc::mmap(nothing, 20 * PAGE, libc::PROT_NONE, flags, -1, 0) };
+    assert_ne!(room, libc::MAP_FAILED);
+    let map_at = |address: usize| {
+        let device = Arc::new(MemoryDevice::new((16 * PAGE) as u64));
+        let address = NonNull::new(address as *mut u8).expect("an address");
+        // SAFETY: the room is this test's, and long enough.
+        unsafe { Region::map_at(&pager, device, VolumeConfig::new("region"), address) }
+    };
+    let wrong = map_at(room as usize + 100).err().expect("it is refused").to_string();
+    assert!(wrong.contains("lies within a page"), "{wrong}");
+    let mut region = map_at(room as usize + PAGE).expect("a region");
+    assert_eq!(region.as_ptr() as usize, room as usize + PAGE);
+    region[3 * PAGE] = 1;
+    region[9 * PAGE] = 2;
+    let base = region.as_ptr() as usize;
+    assert_eq!(*seen.lock().expect("nobody panics"), [(base + 3 * PAGE, true), (base + 9 * PAGE, true)]);
+    region.close().expect("it is written");
 }

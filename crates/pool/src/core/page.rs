@@ -306,7 +306,7 @@ impl Page {
         false
     }
 
-    /// Waits until the page has no shared pin, or the number stands for another page. The caller does not hold the page.
+    /// Waits until the page has no shared pin, or the number belongs to another page. The caller does not hold the page.
     pub(crate) fn wait_unshared(&self, number: u32, object: u32, block: u64, slots: &Slots) {
         let mut backoff = Backoff::new();
         while self.still_shared(number, slots) && self.is(object, block) {

@@ -22,7 +22,7 @@ impl Waiters {
         &self.groups[number as usize % GROUPS]
     }
 
-    /// Waits while `waits` holds of the page's state, and the number still stands for this page. The next page of the number may be held for long, by a
+    /// Waits while `waits` holds of the page's state, and the number still belongs to this page. The next page of the number may be held for long, by a
     /// thread that waits for us.
     pub(crate) fn wait(&self, number: u32, page: &Page, object: u32, block: u64, waits: impl Fn(State) -> bool) {
         let mut backoff = Backoff::new();

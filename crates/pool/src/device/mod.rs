@@ -79,6 +79,7 @@ macro_rules! forward {
 
 mod bounded;
 mod clock;
+mod copy_on_write;
 mod delayed;
 mod faulty;
 mod file;
@@ -95,6 +96,7 @@ mod volatile;
 
 pub use bounded::Bounded;
 pub use clock::{Clock, SystemClock};
+pub use copy_on_write::CopyOnWrite;
 pub use delayed::{Delayed, Timing};
 pub use faulty::{Fault, Faulty, Operation, Rule, Tear, When};
 pub use file::{FileDevice, FileOptions};

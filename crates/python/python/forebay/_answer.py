@@ -30,8 +30,12 @@ def _now() -> str:
 class Rows(ABC):
     """A table with the columns of the command's CSV.
 
-    It has ``__arrow_c_stream__``: ``polars.DataFrame(answer)``, ``pyarrow.table(answer)`` and DuckDB take it as it is.
+    `to_pandas` and `to_polars` leave out the columns that nothing was asked of. `to_arrow` has all of them, and so has what comes by
+    ``__arrow_c_stream__``: ``polars.DataFrame(answer)``, ``pyarrow.table(answer)`` and DuckDB take it as it is.
     """
+
+    #: Columns that are there even if they are null in all rows.
+    _always: frozenset[str] = frozenset()
 
     @abstractmethod
     def to_arrow(self) -> pa.Table:
@@ -40,15 +44,21 @@ class Rows(ABC):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
+    def _filled(self) -> pa.Table:
+        """The table without the columns that are null in all rows."""
+        table = self.to_arrow()
+        empty = [name for name in table.column_names if table.num_rows and table.column(name).null_count == table.num_rows]
+        return table.drop_columns([name for name in empty if name not in self._always])
+
     def to_pandas(self) -> pd.DataFrame:
-        """The table as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
+        """The table as a pandas DataFrame, without the columns that are null in all rows."""
+        return self._filled().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
-        """The table as a Polars DataFrame."""
+        """The table as a Polars DataFrame, without the columns that are null in all rows."""
         import polars as pl
 
-        return pl.DataFrame(self.to_arrow())
+        return pl.DataFrame(self._filled())
 
     def __len__(self) -> int:
         """How many rows the table has."""
@@ -57,7 +67,7 @@ class Rows(ABC):
 
     @property
     def columns(self) -> dict[str, tuple[str, str]]:
-        """The table's columns: unit and meaning of each, by name."""
+        """All columns that there are: unit and meaning of each, by name."""
         words = {field.name: field.metadata for field in self.to_arrow().schema}
         return {name: (said[b"unit"].decode(), said[b"meaning"].decode()) for name, said in words.items()}
 

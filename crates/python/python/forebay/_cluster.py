@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import time
 import uuid
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 #: How often a trace is sent anew to workers that lost it.
 _SENDS = 20
+#: How long a scheduler may take to answer.
+_ANSWER = "10s"
+#: Seconds between two looks whether it is there again.
+_LOOK = 0.1
 
 
 def _label(piece: Piece) -> str:
@@ -36,7 +41,7 @@ class Cluster:
         self._own = isinstance(client, str)
         if self._own:
             try:
-                client = self._distributed.Client(client)
+                client = self._distributed.Client(client, timeout=_ANSWER)
             except (OSError, ValueError) as error:
                 raise _forebay.Error(f"client: no scheduler of Dask answers at {client}: {error}") from error
         if not isinstance(client, self._distributed.Client):
@@ -44,6 +49,7 @@ class Cluster:
         if client.asynchronous:
             raise ValueError("client: take one that waits: distributed.Client(…, asynchronous=False)")
         self.client = client
+        self._address: str = client.scheduler.address
 
     def close(self) -> None:
         """Closes what was opened here."""
@@ -110,6 +116,7 @@ class Cluster:
                     future.release()
                     yield piece, table
                 elif status in ("cancelled", "lost"):
+                    self._check_scheduler()
                     # What was sent is gone with the workers that had it.
                     sends += 1
                     if sends > _SENDS + len(pieces):
@@ -123,7 +130,18 @@ class Cluster:
                             f"{piece.name}: {_label(piece)}: each worker that ran it died, the last one {error.last_worker.address}: give "
                             "workers more memory (memory_limit) or fewer threads, or say a smaller memory="
                         ) from error
+                    if isinstance(error, ImportError):
+                        raise _forebay.Error(
+                            f"{piece.name}: a worker has not what the piece needs: {error}; workers need this version of the package, {_forebay.__version__}"
+                        ) from error
                     raise error
         finally:
-            if waiting:
+            if waiting and self.client.status == "running":
                 self.client.cancel([future for *_, future in waiting.values()])
+
+    def _check_scheduler(self) -> None:
+        """Whether the scheduler is there still; the client looks for it for a while."""
+        while self.client.status == "connecting":
+            time.sleep(_LOOK)
+        if self.client.status != "running":
+            raise _forebay.Error(f"client: the scheduler at {self._address} is gone: start one and ask again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections import Counter, OrderedDict
@@ -17,6 +18,8 @@ from ._trace import Trace
 
 #: The share of a process's memory that is for traces; the rest is for the runs and their results.
 _SHARE = 0.5
+#: The column with a run's JSON, as the command writes it of a comparison that has this run alone.
+KNOWN = "known"
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class Piece:
     storage_options: Mapping[str, Any] | None
     #: The bytes that traces may take in a process; by default a share of its memory.
     memory: int | None
+    #: Whether its rows also have, in the column `KNOWN`, all that is known of the run.
+    known: bool = False
 
 
 class Shelf:
@@ -154,7 +159,12 @@ def run(piece: Piece, given: Any, index: int | None = None, stop: threading.Even
         return trace._source.hold(page_size=piece.asked["page_size"], progress=go_on)
 
     def compare(source: _forebay.Source, sizes: list[int | str]) -> pa.Table:
-        return pa.table(_forebay.compare([source], [piece.policy], sizes, **piece.asked, threads=1, progress=go_on).table())
+        answer = _forebay.compare([source], [piece.policy], sizes, **piece.asked, threads=1, progress=go_on)
+        table = pa.table(answer.table())
+        if not piece.known:
+            return table
+        [all] = json.loads(answer.json())
+        return table.append_column(KNOWN, pa.array([json.dumps({**all, "runs": [run]}) for run in all["runs"]]))
 
     try:
         with SHELF.held(f"{piece.trace} {piece.asked['page_size']}", piece.name, read, _room(piece)) as source:

@@ -31,6 +31,8 @@ _GROUPS = 2
 class SlicedCurve(Rows):
     """Miss-ratio curves estimated from slices of a trace: a row for each policy and size."""
 
+    _always = frozenset(["standard_error"])
+
     def __init__(self, table: pa.Table, pages: int, slices: int, sample: float) -> None:
         self._table = table
         #: The trace's distinct pages, as estimated.
@@ -209,7 +211,7 @@ def sliced_curve(
         raise ValueError(f"slices={count}: take 1 to 10,000")
     share = str(_text(sample))
     # What makes no sense of any trace is said before one is read.
-    _forebay.curve([], specs, sizes=asked, sample=share)
+    _forebay.curve([], specs, sizes=asked, sample=share, threads=threads)
     total = float(share.rstrip("%")) / (100 if share.endswith("%") else 1)
     rate = total / count
     here = threads or len(os.sched_getaffinity(0))

@@ -8,7 +8,7 @@ import importlib
 import json
 import os
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -31,8 +31,9 @@ _PIECES = 4
 class Sweep(Rows):
     """The rows of a sweep: those of `compare` for each trace, in the order asked."""
 
-    def __init__(self, table: pa.Table, replayed: int, kept: int) -> None:
+    def __init__(self, table: pa.Table, by_trace: list[range], replayed: int, kept: int) -> None:
         self._table = table
+        self._by_trace = by_trace
         #: How many runs (one policy at one size over one trace) were made for it.
         self.replayed = replayed
         #: How many were there already, in ``keep``.
@@ -68,7 +69,8 @@ def _named(path: str, storage_options: Mapping[str, Any] | None, kept: bool) -> 
         if not os.path.exists(path):
             return Given(shown(path), _digest("name", path), path)
         found = os.stat(path)
-        return Given(shown(path), _digest("file", os.path.realpath(path), found.st_size, found.st_mtime_ns), path)
+        # Workers may be in other folders.
+        return Given(shown(path), _digest("file", os.path.realpath(path), found.st_size, found.st_mtime_ns), os.path.abspath(path))
     version: dict[str, Any] = {}
     if kept:
         try:
@@ -205,10 +207,6 @@ def sweep(
         ValueError, TraceError, Error: as `compare`; the words name the trace. What was finished before is kept.
         ImportError: ``distributed`` is missing: ``pip install forebay[dask]``.
     """
-    specs = _specs(policies, _names(off_line=readahead is None))
-    # A policy's name is said once; a class in Python is itself.
-    specs = list(dict.fromkeys(spec.strip() if isinstance(spec, str) else spec for spec in specs))
-    asked_sizes = list(dict.fromkeys(_listed(sizes)))
     asked: dict[str, Any] = {
         "warmup": warmup,
         "device": _text(device),
@@ -218,8 +216,42 @@ def sweep(
         "behind": behind,
         "page_size": page_size,
     }
+    specs = _specs(policies, _names(off_line=readahead is None))
+    with Bars(progress, "runs") as bars:
+        show = bars.callback()
+
+        def report(table: pa.Table, done: int, all: int) -> None:
+            if show is not None:
+                show(0, "sweep", done, all)
+
+        return grid(
+            traces, specs, _listed(sizes), asked, client=client, keep=keep, memory=memory, storage_options=storage_options, threads=threads, report=report
+        )
+
+
+def grid(
+    traces: Any,
+    specs: list[Any],
+    sizes: list[Size],
+    asked: dict[str, Any],
+    *,
+    client: Any = None,
+    keep: str | os.PathLike[str] | None = None,
+    memory: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    threads: int = 0,
+    known: bool = False,
+    report: Callable[[pa.Table, int, int], None],
+) -> Sweep:
+    """What `sweep` asks. `report` gets the rows of each piece that ends, and how many runs are done of how many.
+
+    With `known` the rows have a column more, with all that is known of their run.
+    """
+    # A policy's name is said once; a class in Python is itself.
+    specs = list(dict.fromkeys(spec.strip() if isinstance(spec, str) else spec for spec in specs))
+    asked_sizes = list(dict.fromkeys(sizes))
     # What makes no sense of any trace is said before one is read.
-    _forebay.compare([], specs, asked_sizes, **asked)
+    _forebay.compare([], specs, asked_sizes, **asked, threads=threads)
     kept = None
     if keep is not None:
         written = next((spec for spec in specs if not isinstance(spec, str)), None)
@@ -257,26 +289,27 @@ def sweep(
             length = -(-len(left) // min(parts, len(left)))
             for start in range(0, len(left), length):
                 trace = unique[key]
-                piece = Piece(key, trace.name, specs[number], tuple(left[start : start + length]), asked, storage_options, memory)
+                of = tuple(left[start : start + length])
+                piece = Piece(key, trace.name, specs[number], of, asked, storage_options, memory, known)
                 numbers[id(piece)] = number
                 pieces.append((piece, trace))
 
         results = cluster.run(pieces) if cluster else _here(pieces, parallel)
-        with Bars(progress, "runs") as bars, closing(results):
-            show, done, all = bars.callback(), 0, sum(len(piece.sizes) for piece, _ in pieces)
+        with closing(results):
+            done, all = 0, sum(len(piece.sizes) for piece, _ in pieces)
             for piece, table in results:
-                of = [cells[piece.trace, numbers[id(piece)], size] for size in piece.sizes]
+                ended = [cells[piece.trace, numbers[id(piece)], size] for size in piece.sizes]
                 if kept is not None:
-                    kept.add(of, table)
-                rows.update({cell: (len(tables), row) for row, cell in enumerate(of)})
+                    kept.add(ended, table)
+                rows.update({cell: (len(tables), row) for row, cell in enumerate(ended)})
                 tables.append(table)
-                done += len(of)
-                if show is not None:
-                    show(0, "sweep", done, all)
+                done += len(ended)
+                report(table, done, all)
     finally:
         if cluster is not None:
             cluster.close()
-    return Sweep(_table(given, len(specs), asked_sizes, cells, tables, rows, behind is not None), done, before)
+    table, by_trace = _table(given, len(specs), asked_sizes, cells, tables, rows, asked["behind"] is not None)
+    return Sweep(table, by_trace, done, before)
 
 
 def _table(
@@ -287,8 +320,8 @@ def _table(
     tables: list[pa.Table],
     rows: Mapping[str, tuple[int, int]],
     behind: bool,
-) -> pa.Table:
-    """The rows in compare's order: by trace, by policy, by size, each size once."""
+) -> tuple[pa.Table, list[range]]:
+    """The rows in compare's order: by trace, by policy, by size, each size once. And which rows are each trace's."""
     starts, all = [], 0
     for table in tables:
         starts.append(all)
@@ -297,7 +330,9 @@ def _table(
     pages, labels, called = (whole.column(name).to_pylist() for name in ("pages", "policy", "trace"))
     order: list[int] = []
     names: list[str] = []
+    by_trace: list[range] = []
     for trace in given:
+        start = len(order)
         seen: set[tuple[str, int]] = set()
         for number in range(specs):
             at = [rows[cells[trace.key, number, size]] for size in sizes]
@@ -307,6 +342,7 @@ def _table(
                     order.append(row)
                     # A run may be of a trace that has another name, too. What misses in a first level says so.
                     names.append(trace.name + "".join(called[row].rpartition(" behind ")[1:]) if behind else trace.name)
+        by_trace.append(range(start, len(order)))
     table = whole.take(order)
     column = table.schema.get_field_index("trace")
-    return table.set_column(column, table.schema.field(column), pa.array(names, pa.string())).combine_chunks()
+    return table.set_column(column, table.schema.field(column), pa.array(names, pa.string())).combine_chunks(), by_trace

@@ -303,21 +303,25 @@ class Trace:
         files: str | Sequence[str] | None = None,
         start: float | None = None,
         end: float | None = None,
+        first: int | None = None,
     ) -> Trace:
         """The part of it with these owners, files and times.
 
         Args:
             owners, files: patterns of names, ``*`` and ``?`` standing for any text and character; one that fits is enough.
             start, end: seconds after the trace's first request; the end is not in it.
+            first: the most requests of that part; what comes behind them is not read.
         """
+        if first is not None and first < 1:
+            raise ValueError(f"first={first}: take a request at least")
         during = None
         if start is not None or end is not None:
-            first, last = start or 0.0, float("inf") if end is None else end
-            if not 0.0 <= first < last:
+            since, until = start or 0.0, float("inf") if end is None else end
+            if not 0.0 <= since < until:
                 raise ValueError(f"start={start}, end={end}: seconds from 0 on, the start before the end")
             nanoseconds = (1 << 64) - 1
-            during = (round(first * 1e9), nanoseconds if last == float("inf") else min(round(last * 1e9), nanoseconds))
-        return Trace(self._source.part(owners=_list(owners), files=_list(files), during=during), self._folders)
+            during = (round(since * 1e9), nanoseconds if until == float("inf") else min(round(until * 1e9), nanoseconds))
+        return Trace(self._source.part(owners=_list(owners), files=_list(files), during=during, first=first), self._folders)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Another process gets the requests, since files may not be there.

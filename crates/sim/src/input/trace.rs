@@ -80,6 +80,7 @@ impl Dimensions {
     pub fn share_in_words(&self, pages: u32) -> String {
         match pages > self.pages {
             true => ">100%".to_owned(),
+            false if pages == self.pages => "100%".to_owned(),
             false => format!("{}%", significant(100.0 * f64::from(pages) / f64::from(self.pages))),
         }
     }

@@ -26,6 +26,7 @@ use crate::input::places::Places;
 use forebay_policy::readahead::{Read, Streams};
 use forebay_policy::{Parameter, Part, Settings};
 use regular::Regular;
+use serde::Deserialize;
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -147,7 +148,7 @@ impl Readahead {
 }
 
 /// What became of the pages that were read ahead.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 pub struct ReadaheadCounts {
     /// How many there were; with a warm-up, those that had not been used at its end among them.
     pub fetched: u64,

@@ -2,9 +2,10 @@
 
 use crate::readahead::ReadaheadCounts;
 use forebay_model::Cost;
+use serde::Deserialize;
 
 /// What became of some references.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 pub struct Counts {
     /// All of them.
     pub references: u64,
@@ -27,8 +28,8 @@ impl Counts {
     }
 }
 
-/// What a run gave.
-#[derive(Clone, Debug, Default)]
+/// What a run gave. It is read from JSON as a comparison writes it, but for what is split and for states.
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct RunOutcome {
     /// The policy as the user named it.
     pub policy: String,
@@ -47,14 +48,18 @@ pub struct RunOutcome {
     /// The references after the warm-up by temporal distance, if that was asked for.
     pub by_distance: Option<ByDistance>,
     /// The references after the warm-up by the number of their owner, or of their file, if that was asked for.
+    #[serde(skip)]
     pub parts: Vec<PartCounts>,
     /// The time of the replay alone.
     pub seconds: f64,
     /// The memory of the policy.
+    #[serde(rename = "metadata_bytes")]
     pub bytes: usize,
     /// The policy's state at the end, each figure under its name.
+    #[serde(skip)]
     pub state: Vec<(&'static str, f64)>,
     /// The policy's state along the way, if that was asked for.
+    #[serde(skip)]
     pub states: Vec<State>,
 }
 
@@ -69,7 +74,7 @@ pub struct State {
 
 /// Hits and misses by the temporal distance of their reference: the number of references since the page was used last. First uses
 /// of a page are in neither. An LRU cache of C pages hits whenever the distance is below C (MQ's paper, section 5.3).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 pub struct ByDistance {
     /// Hits at distances below the number of pages in the cache.
     pub near_hits: u64,

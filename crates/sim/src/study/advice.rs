@@ -3,9 +3,10 @@
 use super::choice::{Choice, Field, Noise, Reason, Row};
 use super::comparison::{Comparison, pages};
 use super::curves::Curves;
+use super::error::Stop;
 use crate::input::trace::Dimensions;
 use crate::replay::outcome::RunOutcome;
-use crate::words::significant;
+use crate::words::{counted, significant};
 
 const OFF_LINE_ALONE: &str =
     "Only policies that know the future were asked: they bound what a cache can do, none can be run.";
@@ -13,7 +14,6 @@ const OFF_LINE_ALONE: &str =
 pub(super) const NOTHING_AGAIN: &str = "No page is used twice: a cache of any size and policy is of no use here.";
 /// Reuse is of no account if it is less than this share of the references.
 const LITTLE: f64 = 0.05;
-const NO_HITS: &str = "No policy hits anything at these sizes: try larger ones.";
 /// Policies nearer than this, in points, are equal for the purpose.
 pub(super) const POINTS_THAT_MATTER: f64 = 0.1;
 /// The same for estimates.
@@ -24,10 +24,12 @@ const SHARE_OF_TIME: f64 = 0.01;
 const NAMED: usize = 3;
 /// A cliff that is worth a word saves so much of all that can be saved.
 const MUCH: f64 = 0.05;
-/// Between a size and the next the curve may bend where the next one hits this many points more.
+/// Between two sizes the curve may bend where the larger one hits this many points more.
 const WIDE: f64 = 10.0;
-/// The next size is at least this many times as large.
+/// Among many sizes the next one is at least this many times as large.
 const NEXT: f64 = 1.4;
+/// So many sizes are many.
+const MANY: usize = 16;
 
 /// The on-line outcome with the most hits; the first one among equals.
 pub fn best_on_line<'a>(outcomes: impl Iterator<Item = &'a RunOutcome>) -> Option<&'a RunOutcome> {
@@ -70,6 +72,15 @@ pub struct Take {
 }
 
 impl Advice {
+    /// With a word on what is missing where it was stopped.
+    fn stopped(mut self, at: Option<&Stop>) -> Self {
+        if let Some(at) = at {
+            let at = at.to_string();
+            self.text = format!("S{}. By these: {}", at.trim_start_matches('s'), self.text);
+        }
+        self
+    }
+
     fn none(text: &str) -> Self {
         Self { text: text.to_owned(), take: None }
     }
@@ -125,6 +136,10 @@ impl Measure<'_> {
 
 /// Which policy and size to take, and why.
 pub fn of_comparison(comparison: &Comparison) -> Advice {
+    of_what_is_known(comparison).stopped(comparison.stopped.as_ref())
+}
+
+fn of_what_is_known(comparison: &Comparison) -> Advice {
     let Comparison { trace, device, sample, .. } = comparison;
     let on_line = || comparison.outcomes.iter().filter(|outcome| !outcome.off_line);
     if let Some(advice) = on_line().next().and_then(|any| {
@@ -134,7 +149,7 @@ pub fn of_comparison(comparison: &Comparison) -> Advice {
         return advice;
     }
     if on_line().next().is_some() && on_line().all(|outcome| outcome.counted.hits == 0) {
-        return Advice::none(NO_HITS);
+        return nothing_hit(trace);
     }
     let rows = |cost: fn(&RunOutcome) -> f64| {
         let row = |of: &[RunOutcome]| (of[0].policy.clone(), of[0].off_line, of.iter().map(cost).collect());
@@ -184,6 +199,16 @@ fn of_little_use(again: u64, references: u64) -> Option<Advice> {
     (share < LITTLE).then(|| Advice::none(&text))
 }
 
+/// What to say where no policy hits anything at the sizes asked, and something is used again.
+fn nothing_hit(trace: &Dimensions) -> Advice {
+    let all = trace.bytes_in_words(trace.pages);
+    let hits = 100.0 * (1.0 - f64::from(trace.pages) / trace.references.max(1) as f64);
+    Advice::none(&format!(
+        "No policy hits anything at these sizes: try larger ones. A cache of all pages has {all} ({}), and hits {hits:.1} % of the references.",
+        counted(trace.pages.into(), "page")
+    ))
+}
+
 /// The sizes up to the footprint, with the footprint where several are to be weighed against each other.
 fn all_sizes(field: Field) -> Field {
     let field = field.up_to_footprint();
@@ -216,6 +241,10 @@ fn ends_by_misses(outcome: &RunOutcome) -> (f64, f64) {
 
 /// Which of the policies whose curves were made to take, and how large.
 pub fn of_curves(curves: &Curves) -> Advice {
+    of_known_curves(curves).stopped(curves.stopped.as_ref())
+}
+
+fn of_known_curves(curves: &Curves) -> Advice {
     let Curves { trace, sizes, sample, lines, .. } = curves;
     let row = |line: &super::curves::Line| Row {
         policy: line.policy.clone(),
@@ -228,7 +257,7 @@ pub fn of_curves(curves: &Curves) -> Advice {
         return advice;
     }
     if on_line().next().is_some() && on_line().all(|row| row.costs.iter().all(|&cost| cost >= 100.0)) {
-        return Advice::none(NO_HITS);
+        return nothing_hit(trace);
     }
     let noise = Noise::Difference(if sample.is_some() { POINTS_OF_SAMPLE } else { POINTS_THAT_MATTER });
     let first_uses = 100.0 * f64::from(trace.pages) / trace.references.max(1) as f64;
@@ -286,7 +315,10 @@ fn words(field: &Field, measure: &Measure<'_>, trace: &Dimensions, sampled: bool
     }
     text += ".";
     if choice.no_locality {
-        text += " No policy matters here: no page is likelier to come back than another.";
+        text += " No policy matters at these sizes: no page is likelier to come back than another.";
+    }
+    if policy.split(':').next() == Some("mru") && !alone && !holds_all {
+        text += " mru keeps its oldest pages whatever comes later: it is for references that stay like these.";
     }
     text += &why(field, measure, trace, &choice);
     Advice { text, take: Some(Take { policy: policy.to_owned(), pages: field.sizes[column] }) }
@@ -301,6 +333,9 @@ fn why(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice
     }
     let best = |column: usize| field.least(column).unwrap_or(0.0);
     let far = |&other: &usize| {
+        if field.asked < MANY {
+            return true;
+        }
         let [one, other] = [column.min(other), column.max(other)].map(|column| f64::from(sizes[column]));
         other >= NEXT * one
     };
@@ -312,9 +347,12 @@ fn why(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice
     let cliff = cliff.filter(|_| left >= MUCH * (field.ends.0 - field.ends.1));
     let cliff = choice.cliff.or(cliff).filter(|&cliff| next < Some(cliff));
     let reason = match reason {
+        Reason::Knee if matches!(measure, Measure::Misses) => {
+            "Of the sizes drawn this is the knee: from here on more memory gains less."
+        }
         Reason::Knee => "Of the sizes asked this is the knee: from here on more memory gains less.",
         Reason::Cliff => "A smaller size gains more for its memory, but this one gains at least twice as much in all.",
-        Reason::Step => "There is no knee: no smaller size gains more for its memory.",
+        Reason::Step => "Of the sizes asked none is a knee: no smaller one gains more for its memory.",
     };
     let mut text = format!(" {reason}");
     for (other, verb) in [before, next, cliff].into_iter().flatten().zip([measure.verb(), "", ""]) {
@@ -329,7 +367,8 @@ fn why(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice
     let more = if column == last && sizes[last] < trace.pages { "; no larger size was asked." } else { "." };
     text += more;
     // What a curve has between its sizes is known.
-    let wide = matches!(measure, Measure::Hits) && next.is_some_and(|next| best(column) - best(next) >= WIDE);
+    let gaps = [before.map(|before| best(before) - best(column)), next.map(|next| best(column) - best(next))];
+    let wide = matches!(measure, Measure::Hits) && gaps.into_iter().flatten().any(|gap| gap >= WIDE);
     if wide { text + " `forebay curve` looks at the sizes between." } else { text }
 }
 

@@ -81,6 +81,8 @@ pub(super) enum Reason {
 const ROUNDING: f64 = 1e-9;
 /// A bend less than this is none: the gain keeps step with the memory.
 const BEND: f64 = 0.05;
+/// Sizes between this share of the pages and all but this share tell whether references have locality.
+const TELLING: f64 = 0.05;
 /// A cliff is worth a word if it saves so much of all that can be saved, and its memory if it saves as much as the knee.
 const CLIFF: f64 = 0.2;
 
@@ -90,6 +92,10 @@ impl Field {
         let least: Vec<f64> = (0..self.sizes.len()).map(|column| self.least(column)).collect::<Option<_>>()?;
         let (column, reason) = self.size(&least)?;
         let cliff = self.cliff(&least, column).filter(|_| reason == Reason::Knee);
+        // A larger size that saves nothing but noise is none.
+        let as_good_as = |size: usize, from: usize| (from..size).find(|&at| self.noise.covers(least[at], least[size]));
+        let cliff = cliff.map(|cliff| as_good_as(cliff, column + 1).unwrap_or(cliff));
+        let column = as_good_as(column, 0).unwrap_or(column);
         let no_locality = self.is_without_locality(&least);
         let as_good = |row: &usize, cost: f64| no_locality || self.noise.covers(self.cost(*row, column), cost);
         let simple = |row: &usize| simplicity(&self.rows[*row].policy);
@@ -198,10 +204,11 @@ impl Field {
             let most = self.on_line().map(|row| self.cost(row, column)).fold(0.0, f64::max);
             most - least[column] <= draws * self.chance[column] + ROUNDING
         };
-        // A cache of everything says nothing.
+        // A cache of everything says nothing, and one of next to nothing or next to everything little.
         let columns = 0..self.sizes.partition_point(|&size| size < self.footprint);
+        let telling = |column: usize| (TELLING..=1.0 - TELLING).contains(&self.share(column));
         policies > 1.0
-            && !columns.is_empty()
+            && columns.clone().any(telling)
             && columns.into_iter().all(|column| self.bend(least, column).abs() <= BEND && equal(column))
     }
 }
@@ -275,6 +282,8 @@ mod tests {
         assert_eq!(taken(&[1, 20, 50], &[60.0, 60.0, 60.0]), (100, Reason::Cliff));
         assert_eq!(taken(&[1, 20, 59, 60], &[60.0, 60.0, 60.0, 1.0]), (60, Reason::Cliff));
         assert_eq!(taken(&[1, 20, 50], &[60.0, 48.0, 30.0]), (100, Reason::Cliff));
+        // A size that was asked does but for noise what all pages do.
+        assert_eq!(taken(&[1, 20, 50, 98], &[60.0, 60.0, 60.0, 0.05]), (98, Reason::Cliff));
         // One that saves less than the knee is named alone.
         let second = field(&[1, 20, 50], &[("lru", &[40.0, 40.0, 40.0])]).with_footprint().choose().unwrap();
         assert_eq!((second.column, second.reason, second.cliff), (0, Reason::Knee, Some(3)));

@@ -127,7 +127,7 @@ impl Asked {
     }
 
     /// An answer without outcomes.
-    fn empty(&self, trace: Dimensions, sizes: Vec<(u32, Size)>) -> Comparison {
+    pub(super) fn empty(&self, trace: Dimensions, sizes: Vec<(u32, Size)>) -> Comparison {
         Comparison {
             trace,
             warmup: 0,
@@ -167,7 +167,7 @@ impl Asked {
     }
 
     /// Whether more than hits tells what a run costs.
-    fn costs(&self) -> bool {
+    pub(super) fn costs(&self) -> bool {
         self.device.is_some() || !self.readahead.is_none()
     }
 

@@ -43,7 +43,7 @@ macro_rules! figures {
 figures! {
     /// What became of references.
     COUNTS of Counts {
-        "references" "references" Count "All references." |of| of.references;
+        "references" "references" Count "All references, after those to warm up." |of| of.references;
         "hits" "hits" Count "Those that found their page resident." |of| of.hits;
         "misses" "misses" Count "Those that did not." |of| of.misses;
         "compulsory_misses" "compulsory misses" Count

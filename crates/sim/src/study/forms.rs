@@ -114,6 +114,7 @@ impl Answer for Comparison {
             "references": self.trace.references,
             "footprint_pages": self.trace.pages,
             "page_size": self.trace.page_size,
+            "page_size_origin": self.trace.page_size_origin.word(),
             "warmup": self.warmup,
             "estimate": self.sample.is_some(),
             "sample": self.sample.map(|(rate, pages)| json!({ "rate": rate, "pages": pages })),

@@ -22,6 +22,7 @@ mod check;
 mod choice;
 pub mod comparison;
 pub mod curves;
+mod elsewhere;
 pub mod error;
 pub mod experiment;
 pub mod figure;

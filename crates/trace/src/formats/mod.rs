@@ -71,3 +71,21 @@ pub fn unknown(name: &str) -> String {
 pub fn recognise(head: &Head<'_>) -> Option<&'static Format> {
     FORMATS.iter().copied().find(|format| (format.recognise)(head))
 }
+
+/// The format that recognises the front of a text but for one line among the first, behind the first one, which may be a header of columns:
+/// with that line's number and text.
+pub fn but_for_a_line<'a>(head: &Head<'a>) -> Option<(&'static Format, u64, &'a str)> {
+    let text = std::str::from_utf8(head.bytes).ok()?;
+    let lines: Vec<&str> = text.split_inclusive('\n').take(LOOKED_AT).collect();
+    let of = |lines: &[&str], but: usize| lines[..but].concat() + &lines[but + 1..].concat();
+    (1..lines.len()).filter(|_| lines.len() >= LEAST_LINES).find_map(|but| {
+        let rest = of(&lines, but);
+        let format = recognise(&Head { name: head.name, bytes: rest.as_bytes() })?;
+        Some((format, but as u64 + 1, lines[but].trim_ascii()))
+    })
+}
+
+/// So many lines are looked at for one that is wrong.
+const LOOKED_AT: usize = 20;
+/// Of fewer lines nothing is known.
+const LEAST_LINES: usize = 3;

@@ -4,6 +4,7 @@ use crate::real_trace::real_trace;
 use forebay_model::presets::Named;
 use forebay_policy::Spec;
 use forebay_sim::study::comparison::{Asked, Warmup};
+use forebay_sim::study::error::Stop;
 use forebay_sim::study::monitor::{Monitor, Progress};
 use forebay_sim::study::{Answer, Comparison};
 use forebay_sim::{Readahead, Size};
@@ -188,7 +189,10 @@ fn where_no_page_is_likelier_than_another_the_advice_says_that_no_policy_matters
         let usual = percent(&[1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
         for (sizes, device) in [(&usual[..], None), (&usual[4..5], None), (&usual[..], Some("nvme"))] {
             let (policy, _, advice) = named(&compare(open().as_mut(), specs(&[]), sizes, device));
-            assert!(advice.contains("No policy matters here") && policy == "lru", "{trace} {device:?}: {advice}");
+            assert!(
+                advice.contains("No policy matters at these sizes") && policy == "lru",
+                "{trace} {device:?}: {advice}"
+            );
         }
     }
     let (_, _, advice) = named(&compare(
@@ -260,4 +264,36 @@ fn the_size_does_not_jump_with_the_policies_or_sizes_that_are_asked() {
     for (name, blocks) in [("scans", scans), ("loops", loops)] {
         the_size_stays(name, &|| text(&blocks));
     }
+}
+
+#[test]
+fn words_are_about_the_sizes_asked() {
+    let in_a_loop: Vec<u64> = (0..20_000).map(|time| time % 1_000).collect();
+    let pages = |sizes: &[u64]| sizes.iter().map(|&size| Size::Pages(size)).collect::<Vec<_>>();
+    let advice = |blocks: &[u64], policies: &[&str], sizes: &[u64]| {
+        let answer = compare(text(blocks).as_mut(), specs(policies), &pages(sizes), None).json();
+        answer["advice"].as_str().expect("there is advice").to_owned()
+    };
+    let nothing = advice(&in_a_loop, &["lru", "arc"], &[100, 500]);
+    assert!(
+        nothing.ends_with("A cache of all pages has 7.8 MiB (1,000 pages), and hits 95.0 % of the references."),
+        "{nothing}"
+    );
+    let kept = advice(&in_a_loop, &["lru", "mru"], &[500]);
+    assert!(kept.starts_with("Take mru") && kept.contains("mru keeps its oldest pages whatever comes later"), "{kept}");
+    // Fifty pages are much likelier than the others: a size of one page does not show it.
+    // Each reference comes twice, so that it hits something.
+    let hot = (0..20_000).map(|time| if time % 10 == 9 { 50 + time } else { time * 7919 % 50 });
+    let hot: Vec<u64> = hot.flat_map(|block| [block, block]).collect();
+    let one = advice(&hot, &[], &[1]);
+    assert!(one.starts_with("Take ") && !one.contains("No policy matters"), "{one}");
+}
+
+#[test]
+fn advice_on_a_part_says_that_it_is_one() {
+    let blocks: Vec<u64> = (0..5_000).map(|time| time * time % 700).collect();
+    let mut comparison = compare(text(&blocks).as_mut(), specs(&["lru", "arc"]), &[Size::Pages(100)], None);
+    comparison.stopped = Some(Stop::Runs(2, 9, "trace".to_owned()));
+    let advice = comparison.json()["advice"].as_str().expect("there is advice").to_owned();
+    assert!(advice.starts_with("Stopped after 2 of 9 runs over trace. By these: Take "), "{advice}");
 }

@@ -65,6 +65,7 @@ pub(crate) fn advice(head: &Head<'_>) -> Option<String> {
     let others = "Others can mean time, owner, object, length or operation";
     let second = |column: &str| if width > 1 { format!(",length={column}") } else { String::new() };
     let by_number = format!("--columns offset=#1{}", second("#2"));
+    let its_columns = if width == 1 { "its column means".to_owned() } else { format!("its {width} columns mean") };
     Some(if named {
         let names: Vec<String> = row.fields().map(fields::shorten).collect();
         let name = &names[0];
@@ -75,7 +76,7 @@ pub(crate) fn advice(head: &Head<'_>) -> Option<String> {
         )
     } else {
         format!(
-            "if it is a CSV without a header, say what its {width} columns mean: {by_number}, or block=#1 or page=#1 (any key). \
+            "if it is a CSV without a header, say what {its_columns}: {by_number}, or block=#1 or page=#1 (any key). \
              {others}"
         )
     })

@@ -1,0 +1,118 @@
+//! `forebay run`: a program whose large memory is under a policy.
+
+use crate::failure::Failure;
+use crate::files::check_path;
+use clap::Args;
+use forebay_policy::{Spec, show_bytes};
+use forebay_record::OWN_FAILURE;
+use forebay_run::{Asked, Ended, Figures};
+use forebay_sim::size::parse_bytes;
+use forebay_sim::study::{counted, grouped};
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Run a program in little memory: at most so much of its large memory is resident, under any policy.
+///
+/// Large memory is what the program allocates or maps in pieces of 128 KiB or more; it is paged to a file without a name. The program is not changed, and
+/// all that it starts runs so, too, each process with a limit of its own. Its exit code and signals are its own.
+#[derive(Args)]
+#[command(after_help = SHORT, after_long_help = LONG)]
+pub(crate) struct Arguments {
+    /// The program, and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+    /// The most bytes of each process' large memory that are resident
+    #[arg(short, long, value_name = "SIZE", value_parser = parse_bytes)]
+    memory: u64,
+    /// The policy that chooses the pages that leave; `forebay policies` lists them
+    #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…", default_value = "clock-pro", value_parser = Spec::parse)]
+    policy: Spec,
+    /// The bytes of a page: a power of two from 4 KiB to 1 MiB
+    #[arg(long, value_name = "BYTES", default_value = "4KiB", value_parser = parse_bytes)]
+    page_size: u64,
+    /// The folder to whose file system pages go, in files without a name
+    #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
+    swap: PathBuf,
+    /// Make swap space as slow as a disk: a preset of `forebay devices`, or a TOML file
+    #[arg(long, value_name = "DEVICE")]
+    delay: Option<String>,
+    /// Write what the policy has seen to a trace, which is whole when the program has ended
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Print figures of each process at the end, instead of one line for all
+    #[arg(long)]
+    stats: bool,
+}
+
+const SHORT: &str = "\
+Example: `forebay run --memory 64MiB -- sort -S 1G big.txt`; docs/run.md says what is paged and what is not.
+Exit status: that of the program; 125 its memory cannot be paged here, 126 it cannot be run so, 127 there is no such
+program, 2 the options are wrong.";
+
+const LONG: &str = include_str!("run.txt").trim_ascii_end();
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(out) = &arguments.record {
+        check_path("--record", out, &[])?;
+    }
+    let page_size = u32::try_from(arguments.page_size).unwrap_or(u32::MAX);
+    let asked = Asked {
+        program: &arguments.program,
+        memory: arguments.memory,
+        page_size,
+        policy: arguments.policy.clone(),
+        swap: &arguments.swap,
+        delay: arguments.delay.as_deref(),
+        record: arguments.record.as_deref(),
+    };
+    let ended = asked.run().map_err(|error| match Failure::from(error) {
+        failure @ (Failure::Usage(_) | Failure::Program(..)) => failure,
+        failure => Failure::Program(OWN_FAILURE, failure.to_string()),
+    })?;
+    eprint!("{}", tell(arguments, &ended));
+    if ended.code == 0 { Ok(()) } else { Err(Failure::Said(ended.code)) }
+}
+
+/// What there is to say at the end.
+fn tell(arguments: &Arguments, ended: &Ended) -> String {
+    let mut said = ended.messages.lines().map(|line| format!("forebay: {line}\n")).collect::<String>();
+    let mut line = |text: String| writeln!(said, "forebay: {text}").expect("a string grows");
+    let sum = Figures::sum(&ended.processes);
+    if arguments.stats {
+        ended.processes.iter().for_each(|figures| line(format!("process {}: {}", figures.process, show(figures))));
+    }
+    match ended.processes.len() {
+        0 if ended.messages.is_empty() => {
+            line("the program had no memory in pieces of 128 KiB or more: nothing was paged".to_owned());
+        }
+        // They say why.
+        0 => {}
+        1 if arguments.stats => {}
+        processes => {
+            let of = if processes > 1 { format!("{processes} processes: ") } else { String::new() };
+            line(format!("{of}{}", show(&sum)));
+        }
+    }
+    if let (Some(requests), Some(out)) = (ended.recorded, &arguments.record) {
+        let out = out.display();
+        line(format!("wrote {out} ({}); now: forebay compare {out}", counted(requests, "reference")));
+    }
+    said
+}
+
+fn show(figures: &Figures) -> String {
+    let ratio = figures.hit_ratio().map_or(String::new(), |ratio| format!(", hit ratio {:.1} %", 100.0 * ratio));
+    let failed = if figures.failed > 0 { format!(", {} with SIGBUS", figures.failed) } else { String::new() };
+    format!(
+        "{} allocated at most, {}, {} minor{failed}, waited {:.1?}{ratio}; {}; swap: {} read, {} written",
+        show_bytes(figures.most),
+        counted(figures.major, "major fault"),
+        grouped(figures.minor),
+        Duration::from_nanos(figures.waited),
+        counted(figures.compulsory, "new page"),
+        counted(figures.read, "page"),
+        counted(figures.written, "page"),
+    )
+}

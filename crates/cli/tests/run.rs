@@ -1,0 +1,334 @@
+//! `forebay run`: programs do what they do without it, in less memory.
+
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The library, where cargo puts what a test depends on.
+fn library() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_forebay")).parent().expect("a folder").join("deps/libforebay_paged.so")
+}
+
+/// Whether memory can be paged here. Elsewhere the test says that it is skipped; in CI that is a failure.
+fn can_page() -> bool {
+    let root = std::fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t0\t"));
+    let allowed = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd");
+    if root || allowed.is_ok_and(|allowed| allowed.trim() == "1") {
+        return true;
+    }
+    let why = "skipped: paging a program needs root, or vm.unprivileged_userfaultfd=1\n";
+    assert!(std::env::var_os("CI").is_none(), "CI skips nothing: {why}");
+    // Straight to the stream: what eprintln prints in a test that passes is not shown.
+    std::io::stderr().write_all(why.as_bytes()).expect("standard error can be written to");
+    false
+}
+
+/// A command that ends in time, whatever hangs.
+fn run(options: &[&str], program: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["-k", "10", "100", env!("CARGO_BIN_EXE_forebay"), "run"]).args(options).arg("--").args(program);
+    command.env("FOREBAY_PAGED_LIB", library()).env("LC_ALL", "C");
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a program writes, and what is said of it.
+#[track_caller]
+fn done(options: &[&str], program: &[&str]) -> (Vec<u8>, String) {
+    let Output { status, stdout, stderr } = run(options, program).output().expect("it runs");
+    let said = text(&stderr);
+    assert!(status.success(), "{program:?}: {status}: {said}");
+    (stdout, said)
+}
+
+/// The number before a word.
+#[track_caller]
+fn number(said: &str, word: &str) -> u64 {
+    let before = said.split_once(word).unwrap_or_else(|| panic!("no {word:?} in {said}")).0.trim_end();
+    let number = before.rsplit([' ', '(']).next().expect("a word").replace(',', "");
+    number.parse().unwrap_or_else(|_| panic!("no number before {word:?} in {said}"))
+}
+
+/// A C program of the tests' own, built into a folder.
+#[track_caller]
+fn build(folder: &Path) -> String {
+    let program = folder.join("memory").display().to_string();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/memory.c");
+    let mut command = Command::new("cc");
+    command.args(["-O2", "-Wall", "-Werror", "-pthread", "-o", &program]).arg(source);
+    let Output { status, stderr, .. } = command.output().expect("there is a compiler");
+    assert!(status.success(), "{}", text(&stderr));
+    program
+}
+
+#[test]
+fn a_sort_of_more_than_its_memory_gives_the_same_lines() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("lines").display().to_string();
+    let lines: Vec<String> =
+        (0..120_000_u64).map(|line| format!("{:020}\n", line.wrapping_mul(0x9E37_79B9_7F4A_7C15))).collect();
+    std::fs::write(&path, lines.concat()).expect("there is room");
+    let mut expected = lines;
+    expected.sort_unstable();
+    for threads in ["--parallel=1", "--parallel=4"] {
+        let (sorted, said) = done(&["-m", "4MiB"], &["sort", "-S", "100M", threads, &path]);
+        assert!(sorted == expected.concat().into_bytes(), "{threads}");
+        assert!(number(&said, "major faults") > 0 && number(&said, "pages written") > 0, "{said}");
+    }
+}
+
+#[test]
+fn two_threads_that_compress_and_one_that_expands_lose_no_byte() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("data");
+    let data: Vec<u8> = (0..3_000_000_u64).map(|byte| ((byte * byte) >> 7) as u8).collect();
+    std::fs::write(&path, &data).expect("there is room");
+    let path = path.display().to_string();
+    let packed = folder.path().join("data.xz").display().to_string();
+    let (bytes, _) = done(&["-m", "32MiB", "--policy", "lru"], &["xz", "-2", "-T2", "--block-size=1MiB", "-c", &path]);
+    std::fs::write(&packed, bytes).expect("there is room");
+    let (expanded, _) = done(&["-m", "2MiB", "--page-size", "16KiB"], &["xz", "-dc", &packed]);
+    assert!(expanded == data);
+}
+
+#[test]
+fn functions_on_large_memory_do_what_their_manuals_say() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build(folder.path());
+    for (part, options) in [
+        ("functions", &["-m", "1MiB"][..]),
+        ("functions", &["-m", "4MiB", "--page-size", "64KiB"]),
+        ("threads", &["-m", "1MiB"]),
+        ("files", &["-m", "1MiB"]),
+        ("fork", &["-m", "1MiB"]),
+        ("fork", &["-m", "4MiB", "--page-size", "64KiB"]),
+        ("mappings", &["-m", "1MiB"]),
+        ("mappings", &["-m", "4MiB", "--page-size", "64KiB"]),
+        ("forking", &["-m", "4MiB"]),
+        ("forking", &["-m", "4MiB", "--page-size", "64KiB", "--policy", "lru"]),
+    ] {
+        let (said, _) = done(options, &[&program, part]);
+        assert_eq!(text(&said), format!("{part}: all is well\n"), "{options:?}");
+    }
+}
+
+#[test]
+fn mappings_that_change_at_random_have_the_bytes_that_they_have_without_a_limit() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build(folder.path());
+    for (seed, options) in [("1", &["-m", "2MiB"][..]), ("2", &["-m", "8MiB", "--page-size", "128KiB"])] {
+        let part = ["change", seed, "300"];
+        let Output { status, stdout, .. } = Command::new(&program).args(part).output().expect("it runs");
+        assert!(status.success());
+        let (said, _) = done(options, &[&[program.as_str()], &part[..]].concat());
+        assert_eq!(text(&said), text(&stdout), "seed {seed}");
+    }
+}
+
+#[test]
+fn no_more_of_large_memory_is_resident_than_the_limit() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build(folder.path());
+    let peak = |command: &mut Command| {
+        let Output { status, stdout, stderr } = command.output().expect("it runs");
+        assert!(status.success(), "{}", text(&stderr));
+        number(&text(&stdout), "KiB at most") << 10
+    };
+    // What the program and the library have besides.
+    let outside = peak(&mut run(&["-m", "16MiB"], &[&program, "fill", "1"]));
+    const BYTES: u64 = 128 << 20;
+    let paged = peak(&mut run(&["-m", "16MiB"], &[&program, "fill", "128"]));
+    // Regions are made longer by as much as there is: at most twice what is used.
+    let (limit, pages) = (16 << 20, 2 * BYTES / 4096);
+    let bar = outside + limit + limit / 50 + 64 * pages;
+    assert!(paged <= bar, "{paged} bytes, {bar} at most, {outside} without");
+    let plain = peak(Command::new(&program).args(["fill", "128"]));
+    assert!(plain > BYTES, "{plain} bytes without a limit");
+}
+
+#[test]
+fn scripts_and_what_they_start_run_each_with_a_limit() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build(folder.path());
+    let script =
+        format!("x=$(echo a | tr a b); {program} fill 3 >/dev/null; ({program} fill 2) | wc -l; exec {program} fill 4");
+    let (said, told) = done(&["-m", "1MiB", "--stats"], &["sh", "-c", &script]);
+    assert!(text(&said).starts_with("1\n") && text(&said).contains("KiB at most"), "{}", text(&said));
+    assert!(told.contains("3 processes") && told.matches("forebay: process ").count() == 3, "{told}");
+    let (_, told) = done(&["-m", "1MiB"], &["true"]);
+    assert!(told.contains("nothing was paged"), "{told}");
+}
+
+#[test]
+fn exit_codes_and_signals_are_the_programs_own() {
+    if !can_page() {
+        return;
+    }
+    let code = |program: &[&str]| run(&["-m", "1MiB"], program).status().expect("it runs").code();
+    assert_eq!(code(&["sh", "-c", "exit 77"]), Some(77));
+    assert_eq!(code(&["sh", "-c", "kill -TERM $$"]), Some(128 + 15));
+    assert_eq!(code(&["sh", "-c", "trap 'exit 5' TERM; kill -TERM $PPID; while :; do sleep 0.1; done"]), Some(5));
+}
+
+#[test]
+fn who_gives_up_rights_or_folders_keeps_its_memory_and_says_what_is_not_paged() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build(folder.path());
+    let empty = folder.path().join("empty").display().to_string();
+    std::fs::create_dir(&empty).expect("a folder");
+    // A folder of root's alone: no file can be made there later.
+    let private = tempfile::tempdir().expect("a folder");
+    let private = private.path().to_str().expect("text");
+    for (what, swap) in [("rights", "/var/tmp"), ("rights", private), (&empty, "/var/tmp")] {
+        let (said, told) = done(&["-m", "2MiB", "--swap", swap], &[&program, "lose", what]);
+        assert_eq!(text(&said), format!("lost {what}: all is well\n"));
+        // The child, that is.
+        assert!(told.contains("its memory is not paged") && told.contains("major faults"), "{told}");
+    }
+    for (limit, why) in [("-v 600000", "ulimit -v"), ("-f 1000", "File too large")] {
+        let limited = format!("ulimit {limit}; exec {program} functions");
+        let (said, told) = done(&["-m", "1MiB"], &["sh", "-c", &limited]);
+        assert_eq!(text(&said), "functions: all is well\n");
+        assert!(told.contains("its memory is not paged") && told.contains(why), "{told}");
+        assert!(!told.contains("no memory in pieces"), "{told}");
+    }
+}
+
+/// Whether this is root; elsewhere the test says that it is skipped, which CI does not.
+fn is_root() -> bool {
+    let root = std::fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t0\t"));
+    if !root {
+        let why = "skipped: it mounts a file system, changes its root and its user: that takes root\n";
+        assert!(std::env::var_os("CI").is_none(), "CI skips nothing: {why}");
+        std::io::stderr().write_all(why.as_bytes()).expect("standard error can be written to");
+    }
+    root
+}
+
+#[test]
+fn where_there_is_no_room_the_program_or_the_command_says_so() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build(folder.path());
+    let small = folder.path().join("small").display().to_string();
+    std::fs::create_dir(&small).expect("a folder");
+    // In a file system of its own, of 16 MiB: what is run there, and what is done before.
+    let within = |options: &[&str], program: &[&str], before: &str| {
+        let script =
+            format!("mount -t tmpfs -o size=16m none {small} && export TMPDIR={small} && {before} exec \"$@\"");
+        let mut unshared = Command::new("unshare");
+        unshared.args(["-m", "sh", "-c", &script, "sh"]);
+        let inner = run(options, program);
+        unshared.arg(inner.get_program()).args(inner.get_args());
+        unshared.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let Output { status, stderr, .. } = unshared.output().expect("it runs");
+        (status.code(), text(&stderr))
+    };
+    let (code, said) = within(&["-m", "4MiB", "--swap", &small], &[&program, "fill", "8"], "");
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = within(&["-m", "4MiB", "--swap", &small], &[&program, "fill", "64"], "");
+    assert!(code == Some(128 + 7) && said.contains("No space left") && said.contains("SIGBUS"), "{code:?} {said}");
+    let full = format!("dd if=/dev/zero of={small}/full 2>/dev/null;");
+    let (code, said) = within(&["-m", "4MiB"], &["true"], &full);
+    assert!(code == Some(125) && said.contains("there is no room for figures and messages"), "{code:?} {said}");
+    // The file system is filled by the program itself, once there is room for messages.
+    let filled = format!("dd if=/dev/zero of={small}/full bs=64k 2>/dev/null; exec {program} fill 8");
+    let (code, said) = within(&["-m", "4MiB"], &["sh", "-c", &filled], "");
+    assert!(code == Some(0) && said.contains("has no figures"), "{code:?} {said}");
+}
+
+#[test]
+fn what_a_killed_command_leaves_is_removed_by_the_next() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let left = || std::fs::read_dir(folder.path()).expect("it is read").count();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.args(["run", "-m", "1MiB", "--", "sh", "-c", "echo $$; exec sleep 600"]);
+    command.env("FOREBAY_PAGED_LIB", library()).env("TMPDIR", folder.path()).stdout(std::process::Stdio::piped());
+    let mut killed = command.spawn().expect("it runs");
+    let mut process = String::new();
+    std::io::BufReader::new(killed.stdout.take().expect("a pipe")).read_line(&mut process).expect("it begins");
+    killed.kill().expect("it can be killed");
+    killed.wait().expect("it has been");
+    assert!(Command::new("kill").arg(process.trim()).status().expect("it runs").success());
+    assert_eq!(left(), 1);
+    let status = run(&["-m", "1MiB"], &["true"]).env("TMPDIR", folder.path()).status().expect("it runs");
+    assert!(status.success());
+    assert_eq!(left(), 0);
+}
+
+#[test]
+fn what_cannot_be_run_so_is_refused_with_its_reason() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = folder.path().join("missing").display().to_string();
+    let existing = folder.path().join("there.parquet");
+    std::fs::write(&existing, "x").expect("a file");
+    let cases: [(&[&str], &str, i32, &str); 8] = [
+        (&["-m", "4KiB"], "true", 2, "take 16 pages or more"),
+        (&["-m", "1MiB", "--page-size", "5000"], "true", 2, "page"),
+        (&["-m", "1MiB", "--policy", "opt"], "true", 2, "needs the future"),
+        (&["-m", "1MiB", "--swap", &missing], "true", 2, "is no folder"),
+        (&["-m", "1MiB", "--delay", "nothing"], "true", 2, "--delay nothing"),
+        (&["-m", "1MiB", "--record", existing.to_str().expect("text")], "true", 125, "exists already: name another"),
+        (&["-m", "1MiB"], "no-such-program", 127, "there is no such program"),
+        (&["-m", "1MiB"], "/etc/passwd", 126, "it is not executable"),
+    ];
+    for (options, program, code, message) in cases {
+        let Output { status, stderr, .. } = run(options, &[program]).output().expect("it runs");
+        let said = text(&stderr);
+        assert!(status.code() == Some(code) && said.contains(message), "{options:?} {program}: {status}: {said}");
+    }
+    let mut without = run(&["-m", "1MiB"], &["true"]);
+    let Output { status, stderr, .. } = without.env("FOREBAY_PAGED_LIB", &missing).output().expect("it runs");
+    assert!(status.code() == Some(125) && text(&stderr).contains("set FOREBAY_PAGED_LIB"));
+}
+
+#[test]
+fn a_recording_has_what_the_policy_saw() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build(folder.path());
+    let out = folder.path().join("fill.parquet").display().to_string();
+    let (_, said) = done(&["-m", "1MiB", "--record", &out], &[&program, "fill", "8"]);
+    assert!(said.contains("now: forebay compare"), "{said}");
+    let compared = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["compare", &out, "--policies", "lru,opt", "--sizes", "1MiB"])
+        .output()
+        .expect("it runs");
+    assert!(compared.status.success(), "{}", text(&compared.stderr));
+    // 8 MiB are 2,048 pages.
+    assert!(text(&compared.stdout).contains("to 2,0"), "{}", text(&compared.stdout));
+}

@@ -1,0 +1,54 @@
+//! A library that `forebay run` preloads into a program: its large memory lies in regions of a pager, under a policy.
+//!
+//! ```text
+//!   malloc, free, …      allocate.rs   blocks of 128 KiB and more
+//!   mmap, munmap, …      map.rs        private memory without a file, of 128 KiB and more
+//!   open, fcntl, …       direct.rs     files are read through the system's cache
+//!     |
+//!     v
+//!   heap.rs, ranges.rs   which addresses are in use, in an area that is reserved for regions (spans.rs: sets of addresses)
+//!     |  fork.rs, staged.rs: what a child gets
+//!     v
+//!   service.rs           a thread that has the pager, with open files of its own
+//!     |  swap.rs: a file without a name, of which only what was written is read
+//!     |  messages.rs: what there is to say
+//!     v
+//!   forebay-pager        its threads bring pages when the program touches them
+//! ```
+//!
+//! **Who handles a fault must not wait for one.** So nothing that this library and the pager allocate lies in a region: they have the C library's own
+//! allocator, by names that nobody stands before (`real.rs`). Nor do small blocks lie there, so what the C library allocates on the pager's
+//! threads does not. Nobody touches a region while he has a lock that the service needs.
+//!
+//! It begins with the first large allocation: a process without any has no thread more. Without the settings of `forebay run` it does nothing.
+
+mod allocate;
+mod direct;
+mod fork;
+mod heap;
+mod map;
+mod messages;
+mod ranges;
+mod real;
+mod service;
+mod signals;
+mod spans;
+mod staged;
+mod swap;
+
+#[global_allocator]
+static OWN: real::Own = real::Own;
+
+/// Before the program registers anything for its forks; `fork.rs` sees to it that libraries whose beginnings come before do not either.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_THE_START: extern "C" fn() = fork::prepare_for_forks;
+
+/// The program ends in order: its figures are written down.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_THE_END: extern "C" fn() = at_the_end;
+
+extern "C" fn at_the_end() {
+    heap::started().into_iter().for_each(service::Service::end);
+}

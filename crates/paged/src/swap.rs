@@ -1,0 +1,306 @@
+//! Swap space: a file without a name, of which only what was written is read.
+
+use forebay_model::presets::Named;
+use forebay_model::{Model, SimulatedDevice};
+use forebay_pool::device::{Delayed, Device, FileDevice, FileOptions, Timing};
+use rustix::fs::{AtFlags, MemfdFlags, Mode, OFlags, copy_file_range, memfd_create, openat, unlinkat};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What requests to a delayed device are counted in.
+const SECTOR: u64 = 512;
+
+/// The least swap space that is of use.
+const LEAST: u64 = 16 << 20;
+
+/// Bytes copied at a time where the system has no way of its own.
+const COPIED: u64 = 256 << 10;
+
+/// What went between memory and swap space, in pages.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) compulsory: AtomicU64,
+    pub(crate) read: AtomicU64,
+    pub(crate) written: AtomicU64,
+}
+
+/// The file of a process. It is opened once: after a change of rights or of the root directory none might be opened.
+pub(crate) struct Backing {
+    folder: File,
+    file: File,
+    device: Arc<FileDevice>,
+    /// The same, as slow as it is to be.
+    timed: Arc<dyn Device>,
+}
+
+/// The swap space of one region: a part of the file.
+pub(crate) struct Swap {
+    backing: Arc<Backing>,
+    /// Where it begins.
+    start: u64,
+    length: u64,
+    page: u64,
+    /// A bit a page: it has been written.
+    written: Vec<AtomicU64>,
+    traffic: Arc<Traffic>,
+}
+
+/// A device as slow as its model.
+struct Slow(SimulatedDevice);
+
+impl Timing for Slow {
+    fn service(&mut self, begin: Duration, offset: u64, length: u64, write: bool) -> Duration {
+        self.0.serve_alone(begin, offset, length, write)
+    }
+}
+
+/// The model of a device by its name.
+pub(crate) fn model(name: &str) -> Option<Arc<Model>> {
+    name.parse().ok().map(|named: Named| named.model)
+}
+
+/// A file without a name in a folder.
+fn nameless(folder: &File) -> io::Result<File> {
+    let (flags, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
+    if let Ok(file) = openat(folder, ".", flags | OFlags::TMPFILE, mode) {
+        return Ok(file.into());
+    }
+    // Not every file system has these.
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let name = format!(".forebay-run-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    let file = openat(folder, &name, flags | OFlags::CREATE | OFlags::EXCL, mode)?;
+    unlinkat(folder, &name, AtFlags::empty())?;
+    Ok(file.into())
+}
+
+impl Backing {
+    pub(crate) fn new(path: &Path, delay: Option<&Model>) -> io::Result<Self> {
+        let folder = File::options().read(true).custom_flags(libc::O_DIRECTORY).open(path)?;
+        let file = nameless(&folder)?;
+        let own = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
+        // Without rings: idle ones are kept for all files of a process, and those of its parent do not work in a child.
+        let device = Arc::new(FileDevice::open(own, FileOptions { ring: false, ..FileOptions::default() })?);
+        // A limit of files' lengths (`ulimit -f`) shows here rather than when the program wants memory.
+        device.set_len(LEAST).and_then(|()| device.set_len(0))?;
+        let mut timed = Arc::clone(&device) as Arc<dyn Device>;
+        if let Some(model) = delay {
+            timed = Arc::new(Delayed::new(timed, Box::new(Slow(SimulatedDevice::new(model, SECTOR)))));
+        }
+        Ok(Self { folder, file, device, timed })
+    }
+
+    /// A file for a copy. Where no more files can be made it is in memory.
+    pub(crate) fn new_file(&self, length: u64) -> io::Result<File> {
+        let Ok(file) = nameless(&self.folder) else { return in_memory(length) };
+        file.set_len(length)?;
+        Ok(file)
+    }
+}
+
+fn in_memory(length: u64) -> io::Result<File> {
+    let file = File::from(memfd_create("copy", MemfdFlags::CLOEXEC)?);
+    file.set_len(length)?;
+    Ok(file)
+}
+
+impl Swap {
+    /// The next `length` bytes of the file.
+    pub(crate) fn new(backing: &Arc<Backing>, length: u64, page: u64, traffic: Arc<Traffic>) -> io::Result<Self> {
+        let start = backing.device.len();
+        backing.device.set_len(start + length)?;
+        let written = (0..length.div_ceil(page).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Ok(Self { backing: Arc::clone(backing), start, length, page, written, traffic })
+    }
+
+    fn pages(&self, offset: u64, length: u64) -> Range<u64> {
+        offset / self.page..(offset + length).div_ceil(self.page)
+    }
+
+    fn is_written(&self, page: u64) -> bool {
+        self.written[(page / 64) as usize].load(Ordering::Acquire) >> (page % 64) & 1 == 1
+    }
+
+    fn mark(&self, pages: Range<u64>, written: bool) {
+        for page in pages {
+            let (word, bit) = (&self.written[(page / 64) as usize], 1 << (page % 64));
+            if written {
+                word.fetch_or(bit, Ordering::AcqRel)
+            } else {
+                word.fetch_and(!bit, Ordering::AcqRel)
+            };
+        }
+    }
+
+    /// Copies what was written of a part to a file, where it begins at `at`. Nothing of it may be dirty.
+    pub(crate) fn copy(&self, part: Range<u64>, to: &File, at: u64) -> io::Result<()> {
+        let mut pages = self.pages(part.start, part.end - part.start);
+        while let Some(first) = pages.find(|&page| self.is_written(page)) {
+            let end = pages.find(|&page| !self.is_written(page)).unwrap_or(pages.end);
+            // A part may begin or end within a page.
+            let (first, end) = ((first * self.page).max(part.start), (end * self.page).min(part.end));
+            copy_file(&self.backing.file, self.start + first..self.start + end, to, at + first - part.start)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what was written; the rest is zeroes.
+    fn read_some(&self, mut offset: u64, mut buffer: &mut [u8]) -> io::Result<()> {
+        while !buffer.is_empty() {
+            let Range { start, end: last } = self.pages(offset, buffer.len() as u64);
+            let written = self.is_written(start);
+            let end = (start + 1..last).find(|&page| self.is_written(page) != written).unwrap_or(last);
+            let length = ((end * self.page - offset) as usize).min(buffer.len());
+            let (part, rest) = buffer.split_at_mut(length);
+            if written {
+                self.traffic.read.fetch_add(end - start, Ordering::Relaxed);
+                self.backing.timed.read(self.start + offset, &mut [IoSliceMut::new(part)])?;
+            } else {
+                self.traffic.compulsory.fetch_add(end - start, Ordering::Relaxed);
+                part.fill(0);
+            }
+            (offset, buffer) = (offset + length as u64, rest);
+        }
+        Ok(())
+    }
+}
+
+/// Copies a part of a file to another, where it begins at `at`.
+fn copy_file(file: &File, part: Range<u64>, to: &File, mut at: u64) -> io::Result<()> {
+    let mut from = part.start;
+    while from < part.end {
+        let left = part.end - from;
+        match copy_file_range(file, Some(&mut from), to, Some(&mut at), left as usize) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) | Err(Errno::INTR) => {}
+            // They are on file systems that have no common way.
+            Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                let mut bytes = vec![0; left.min(COPIED) as usize];
+                file.read_exact_at(&mut bytes, from)?;
+                to.write_all_at(&bytes, at)?;
+                from += bytes.len() as u64;
+                at += bytes.len() as u64;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+impl Device for Swap {
+    fn len(&self) -> u64 {
+        self.length
+    }
+
+    fn read(&self, mut offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        for buffer in buffers {
+            self.read_some(offset, buffer)?;
+            offset += buffer.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
+        let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        let pages = self.pages(offset, length);
+        self.traffic.written.fetch_add(pages.end - pages.start, Ordering::Relaxed);
+        self.mark(pages, true);
+        self.backing.timed.write(self.start + offset, buffers)
+    }
+
+    fn read_many(&self, runs: &mut [(u64, IoSliceMut<'_>)]) -> Vec<io::Result<()>> {
+        let all_written = |offset, length| self.pages(offset, length).all(|page| self.is_written(page));
+        if runs.iter().all(|(offset, run)| all_written(*offset, run.len() as u64)) {
+            let pages: u64 = runs.iter().map(|(_, run)| run.len() as u64 / self.page).sum();
+            self.traffic.read.fetch_add(pages, Ordering::Relaxed);
+            runs.iter_mut().for_each(|run| run.0 += self.start);
+            let read = self.backing.timed.read_many(runs);
+            runs.iter_mut().for_each(|run| run.0 -= self.start);
+            return read;
+        }
+        runs.iter_mut().map(|(offset, run)| self.read_some(*offset, run)).collect()
+    }
+
+    fn write_many(&self, runs: &[(u64, IoSlice<'_>)]) -> Vec<io::Result<()>> {
+        for (offset, run) in runs {
+            let pages = self.pages(*offset, run.len() as u64);
+            self.traffic.written.fetch_add(pages.end - pages.start, Ordering::Relaxed);
+            self.mark(pages, true);
+        }
+        let runs: Vec<_> = runs.iter().map(|&(offset, run)| (self.start + offset, run)).collect();
+        self.backing.timed.write_many(&runs)
+    }
+
+    /// Nothing of it outlives the process.
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.write_zeroes(offset, length, false)
+    }
+
+    fn write_zeroes(&self, offset: u64, length: u64, _: bool) -> io::Result<()> {
+        let pages = self.pages(offset, length);
+        if pages.clone().any(|page| self.is_written(page)) {
+            self.backing.timed.write_zeroes(self.start + offset, length, false)?;
+            self.mark(pages, false);
+        }
+        Ok(())
+    }
+
+    fn zeroes_fast(&self) -> bool {
+        true
+    }
+
+    fn describe(&self) -> String {
+        "swap space".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_never_written_is_zeroes_and_is_not_read() {
+        const PAGE: u64 = 4096;
+        let traffic = Arc::new(Traffic::default());
+        let backing = Arc::new(Backing::new(Path::new("/var/tmp"), None).expect("a file"));
+        // Another's part, so that this one does not begin where the file does.
+        let other = Swap::new(&backing, 3 * PAGE, PAGE, Arc::default()).expect("there is room");
+        other.write(0, &[IoSlice::new(&[8; 3 * PAGE as usize])]).expect("it is written");
+        let swap = Swap::new(&backing, 200 * PAGE, PAGE, Arc::clone(&traffic)).expect("there is room");
+        let page = |byte: u8| vec![byte; PAGE as usize];
+        for written in [1, 2, 70, 199] {
+            swap.write(written * PAGE, &[IoSlice::new(&page(written as u8))]).expect("it is written");
+        }
+        let mut all = vec![9; 200 * PAGE as usize];
+        swap.read(0, &mut [IoSliceMut::new(&mut all)]).expect("it is read");
+        for (number, bytes) in all.chunks(PAGE as usize).enumerate() {
+            let expected = if [1, 2, 70, 199].contains(&number) { number as u8 } else { 0 };
+            assert!(bytes.iter().all(|&byte| byte == expected), "page {number}");
+        }
+        let counts = [&traffic.compulsory, &traffic.read, &traffic.written].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts, [196, 4, 4]);
+        let in_memory = in_memory(300 * PAGE).expect("a file");
+        for copy in [backing.new_file(300 * PAGE).expect("a file"), in_memory] {
+            // From within page 1 to within page 70.
+            swap.copy(PAGE + 1024..70 * PAGE + 512, &copy, 11 * PAGE + 1024).expect("it is copied");
+            copy.read_exact_at(&mut all, 0).expect("it is read");
+            let at = |place: u64| all[place as usize];
+            assert_eq!([at(11 * PAGE + 1023), at(11 * PAGE + 1024), at(12 * PAGE), at(13 * PAGE)], [0, 1, 2, 0]);
+            assert_eq!([at(80 * PAGE - 1), at(80 * PAGE), at(80 * PAGE + 511), at(80 * PAGE + 512)], [0, 70, 70, 0]);
+        }
+        swap.write_zeroes(0, 200 * PAGE, false).expect("it is zeroes");
+        swap.read(70 * PAGE, &mut [IoSliceMut::new(&mut all[..PAGE as usize])]).expect("it is read");
+        assert!(all[..PAGE as usize].iter().all(|&byte| byte == 0));
+    }
+}

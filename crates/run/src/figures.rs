@@ -1,0 +1,160 @@
+//! Figures of a process, in a file that it has mapped: they are there however it ends.
+
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How the names of the files end.
+const EXTENSION: &str = "figures";
+
+macro_rules! figures {
+    ($($(#[$docs:meta])* $name:ident),* $(,)?) => {
+        /// What the paging of one process, or of several together, was.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Figures {
+            $($(#[$docs])* pub $name: u64,)*
+        }
+
+        impl Figures {
+            const COUNT: usize = [$(stringify!($name)),*].len();
+
+            fn to_words(self) -> [u64; Self::COUNT] {
+                [$(self.$name),*]
+            }
+
+            fn of_words([$($name),*]: [u64; Self::COUNT]) -> Self {
+                Self { $($name),* }
+            }
+        }
+    };
+}
+
+figures! {
+    /// The number of the process.
+    process,
+    /// Faults of pages that were not resident.
+    major,
+    /// Pages that were made as zeroes, without asking storage, those of readahead too.
+    compulsory,
+    /// Faults of resident pages that were not mapped.
+    minor,
+    /// Faults that ended with SIGBUS.
+    failed,
+    /// Nanoseconds in which faults were handled.
+    waited,
+    /// References that the policy saw and that found their page resident.
+    hits,
+    /// References that the policy saw and that did not.
+    misses,
+    /// Pages read from swap space.
+    read,
+    /// Pages written to swap space.
+    written,
+    /// The most bytes that the program had in regions at a time.
+    most,
+}
+
+impl Figures {
+    /// Hits by references; `None` without references.
+    pub fn hit_ratio(&self) -> Option<f64> {
+        let references = self.hits + self.misses;
+        (references > 0).then(|| self.hits as f64 / references as f64)
+    }
+
+    /// Those of all processes together. The number is how many they are.
+    pub fn sum(all: &[Self]) -> Self {
+        let mut words = [0; Self::COUNT];
+        for figures in all {
+            words.iter_mut().zip(figures.to_words()).for_each(|(sum, word)| *sum += word);
+        }
+        Self { process: all.len() as u64, ..Self::of_words(words) }
+    }
+
+    /// Those of the processes that have left their files in a folder, in the order of their numbers.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn read_all(folder: &Path) -> io::Result<Vec<Self>> {
+        let mut all = Vec::new();
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == EXTENSION) {
+                let bytes = std::fs::read(path)?;
+                // One for which there was no room is empty.
+                if bytes.is_empty() {
+                    continue;
+                }
+                let mut words = [0; Self::COUNT];
+                for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+                    *word = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+                }
+                all.push(Self::of_words(words));
+            }
+        }
+        all.sort_unstable_by_key(|figures| figures.process);
+        Ok(all)
+    }
+}
+
+/// The file of a process.
+#[derive(Debug)]
+pub struct Page(&'static [AtomicU64; Figures::COUNT]);
+
+impl Page {
+    /// Makes the file of a process, which may be the second program of that number.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn create(folder: &Path, process: u32) -> io::Result<Self> {
+        let (file, _) = create_new(folder, process, EXTENSION)?;
+        let length = size_of::<[AtomicU64; Figures::COUNT]>();
+        // Else a full file system would show as SIGBUS.
+        fallocate(&file, FallocateFlags::empty(), 0, length as u64)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping touches no memory that is in use.
+        let mapped = unsafe { mmap(null_mut(), length, protection, MapFlags::SHARED, &file, 0) }?;
+        // SAFETY: it has as many words, and is never unmapped; nobody writes the file otherwise.
+        Ok(Self(unsafe { &*mapped.cast() }))
+    }
+
+    /// Writes figures down.
+    pub fn set(&self, figures: Figures) {
+        self.0.iter().zip(figures.to_words()).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+    }
+}
+
+/// A new file of a process in a folder.
+pub(crate) fn create_new(folder: &Path, process: u32, extension: &str) -> io::Result<(File, PathBuf)> {
+    for number in 1_u32.. {
+        let path = folder.join(format!("{process}-{number}.{extension}"));
+        match File::options().read(true).write(true).create_new(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return Ok((made?, path)),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_processes_are_found_and_summed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let page = |process| Page::create(folder.path(), process).expect("a page");
+        let of = |process, major| Figures { process, major, hits: 3, misses: 1, ..Figures::default() };
+        page(9).set(of(9, 1));
+        page(7).set(of(7, 10));
+        page(7).set(of(7, 100));
+        let all = Figures::read_all(folder.path()).expect("they are read");
+        assert_eq!(all.iter().map(|figures| figures.process).collect::<Vec<_>>(), [7, 7, 9]);
+        let sum = Figures::sum(&all);
+        assert_eq!((sum.process, sum.major, sum.hit_ratio()), (3, 111, Some(0.75)));
+        assert_eq!(Figures::default().hit_ratio(), None);
+    }
+}
