@@ -91,8 +91,8 @@ fn the_table_has_the_sections_that_were_asked() {
          \n\
          reference classes, as UBM detects them\n \
          class       references     %\n \
-         sequential          93   9.3  ████\n \
-         looping            900  90.0  ████████████████████████████████████\n \
+         sequential          93   9.3  ██\n \
+         looping            900  90.0  ██████████████████\n \
          other                7   0.7\n\
          \n\
          sequential runs at the end: 0 of 0 pages together\n\
@@ -219,4 +219,13 @@ fn several_traces_end_in_a_line_each() {
         assert!(summary.lines().nth(4).unwrap().contains("3,000"), "{summary}");
     }
     assert!(!answer(&["info", "loop:pages=10,references=100"]).contains("all traces"));
+}
+
+#[test]
+fn info_of_several_shows_those_that_can_be_read() {
+    let output = forebay(&["info", "loop:pages=10,references=100", "/none.csv", "zipf:pages=200,references=3000"]);
+    assert_eq!(output.status.code(), Some(1));
+    let [shown, said] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert_eq!(shown.split_once("\nall traces").expect("there is a summary").1.lines().count(), 5, "{shown}");
+    assert!(said.contains("/none.csv") && said.lines().count() == 1, "{said}");
 }

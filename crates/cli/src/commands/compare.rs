@@ -8,6 +8,7 @@ use crate::input::{Chosen, How, SAMPLE, managers, parse_threads};
 use crate::terminal::comparison::print;
 use crate::terminal::forms::{Answers, Form, Output};
 use crate::terminal::progress::Terminal;
+use crate::terminal::say;
 use clap::{Args, ValueEnum};
 use forebay_model::presets::Named;
 use forebay_policy::Spec;
@@ -205,7 +206,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     }
     answers.finish()?;
     if arguments.format == Form::Table && traces == [SAMPLE] {
-        writeln!(out, "\nThis is the embedded sample. Your own: `forebay compare TRACE`; more: `forebay --help`.")?;
+        say(&mut out, "\nThis is the embedded sample. Your own: `forebay compare TRACE`; more: `forebay --help`.")?;
         out.flush()?;
     }
     arguments.files.write(traces, pages)?;

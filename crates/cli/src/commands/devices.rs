@@ -1,7 +1,7 @@
 //! `forebay devices`: the devices that are known by name.
 
 use crate::failure::Failure;
-use crate::terminal::forms;
+use crate::terminal::{beside, forms, say};
 use clap::{Args, ValueEnum};
 use forebay_model::Kind;
 use forebay_model::presets::{self, PRESETS, Preset};
@@ -46,12 +46,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Form::Table => {
             for preset in presets {
                 let model = preset.model();
-                writeln!(out, "{:<16}{}\n{:16}{}", preset.name, model.title, "", model.source)?;
+                writeln!(out, "{}", beside(preset.name, 16, &model.title))?;
+                writeln!(out, "{}", beside("", 16, &model.source))?;
             }
-            writeln!(
-                out,
-                "\nA device of your own: `forebay devices nearline --format toml > mine.toml`, then `--device mine.toml`."
-            )?;
+            let own = "A device of your own: `forebay devices nearline --format toml > mine.toml`, then `--device mine.toml`.";
+            say(&mut out, format!("\n{own}"))?;
         }
         Form::Csv | Form::Json => {
             let record = |preset: &Preset| {

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::terminal::forms::{Form, records};
+use crate::terminal::{beside, say};
 use clap::Args;
 use forebay_trace::{FORMATS, Format};
 use serde_json::json;
@@ -28,16 +29,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match arguments.format {
         Form::Table => {
             for format in chosen {
-                writeln!(out, "{:<16}{}\n                {}", format.name, format.title, format.source)?;
+                writeln!(out, "{}", beside(format.name, 16, format.title))?;
+                writeln!(out, "{}", beside("", 16, format.source))?;
                 let example = std::str::from_utf8(format.example).ok().filter(|_| !arguments.names.is_empty());
                 for line in example.into_iter().flat_map(str::lines) {
                     writeln!(out, "                    {line}")?;
                 }
             }
-            writeln!(
-                out,
-                "\nAny of them may be compressed with gzip, zstd or xz. They are recognised by content and name."
-            )?;
+            let any = "Any of them may be compressed with gzip, zstd or xz. They are recognised by content and name.";
+            say(&mut out, format!("\n{any}"))?;
         }
         form => {
             let record =

@@ -5,6 +5,7 @@ use crate::input::{How, SAMPLE};
 use crate::terminal::forms::{Form, records};
 use crate::terminal::grid::Grid;
 use crate::terminal::progress::Terminal;
+use crate::terminal::short;
 use clap::Args;
 use forebay_policy::show_bytes;
 use forebay_sim::study::info::figures;
@@ -30,12 +31,17 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.how.check()?;
     let mut out = io::stdout().lock();
-    let mut answers = Vec::new();
+    let (mut answers, mut failed) = (Vec::new(), None);
     for name in &arguments.traces {
-        let (format, mut reader) = arguments.how.open(name)?;
-        let progress = Terminal.begin(format!("reading {name}"), None, false);
-        let summary = Summary::of(name, reader.as_mut(), arguments.how.page_size, &mut |done| progress.at(done))?;
-        answers.push((name, format.name, summary));
+        match summary(name, &arguments.how) {
+            Ok((format, summary)) => answers.push((name, format, summary)),
+            // What is known of the others is shown all the same.
+            Err(failure) if arguments.traces.len() > 1 => {
+                eprintln!("forebay: {failure}");
+                failed = failed.or(Some(failure.exit_code()));
+            }
+            Err(failure) => return Err(failure),
+        }
     }
     match arguments.format {
         Form::Table => {
@@ -51,7 +57,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             records(&mut out, form, figures.collect())?;
         }
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    failed.map_or(Ok(()), |code| Err(Failure::Said(code)))
+}
+
+/// A trace's format, and what it holds.
+fn summary(name: &str, how: &How) -> Result<(&'static str, Summary), Failure> {
+    let (format, mut reader) = how.open(name)?;
+    let progress = Terminal.begin(format!("reading {name}"), None, false);
+    Ok((format.name, Summary::of(name, reader.as_mut(), how.page_size, &mut |done| progress.at(done))?))
 }
 
 fn print(name: &str, format: &str, summary: &Summary, out: &mut impl Write) -> Result<(), Failure> {
@@ -127,7 +141,7 @@ fn print_all(answers: &[(&String, &str, Summary)], out: &mut impl Write) -> Resu
             grouped(summary.owners),
             summary.span.map_or_else(String::new, |span| format!("{:.3}", span as f64 / 1e9)),
         ];
-        grid.figures(name, cells);
+        grid.figures(&short(name), cells);
     }
     writeln!(out, "\nall traces")?;
     grid.print(out)

@@ -1,7 +1,9 @@
 //! `forebay policies`: every policy with its paper and parameters.
 
 use crate::failure::Failure;
+use crate::terminal::beside;
 use crate::terminal::forms::{self, PageForm as Form};
+use crate::terminal::say;
 use clap::Args;
 use forebay_policy::registry::POLICIES;
 use forebay_policy::{Info, Parameter, Spec};
@@ -29,22 +31,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match arguments.format {
         Form::Table => {
             for info in chosen {
-                writeln!(
-                    out,
-                    "{:<12}{}{}",
-                    info.name,
-                    info.title,
-                    if info.off_line { " (off-line: knows the future)" } else { "" }
-                )?;
-                writeln!(out, "            {}", info.paper)?;
+                let future = if info.off_line { " (off-line: knows the future)" } else { "" };
+                writeln!(out, "{}", beside(info.name, 12, &format!("{}{future}", info.title)))?;
+                writeln!(out, "{}", beside("", 12, info.paper))?;
                 for parameter in info.parameters {
-                    writeln!(out, "            {}: {}", parameter.usage(), parameter.help)?;
+                    writeln!(out, "{}", beside("", 12, &format!("{}: {}", parameter.usage(), parameter.help)))?;
                 }
                 if !arguments.names.is_empty() {
                     explain(info, &mut out)?;
                 }
             }
-            writeln!(out, "\nParameters are set by name: `--policies gclock:initial=0:max=3,lfu:ageing=10`.")?;
+            let set = "Parameters are set by name: `--policies gclock:initial=0:max=3,lfu:ageing=10`.";
+            say(&mut out, format!("\n{set}"))?;
         }
         Form::Csv => {
             let head = ["name", "title", "paper", "off_line", "bytes_per_page", "parameters"].map(str::to_owned);
@@ -67,13 +65,14 @@ fn explain(info: &Info, out: &mut impl Write) -> Result<(), Failure> {
     let sees = [("files and blocks", info.uses.place), ("owners and operations", info.uses.request)];
     let sees: Vec<&str> =
         std::iter::once("pages").chain(sees.iter().filter(|(_, is)| *is).map(|(what, _)| *what)).collect();
-    writeln!(out, "            looks at {}", sees.join(", "))?;
-    writeln!(
-        out,
-        "            at most {} bytes of metadata a page, and {} ghosts a page of capacity",
-        info.bytes_per_page, info.ghosts
-    )?;
-    writeln!(out, "            try it: forebay compare TRACE --policies lru,{},opt", info.name)?;
+    let Info { name, bytes_per_page, ghosts, .. } = info;
+    for line in [
+        format!("looks at {}", sees.join(", ")),
+        format!("at most {bytes_per_page} bytes of metadata a page, and {ghosts} ghosts a page of capacity"),
+        format!("try it: forebay compare TRACE --policies lru,{name},opt"),
+    ] {
+        writeln!(out, "{}", beside("", 12, &line))?;
+    }
     Ok(())
 }
 

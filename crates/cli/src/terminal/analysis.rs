@@ -1,6 +1,7 @@
 //! An analysis for a person: each section as a few lines or a small histogram.
 
 use super::grid::Grid;
+use super::{say, short};
 use crate::failure::Failure;
 use forebay_policy::show_bytes;
 use forebay_sim::analysis::{
@@ -12,7 +13,7 @@ use forebay_sim::words::owner_name;
 use std::io::Write;
 
 /// The width of the longest bar.
-const WIDTH: usize = 40;
+const WIDTH: usize = 20;
 /// Rows of a list that has no natural end.
 const ROWS: usize = 10;
 
@@ -20,7 +21,7 @@ const ROWS: usize = 10;
 pub(crate) fn print(analysis: &Analysis, out: &mut impl Write) -> Result<(), Failure> {
     let page_size = analysis.page_size;
     let bytes = |pages: u64| show_bytes(pages * page_size);
-    writeln!(out, "{}: {}", analysis.trace, analysis.dimensions().in_words(""))?;
+    say(out, format!("{}: {}", analysis.trace, analysis.dimensions().in_words("")))?;
     if let Some(points) = &analysis.footprint {
         footprint(points, out)?;
     }
@@ -84,7 +85,7 @@ pub(crate) fn summary(analyses: &[Analysis], out: &mut impl Write) -> Result<(),
             runs.first().map_or_else(String::new, |run| bytes(run.pages)),
         ];
         let hits = runs.iter().map(|run| ratio(run.near_hits + run.far_hits, analysis.references));
-        grid.figures(&analysis.trace, cells.into_iter().chain(hits));
+        grid.figures(&short(&analysis.trace), cells.into_iter().chain(hits));
     }
     writeln!(out, "\nall traces, with the policies at the largest size")?;
     grid.print(out)
@@ -134,7 +135,7 @@ fn space_time(graph: &SpaceTime, out: &mut impl Write) -> Result<(), Failure> {
             }
         }
     }
-    writeln!(out, "\nspace and time: position upwards, time to the right; mostly sequential /, looping o, other .")?;
+    say(out, "\nspace and time: position upwards, time to the right; mostly sequential /, looping o, other .")?;
     for row in cells.chunks(columns).rev() {
         let mark = |&[sequential, looping, other]: &[u64; 3]| match sequential.max(looping).max(other) {
             0 => ' ',
@@ -148,7 +149,7 @@ fn space_time(graph: &SpaceTime, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 fn temporal_distance(distances: &TemporalDistances, references: u64, out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "\ntemporal distance: references since the last one to the page, rounded up to powers of two")?;
+    say(out, "\ntemporal distance: references since the last one to the page, rounded up to powers of two")?;
     let mut rows = Grid::new(&[3], ["distance", "references", "%", ""]);
     let most = distances.points.iter().map(|point| point.references).max().unwrap_or(0).max(distances.first_uses);
     let points = distances.points.iter().map(|point| (grouped(point.distance), point.references));
@@ -159,7 +160,7 @@ fn temporal_distance(distances: &TemporalDistances, references: u64, out: &mut i
 }
 
 fn frequency(points: &[FrequencyPoint], out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "\nfrequency: pages referenced at least this many times, and the references to them")?;
+    say(out, "\nfrequency: pages referenced at least this many times, and the references to them")?;
     let mut rows = Grid::new(&[5], ["times", "pages", "% of pages", "references", "% of references", ""]);
     for point in points {
         rows.row([
@@ -221,14 +222,12 @@ fn hits_by_distance(hits: &HitsByDistance, out: &mut impl Write) -> Result<(), F
 }
 
 fn request_length(all: &[Lengths], out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(
-        out,
-        "\nlengths in pages, of the trace's requests and of the misses' that reach the device: at most so long are … %"
-    )?;
+    let what = "lengths in pages, of the trace's requests and of the misses' that reach the device: at most this long, in percent";
+    say(out, format!("\n{what}"))?;
     let bounds = [1, 2, 4, 8, 16, 32, 64, 128];
     let titles = bounds.iter().map(|bound| format!("{bound}"));
     let titles = ["", "count", "mean"].map(str::to_owned).into_iter().chain(titles);
-    let mut rows = Grid::new(&[0], titles);
+    let mut rows = Grid::new(&[0], titles).in_blocks();
     for lengths in all {
         let title = match (&lengths.policy, lengths.pages) {
             (Some(policy), Some(pages)) => format!("{policy}, {} pages", grouped(pages.into())),
@@ -252,7 +251,7 @@ fn owners(what: &str, all: &[OwnerHits], out: &mut impl Write) -> Result<(), Fai
     rows.row(["", "pages"].map(str::to_owned).into_iter().chain(sizes));
     for hits in all.iter().take(ROWS) {
         let ratios = hits.runs.iter().map(|run| percent(run.miss_ratio));
-        rows.figures(owner_name(&hits.owner), [grouped(hits.references)].into_iter().chain(ratios));
+        rows.figures(&short(owner_name(&hits.owner)), [grouped(hits.references)].into_iter().chain(ratios));
     }
     rows.print(out)?;
     if all.len() > ROWS {

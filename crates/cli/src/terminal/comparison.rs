@@ -1,7 +1,7 @@
 //! The table of `forebay compare`, for a person.
 
 use super::grid::Grid;
-use super::to_width;
+use super::{say, short, to_width};
 use crate::failure::Failure;
 use forebay_model::presets::Named;
 use forebay_sim::study::advice::{self, best_on_line};
@@ -21,7 +21,7 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
     let Comparison { trace, warmup, sizes, sample, .. } = comparison;
     let about = if sample.is_some() { "about " } else { "" };
     let warm = if *warmup == 0 { String::new() } else { format!(" after {} to warm up", grouped(*warmup)) };
-    writeln!(out, "{}: {}; hit ratios in percent{warm}", trace.name, trace.in_words(about))?;
+    say(out, format!("{}: {}; hit ratios in percent{warm}", trace.name, trace.in_words(about)))?;
     if let Some((rate, pages)) = *sample {
         writeln!(out, "{}", sampled(rate, pages))?;
     }
@@ -152,7 +152,7 @@ fn print_device_times(comparison: &Comparison, device: &Named, out: &mut impl Wr
         });
         grid.marked_figures(&row[0].policy, cells);
     }
-    writeln!(out, "\ndevice time in ms on {}: {}", device.name, device.model.title)?;
+    say(out, format!("\ndevice time in ms on {}: {}", device.name, device.model.title))?;
     grid.print(out)
 }
 
@@ -182,7 +182,7 @@ fn print_parts(comparison: &Comparison, by: By, size: Option<u32>, out: &mut imp
         };
         for (name, of) in shown {
             match of[..] {
-                [alone] => row(owner_name(&comparison.parts[alone]), of),
+                [alone] => row(&short(owner_name(&comparison.parts[alone])), of),
                 _ => row(&format!("{name} ({} processes)", grouped(of.len() as u64)), of),
             }
         }

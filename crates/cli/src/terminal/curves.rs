@@ -1,7 +1,7 @@
 //! Curves on a terminal: a row for each size, with the miss ratios as figures and as marks on a scale from 0 to 100 %.
 
 use super::grid::Grid;
-use super::to_width;
+use super::say;
 use crate::failure::Failure;
 use forebay_sim::study::advice::of_curves;
 use forebay_sim::study::{Curves, grouped, percent};
@@ -20,7 +20,7 @@ const MARKS: [char; 6] = ['●', '○', '◆', '◇', '■', '□'];
 pub(crate) fn print(curves: &Curves, out: &mut impl Write) -> Result<(), Failure> {
     let Curves { trace, sizes, sample, lines, .. } = curves;
     let about = if sample.is_some() { "about " } else { "" };
-    writeln!(out, "{}: {}; miss ratios in percent", trace.name, trace.in_words(about),)?;
+    say(out, format!("{}: {}; miss ratios in percent", trace.name, trace.in_words(about)))?;
     if let Some((rate, pages)) = sample {
         writeln!(out, "{}", sampled(*rate, *pages))?;
     }
@@ -30,7 +30,7 @@ pub(crate) fn print(curves: &Curves, out: &mut impl Write) -> Result<(), Failure
     let wide = width().map_or(WIDTH.1, |width| width.saturating_sub(BEFORE.0 + BEFORE.1 * lines.len()));
     let wide = wide.clamp(WIDTH.0, WIDTH.1);
     head.push(format!("0{:>wide$}", "100"));
-    let mut grid = Grid::new(&[head.len() - 1], head);
+    let mut grid = Grid::new(&[head.len() - 1], head).in_blocks();
     for &size in sizes {
         let ratios: Vec<f64> = lines.iter().map(|line| line.curve.miss_ratio(size)).collect();
         let mut scale = vec![' '; wide + 1];
@@ -49,9 +49,11 @@ pub(crate) fn print(curves: &Curves, out: &mut impl Write) -> Result<(), Failure
             writeln!(out, "{}: standard error {:.4}, as slices of the sample tell", line.policy, spread)?;
         }
         if let Some(error) = line.error {
-            writeln!(out, "{}: mean absolute error {error:.4} over these sizes, against the exact curve", line.policy)?;
+            say(
+                out,
+                format!("{}: mean absolute error {error:.4} over these sizes, against the exact curve", line.policy),
+            )?;
         }
     }
-    writeln!(out, "\n{}", to_width(&of_curves(curves).text))?;
-    Ok(())
+    say(out, format!("\n{}", of_curves(curves).text))
 }

@@ -1,14 +1,19 @@
 //! Rows and columns of text.
 
 use crate::failure::Failure;
-use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
+use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, Table, presets};
 use std::io::Write;
+use std::ops::Range;
+
+/// The spaces around a cell.
+pub(super) const PADDING: usize = 2;
 
 /// A table whose cells are set to the right, but for those of the columns named.
 pub(crate) struct Grid {
     table: Table,
     left: Vec<usize>,
     columns: usize,
+    in_blocks: bool,
 }
 
 impl Grid {
@@ -17,14 +22,20 @@ impl Grid {
         let titles: Vec<String> = titles.into_iter().map(T::into).collect();
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        let mut grid = Self { table, left: left.to_vec(), columns: titles.len() };
+        let mut grid = Self { table, left: left.to_vec(), columns: titles.len(), in_blocks: false };
         grid.row(titles);
         grid
     }
 
     /// With names on the left under a title, and figures under headings.
     pub(crate) fn of_figures<T: Into<String>>(title: &str, headings: impl IntoIterator<Item = T>) -> Self {
-        Self::new(&[0], std::iter::once(title.to_owned()).chain(headings.into_iter().map(T::into)))
+        Self::new(&[0], std::iter::once(title.to_owned()).chain(headings.into_iter().map(T::into))).in_blocks()
+    }
+
+    /// Columns that do not fit beside the others on a terminal come below them, after the first column again.
+    pub(crate) fn in_blocks(mut self) -> Self {
+        self.in_blocks = true;
+        self
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -47,7 +58,17 @@ impl Grid {
     }
 
     pub(crate) fn print(&self, out: &mut impl Write) -> Result<(), Failure> {
-        Ok(writeln!(out, "{}", self.table.trim_fmt())?)
+        let widths: Vec<usize> =
+            self.table.column_max_content_widths().into_iter().map(|width| usize::from(width) + PADDING).collect();
+        let room = forebay_top::width().filter(|_| self.in_blocks).unwrap_or(usize::MAX);
+        for (index, block) in blocks(&widths, room).into_iter().enumerate() {
+            let mut table = self.table.clone();
+            for (_, column) in table.column_iter_mut().enumerate().skip(1).filter(|(index, _)| !block.contains(index)) {
+                column.set_constraint(ColumnConstraint::Hidden);
+            }
+            writeln!(out, "{}{}", if index > 0 { "\n" } else { "" }, table.trim_fmt())?;
+        }
+        Ok(())
     }
 
     fn row_with_marks(&mut self, cells: impl Iterator<Item = (String, bool)>) {
@@ -58,5 +79,39 @@ impl Grid {
         };
         let cells: Vec<Cell> = cells.enumerate().map(cell).collect();
         self.table.add_row(cells);
+    }
+}
+
+/// The columns of each block, besides the first column, which each begins with. One that would fill half of the room lets lines be longer instead.
+fn blocks(widths: &[usize], room: usize) -> Vec<Range<usize>> {
+    let first = widths[0];
+    let room = if first > room / 2 { usize::MAX } else { room };
+    let (mut blocks, mut start, mut used) = (Vec::new(), 1, first);
+    for (column, &width) in widths.iter().enumerate().skip(1) {
+        if column > start && used + width > room {
+            blocks.push(start..column);
+            (start, used) = (column, first);
+        }
+        used += width;
+    }
+    blocks.push(start..widths.len());
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_that_do_not_fit_come_in_blocks() {
+        assert_eq!(blocks(&[10, 10, 10], 30), [1..3]);
+        assert_eq!(blocks(&[10, 10, 10], 29), [1..2, 2..3]);
+        assert_eq!(blocks(&[10, 5, 5, 5, 20], 20), [1..3, 3..4, 4..5]);
+        assert_eq!(blocks(&[10], 30), [1..1]);
+    }
+
+    #[test]
+    fn names_that_fill_half_of_a_line_are_not_said_again() {
+        assert_eq!(blocks(&[41, 20, 20, 20], 80), [1..4]);
     }
 }

@@ -1,6 +1,7 @@
 //! The tables of `forebay levels`, for a person.
 
 use super::grid::Grid;
+use super::say;
 use crate::failure::Failure;
 use forebay_model::Cost;
 use forebay_policy::show_bytes;
@@ -17,11 +18,14 @@ pub(crate) fn print(levels: &Levels, out: &mut impl Write) -> Result<(), Failure
     let Some((first, _)) = runs.first() else { return Ok(()) };
     let writes: Vec<String> = first.levels.iter().map(|level| level.write.to_string()).collect();
     let (dimensions, mode, writes) = (trace.in_words(""), first.mode, writes.join(", "));
-    writeln!(out, "{}: {dimensions}; {mode}, writes {writes}", trace.name)?;
+    say(out, format!("{}: {dimensions}; {mode}, writes {writes}", trace.name))?;
     let caches = runs.iter().map(|(hierarchy, _)| hierarchy.levels[0].caches).max().unwrap_or(0);
     if caches as usize > levels.owners {
         let owners = if levels.owners == 1 { "owner" } else { "owners" };
-        writeln!(out, "The trace has {} {owners}: some of {caches} first-level caches are not used.", levels.owners)?;
+        say(
+            out,
+            format!("The trace has {} {owners}: some of {caches} first-level caches are not used.", levels.owners),
+        )?;
     }
     let mut figures: Vec<&Figure<Passed>> = Vec::new();
     for figure in LEVEL.iter().filter(|figure| !["reads", "read_hits"].contains(&figure.name)) {
@@ -44,7 +48,7 @@ pub(crate) fn print(levels: &Levels, out: &mut impl Write) -> Result<(), Failure
     }
     grid.print(out)?;
     if let Some(device) = device {
-        writeln!(out, "\nwhat the storage costs on {}: {}", device.name, device.model.title)?;
+        say(out, format!("\nwhat the storage costs on {}: {}", device.name, device.model.title))?;
         print_costs(levels, out)?;
     }
     for (hierarchy, outcome) in runs {
@@ -93,17 +97,14 @@ fn print_analyses(
         let of_level = |level| titles.iter().map(move |title| format!("level {level}: {title}"));
         (1..=analyses.len()).flat_map(of_level).collect()
     };
-    writeln!(
-        out,
-        "\n{}\nreferences by temporal distance, each power of two with those above half of it",
-        names(hierarchy, page_size)
-    )?;
+    let names = names(hierarchy, page_size);
+    say(out, format!("\n{names}\nreferences by temporal distance, each power of two with those above half of it"))?;
     let counts = |analysis: &Analysis, power: usize| {
         vec![grouped(analysis.distances.get(power).map_or(0, |point| point.references))]
     };
     let rows = analyses.iter().map(|analysis| analysis.distances.len()).max().unwrap_or(0);
     print_by_powers("distance", levels(&["references"]), rows, &analyses, &counts, out)?;
-    writeln!(out, "\npages with at least this many references, and the references to these, in percent")?;
+    say(out, "\npages with at least this many references, and the references to these, in percent")?;
     let shares = |analysis: &Analysis, power: usize| match analysis.shares().nth(power) {
         Some((pages, references)) => vec![percent(pages), percent(references)],
         None => vec![String::new(); 2],

@@ -9,7 +9,33 @@ pub(crate) mod interrupt;
 pub(crate) mod levels;
 pub(crate) mod progress;
 
+use crate::failure::Failure;
+use forebay_sim::words::folded;
+use std::io::Write;
+
 /// A text in lines as wide as the terminal, if it goes to one.
 pub(crate) fn to_width(text: &str) -> String {
-    forebay_top::width().map_or_else(|| text.to_owned(), |width| forebay_sim::words::folded(text, width))
+    let width = forebay_top::width().unwrap_or(usize::MAX);
+    let lines: Vec<String> = text.split('\n').map(|line| folded(line, width)).collect();
+    lines.join("\n")
+}
+
+/// Prints a sentence or title so.
+pub(crate) fn say(out: &mut impl Write, text: impl AsRef<str>) -> Result<(), Failure> {
+    Ok(writeln!(out, "{}", to_width(text.as_ref()))?)
+}
+
+/// A name's end where all of it would fill more than half of the terminal: paths begin alike.
+pub(crate) fn short(name: &str) -> String {
+    let room = forebay_top::width().map_or(usize::MAX, |width| (width / 2).saturating_sub(grid::PADDING));
+    let length = name.chars().count();
+    let skipped = (length + 1).saturating_sub(room);
+    if length <= room { name.to_owned() } else { std::iter::once('…').chain(name.chars().skip(skipped)).collect() }
+}
+
+/// A name, and beside it what is said of it: in lines as wide as the terminal, from the same column on.
+pub(crate) fn beside(name: &str, column: usize, text: &str) -> String {
+    let width = forebay_top::width().map_or(usize::MAX, |width| width.saturating_sub(column));
+    let lines = folded(text, width);
+    format!("{name:<column$}{}", lines.replace('\n', &format!("\n{:column$}", "")))
 }

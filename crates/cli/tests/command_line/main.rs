@@ -2,6 +2,7 @@
 
 #[path = "../command/mod.rs"]
 mod command;
+mod terminal;
 mod traces;
 
 use command::{answer, failure, forebay};
