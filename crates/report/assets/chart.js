@@ -265,8 +265,13 @@ class Chart {
             if (point && within(box, point)) {
                 const [left, top] = point;
                 const [x, y] = wordPlace(point, box, known.map((line) => line.data.filter(([, y]) => y !== null).map((at) => api.coord(at))));
+                const ring = 8;
+                const share = ring / Math.hypot(x - left, y - top);
+                const leader = { x1: left + (x - left) * share, y1: top + (y - top) * share, x2: x, y2: y };
                 children.push(
-                    { type: "circle", shape: { cx: left, cy: top, r: 8 }, style: { fill: "none", stroke: themed("--ink"), lineWidth: 1.5 } },
+                    { type: "circle", shape: { cx: left, cy: top, r: ring }, style: { fill: "none", stroke: themed("--ink"), lineWidth: 1.5 } },
+                    // Where lines are close together the word is far off.
+                    { type: "line", shape: leader, style: { stroke: themed("--ink"), lineWidth: 1 } },
                     {
                         type: "text",
                         style: {

@@ -82,7 +82,8 @@ impl Grid {
     }
 }
 
-/// The columns of each block, besides the first column, which each begins with. One that would fill half of the room lets lines be longer instead.
+/// The columns of each block, besides the first column, which each begins with. Where that would fill more than half of the room, lines are
+/// longer instead.
 fn blocks(widths: &[usize], room: usize) -> Vec<Range<usize>> {
     let first = widths[0];
     let room = if first > room / 2 { usize::MAX } else { room };
@@ -102,16 +103,20 @@ fn blocks(widths: &[usize], room: usize) -> Vec<Range<usize>> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn columns_that_do_not_fit_come_in_blocks() {
-        assert_eq!(blocks(&[10, 10, 10], 30), [1..3]);
-        assert_eq!(blocks(&[10, 10, 10], 29), [1..2, 2..3]);
-        assert_eq!(blocks(&[10, 5, 5, 5, 20], 20), [1..3, 3..4, 4..5]);
-        assert_eq!(blocks(&[10], 30), [1..1]);
+    fn from_and_to(widths: &[usize], room: usize) -> Vec<(usize, usize)> {
+        blocks(widths, room).into_iter().map(|block| (block.start, block.end)).collect()
     }
 
     #[test]
-    fn names_that_fill_half_of_a_line_are_not_said_again() {
-        assert_eq!(blocks(&[41, 20, 20, 20], 80), [1..4]);
+    fn columns_that_do_not_fit_come_in_blocks() {
+        assert_eq!(from_and_to(&[10, 10, 10], 30), [(1, 3)]);
+        assert_eq!(from_and_to(&[10, 10, 10], 29), [(1, 2), (2, 3)]);
+        assert_eq!(from_and_to(&[10, 5, 5, 5, 20], 20), [(1, 3), (3, 4), (4, 5)]);
+        assert_eq!(from_and_to(&[10], 30), [(1, 1)]);
+    }
+
+    #[test]
+    fn names_that_fill_half_of_a_line_are_not_repeated() {
+        assert_eq!(from_and_to(&[41, 20, 20, 20], 80), [(1, 4)]);
     }
 }
