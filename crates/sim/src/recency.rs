@@ -1,5 +1,7 @@
 //! Temporal distances: the references from one use of a page to its next.
 
+use forebay_policy::prefetch::prefetch;
+
 /// When each page was used last: 8 bytes a page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recency {
@@ -16,6 +18,12 @@ impl Recency {
     /// Page numbers below `pages` may occur.
     pub(crate) fn reserve(&mut self, pages: u32) {
         self.last.resize(pages as usize, 0);
+    }
+
+    /// A page is going to be referenced soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, page: u32) {
+        prefetch(&self.last, page as usize);
     }
 
     /// A page is referenced: its temporal distance, unless it is the first time.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// How many references ahead what they need is fetched: about as many as pass while memory answers.
-const AHEAD: usize = 24;
+pub(crate) const AHEAD: usize = 24;
 /// References between two reports of progress.
 const STRIDE: usize = 1 << 18;
 

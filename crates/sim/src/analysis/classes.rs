@@ -5,7 +5,7 @@ use super::space_time::SpaceTime;
 use crate::input::trace::Trace;
 use crate::walk::walk;
 use forebay_policy::Histogram;
-use forebay_policy::ubm::{Class, Classifier, KnownRun};
+use forebay_policy::ubm::{Class, KnownRun, RunFinder};
 use serde::Serialize;
 
 /// How many runs are named.
@@ -56,7 +56,7 @@ pub struct BlockRun {
 impl Classes {
     /// Classifies all references, and adds them to the space–time graph, if there is one.
     pub(super) fn of(trace: &Trace, mut grid: Option<&mut SpaceTime>, progress: &(dyn Fn(u64) + Sync)) -> Self {
-        let mut classifier = Classifier::new(trace.pages, trace.page_size);
+        let mut finder = RunFinder::new(trace.pages, trace.page_size);
         let mut counts = [0u64; 3];
         let mut by_period = Histogram::<u64, 0>::default();
         let rows = grid.as_ref().map(|grid| grid.rows_of(trace));
@@ -66,9 +66,10 @@ impl Classes {
         };
         walk(&trace.references, 0..trace.len(), &progress, |time, page, soon| {
             if let Some(soon) = soon {
+                finder.prefetch(soon);
                 trace.places.prefetch(soon);
             }
-            let found = classifier.refer(page, trace.places.of(page));
+            let found = finder.refer(page, trace.places.of(page));
             counts[found.class as usize] += 1;
             if found.class == Class::Looping {
                 *by_period.at((found.period.ceil() as u64).max(1) - 1) += 1;
@@ -77,7 +78,7 @@ impl Classes {
                 grid.add(time, rows[page as usize], found.class);
             }
         });
-        let found = |class| Runs::of(trace, classifier.runs().filter(move |run| run.class == class));
+        let found = |class| Runs::of(trace, finder.runs().filter(move |run| run.class == class));
         let [sequential, looping, other] =
             [Class::Sequential, Class::Looping, Class::Other].map(|class| counts[class as usize]);
         Self {

@@ -6,6 +6,7 @@
 //! its page in the working set for T references, but no longer than to the page's next one or to the end of the trace.
 
 use crate::recency::Recency;
+use crate::walk::walk;
 use forebay_policy::Histogram;
 use serde::Serialize;
 
@@ -72,9 +73,14 @@ impl Gaps {
             sum.count += 1;
             sum.of_gaps += gap;
         };
-        for gap in references.iter().filter_map(|&page| recency.refer(page)) {
-            add(&mut between, gap);
-        }
+        walk(references, 0..references.len(), &|_| true, |_, page, soon| {
+            if let Some(soon) = soon {
+                recency.prefetch(soon);
+            }
+            if let Some(gap) = recency.refer(page) {
+                add(&mut between, gap);
+            }
+        });
         recency.to_end().for_each(|gap| add(&mut to_end, gap));
         Self { references: references.len() as u64, pages: pages.into(), between, to_end }
     }

@@ -7,6 +7,8 @@
 use super::replays::Replay;
 use crate::input::trace::Trace;
 use crate::replay::Cursor;
+use crate::walk::AHEAD;
+use forebay_policy::Place;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -58,17 +60,25 @@ impl Lengths {
         Self::of(trace, Some(replay), replay.missed.iter().map(|&time| time as usize))
     }
 
-    fn of(trace: &Trace, replay: Option<&Replay>, times: impl Iterator<Item = usize>) -> Self {
+    fn of(trace: &Trace, replay: Option<&Replay>, times: impl Iterator<Item = usize> + Clone) -> Self {
         let (mut requests, mut sequences) = (Open::default(), Open::default());
         let mut cursor = Cursor::default();
-        let mut before = None;
+        // The time of the reference before, and what is adjacent to it.
+        let mut before: Option<(usize, Place)> = None;
+        let mut ahead = times.clone().skip(AHEAD);
         for time in times {
-            let begins = cursor.advance(&trace.requests, time);
+            if let Some(soon) = ahead.next() {
+                trace.places.prefetch(trace.references[soon]);
+            }
             let place = trace.places.of(trace.references[time]);
-            let adjacent = before.is_some_and(|(object, block)| (object, block) == (place.object, place.block));
-            before = place.block.checked_add(1).map(|next| (place.object, next));
-            sequences.add(adjacent);
-            requests.add(adjacent && !begins);
+            let continued = before.filter(|&(_, next)| next == place);
+            sequences.add(continued.is_some());
+            // Where a request begins is looked up for adjacent ones alone: of random misses there are few.
+            requests.add(continued.is_some_and(|(last, _)| {
+                cursor.advance(&trace.requests, last);
+                !cursor.advance(&trace.requests, time)
+            }));
+            before = place.block.checked_add(1).map(|block| (time, Place { block, ..place }));
         }
         Self {
             policy: replay.map(|replay| replay.policy.clone()),
@@ -79,11 +89,20 @@ impl Lengths {
     }
 }
 
+/// Lengths below this are counted in an array: most are, and a tree takes longer than all else that is done for a reference.
+const SHORT: usize = 256;
+
 /// Counts by length, and the one that may grow.
-#[derive(Default)]
 struct Open {
     length: u64,
-    counts: BTreeMap<u64, u64>,
+    short: [u64; SHORT],
+    long: BTreeMap<u64, u64>,
+}
+
+impl Default for Open {
+    fn default() -> Self {
+        Self { length: 0, short: [0; SHORT], long: BTreeMap::new() }
+    }
 }
 
 impl Open {
@@ -94,22 +113,26 @@ impl Open {
         self.length += 1;
     }
 
+    /// Counts it; one of length 0 is none yet, and left out of the points.
     fn close(&mut self) {
         let length = std::mem::take(&mut self.length);
-        if length > 0 {
-            *self.counts.entry(length).or_default() += 1;
+        match self.short.get_mut(length as usize) {
+            Some(count) => *count += 1,
+            None => *self.long.entry(length).or_default() += 1,
         }
     }
 
     fn points(mut self) -> Vec<LengthPoint> {
         self.close();
-        let all: u64 = self.counts.values().sum();
+        let short = (0..).zip(self.short).skip(1).filter(|&(_, count)| count > 0);
+        let counts = || short.clone().chain(self.long.iter().map(|(&length, &count)| (length, count)));
+        let all: u64 = counts().map(|(_, count)| count).sum();
         let mut up_to = 0;
         let point = |(length, count)| {
             up_to += count;
             LengthPoint { length, count, percent: 100.0 * up_to as f64 / all as f64 }
         };
-        self.counts.into_iter().map(point).collect()
+        counts().map(point).collect()
     }
 }
 
@@ -136,6 +159,14 @@ mod tests {
         assert_eq!(counts(&after.requests), [(1, 1), (2, 1), (3, 2)]);
         // What is left of the third request, block 15, follows block 14 of the second.
         assert_eq!(counts(&after.sequences), [(3, 1), (6, 1)]);
+    }
+
+    #[test]
+    fn long_requests_come_after_the_short_ones() {
+        let before =
+            Lengths::before(&trace("0 255 0 0\n300 256 0 1\n1000 1 0 2\n2000 999 0 3\n3000 257 0 4\n4000 999 0 5\n"));
+        assert_eq!(counts(&before.requests), [(1, 1), (255, 1), (256, 1), (257, 1), (999, 2)]);
+        assert_eq!(before.requests.last().unwrap().percent, 100.0);
     }
 
     #[test]

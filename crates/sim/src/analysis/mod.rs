@@ -205,9 +205,11 @@ impl Analysis {
     pub fn of(trace: &Trace, asked: &Asked, progress: &(dyn Fn(u64) + Sync)) -> Self {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(asked.threads).build().expect("threads can be started");
         pool.install(|| {
-            let (mut analysis, replays) =
-                rayon::join(|| Self::of_references(trace, asked, progress), || Self::replays(trace, asked, progress));
-            analysis.add(trace, asked, &replays);
+            let of_references = || Self::of_references(trace, asked, progress);
+            let before = || asked.wants(Section::RequestLength).then(|| Lengths::before(trace));
+            let replays = || Self::replays(trace, asked, progress);
+            let ((mut analysis, before), replays) = rayon::join(|| rayon::join(of_references, before), replays);
+            analysis.add(trace, asked, before, &replays);
             analysis
         })
     }
@@ -223,16 +225,13 @@ impl Analysis {
         }
     }
 
-    /// Adds what the replays tell.
-    fn add(&mut self, trace: &Trace, asked: &Asked, replays: &[Replay]) {
+    /// Adds what the replays tell, and what the lengths were before them.
+    fn add(&mut self, trace: &Trace, asked: &Asked, before: Option<Lengths>, replays: &[Replay]) {
         let wants = |section| asked.wants(section);
         let hits_by_distance = || replays.par_iter().map(|replay| HitsByDistance::of(trace, replay)).collect();
         self.hits_by_distance = wants(Section::HitsByDistance).then(hits_by_distance);
-        let lengths = || {
-            let after: Vec<Lengths> = replays.par_iter().map(|replay| Lengths::after(trace, replay)).collect();
-            std::iter::once(Lengths::before(trace)).chain(after).collect()
-        };
-        self.request_length = wants(Section::RequestLength).then(lengths);
+        let after = || replays.par_iter().map(|replay| Lengths::after(trace, replay)).collect::<Vec<_>>();
+        self.request_length = before.map(|before| std::iter::once(before).chain(after()).collect());
         self.owners = wants(Section::Owners).then(|| Owners::of(trace, replays));
     }
 
@@ -242,7 +241,10 @@ impl Analysis {
         let gaps =
             (wants(Section::WorkingSet) || wants(Section::TemporalDistance)).then(|| Gaps::of(&trace.references));
         let mut grid = wants(Section::SpaceTime).then(|| SpaceTime::new(trace, asked.grid));
-        let classes = asked.classifies().then(|| Classes::of(trace, grid.as_mut(), progress));
+        let classes = wants(Section::Classes).then(|| Classes::of(trace, grid.as_mut(), progress));
+        if let (None, Some(grid)) = (&classes, &mut grid) {
+            grid.fill(trace, progress);
+        }
         let gaps = gaps.as_ref();
         Self {
             trace: trace.name.clone(),
@@ -255,7 +257,7 @@ impl Analysis {
             space_time: grid,
             temporal_distance: gaps.filter(|_| wants(Section::TemporalDistance)).map(Gaps::distances),
             frequency: wants(Section::Frequency).then(|| frequency::points(trace)),
-            classes: classes.filter(|_| wants(Section::Classes)),
+            classes,
             hits_by_distance: None,
             request_length: None,
             owners: None,

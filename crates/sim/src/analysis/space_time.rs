@@ -4,8 +4,10 @@
 //! a page by object, in the order of the objects' first use, and by block within it: pages that are neighbours are drawn so.
 
 use crate::input::trace::Trace;
+use crate::walk::walk;
 use forebay_policy::Place;
-use forebay_policy::ubm::Class;
+use forebay_policy::prefetch::prefetch;
+use forebay_policy::ubm::{Class, Classifier};
 use serde::Serialize;
 
 /// References by time and position, and within a cell by class.
@@ -33,6 +35,26 @@ impl SpaceTime {
         let rows = rows.clamp(1, trace.pages.max(1));
         let empty = || vec![0; columns as usize * rows as usize];
         Self { columns, rows, sequential: empty(), looping: empty(), other: empty(), references }
+    }
+
+    /// Adds all references, classified without the table of runs that [`Classes::of`](super::Classes) has: it adds them too, and takes
+    /// several times as long.
+    pub(super) fn fill(&mut self, trace: &Trace, progress: &(dyn Fn(u64) + Sync)) {
+        let rows = self.rows_of(trace);
+        let mut classifier = Classifier::new(trace.pages, trace.page_size);
+        let progress = |more| {
+            progress(more);
+            true
+        };
+        walk(&trace.references, 0..trace.len(), &progress, |time, page, soon| {
+            if let Some(soon) = soon {
+                classifier.prefetch(soon);
+                trace.places.prefetch(soon);
+                prefetch(&rows, soon as usize);
+            }
+            let class = classifier.refer(page, trace.places.of(page));
+            self.add(time, rows[page as usize], class);
+        });
     }
 
     /// The row of each page.
@@ -110,6 +132,18 @@ mod tests {
             [0, 0, 0, 0, 20, 0, /**/ 0, 0, 0, 0, 0, 20, /**/ 0, 0, 0, 0, 0, 0, /**/ 0, 0, 0, 0, 0, 0]
         );
         assert_eq!(grid.other.iter().sum::<u32>(), 14);
+    }
+
+    #[test]
+    fn the_graph_is_the_same_with_the_classes_and_without() {
+        let loops = (0..4000u64).map(|step| if step % 3 == 0 { 1000 + step * step % 777 } else { step % 90 });
+        let trace = trace(&loops.map(|block| format!("{block}\n")).collect::<String>());
+        let [mut with, mut without] = [(); 2].map(|()| SpaceTime::new(&trace, (16, 8)));
+        Classes::of(&trace, Some(&mut with), &|_| {});
+        without.fill(&trace, &|_| {});
+        assert_eq!(with, without);
+        let all = |counts: &[u32]| counts.iter().sum::<u32>();
+        assert!([&with.sequential, &with.looping, &with.other].into_iter().all(|counts| all(counts) > 0), "{with:?}");
     }
 
     #[test]

@@ -9,17 +9,17 @@
 use super::Expected;
 use forebay_policy::Place;
 use forebay_policy::readahead::Read;
-use forebay_policy::ubm::{Classifier, Course};
+use forebay_policy::ubm::{Course, RunFinder};
 
 #[derive(Debug)]
 pub(super) struct Regular {
-    regularity: Classifier,
+    regularity: RunFinder,
     max: u64,
 }
 
 impl Regular {
     pub(super) fn new(pages: u32, page_size: u64, max: u64) -> Self {
-        Self { regularity: Classifier::new(pages, page_size), max }
+        Self { regularity: RunFinder::new(pages, page_size), max }
     }
 
     #[inline]

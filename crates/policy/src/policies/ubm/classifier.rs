@@ -9,17 +9,27 @@ use crate::parts::prefetch::prefetch;
 use crate::policy::{Place, Policy};
 
 /// Classifies references as UBM does, which depends on the references alone and on no cache.
+///
+/// The work for a reference ends: it looks at one entry of the table of blocks, ages two, and follows two chains of at most `open` passes.
 #[derive(Debug)]
 pub struct Classifier {
     detector: Detector,
+    /// References so far.
+    now: u64,
+}
+
+/// The same, and the runs that the blocks are in: a table that takes longer than the rest where blocks are referenced without order.
+///
+/// The work for a reference ends: the table is a search tree, and two runs are added at most.
+#[derive(Debug)]
+pub struct RunFinder {
+    classifier: Classifier,
     runs: Runs,
     /// By page, the run that its block was put into last: where to look for it first.
     runs_of: Vec<u32>,
     /// The run that grew last: the next block is likely to belong to it.
     run: u32,
-    /// References so far.
-    now: u64,
-    /// The last of them, and its class.
+    /// The last reference, and its class.
     last: Place,
     class: Class,
 }
@@ -69,12 +79,39 @@ impl Classifier {
     /// A classifier with UBM's default parameters, for page numbers below `pages` and pages of `page_size` bytes.
     pub fn new(pages: u32, page_size: u64) -> Self {
         let settings = Settings::defaults(Ubm::INFO.parameters);
+        Self { detector: Detector::of(&settings, pages, page_size), now: 0 }
+    }
+
+    /// The page is going to be referenced soon.
+    #[inline]
+    pub fn prefetch(&self, page: u32) {
+        self.detector.prefetch(page);
+    }
+
+    /// A page is referenced: in which class.
+    ///
+    /// # Panics
+    /// If the page's number is not below those that the classifier was made for.
+    #[inline]
+    pub fn refer(&mut self, page: u32, place: Place) -> Class {
+        self.find(page, place).class
+    }
+
+    #[inline]
+    fn find(&mut self, page: u32, place: Place) -> Finding {
+        self.now += 1;
+        self.detector.refer(page, place, self.now)
+    }
+}
+
+impl RunFinder {
+    /// One with UBM's default parameters, for page numbers below `pages` and pages of `page_size` bytes.
+    pub fn new(pages: u32, page_size: u64) -> Self {
         Self {
-            detector: Detector::of(&settings, pages, page_size),
+            classifier: Classifier::new(pages, page_size),
             runs: Runs::new(pages),
             runs_of: vec![0; pages as usize],
             run: 0,
-            now: 0,
             last: Place::default(),
             class: Class::Other,
         }
@@ -83,17 +120,17 @@ impl Classifier {
     /// The page is going to be referenced soon.
     #[inline]
     pub fn prefetch(&self, page: u32) {
-        self.detector.prefetch(page);
+        self.classifier.prefetch(page);
         prefetch(&self.runs_of, page as usize);
     }
 
     /// A page is referenced.
     ///
     /// # Panics
-    /// If the page's number is not below those that the classifier was made for.
+    /// If the page's number is not below those that this was made for.
     pub fn refer(&mut self, page: u32, place: Place) -> Classified {
-        self.now += 1;
-        let finding = self.detector.refer(page, place, self.now);
+        let finding = self.classifier.find(page, place);
+        let now = self.classifier.now;
         if !finding.repeated {
             let Finding { pass, class, kept: period, follows, .. } = finding;
             self.runs.make_room();
@@ -102,7 +139,7 @@ impl Classifier {
                 let index = self.runs.holder_by([Some(self.run)], Place { block: before, ..place });
                 index.filter(|&index| self.runs.is_of(index, pass))
             });
-            self.run = self.runs.put(holder, growing, Block { place, pass, class, period, now: self.now });
+            self.run = self.runs.put(holder, growing, Block { place, pass, class, period, now });
             self.runs_of[page as usize] = self.run;
         }
         (self.last, self.class) = (place, finding.class);
@@ -134,7 +171,7 @@ impl Classifier {
                 Some(Course::Loop {
                     end: before.map_or(self.last.block, |before| before.end()),
                     start: run.start.block,
-                    due: again.saturating_sub(self.now),
+                    due: again.saturating_sub(self.classifier.now),
                 })
             }
         }
@@ -147,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_loop_is_sequential_at_first_and_looping_from_its_second_round_on() {
-        let mut classifier = Classifier::new(20, 8192);
+        let mut classifier = RunFinder::new(20, 8192);
         let mut round = || -> Vec<Classified> {
             (0..20).map(|block| classifier.refer(block, Place { object: 3, block: u64::from(block) })).collect()
         };
@@ -162,7 +199,7 @@ mod tests {
         assert_eq!(runs, [KnownRun { start, end: 19, class: Class::Looping, period: 20.0 }]);
     }
 
-    fn refer(classifier: &mut Classifier, blocks: std::ops::Range<u64>) -> Option<Course> {
+    fn refer(classifier: &mut RunFinder, blocks: std::ops::Range<u64>) -> Option<Course> {
         for block in blocks {
             classifier.refer(block as u32, Place { object: 3, block });
         }
@@ -171,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_sequence_has_a_length_and_a_loop_its_end_and_the_time_of_its_start() {
-        let mut classifier = Classifier::new(100, 8192);
+        let mut classifier = RunFinder::new(100, 8192);
         assert_eq!(refer(&mut classifier, 10..17), None);
         assert_eq!(refer(&mut classifier, 17..18), Some(Course::Sequence { blocks: 8 }));
         assert_eq!(refer(&mut classifier, 18..30), Some(Course::Sequence { blocks: 20 }));
@@ -182,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_part_that_is_read_again_becomes_a_loop_of_its_own() {
-        let mut classifier = Classifier::new(100, 8192);
+        let mut classifier = RunFinder::new(100, 8192);
         refer(&mut classifier, 0..100);
         refer(&mut classifier, 40..60);
         let mut runs: Vec<_> = classifier.runs().map(|run| (run.start.block, run.end, run.class)).collect();
@@ -192,7 +229,7 @@ mod tests {
 
     #[test]
     fn references_without_order_have_no_course() {
-        let mut classifier = Classifier::new(100, 8192);
+        let mut classifier = RunFinder::new(100, 8192);
         for block in [5, 90, 33, 71, 12, 64, 50, 20, 81] {
             assert_eq!(refer(&mut classifier, block..block + 1), None);
         }

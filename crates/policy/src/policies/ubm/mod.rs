@@ -70,7 +70,7 @@ mod other;
 mod passes;
 mod runs;
 
-pub use classifier::{Classified, Classifier, Course, KnownRun};
+pub use classifier::{Classified, Classifier, Course, KnownRun, RunFinder};
 pub use detector::Class;
 
 use crate::parameters::{Kind, Parameter};
