@@ -10,7 +10,9 @@ python=$PWD/target/test-tools/bin/python
 [ -x "$python" ] || { echo "tests/python_package.sh: $python is missing: run tests/install-tools.sh" >&2; exit 1; }
 [ -x "$build/forebay" ] || { echo "tests/python_package.sh: $build/forebay is missing: run cargo build -p forebay" >&2; exit 1; }
 
-cargo build --locked -p forebay-python --features extension-module --target-dir "$(dirname "$build")"
+# The library alone, but with the features that `cargo test --workspace` gives its dependencies, those of an example's and test's among them:
+# by itself (-p forebay-python) it would have all of them compiled a second time.
+cargo build --locked --workspace --lib --example gallery --features forebay-python/extension-module --target-dir "$(dirname "$build")"
 package=$(dirname "$build")/python-package
 rm -rf "$package"
 mkdir -p "$package"

@@ -342,7 +342,7 @@ def test_progress_is_shown_by_tqdm_where_somebody_looks(monkeypatch):
             shown.append("closed")
 
     monkeypatch.setattr(tqdm.auto, "tqdm", Bar)
-    forebay.compare(forebay.Trace.synthetic("zipf:pages=300k,references=10M"), "lru,arc,lirs,mq", ["1%", "10%"], progress=True)
+    forebay.compare(forebay.Trace.synthetic("zipf:pages=300k,references=3M"), "lru,arc,lirs,mq", ["1%", "10%"], progress=True)
     assert shown[-1] == "closed"
     bars = [bar for bar in shown if bar != "closed"]
     assert bars and any(desc.startswith("replaying zipf") and 0 < done <= all for desc, done, all in bars), bars[-3:]
