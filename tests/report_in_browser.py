@@ -16,11 +16,14 @@ import subprocess
 import sys
 import tempfile
 
+from playwright.sync_api import TimeoutError as TooLate
 from playwright.sync_api import sync_playwright
 
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 375, "height": 812}
 MOST_BYTES = 8 << 20
+# How long a page may take to draw all of its charts.
+PATIENCE = 30
 # Chromium drops without a word what a page gives beyond ten files within a second, which no person asks for.
 BETWEEN_FILES_MS = 150
 
@@ -123,6 +126,12 @@ def check_drawn(browser, name, file):
     for viewport in (DESKTOP, PHONE):
         for scheme in ("light", "dark"):
             page = Page(browser, name, file, viewport, scheme)
+            drawn = f"{page.what}: all charts are drawn without scrolling, within {PATIENCE} s"
+            try:
+                page.page.wait_for_function("() => charts.every((chart) => chart.echart)", timeout=PATIENCE * 1000)
+                check(drawn, True)
+            except TooLate:
+                check(drawn, False)
             theme = page.page.evaluate("() => document.documentElement.dataset.theme")
             check(f"{page.what}: theme of the system", theme == scheme, theme)
             figures = list(page.figures())

@@ -183,6 +183,16 @@ const sight = new IntersectionObserver((entries) => {
 }, { rootMargin: "400px" });
 charts.forEach((chart) => sight.observe(chart.plot));
 
+// The others follow when there is nothing else to do: a picture of the whole page has them all.
+const whenIdle = window.requestIdleCallback ?? ((work) => setTimeout(work, 50));
+function drawNext() {
+    const next = charts.find((chart) => !chart.echart);
+    if (!next) return;
+    next.start();
+    whenIdle(drawNext);
+}
+addEventListener("load", () => whenIdle(drawNext));
+
 // Paper is light, and charts on it are as large as the style sheet says.
 let onScreen = null;
 function onPaper(is) {

@@ -72,6 +72,8 @@ pub enum Command {
         volume: String,
     },
     /// Remove a volume: no new client sees it, and it is closed when those that have it have left
+    ///
+    /// A volume in memory (memory:SIZE) loses what it holds then.
     Detach {
         /// The volume
         volume: String,
@@ -393,8 +395,10 @@ impl Steered for Service {
                 with_figures(format!("volume {}: {} are served", volume.name, show_bytes(bytes)), [("bytes", bytes)])
             }
             Command::Detach { volume } => {
+                let in_memory = self.attached(&volume)?.options.path.memory() > 0;
                 self.detach(&volume)?;
-                done(format!("volume {volume}: removed; clients that have it may stay"))
+                let lost = if in_memory { "; what it holds is gone with the last of them" } else { "" };
+                done(format!("volume {volume}: removed; clients that have it may stay{lost}"))
             }
             Command::Rate { volume, rate, iops } => {
                 let attached = self.attached(&volume)?;

@@ -13,7 +13,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// An address to listen at: `tcp:HOST:PORT` or `unix:PATH`.
+/// An address to listen at: `tcp:HOST:PORT` or `unix:PATH`, also written as `HOST:PORT` or an absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
     /// A host and a port; 0 takes any that is free.
@@ -30,30 +30,26 @@ impl FromStr for Listen {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
-            Some(("tcp", address))
-                if address
-                    .rsplit_once(':')
-                    .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) =>
-            {
-                Ok(Self::Tcp(address.to_owned()))
-            }
-            _ => {
-                let meant = match text.starts_with('/') {
-                    true => Self::from_str(&format!("unix:{text}")),
-                    false if text.contains(':') && !text.starts_with("tcp:") => Self::from_str(&format!("tcp:{text}")),
-                    false => return Err(no_address(text, "")),
-                };
-                Err(no_address(
-                    text,
-                    &meant.map_or_else(|_| String::new(), |meant| format!(" (did you mean `{meant}`?)")),
-                ))
-            }
+            Some(("tcp", address)) if is_host_and_port(address) => Ok(Self::Tcp(address.to_owned())),
+            Some(("tcp" | "unix", _)) => Err(no_address(text)),
+            // As `--metrics` and `--control` take theirs.
+            _ if text.starts_with('/') => Ok(Self::Unix(text.into())),
+            _ if is_host_and_port(text) => Ok(Self::Tcp(text.to_owned())),
+            _ => Err(no_address(text)),
         }
     }
 }
 
-fn no_address(text: &str, meant: &str) -> String {
-    format!("`{text}` is no address{meant}: write tcp:127.0.0.1:10809, tcp:[::1]:10809 or unix:/run/forebay.sock")
+/// A host's address of version 6 is in brackets.
+fn is_host_and_port(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| {
+        let whole = !host.is_empty() && (!host.contains(':') || host.starts_with('['));
+        whole && port.parse::<u16>().is_ok()
+    })
+}
+
+fn no_address(text: &str) -> String {
+    format!("`{text}` is no address: write tcp:127.0.0.1:10809, tcp:[::1]:10809 or unix:/run/forebay.sock")
 }
 
 impl fmt::Display for Listen {
@@ -176,12 +172,12 @@ mod tests {
     fn an_address_is_of_one_kind_and_whole() {
         assert_eq!("unix:/tmp/s".parse(), Ok(Listen::Unix("/tmp/s".into())));
         assert_eq!("tcp:[::1]:0".parse(), Ok(Listen::Tcp("[::1]:0".into())));
-        for (wrong, meant) in
+        for (short, whole) in
             [("127.0.0.1:1", "tcp:127.0.0.1:1"), ("/run/s", "unix:/run/s"), ("[::1]:1", "tcp:[::1]:1")]
         {
-            assert!(wrong.parse::<Listen>().unwrap_err().contains(&format!("(did you mean `{meant}`?)")), "{wrong}");
+            assert_eq!(short.parse::<Listen>().map(|listen| listen.to_string()).as_deref(), Ok(whole));
         }
-        for wrong in ["", "unix:", "tcp:10809", "tcp:host:", "tcp::10809", "tcp:host:66000", "/tmp/s", "udp:host:1"] {
+        for wrong in ["", "unix:", "tcp:10809", "tcp:host:", "tcp::10809", "tcp:host:66000", "s", "udp:host:1", ":1"] {
             assert!(wrong.parse::<Listen>().unwrap_err().contains("write tcp:127.0.0.1:10809"), "{wrong}");
         }
     }

@@ -44,8 +44,8 @@ pub struct Options {
     #[arg(short = 'V', long = "volume", value_name = "NAME=PATH[,OPTION=VALUE]…", verbatim_doc_comment)]
     #[serde(rename = "volume")]
     pub volumes: Vec<VolumeOptions>,
-    /// Where clients connect: tcp:HOST:PORT or unix:PATH; tcp:127.0.0.1:10809 if nothing is said and no socket is handed on by the
-    /// service manager
+    /// Where clients connect: HOST:PORT (or tcp:HOST:PORT), or unix:PATH; tcp:127.0.0.1:10809 if nothing is said and no socket is
+    /// handed on by the service manager
     #[arg(short, long, value_name = "ADDRESS")]
     pub listen: Vec<Listen>,
     /// The size of the cache that volumes share [default: 512MiB]

@@ -4,6 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use forebay_figures::Distribution;
 use forebay_server::{CacheReport, Report, VolumeReport};
 use forebay_sim::study::{grouped, percent};
+use forebay_sim::words::folded;
 use std::io::Write;
 
 /// The figures of the time between two reports.
@@ -116,11 +117,9 @@ impl<T> Change<'_, T> {
 /// What 99 % of the clients' requests took at most; those answered at once took next to nothing.
 fn client_time(of: &Change<'_, VolumeReport>) -> Option<f64> {
     let mut times = of.times(|of| &of.clients.wait_time);
-    if times.count() == 0 {
-        return None;
-    }
+    times.buckets.resize(times.buckets.len().max(1), 0);
     times.buckets[0] += of.count(|of| of.clients.immediate);
-    Some(times.quantile(0.99) as f64 / 1e9)
+    (times.count() > 0).then(|| times.quantile(0.99) as f64 / 1e9)
 }
 
 fn references(of: &Change<'_, VolumeReport>) -> u64 {
@@ -225,7 +224,8 @@ impl Figures {
 
     /// Everything as plain text, in lines of at most `width` characters if that is given.
     pub fn table(&self, width: Option<usize>) -> String {
-        let states: String = self.states.iter().map(|state| format!("{state}\n")).collect();
+        let width_or_all = width.unwrap_or(usize::MAX);
+        let states: String = self.states.iter().map(|state| folded(state, width_or_all) + "\n").collect();
         format!("{}\n\n{}\n\n{}\n\n{states}", self.head, self.volumes.table(width), self.caches.table(width))
     }
 
@@ -258,17 +258,19 @@ impl Rows {
         cells.chain([self.columns[column].name.chars().count()]).max().unwrap_or(0)
     }
 
-    /// The columns for which there is room, `gap` characters apart: the first, and of the others those of the lowest ranks.
+    /// The columns for which there is room, `gap` characters apart: the first, and of the others those of the lowest ranks. More room shows
+    /// no column less.
     pub(crate) fn fitting(&self, room: usize, gap: usize) -> Vec<usize> {
         let mut ranked: Vec<usize> = (0..self.columns.len()).collect();
         ranked.sort_by_key(|&column| self.columns[column].rank);
         let (mut used, mut shown) = (0, Vec::new());
         for column in ranked {
             let more = self.width(column) + if shown.is_empty() { 0 } else { gap };
-            if shown.is_empty() || used + more <= room {
-                used += more;
-                shown.push(column);
+            if !shown.is_empty() && used + more > room {
+                break;
             }
+            used += more;
+            shown.push(column);
         }
         shown.sort_unstable();
         shown
@@ -384,6 +386,8 @@ mod tests {
             assert!(text.contains("a-volume-of-some-name") && text.contains("hits %"), "{width}:\n{text}");
         }
         assert!(figures.volumes.table(Some(80)).contains("written/s"));
+        let shown = |room| figures.volumes.fitting(room, GAP);
+        assert!((40..200).all(|room| shown(room).iter().all(|column| shown(room + 1).contains(column))));
         assert!(figures.volumes.table(None).contains("device written/s"));
     }
 
@@ -397,6 +401,10 @@ mod tests {
         now.volumes[0].clients.immediate = 990;
         assert_eq!(waited(&now), Cell::Millis(Some(1e-9)));
         assert_eq!(waited(&report(2.0, 0, 0)), Cell::Millis(None));
+        // Writes are answered from the cache, all of them at once.
+        let mut now = report(2.0, 0, 0);
+        now.volumes[0].clients.immediate = 5;
+        assert_eq!(waited(&now).show(), "0.00");
     }
 
     #[test]

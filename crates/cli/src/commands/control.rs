@@ -32,6 +32,8 @@ enum Form {
     Text,
     /// For a program
     Json,
+    /// The volumes of `statistics`, for a program
+    Csv,
 }
 
 #[derive(Subcommand)]
@@ -101,7 +103,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
                     FOREBAY_CONTROL=PATH says it for all commands";
         Failure::Usage(what.to_owned())
     })?;
-    let line = ask(&socket, &command.into())?;
+    let command = command.into();
+    if format == Form::Csv && command != (Command::Statistics {}) {
+        return Err(Failure::Usage(
+            "--format csv is for `statistics`; this command answers in text or JSON".to_owned(),
+        ));
+    }
+    let line = ask(&socket, &command)?;
     let unknown = |error| Failure::from(format!("{}: the answer is none of this version: {error}", socket.display()));
     let answer: Answer = serde_json::from_str(&line).map_err(unknown)?;
     let mut out = io::stdout();
@@ -118,6 +126,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Answer::Failed { message } => return Err(message.into()),
         Answer::Done { message, .. } => writeln!(out, "{message}")?,
         Answer::Managers { managers } => write!(out, "{}", ManagerReport::table(&managers))?,
+        Answer::Statistics { statistics } if format == Form::Csv => {
+            Figures::new(&statistics, &Report::default()).write_csv(&mut out)?;
+        }
         Answer::Statistics { statistics } => {
             write!(out, "{}", Figures::new(&statistics, &Report::default()).table(width()))?
         }

@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 print(name, format, summary, &mut out)?;
             }
             if answers.len() > 1 {
-                print_all(&answers, &mut out)?;
+                print_all(&answers, failed.is_some(), &mut out)?;
             }
         }
         form => {
@@ -124,8 +124,8 @@ fn print(name: &str, format: &str, summary: &Summary, out: &mut impl Write) -> R
     Ok(())
 }
 
-/// Prints a line for each of several traces.
-fn print_all(answers: &[(&String, &str, Summary)], out: &mut impl Write) -> Result<(), Failure> {
+/// Prints a line for each of several traces, which may be `some` of those asked.
+fn print_all(answers: &[(&String, &str, Summary)], some: bool, out: &mut impl Write) -> Result<(), Failure> {
     let heads = ["format", "requests", "references", "page", "footprint", "writes %", "objects", "owners", "span s"];
     let mut grid = Grid::of_figures("trace", heads);
     grid.rule();
@@ -143,7 +143,7 @@ fn print_all(answers: &[(&String, &str, Summary)], out: &mut impl Write) -> Resu
         ];
         grid.figures(&short(name), cells);
     }
-    writeln!(out, "\nall traces")?;
+    writeln!(out, "\nall traces{}", if some { " that can be read" } else { "" })?;
     grid.print(out)
 }
 

@@ -255,7 +255,7 @@ fn owners(what: &str, all: &[OwnerHits], out: &mut impl Write) -> Result<(), Fai
     }
     rows.print(out)?;
     if all.len() > ROWS {
-        writeln!(out, "and {} more, in JSON", all.len() - ROWS)?;
+        writeln!(out, "and {} more: --format json has them all", all.len() - ROWS)?;
     }
     Ok(())
 }

@@ -35,11 +35,10 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
     grid.figures("of the footprint", share);
     grid.rule();
     let hit_ratio = named(COUNTS, "hit_ratio");
-    let best: Vec<Option<&RunOutcome>> =
-        comparison.by_size().map(|(_, outcomes)| best_on_line(outcomes.into_iter())).collect();
+    let best: Vec<Option<u64>> = comparison.by_size().map(|(_, outcomes)| best_of_several(&outcomes)).collect();
     for row in comparison.policies().filter(|row| !row[0].off_line) {
         let cells = row.iter().zip(&best).map(|(outcome, best)| {
-            let is_best = best.is_some_and(|best| best.counted.hits == outcome.counted.hits);
+            let is_best = *best == Some(outcome.counted.hits);
             (hit_ratio.shown(&outcome.counted) + if is_best { "*" } else { " " }, is_best)
         });
         grid.marked_figures(&row[0].policy, cells);
@@ -60,7 +59,9 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
         writeln!(out, "\n{text}\n")?;
     }
     grid.print(out)?;
-    writeln!(out, "* the best of the policies that do not know the future")?;
+    if best.iter().any(Option::is_some) {
+        writeln!(out, "* the best of the policies that do not know the future")?;
+    }
     if let Some(device) = &comparison.device {
         print_device_times(comparison, device, out)?;
     }
@@ -80,6 +81,13 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
         writeln!(out, "\n{text}")?;
     }
     Ok(())
+}
+
+/// The most hits of an on-line policy, where they are not those of all.
+fn best_of_several(outcomes: &[&RunOutcome]) -> Option<u64> {
+    let best = best_on_line(outcomes.iter().copied())?.counted.hits;
+    let is_less = |outcome: &&RunOutcome| !outcome.off_line && outcome.counted.hits < best;
+    outcomes.iter().any(is_less).then_some(best)
 }
 
 /// A heading, and the cell of a run under it.
@@ -137,16 +145,17 @@ fn print_readahead(comparison: &Comparison, out: &mut impl Write) -> Result<(), 
 fn print_device_times(comparison: &Comparison, device: &Named, out: &mut impl Write) -> Result<(), Failure> {
     let time = |outcome: &RunOutcome| outcome.device.map_or(0.0, |cost| cost.device_ms);
     let on_line = |outcomes: Vec<&RunOutcome>| {
-        let on_line = outcomes.into_iter().filter(|outcome| !outcome.off_line);
-        on_line.map(time).fold(f64::INFINITY, f64::min)
+        let times: Vec<f64> = outcomes.into_iter().filter(|outcome| !outcome.off_line).map(time).collect();
+        let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+        times.iter().any(|&time| time > least).then_some(least)
     };
-    let least: Vec<f64> = comparison.by_size().map(|(_, outcomes)| on_line(outcomes)).collect();
+    let least: Vec<Option<f64>> = comparison.by_size().map(|(_, outcomes)| on_line(outcomes)).collect();
     let mut grid =
         Grid::of_figures("pages", comparison.sizes.iter().map(|&(pages, _)| grouped(u64::from(pages)) + " "));
     grid.rule();
     for row in comparison.policies() {
         let cells = row.iter().zip(&least).map(|(outcome, &least)| {
-            let is_least = !outcome.off_line && time(outcome) == least;
+            let is_least = !outcome.off_line && Some(time(outcome)) == least;
             let time = outcome.device.map_or_else(String::new, |cost| named(COST, "device_ms").shown(&cost));
             (time + if is_least { "*" } else { " " }, is_least)
         });

@@ -19,7 +19,12 @@ fn a_table_without_a_known_place_gets_the_option_that_names_it() {
             "--columns offset=addr (bytes), block=addr or page=addr (any key)",
         ),
         ("bare.csv", "1,2,3\n4,5,6\n", "say what its 3 columns mean: --columns offset=#1,length=#2"),
-        ("keys.txt", "user:1,get\nuser:2,set\n", "if it has no header: --columns offset=#1,length=#2"),
+        ("keys.txt", "user:1,get\nuser:2,set\n", "say what its 2 columns mean: --columns offset=#1,length=#2"),
+        (
+            "passwd",
+            "root:x:0:0:root:/root\ndaemon:x:1:1:daemon:/usr/sbin\n",
+            "without a header, say what its column means",
+        ),
         ("words", "some words\nof prose, and more\n", "`forebay formats` lists them"),
         ("one.csv", "1.5\n2.5\n", "say what its column means: --columns offset=#1"),
         ("wrong.lirs", "7\n8\n9x\n7\n", "line 3: `9x` makes no sense as lirs"),

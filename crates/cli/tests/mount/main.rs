@@ -302,6 +302,10 @@ fn a_running_mount_is_steered_measured_and_recorded() {
     let (code, said) = control(&["detach", &source]);
     assert!(code == Some(2) && said.contains("is not for a mounted directory"), "{said}");
     assert_eq!(control(&["reload"]).0, Some(0));
+    let (_, rows) = control(&["statistics", "--format", "csv"]);
+    assert!(rows.starts_with("volume,cache,size_bytes,hit_ratio,"), "{rows}");
+    let (_, refused) = control(&["flush", "--format", "csv"]);
+    assert!(refused.contains("--format csv is for `statistics`"), "{refused}");
     let (_, figures) = control(&["statistics", "--format", "json"]);
     assert!(figures.contains(&format!("\"capacity\":{}", 4 << 20)), "the cache keeps its size: {figures}");
     let top = forebay(&["top", address, "--format", "csv"]);

@@ -43,7 +43,7 @@ pub fn best_on_line<'a>(outcomes: impl Iterator<Item = &'a RunOutcome>) -> Optio
 pub fn bound(policy: &str) -> &'static str {
     match policy {
         "opt" => "the limit",
-        "worst" => "worst possible",
+        "worst" => "the floor",
         _ => "knows the future",
     }
 }
@@ -352,6 +352,9 @@ fn why(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice
         }
         Reason::Knee => "Of the sizes asked this is the knee: from here on more memory gains less.",
         Reason::Cliff => "A smaller size gains more for its memory, but this one gains at least twice as much in all.",
+        Reason::Step if column >= field.asked => {
+            "None of the sizes asked, which are smaller, gains more for its memory."
+        }
         Reason::Step => "Of the sizes asked none is a knee: no smaller one gains more for its memory.",
     };
     let mut text = format!(" {reason}");
@@ -369,7 +372,13 @@ fn why(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice
     // What a curve has between its sizes is known.
     let gaps = [before.map(|before| best(before) - best(column)), next.map(|next| best(column) - best(next))];
     let wide = matches!(measure, Measure::Hits) && gaps.into_iter().flatten().any(|gap| gap >= WIDE);
-    if wide { text + " `forebay curve` looks at the sizes between." } else { text }
+    // Where all pages fit every policy is as good: what is between is told by the best below.
+    let below = field.asked - 1;
+    let best_below =
+        || field.on_line().min_by(|&one, &other| field.cost(one, below).total_cmp(&field.cost(other, below)));
+    let row = if column > below { best_below().unwrap_or(choice.row) } else { choice.row };
+    let policy = &field.rows[row].policy;
+    if wide { text + &format!(" `forebay curve -p {policy}` looks at the sizes between.") } else { text }
 }
 
 /// The names, the first few of many.

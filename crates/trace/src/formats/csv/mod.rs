@@ -60,8 +60,11 @@ pub(crate) fn advice(head: &Head<'_>) -> Option<String> {
     widths.dedup();
     let &[Some(width)] = &widths[..] else { return None };
     row.cut(first);
-    let named =
-        row.fields().all(|field| !field.is_empty() && !field.starts_with(|letter: char| letter.is_ascii_digit()));
+    let is_name = |field: &str| {
+        let joins = |letter: char| letter.is_alphanumeric() || "_-. #%()[]".contains(letter);
+        field.starts_with(|letter: char| letter.is_alphabetic() || letter == '_') && field.chars().all(joins)
+    };
+    let named = row.fields().all(is_name);
     let others = "Others can mean time, owner, object, length or operation";
     let second = |column: &str| if width > 1 { format!(",length={column}") } else { String::new() };
     let by_number = format!("--columns offset=#1{}", second("#2"));
