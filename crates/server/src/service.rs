@@ -48,8 +48,10 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// What keeps it from serving, or what could not be written at the end.
 pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
     let (_, requests) = signals::listen()?;
+    // Options that make no sense are refused as such, whoever else listens there.
+    let prepared = Prepared::new(options)?;
     let mut bound = listen::inherited()?;
-    let mut addresses = options.listen.clone();
+    let mut addresses = prepared.options.listen.clone();
     if addresses.is_empty() && bound.is_empty() {
         addresses.push(Listen::Tcp("127.0.0.1:10809".to_owned()));
     }
@@ -57,7 +59,7 @@ pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
         bound.push(listen::bind(address)?);
     }
     // Now: what it makes is not left behind where another server listens already.
-    let (service, mut server) = Service::start(options, hooks)?;
+    let (service, mut server) = Service::start(prepared, hooks)?;
     let metrics = service.options().metrics.as_ref().map(control::bind).transpose()?;
     let metrics = metrics.map(|listener| control::start(service.clone(), listener)).transpose()?;
     let mut made = Vec::new();
@@ -223,16 +225,31 @@ impl Options {
     }
 }
 
-impl Service {
-    fn start(options: Options, hooks: Hooks) -> Result<(Arc<Self>, Server), Error> {
+/// What there is before any storage is opened.
+struct Prepared {
+    options: Options,
+    config: Config,
+    delay: Option<Arc<Model>>,
+    shared: Option<Arc<Cache>>,
+}
+
+impl Prepared {
+    fn new(options: Options) -> Result<Self, Error> {
         options.check_names()?;
         options.check_memory(memory::limit())?;
         let config = options.nbd()?;
         let delay = options.delay()?;
         options.record.as_deref().map_or(Ok(()), record::check)?;
-        let recorder = Arc::new(Recorder::new(options.recorded_page_size()));
         let shared = options.volumes.iter().any(|volume| !volume.own_cache()).then(|| options.shared_cache());
         let shared = shared.transpose()?.map(Arc::new);
+        Ok(Self { options, config, delay, shared })
+    }
+}
+
+impl Service {
+    fn start(prepared: Prepared, hooks: Hooks) -> Result<(Arc<Self>, Server), Error> {
+        let Prepared { options, config, delay, shared } = prepared;
+        let recorder = Arc::new(Recorder::new(options.recorded_page_size()));
         let mut exports = Vec::new();
         for volume in &options.volumes {
             let attached = options.attach(volume, shared.as_ref(), delay.as_ref(), None)?;

@@ -45,11 +45,12 @@ enum What {
     /// A file that a volume just detached still has open is waited for, up to 5 seconds.
     #[command(display_order = 7)]
     Attach {
-        /// Its name
+        /// Its name, or all of it as after --volume
+        #[arg(value_name = "NAME|NAME=PATH[,OPTION=VALUE]…")]
         name: String,
         /// Its path and options, as after --volume NAME=
         #[arg(value_name = "PATH[,OPTION=VALUE]…")]
-        spec: String,
+        spec: Option<String>,
     },
     /// Record the references of clients as a trace, for `forebay compare`
     #[command(subcommand, display_order = 12)]
@@ -83,7 +84,8 @@ impl From<What> for Command {
         match what {
             What::Plain(Command::Hint { file, advice }) => Command::Hint { file: absolute(file), advice },
             What::Plain(command) => command,
-            What::Attach { name, spec } => Self::Attach { volume: format!("{name}={spec}") },
+            What::Attach { name, spec: Some(spec) } => Self::Attach { volume: format!("{name}={spec}") },
+            What::Attach { name, spec: None } => Self::Attach { volume: name },
             What::Record(Record::Start { file }) => Self::RecordStart { file: absolute(file) },
             What::Record(Record::Stop) => Self::RecordStop {},
             What::Record(Record::Snapshot { file }) => Self::RecordSnapshot { file: absolute(file) },

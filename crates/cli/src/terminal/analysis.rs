@@ -22,6 +22,9 @@ pub(crate) fn print(analysis: &Analysis, out: &mut impl Write) -> Result<(), Fai
     let page_size = analysis.page_size;
     let bytes = |pages: u64| show_bytes(pages * page_size);
     say(out, format!("{}: {}", analysis.trace, analysis.dimensions().in_words("")))?;
+    if let Some(short) = in_short(analysis) {
+        say(out, format!("\n{short}"))?;
+    }
     if let Some(points) = &analysis.footprint {
         footprint(points, out)?;
     }
@@ -56,14 +59,36 @@ pub(crate) fn print(analysis: &Analysis, out: &mut impl Write) -> Result<(), Fai
     Ok(())
 }
 
+/// What the sections below say in detail.
+fn in_short(analysis: &Analysis) -> Option<String> {
+    let classes = analysis.classes.as_ref()?;
+    let runs = at_largest_size(analysis);
+    let pages = runs.first()?.pages;
+    let of_all = |count: u64| ratio(count, analysis.references);
+    let hits: Vec<String> =
+        runs.iter().map(|run| format!("{} {} %", run.policy, of_all(run.near_hits + run.far_hits))).collect();
+    Some(format!(
+        "In short: {} % of the references are first uses; {} % are to pages in sequential order and {} % to those of loops, as UBM \
+         tells them. With {}, hits are: {}. `forebay compare` has all policies.",
+        of_all(analysis.footprint_pages.into()),
+        of_all(classes.sequential),
+        of_all(classes.looping),
+        show_bytes(u64::from(pages) * analysis.page_size),
+        hits.join(", "),
+    ))
+}
+
+/// Each policy at the largest size at which policies were run.
+fn at_largest_size(analysis: &Analysis) -> Vec<&HitsByDistance> {
+    let runs = || analysis.hits_by_distance.iter().flatten();
+    let most = runs().map(|run| run.pages).max();
+    runs().filter(|run| Some(run.pages) == most).collect()
+}
+
 /// Prints a line for each of several traces: how large, of which classes, and what the policies hit at the largest size.
 pub(crate) fn summary(analyses: &[Analysis], out: &mut impl Write) -> Result<(), Failure> {
-    let largest = |analysis: &Analysis| -> Vec<HitsByDistance> {
-        let runs = analysis.hits_by_distance.iter().flatten();
-        let most = runs.clone().map(|run| run.pages).max();
-        runs.filter(|run| Some(run.pages) == most).cloned().collect()
-    };
-    let policies: Vec<String> = analyses.first().map(largest).into_iter().flatten().map(|run| run.policy).collect();
+    let policies: Vec<&String> =
+        analyses.first().map(at_largest_size).into_iter().flatten().map(|run| &run.policy).collect();
     let heads = ["references", "footprint", "first uses %", "sequential %", "looping %"];
     let hits = policies.iter().map(|policy| format!("{policy} hits %"));
     let mut grid =
@@ -75,7 +100,7 @@ pub(crate) fn summary(analyses: &[Analysis], out: &mut impl Write) -> Result<(),
             classes.map_or_else(String::new, |classes| ratio(count(classes), analysis.references))
         };
         let bytes = |pages: u32| show_bytes(u64::from(pages) * analysis.page_size);
-        let runs = largest(analysis);
+        let runs = at_largest_size(analysis);
         let cells = [
             grouped(analysis.references),
             bytes(analysis.footprint_pages),

@@ -73,6 +73,8 @@ fn a_running_server_is_steered_by_its_socket() {
     assert_eq!(other.write(0, b"new"), 0);
     assert!(refused(&socket, &format!("attach new {new}"), 2).contains("there is a volume `new` already"));
     assert!(refused(&socket, &format!("attach b {new}x"), 1).contains("No such file"));
+    assert!(refused(&socket, &format!("attach new={new}"), 2).contains("there is a volume `new` already"));
+    assert!(refused(&socket, &format!("attach {new}"), 2).contains("NAME="));
     assert!(refused(&socket, &format!("attach b {new},polcy=lru"), 2).contains("unknown field `polcy`"));
     control(&socket, "detach new");
     assert!(server.try_client("new").is_none(), "no new client sees it");

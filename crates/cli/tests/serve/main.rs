@@ -89,6 +89,16 @@ fn what_is_wrong_with_the_options_is_told_with_exit_code_2() {
 }
 
 #[test]
+fn options_that_make_no_sense_are_refused_before_anything_is_listened_at() {
+    let (_folder, path) = folder();
+    let volume = format!("a={},manager=mru", sparse(&path("image"), MIB));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its number").to_string();
+    let message = failure(&["serve", "-V", &volume, "-l", &address], 2);
+    assert!(message.contains("volume a: manager= needs --policy lru-sp"), "{message}");
+}
+
+#[test]
 fn what_fails_in_the_system_is_told_with_exit_code_1() {
     let (_folder, path) = folder();
     let image = sparse(&path("image"), MIB);
@@ -110,7 +120,8 @@ fn what_fails_in_the_system_is_told_with_exit_code_1() {
         (vec!["-V", &volume, "--record", there.to_str().unwrap()], "exists already"),
         (vec!["-V", &volume, "--tls-certificates", "/no"], "/no/server-cert.pem"),
     ] {
-        let message = failure(&[&["serve"], &arguments[..]].concat(), 1);
+        // Tests beside this one may listen where servers do by default.
+        let message = failure(&[&["serve", "-l", "tcp:127.0.0.1:0"], &arguments[..]].concat(), 1);
         assert!(message.contains(told), "{arguments:?}: {message}");
     }
     assert!(!path("created").exists(), "a volume was made and is not served");
