@@ -2,13 +2,13 @@
 
 use crate::figures::create_new;
 use forebay_trace::{Names, Operation, Reader, Request, Unit};
+use rustix::time::{ClockId, clock_gettime};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 const EXTENSION: &str = "references";
 
@@ -21,7 +21,6 @@ type Record = [u8; 16];
 /// Where a process writes its references down.
 #[derive(Debug)]
 pub struct Log {
-    began: (Instant, u64),
     waiting: Mutex<(File, Vec<Record>)>,
 }
 
@@ -32,9 +31,7 @@ impl Log {
     /// The system's.
     pub fn create(folder: &Path, process: u32) -> io::Result<Self> {
         let (file, _) = create_new(folder, process, EXTENSION)?;
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-        Ok(Self { began: (Instant::now(), now), waiting: Mutex::new((file, Vec::with_capacity(BATCH))) })
+        Ok(Self { waiting: Mutex::new((file, Vec::with_capacity(BATCH))) })
     }
 
     /// Takes note of a reference to the byte at `offset`.
@@ -43,7 +40,9 @@ impl Log {
     /// The system's.
     pub fn add(&self, offset: u64, write: bool) -> io::Result<()> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let time = self.began.1 + self.began.0.elapsed().as_nanos() as u64;
+        // The clock that all processes share.
+        let now = clock_gettime(ClockId::Monotonic);
+        let time = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
         let mut record = [0; 16];
         record[..8].copy_from_slice(&time.to_ne_bytes());
         record[8..].copy_from_slice(&(offset & !1 | u64::from(write)).to_ne_bytes());
