@@ -87,7 +87,7 @@ impl Extent {
         Ok(base.cast())
     }
 
-    /// Maps pages for the program, and wakes who waits for them. A page that is not `protected` is dirty, and held alone.
+    /// Maps pages for the program; threads that wait for them are to be [woken](Extent::wake). A page that is not `protected` is dirty, and held alone.
     pub(crate) fn map(&self, at: usize, length: usize, protected: bool) -> io::Result<Continued> {
         self.mark_mapped(at, length);
         self.map_unmarked(at, length, protected)
@@ -97,6 +97,13 @@ impl Extent {
     pub(crate) fn map_unmarked(&self, at: usize, length: usize, protected: bool) -> io::Result<Continued> {
         let _changing = self.changing();
         Ok(self.faults.map(self.base as usize + at, length, protected)?)
+    }
+
+    /// Has threads that wait for pages look again.
+    pub(crate) fn wake(&self, at: usize, length: usize) {
+        if let Err(error) = self.faults.wake(self.base as usize + at, length) {
+            tracing::error!(%error, "who waits for a page at byte {at} cannot be woken");
+        }
     }
 
     /// Pages may be mapped at the program's addresses from now on.
@@ -115,7 +122,7 @@ impl Extent {
     /// A write to a page of the program is a fault from now on.
     pub(crate) fn protect(&self, at: usize) -> Result<(), Errno> {
         let _changing = self.changing();
-        self.faults.protect(self.base as usize + at, self.page_size, true)
+        self.faults.protect(self.base as usize + at, self.page_size)
     }
 
     /// A page failed: who touches it gets SIGBUS until it is [tried again](Extent::try_again).

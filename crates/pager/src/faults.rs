@@ -4,7 +4,7 @@
 //!
 //! - a thread more is started when for a moment none has waited for faults, up to [`Options::threads`](crate::Options::threads);
 //! - one region has at most half of the threads that others leave it: its other faults are parked until one of its own is done;
-//! - who touches a page that is under way already costs no thread: the page's thread wakes all;
+//! - who touches a page that is under way already costs no thread: the page's thread wakes all, as the last that it does;
 //! - while the pager is [frozen](crate::Frozen), faults of writes wait, and those of reads go on.
 
 use crate::Error;
@@ -13,8 +13,8 @@ use crate::messages::{Fault, Kind};
 use crate::pager::{Mapped, Shared};
 use crate::space::Space;
 use crate::userfault::{Continued, PART};
-use forebay_pool::Handle;
-use std::collections::{HashMap, VecDeque};
+use forebay_pool::{Handle, Volume};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -51,8 +51,8 @@ pub(crate) struct Desk {
 struct Work {
     threads: Vec<JoinHandle<()>>,
     stopped: bool,
-    /// By the address of the page: whether another thread has touched it meanwhile.
-    under_way: HashMap<usize, bool>,
+    /// Addresses of pages.
+    under_way: HashSet<usize>,
     /// By their first address: regions with pages under way.
     regions: HashMap<usize, Waiting>,
     /// Faults of writes that are under way.
@@ -167,8 +167,7 @@ impl Desk {
             let parked = work.regions.get_mut(&region).map(|waiting| std::mem::take(&mut waiting.parked));
             return parked.filter(|parked| !parked.is_empty()).map_or(Turn::Leave, Turn::HandOut);
         }
-        if let Some(again) = work.under_way.get_mut(&page) {
-            *again = true;
+        if work.under_way.contains(&page) {
             return Turn::Leave;
         }
         let all = work.under_way.len();
@@ -179,18 +178,19 @@ impl Desk {
             return Turn::Leave;
         }
         waiting.under_way += 1;
-        work.under_way.insert(page, false);
+        work.under_way.insert(page);
         work.writes += usize::from(fault.write);
         Turn::Bring
     }
 
-    /// The page is there: whether others may wait for it still, and a fault to handle next.
-    fn end(&self, region: usize, page: usize, fault: Fault) -> (bool, Option<Fault>) {
+    /// The page is there: a fault to handle next. Those who wait for the page are to be woken after this.
+    fn end(&self, region: usize, page: usize, fault: Fault) -> Option<Fault> {
         let mut work = self.lock();
-        let again = work.under_way.remove(&page).expect("it was under way");
+        work.under_way.remove(&page);
         if fault.write {
             work.writes -= 1;
-            if work.writes == 0 {
+            // To notify is a system call, even where nobody waits.
+            if work.writes == 0 && work.frozen.is_some() {
                 self.unwritten.notify_all();
             }
         }
@@ -200,7 +200,7 @@ impl Desk {
         if waiting.under_way == 0 && waiting.parked.is_empty() && next.is_none() {
             work.regions.remove(&region);
         }
-        (again, next)
+        next
     }
 }
 
@@ -285,18 +285,14 @@ fn resolve(shared: &Shared, handle: &Handle<Space>, fault: Fault) {
             Turn::Leave => return,
             Turn::HandOut(parked) => return shared.space.faults.again(parked),
         }
-        bring(shared, handle, &region, page - base, fault);
-        let again;
-        (again, next) = shared.desk.end(base, page, fault);
-        if again {
-            // It may have come when the page was there already.
-            let _ = shared.space.faults.wake(page, shared.page_size);
-        }
+        let mapped = bring(shared, handle, &region, page - base, fault);
+        next = shared.desk.end(base, page, fault);
+        region.extent.wake(page - base, mapped);
     }
 }
 
-/// Makes a page resident, and maps it for the program; if that fails, who touches it gets SIGBUS.
-fn bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: usize, fault: Fault) {
+/// Makes a page resident, and maps it for the program; if that fails, who touches it gets SIGBUS. Returns how many bytes from there on are mapped now.
+fn bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: usize, fault: Fault) -> usize {
     let start = Instant::now();
     let counters = &shared.counters;
     match fault.kind {
@@ -307,17 +303,26 @@ fn bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: usize, fa
         Kind::Unmapped => counters.minor.add(1),
         Kind::Protected => counters.protection.add(1),
     }
-    if let Err(error) = try_to_bring(shared, handle, region, at, fault.write) {
+    let brought = try_to_bring(shared, handle, region, at, fault.write);
+    let mapped = brought.unwrap_or_else(|error| {
         counters.failed.add(1);
         tracing::error!(%error, "{}: the page at byte {at} cannot be used: SIGBUS", region.volume.name());
         if let Err(error) = region.extent.poison(at) {
             tracing::error!(%error, "nor can it be poisoned: who touches it waits for ever");
         }
-    }
+        shared.page_size
+    });
     counters.fault_time.add_time(start.elapsed());
+    mapped
 }
 
-fn try_to_bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: usize, write: bool) -> Result<(), Error> {
+fn try_to_bring(
+    shared: &Shared,
+    handle: &Handle<Space>,
+    region: &Mapped,
+    at: usize,
+    write: bool,
+) -> Result<usize, Error> {
     let Mapped { extent, volume, .. } = region;
     let block = (at / shared.page_size) as u64;
     let see = |pages: usize| {
@@ -332,20 +337,33 @@ fn try_to_bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: us
         // Who goes forward has those that were read ahead for it at once: a fault costs more than all the rest.
         let most = (AROUND / shared.page_size).max(1) as u64;
         let ahead: Vec<_> = (1..most).map_while(|next| handle.use_ahead(volume, block + next)).collect();
-        let mapped = extent.map(at, (1 + ahead.len()) * shared.page_size, true);
+        let length = (1 + ahead.len()) * shared.page_size;
+        let mapped = extent.map(at, length, true);
         shared.hand.missed(ahead.len() as u64);
         see(1 + ahead.len());
         drop((page, ahead));
         match mapped {
-            Ok(Continued::Mapped) => return Ok(()),
+            Ok(Continued::Mapped) => return Ok(length),
             // What was removed is zeroes from now on: that is a write.
             Ok(Continued::Removed) => {}
             Err(source) => return Err(Error::Memory { what: "a page cannot be mapped", source }),
         }
     }
-    if write {
-        see(1);
-    }
     // As the page becomes dirty it is mapped: `unprotect` in space.rs.
-    Ok(handle.write_touched(volume, block)?.commit()?)
+    handle.write_touched(volume, block)?.commit()?;
+    let ahead = if write && shared.swap { write_ahead(shared, handle, volume, block) } else { 0 };
+    if write {
+        see(1 + ahead);
+    }
+    Ok((1 + ahead) * shared.page_size)
+}
+
+/// Who writes forward has the pages that were read ahead for it at once, as dirty ones. To write back what is as it was would be wrong for a file; in swap space
+/// nothing depends on it. Returns how many they are.
+fn write_ahead(shared: &Shared, handle: &Handle<Space>, volume: &Arc<Volume>, block: u64) -> usize {
+    let most = (AROUND / shared.page_size) as u64;
+    let written = |next: u64| handle.write_ahead(volume, block + next).is_some_and(|page| page.commit().is_ok());
+    let ahead = (1..most).take_while(|&next| written(next)).count();
+    shared.hand.missed(ahead as u64);
+    ahead
 }

@@ -147,6 +147,7 @@ impl Region {
                 mapped => mapped.map(drop),
             };
             mapped.map_err(|source| Error::Memory { what: "a page cannot be mapped", source })?;
+            extent.wake(at, page_size as usize);
         }
         Ok(pages)
     }

@@ -36,8 +36,8 @@ pub struct Options {
     pub threads: usize,
     /// The share of a processor that it may cost to see which resident pages are used.
     pub sampling: f64,
-    /// Whether its regions are in front of swap space: what is written there is of no use after this process, so pages are written as they must leave, and
-    /// nearly all may be dirty.
+    /// Whether its regions are in front of swap space: what is written there is of no use after this process, so pages are written as they must leave,
+    /// nearly all may be dirty, and who writes in order makes those that were read ahead dirty, too.
     pub swap: bool,
     /// Who learns of the uses that the policy learns of.
     pub watch: Option<Watch>,
@@ -139,6 +139,8 @@ pub(crate) struct Shared {
     pub(crate) hand: Hand,
     pub(crate) desk: Desk,
     pub(crate) watch: Option<Watch>,
+    /// Whether regions are in front of swap space.
+    pub(crate) swap: bool,
     config: Config,
     /// The most pages that regions have had together.
     most_pages: Mutex<u64>,
@@ -219,6 +221,7 @@ impl Pager {
             hand: Hand::new(options.sampling),
             desk: Desk::new(options.threads),
             watch: options.watch.clone(),
+            swap: options.swap,
             config,
             most_pages: Mutex::default(),
             regions: RwLock::default(),

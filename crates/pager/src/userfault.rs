@@ -25,9 +25,10 @@ const FEATURES: u64 = 1 | 1 << 2 | 1 << 5 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 12 
 const PROTECTED: u64 = 2;
 const MISSING_PROTECTED_AND_MINOR: u64 = 7;
 
+const CONTINUE_WITHOUT_WAKING: u64 = 1;
 const CONTINUE_PROTECTED: u64 = 2;
 const PROTECT: u64 = 1;
-const PROTECT_WITHOUT_WAKING: u64 = 2;
+const UNPROTECT_WITHOUT_WAKING: u64 = 2;
 const POISON_WITHOUT_WAKING: u64 = 1;
 
 /// The system's page. A larger page of ours may be mapped, protected and taken away in parts of this size: by advice, or by `mprotect` and
@@ -111,11 +112,12 @@ impl Userfault {
         self.ask::<UNREGISTER, 2>(&mut [address as u64, length as u64])
     }
 
-    /// Maps what the memory file has at these addresses, and wakes who waits for it. `protected`: a write is a fault still.
+    /// Maps what the memory file has at these addresses. `protected`: a write is a fault still. Threads that wait for it are to be
+    /// [woken](Userfault::wake) once the caller has let go of its locks: the kernel may stop it at once for one of them, whose next fault needs those.
     pub(crate) fn map(&self, address: usize, length: usize, protected: bool) -> Result<Continued, Errno> {
-        let mode = if protected { CONTINUE_PROTECTED } else { 0 };
+        let mode = CONTINUE_WITHOUT_WAKING | if protected { CONTINUE_PROTECTED } else { 0 };
         let (mut at, end) = (address, address + length);
-        let (mut asked, mut unprotected, mut skipped, mut answer) = (length, protected, false, Continued::Mapped);
+        let (mut asked, mut unprotected, mut answer) = (length, protected, Continued::Mapped);
         while at < end {
             let mut argument = [at as u64, asked.min(end - at) as u64, mode, 0];
             match self.ask::<CONTINUE, 4>(&mut argument) {
@@ -127,27 +129,23 @@ impl Userfault {
                 Err(Errno::NOENT) if asked > PART => asked = PART,
                 Err(error @ (Errno::EXIST | Errno::NOENT | Errno::FAULT)) => {
                     if error == Errno::EXIST && !unprotected {
-                        self.protect(address, length, false)?;
+                        self.write_protect(address, length, UNPROTECT_WITHOUT_WAKING)?;
                         unprotected = true;
                     }
                     if error == Errno::FAULT {
                         answer = Continued::Removed;
                     }
-                    skipped = true;
                     at += PART;
                 }
                 Err(error) => return Err(error),
             }
         }
-        if skipped && answer == Continued::Mapped {
-            self.wake(address, length)?;
-        }
         Ok(answer)
     }
 
-    /// Whether a write is a fault. Those that wait are woken if it is none.
-    pub(crate) fn protect(&self, address: usize, length: usize, protected: bool) -> Result<(), Errno> {
-        self.write_protect(address, length, if protected { PROTECT } else { 0 })
+    /// A write is a fault from now on.
+    pub(crate) fn protect(&self, address: usize, length: usize) -> Result<(), Errno> {
+        self.write_protect(address, length, PROTECT)
     }
 
     fn write_protect(&self, address: usize, length: usize, mode: u64) -> Result<(), Errno> {
@@ -181,7 +179,7 @@ impl Userfault {
             // First the mapping, then the mark that a write to it was to be a fault: both keep a place from being poisoned. In the other order the
             // page could be written without anybody's knowledge.
             self.drop_mapping(at, PART);
-            self.write_protect(at, PART, PROTECT_WITHOUT_WAKING)?;
+            self.write_protect(at, PART, UNPROTECT_WITHOUT_WAKING)?;
             result = self.insist::<POISON, 4>([at as u64, PART as u64, POISON_WITHOUT_WAKING, 0]);
             match result {
                 Err(Errno::EXIST) => {}

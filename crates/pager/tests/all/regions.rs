@@ -173,6 +173,33 @@ fn uses_of_resident_pages_are_seen_while_others_are_missed_and_cost_nothing_othe
 }
 
 #[test]
+fn who_writes_forward_to_swap_space_has_few_faults_and_a_file_gets_no_page_that_was_not_written_to() {
+    let _limit = limit("writes in order");
+    let written = |swap: bool, pages: usize| {
+        let options = Options { swap, ..Options::new(256 * PAGE as u64, Spec::parse("lru").expect("a policy")) };
+        let pager = Pager::new(&options).expect("a pager");
+        let device = Arc::new(MemoryDevice::new(1024 * PAGE as u64));
+        let mut region = map(&pager, &device);
+        for page in 0..pages {
+            region[page * PAGE + 9] = (page % 251) as u8 + 1;
+        }
+        let in_order = pager.faults();
+        for page in 0..pages {
+            assert_eq!(region[page * PAGE + 9], (page % 251) as u8 + 1, "page {page}");
+        }
+        region.sync().expect("it is written");
+        let stored = stored(&*device);
+        assert!((0..pages).all(|page| stored[page * PAGE + 9] == (page % 251) as u8 + 1), "all of it");
+        let wrote = pager.statistics().volumes[0].pages_written_back;
+        (in_order.major + in_order.minor + in_order.protection, wrote)
+    };
+    let (faults, _) = written(true, 1000);
+    assert!(faults < 500, "{faults} faults for 1,000 pages in order");
+    let (faults, wrote) = written(false, 100);
+    assert!(faults >= 100 && wrote == 100, "{faults} faults, {wrote} pages written for 100 that were written to");
+}
+
+#[test]
 fn wrong_settings_are_refused_with_what_is_right() {
     let options = Options::new(1 << 20, Spec::parse("lru").expect("a policy"));
     let wrong = |options: Options| Pager::new(&options).err().expect("it is refused").to_string();

@@ -143,7 +143,7 @@ impl<M: Memory> Shared<M> {
     /// another volume that fails or hangs, the writer goes on as soon as the dirty pages of its own volume are written.
     pub(crate) fn throttle(&self, volume: &Arc<Volume>) -> Result<(), Error> {
         let mut looks = 0;
-        while self.dirty.load(Ordering::Relaxed) >= self.dirty_limit() {
+        while self.is_at_dirty_limit() {
             let seen = self.progress.seen();
             match self.clean_some(Some(volume)) {
                 Ok(Cleaned::Some) => looks = 0,
@@ -158,6 +158,11 @@ impl<M: Memory> Shared<M> {
             }
         }
         Ok(())
+    }
+
+    /// Whether no page may become dirty before another is written.
+    pub(crate) fn is_at_dirty_limit(&self) -> bool {
+        self.dirty.load(Ordering::Relaxed) >= self.dirty_limit()
     }
 
     /// Why no frame becomes free: a device takes no writes, or else all pages are held.

@@ -386,3 +386,16 @@ fn a_reader_waits_for_no_flush_though_the_pages_that_could_leave_are_dirty() {
         flush.join().expect("no panic").expect("it is well");
     });
 }
+
+#[test]
+fn no_page_is_written_ahead_while_another_would_have_to_be_written_first() {
+    let scene = Scene::with_dirty_limit(PATIENCE, 8.0 / 64.0);
+    let handle = scene.pool.handle().expect("a handle");
+    let volume = scene.pool.attach(Moody::new(), VolumeConfig::new("in order"));
+    drop(handle.read(&volume, 0).expect("a page"));
+    wait_until("what is read ahead is there", || !scene.pool.is_reading_ahead());
+    assert!(handle.write_ahead(&volume, 1).is_none(), "as many pages are dirty as may be");
+    scene.pool.set_dirty_limit(0.5).expect("a limit");
+    assert!(handle.write_ahead(&volume, 1).is_some(), "more may be");
+    scene.sick_device.hang(false);
+}

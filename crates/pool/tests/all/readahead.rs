@@ -3,7 +3,7 @@
 use crate::common::wait_until;
 use forebay_policy::Spec;
 use forebay_pool::device::{Device, Fault, Faulty, MemoryDevice, Operation, Rule};
-use forebay_pool::{Config, Error, Handle, Pool, Volume, VolumeConfig};
+use forebay_pool::{Config, Error, Handle, Pool, Volume, VolumeConfig, WriteMode};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,4 +93,35 @@ fn a_page_that_was_read_ahead_is_used_ahead_once() {
     };
     let (_, ahead) = reading(vec![counted()], read);
     assert!(ahead > 1, "its use has the next read");
+}
+
+#[test]
+fn a_page_that_was_read_ahead_is_written_ahead_once() {
+    let written = |handle: &Handle, volume: &Arc<Volume>| {
+        assert!(handle.write_ahead(volume, 0).is_none(), "it is absent");
+        handle.write_touched(volume, 0).expect("a page").commit().expect("it is dirty");
+        assert!(handle.write_ahead(volume, 0).is_none(), "it was not read ahead");
+        let mut page = handle.write_ahead(volume, 1).expect("it was");
+        page[0] = 7;
+        page.commit().expect("it is dirty");
+        assert!(handle.write_ahead(volume, 1).is_none(), "it was used");
+        assert_eq!(handle.read(volume, 1).expect("a page")[0], 7);
+        handle.flush(volume).expect("it is written");
+    };
+    let (_, ahead) = reading(vec![counted()], written);
+    assert!(ahead > 1, "its use has the next read");
+}
+
+#[test]
+fn what_is_written_through_or_not_at_all_is_not_written_ahead() {
+    let pool = Pool::new(Config::new(1 << 20, Spec::parse("lru").expect("a policy"))).expect("a pool");
+    let handle = pool.handle().expect("a handle");
+    for (mode, read_only) in [(WriteMode::Through, false), (WriteMode::Back, true)] {
+        let config = VolumeConfig { mode, read_only, ..VolumeConfig::new("test") };
+        let volume = pool.attach(Arc::new(MemoryDevice::new(64 * PAGE)), config);
+        drop(handle.read(&volume, 0).expect("a page"));
+        wait_until("all is read", || !pool.is_reading_ahead());
+        assert!(handle.write_ahead(&volume, 1).is_none(), "{mode:?}");
+        assert!(handle.use_ahead(&volume, 1).is_some(), "it has been read ahead");
+    }
 }
