@@ -16,7 +16,7 @@ test: tools
 	cargo test -p forebay-pool --features model-check --lib --locked model_check
 	target/test-tools/bin/python tests/outside_readers.py target/debug/forebay
 	target/test-tools/bin/python tests/monitoring.py target/debug/forebay
-	cargo build -p forebay-report --example gallery --locked
+	cargo build --workspace --example gallery --locked
 	target/test-tools/bin/python tests/report_in_browser.py target/debug/forebay target/debug/examples/gallery
 	bench/check.sh target/debug/forebay
 	tests/python_package.sh target/debug
