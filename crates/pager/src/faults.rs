@@ -51,7 +51,7 @@ pub(crate) struct Desk {
 struct Work {
     threads: Vec<JoinHandle<()>>,
     stopped: bool,
-    /// Addresses of pages.
+    /// Pages that a thread brings, by their first address.
     under_way: HashSet<usize>,
     /// By their first address: regions with pages under way.
     regions: HashMap<usize, Waiting>,
@@ -186,7 +186,7 @@ impl Desk {
     /// The page is there: a fault to handle next. Those who wait for the page are to be woken after this.
     fn end(&self, region: usize, page: usize, fault: Fault) -> Option<Fault> {
         let mut work = self.lock();
-        work.under_way.remove(&page);
+        assert!(work.under_way.remove(&page), "it was under way");
         if fault.write {
             work.writes -= 1;
             // To notify is a system call, even where nobody waits.

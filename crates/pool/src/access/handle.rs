@@ -215,8 +215,8 @@ impl<M: Memory> Handle<M> {
         Ok(WritePin::new(self, volume, number, block))
     }
 
-    /// Holds a page for writing to a part of it if it was read ahead and has not been used since: this is its first use. Never waits, so there is none,
-    /// too, where pages are written through, and while so many are dirty that one would have to be written first.
+    /// Holds a page for writing to a part of it if it was read ahead and has not been used since. Never waits, so there is none, too, where pages are
+    /// written through, and while so many are dirty that one would have to be written first.
     pub fn write_ahead<'h>(&'h self, volume: &'h Arc<Volume>, block: u64) -> Option<WritePin<'h, M>> {
         if volume.mode == WriteMode::Through || self.shared.is_at_dirty_limit() || volume.check_writable().is_err() {
             return None;
