@@ -173,9 +173,21 @@ fn scripts_and_what_they_start_run_each_with_a_limit() {
     let program = build(folder.path());
     let script =
         format!("x=$(echo a | tr a b); {program} fill 3 >/dev/null; ({program} fill 2) | wc -l; exec {program} fill 4");
-    let (said, told) = done(&["-m", "1MiB", "--stats"], &["sh", "-c", &script]);
+    let figures = folder.path().join("figures.json").display().to_string();
+    let (said, told) = done(&["-m", "1MiB", "--stats", "--figures", &figures], &["sh", "-c", &script]);
     assert!(text(&said).starts_with("1\n") && text(&said).contains("KiB at most"), "{}", text(&said));
     assert!(told.contains("3 processes") && told.matches("forebay: process ").count() == 3, "{told}");
+    let figures = std::fs::read_to_string(figures).expect("figures");
+    let figures: Vec<std::collections::BTreeMap<String, u64>> = serde_json::from_str(&figures).expect("JSON");
+    assert_eq!(figures.len(), 3, "{figures:?}");
+    for of_one in &figures {
+        // The sequences have all reads; each begins with one.
+        let sequences: u64 =
+            of_one.iter().filter(|(name, _)| name.starts_with("sequences")).map(|(_, count)| count).sum();
+        assert!(0 < sequences && sequences <= of_one["reads"] && of_one["reads"] <= of_one["read"], "{of_one:?}");
+        assert!(0 < of_one["writes"] && of_one["writes"] <= of_one["written"], "{of_one:?}");
+        assert!(of_one["hand_millisteps"] > 0, "CLOCK-Pro has hands: {of_one:?}");
+    }
     let (_, told) = done(&["-m", "1MiB"], &["true"]);
     assert!(told.contains("nothing was paged"), "{told}");
 }

@@ -31,6 +31,9 @@ const MOMENT: Duration = Duration::from_millis(100);
 /// The most bytes that are read ahead, as by the kernel's `vm.page-cluster` of 3: what is read in vain pushes out what is used.
 const READAHEAD: u32 = 32 << 10;
 
+/// The name under which policies with hands show how far these go.
+const HAND_STEPS: &str = "hand steps a fault";
+
 /// Its stack.
 const STACK: usize = 512 << 10;
 
@@ -173,6 +176,9 @@ impl Service {
         let (Some(pager), Some(page)) = (self.pager.get(), self.figures.get()) else { return };
         let (faults, pool) = (pager.faults(), pager.statistics());
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (reads, writes) = self.traffic.requests.counts();
+        let [up_to_1, up_to_2, up_to_4, up_to_8, up_to_16, up_to_32, up_to_64, up_to_128, longer] =
+            self.traffic.requests.sequences();
         page.set(Figures {
             process: std::process::id().into(),
             major: faults.major,
@@ -185,6 +191,18 @@ impl Service {
             read: count(&self.traffic.read),
             written: count(&self.traffic.written),
             most: count(&self.most),
+            hand_millisteps: pool.policy_state.get(HAND_STEPS).map_or(0, |steps| (1000.0 * steps).round() as u64),
+            reads,
+            writes,
+            sequences_up_to_1: up_to_1,
+            sequences_up_to_2: up_to_2,
+            sequences_up_to_4: up_to_4,
+            sequences_up_to_8: up_to_8,
+            sequences_up_to_16: up_to_16,
+            sequences_up_to_32: up_to_32,
+            sequences_up_to_64: up_to_64,
+            sequences_up_to_128: up_to_128,
+            sequences_longer: longer,
         });
     }
 

@@ -1,5 +1,6 @@
 //! Swap space: a file without a name, of which only what was written is read.
 
+use crate::requests::Requests;
 use forebay_model::presets::Named;
 use forebay_model::{Model, SimulatedDevice};
 use forebay_pool::device::{Delayed, Device, FileDevice, FileOptions, Timing};
@@ -30,6 +31,7 @@ pub(crate) struct Traffic {
     pub(crate) compulsory: AtomicU64,
     pub(crate) read: AtomicU64,
     pub(crate) written: AtomicU64,
+    pub(crate) requests: Requests,
 }
 
 /// The file of a process. It is opened once: after a change of rights or of the root directory none might be opened.
@@ -161,6 +163,7 @@ impl Swap {
             let (part, rest) = buffer.split_at_mut(length);
             if written {
                 self.traffic.read.fetch_add(end - start, Ordering::Relaxed);
+                self.traffic.requests.read(self.start + offset, length as u64);
                 self.backing.timed.read(self.start + offset, &mut [IoSliceMut::new(part)])?;
             } else {
                 self.traffic.compulsory.fetch_add(end - start, Ordering::Relaxed);
@@ -211,6 +214,7 @@ impl Device for Swap {
         let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         let pages = self.pages(offset, length);
         self.traffic.written.fetch_add(pages.end - pages.start, Ordering::Relaxed);
+        self.traffic.requests.write();
         self.mark(pages, true);
         self.backing.timed.write(self.start + offset, buffers)
     }
@@ -220,7 +224,10 @@ impl Device for Swap {
         if runs.iter().all(|(offset, run)| all_written(*offset, run.len() as u64)) {
             let pages: u64 = runs.iter().map(|(_, run)| run.len() as u64 / self.page).sum();
             self.traffic.read.fetch_add(pages, Ordering::Relaxed);
-            runs.iter_mut().for_each(|run| run.0 += self.start);
+            for (offset, run) in runs.iter_mut() {
+                *offset += self.start;
+                self.traffic.requests.read(*offset, run.len() as u64);
+            }
             let read = self.backing.timed.read_many(runs);
             runs.iter_mut().for_each(|run| run.0 -= self.start);
             return read;
@@ -232,6 +239,7 @@ impl Device for Swap {
         for (offset, run) in runs {
             let pages = self.pages(*offset, run.len() as u64);
             self.traffic.written.fetch_add(pages.end - pages.start, Ordering::Relaxed);
+            self.traffic.requests.write();
             self.mark(pages, true);
         }
         let runs: Vec<_> = runs.iter().map(|&(offset, run)| (self.start + offset, run)).collect();

@@ -26,6 +26,11 @@ macro_rules! figures {
                 [$(self.$name),*]
             }
 
+            /// Each with its name.
+            pub fn named(self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$(stringify!($name)),*].into_iter().zip(self.to_words())
+            }
+
             fn of_words([$($name),*]: [u64; Self::COUNT]) -> Self {
                 Self { $($name),* }
             }
@@ -56,6 +61,30 @@ figures! {
     written,
     /// The most bytes that the program had in regions at a time.
     most,
+    /// Entries that the policy's hands pass for each page that is brought, in thousandths; 0 where it has none, or does not show it.
+    hand_millisteps,
+    /// Requests that read from swap space.
+    reads,
+    /// Requests that write to it.
+    writes,
+    /// Reads that go on where the one before ended, as sequences: those of 1 block of 4 KiB.
+    sequences_up_to_1,
+    /// Of 2.
+    sequences_up_to_2,
+    /// Of 3 or 4.
+    sequences_up_to_4,
+    /// Of 5 to 8.
+    sequences_up_to_8,
+    /// Of 9 to 16.
+    sequences_up_to_16,
+    /// Of 17 to 32.
+    sequences_up_to_32,
+    /// Of 33 to 64.
+    sequences_up_to_64,
+    /// Of 65 to 128.
+    sequences_up_to_128,
+    /// Longer ones.
+    sequences_longer,
 }
 
 impl Figures {
@@ -65,13 +94,13 @@ impl Figures {
         (references > 0).then(|| self.hits as f64 / references as f64)
     }
 
-    /// Those of all processes together. The number is how many they are.
+    /// Those of all processes together. The number is how many they are. The hands' steps are not a sum: they are left out.
     pub fn sum(all: &[Self]) -> Self {
         let mut words = [0; Self::COUNT];
         for figures in all {
             words.iter_mut().zip(figures.to_words()).for_each(|(sum, word)| *sum += word);
         }
-        Self { process: all.len() as u64, ..Self::of_words(words) }
+        Self { process: all.len() as u64, hand_millisteps: 0, ..Self::of_words(words) }
     }
 
     /// Those of the processes that have left their files in a folder, in the order of their numbers.

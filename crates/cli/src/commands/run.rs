@@ -5,11 +5,12 @@ use crate::files::check_path;
 use clap::Args;
 use forebay_policy::{Spec, show_bytes};
 use forebay_record::OWN_FAILURE;
+use forebay_report::file::write;
 use forebay_run::{Asked, Ended, Figures};
 use forebay_sim::size::parse_bytes;
 use forebay_sim::study::{counted, grouped};
 use std::ffi::OsString;
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,6 +45,9 @@ pub(crate) struct Arguments {
     /// Print figures of each process at the end, instead of one line for all
     #[arg(long)]
     stats: bool,
+    /// Write figures of each process to a file at the end, as JSON; it is replaced
+    #[arg(long, value_name = "FILE")]
+    figures: Option<PathBuf>,
 }
 
 const SHORT: &str = "\
@@ -56,6 +60,9 @@ const LONG: &str = include_str!("run.txt").trim_ascii_end();
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(out) = &arguments.record {
         check_path("--record", out, &[])?;
+    }
+    if let Some(out) = &arguments.figures {
+        check_path("--figures", out, &[])?;
     }
     let page_size = u32::try_from(arguments.page_size).unwrap_or(u32::MAX);
     let asked = Asked {
@@ -72,6 +79,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         failure => Failure::Program(OWN_FAILURE, failure.to_string()),
     })?;
     eprint!("{}", tell(arguments, &ended));
+    if let Some(out) = &arguments.figures {
+        write(out, json(&ended.processes).as_bytes())?;
+    }
     if ended.code == 0 { Ok(()) } else { Err(Failure::Said(ended.code)) }
 }
 
@@ -100,6 +110,13 @@ fn tell(arguments: &Arguments, ended: &Ended) -> String {
         line(format!("wrote {out} ({}); now: forebay compare {out}", counted(requests, "reference")));
     }
     said
+}
+
+/// A list of an object for each process, in the order of their numbers.
+fn json(processes: &[Figures]) -> String {
+    let of_one = |figures: &Figures| figures.named().map(|(name, value)| (name.to_owned(), value.into())).collect();
+    let all: Vec<serde_json::Map<_, _>> = processes.iter().map(of_one).collect();
+    serde_json::to_string_pretty(&all).expect("numbers under names") + "\n"
 }
 
 fn show(figures: &Figures) -> String {
