@@ -1,10 +1,12 @@
 """Programs whose memory is paged, for the experiments on virtual memory: by `forebay run` under a policy, or by the kernel in a control group.
 
-Ours: `forebay run --delay DISK`, with swap space in a file in memory. The kernel's: a swap device on `forebay serve --delay DISK`, nbdfuse and a loop
-device. The model of the disk is the same; the kernel's requests have the way there in addition.
+Ours: `forebay run --delay DISK`, with swap space in a file in memory. The kernel's: a swap file on this machine's own disk, so that its page faults can
+be compared, and its times cannot. Swap space behind `serve --delay`, nbdfuse and a loop device works for a while, and then hangs: the kernel may page
+out what those programs need to answer it.
 
-What a size means is the same, too. `forebay run` bounds a program's large memory. The kernel bounds all memory of a group, so its limit is the size and
-what the program has besides: that is measured before, with room for all.
+What a size means is the same, too: the bytes of large memory that are resident. The kernel bounds all memory of a group, so its limit is the size and
+what the program has besides: that is measured before, with room for all. `forebay run` counts in its limit what it takes to manage pages, 2 MiB
+and more; its limit is such that pages have the size. With `whole` the limit is the size.
 """
 
 import contextlib
@@ -14,15 +16,12 @@ import pathlib
 import threading
 import time
 
-import serving
 import sessions
 import stage
 from stage import KIB, MIB
-from volumes import mounted
 from volumes.checks import Failed, run
-from volumes.server import Server, make_volume
 
-NEEDS = (*mounted.NEEDS, "mkswap", "swapon", "swapoff", "setpriv")
+NEEDS = ("fallocate", "mkswap", "swapon", "swapoff")
 # Mappings from this length on are large memory. `forebay run` pages blocks of 128 KiB and more; the C library's heap has smaller ones, too.
 LARGE = MIB
 SWAP = 512 * MIB
@@ -43,6 +42,8 @@ class Paged(stage.Programs):
     def __init__(self, limit):
         super().__init__()
         self.set("swappiness", 100)
+        # Who needs memory waits until a page has left, and is not killed.
+        self.set("oom_control", 1)
         self.set("limit_in_bytes", limit)
 
     def statistics(self):
@@ -50,41 +51,39 @@ class Paged(stage.Programs):
 
 
 class Swap:
-    """A swap device as slow as a disk, and the server behind it. It is there while nothing but the group has reason to use it: the machine has
-    memory."""
+    """A swap file on this machine's own disk, there during one run. No program may be between it and the disk: its memory could be paged out to it."""
 
-    def __init__(self, forebay, work, delay, requests):
-        requests.unlink(missing_ok=True)
-        self.program = serving.Forebay(forebay, "--policy", "fifo", "--delay", delay, "--record", requests)
-        self.work, self.requests = work, requests
+    def __init__(self, folder="/var/tmp"):
+        self.file = pathlib.Path(folder) / f"forebay-real-swap-{os.getpid()}"
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
-            volume = make_volume(self.work, "swap", SWAP, mode="write-through", readahead="0")
-            self.server = stack.enter_context(Server(self.program, self.work, volume, cache="1MiB"))
-            loop = stack.enter_context(mounted.LoopDevice(self.server.uri("swap"), self.work))
-            run("mkswap", loop.device)
-            # Nobody else's pages: this device comes after any that is there.
-            run("swapon", "--priority", "0", loop.device)
-            stack.callback(run, "swapoff", loop.device)
+            stack.callback(self.file.unlink, missing_ok=True)
+            self.file.touch(0o600)
+            run("fallocate", "--length", SWAP, self.file)
+            run("mkswap", self.file)
+            run("swapon", "--priority", "0", self.file)
+            stack.callback(run, "swapoff", self.file)
             self.stack = stack.pop_all()
         return self
 
     def __exit__(self, *_):
         self.stack.close()
-        self.requests.unlink(missing_ok=True)
 
-    def device(self):
-        return stage.device(self.program)
+
+def swapped():
+    """Pages that the machine has read from swap space and written to it."""
+    told = dict(line.split() for line in pathlib.Path("/proc/vmstat").read_text().splitlines())
+    return int(told["pswpin"]), int(told["pswpout"])
 
 
 def need_swap():
     """Says why the kernel cannot page here, if so."""
     if pathlib.Path("/proc/swaps").read_text().count("\n") > 1:
-        raise Failed("the kernel's paging is not measured: there is swap space here already, which is not as slow as the disk; swapoff it")
+        raise Failed("the kernel's paging is not measured: there is swap space here already, with pages of others; swapoff it")
     available = next(line for line in pathlib.Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
     if int(available.split()[1]) * KIB < 4 * SWAP:
-        raise Failed("the kernel's paging is not measured: less than 2 GiB of memory are available, and others would use the slow swap space")
+        raise Failed("the kernel's paging is not measured: less than 2 GiB of memory are available, and others would be paged out, too")
 
 
 def large_memory(process):
@@ -114,7 +113,7 @@ def rehearse(program, directory):
         watcher = threading.Thread(target=watch, args=(group,))
         watcher.start()
         try:
-            figures = stage.run_all(program.commands(directory), directory, group)
+            figures = stage.run_all(program.commands(directory, group.command([])), directory, Anywhere())
         finally:
             over.set()
             watcher.join()
@@ -124,54 +123,59 @@ def rehearse(program, directory):
     return {"large": max(large), "besides": max(most - max(large), MIB), "seconds": max(one["seconds"] for one in figures.values())}
 
 
-def by_kernel(forebay, work, program, directory, size, besides, delay):
+def by_kernel(program, directory, size, besides):
     """One run whose memory the kernel pages."""
-    with Swap(forebay, work, delay, work / "requests.csv") as swap, Paged(int(size + besides) // stage.PAGE * stage.PAGE) as group:
-        before = swap.device()
+    limit = int(size + besides) // stage.PAGE * stage.PAGE
+    with Swap(), Paged(limit) as group:
+        before = swapped()
         begin = time.perf_counter()
-        figures = stage.run_all(program.commands(directory), directory, group, MOST_SECONDS)
-        elapsed = time.perf_counter() - begin
-        device, told = stage.since(before, swap.device()), group.statistics()
-        if swap.server.stop():
-            raise Failed(f"the server failed: {swap.server.told()}")
-        lengths = stage.sequences(swap.requests)
+        figures = stage.run_all(program.commands(directory, group.command([])), directory, Anywhere(), MOST_SECONDS)
+        elapsed, (read, written), told = time.perf_counter() - begin, swapped(), group.statistics()
     return {
         "elapsed": elapsed,
         "programs": figures,
-        "major": sum(one["major"] for one in figures.values()),
-        "pages_read": device["read_bytes"] // stage.PAGE,
-        "pages_written": device["written_bytes"] // stage.PAGE,
-        "reads": device["reads"],
-        "writes": device["writes"],
-        "sequences": up_to(lengths),
-        "group": {name: told[name] for name in ("pgfault", "pgmajfault") if name in told},
-        "limit": int(size + besides),
+        "limit": limit,
+        "major": told["pgmajfault"],
+        "minor": told["pgfault"] - told["pgmajfault"],
+        "pages_read": read - before[0],
+        "pages_written": written - before[1],
     }
 
 
-def up_to(lengths):
-    """Counts of sequences by exact length, as those of at most each of LENGTHS and more than the one before, and longer ones."""
-    counts = [0] * (len(LENGTHS) + 1)
-    for length, count in lengths.items():
-        counts[next((place for place, most in enumerate(LENGTHS) if length <= most), len(LENGTHS))] += count
-    return counts
+# The limit by policy, size and length of the memory.
+LIMITS = {}
 
 
-def by_us(forebay, work, program, directory, size, policy, delay, record=None):
-    """One run whose memory `forebay run` pages."""
+def limit(forebay, work, policy, size, allocated):
+    """The limit with which `forebay run` leaves `size` bytes to the pages of a program that allocates so much."""
+    key = policy, size, allocated
+    if key not in LIMITS:
+        told, asked = work / "limit.json", size
+        for _ in range(5):
+            words = ["--memory", str(int(asked)), "--policy", policy, "--swap", work, "--figures", told]
+            run(forebay, "run", *words, "--", "/usr/bin/python3", "-S", "-E", "-c", f"bytearray({allocated})")
+            capacity = json.loads(told.read_text())[0]["capacity"]
+            if abs(capacity - size) <= size / 200:
+                break
+            asked += size - capacity
+        LIMITS[key] = int(asked)
+    return LIMITS[key]
+
+
+def by_us(forebay, work, program, directory, memory, policy, delay, record=None):
+    """One run whose memory `forebay run` pages, with a limit of so many bytes."""
     told = work / "figures.json"
     told.unlink(missing_ok=True)
-    words = [forebay, "run", "--memory", str(int(size)), "--policy", policy, "--swap", work, "--figures", told]
+    words = [forebay, "run", "--memory", str(int(memory)), "--policy", policy, "--swap", work, "--figures", told]
     words += ["--delay", delay] if delay else []
     words += ["--record", record] if record else []
-    commands = {name: [*words, "--", *command] for name, command in program.commands(directory).items()}
     begin = time.perf_counter()
-    figures = stage.run_all(commands, directory, Anywhere(), MOST_SECONDS)
+    figures = stage.run_all(program.commands(directory, [*words, "--"]), directory, Anywhere(), MOST_SECONDS)
     elapsed = time.perf_counter() - begin
     processes = json.loads(told.read_text())
     if not processes:
         raise Failed(f"{program.name} has no large memory: nothing of it was paged")
-    return {"elapsed": elapsed, "programs": figures} | of_processes(processes)
+    return {"elapsed": elapsed, "programs": figures, "limit": int(memory)} | of_processes(processes)
 
 
 def of_processes(processes):
@@ -194,32 +198,41 @@ def of_processes(processes):
         "hand_steps_a_page": steps / max(sum(brought), 1),
         "hand_steps_a_fault": steps / max(total("major"), 1),
         "sequences": [total(name) for name in names],
+        "capacity": max(process["capacity"] for process in processes),
         "allocated": max(process["most"] for process in processes),
         "failed_faults": total("failed"),
     }
 
 
-def measure(forebay, work, program, directory, which, size, besides, delay, record=None):
-    """One run under `which`: stage.KERNEL, or a policy; `size` and `besides` in bytes."""
+def measure(forebay, work, program, directory, which, size, found, delay, whole=False, record=None):
+    """One run under `which`, stage.KERNEL or a policy, in `size` bytes; `found` is what the rehearsal has found."""
     result = {"cache": which, "mib": size / MIB}
     if which == stage.KERNEL:
-        return result | by_kernel(forebay, work, program, directory, size, besides, delay)
-    return result | by_us(forebay, work, program, directory, size, which, delay, record)
+        return result | by_kernel(program, directory, size, found["besides"])
+    memory = size if whole else limit(forebay, work, which, size, found["large"])
+    return result | by_us(forebay, work, program, directory, memory, which, delay, record)
 
 
-def options(doc, *, delay, policies, sizes):
+def options(doc, *, delay, policies, sizes=""):
     """As other experiments' options; sizes are percent of the large memory that a program has resident."""
     parser = sessions.parser(doc, delay=delay, policies=policies, sizes=sizes)
+    parser.set_defaults(rounds=3)
     for action in parser._actions:
         if action.dest == "caches":
             action.help = f"policies of `forebay run`, and `{stage.KERNEL}` for the kernel's own paging"
         if action.dest == "sizes":
-            action.help = "percent of the large memory that the program has resident where there is room"
+            action.help = "percent of the large memory that the program has resident where there is room; by default those of each program"
     return parser
 
 
-def measure_program(session, given, program, labels, rounds=None):
-    """All runs of a program in turns: rounds, sizes, caches."""
+def percents(given, program):
+    """The sizes to measure."""
+    sizes = given.sizes or program.sizes
+    return [float(size) for size in sizes.split(",")][: 1 if given.quick else None]
+
+
+def measure_program(session, given, program, percents, labels, whole=False):
+    """All runs of a program in turns: rounds, sizes in percent of its large memory, caches."""
     sessions.need(*NEEDS, *program.needs)
     caches = given.caches.split(",")
     if stage.KERNEL in caches:
@@ -234,19 +247,16 @@ def measure_program(session, given, program, labels, rounds=None):
         program.fill(directory)
         found = rehearse(program, directory)
         session.note(**{f"memory_{program.name}": found})
-        for turn in range(rounds or given.rounds):
-            for percent in map(float, given.sizes.split(",")):
+        for turn in range(given.rounds):
+            for percent in percents:
                 for which in caches:
-                    size = found["large"] * percent / 100 // stage.PAGE * stage.PAGE
+                    size = int(found["large"] * percent / 100) // stage.PAGE * stage.PAGE
                     session.run(
                         labels | {"program": program.name, "percent": percent, "which": which, "round": turn},
-                        *(measure, given.forebay, work, program, directory, which, size, found["besides"], given.delay),
+                        *(measure, given.forebay, work, program, directory, which, size, found, given.delay, whole),
                     )
 
 
 def shares(counts):
     """Percent of the sequences that have no more blocks than each of LENGTHS."""
     return [100 * sum(counts[: place + 1]) / max(sum(counts), 1) for place in range(len(LENGTHS))]
-
-
-__all__ = ["LENGTHS", "NEEDS", "Swap", "measure", "measure_program", "need_swap", "options", "os", "rehearse", "shares"]

@@ -191,6 +191,7 @@ impl Service {
             read: count(&self.traffic.read),
             written: count(&self.traffic.written),
             most: count(&self.most),
+            capacity: pool.capacity,
             hand_millisteps: pool.policy_state.get(HAND_STEPS).map_or(0, |steps| (1000.0 * steps).round() as u64),
             reads,
             writes,

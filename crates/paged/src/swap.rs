@@ -130,6 +130,17 @@ impl Swap {
         self.written[(page / 64) as usize].load(Ordering::Acquire) >> (page % 64) & 1 == 1
     }
 
+    fn all_written(&self, offset: u64, length: u64) -> bool {
+        self.pages(offset, length).all(|page| self.is_written(page))
+    }
+
+    /// Counts a request that reads.
+    fn note_read(&self, offset: u64, length: u64) {
+        let pages = self.pages(offset, length);
+        self.traffic.read.fetch_add(pages.end - pages.start, Ordering::Relaxed);
+        self.traffic.requests.read(self.start + offset, length);
+    }
+
     fn mark(&self, pages: Range<u64>, written: bool) {
         for page in pages {
             let (word, bit) = (&self.written[(page / 64) as usize], 1 << (page % 64));
@@ -162,8 +173,7 @@ impl Swap {
             let length = ((end * self.page - offset) as usize).min(buffer.len());
             let (part, rest) = buffer.split_at_mut(length);
             if written {
-                self.traffic.read.fetch_add(end - start, Ordering::Relaxed);
-                self.traffic.requests.read(self.start + offset, length as u64);
+                self.note_read(offset, length as u64);
                 self.backing.timed.read(self.start + offset, &mut [IoSliceMut::new(part)])?;
             } else {
                 self.traffic.compulsory.fetch_add(end - start, Ordering::Relaxed);
@@ -202,10 +212,24 @@ impl Device for Swap {
         self.length
     }
 
-    fn read(&self, mut offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
-        for buffer in buffers {
-            self.read_some(offset, buffer)?;
-            offset += buffer.len() as u64;
+    /// What lies together is one request: to a disk that is as slow as it is to be, many cost more.
+    fn read(&self, mut offset: u64, mut buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        while !buffers.is_empty() {
+            let (mut count, mut length) = (0, 0);
+            while let Some(next) = buffers.get(count)
+                && self.all_written(offset + length, next.len() as u64)
+            {
+                (count, length) = (count + 1, length + next.len() as u64);
+            }
+            let (now, later) = buffers.split_at_mut(count.max(1));
+            if count > 0 {
+                self.note_read(offset, length);
+                self.backing.timed.read(self.start + offset, now)?;
+            } else {
+                length = now[0].len() as u64;
+                self.read_some(offset, &mut now[0])?;
+            }
+            (offset, buffers) = (offset + length, later);
         }
         Ok(())
     }
@@ -220,13 +244,10 @@ impl Device for Swap {
     }
 
     fn read_many(&self, runs: &mut [(u64, IoSliceMut<'_>)]) -> Vec<io::Result<()>> {
-        let all_written = |offset, length| self.pages(offset, length).all(|page| self.is_written(page));
-        if runs.iter().all(|(offset, run)| all_written(*offset, run.len() as u64)) {
-            let pages: u64 = runs.iter().map(|(_, run)| run.len() as u64 / self.page).sum();
-            self.traffic.read.fetch_add(pages, Ordering::Relaxed);
+        if runs.iter().all(|(offset, run)| self.all_written(*offset, run.len() as u64)) {
             for (offset, run) in runs.iter_mut() {
+                self.note_read(*offset, run.len() as u64);
                 *offset += self.start;
-                self.traffic.requests.read(*offset, run.len() as u64);
             }
             let read = self.backing.timed.read_many(runs);
             runs.iter_mut().for_each(|run| run.0 -= self.start);
@@ -298,6 +319,15 @@ mod tests {
         }
         let counts = [&traffic.compulsory, &traffic.read, &traffic.written].map(|count| count.load(Ordering::Relaxed));
         assert_eq!(counts, [196, 4, 4]);
+        assert_eq!(traffic.requests.counts(), (3, 4), "pages 1 and 2 lie together");
+        let (mut first, mut rest) = (page(9), vec![9; 3 * PAGE as usize]);
+        let (begin, end) = rest.split_at_mut(PAGE as usize);
+        swap.read(0, &mut [&mut first, begin, end].map(|bytes| IoSliceMut::new(bytes))).expect("it is read");
+        assert_eq!([first[0], begin[0], end[0], end[PAGE as usize]], [0, 1, 2, 0]);
+        assert_eq!(traffic.requests.counts(), (5, 4), "the buffer of page 1, and that of page 2 and what is zeroes");
+        let mut both = [page(9), page(9)];
+        swap.read(PAGE, &mut both.each_mut().map(|bytes| IoSliceMut::new(bytes))).expect("it is read");
+        assert_eq!((both[0][0], both[1][0], traffic.requests.counts()), (1, 2, (6, 4)), "two buffers, one request");
         let in_memory = in_memory(300 * PAGE).expect("a file");
         for copy in [backing.new_file(300 * PAGE).expect("a file"), in_memory] {
             // From within page 1 to within page 70.

@@ -61,6 +61,8 @@ figures! {
     written,
     /// The most bytes that the program had in regions at a time.
     most,
+    /// The bytes that its pages have of the limit: the rest is what it takes to manage them.
+    capacity,
     /// Entries that the policy's hands pass for each page that is brought, in thousandths; 0 where it has none, or does not show it.
     hand_millisteps,
     /// Requests that read from swap space.
