@@ -31,11 +31,11 @@ class Program:
 
 
 class Gnuplot(Program):
-    """Two curves of 80,000 points, drawn as PostScript, and drawn again five times from memory, as one who looks at a part of them has it. CLOCK-Pro's has
+    """Two curves of 80,000 points, drawn as PostScript, and drawn again seven times from memory, as one who looks at a part of them has it. CLOCK-Pro's has
     a data file of 16 MB; this one has 1 MB, and 10 MB of memory."""
 
     name, needs, sizes = "gnuplot", ("gnuplot",), "40,55,70,80,90,105"
-    points, again = 80_000, 5
+    points, again = 80_000, 7
 
     def fill(self, directory):
         lines = (f"{place} {number % 1000} {number % 77}\n" for place, number in enumerate(numbers(self.points)))
@@ -76,7 +76,7 @@ for level in (1, 3, 5):
 class Gap(Program):
     """Computing in groups: conjugacy classes, in a workspace of 24 MB at the beginning."""
 
-    name, needs, sizes = "gap", ("gap",), "84,87,90,95,100,110"
+    name, needs, sizes = "gap", ("gap",), "70,76,82,88,94,105"
     script = """
 Print(Length(ConjugacyClasses(MathieuGroup(12))), "\\n");
 l := List([1 .. 60000], i -> [i * i mod 10007, i]);;

@@ -16,6 +16,7 @@ import pathlib
 import threading
 import time
 
+import serving
 import sessions
 import stage
 from stage import KIB, MIB
@@ -25,7 +26,7 @@ NEEDS = ("fallocate", "mkswap", "swapon", "swapoff")
 # Mappings from this length on are large memory. `forebay run` pages blocks of 128 KiB and more; the C library's heap has smaller ones, too.
 LARGE = MIB
 SWAP = 512 * MIB
-MOST_SECONDS = 120
+MOST_SECONDS = 60
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -37,14 +38,37 @@ class Anywhere:
 
 
 class Paged(stage.Programs):
-    """A group whose memory has one limit, and is paged to swap space beyond it."""
+    """A group whose memory has one limit, and is paged to swap space beyond it.
+
+    Where the kernel finds nothing to reclaim at once, because all is being written, it would kill a program. Here that waits, and the limit gives way
+    for a moment; `gave` says how often."""
 
     def __init__(self, limit):
         super().__init__()
+        self.limit, self.gave = limit // stage.PAGE * stage.PAGE, 0
         self.set("swappiness", 100)
-        # Who needs memory waits until a page has left, and is not killed.
         self.set("oom_control", 1)
-        self.set("limit_in_bytes", limit)
+        self.set("limit_in_bytes", self.limit)
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.give)
+
+    def give(self):
+        while not self.over.wait(0.01):
+            if "under_oom 1" in (self.path / "memory.oom_control").read_text():
+                self.gave += 1
+                self.set("limit_in_bytes", self.limit + MIB)
+            # The kernel refuses a limit for which it finds too little to reclaim; it is asked again.
+            with contextlib.suppress(OSError):
+                self.set("limit_in_bytes", self.limit)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+        super().__exit__()
 
     def statistics(self):
         return {name: int(value) for name, value in (line.split() for line in (self.path / "memory.stat").read_text().splitlines())}
@@ -135,6 +159,7 @@ def by_kernel(program, directory, size, besides):
         "elapsed": elapsed,
         "programs": figures,
         "limit": limit,
+        "limit_gave_way": group.gave,
         "major": told["pgmajfault"],
         "minor": told["pgfault"] - told["pgmajfault"],
         "pages_read": read - before[0],
@@ -162,20 +187,28 @@ def limit(forebay, work, policy, size, allocated):
     return LIMITS[key]
 
 
-def by_us(forebay, work, program, directory, memory, policy, delay, record=None):
-    """One run whose memory `forebay run` pages, with a limit of so many bytes."""
-    told = work / "figures.json"
-    told.unlink(missing_ok=True)
-    words = [forebay, "run", "--memory", str(int(memory)), "--policy", policy, "--swap", work, "--figures", told]
-    words += ["--delay", delay] if delay else []
-    words += ["--record", record] if record else []
+def by_us(given, work, program, directory, memory, policy):
+    """One run whose memory `forebay run` pages, with a limit of so many bytes. What the policy saw is recorded, and forecast."""
+    told, trace = work / "figures.json", work / "run.parquet"
+    for file in (told, trace):
+        file.unlink(missing_ok=True)
+    words = ["--memory", str(int(memory)), "--policy", policy, "--readahead", given.readahead, "--swap", work, "--figures", told, "--record", trace]
+    words += ["--delay", given.delay] if given.delay else []
     begin = time.perf_counter()
-    figures = stage.run_all(program.commands(directory, [*words, "--"]), directory, Anywhere(), MOST_SECONDS)
+    figures = stage.run_all(program.commands(directory, [given.forebay, "run", *words, "--"]), directory, Anywhere(), MOST_SECONDS)
     elapsed = time.perf_counter() - begin
     processes = json.loads(told.read_text())
     if not processes:
         raise Failed(f"{program.name} has no large memory: nothing of it was paged")
-    return {"elapsed": elapsed, "programs": figures, "limit": int(memory)} | of_processes(processes)
+    result = {"elapsed": elapsed, "programs": figures, "limit": int(memory)} | of_processes(processes)
+    return result | {"forecast_pages": forecast(given, trace, policy, result["capacity"])}
+
+
+def forecast(given, trace, policy, size):
+    """The pages that the simulator brings for what the policy saw. New ones are among them."""
+    readahead = [] if given.readahead == "0" else ["--readahead", f"linux:max={given.readahead}"]
+    (told,) = serving.compare(given.forebay, trace, [policy], size // stage.PAGE, "--page-size", stage.PAGE, *readahead)
+    return told["total"]["misses"] + (told.get("readahead") or {}).get("fetched", 0)
 
 
 def of_processes(processes):
@@ -204,19 +237,20 @@ def of_processes(processes):
     }
 
 
-def measure(forebay, work, program, directory, which, size, found, delay, whole=False, record=None):
+def measure(given, work, program, directory, which, size, found, whole=False):
     """One run under `which`, stage.KERNEL or a policy, in `size` bytes; `found` is what the rehearsal has found."""
     result = {"cache": which, "mib": size / MIB}
     if which == stage.KERNEL:
         return result | by_kernel(program, directory, size, found["besides"])
-    memory = size if whole else limit(forebay, work, which, size, found["large"])
-    return result | by_us(forebay, work, program, directory, memory, which, delay, record)
+    memory = size if whole else limit(given.forebay, work, which, size, found["large"])
+    return result | by_us(given, work, program, directory, memory, which)
 
 
 def options(doc, *, delay, policies, sizes=""):
     """As other experiments' options; sizes are percent of the large memory that a program has resident."""
     parser = sessions.parser(doc, delay=delay, policies=policies, sizes=sizes)
     parser.set_defaults(rounds=3)
+    parser.add_argument("--readahead", default="32KiB", help="the most bytes that `forebay run` reads ahead")
     for action in parser._actions:
         if action.dest == "caches":
             action.help = f"policies of `forebay run`, and `{stage.KERNEL}` for the kernel's own paging"
@@ -253,7 +287,7 @@ def measure_program(session, given, program, percents, labels, whole=False):
                     size = int(found["large"] * percent / 100) // stage.PAGE * stage.PAGE
                     session.run(
                         labels | {"program": program.name, "percent": percent, "which": which, "round": turn},
-                        *(measure, given.forebay, work, program, directory, which, size, found, given.delay, whole),
+                        *(measure, given, work, program, directory, which, size, found, whole),
                     )
 
 

@@ -28,9 +28,6 @@ use std::time::Duration;
 /// How often figures are written down.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// The most bytes that are read ahead, as by the kernel's `vm.page-cluster` of 3: what is read in vain pushes out what is used.
-const READAHEAD: u32 = 32 << 10;
-
 /// The name under which policies with hands show how far these go.
 const HAND_STEPS: &str = "hand steps a fault";
 
@@ -342,7 +339,7 @@ impl Regions {
         }
         let traffic = Arc::clone(&self.service.traffic);
         let swap = Arc::new(Swap::new(&self.swap, length as u64, page as u64, traffic).map_err(in_words)?);
-        let config = VolumeConfig { readahead: READAHEAD, ..VolumeConfig::new("memory") };
+        let config = VolumeConfig { readahead: settings.readahead, ..VolumeConfig::new("memory") };
         let address = NonNull::new(from as *mut u8).ok_or("there is no address 0")?;
         let device = Arc::clone(&swap) as Arc<dyn forebay_pool::device::Device>;
         // SAFETY: these addresses are reserved, and nobody has them yet.
@@ -403,6 +400,7 @@ mod tests {
         let settings = Settings {
             memory: 1 << 20,
             page_size: 4096,
+            readahead: 0,
             policy: "lru".to_owned(),
             swap: "/".into(),
             delay: None,

@@ -10,7 +10,6 @@ runs/; `--show FILE` prints tables.
 
 import json
 import pathlib
-import subprocess
 import sys
 import time
 
@@ -24,9 +23,9 @@ import stage  # noqa: E402
 from volumes.checks import Failed, run  # noqa: E402
 
 PROGRAMS = {program.name: program for program in (large.Gnuplot, large.Gzip, large.Gap)}
-# Of beside.c: pages, rounds, and what steps have that many rounds of the paper's program.
-PAGES, ROUNDS = 4096, {"sor": 8, "sort": 2}
-ACCESSES = 20_000
+# Of beside.c: pages of the program, and its rounds. The file is accessed some sixteen times as often as the paper's matrix has faults alone.
+PAGES, ROUNDS = 1024, {"sor": 10, "sort": 2}
+ACCESSES = 160_000
 BESIDE = ("clock-pro", "car", "clock")
 # Percent of the pages of the program.
 SHARES = (25, 50, 75, 95, 105)
@@ -60,7 +59,7 @@ def measure_tables(session, given):
         link = [f"-L{library}", "-lforebay_pager_c", f"-Wl,-rpath,{library}"]
         run("gcc", "-O2", f"-I{stage.ROOT / 'include'}", HERE / "beside.c", "-o", program, *link)
         with file.open("wb") as made:
-            made.truncate(32_768 * stage.PAGE)
+            made.truncate(2 * ACCESSES * stage.PAGE)
         for turn in range(given.rounds):
             for name in ROUNDS:
                 for share in SHARES[: 1 if given.quick else None]:
@@ -75,7 +74,7 @@ def one_beside(program, name, policy, share, file):
     begin = time.perf_counter()
     # The limit is such that pages have the size: what managing them takes comes on top.
     for _ in range(6):
-        told = said(program, name, 1, 0, policy, asked, file, 1)
+        told = said(program, name, PAGES, 0, policy, asked, file, 1)
         if abs(told["frames"] * stage.PAGE - size) <= size / 100:
             break
         asked += size - told["frames"] * stage.PAGE
@@ -85,10 +84,7 @@ def one_beside(program, name, policy, share, file):
 
 def said(program, name, pages, rounds, policy, size, file, accesses):
     words = [program, name, pages, rounds, policy, size, *([file, accesses] if file else [])]
-    try:
-        return json.loads(run(*words, timeout=paging.MOST_SECONDS))
-    except subprocess.TimeoutExpired as late:
-        raise Failed(f"{name} did not end within {paging.MOST_SECONDS} s") from late
+    return json.loads(run(*words))
 
 
 def show(runs):

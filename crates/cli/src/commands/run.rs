@@ -33,6 +33,9 @@ pub(crate) struct Arguments {
     /// The bytes of a page: a power of two from 4 KiB to 1 MiB
     #[arg(long, value_name = "BYTES", default_value = "4KiB", value_parser = parse_bytes)]
     page_size: u64,
+    /// The most bytes that are read ahead from swap space; 0: nothing is
+    #[arg(long, value_name = "BYTES", default_value = READAHEAD, value_parser = parse_bytes)]
+    readahead: u64,
     /// The folder to whose file system pages go, in files without a name
     #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
     swap: PathBuf,
@@ -49,6 +52,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     figures: Option<PathBuf>,
 }
+
+/// As by the kernel's `vm.page-cluster` of 3: what is read in vain pushes out what is used.
+const READAHEAD: &str = "32KiB";
 
 const SHORT: &str = "\
 Example: `forebay run --memory 64MiB -- sort -S 1G big.txt`; docs/run.md says what is paged and what is not.
@@ -69,6 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         program: &arguments.program,
         memory: arguments.memory,
         page_size,
+        readahead: u32::try_from(arguments.readahead).unwrap_or(u32::MAX),
         policy: arguments.policy.clone(),
         swap: &arguments.swap,
         delay: arguments.delay.as_deref(),
