@@ -109,14 +109,14 @@ class Sqlite(Program):
     given one large block for its pages: those that it allocates one by one are small, and nothing of them would be paged."""
 
     name, needs, sizes = "sqlite", ("sqlite3",), "25"
-    rows, asked = 100_000, 20_000
+    rows, asked = 200_000, 20_000
 
     def fill(self, directory):
         dice = random.Random(7)
         value = "hex(randomblob(60))"
         rows = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {self.rows}) SELECT i, i * 7919 % {self.rows}, {value} FROM n"
         make = f"CREATE TABLE t (i INTEGER PRIMARY KEY, k INTEGER, v TEXT);\nINSERT INTO t {rows};\nCREATE INDEX k ON t (k);\n"
-        place = lambda: dice.randrange(self.rows // 10 if dice.random() < 0.9 else self.rows)  # noqa: E731
+        place = lambda: dice.randrange(self.rows // 10 if dice.random() < 0.8 else self.rows)  # noqa: E731
         asks = "".join(f"SELECT length(v) FROM t WHERE k = {place()};\n" for _ in range(self.asked))
         (directory / "asked.sql").write_text(make + asks)
 

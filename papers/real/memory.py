@@ -24,6 +24,8 @@ from volumes.checks import Failed, run
 HERE = pathlib.Path(__file__).resolve().parent
 UMAP = stage.ROOT.parent / "shared/peers/umap.tar.zst"
 UMAP_SYSTEM = "umap"
+# Behind a policy: nothing is read ahead.
+ALONE = " without readahead"
 PROGRAMS = {program.name: program for program in (large.Sort, large.Sqlite, large.Redis)}
 # The scan: megabytes of memory, index and array, and how often the array is read.
 MEMORY, INDEX, ARRAY, LOOPS = 16, 4, 24, 5
@@ -36,7 +38,7 @@ def options():
     parser = paging.options(__doc__, delay="sata-ssd", policies="clock,lru,clock-pro,kernel")
     parser.add_argument("--parts", default=",".join(("scan", *PROGRAMS, "umapsort")), help="which")
     parser.add_argument("--umap", type=pathlib.Path, default=UMAP, help="UMap 2.1.0 as an archive, which is built in target/")
-    parser.add_argument("--scan-caches", default=f"{stage.KERNEL},{UMAP_SYSTEM},clock-pro,lirs,mru", help="who maps the array")
+    parser.add_argument("--scan-caches", default=f"{stage.KERNEL},{UMAP_SYSTEM},clock-pro,lirs,mru,clock-pro{ALONE},lirs{ALONE},mru{ALONE}", help="who maps the array")
     return parser.parse_args()
 
 
@@ -117,11 +119,11 @@ def measure_scan(session, given):
 
 def one_scan(place, which):
     program = {stage.KERNEL: "scan-kernel", UMAP_SYSTEM: "scan-umap"}.get(which, "scan-ours")
-    memory = MEMORY * MIB
+    memory, policy = MEMORY * MIB, which.replace(ALONE, " random")
     said = place.work / "said"
     settings = f"UMAP_PAGESIZE={stage.PAGE} UMAP_BUFSIZE={memory // stage.PAGE}"
     with place.cold() as (directory, server), contextlib.ExitStack() as stack:
-        words = f"{place.work}/{program} {directory}/array {INDEX * MIB // stage.PAGE} {LOOPS} {memory} {which} >{said}"
+        words = f"{place.work}/{program} {directory}/array {INDEX * MIB // stage.PAGE} {LOOPS} {memory} {policy} >{said}"
         group = stack.enter_context(stage.Group(memory)) if which == stage.KERNEL else paging.Anywhere()
         before = stage.device(server)
         begin = time.perf_counter()
@@ -130,7 +132,8 @@ def one_scan(place, which):
         told = said.read_text()
         device = stage.since(before, stage.device(server))
     loops = [[float(figure) for figure in line.split()[1:]] for line in told.splitlines() if line.startswith("loop")]
-    result = {"cache": which, "elapsed": elapsed, "programs": figures, "loop_seconds": [loop[0] for loop in loops]}
+    faults = next((line.split()[1:] for line in told.splitlines() if line.startswith("pager")), [])
+    result = {"cache": which, "elapsed": elapsed, "programs": figures, "pager": dict(zip(faults[1::2], map(int, faults[::2]))), "loop_seconds": [loop[0] for loop in loops]}
     return result | {"look_us": [loop[1] for loop in loops], "sum": told.split()[-1], "device": device}
 
 

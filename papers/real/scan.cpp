@@ -1,9 +1,9 @@
 // An array that is larger than the memory, read in a loop, beside an index that is asked once for each page of it.
 //
-//   scan FILE INDEX_PAGES LOOPS MEMORY [POLICY]
+//   scan FILE INDEX_PAGES LOOPS MEMORY [POLICY [random]]
 //
-// The file begins with the index. Built with -DUMAP or -DFOREBAY the file is mapped by these; else by the kernel's mmap. Each loop prints its seconds and
-// the microseconds of a look into the index. What is read is added up, and the sum is printed: it is the same for all.
+// The file begins with the index. Built with -DUMAP or -DFOREBAY the file is mapped by these; else by the kernel's mmap. With `random` nothing is
+// read ahead. Each loop prints its seconds and the microseconds of a look into the index. What is read is added up, and the sum is printed: it is the same for all.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -25,7 +25,7 @@ static double now() {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 5) return fprintf(stderr, "usage: scan FILE INDEX_PAGES LOOPS MEMORY [POLICY]\n"), 2;
+    if (argc < 5) return fprintf(stderr, "usage: scan FILE INDEX_PAGES LOOPS MEMORY [POLICY [random]]\n"), 2;
     size_t index = strtoull(argv[2], nullptr, 10), loops = strtoull(argv[3], nullptr, 10);
     struct stat is;
     if (stat(argv[1], &is) < 0) return perror(argv[1]), 1;
@@ -37,6 +37,7 @@ int main(int argc, char **argv) {
     forebay_pager *pager = forebay_pager_new(&options);
     forebay_region *region = pager ? forebay_region_map(pager, argv[1], FOREBAY_READ_ONLY) : nullptr;
     if (!region) return fprintf(stderr, "%s\n", forebay_pager_error()), 1;
+    if (argc > 6 && forebay_region_advise(region, 0, 0, FOREBAY_RANDOM) < 0) return fprintf(stderr, "%s\n", forebay_pager_error()), 1;
     const volatile uint64_t *words = static_cast<const volatile uint64_t *>(forebay_region_address(region));
 #elif defined(UMAP)
     // The memory is in UMAP_BUFSIZE.
@@ -63,6 +64,12 @@ int main(int argc, char **argv) {
         printf("loop %.6f %.3f\n", now() - begin, looks / (pages - index) * 1e6);
         fflush(stdout);
     }
+#if defined(FOREBAY)
+    struct forebay_pager_statistics told;
+    forebay_pager_get_statistics(pager, &told, sizeof told);
+    printf("pager %lu major %lu minor %lu frames %lu ahead %lu unmapped\n", told.major_faults, told.minor_faults, told.frames, told.read_ahead_pages,
+           told.unmapped_pages);
+#endif
     printf("sum %llu\n", (unsigned long long)sum);
     // Nothing was written, and a process' end unmaps everything.
     _exit(fflush(stdout));

@@ -322,7 +322,8 @@ mod tests {
         assert_eq!(traffic.requests.counts(), (3, 4), "pages 1 and 2 lie together");
         let (mut first, mut rest) = (page(9), vec![9; 3 * PAGE as usize]);
         let (begin, end) = rest.split_at_mut(PAGE as usize);
-        swap.read(0, &mut [&mut first, begin, end].map(|bytes| IoSliceMut::new(bytes))).expect("it is read");
+        let buffers = &mut [IoSliceMut::new(&mut first), IoSliceMut::new(begin), IoSliceMut::new(end)];
+        swap.read(0, buffers).expect("it is read");
         assert_eq!([first[0], begin[0], end[0], end[PAGE as usize]], [0, 1, 2, 0]);
         assert_eq!(traffic.requests.counts(), (5, 4), "the buffer of page 1, and that of page 2 and what is zeroes");
         let mut both = [page(9), page(9)];
