@@ -107,7 +107,7 @@ int main(int argc, char **argv) {
     }
     struct forebay_pager_statistics is;
     if (forebay_pager_get_statistics(pager, &is, sizeof is) < 0) fail("no statistics");
-    printf("{\"major\": %llu, \"minor\": %llu, \"misses\": %llu, \"file_accesses\": %llu, \"steps\": %llu, \"frames\": %llu, \"failed\": %llu}\n",
+    printf("{\"major\": %llu, \"minor\": %llu, \"misses\": %llu, \"file_accesses\": %llu, \"steps\": %llu, \"frames\": %llu, \"failed_faults\": %llu}\n",
            (unsigned long long)is.major_faults, (unsigned long long)is.minor_faults, (unsigned long long)is.misses, done, steps,
            (unsigned long long)is.frames, (unsigned long long)is.failed_faults);
     if (file && forebay_region_unmap(file) < 0) fail("the file");

@@ -33,7 +33,7 @@ SHARES = (25, 50, 75, 95, 105)
 
 def options():
     parser = paging.options(__doc__, delay="desktop-7200", policies="clock,linux,clock-pro,lru,car,kernel")
-    parser.add_argument("--parts", default=",".join((*PROGRAMS, "tables")), help="which programs, and whether the tables")
+    parser.add_argument("--parts", default=",".join((*PROGRAMS, *ROUNDS)), help="which programs, alone or beside accesses to a file")
     return parser.parse_args()
 
 
@@ -41,15 +41,15 @@ def measure_all(given):
     sessions.begin(given)
     session = sessions.Session("clock-pro", given, HERE)
     for part in given.parts.split(","):
-        if part == "tables":
-            measure_tables(session, given)
+        if part in ROUNDS:
+            measure_table(session, given, part)
         else:
             program = PROGRAMS[part]()
             paging.measure_program(session, given, program, paging.percents(given, program), {"part": "programs"})
     return session.kept["runs"]
 
 
-def measure_tables(session, given):
+def measure_table(session, given, name):
     library = given.forebay.parent
     if not (library / "libforebay_pager_c.so").exists():
         raise Failed(f"there is no libforebay_pager_c.so beside {given.forebay}: cargo build --release -p forebay-pager-c")
@@ -61,12 +61,11 @@ def measure_tables(session, given):
         with file.open("wb") as made:
             made.truncate(2 * ACCESSES * stage.PAGE)
         for turn in range(given.rounds):
-            for name in ROUNDS:
-                for share in SHARES[: 1 if given.quick else None]:
-                    for beside in (False, True):
-                        for policy in BESIDE:
-                            labels = {"part": "tables", "program": name, "percent": share, "beside": beside, "which": policy, "round": turn}
-                            session.run(labels, one_beside, program, name, policy, share, file if beside else None)
+            for share in SHARES[: 1 if given.quick else None]:
+                for beside in (False, True):
+                    for policy in BESIDE:
+                        labels = {"part": "tables", "program": name, "percent": share, "beside": beside, "which": policy, "round": turn}
+                        session.run(labels, one_beside, program, name, policy, share, file if beside else None)
 
 
 def one_beside(program, name, policy, share, file):
