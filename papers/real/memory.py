@@ -28,7 +28,7 @@ UMAP_SYSTEM = "umap"
 ALONE = " without readahead"
 PROGRAMS = {program.name: program for program in (large.Sort, large.Sqlite, large.Redis)}
 # The scan: megabytes of memory, index and array, and how often the array is read.
-MEMORY, INDEX, ARRAY, LOOPS = 16, 4, 24, 5
+MEMORY, INDEX, ARRAY, LOOPS = 16, 4, 24, 3
 SCAN_DISK = "network-block"
 # Umapsort's data is twice this many megabytes.
 SORTED = 32

@@ -130,7 +130,8 @@ def rehearse(program, directory):
     over, large = threading.Event(), [0]
 
     def watch(group):
-        while not over.wait(0.01):
+        # Some programs need a twentieth of a second where there is room.
+        while not over.wait(0.001):
             large.append(sum(large_memory(process) for process in group.processes()))
 
     with Paged(1 << 40) as group:
