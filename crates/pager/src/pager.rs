@@ -8,6 +8,7 @@ use crate::figures::{FaultCounters, Faults};
 use crate::hand::Hand;
 use crate::signals;
 use crate::space::Space;
+use crate::uses::Uses;
 use forebay_policy::{Spec, show_bytes};
 use forebay_pool::{Config, Handle, Hint, Pool, Statistics, Volume};
 use std::fmt;
@@ -137,6 +138,7 @@ pub(crate) struct Shared {
     pub(crate) page_size: usize,
     pub(crate) counters: FaultCounters,
     pub(crate) hand: Hand,
+    pub(crate) uses: Uses,
     pub(crate) desk: Desk,
     pub(crate) watch: Option<Watch>,
     /// Whether regions are in front of swap space.
@@ -208,7 +210,8 @@ impl Pager {
 
     fn start(options: &Options, config: Config) -> Result<Arc<Self>, Error> {
         let page_size = options.page_size as usize;
-        let space = Space::new(options.memory as usize / page_size, page_size)
+        let awaits = options.policy.awaits_uses();
+        let space = Space::new(options.memory as usize / page_size, page_size, awaits && options.sampling > 0.0)
             .map_err(|source| Error::Memory { what: "faults cannot be handled", source })?;
         let space = Arc::new(space);
         let pool = Pool::with_memory(config.clone(), Arc::clone(&space))?;
@@ -218,7 +221,8 @@ impl Pager {
             pool,
             page_size,
             counters: FaultCounters::default(),
-            hand: Hand::new(options.sampling),
+            hand: Hand::new(if awaits { 0.0 } else { options.sampling }),
+            uses: Uses::new(if awaits { options.sampling } else { 0.0 }, options.memory as usize / page_size),
             desk: Desk::new(options.threads),
             watch: options.watch.clone(),
             swap: options.swap,
