@@ -35,7 +35,8 @@ pub struct Options {
     /// The most threads that handle faults: as many reads of absent pages are under way at a time, beside readahead. They are started as they
     /// are needed.
     pub threads: usize,
-    /// The share of a processor that it may cost to see which resident pages are used.
+    /// The share of a processor that it may cost to see which resident pages are used. A policy with reference bits may cost up to six minor faults for
+    /// each page that is missed beside it. 0: no use of a resident page is seen.
     pub sampling: f64,
     /// Whether its regions are in front of swap space: what is written there is of no use after this process, so pages are written as they must leave,
     /// nearly all may be dirty, and who writes in order makes those that were read ahead dirty, too.
