@@ -185,6 +185,7 @@ impl Service {
             waited: faults.fault_time.sum,
             hits: pool.hits,
             misses: pool.misses,
+            readahead_used: pool.volumes.iter().map(|volume| volume.readahead_used).sum(),
             read: count(&self.traffic.read),
             written: count(&self.traffic.written),
             most: count(&self.most),

@@ -55,6 +55,8 @@ figures! {
     hits,
     /// References that the policy saw and that did not.
     misses,
+    /// Of the hits: first uses of pages that were read ahead.
+    readahead_used,
     /// Pages read from swap space.
     read,
     /// Pages written to swap space.
@@ -90,10 +92,19 @@ figures! {
 }
 
 impl Figures {
-    /// Hits by references; `None` without references.
+    /// References that found their page resident because it had been used before, by all; `None` without references.
     pub fn hit_ratio(&self) -> Option<f64> {
+        self.share(self.hits.saturating_sub(self.readahead_used))
+    }
+
+    /// References that found their page resident because it had been read ahead, by all; `None` without references.
+    pub fn readahead_ratio(&self) -> Option<f64> {
+        self.share(self.readahead_used)
+    }
+
+    fn share(&self, part: u64) -> Option<f64> {
         let references = self.hits + self.misses;
-        (references > 0).then(|| self.hits as f64 / references as f64)
+        (references > 0).then(|| part as f64 / references as f64)
     }
 
     /// Those of all processes together. The number is how many they are. The hands' steps are not a sum: they are left out.
@@ -178,14 +189,16 @@ mod tests {
     fn figures_of_processes_are_found_and_summed() {
         let folder = tempfile::tempdir().expect("a folder");
         let page = |process| Page::create(folder.path(), process).expect("a page");
-        let of = |process, major| Figures { process, major, hits: 3, misses: 1, ..Figures::default() };
+        let of =
+            |process, major| Figures { process, major, hits: 3, misses: 1, readahead_used: 1, ..Figures::default() };
         page(9).set(of(9, 1));
         page(7).set(of(7, 10));
         page(7).set(of(7, 100));
         let all = Figures::read_all(folder.path()).expect("they are read");
         assert_eq!(all.iter().map(|figures| figures.process).collect::<Vec<_>>(), [7, 7, 9]);
         let sum = Figures::sum(&all);
-        assert_eq!((sum.process, sum.major, sum.hit_ratio()), (3, 111, Some(0.75)));
+        assert_eq!((sum.process, sum.major), (3, 111));
+        assert_eq!((sum.hit_ratio(), sum.readahead_ratio()), (Some(0.5), Some(0.25)));
         assert_eq!(Figures::default().hit_ratio(), None);
     }
 }

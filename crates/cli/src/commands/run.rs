@@ -121,16 +121,22 @@ fn tell(arguments: &Arguments, ended: &Ended) -> String {
 
 /// A list of an object for each process, in the order of their numbers.
 fn json(processes: &[Figures]) -> String {
-    let of_one = |figures: &Figures| figures.named().map(|(name, value)| (name.to_owned(), value.into())).collect();
+    let of_one = |figures: &Figures| {
+        let ratios = [("hit_ratio", figures.hit_ratio()), ("readahead_ratio", figures.readahead_ratio())];
+        let counts = figures.named().map(|(name, value)| (name.to_owned(), value.into()));
+        counts.chain(ratios.map(|(name, ratio)| (name.to_owned(), ratio.into()))).collect()
+    };
     let all: Vec<serde_json::Map<_, _>> = processes.iter().map(of_one).collect();
     serde_json::to_string_pretty(&all).expect("numbers under names") + "\n"
 }
 
 fn show(figures: &Figures) -> String {
-    let ratio = figures.hit_ratio().map_or(String::new(), |ratio| format!(", hit ratio {:.1} %", 100.0 * ratio));
+    let ratio =
+        |name, ratio: Option<f64>| ratio.map_or(String::new(), |ratio| format!(", {name} {:.1} %", 100.0 * ratio));
+    let ratios = ratio("hit ratio", figures.hit_ratio()) + &ratio("read ahead", figures.readahead_ratio());
     let failed = if figures.failed > 0 { format!(", {} with SIGBUS", figures.failed) } else { String::new() };
     format!(
-        "{} allocated at most, {}, {} minor{failed}, waited {:.1?}{ratio}; {}; swap: {} read, {} written",
+        "{} allocated at most, {}, {} minor{failed}, waited {:.1?}{ratios}; {}; swap: {} read, {} written",
         show_bytes(figures.most),
         counted(figures.major, "major fault"),
         grouped(figures.minor),
