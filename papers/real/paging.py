@@ -240,7 +240,7 @@ def of_processes(processes):
 
 def measure(given, work, program, directory, which, size, found, whole=False):
     """One run under `which`, stage.KERNEL or a policy, in `size` bytes; `found` is what the rehearsal has found."""
-    result = {"cache": which, "mib": size / MIB}
+    result = {"cache": which, "mib": size / MIB, "readahead": given.readahead}
     if which == stage.KERNEL:
         return result | by_kernel(program, directory, size, found["besides"])
     memory = size if whole else limit(given.forebay, work, which, size, found["large"])

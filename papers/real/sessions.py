@@ -114,10 +114,16 @@ class Session:
         self.file.write_text(json.dumps(self.kept, indent=1) + "\n")
 
 
+def kept_runs(file):
+    """The runs of a file, each with what its session was asked to read ahead, if it says so."""
+    kept = json.loads(file.read_text())
+    return [{"readahead": kept["options"].get("readahead")} | run for run in kept["runs"]]
+
+
 def main(given, measure_all, show):
     """Measures, or shows what was, and says in one sentence what is missing."""
     if given.show:
-        return show([run for file in given.show for run in json.loads(file.read_text())["runs"] if "failed" not in run])
+        return show([run for file in given.show for run in kept_runs(file) if "failed" not in run])
     try:
         mounted.need_devices()
         need(*stage.NEEDS)

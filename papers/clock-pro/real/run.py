@@ -88,8 +88,8 @@ def said(program, name, pages, rounds, policy, size, file, accesses):
 
 def show(runs):
     programs = [run for run in runs if run["part"] == "programs"]
-    for name in dict.fromkeys(run["program"] for run in programs):
-        of = [run for run in programs if run["program"] == name]
+    for name, readahead in dict.fromkeys((run["program"], run["readahead"]) for run in programs):
+        of = [run for run in programs if (run["program"], run["readahead"]) == (name, readahead)]
         caches = list(dict.fromkeys(run["which"] for run in of))
         # The tables of the paper are by memory, and so are these.
         for title, figure, form in (
@@ -103,7 +103,7 @@ def show(runs):
                 here = [sessions.chosen(of, percent=percent, which=cache) for cache in caches]
                 mib = next((runs[0]["mib"] for runs in here if runs), 0)
                 rows.append([f"{percent:g}", f"{mib:.1f}", *(sessions.cells(runs, figure, form) for runs in here)])
-            print(f"\n{name}: {title}:\n")
+            print(f"\n{name}, at most {readahead} read ahead: {title}:\n")
             sessions.table(["% of its memory", "MiB", *caches], rows)
     show_tables([run for run in runs if run["part"] == "tables"])
 
