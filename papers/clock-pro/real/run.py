@@ -24,8 +24,8 @@ from volumes.checks import Failed, run  # noqa: E402
 
 PROGRAMS = {program.name: program for program in (large.Gnuplot, large.Gzip, large.Gap)}
 # Of beside.c: pages of the program, and its rounds. The file is accessed some sixteen times as often as the paper's matrix has faults alone.
-PAGES, ROUNDS = 1024, {"sor": 10, "sort": 2}
-ACCESSES = 160_000
+PAGES, ROUNDS = 1024, {"sor": 5, "sort": 1}
+ACCESSES = 80_000
 BESIDE = ("clock-pro", "car", "clock")
 # Percent of the pages of the program.
 SHARES = (25, 50, 75, 95, 105)
@@ -54,6 +54,7 @@ def measure_table(session, given, name):
     if not (library / "libforebay_pager_c.so").exists():
         raise Failed(f"there is no libforebay_pager_c.so beside {given.forebay}: cargo build --release -p forebay-pager-c")
     sessions.need("gcc")
+    shares = [int(size) for size in given.sizes.split(",")] if given.sizes else SHARES
     with stage.folder() as work:
         program, file = work / "beside", work / "file"
         link = [f"-L{library}", "-lforebay_pager_c", f"-Wl,-rpath,{library}"]
@@ -61,7 +62,7 @@ def measure_table(session, given, name):
         with file.open("wb") as made:
             made.truncate(2 * ACCESSES * stage.PAGE)
         for turn in range(given.rounds):
-            for share in SHARES[: 1 if given.quick else None]:
+            for share in shares[: 1 if given.quick else None]:
                 for beside in (False, True):
                     for policy in BESIDE:
                         labels = {"part": "tables", "program": name, "percent": share, "beside": beside, "which": policy, "round": turn}
