@@ -121,7 +121,7 @@ class Sqlite(Program):
         (directory / "asked.sql").write_text(make + asks)
 
     def words(self, directory):
-        return ["sqlite3", "-batch", "-pagecache", "4200", "8192", ":memory:", f".read {directory}/asked.sql"]
+        return ["sqlite3", "-batch", "-pagecache", "4368", "7600", ":memory:", f".read {directory}/asked.sql"]
 
 
 class Redis(Program):
