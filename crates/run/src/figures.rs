@@ -103,7 +103,8 @@ impl Figures {
     }
 
     fn share(&self, part: u64) -> Option<f64> {
-        let references = self.hits + self.misses;
+        // A pool counts hits in batches, so the last are missing, and first uses of pages that were read ahead at once.
+        let references = self.hits.max(self.readahead_used) + self.misses;
         (references > 0).then(|| part as f64 / references as f64)
     }
 
@@ -200,5 +201,7 @@ mod tests {
         assert_eq!((sum.process, sum.major), (3, 111));
         assert_eq!((sum.hit_ratio(), sum.readahead_ratio()), (Some(0.5), Some(0.25)));
         assert_eq!(Figures::default().hit_ratio(), None);
+        let few = Figures { misses: 1, readahead_used: 3, ..Figures::default() };
+        assert_eq!((few.hit_ratio(), few.readahead_ratio()), (Some(0.0), Some(0.75)));
     }
 }
