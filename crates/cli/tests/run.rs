@@ -362,7 +362,7 @@ fn the_hit_ratio_is_that_of_a_comparison_of_the_recording() {
     let lines: Vec<String> =
         (0..120_000_u64).map(|line| format!("{:020}\n", line.wrapping_mul(0x9E37_79B9_7F4A_7C15))).collect();
     std::fs::write(file("lines"), lines.concat()).expect("there is room");
-    // LRU sees samples of the uses, and hears of them some time later: it was 5.5 to 6.8 points lower than the comparison.
+    // Hits reach LRU in batches: it was 5.5 to 6.8 points lower than the comparison.
     for (policy, points) in [("clock-pro", 3.0), ("clock", 3.0), ("lru", 10.0)] {
         let [trace, figures, lines] = [file(&format!("{policy}.parquet")), file("figures.json"), file("lines")];
         let options = ["-m", "4MiB", "-p", policy, "--readahead", "0", "--record", &trace, "--figures", &figures];
