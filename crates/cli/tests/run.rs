@@ -399,3 +399,19 @@ fn a_loop_over_more_than_fits_does_not_pass_for_hits_as_it_is_read_ahead() {
     assert!(ratio("hit_ratio") < 0.1 && ratio("readahead_ratio") > 0.4, "{said}");
     assert!(said.contains(", hit ratio ") && said.contains(", read ahead "), "{said}");
 }
+
+#[test]
+fn figures_are_written_though_nobody_reads_the_line_at_the_end() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build(folder.path());
+    let figures = folder.path().join("figures.json").display().to_string();
+    let mut command = run(&["-m", "1MiB", "--figures", &figures], &[&program, "fill", "4"]);
+    let (read, written) = std::io::pipe().expect("a pipe");
+    drop(read);
+    let status = command.stdout(std::process::Stdio::null()).stderr(written).status().expect("it runs");
+    assert!(status.success(), "{status}");
+    assert_eq!(figures_in(&figures).len(), 1);
+}

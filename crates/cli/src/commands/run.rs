@@ -11,6 +11,7 @@ use forebay_sim::size::parse_bytes;
 use forebay_sim::study::{counted, grouped};
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -85,7 +86,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         failure @ (Failure::Usage(_) | Failure::Program(..)) => failure,
         failure => Failure::Program(OWN_FAILURE, failure.to_string()),
     })?;
-    eprint!("{}", tell(arguments, &ended));
+    // First the line: a file that cannot be written is an error, and ends this. If nobody reads the line, the file is written all the same.
+    let _ = std::io::stderr().write_all(tell(arguments, &ended).as_bytes());
     if let Some(out) = &arguments.figures {
         write(out, json(&ended.processes).as_bytes())?;
     }
