@@ -68,7 +68,9 @@ fn explain(info: &Info, out: &mut impl Write) -> Result<(), Failure> {
     let Info { name, bytes_per_page, ghosts, .. } = info;
     for line in [
         format!("looks at {}", sees.join(", ")),
-        format!("at most {bytes_per_page} bytes of metadata a page, and {ghosts} ghosts a page of capacity"),
+        format!(
+            "at most {bytes_per_page} bytes of metadata for each page number, and {ghosts} ghosts a page of capacity"
+        ),
         format!("try it: forebay compare TRACE --policies lru,{name},opt"),
     ] {
         writeln!(out, "{}", beside("", 12, &line))?;
