@@ -67,6 +67,14 @@ struct Waiting {
     parked: VecDeque<Fault>,
 }
 
+/// A fault that has been handled: what is mapped now.
+pub(crate) struct Brought<'a> {
+    pub(crate) region: &'a Mapped,
+    pub(crate) at: usize,
+    pub(crate) length: usize,
+    pub(crate) fault: Fault,
+}
+
 /// What becomes of a fault.
 enum Turn {
     /// The caller brings its page.
@@ -312,6 +320,7 @@ fn bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: usize, fa
         }
         shared.page_size
     });
+    shared.uses.follow(shared, handle, &Brought { region, at, length: mapped, fault });
     counters.fault_time.add_time(start.elapsed());
     mapped
 }

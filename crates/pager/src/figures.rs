@@ -13,7 +13,7 @@ figures! {
         protection: u64 = Total, Count "pager_faults" kind="protection";
         /// Faults that ended with SIGBUS.
         failed: u64 = Total, Count "pager_faults" kind="failed";
-        /// Pages whose mapping was taken away, to see whether they are used.
+        /// Mappings of pages that were taken away, to see whether they are used.
         unmapped: u64 = Total, Count "pager_unmapped_pages";
         /// The time that a fault takes from when it is seen until its page is mapped, in nanoseconds.
         fault_time: Distribution = Histogram, Times "pager_fault_time";

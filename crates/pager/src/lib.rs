@@ -27,7 +27,8 @@
 //!     |  messages.rs: the kernel stops its thread, and says where
 //!     v
 //!   faults.rs: a thread has the pool bring the page, maps it, and the program goes on
-//!     |                                   hand.rs: takes mappings away, so that uses show
+//!     |                                   uses.rs: takes mappings away whose uses the policy waits to see
+//!     |                                   hand.rs: the same for policies that would see all
 //!     v
 //!   the pool: policy, readahead, writeback, devices
 //!     |
@@ -56,6 +57,7 @@ mod region;
 mod signals;
 mod space;
 mod userfault;
+mod uses;
 
 pub use error::Error;
 pub use figures::Faults;

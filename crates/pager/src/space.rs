@@ -45,12 +45,16 @@ pub(crate) struct Space {
     regions: RwLock<Vec<Option<Arc<Extent>>>>,
     /// Pages used last at the pool's addresses, by object and place.
     left: Mutex<Vec<(u32, usize)>>,
+    /// Whether the policy says which uses it waits to see, and it is asked.
+    awaits: bool,
+    /// Pages that are mapped and whose reference bit the policy has cleared.
+    cleared: Mutex<Vec<(u32, usize)>>,
     /// Held while mappings are chosen and taken away.
     unmapping: Mutex<()>,
 }
 
 impl Space {
-    pub(crate) fn new(frames: usize, page_size: usize) -> io::Result<Self> {
+    pub(crate) fn new(frames: usize, page_size: usize, awaits: bool) -> io::Result<Self> {
         let faults = Arc::new(Userfault::new()?);
         let frames = (0..frames).map(|_| FramePage::default()).collect();
         Ok(Self {
@@ -59,6 +63,8 @@ impl Space {
             frames,
             regions: RwLock::default(),
             left: Mutex::default(),
+            awaits,
+            cleared: Mutex::default(),
             unmapping: Mutex::default(),
         })
     }
@@ -114,6 +120,28 @@ impl Space {
         let count = pages.len();
         self.by_run(pages, Extent::drop_mapping);
         (count, frame)
+    }
+
+    /// Pages whose reference bit the policy has cleared since the last call.
+    pub(crate) fn take_cleared(&self) -> Vec<(u32, usize)> {
+        std::mem::take(&mut self.cleared.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether the policy waits to see a page used.
+    pub(crate) fn awaits(&self, (object, at): (u32, usize)) -> bool {
+        self.extent(object).is_some_and(|extent| extent.awaits(at))
+    }
+
+    /// Takes the mapping of those of these pages away that are mapped: how many they are.
+    pub(crate) fn unmap(&self, mut pages: Vec<(u32, usize)>) -> usize {
+        if pages.is_empty() {
+            return 0;
+        }
+        let _unmapping = self.unmapping.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.retain(|&(object, at)| self.extent(object).is_some_and(|extent| extent.was_mapped(at)));
+        let count = pages.len();
+        self.by_run(pages, Extent::drop_mapping);
+        count
     }
 
     /// Waits until no page is about to lose its mapping that does not count as mapped any more.
@@ -191,6 +219,17 @@ impl Memory for Space {
         if let Err(error) = mapped {
             tracing::error!(%error, "a page cannot be mapped for a write: SIGBUS");
             let _ = extent.poison(at);
+        }
+    }
+
+    fn awaits_uses(&self) -> bool {
+        self.awaits
+    }
+
+    fn await_use(&self, frame: u32, awaited: bool) {
+        let (object, at) = self.place_of(frame);
+        if self.extent(object).is_some_and(|extent| extent.set_awaited(at, awaited)) {
+            self.cleared.lock().unwrap_or_else(PoisonError::into_inner).push((object, at));
         }
     }
 

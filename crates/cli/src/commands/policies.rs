@@ -14,7 +14,7 @@ use std::io::{self, Write};
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// These alone
-    #[arg(value_name = "NAME", value_parser = parse_name)]
+    #[arg(value_name = "NAME", value_delimiter = ',', value_parser = parse_name)]
     names: Vec<&'static Info>,
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t)]
@@ -69,7 +69,12 @@ fn explain(info: &Info, out: &mut impl Write) -> Result<(), Failure> {
     for line in [
         format!("looks at {}", sees.join(", ")),
         format!(
-            "at most {bytes_per_page} bytes of metadata for each page number, and {ghosts} ghosts a page of capacity"
+            "at most {bytes_per_page} bytes of metadata for each page number, and {}",
+            match ghosts {
+                0 => "no ghosts".to_owned(),
+                1 => "as many ghosts as pages".to_owned(),
+                _ => format!("{ghosts} times as many ghosts as pages"),
+            }
         ),
         format!("try it: forebay compare TRACE --policies lru,{name},opt"),
     ] {

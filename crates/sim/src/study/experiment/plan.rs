@@ -174,6 +174,13 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
+impl PlanError {
+    /// Whether the file cannot be read at all.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self.what, WrongPlan::Unreadable(_))
+    }
+}
+
 impl Wanted {
     /// Checks what the command would not name clearly.
     fn check(&self) -> Result<(), String> {
