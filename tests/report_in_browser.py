@@ -52,6 +52,14 @@ def reports(folder):
     yield made("compare", forebay, "compare", "--device", "nearline", "--report")
     yield made("curve", forebay, "curve", "--policies", "lru,arc,opt", "--points", "20", "--report")
     yield made("analyze", forebay, "analyze", "--sizes", "5%,20%", "--report")
+    # Policies of which opt alone has a state, and one size alone.
+    trace = folder / "a" / "folder" / "whose" / "name" / "is" / "long" / "enough" / "to" / "fill" / "a" / "whole" / "phone.csv"
+    trace.parent.mkdir(parents=True)
+    rows = (f"{at},reader {at % 3},{trace.parent}/{at * at % 7}-of-seven.txt,{at * 7919 % 50 * 4096},4096,read" for at in range(2000))
+    trace.write_text("\n".join(["time_ns,owner,object,offset,length,operation", *rows]))
+    yield made("files", forebay, "compare", trace, "--policies", "lru,mru,opt", "--by", "file", "--device", "nearline", "--report")
+    yield made("one-size", forebay, "compare", "--policies", "lru,clock-pro,opt", "--sizes", "10%", "--report")
+    yield made("levels-one-size", forebay, "levels", "-l", "lru:2MiB", "-l", "lru:8MiB,mq:8MiB", "--device", "nvme", "--report")
     alternatives = "lru:2MiB,lru:8MiB", "lru:16MiB,mq:16MiB,lru:24MiB,mq:24MiB,lru:64MiB,mq:64MiB"
     yield made("levels", forebay, "levels", "-l", alternatives[0], "-l", alternatives[1], "--device", "nvme", "--report")
     traces = pathlib.Path(os.environ.get("FOREBAY_TRACES", "../shared/traces"))
@@ -76,6 +84,16 @@ TOLD = """figure => {
     const { series, xAxis, yAxis } = charts.find(chart => chart.figure === figure).echart.getOption();
     return JSON.stringify([series.map(({ name, data }) => [name, data.length]), xAxis.map(({ type }) => type), yAxis.map(({ type }) => type)]);
 }"""
+# Of each open table its title, the width of its first column where it has more than it can show, that of what it is seen through, and whether
+# its last column can come into that.
+TABLES = """() => [...document.querySelectorAll("details[open]")].map(details => {
+    const [frame, heads] = [details.querySelector(".scroll"), details.querySelectorAll("th")];
+    frame.scrollLeft = frame.scrollWidth;
+    const [first, last, seen] = [heads[0], heads[heads.length - 1], frame].map(part => part.getBoundingClientRect());
+    frame.scrollLeft = 0;
+    const within = last.right <= seen.right + 1 && (last === first || last.left >= seen.left + first.width - 1) && seen.right <= innerWidth;
+    return [details.querySelector("summary").textContent, frame.scrollWidth > frame.clientWidth ? first.width : 0, seen.width, within];
+})"""
 # A phone shows more than its width where something asks for more.
 WIDTH = "() => document.documentElement.scrollWidth"
 FIRST_PAINT = """() => performance.getEntriesByName("first-contentful-paint").map(entry => entry.startTime)[0]"""
@@ -142,6 +160,9 @@ def check_drawn(browser, name, file):
                 table.evaluate("table => { table.open = true; }")
             page.settle()
             check(f"{page.what}: rows in tables", page.page.query_selector("tbody tr") is not None)
+            for what, first, room, ends in page.page.evaluate(TABLES):
+                check(f"{page.what}: the first column of `{what}`", first <= room / 2, f"{first} of {room} px")
+                check(f"{page.what}: `{what}` can be scrolled to its end", ends)
             wider = page.page.evaluate(WIDTH) - viewport["width"]
             check(f"{page.what}: horizontal scroll", wider <= 0, f"{wider} px wider than the screen")
             for table in page.page.query_selector_all("details"):
@@ -213,7 +234,7 @@ def check_controls(browser, name, file):
         page.page.mouse.move(1, 1)
         page.settle()
         reset = figure.query_selector("button:has-text('Reset zoom')")
-        if figure.evaluate("figure => charts.find(chart => chart.figure === figure).model.kind") != "ranking":
+        if not figure.evaluate("figure => charts.find(chart => chart.figure === figure).lies"):
             before = figure.evaluate(PICTURE)
             page.page.mouse.move(middle[0] - 100, middle[1] - 60)
             page.page.mouse.down()
@@ -238,9 +259,25 @@ ENDS = """figure => {
     return texts.map(([text, box]) => [text, box.x, box.y, box.width, box.height]);
 }"""
 MARK = "figure => charts.find(chart => chart.figure === figure).model.mark?.series"
+WORDS = """figure => {
+    const shapes = charts.find(chart => chart.figure === figure).echart.getZr().storage.getDisplayList(true);
+    return shapes.filter(({ type }) => type === "tspan").map(({ style }) => style.text);
+}"""
+RINGS = """figure => {
+    const shapes = charts.find(chart => chart.figure === figure).echart.getZr().storage.getDisplayList(true);
+    const rings = shapes.filter(({ type, style }) => type === "circle" && style.fill === "none");
+    return rings.map(({ shape: { cx, cy, r } }) => [cx, cy, r]);
+}"""
+# Of a chart whose series are no policies: whether they are named, by chips or by the axis, and the colours.
+PLAIN = """figure => {
+    const { keys: own, model, view } = charts.find(chart => chart.figure === figure);
+    if (!own) return [true, []];
+    const named = view.series.length === 1 && view.series[0].name === model.y.title || figure.querySelectorAll(".keys .key").length === view.series.length;
+    return [named, view.series.map((_, index) => plain(index).color)];
+}"""
 LINES = """figure => {
-    const { model, view } = charts.find(chart => chart.figure === figure);
-    return model.kind === "lines" && model.keyed ? view.series.map(({ name }) => name).filter(name => keys.shown.has(name)) : [];
+    const { kind, model, view } = charts.find(chart => chart.figure === figure);
+    return (kind === "lines" || kind === "single") && model.keyed ? view.series.map(({ name }) => name).filter(name => keys.shown.has(name)) : [];
 }"""
 
 
@@ -251,14 +288,27 @@ def check_words(browser, name, file):
         for figure in page.figures():
             what, lines = f"{page.what}: {figure.get_attribute('id')}", figure.evaluate(LINES)
             texts = figure.evaluate(ENDS)
-            if len(lines) > 1:
+            if lines:
                 ends = [text for text in texts if any(line.startswith(text[0].rstrip("…")) for line in lines)]
                 check(f"{what}: a name at each line's end", len(ends) >= len(lines), f"{[text[0] for text in texts]} for {lines}")
+                # Of bars that lie the axis keeps names apart, and says where they are in its own terms.
+                if figure.evaluate("figure => charts.find(chart => chart.figure === figure).lies"):
+                    ends = []
                 tops = sorted(top for _, _, top, _, _ in ends)
                 close = [below - above for above, below in zip(tops, tops[1:]) if below - above < 8]
                 check(f"{what}: names apart", not close, f"{close} points")
+                rings = figure.evaluate(RINGS)
+                on = [name for name, left, top, wide, high in ends for x, y, r in rings
+                      if left < x + r and left + wide > x - r and top < y + r and top + high > y - r]
+                check(f"{what}: names clear of the ring", not on, repr(on))
             if figure.evaluate(MARK) in lines:
-                check(f"{what}: the mark", any(text[0] == "recommended" for text in texts), repr(texts))
+                all_words = figure.evaluate(WORDS)
+                check(f"{what}: the mark", any(word.endswith("recommended") for word in all_words), repr(all_words))
+            named, colors = figure.evaluate(PLAIN)
+            check(f"{what}: what is drawn has a name", named)
+            check(f"{what}: what is no policy has no policy's colour", all(color.startswith("--s") for color in colors), repr(colors))
+        near = page.page.evaluate("() => [apart([10, 11, 12, 100], 10, 0, 200), apart([2, 3], 10, 0, 200), apart([195, 198], 10, 0, 200)]")
+        check(f"{page.what}: names stay near their lines", near == [[1, 11, 21, 100], [0, 10], [190, 200]], repr(near))
         page.close()
 
 

@@ -1,5 +1,6 @@
 //! Why a command did not do what was asked: the message and the exit code.
 
+use crate::terminal::forms::Form;
 use crate::terminal::interrupt;
 use forebay_policy::managers::RulesError;
 use forebay_report::file::FileError;
@@ -72,6 +73,11 @@ pub(crate) fn unless_stopped<T>(answer: Result<T, Error>, stopped: &mut Option<S
         }
         answer => Ok(Some(answer?)),
     }
+}
+
+/// How a command ends whose last answer has advice and was stopped: advice says so, and only tables show it to a person.
+pub(crate) fn stopped_with_advice(stop: Stop, form: Form) -> Failure {
+    if form == Form::Table { Failure::Said(interrupt::EXIT_CODE) } else { stop.into() }
 }
 
 macro_rules! from {

@@ -118,6 +118,109 @@ fn commands_that_need_no_more_than_traces_run() {
     assert!(ran > 40, "{ran} commands are run");
 }
 
+/// The TOML files of a page, each with the line where it begins: blocks that say so, and indented ones of keys and tables.
+fn toml_files(page: &str) -> Vec<(usize, String)> {
+    let (mut blocks, mut fence) = (Vec::<(usize, String)>::new(), None);
+    let mut indented = false;
+    for (number, line) in page.lines().enumerate() {
+        if let Some(word) = line.strip_prefix("```") {
+            fence = if fence.is_some() { None } else { Some(word == "toml") };
+            if fence == Some(true) {
+                blocks.push((number + 1, String::new()));
+            }
+            indented = false;
+            continue;
+        }
+        let own = match (fence, line.strip_prefix("    ")) {
+            (Some(true), _) => Some(line),
+            (None, Some(own)) => Some(own),
+            // Blocks that are indented may have empty lines.
+            (None, None) if indented && line.is_empty() => Some(""),
+            _ => None,
+        };
+        let Some(own) = own else {
+            indented = false;
+            continue;
+        };
+        if fence.is_none() && !indented {
+            blocks.push((number + 1, String::new()));
+            indented = true;
+        }
+        let (_, text) = blocks.last_mut().expect("a block has begun");
+        *text += &format!("{own}\n");
+    }
+    let is_file = |text: &str| {
+        let first = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#')).unwrap_or_default();
+        let key = first
+            .split_once(" = ")
+            .is_some_and(|(key, _)| key.chars().all(|c| c.is_alphanumeric() || "-_".contains(c)));
+        // Python assigns, too.
+        !text.contains("= forebay.") && key || first.starts_with("[[") || first.starts_with('[') && first.ends_with(']')
+    };
+    blocks.retain(|(_, text)| is_file(text));
+    blocks
+}
+
+#[test]
+fn every_toml_file_that_a_page_shows_is_one() {
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).expect("a page is text");
+        for (line, file) in toml_files(&text) {
+            if let Err(error) = file.parse::<toml::Table>() {
+                wrong.push(format!("{}, from line {line} on: {error}", page.display()));
+            }
+            seen += 1;
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen >= 5, "{seen} files are found");
+}
+
+#[test]
+fn the_experiment_that_its_page_shows_can_be_run() {
+    let page = std::fs::read_to_string(root().join("docs/experiments.md")).expect("a page is text");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("shown.toml");
+    let (_, file) = toml_files(&page).into_iter().next().expect("it shows one");
+    std::fs::write(&path, file).expect("there is room");
+    let commands = answer(&["experiment", "--dry-run", path.to_str().expect("text")]);
+    assert_eq!(commands.lines().count(), 6, "two tables, three seeds: {commands}");
+}
+
+/// The cells of a table's row.
+fn cells(row: &str) -> Vec<&str> {
+    row.trim_matches('|').split('|').map(str::trim).collect()
+}
+
+#[test]
+fn bold_is_the_best_of_a_row_in_the_papers_tables_of_policies() {
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for page in pages().into_iter().filter(|page| page.components().any(|part| part.as_os_str() == "papers")) {
+        let text = std::fs::read_to_string(&page).expect("a page is text");
+        let mut policies: Vec<usize> = Vec::new();
+        for line in text.lines() {
+            if !line.starts_with('|') {
+                policies.clear();
+            } else if policies.is_empty() && cells(line).contains(&"OPT") {
+                // Policies' names have no small letter but in CLOCK-Pro.
+                let is_policy = |name: &str| name.starts_with("CLOCK") || !name.chars().any(char::is_lowercase);
+                let is_column = |(_, name): &(usize, &str)| !name.is_empty() && *name != "OPT" && is_policy(name);
+                policies = cells(line).into_iter().enumerate().filter(is_column).map(|(column, _)| column).collect();
+            } else if line.contains("**") && !policies.is_empty() {
+                let cells = cells(line);
+                let figure = |&column: &usize| cells[column].trim_matches('*').parse::<f64>().expect("a figure");
+                let best = policies.iter().map(figure).fold(0.0, f64::max);
+                let right = policies.iter().all(|column| cells[*column].starts_with("**") == (figure(column) == best));
+                wrong.extend((!right).then(|| format!("{}: {line}", page.display())));
+                seen += 1;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen >= 70, "{seen} rows are found");
+}
+
 #[test]
 fn every_link_between_pages_leads_to_a_file() {
     let mut wrong = Vec::new();

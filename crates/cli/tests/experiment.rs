@@ -56,7 +56,10 @@ fn figures_stand_in_the_rows_and_columns_of_their_policies_and_sizes() {
     assert_eq!(table["rows"][0], serde_json::json!({ "row": "lru", "theirs": [null, 98.0], "ours": [[0.0], [99.0]] }));
     assert_eq!(table["command"], "forebay compare loop:pages=10,references=1000 --policies lru,opt --sizes 5,10");
     let text = answer(&["experiment", path.to_str().unwrap()]);
-    assert!(text.contains("98.0 / 99.0") && text.contains("at most +1.0 (lru at 10)"), "{text}");
+    assert!(
+        text.contains("98.0 / 99.0") && text.contains("1.0 apart on average, at most 1.0 (ours higher: lru at 10)"),
+        "{text}"
+    );
     assert!(text.ends_with("LRU has nothing.\n"), "{text}");
     let markdown = answer(&["experiment", path.to_str().unwrap(), "-f", "markdown"]);
     assert!(markdown.contains("| lru | – / 0.0 | 98.0 / 99.0 |"), "{markdown}");
@@ -83,12 +86,20 @@ fn each_seed_is_a_run_and_the_mean_is_shown() {
     // 10 % are other pages with each seed, and one column.
     assert_eq!(table["columns"], serde_json::json!(["10%", "100"]));
     assert_eq!(table["rows"].as_array().unwrap().len(), 2);
-    assert_eq!(table["rows"][1]["row"], "random:seed={seed}");
+    assert_eq!(table["rows"][1]["row"], "random");
+    assert_eq!(table["title"], "zipf:pages=1000,references=5000");
     let ours: Vec<f64> =
         table["rows"][1]["ours"][0].as_array().unwrap().iter().map(|of| of.as_f64().unwrap()).collect();
     assert!(ours.len() == 3 && ours[0] != ours[1], "{ours:?}");
     assert_eq!(table["rows"][0]["ours"][1].as_array().unwrap().len(), 3);
-    assert!(answer(&["experiment", path.to_str().unwrap()]).contains(" ±"));
+    let text = answer(&["experiment", path.to_str().unwrap()]);
+    assert!(text.contains(" ±") && text.contains("the first of 3, with the seeds 1, 2 and 3;"), "{text}");
+    // The command is one to be typed, and gives the figures with the first seed.
+    let command = text.lines().last().and_then(|line| line.strip_prefix("forebay ")).expect("it comes last");
+    let typed = shlex::split(command).expect("words");
+    let csv = answer(&typed.iter().map(String::as_str).chain(["-f", "csv"]).collect::<Vec<_>>());
+    let of_random = csv.lines().find(|line| line.contains(",random:seed=1,")).expect("it has its row");
+    assert!(of_random.contains(&format!("{:.6}", ours[0] / 100.0)), "{of_random} {ours:?}");
 }
 
 #[test]

@@ -256,7 +256,12 @@ fn an_analysis_is_drawn_section_by_section_with_the_figures_of_its_table() {
     let lines: Vec<&str> = data["keys"].as_array().unwrap().iter().map(|key| key["name"].as_str().unwrap()).collect();
     assert_eq!(lines, ["lru", "ubm", "opt", "trace"]);
     let advice = data["sections"][0]["advice"].as_str().unwrap();
-    assert!(advice.contains("% looping") && advice.contains("loops longer than 100 references"), "{advice}");
+    assert!(
+        advice.starts_with("As UBM tells them, ")
+            && advice.contains("% looping")
+            && advice.contains("loops longer than 100 references"),
+        "{advice}"
+    );
     let compared =
         forebay(&["compare", asked[1], "--trace-format", "lirs", "--sizes", "100", "--format", "json"]).stdout;
     let compared: serde_json::Value = serde_json::from_slice(&compared).unwrap();
@@ -399,6 +404,11 @@ fn hierarchies_make_a_report_and_a_figure() {
     let reads = &chart(&data, "storage-reads")["views"][0];
     assert_eq!(reads["x"], serde_json::json!([100, 200]));
     assert_eq!(reads["series"][1]["name"], "lru 400 KiB, mq");
+    let times = &chart(&data, "device-time")["views"][0]["series"][1];
+    let cost = data["sections"][0]["tables"][1]["rows"].as_array().unwrap();
+    let of_mq: Vec<&serde_json::Value> = cost.iter().filter(|row| row[0].as_str().unwrap().contains("mq")).collect();
+    assert_eq!(times["name"], reads["series"][1]["name"]);
+    assert_eq!([&times["y"][0], &times["y"][1]], [&of_mq[0][3], &of_mq[1][3]], "in seconds, as the table has it");
     let served = chart(&data, "served")["views"][0]["series"].as_array().unwrap();
     let shares: f64 = served.iter().map(|level| level["y"][0].as_f64().unwrap()).sum();
     assert!((shares - 1.0).abs() < 1e-4, "every reference is served somewhere: {shares}");

@@ -12,7 +12,7 @@ This page is made from the registry, `crates/policy/src/policies/mod.rs`, by `fo
 | --- | --- |
 | sees | what the policy looks at besides the page: its place (file or volume, and block), or who uses it and how |
 | ghosts | the most pages that it remembers without holding them, in multiples of its capacity, at the largest setting |
-| bytes | the most metadata for each page number that may occur. A test checks it |
+| bytes | the most metadata for each page number, `bytes_per_page` in [JSON](schemas.md#lists-policies-formats-devices). The simulator numbers all pages of a trace, a running cache its pages and ghosts. A test checks it |
 
 The header of each policy's file names its paper, its deviations from it, and its reference figures.
 

@@ -281,7 +281,7 @@ pub struct Info {
     pub off_line: bool,
     /// The most ghosts, in multiples of the capacity.
     pub ghosts: u32,
-    /// The most bytes of metadata for each page number.
+    /// The most bytes of metadata for each page number, whether its page is resident, a ghost or neither.
     pub bytes_per_page: usize,
 }
 

@@ -1,28 +1,14 @@
 // A chart of the report, whatever its kind, as Apache ECharts draws it.
 
-/** Powers from the least to the most figure of an axis, at equal ratios, about ten at most; none where that would be less than two. */
-function powers(least, most, base) {
-    const [first, last] = [Math.ceil(Math.log(least) / Math.log(base) - 1e-9), Math.floor(Math.log(most) / Math.log(base) + 1e-9)];
-    const step = Math.max(1, Math.ceil((last - first) / 10));
-    const found = [];
-    for (let power = first; power <= last; power += step) found.push(base ** power);
-    return found.length < 2 ? [] : found;
-}
-
-/** Numbers of pages between the least and the most that are round in bytes: multiples of a power of two, four to eight from nothing on. */
-function multiples(least, most, pages) {
-    const step = 2 ** Math.floor(Math.log2((most * pages) / 4)) / pages;
-    const found = [];
-    for (let at = Math.max(0, Math.ceil(least / step - 1e-9)) * step; at <= most * (1 + 1e-9); at += step) found.push(at);
-    return found;
-}
-
 class Chart {
     constructor(model, trace) {
         this.model = model;
         this.trace = trace;
+        // Lines of one point each would be dots in an empty frame: they are bars that lie.
+        this.kind = model.kind === "lines" && model.views.every(({ x }) => x.length === 1) ? "single" : model.kind;
         this.view = model.views[model.first];
-        this.log = { x: model.x.log, y: model.y.log };
+        this.lies = this.kind === "ranking" || this.kind === "single";
+        this.log = { x: model.x.log, y: model.y.log && !this.lies };
         this.plot = element("div", { className: "plot" });
         this.controls = element("div", { className: "controls" });
         this.reset = button("Reset zoom", () => this.draw(), { hidden: true });
@@ -33,9 +19,9 @@ class Chart {
             { id: model.id },
             element("figcaption", {}, element("h3", { textContent: model.title }), element("p", { textContent: model.explanation })),
             this.controls,
-            element("div", { className: "axis", textContent: model.kind === "ranking" ? "" : model.y.title }),
+            this.above = element("div", { className: "axis", textContent: this.lies ? "" : model.y.title }),
             this.plot,
-            element("div", { className: "axis x", textContent: model.kind === "ranking" ? model.y.title : model.x.title }),
+            element("div", { className: "axis x", textContent: this.lies ? model.y.title : model.x.title }),
         );
         this.#makeControls();
         this.#setView(this.view);
@@ -43,9 +29,9 @@ class Chart {
 
     #makeControls() {
         const { model, controls } = this;
-        if (model.views.length > 1) controls.append(this.#chooser());
-        const lines = model.kind === "lines" || model.kind === "steps";
-        for (const axis of lines ? ["x", "y"] : model.kind === "bars" ? ["y"] : []) {
+        controls.append(this.#chooser());
+        const lines = this.kind === "lines" || this.kind === "steps";
+        for (const axis of lines ? ["x", "y"] : this.kind === "bars" ? ["y"] : []) {
             const toggle = button(`log ${axis}`, () => {
                 this.log[axis] = !this.log[axis];
                 setPressed(toggle, this.log[axis]);
@@ -62,7 +48,7 @@ class Chart {
         if (this.local) controls.append(this.local);
     }
 
-    /** Two choices where views are in groups, one where they are not. */
+    /** Which view is shown: two choices where views are in groups, one where they are not; what leaves no choice is a word. */
     #chooser() {
         const { views } = this.model;
         const groups = [...new Set(views.map((view) => view.group))];
@@ -85,7 +71,13 @@ class Chart {
         };
         label.onchange = show;
         const both = element("span", { className: "sets" });
-        both.append(...[group, label].filter((choice) => choice.options.length > 1));
+        const shown = (choice, all) => {
+            const names = new Set(all);
+            if (names.size > 1) both.append(choice);
+            else if (choice.value) both.append(element("span", { className: "only", textContent: choice.value }));
+        };
+        shown(group, groups);
+        shown(label, views.map((view) => view.label));
         return both;
     }
 
@@ -95,10 +87,12 @@ class Chart {
             // What was chosen stays where the next view has the same names.
             const kept = this.keys && view.series.every(({ name }) => this.keys.names.has(name)) ? this.keys.shown : null;
             const entries = view.series.map(({ name, shown }, index) => ({
-                name, shown: kept ? kept.has(name) : shown, style: style(index),
+                name, shown: kept ? kept.has(name) : shown, style: plain(index),
             }));
             this.keys = new Keys(entries, () => this.draw());
-            this.local.replaceChildren(...(entries.length > 1 ? this.keys.chips.map(([, chip]) => chip) : []));
+            // A single series is named by its axis, as a rule.
+            const named = entries.length > 1 || entries[0].name !== this.model.y.title;
+            this.local.replaceChildren(...(named ? this.keys.chips.map(([, chip]) => chip) : []));
         }
         this.draw();
     }
@@ -106,14 +100,14 @@ class Chart {
     /** Draws what is chosen, whole: zooming starts afresh. Before the chart has come into sight nothing is done. */
     draw() {
         if (!this.echart) return;
-        const height = this.model.kind === "ranking" ? `${60 + 22 * this.#labels().length}px` : "";
+        const height = this.lies ? `${60 + 22 * this.#labels().length}px` : "";
         if (this.plot.style.height !== height) {
             this.plot.style.height = height;
             this.echart.resize();
         }
         this.reset.hidden = true;
         this.echart.setOption({ ...this.#frame(), ...this.#content() }, { notMerge: true });
-        if (finePointer && this.model.kind !== "ranking") {
+        if (finePointer && !this.lies) {
             this.echart.dispatchAction({ type: "takeGlobalCursor", key: "dataZoomSelect", dataZoomSelectActive: true });
         }
     }
@@ -138,7 +132,7 @@ class Chart {
             grid: { left: 4, right: 18, top: 12, bottom: 4, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
             // Only for zooming into a box that is dragged: its signs stay out of sight.
             toolbox: { top: -50, feature: { dataZoom: { filterMode: "none", brushStyle: { color: themed("--accent"), opacity: 0.15 } } } },
-            dataZoom: this.model.kind === "ranking" ? [] : [{ ...zoomed, xAxisIndex: 0, zoomOnMouseWheel: "ctrl" }],
+            dataZoom: this.lies ? [] : [{ ...zoomed, xAxisIndex: 0, zoomOnMouseWheel: "ctrl" }],
             tooltip: {
                 trigger: "axis", confine: true, className: "tip", transitionDuration: 0,
                 backgroundColor: themed("--paper"), borderColor: themed("--rule"), padding: [8, 12],
@@ -149,7 +143,8 @@ class Chart {
     }
 
     #content() {
-        switch (this.model.kind) {
+        switch (this.kind) {
+            case "single": return this.#single();
             case "bars": return this.#bars();
             case "ranking": return this.#ranking();
             case "grid": return this.#grid();
@@ -188,7 +183,7 @@ class Chart {
 
     /** The series that are shown, each with its style. */
     #shown() {
-        const all = this.view.series.map((series, index) => [series, this.model.keyed ? styles.get(series.name) : style(index)]);
+        const all = this.view.series.map((series, index) => [series, this.model.keyed ? styles.get(series.name) : plain(index)]);
         const { shown } = this.model.keyed ? keys : this.keys;
         return all.filter(([series]) => shown.has(series.name));
     }
@@ -236,8 +231,8 @@ class Chart {
         const { fontFamily } = getComputedStyle(document.body);
         const short = (name) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
         const known = lines.filter((line) => line.data.some(([, y]) => y !== null));
-        // A single line needs no name, and states that stop early end somewhere.
-        const ends = known.length < 2 ? [] : known.map((line) => ({
+        // A single line has its chip, and states that stop early end somewhere.
+        const ends = known.length < 2 && !this.model.keyed ? [] : known.map((line) => ({
             text: short(line.name), color: line.color, at: line.data.findLast(([, y]) => y !== null),
         }));
         const longest = Math.max(0, ...ends.map(({ text }) => text.length));
@@ -245,31 +240,29 @@ class Chart {
         const marked = mark && known.find(({ name }) => name === mark.series)?.data.find(([at]) => at === mark.x);
         const within = ({ x, y, width, height }, [left, top]) =>
             left >= x - 1 && left <= x + width + 1 && top >= y - 1 && top <= y + height + 1;
+        const RING = 8;
+        const CLEAR = RING + 10; // names stay clear of a ring around their line's end
         const renderItem = (params, api) => {
             const box = params.coordSys;
             const placed = ends.map((end) => ({ ...end, point: api.coord(end.at) })).filter(({ point }) => within(box, point));
             placed.sort((one, other) => one.point[1] - other.point[1]);
             const line = Math.min(size + 2, box.height / Math.max(1, placed.length));
-            let floor = -Infinity;
-            for (const end of placed) floor = end.top = Math.max(end.point[1], floor + line);
             // Below the axis are its figures.
-            let ceiling = box.y + box.height - size / 2;
-            for (const end of placed.reverse()) {
-                end.top = Math.min(end.top, ceiling);
-                ceiling = end.top - line;
-            }
-            const children = placed.map(({ text, color, point: [left], top }) => ({
-                type: "text", style: { text, x: left + 8, y: top, fill: color, fontSize: Math.min(size, line), fontFamily, verticalAlign: "middle" },
-            }));
+            const tops = apart(placed.map(({ point }) => point[1]), line, box.y, box.y + box.height - size / 2);
+            const children = placed.flatMap(({ text, color, point: [left, end] }, index) => {
+                const top = tops[index];
+                const style = { text, x: left + CLEAR, y: top, fill: color, fontSize: Math.min(size, line), fontFamily, verticalAlign: "middle" };
+                const leader = { x1: left + 4, y1: end, x2: left + CLEAR - 2, y2: top };
+                return [{ type: "line", shape: leader, style: { stroke: color, lineWidth: 1, opacity: 0.8 } }, { type: "text", style }];
+            });
             const point = marked && api.coord(marked);
             if (point && within(box, point)) {
                 const [left, top] = point;
                 const [x, y] = wordPlace(point, box, known.map((line) => line.data.filter(([, y]) => y !== null).map((at) => api.coord(at))));
-                const ring = 8;
-                const share = ring / Math.hypot(x - left, y - top);
+                const share = RING / Math.hypot(x - left, y - top);
                 const leader = { x1: left + (x - left) * share, y1: top + (y - top) * share, x2: x, y2: y };
                 children.push(
-                    { type: "circle", shape: { cx: left, cy: top, r: ring }, style: { fill: "none", stroke: themed("--ink"), lineWidth: 1.5 } },
+                    { type: "circle", shape: { cx: left, cy: top, r: RING }, style: { fill: "none", stroke: themed("--ink"), lineWidth: 1.5 } },
                     // Where lines are close together the word is far off.
                     { type: "line", shape: leader, style: { stroke: themed("--ink"), lineWidth: 1 } },
                     {
@@ -285,7 +278,7 @@ class Chart {
         };
         const some = ends[0]?.at ?? marked;
         const series = some ? [{ type: "custom", silent: true, clip: false, z: 5, data: [some], renderItem }] : [];
-        return { room: longest ? 16 + longest * size * 0.56 : 18, series };
+        return { room: longest ? CLEAR + 8 + longest * size * 0.56 : 18, series };
     }
 
     /** The name of a file of this chart. */
@@ -320,8 +313,8 @@ class Chart {
         const font = (size) => { pen.font = `${size * SCALE}px ${getComputedStyle(document.body).fontFamily}`; };
         const view = [this.view.group, this.view.label].filter((word) => word).join(", ");
         const title = `${this.model.title}: ${[this.trace, view].filter((word) => word).join(", ")}`;
-        const shown = this.model.kind === "ranking"
-            ? this.view.series.map((series, index) => [series, style(index)]).filter(([series]) => this.keys.shown.has(series.name))
+        const shown = this.kind === "ranking"
+            ? this.view.series.map((series, index) => [series, plain(index)]).filter(([series]) => this.keys.shown.has(series.name))
             : this.#shown();
         // Where the legend's words lie: in rows as wide as the chart.
         font(12);
@@ -348,7 +341,7 @@ class Chart {
             pen.fillText(name, (left + 20) * SCALE, top * SCALE);
         }
         pen.fillStyle = themed("--quiet");
-        pen.fillText(this.model.kind === "ranking" ? "" : this.model.y.title, 12 * SCALE, head - 6 * SCALE);
+        pen.fillText(this.above.textContent, 12 * SCALE, head - 6 * SCALE);
         pen.drawImage(body, 0, head);
         save(canvas.toDataURL(), `${this.name()}.png`);
     }
@@ -363,8 +356,9 @@ class Chart {
     }
 
     #labels() {
+        if (this.kind === "single") return this.#shown().map(([{ name }]) => name);
         const labels = this.view.x;
-        return this.model.kind === "ranking" && this.model.keyed ? labels.filter((label) => keys.shown.has(label)) : labels;
+        return this.kind === "ranking" && this.model.keyed ? labels.filter((label) => keys.shown.has(label)) : labels;
     }
 
     #bars() {
@@ -382,13 +376,46 @@ class Chart {
         // Shares of a whole end at it.
         const max = this.model.y.unit === "ratio" ? 1 : null;
         return {
-            yAxis: this.#labelled(labels, { inverse: true, axisLabel: { color: themed("--ink"), interval: 0 } }),
-            xAxis: { ...this.#axis("y", { type: "value", max }), splitLine: { show: true, lineStyle: { color: themed("--rule") } } },
+            ...this.#lying(labels, { max }),
             series: series.filter(({ series }) => this.keys.shown.has(series.name)).map(({ series, index }) => ({
-                name: series.name, type: "bar", stack: "all", barWidth: "70%", color: themed(`--c${index % COLORS}`),
+                name: series.name, type: "bar", stack: "all", barWidth: "70%", color: themed(plain(index).color),
                 emphasis: { disabled: true }, data: places.map((place) => series.y[place]),
             })),
             tooltip: this.#barTip(),
+        };
+    }
+
+    /** The axes of bars that lie. */
+    #lying(labels, more) {
+        return {
+            yAxis: this.#labelled(labels, { inverse: true, axisLabel: { color: themed("--ink"), interval: 0 } }),
+            xAxis: { ...this.#axis("y", { type: "value", ...more }), splitLine: { show: true, lineStyle: { color: themed("--rule") } } },
+        };
+    }
+
+    /** A bar for each line of one point, with its figure. */
+    #single() {
+        const { x, y, mark } = this.model;
+        const [at] = this.view.x;
+        this.above.textContent = `${x.title}: ${full(at, x.unit)}`;
+        const shown = this.#shown();
+        const marked = (name) => mark && mark.series === name && mark.x === at;
+        const label = shown.map(([{ name, y: [value] }]) => full(value, y.unit) + (marked(name) ? ", recommended" : ""));
+        const longest = Math.max(0, ...label.map((text) => text.length));
+        // A bound is an outline: no policy that can be run.
+        const style = ({ color, width }) => (width < 2 ? { color: "transparent", borderColor: themed(color) } : { color: themed(color) });
+        const data = shown.map(([series, looks]) => ({ value: series.y[0], itemStyle: style(looks) }));
+        return {
+            ...this.#lying(shown.map(([{ name }]) => name), { min: 0 }),
+            grid: { ...this.#frame().grid, right: 12 + longest * 7 },
+            series: [{
+                type: "bar", barWidth: "70%", emphasis: { disabled: true }, data,
+                label: { show: true, position: "right", color: themed("--ink"), formatter: ({ dataIndex }) => label[dataIndex] },
+            }],
+            tooltip: {
+                ...this.#frame().tooltip, axisPointer: { type: "shadow" },
+                formatter: ([{ dataIndex }]) => tip(this.above.textContent, [[shown[dataIndex][0].name, themed(shown[dataIndex][1].color), data[dataIndex].value]], y.unit, ""),
+            },
         };
     }
 
@@ -432,31 +459,6 @@ class Chart {
             }],
         };
     }
-}
-
-/** Where the middle of the word beside a mark covers the least of lines, within the frame. */
-function wordPlace([left, top], box, lines) {
-    const [half, height] = [42, 9];
-    const offsets = [[0, -20], [0, 20], [-54, -16], [54, 16], [54, -16], [-54, 16], [0, -60], [0, 60]];
-    const places = offsets.map(([right, down]) => [
-        Math.min(Math.max(left + right, box.x + half), box.x + box.width - half),
-        Math.min(Math.max(top + down, box.y + height), box.y + box.height - height),
-    ]);
-    // By the points of each line, a pixel apart.
-    const covered = ([x, y]) => {
-        let count = Math.hypot(x - left, y - top) < 16 ? Infinity : 0;
-        for (const line of lines) {
-            for (let end = 1; end < line.length; end++) {
-                const [[from, at], [to, then]] = [line[end - 1], line[end]];
-                for (let across = Math.max(from, x - half); across <= Math.min(to, x + half); across++) {
-                    if (Math.abs(at + ((then - at) * (across - from)) / (to - from || 1) - y) <= height) count++;
-                }
-            }
-        }
-        return count;
-    };
-    const counts = places.map(covered);
-    return places[counts.indexOf(Math.min(...counts))];
 }
 
 /** What stands under the pointer: a head, and rows of [name, colour, figure]. */

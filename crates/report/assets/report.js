@@ -34,9 +34,10 @@ function escaped(text) {
     return text.replace(/[&<>"]/g, (letter) => `&#${letter.charCodeAt(0)};`);
 }
 
-// ---- Colours and dashes: one for a policy in all charts
+// ---- Colours and dashes: one for a policy in all charts, and others for all else
 
 const COLORS = 8;
+const PLAIN_COLORS = 6;
 const DASHES = ["solid", [7, 4], [2, 3], [9, 3, 2, 3]];
 
 const styles = new Map();
@@ -48,8 +49,14 @@ report.keys.filter((key) => key.bound).forEach((key, index) => {
     styles.set(key.name, style(index));
 });
 
+/** Of a policy. */
 function style(index) {
     return { color: `--c${index % COLORS}`, dash: DASHES[Math.floor(index / COLORS) % DASHES.length], width: 2 };
+}
+
+/** Of what is no policy: parts, classes, levels, states. */
+function plain(index) {
+    return { color: `--s${index % PLAIN_COLORS}`, dash: DASHES[Math.floor(index / PLAIN_COLORS) % DASHES.length], width: 2 };
 }
 
 function themed(variable) {
@@ -120,9 +127,15 @@ function showKeys() {
 function folded(model, trace) {
     const texts = model.columns.map((column) => column.unit === "text");
     const body = element("tbody");
-    const fill = (rows) => body.replaceChildren(...rows.map((row) => element("tr", {}, ...row.map((value, column) => element("td", {
-        textContent: full(value, model.columns[column].unit), className: texts[column] ? "text" : "",
-    })))));
+    const cell = (value, column) => {
+        const text = full(value, model.columns[column].unit);
+        if (!texts[column]) return element("td", { textContent: text });
+        // Paths begin alike: of one that is too long the end is shown.
+        const isPath = text.includes("/");
+        const shown = element("span", {}, element("bdi", { textContent: text }));
+        return element("td", { className: isPath ? "text path" : "text", title: isPath ? text : "" }, shown);
+    };
+    const fill = (rows) => body.replaceChildren(...rows.map((row) => element("tr", {}, ...row.map(cell))));
     let sorted = -1;
     const heads = model.columns.map((column, index) => element("th", {
         textContent: column.title, className: texts[index] ? "text" : "", scope: "col", title: "Sort",

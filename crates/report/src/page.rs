@@ -5,18 +5,28 @@ use crate::model::{Document, Made, Section};
 const STYLE: &str = include_str!("../assets/report.css");
 const ECHARTS: &str = include_str!("../assets/echarts.min.js");
 /// In the order in which they stand in the page: the last uses the others.
-const SCRIPTS: [&str; 3] =
-    [include_str!("../assets/text.js"), include_str!("../assets/chart.js"), include_str!("../assets/report.js")];
+const SCRIPTS: [&str; 4] = [
+    include_str!("../assets/text.js"),
+    include_str!("../assets/layout.js"),
+    include_str!("../assets/chart.js"),
+    include_str!("../assets/report.js"),
+];
 /// By this a file is known as a report.
 pub(crate) const GENERATOR: &str = r#"<meta name="generator" content="forebay"#;
 /// Stands before everything that is seen, so that no page is light first and then dark.
 const THEME: &str = "let kept = null; try { kept = localStorage.getItem('forebay-theme'); } catch {} \
     document.documentElement.dataset.theme = kept ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');";
 
-/// The colours of a report in light, by their names in its style sheet: `ink`, `quiet`, `rule`, and `c0` to `c7` for lines.
+/// The colours of a report in light, by their names in its style sheet: `ink`, `quiet`, `rule`, `c0` to `c7` for policies, and `s0` to `s5`
+/// for what is no policy.
 pub fn colors() -> impl Iterator<Item = (&'static str, &'static str)> {
     let (_, light) = STYLE.split_once('{').unwrap_or_default();
-    let light = light.split('}').next().unwrap_or_default();
+    declared(light)
+}
+
+/// The colours that a rule of the style sheet declares, which begins here.
+fn declared(rule: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let light = rule.split('}').next().unwrap_or_default();
     // A comment may stand before a name.
     let declared = light
         .split(';')
@@ -124,6 +134,70 @@ mod tests {
         let colors: Vec<_> = colors().collect();
         for name in ["ink", "quiet", "rule", "paper", "c0", "c7"] {
             assert!(colors.iter().any(|(of, color)| *of == name && color.len() == 7), "{name}: {colors:?}");
+        }
+    }
+
+    /// A colour's parts in proportion to light.
+    fn light(color: &str) -> [f64; 3] {
+        [1, 3, 5].map(|at| {
+            let part = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
+            if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
+        })
+    }
+
+    /// The ratio of luminances, as the guidelines for accessible pages have it.
+    fn contrast(one: &str, other: &str) -> f64 {
+        let luminance =
+            |color: &str| light(color).iter().zip([0.2126, 0.7152, 0.0722]).map(|(part, of)| part * of).sum();
+        let (one, other): (f64, f64) = (luminance(one), luminance(other));
+        (one.max(other) + 0.05) / (one.min(other) + 0.05)
+    }
+
+    /// How far apart two colours look, in Oklab: black and white are 1 apart.
+    fn apart(one: &str, other: &str) -> f64 {
+        let lab = |color: &str| {
+            let of = |rows: [[f64; 3]; 3], parts: [f64; 3]| {
+                rows.map(|row| (0..3).map(|at| row[at] * parts[at]).sum::<f64>())
+            };
+            let cones = of(
+                [
+                    [0.412_221_470_8, 0.536_332_536_3, 0.051_445_992_9],
+                    [0.211_903_498_2, 0.680_699_545_1, 0.107_396_956_6],
+                    [0.088_302_461_9, 0.281_718_837_6, 0.629_978_700_5],
+                ],
+                light(color),
+            );
+            of(
+                [
+                    [0.210_454_255_3, 0.793_617_785, -0.004_072_046_8],
+                    [1.977_998_495_1, -2.428_592_205, 0.450_593_709_9],
+                    [0.025_904_037_1, 0.782_771_766_2, -0.808_675_766],
+                ],
+                cones.map(f64::cbrt),
+            )
+        };
+        lab(one).iter().zip(lab(other)).map(|(one, other)| (one - other).powi(2)).sum::<f64>().sqrt()
+    }
+
+    #[test]
+    fn what_is_no_policy_has_colours_that_no_policy_has_and_all_can_be_read() {
+        let (_, light) = STYLE.split_once('{').unwrap();
+        let (_, dark) = STYLE.split_once(r#"[data-theme="dark"] {"#).unwrap();
+        for rule in [light, dark] {
+            let colors: Vec<_> = declared(rule).collect();
+            let named = |letter: char| {
+                let is = move |name: &str| name.starts_with(letter) && name[1..].parse::<u8>().is_ok();
+                colors.iter().filter(move |(name, _)| is(name)).copied().collect::<Vec<_>>()
+            };
+            let (policies, others) = (named('c'), named('s'));
+            assert_eq!((policies.len(), others.len()), (8, 6));
+            let paper = colors.iter().find(|(name, _)| *name == "paper").unwrap().1;
+            for (index, (name, color)) in others.iter().enumerate() {
+                assert!(contrast(color, paper) >= 3.0, "{name} on {paper}: {:.2}", contrast(color, paper));
+                for (other, of) in policies.iter().chain(&others[..index]) {
+                    assert!(apart(color, of) >= 0.08, "{name} and {other}: {:.3} apart", apart(color, of));
+                }
+            }
         }
     }
 

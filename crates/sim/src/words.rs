@@ -23,8 +23,50 @@ pub fn percent(ratio: f64) -> String {
     format!("{:.1}", 100.0 * ratio)
 }
 
-/// About two digits that matter: 0.013, 0.52, 1.0, 10, 150.
+/// Sums of times that stand together: all in one unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// In milliseconds.
+    Milliseconds,
+    /// In seconds, to a tenth.
+    Seconds,
+}
+
+impl Times {
+    /// From this many milliseconds on, tenths of a second are exact enough.
+    const LONG: f64 = 1e4;
+
+    /// The unit for times of this many milliseconds: seconds if the shortest of those that are not 0 is long.
+    pub fn of(milliseconds: impl IntoIterator<Item = f64>) -> Self {
+        let shortest = milliseconds.into_iter().filter(|&time| time > 0.0).fold(f64::INFINITY, f64::min);
+        if shortest.is_finite() && shortest >= Self::LONG { Self::Seconds } else { Self::Milliseconds }
+    }
+
+    /// The unit's sign.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Milliseconds => "ms",
+            Self::Seconds => "s",
+        }
+    }
+
+    /// A time of this many milliseconds, without the unit.
+    pub fn shown(self, milliseconds: f64) -> String {
+        match self {
+            Self::Milliseconds => grouped(milliseconds.round() as u64),
+            Self::Seconds => {
+                let tenths = (milliseconds / 100.0).round() as u64;
+                format!("{}.{}", grouped(tenths / 10), tenths % 10)
+            }
+        }
+    }
+}
+
+/// About two digits that matter: 0.013, 0.52, 1.0, 10, 150, 4,837.
 pub fn significant(number: f64) -> String {
+    if number >= 999.5 {
+        return grouped(number.round() as u64);
+    }
     let decimals = if number >= 9.95 || number == 0.0 { 0 } else { (1.0 - number.log10().floor()).max(0.0) as usize };
     let text = format!("{number:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
@@ -93,8 +135,19 @@ mod tests {
     #[test]
     fn shares_are_shown_with_the_digits_that_matter() {
         assert_eq!(
-            [0.0134, 0.5, 1.0, 2.04, 9.96, 10.2, 150.0].map(significant),
-            ["0.013", "0.5", "1", "2", "10", "10", "150"]
+            [0.0134, 0.5, 1.0, 2.04, 9.96, 10.2, 150.0, 999.6, 4836.9].map(significant),
+            ["0.013", "0.5", "1", "2", "10", "10", "150", "1,000", "4,837"]
         );
+    }
+
+    #[test]
+    fn times_that_stand_together_have_one_unit() {
+        let shown = |times: [f64; 3]| {
+            let unit = Times::of(times);
+            (unit.unit(), times.map(|time| unit.shown(time)))
+        };
+        assert_eq!(shown([0.0, 9_999.0, 5_253_030.4]), ("ms", ["0", "9,999", "5,253,030"].map(str::to_owned)));
+        assert_eq!(shown([0.0, 10_040.0, 5_253_060.0]), ("s", ["0.0", "10.0", "5,253.1"].map(str::to_owned)));
+        assert_eq!(shown([0.0; 3]).0, "ms");
     }
 }

@@ -51,8 +51,8 @@ pub fn fetch(address: &str) -> Result<Report, Error> {
     serde_json::from_slice(answer.as_bytes()).map_err(|error| failed(format!("the answer is no report: {error}")))
 }
 
-/// The width of the terminal that standard output goes to, if it is one.
+/// The width of the terminal that standard output goes to, if it is one and knows its width: one that does not says 0.
 pub fn width() -> Option<usize> {
     let size = io::stdout().is_terminal().then(|| terminal::size().ok());
-    size.flatten().map(|(width, _)| width.into())
+    size.flatten().map(|(width, _)| width.into()).filter(|&width| width > 0)
 }

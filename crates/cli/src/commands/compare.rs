@@ -2,7 +2,7 @@
 
 use crate::commands::dask;
 use crate::commands::record::record_for_now;
-use crate::failure::{Failure, unless_stopped};
+use crate::failure::{Failure, stopped_with_advice, unless_stopped};
 use crate::files::{Files, Pages};
 use crate::input::{Chosen, How, SAMPLE, doubt, managers, parse_threads};
 use crate::terminal::comparison::print;
@@ -176,7 +176,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     let mut out = Output::new(arguments.files.wanted());
     let mut answers = Answers::new::<Comparison>(arguments.format, &mut out)?;
     let mut pages = Pages::default();
-    let mut stopped = None;
+    let (mut stopped, mut ended) = (None, Ok(()));
     for name in traces {
         let (format, answer) = match made.next() {
             Some(comparison) => ("", Ok(comparison)),
@@ -200,8 +200,8 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
             }
         }
         answers.add(&comparison, |comparison, out| print(comparison, arguments.waits, out))?;
-        stopped = comparison.stopped;
-        if stopped.is_some() {
+        if let Some(stop) = comparison.stopped {
+            ended = Err(stopped_with_advice(stop, arguments.format));
             break;
         }
     }
@@ -211,5 +211,5 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
         out.flush()?;
     }
     arguments.files.write(traces, pages)?;
-    stopped.map_or(Ok(()), |stop| Err(stop.into()))
+    stopped.map_or(ended, |stop| Err(stop.into()))
 }

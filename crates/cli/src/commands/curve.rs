@@ -1,6 +1,6 @@
 //! `forebay curve`: miss-ratio curves, exact or estimated from a sample of the pages.
 
-use crate::failure::{Failure, unless_stopped};
+use crate::failure::{Failure, stopped_with_advice, unless_stopped};
 use crate::files::{Files, Pages};
 use crate::input::{Chosen, How, SAMPLE, doubt, parse_threads};
 use crate::terminal::curves::print;
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     doubt(&asked.sizes);
     let mut answers = Answers::new::<Curves>(arguments.format, Output::new(files.wanted()))?;
     let mut pages = Pages::default();
-    let mut stopped = None;
+    let (mut stopped, mut ended) = (None, Ok(()));
     for name in traces {
         let answer = asked.of(name, &|| how.read(name), &Terminal);
         let Some(curves) = unless_stopped(answer, &mut stopped)? else { break };
@@ -84,14 +84,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             pages.add(keys(&curves), section(&curves));
         }
         answers.add(&curves, print)?;
-        stopped = curves.stopped;
-        if stopped.is_some() {
+        if let Some(stop) = curves.stopped {
+            ended = Err(stopped_with_advice(stop, arguments.format));
             break;
         }
     }
     answers.finish()?;
     files.write(traces, pages)?;
-    stopped.map_or(Ok(()), |stop| Err(stop.into()))
+    stopped.map_or(ended, |stop| Err(stop.into()))
 }
 
 impl Arguments {

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::terminal::forms::{self, PageForm as Form};
 use crate::terminal::grid::Grid;
-use crate::terminal::interrupt;
+use crate::terminal::{interrupt, say};
 use clap::Args;
 use forebay_sim::study::experiment::{HEADER, Plan, Table, Wanted, find, typed};
 use serde_json::Value;
@@ -129,12 +129,15 @@ fn print(table: &Table, out: &mut impl Write) -> Result<(), Failure> {
     if let Some(difference) = table.difference() {
         writeln!(out, "{difference}")?;
     }
+    if let Some(note) = table.note() {
+        say(out, note)?;
+    }
     Ok(writeln!(out, "forebay {}", table.command)?)
 }
 
 /// Runs a table's command with each seed.
 fn fill(plan: &Plan, wanted: &Wanted, traces: Option<&Path>, file: &Path) -> Result<Table, Failure> {
-    let mut table = Table::new(wanted, typed(&wanted.words(None, Path::new(""), |trace| trace.into())));
+    let mut table = Table::new(plan, wanted);
     for seed in plan.seeds() {
         let words = wanted.words(seed, file, |trace| find(trace, traces, file));
         let trace = &words[1];

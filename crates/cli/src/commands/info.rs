@@ -5,7 +5,7 @@ use crate::input::{How, SAMPLE};
 use crate::terminal::forms::{Form, records};
 use crate::terminal::grid::Grid;
 use crate::terminal::progress::Terminal;
-use crate::terminal::short;
+use crate::terminal::{beside, end, short};
 use clap::Args;
 use forebay_policy::show_bytes;
 use forebay_sim::study::info::figures;
@@ -71,7 +71,7 @@ fn summary(name: &str, how: &How) -> Result<(&'static str, Summary), Failure> {
 fn print(name: &str, format: &str, summary: &Summary, out: &mut impl Write) -> Result<(), Failure> {
     let bytes = show_bytes(summary.pages.saturating_mul(summary.page_size));
     let span = summary.span.map_or("no times in it".to_owned(), |span| format!("{:.3} s", span as f64 / 1e9));
-    writeln!(out, "{name}")?;
+    writeln!(out, "{}", end(name, 0))?;
     writeln!(out, "  format      {format}")?;
     writeln!(out, "  requests    {}", grouped(summary.requests))?;
     let origin = if summary.page_size_origin == Origin::Requests { ", from the requests" } else { "" };
@@ -90,36 +90,26 @@ fn print(name: &str, format: &str, summary: &Summary, out: &mut impl Write) -> R
         writeln!(out, "  readaheads  {}", grouped(summary.readaheads))?;
     }
     writeln!(out, "  span        {span}")?;
-    let share = |part: u64, all: u64| percent(part as f64 / all.max(1) as f64);
+    let share = |part: u64, all: u64| format!("{:>5} %", percent(part as f64 / all.max(1) as f64));
     let sizes = summary.request_sizes.iter();
     let sizes = sizes.map(|&(bytes, of)| {
-        let none = if bytes == 0 { "; they move nothing, and make no reference" } else { "" };
-        (show_bytes(bytes), format!("{} % of the requests{none}", share(of, summary.requests)))
+        let none = if bytes == 0 { "they move nothing, and make no reference" } else { "" };
+        (show_bytes(bytes), share(of, summary.requests), none.to_owned())
     });
-    list("request sizes", sizes, out)?;
+    list("request sizes, and their share of the requests", sizes, out)?;
     if summary.objects > 1 {
         let object = |part: &Part| {
-            let pages = part.pages.unwrap_or(0);
-            let references = share(part.references, summary.references);
-            (
-                show_bytes(pages * summary.page_size),
-                format!("{references} % of the references  {}", owner_name(&part.name)),
-            )
+            let bytes = show_bytes(part.pages.unwrap_or(0) * summary.page_size);
+            (bytes, share(part.references, summary.references), end(owner_name(&part.name), NAMES))
         };
-        list("largest files", summary.largest_objects.iter().map(object), out)?;
+        list("largest files, and their share of the references", summary.largest_objects.iter().map(object), out)?;
     }
     if summary.owners > 1 {
         let owner = |part: &Part| {
-            (
-                grouped(part.references),
-                format!(
-                    "{} % of the references  {}",
-                    share(part.references, summary.references),
-                    owner_name(&part.name)
-                ),
-            )
+            let name = end(owner_name(&part.name), NAMES);
+            (grouped(part.references), share(part.references, summary.references), name)
         };
-        list("busiest owners", summary.busiest_owners.iter().map(owner), out)?;
+        list("busiest owners: their references, and the share of all", summary.busiest_owners.iter().map(owner), out)?;
     }
     Ok(())
 }
@@ -147,16 +137,21 @@ fn print_all(answers: &[(&String, &str, Summary)], some: bool, out: &mut impl Wr
     grid.print(out)
 }
 
+/// The column where names begin in lists.
+const NAMES: usize = 27;
+
+/// Prints rows of a figure, a share and a name under a title that says of what the share is.
 fn list(
     title: &str,
-    rows: impl ExactSizeIterator<Item = (String, String)>,
+    rows: impl ExactSizeIterator<Item = (String, String, String)>,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     if rows.len() > 0 {
         writeln!(out, "  {title}")?;
     }
-    for (figure, words) in rows {
-        writeln!(out, "    {figure:>12}  {words}")?;
+    for (figure, share, name) in rows {
+        let line = beside(&format!("    {figure:>12}  {share}"), NAMES, &name);
+        writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
 }

@@ -68,13 +68,14 @@ fn explain(info: &Info, out: &mut impl Write) -> Result<(), Failure> {
     let Info { name, bytes_per_page, ghosts, .. } = info;
     for line in [
         format!("looks at {}", sees.join(", ")),
-        match ghosts {
-            0 => format!("at most {bytes_per_page} bytes of metadata a page, and no ghosts"),
-            1 => format!("at most {bytes_per_page} bytes of metadata a page, and as many ghosts as pages"),
-            _ => {
-                format!("at most {bytes_per_page} bytes of metadata a page, and {ghosts} times as many ghosts as pages")
+        format!(
+            "at most {bytes_per_page} bytes of metadata for each page number, and {}",
+            match ghosts {
+                0 => "no ghosts".to_owned(),
+                1 => "as many ghosts as pages".to_owned(),
+                _ => format!("{ghosts} times as many ghosts as pages"),
             }
-        },
+        ),
         format!("try it: forebay compare TRACE --policies lru,{name},opt"),
     ] {
         writeln!(out, "{}", beside("", 12, &line))?;

@@ -8,7 +8,7 @@ use forebay_sim::study::advice::{self, best_on_line};
 use forebay_sim::study::comparison::{Comparison, part_sum};
 use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, PART, READAHEAD, WAITS_AND_REQUESTS};
-use forebay_sim::study::{Figure, counted, grouped, percent};
+use forebay_sim::study::{Figure, Times, counted, grouped, percent};
 use forebay_sim::words::{owner_name, sampled};
 use forebay_sim::{By, RunOutcome, Size};
 use std::io::Write;
@@ -36,21 +36,20 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
     grid.rule();
     let hit_ratio = named(COUNTS, "hit_ratio");
     let best: Vec<Option<u64>> = comparison.by_size().map(|(_, outcomes)| best_of_several(&outcomes)).collect();
-    for row in comparison.policies().filter(|row| !row[0].off_line) {
-        let cells = row.iter().zip(&best).map(|(outcome, best)| {
-            let is_best = *best == Some(outcome.counted.hits);
-            (hit_ratio.shown(&outcome.counted) + if is_best { "*" } else { " " }, is_best)
-        });
-        grid.marked_figures(&row[0].policy, cells);
-    }
-    let off_line: Vec<_> = comparison.policies().filter(|row| row[0].off_line).collect();
-    if !off_line.is_empty() && off_line.len() < comparison.policies().count() {
-        grid.rule();
-    }
-    for row in off_line {
-        let cells = row.iter().map(|outcome| hit_ratio.shown(&outcome.counted) + " ");
-        grid.figures(&format!("{} ({})", row[0].policy, advice::bound(&row[0].policy)), cells);
-    }
+    add_policies(
+        &mut grid,
+        comparison.policies(),
+        |row| row[0].off_line,
+        |grid, row| {
+            let cells = row.iter().zip(&best).map(|(outcome, best)| {
+                let is_best = !outcome.off_line && *best == Some(outcome.counted.hits);
+                (hit_ratio.shown(&outcome.counted) + if is_best { "*" } else { " " }, is_best)
+            });
+            let policy = &row[0].policy;
+            let bound = if row[0].off_line { format!(" ({})", advice::bound(policy)) } else { String::new() };
+            grid.marked_figures(&format!("{policy}{bound}"), cells);
+        },
+    );
     let advice = advice::of_comparison(comparison);
     let text = to_width(&advice.text);
     // An answer is not looked for behind long tables.
@@ -83,6 +82,21 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
     Ok(())
 }
 
+/// Adds a row for each policy, in the order of all tables: those that can be run, and below a rule those that know the future.
+fn add_policies<T>(
+    grid: &mut Grid,
+    policies: impl Iterator<Item = T>,
+    off_line: impl Fn(&T) -> bool,
+    add: impl Fn(&mut Grid, &T),
+) {
+    let (foreseeing, on_line): (Vec<T>, Vec<T>) = policies.partition(off_line);
+    on_line.iter().for_each(|policy| add(grid, policy));
+    if !on_line.is_empty() && !foreseeing.is_empty() {
+        grid.rule();
+    }
+    foreseeing.iter().for_each(|policy| add(grid, policy));
+}
+
 /// The most hits of an on-line policy, where they are not those of all.
 fn best_of_several(outcomes: &[&RunOutcome]) -> Option<u64> {
     let best = best_on_line(outcomes.iter().copied())?.counted.hits;
@@ -107,9 +121,12 @@ fn print_by_size(
     for (pages, outcomes) in comparison.by_size() {
         let mut grid = Grid::of_figures("policy", columns.iter().map(|(heading, _)| *heading));
         grid.rule();
-        for outcome in outcomes {
-            grid.figures(&outcome.policy, columns.iter().map(|(_, cell)| cell(outcome)));
-        }
+        add_policies(
+            &mut grid,
+            outcomes.into_iter(),
+            |outcome| outcome.off_line,
+            |grid, outcome| grid.figures(&outcome.policy, columns.iter().map(|(_, cell)| cell(outcome))),
+        );
         writeln!(out, "\n{}", title(counted(pages.into(), "page")))?;
         grid.print(out)?;
     }
@@ -153,15 +170,21 @@ fn print_device_times(comparison: &Comparison, device: &Named, out: &mut impl Wr
     let mut grid =
         Grid::of_figures("pages", comparison.sizes.iter().map(|&(pages, _)| grouped(u64::from(pages)) + " "));
     grid.rule();
-    for row in comparison.policies() {
-        let cells = row.iter().zip(&least).map(|(outcome, &least)| {
-            let is_least = !outcome.off_line && Some(time(outcome)) == least;
-            let time = outcome.device.map_or_else(String::new, |cost| named(COST, "device_ms").shown(&cost));
-            (time + if is_least { "*" } else { " " }, is_least)
-        });
-        grid.marked_figures(&row[0].policy, cells);
-    }
-    say(out, format!("\ndevice time in ms on {}: {}", device.name, device.model.title))?;
+    let times = Times::of(comparison.outcomes.iter().map(time));
+    add_policies(
+        &mut grid,
+        comparison.policies(),
+        |row| row[0].off_line,
+        |grid, row| {
+            let cells = row.iter().zip(&least).map(|(outcome, &least)| {
+                let is_least = !outcome.off_line && Some(time(outcome)) == least;
+                let time = outcome.device.map_or_else(String::new, |cost| times.shown(cost.device_ms));
+                (time + if is_least { "*" } else { " " }, is_least)
+            });
+            grid.marked_figures(&row[0].policy, cells);
+        },
+    );
+    say(out, format!("\ndevice time in {} on {}: {}", times.unit(), device.name, device.model.title))?;
     grid.print(out)
 }
 

@@ -1,12 +1,14 @@
 //! Rows and columns of text.
 
 use crate::failure::Failure;
-use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, Table, presets};
+use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, Table, Width, presets};
 use std::io::Write;
 use std::ops::Range;
 
 /// The spaces around a cell.
 pub(super) const PADDING: usize = 2;
+/// Names are not folded to fewer columns than this.
+const NARROWEST: usize = 12;
 
 /// A table whose cells are set to the right, but for those of the columns named.
 pub(crate) struct Grid {
@@ -61,8 +63,12 @@ impl Grid {
         let widths: Vec<usize> =
             self.table.column_max_content_widths().into_iter().map(|width| usize::from(width) + PADDING).collect();
         let room = forebay_top::width().filter(|_| self.in_blocks).unwrap_or(usize::MAX);
+        let half = names(&widths, room);
         for (index, block) in blocks(&widths, room).into_iter().enumerate() {
             let mut table = self.table.clone();
+            if let (true, Some(names)) = (half < widths[0], table.column_mut(0)) {
+                names.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(half as u16)));
+            }
             for (_, column) in table.column_iter_mut().enumerate().skip(1).filter(|(index, _)| !block.contains(index)) {
                 column.set_constraint(ColumnConstraint::Hidden);
             }
@@ -82,11 +88,14 @@ impl Grid {
     }
 }
 
-/// The columns of each block, besides the first column, which each begins with. Where that would fill more than half of the room, lines are
-/// longer instead.
+/// The width of the first column, which each block begins with: names that would fill more than half of the room are folded.
+fn names(widths: &[usize], room: usize) -> usize {
+    widths[0].min((room / 2).max(NARROWEST))
+}
+
+/// The columns of each block, besides the first column.
 fn blocks(widths: &[usize], room: usize) -> Vec<Range<usize>> {
-    let first = widths[0];
-    let room = if first > room / 2 { usize::MAX } else { room };
+    let first = names(widths, room);
     let (mut blocks, mut start, mut used) = (Vec::new(), 1, first);
     for (column, &width) in widths.iter().enumerate().skip(1) {
         if column > start && used + width > room {
@@ -116,7 +125,8 @@ mod tests {
     }
 
     #[test]
-    fn names_that_fill_half_of_a_line_are_not_repeated() {
-        assert_eq!(from_and_to(&[41, 20, 20, 20], 80), [(1, 4)]);
+    fn names_have_half_of_a_line_at_most() {
+        assert_eq!((names(&[41, 20, 20, 20], 80), from_and_to(&[41, 20, 20, 20], 80)), (40, vec![(1, 3), (3, 4)]));
+        assert_eq!(names(&[41, 20], 5), NARROWEST);
     }
 }

@@ -9,7 +9,7 @@ use forebay_sim::Hierarchy;
 use forebay_sim::levels::{Analysis, HierarchyOutcome, Passed};
 use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{COST, LEVEL, READS, WAITS_AND_REQUESTS};
-use forebay_sim::study::{Figure, Levels, grouped, percent};
+use forebay_sim::study::{Figure, Levels, Times, grouped, percent};
 use std::io::Write;
 
 /// Prints a row for each level of each hierarchy, and one for what is left for the storage.
@@ -65,19 +65,22 @@ fn name(hierarchy: &Hierarchy, index: usize, page_size: u64) -> String {
     format!("{} {} {} ({}){caches}", index + 1, level.spec.label, grouped(pages), show_bytes(pages * page_size))
 }
 
-fn names(hierarchy: &Hierarchy, page_size: u64) -> String {
-    let names: Vec<String> = (0..hierarchy.levels.len()).map(|index| name(hierarchy, index, page_size)).collect();
-    names.join(", ")
+fn names(hierarchy: &Hierarchy, page_size: u64) -> Vec<String> {
+    (0..hierarchy.levels.len()).map(|index| name(hierarchy, index, page_size)).collect()
 }
 
 fn print_costs(levels: &Levels, out: &mut impl Write) -> Result<(), Failure> {
     let priced = levels.runs.iter().any(|(_, outcome)| outcome.device.is_some_and(|cost| cost.price.is_some()));
-    let names_of_figures = ["device_ms"].into_iter().chain(WAITS_AND_REQUESTS).chain(priced.then_some("price"));
+    let names_of_figures = WAITS_AND_REQUESTS.into_iter().chain(priced.then_some("price"));
     let figures: Vec<&Figure<Cost>> = names_of_figures.map(|name| named(COST, name)).collect();
-    let mut grid = Grid::of_figures("levels", figures.iter().map(|figure| figure.heading));
+    let times = Times::of(levels.runs.iter().filter_map(|(_, outcome)| outcome.device).map(|cost| cost.device_ms));
+    let headings = figures.iter().map(|figure| figure.heading.to_owned());
+    let mut grid = Grid::of_figures("levels", [format!("device {}", times.unit())].into_iter().chain(headings));
     for (hierarchy, outcome) in &levels.runs {
         let Some(cost) = &outcome.device else { continue };
-        grid.figures(&names(hierarchy, levels.trace.page_size), figures.iter().map(|figure| figure.shown(cost)));
+        let cells = [times.shown(cost.device_ms)].into_iter().chain(figures.iter().map(|figure| figure.shown(cost)));
+        // A line for each level.
+        grid.figures(&names(hierarchy, levels.trace.page_size).join("\n"), cells);
     }
     grid.print(out)
 }
@@ -97,7 +100,7 @@ fn print_analyses(
         let of_level = |level| titles.iter().map(move |title| format!("level {level}: {title}"));
         (1..=analyses.len()).flat_map(of_level).collect()
     };
-    let names = names(hierarchy, page_size);
+    let names = names(hierarchy, page_size).join(", ");
     say(out, format!("\n{names}\nreferences by temporal distance, each power of two with those above half of it"))?;
     let counts = |analysis: &Analysis, power: usize| {
         vec![grouped(analysis.distances.get(power).map_or(0, |point| point.references))]

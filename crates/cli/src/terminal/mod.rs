@@ -27,7 +27,18 @@ pub(crate) fn say(out: &mut impl Write, text: impl AsRef<str>) -> Result<(), Fai
 
 /// A name's end where all of it would fill more than half of the terminal: paths begin alike.
 pub(crate) fn short(name: &str) -> String {
-    let room = forebay_top::width().map_or(usize::MAX, |width| (width / 2).saturating_sub(grid::PADDING));
+    end_of(name, forebay_top::width().map_or(usize::MAX, |width| (width / 2).saturating_sub(grid::PADDING)))
+}
+
+/// What fits of a name that begins at this column of the terminal: its end.
+pub(crate) fn end(name: &str, column: usize) -> String {
+    end_of(name, forebay_top::width().map_or(usize::MAX, |width| width.saturating_sub(column).max(SHORTEST)))
+}
+
+/// So much of a name is shown on any terminal.
+const SHORTEST: usize = 12;
+
+fn end_of(name: &str, room: usize) -> String {
     let length = name.chars().count();
     let skipped = (length + 1).saturating_sub(room);
     if length <= room { name.to_owned() } else { std::iter::once('…').chain(name.chars().skip(skipped)).collect() }

@@ -109,7 +109,8 @@ const NARROW: u16 = 72;
 /// What is done comes last, and is cut where the line ends: a line that wraps would be repeated.
 fn with_end() -> &'static str {
     match ratatui::crossterm::terminal::size() {
-        Ok((columns, _)) if columns < NARROW => "{percent:>3}% {left} left, {wide_msg}",
+        // A terminal that does not know its width says 0.
+        Ok((1..NARROW, _)) => "{percent:>3}% {left} left, {wide_msg}",
         _ => "[{bar:20}] {percent:>3}% at {rate}, {left} left: {wide_msg}",
     }
 }

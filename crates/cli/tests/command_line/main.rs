@@ -259,7 +259,8 @@ fn whoever_names_sizes_is_told_what_to_take_of_these_first() {
         assert!(usual.contains(part), "no {part} in: {usual}");
     }
     let named = answer(&[&loops[..], &["-s", "10%,50%"]].concat());
-    let all = "A cache of all pages, 7.8 MiB, hits 90.0 % of the references under every policy: no size asked gains as much";
+    let all =
+        "A cache of all pages, 7.8 MiB, hits 90.0 % of the references under every policy: no size asked gains as much";
     for part in ["Take mru with 3.9 MiB (500 pages, 50% of the footprint)", all] {
         assert!(named.contains(part), "no {part} in: {named}");
     }
@@ -344,7 +345,9 @@ fn names_are_known_by_their_letters_and_a_typo_is_suggested() {
 fn one_policy_and_one_format_are_explained() {
     let policy = answer(&["policies", "MQ"]);
     assert!(
-        policy.starts_with("mq ") && policy.contains("bytes of metadata a page") && !policy.contains("sieve"),
+        policy.starts_with("mq ")
+            && policy.contains("bytes of metadata for each page number")
+            && !policy.contains("sieve"),
         "{policy}"
     );
     let format = answer(&["formats", "strace"]);

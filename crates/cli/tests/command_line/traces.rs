@@ -151,7 +151,7 @@ fn what_a_name_does_not_say_and_what_a_format_does_not_keep_is_said() {
     assert!(said.contains("holds the numbers of pages of 4 KiB: read it with --page-size 4KiB"), "{said}");
     let empty = file("empty-requests.csv", format!("{REQUESTS}6000,cp,log,7,0,read\n"));
     let info = answer(&["info", empty.to_str().unwrap()]);
-    assert!(info.contains("20.0 % of the requests; they move nothing, and make no reference"), "{info}");
+    assert!(info.contains(" 20.0 %  they move nothing, and make no reference"), "{info}");
 }
 
 #[test]

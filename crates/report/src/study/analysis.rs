@@ -95,7 +95,7 @@ fn space_time(graph: &SpaceTime, analysis: &Analysis) -> Chart {
     let words = (
         "space-time",
         "Space and time",
-        "References by time and position, coloured by class, the deeper the more: a sequence is a line, a loop the same line again. \
+        "References by time and position, coloured by the class that UBM tells, the deeper the more: a sequence is a line, a loop the same line again. \
             A position is a page's rank by file or volume and block.",
     );
     let axes = (Axis::linear("references", Unit::Number), Axis::linear("position in pages", Unit::Number));
@@ -142,7 +142,8 @@ fn classes(classes: &Classes, references: u64) -> Chart {
     let words = (
         "classes",
         "Reference classes",
-        "Runs of successive blocks that are new, runs that come again after a regular interval, and all else, as UBM detects them.",
+        "Runs of successive blocks that are new, runs that come again after a regular interval, and all else, as UBM tells them: \
+            files of fewer than 8 blocks make no run.",
     );
     let axes = (Axis::linear("", Unit::Text), Axis::linear("share of the references", Unit::Ratio));
     Chart::new(words, Kind::Ranking, axes)
@@ -154,7 +155,7 @@ fn periods(classes: &Classes) -> Chart {
     let words = (
         "periods",
         "Looping references by the period of their loop",
-        "References from one use of a block to its next, up to each bar's figure: a loop whose blocks do not all fit is where LRU \
+        "References from one use of a block to its next in what UBM takes for a loop, up to each bar's figure: a loop whose blocks do not all fit is where LRU \
             evicts each block just before its use.",
     );
     let axes = (Axis::linear("period in references", Unit::Number), Axis::linear("looping references", Unit::Number));

@@ -1,15 +1,15 @@
 //! Policies × sizes.
 
+use super::device;
 use super::distances::near_and_far;
 use super::table::Columns;
 use super::{cache_size, in_pages, number, trace_name, unit};
 use crate::model::{Axis, Chart, Key, Kind, Mark, Section, Series, Table, Unit, View, X};
-use forebay_model::Cost;
 use forebay_sim::study::advice::{self, Take, hits};
 use forebay_sim::study::comparison::part_sum;
 use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, PART, RUN};
-use forebay_sim::study::{Comparison, Figure, grouped};
+use forebay_sim::study::{Comparison, grouped};
 use forebay_sim::words::owner_name;
 use forebay_sim::{By, RunOutcome};
 use std::cmp::Reverse;
@@ -130,20 +130,10 @@ impl<'a> Sizes<'a> {
 }
 
 /// What the misses cost on the device.
-fn device_charts(sizes: &Sizes<'_>, device: &str) -> Vec<Chart> {
-    let chart = |id: &str, figure: &str, title: &str, axis: &str| {
-        let figure: &Figure<Cost> = named(COST, figure);
-        let title = format!("{title} by cache size, on {device}");
-        let axis = Axis::linear(axis, unit(figure));
-        let of = |outcome: &RunOutcome| outcome.device.as_ref().and_then(|cost| number(figure, cost));
-        sizes.chart((id, &title, figure.meaning), axis, of)
-    };
-    vec![
-        chart("device-time", "device_ms", "Device time", "device time"),
-        chart("mean-wait", "wait_mean_ms", "Mean wait", "mean wait"),
-        chart("long-wait", "wait_p99_ms", "The longest waits", "wait of the 99th percentile"),
-        chart("request-length", "mean_request_pages", "Mean request", "pages in a request"),
-    ]
+fn device_charts(sizes: &Sizes<'_>, name: &str) -> Vec<Chart> {
+    device::charts(name, |words, axis, figure| {
+        sizes.chart(words, axis, |outcome| outcome.device.as_ref().and_then(|cost| number(figure, cost)))
+    })
 }
 
 /// Each policy's state over time, of that with the most hits first. Figures that stay within the cache's size and its ghosts' are shown at first: partitions, targets, queues.
@@ -174,7 +164,7 @@ fn states(comparison: &Comparison, take: Option<&Take>) -> Chart {
     ranked.sort_by_key(|row| (row[0].off_line, rank(row)));
     let words =
         ("states", "Policy state over time", "How a policy divides its cache, and what it aims at, along the trace.");
-    let y = Axis::linear("pages, or what the name says", Unit::Number);
+    let y = Axis::linear("pages, or what a name says", Unit::Number);
     Chart::new(words, Kind::Lines, (Axis::linear("references", Unit::Number), y))
         .with(ranked.into_iter().flatten().filter_map(view))
         .opened_at(|view| take.is_some_and(|take| view.group == take.policy && view.label == in_pages(take.pages)))

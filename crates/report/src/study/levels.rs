@@ -1,7 +1,8 @@
 //! Hierarchies of caches.
 
+use super::device;
 use super::table::Columns;
-use super::{cache_size, trace_name};
+use super::{cache_size, number, trace_name};
 use crate::model::{Axis, Chart, Key, Kind, Section, Series, Table, Unit, View, X};
 use forebay_model::Cost;
 use forebay_sim::levels::{Hierarchy, HierarchyOutcome, Level, Passed};
@@ -29,13 +30,14 @@ pub fn section(levels: &Levels) -> Section {
     if let Some(device) = device {
         subtitle += &format!("; misses go to {}: {}", device.name, device.model.title);
     }
+    let costs = device.iter().flat_map(|device| device_charts(levels, &device.name));
     let mut tables = vec![passed(levels), left(levels)];
     tables.retain(|table| !table.rows.is_empty());
     Section {
         title: trace_name(&trace.name).to_owned(),
         subtitle,
         advice: String::new(),
-        charts: vec![storage_reads(levels), served(levels)],
+        charts: [storage_reads(levels)].into_iter().chain(costs).chain([served(levels)]).collect(),
         tables,
     }
 }
@@ -75,7 +77,8 @@ fn references((_, outcome): &Run) -> f64 {
     outcome.levels.first().map_or(0, |passed| passed.references).max(1) as f64
 }
 
-fn storage_reads(levels: &Levels) -> Chart {
+/// A figure by the size of a level, a line for what the hierarchies are but for that.
+fn by_size(levels: &Levels, words: (&str, &str, &str), y: Axis, figure: impl Fn(&Run) -> Option<f64>) -> Chart {
     let along = along(levels);
     let size = |(hierarchy, _): &Run| hierarchy.levels[along].pages;
     let sizes: Vec<u32> = levels.runs.iter().map(size).collect::<BTreeSet<_>>().into_iter().collect();
@@ -83,19 +86,30 @@ fn storage_reads(levels: &Levels) -> Chart {
     for run in &levels.runs {
         let points = lines.entry(line(levels, &run.0, along)).or_insert_with(|| vec![None; sizes.len()]);
         if let Ok(place) = sizes.binary_search(&size(run)) {
-            points[place] = Some(run.1.storage_reads as f64 / references(run));
+            points[place] = figure(run);
         }
     }
     let series = lines.into_iter().map(|(name, y)| Series { name, y, shown: true }).collect();
     let x: Vec<f64> = sizes.into_iter().map(f64::from).collect();
     let axis = Axis { title: format!("size of a cache at level {}", along + 1), ..cache_size(&levels.trace) };
+    Chart::new(words, Kind::Lines, (axis.with_ticks(x.clone()), y)).keyed([View::only(X::Numbers(x), series)])
+}
+
+fn storage_reads(levels: &Levels) -> Chart {
     let words = (
         "storage-reads",
         "Storage reads by size",
         "The references for which a page is read from storage, by all references: what every level misses.",
     );
-    Chart::new(words, Kind::Lines, (axis.with_ticks(x.clone()), Axis::linear("storage reads", Unit::Ratio)))
-        .keyed([View::only(X::Numbers(x), series)])
+    let share = |run: &Run| Some(run.1.storage_reads as f64 / references(run));
+    by_size(levels, words, Axis::linear("storage reads", Unit::Ratio), share)
+}
+
+/// What is left for the storage costs on the device.
+fn device_charts(levels: &Levels, name: &str) -> Vec<Chart> {
+    device::charts(name, |words, axis, figure| {
+        by_size(levels, words, axis, |(_, outcome)| outcome.device.as_ref().and_then(|cost| number(figure, cost)))
+    })
 }
 
 /// By which level references are served.

@@ -4,6 +4,7 @@ pub mod analysis;
 mod analysis_tables;
 pub mod comparison;
 pub mod curves;
+mod device;
 mod distances;
 pub mod levels;
 mod table;

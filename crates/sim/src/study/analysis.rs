@@ -82,7 +82,7 @@ fn share(part: u64, all: u64) -> f64 {
 fn classes(classes: &Classes, references: u64) -> String {
     let Classes { sequential, looping, by_period, .. } = classes;
     let mut text = format!(
-        "Of the references {} % are sequential and {} % looping",
+        "As UBM tells them, {} % of the references are sequential and {} % looping",
         percent(share(*sequential, references)),
         percent(share(*looping, references)),
     );

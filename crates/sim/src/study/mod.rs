@@ -35,7 +35,7 @@ mod sampling;
 pub mod suggestion;
 
 pub use crate::analysis::Analysis;
-pub use crate::words::{counted, grouped, percent, significant};
+pub use crate::words::{Times, counted, grouped, percent, significant};
 pub use comparison::Comparison;
 pub use curves::Curves;
 pub use error::Error;

@@ -266,6 +266,23 @@ pub(super) fn with_seed(text: &str, seed: Option<u64>) -> String {
     seed.map_or_else(|| text.to_owned(), |seed| text.replace(SEED, &seed.to_string()))
 }
 
+/// A name that is right with every seed: without the parameters that are the seed, and with a star for it elsewhere.
+pub(super) fn for_every_seed(text: &str) -> String {
+    let (mut text, parameter) = (text.to_owned(), format!("={SEED}"));
+    while let Some(at) = text.find(&parameter) {
+        let end = at + parameter.len();
+        match text[..at].rfind([':', ',']) {
+            // The first of several parameters leaves its colon to the next one.
+            Some(start) if text[start..].starts_with(':') && text[end..].starts_with(',') => {
+                text.replace_range(start + 1..=end, "");
+            }
+            Some(start) => text.replace_range(start..end, ""),
+            None => text.replace_range(at + 1..end, "*"),
+        }
+    }
+    text.replace(SEED, "*")
+}
+
 /// The options that take a list; others are given several times.
 const LISTS: [&str; 2] = ["policies", "sizes"];
 
@@ -306,4 +323,17 @@ pub fn typed(words: &[String]) -> String {
     let plain = |word: &str| word.chars().all(|c| c.is_alphanumeric() || "-_./:=,%@+".contains(c));
     let quoted = |word: &String| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) };
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_for_every_seed_have_no_place_to_be_filled_in() {
+        let named =
+            ["random:seed={seed}", "zipf:pages=9,seed={seed}", "zipf:seed={seed},pages=9", "mix-{seed}.parquet"];
+        assert_eq!(named.map(for_every_seed), ["random", "zipf:pages=9", "zipf:pages=9", "mix-*.parquet"]);
+        assert_eq!(["lru", "seed={seed}", "a:b={seed}:c=1"].map(for_every_seed), ["lru", "seed=*", "a:c=1"]);
+    }
 }

@@ -1,6 +1,6 @@
 //! A table of figures, printed ones beside ours.
 
-use super::plan::{Printed, SEED, Wanted, with_seed};
+use super::plan::{Plan, Printed, SEED, Wanted, for_every_seed, typed, with_seed};
 use serde_json::{Value, json};
 use std::fmt;
 use std::path::Path;
@@ -13,8 +13,9 @@ pub const HEADER: [&str; 8] = ["experiment", "table", "row", "column", "theirs",
 pub struct Table {
     /// What it shows.
     pub title: String,
-    /// The command that gives its figures.
+    /// The command that gives its figures; of several seeds that with the first.
     pub command: String,
+    seeds: Vec<u64>,
     decimals: usize,
     columns: Vec<String>,
     rows: Vec<Row>,
@@ -29,10 +30,22 @@ struct Row {
 }
 
 impl Table {
-    /// A table without figures.
-    pub fn new(table: &Wanted, command: String) -> Self {
-        let title = table.title.clone().unwrap_or_else(|| table.trace.clone());
-        Self { title, command, decimals: table.decimals, columns: Vec::new(), rows: Vec::new() }
+    /// One of the tables of a plan, without figures.
+    pub fn new(plan: &Plan, table: &Wanted) -> Self {
+        let title = table.title.clone().unwrap_or_else(|| for_every_seed(&table.trace));
+        let command = typed(&table.words(plan.seeds()[0], Path::new(""), |trace| trace.into()));
+        let (seeds, decimals) = (plan.seeds.clone(), table.decimals);
+        Self { title, command, seeds, decimals, columns: Vec::new(), rows: Vec::new() }
+    }
+
+    /// Which of the seeds the command has, where there are several.
+    pub fn note(&self) -> Option<String> {
+        let seeds: Vec<String> = self.seeds.iter().map(u64::to_string).collect();
+        let (last, others) = seeds.split_last().filter(|(_, others)| !others.is_empty())?;
+        let (count, others) = (seeds.len(), others.join(", "));
+        Some(format!(
+            "The command is the first of {count}, with the seeds {others} and {last}; figures are means, ± half the range"
+        ))
     }
 
     /// Adds the figures of an answer, which is that with this seed.
@@ -123,9 +136,10 @@ impl Table {
         }
         let (largest, row, column) = differences.iter().max_by(|one, other| one.0.abs().total_cmp(&other.0.abs()))?;
         let mean = differences.iter().map(|(difference, ..)| difference.abs()).sum::<f64>() / differences.len() as f64;
-        let decimals = self.decimals.max(1);
+        let (decimals, most) = (self.decimals.max(1), largest.abs());
+        let side = if *largest < 0.0 { "lower" } else { "higher" };
         Some(format!(
-            "theirs / ours: {mean:.decimals$} apart on average, at most {largest:+.decimals$} ({row} at {column})"
+            "theirs / ours: {mean:.decimals$} apart on average, at most {most:.decimals$} (ours {side}: {row} at {column})"
         ))
     }
 
@@ -155,7 +169,9 @@ impl Table {
     /// The table for a page.
     pub fn markdown(&self) -> String {
         let Self { title, command, columns, .. } = self;
-        let mut page = format!("\n### {title}\n\n    forebay {command}\n\n| | {} |\n", columns.join(" | "));
+        let mut page = format!("\n### {title}\n\n    forebay {command}\n\n");
+        page += &self.note().map_or_else(String::new, |note| format!("{note}.\n\n"));
+        page += &format!("| | {} |\n", columns.join(" | "));
         page += &format!("| --- |{}\n", " ---: |".repeat(columns.len()));
         for (name, cells) in self.rows() {
             page += &format!("| {name} | {} |\n", cells.join(" | "));
@@ -170,7 +186,8 @@ impl Table {
             json!({ "row": row.name, "theirs": theirs.collect::<Vec<_>>(), "ours": row.ours })
         });
         let rows: Vec<_> = rows.collect();
-        json!({ "title": self.title, "command": format!("forebay {}", self.command), "columns": self.columns, "rows": rows })
+        let command = format!("forebay {}", self.command);
+        json!({ "title": self.title, "command": command, "seeds": self.seeds, "columns": self.columns, "rows": rows })
     }
 }
 
@@ -237,7 +254,9 @@ fn plain(value: &Value) -> String {
 /// The name that a row has with every seed: policies whose parameter the seed is are one row.
 fn without_seed(table: &Wanted, name: String, seed: Option<u64>) -> String {
     let asked = table.arguments(None, Path::new(""));
-    let template =
-        asked.iter().flat_map(|word| word.split(',')).find(|word| word.contains(SEED) && with_seed(word, seed) == name);
-    template.map_or(name, str::to_owned)
+    let words = || asked.iter().flat_map(|word| word.split(','));
+    let Some(template) = words().find(|word| word.contains(SEED) && with_seed(word, seed) == name) else { return name };
+    let plain = for_every_seed(template);
+    // The same policy may be asked without a seed, too.
+    if words().any(|word| word == plain) { template.replace(SEED, "*") } else { plain }
 }
