@@ -29,15 +29,23 @@ PACKAGES = {
     "db_bench": "rocksdb-tools",
     "diff": "diffutils",
     "e2fsck": "e2fsprogs",
+    "fallocate": "util-linux",
     "fusermount3": "fuse3",
+    "gap": "gap-core",
     "glimpseindex": "glimpse",
     "ld": "binutils",
     "losetup": "mount",
+    "gnuplot": "gnuplot-nox",
     "makeblastdb": "ncbi-blast+",
+    "mkswap": "util-linux",
     "mkfs.ext4": "e2fsprogs",
     "nbdfuse": "libnbd-bin",
+    "redis-cli": "redis-tools",
     "rg": "ripgrep",
     "setpriv": "util-linux",
+    "sort": "coreutils",
+    "swapoff": "mount",
+    "swapon": "mount",
     "sync": "coreutils",
     "umount": "mount",
     "xargs": "findutils",
@@ -106,10 +114,16 @@ class Session:
         self.file.write_text(json.dumps(self.kept, indent=1) + "\n")
 
 
+def kept_runs(file):
+    """The runs of a file, each with what its session was asked to read ahead, if it says so."""
+    kept = json.loads(file.read_text())
+    return [{"readahead": kept["options"].get("readahead")} | run for run in kept["runs"]]
+
+
 def main(given, measure_all, show):
     """Measures, or shows what was, and says in one sentence what is missing."""
     if given.show:
-        return show([run for file in given.show for run in json.loads(file.read_text())["runs"] if "failed" not in run])
+        return show([run for file in given.show for run in kept_runs(file) if "failed" not in run])
     try:
         mounted.need_devices()
         need(*stage.NEEDS)

@@ -4,7 +4,9 @@ Storage is a file in memory behind `forebay serve --delay`, nbdfuse, a loop devi
 waits as the disk's model says. Memory is either the kernel's page cache, bounded by a control group, or a `forebay mount` on that ext4.
 """
 
+import collections
 import contextlib
+import csv
 import ctypes
 import json
 import mmap
@@ -46,19 +48,53 @@ def folder():
         yield path
 
 
-class Group:
-    """A control group of version 1 that bounds the page cache of the programs in it, and nothing else of theirs.
+class Programs:
+    """Programs in a control group of version 1, which knows what memory they use."""
+
+    def __init__(self):
+        root = pathlib.Path("/sys/fs/cgroup/memory")
+        if not (root / "memory.limit_in_bytes").exists():
+            sys.exit("no memory control group of version 1 here: nothing bounds the kernel's page cache exactly")
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="forebay-real-", dir=root))
+
+    def command(self, words):
+        """The command that runs `words` within the group."""
+        return ["sh", "-c", 'echo $$ >"$0" && exec "$@"', self.path / "cgroup.procs", *words]
+
+    def processes(self):
+        return [int(process) for process in (self.path / "cgroup.procs").read_text().split()]
+
+    def set(self, name, value):
+        (self.path / f"memory.{name}").write_text(str(value))
+
+    def get(self, name):
+        return int((self.path / f"memory.{name}").read_text())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        # The group goes when its last process has.
+        def removed():
+            try:
+                self.path.rmdir()
+                return True
+            except OSError:
+                return False
+
+        wait_until(removed, 5)
+
+
+class Group(Programs):
+    """A group that bounds the page cache of the programs in it, and nothing else of theirs.
 
     The kernel's limit is one for page cache, programs' own memory and the kernel's structures together. So the limit follows: 200 times a second it
     is set to the size of the cache and what else the group uses. A program that asks for more in between waits, and is not killed."""
 
     def __init__(self, size):
-        root = pathlib.Path("/sys/fs/cgroup/memory")
-        if not (root / "memory.limit_in_bytes").exists():
-            sys.exit("no memory control group of version 1 here: nothing bounds the kernel's page cache exactly")
+        super().__init__()
         self.size = size
-        self.path = pathlib.Path(tempfile.mkdtemp(prefix="forebay-real-", dir=root))
-        (self.path / "memory.oom_control").write_text("1")
+        self.set("oom_control", 1)
         self.held = []
         self.over = threading.Event()
         self.thread = threading.Thread(target=self.follow)
@@ -74,10 +110,6 @@ class Group:
             with contextlib.suppress(OSError):
                 limit.write_text(str(self.size + max(int(usage.read_text()) - cached, 0)))
 
-    def command(self, words):
-        """The command that runs `words` within the group."""
-        return ["sh", "-c", 'echo $$ >"$0" && exec "$@"', self.path / "cgroup.procs", *words]
-
     def __enter__(self):
         self.thread.start()
         return self
@@ -85,16 +117,7 @@ class Group:
     def __exit__(self, *_):
         self.over.set()
         self.thread.join()
-
-        # The group goes when its last process has.
-        def removed():
-            try:
-                self.path.rmdir()
-                return True
-            except OSError:
-                return False
-
-        wait_until(removed, 5)
+        super().__exit__()
 
 
 class Mount:
@@ -220,13 +243,31 @@ def since(before, after):
     return {name: value - before[name] for name, value in after.items() if isinstance(value, (int, float))}
 
 
+def sequences(requests):
+    """Of a server's record: how many sequences of each length in blocks were read. Requests that go on where the last one ended are one."""
+    lengths, end, length = collections.Counter(), None, 0
+    with requests.open() as rows:
+        for row in csv.DictReader(rows):
+            if row["operation"] != "read":
+                continue
+            offset, more = int(row["offset"]), int(row["length"])
+            if offset != end and length:
+                lengths[-(-length // PAGE)] += 1
+                length = 0
+            length += more
+            end = offset + more
+    if length:
+        lengths[-(-length // PAGE)] += 1
+    return dict(sorted(lengths.items()))
+
+
 def rehearse_and_lock(programs, directory):
     """Runs programs, and locks what they are made of into memory, until this script ends: no group of a measurement pays for it."""
     files, over = set(), threading.Event()
 
     def watch(group):
         while not over.wait(0.02):
-            for process in (group.path / "cgroup.procs").read_text().split():
+            for process in group.processes():
                 # It may have ended.
                 with contextlib.suppress(OSError):
                     maps = pathlib.Path(f"/proc/{process}/maps").read_text().splitlines()
@@ -256,15 +297,15 @@ def lock(file):
         raise Failed(f"{file} cannot be locked into memory: {os.strerror(ctypes.get_errno())}")
 
 
-def run_all(programs, directory, group):
-    """Runs programs at once in a directory, and in a group: of each the seconds, and the processor seconds of it and its children. `programs` are
-    command lines by name."""
+def run_all(programs, directory, group, most=MOST_SECONDS):
+    """Runs programs at once in a directory, and in a group, for some seconds at most: of each the seconds, and the processor seconds and major faults
+    of it and its children. `programs` are command lines by name."""
     figures, failures, children = {}, [], {}
 
     def wait(name, child, begin):
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
-        figures[name] = {"seconds": time.perf_counter() - begin, "cpu": usage.ru_utime + usage.ru_stime}
+        figures[name] = {"seconds": time.perf_counter() - begin, "cpu": usage.ru_utime + usage.ru_stime, "major": usage.ru_majflt}
         if child.returncode:
             failures.append(f"{name} failed with exit code {child.returncode}")
 
@@ -287,12 +328,12 @@ def run_all(programs, directory, group):
                     )
                 threads.append(threading.Thread(target=wait, args=(name, child, begin)))
                 threads[-1].start()
-            end = time.monotonic() + MOST_SECONDS
+            end = time.monotonic() + most
             for thread in threads:
                 thread.join(max(end - time.monotonic(), 0.1))
             late = [name for name in programs if name not in figures]
             if late:
-                failures.append(f"{', '.join(late)} did not end within {MOST_SECONDS} s")
+                failures.append(f"{', '.join(late)} did not end within {most} s")
             if failures:
                 said = "".join(file.read_text(errors="replace")[-500:] for file in pathlib.Path(scratch).glob("*.said"))
                 raise Failed("; ".join(failures) + f": {said}")

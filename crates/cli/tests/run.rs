@@ -52,6 +52,13 @@ fn number(said: &str, word: &str) -> u64 {
     number.parse().unwrap_or_else(|_| panic!("no number before {word:?} in {said}"))
 }
 
+/// Figures of each process, from the file of `--figures`.
+#[track_caller]
+fn figures_in(path: &str) -> Vec<serde_json::Map<String, serde_json::Value>> {
+    let figures = std::fs::read_to_string(path).expect("figures");
+    serde_json::from_str(&figures).expect("JSON")
+}
+
 /// A C program of the tests' own, built into a folder.
 #[track_caller]
 fn build(folder: &Path) -> String {
@@ -173,9 +180,21 @@ fn scripts_and_what_they_start_run_each_with_a_limit() {
     let program = build(folder.path());
     let script =
         format!("x=$(echo a | tr a b); {program} fill 3 >/dev/null; ({program} fill 2) | wc -l; exec {program} fill 4");
-    let (said, told) = done(&["-m", "1MiB", "--stats"], &["sh", "-c", &script]);
+    let figures = folder.path().join("figures.json").display().to_string();
+    let (said, told) = done(&["-m", "1MiB", "--stats", "--figures", &figures], &["sh", "-c", &script]);
     assert!(text(&said).starts_with("1\n") && text(&said).contains("KiB at most"), "{}", text(&said));
     assert!(told.contains("3 processes") && told.matches("forebay: process ").count() == 3, "{told}");
+    let figures = figures_in(&figures);
+    assert_eq!(figures.len(), 3, "{figures:?}");
+    for of_one in &figures {
+        let count = |name: &str| of_one[name].as_u64().expect("a count");
+        // The sequences have all reads; each begins with one.
+        let lengths = of_one.keys().filter(|name| name.starts_with("sequences"));
+        let sequences: u64 = lengths.map(|name| count(name)).sum();
+        assert!(0 < sequences && sequences <= count("reads") && count("reads") <= count("read"), "{of_one:?}");
+        assert!(0 < count("writes") && count("writes") <= count("written"), "{of_one:?}");
+        assert!(count("hand_millisteps") > 0, "CLOCK-Pro has hands: {of_one:?}");
+    }
     let (_, told) = done(&["-m", "1MiB"], &["true"]);
     assert!(told.contains("nothing was paged"), "{told}");
 }
@@ -331,4 +350,68 @@ fn a_recording_has_what_the_policy_saw() {
     assert!(compared.status.success(), "{}", text(&compared.stderr));
     // 8 MiB are 2,048 pages.
     assert!(text(&compared.stdout).contains("to 2,0"), "{}", text(&compared.stdout));
+}
+
+#[test]
+fn the_hit_ratio_is_that_of_a_comparison_of_the_recording() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let lines: Vec<String> =
+        (0..120_000_u64).map(|line| format!("{:020}\n", line.wrapping_mul(0x9E37_79B9_7F4A_7C15))).collect();
+    std::fs::write(file("lines"), lines.concat()).expect("there is room");
+    // Hits reach LRU in batches: it was 5.5 to 6.8 points lower than the comparison.
+    for (policy, points) in [("clock-pro", 3.0), ("clock", 3.0), ("lru", 10.0)] {
+        let [trace, figures, lines] = [file(&format!("{policy}.parquet")), file("figures.json"), file("lines")];
+        let options = ["-m", "4MiB", "-p", policy, "--readahead", "0", "--record", &trace, "--figures", &figures];
+        let (_, said) = done(&options, &["sort", "-S", "100M", "--parallel=1", "-o", "/dev/null", &lines]);
+        let figures = figures_in(&figures);
+        let ratio = |name: &str| figures[0][name].as_f64().expect("there are references");
+        let pages = figures[0]["capacity"].as_u64().expect("a count") / 4096;
+        let compared = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["compare", &trace, "-p", policy, "--sizes", &pages.to_string(), "--page-size", "4096", "-f", "json"])
+            .output()
+            .expect("it runs");
+        assert!(compared.status.success(), "{}", text(&compared.stderr));
+        let answer: serde_json::Value = serde_json::from_slice(&compared.stdout).expect("JSON");
+        let total = &answer[0]["runs"][0]["total"];
+        let [hits, references] = ["hits", "references"].map(|name| total[name].as_f64().expect("a count"));
+        let difference = 100.0 * (ratio("hit_ratio") - hits / references);
+        assert!(difference.abs() < points, "{policy}: {difference:+.1} points off: {said}\n{answer}");
+        assert!(ratio("readahead_ratio") < 0.001, "nothing is read ahead: {said}");
+    }
+}
+
+#[test]
+fn a_loop_over_more_than_fits_does_not_pass_for_hits_as_it_is_read_ahead() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build(folder.path());
+    let figures = folder.path().join("figures.json").display().to_string();
+    let (_, said) = done(&["-m", "4MiB", "-p", "lru", "--figures", &figures], &[&program, "fill", "16"]);
+    let figures = figures_in(&figures);
+    let ratio = |name: &str| figures[0][name].as_f64().expect("there are references");
+    // LRU keeps nothing of a loop, so all that is found there has been read ahead.
+    assert!(ratio("hit_ratio") < 0.1 && ratio("readahead_ratio") > 0.4, "{said}");
+    assert!(said.contains(", hit ratio ") && said.contains(", read ahead "), "{said}");
+}
+
+#[test]
+fn figures_are_written_though_nobody_reads_the_line_at_the_end() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build(folder.path());
+    let figures = folder.path().join("figures.json").display().to_string();
+    let mut command = run(&["-m", "1MiB", "--figures", &figures], &[&program, "fill", "4"]);
+    let (read, written) = std::io::pipe().expect("a pipe");
+    drop(read);
+    let status = command.stdout(std::process::Stdio::null()).stderr(written).status().expect("it runs");
+    assert!(status.success(), "{status}");
+    assert_eq!(figures_in(&figures).len(), 1);
 }

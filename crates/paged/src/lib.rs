@@ -11,6 +11,7 @@
 //!     v
 //!   service.rs           a thread that has the pager, with open files of its own
 //!     |  swap.rs: a file without a name, of which only what was written is read
+//!     |  requests.rs: what that file is asked for
 //!     |  messages.rs: what there is to say
 //!     v
 //!   forebay-pager        its threads bring pages when the program touches them
@@ -30,6 +31,7 @@ mod map;
 mod messages;
 mod ranges;
 mod real;
+mod requests;
 mod service;
 mod signals;
 mod spans;

@@ -28,8 +28,8 @@ use std::time::Duration;
 /// How often figures are written down.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// The most bytes that are read ahead, as by the kernel's `vm.page-cluster` of 3: what is read in vain pushes out what is used.
-const READAHEAD: u32 = 32 << 10;
+/// The name under which policies with hands show how far these go.
+const HAND_STEPS: &str = "hand steps a fault";
 
 /// Its stack.
 const STACK: usize = 512 << 10;
@@ -173,6 +173,9 @@ impl Service {
         let (Some(pager), Some(page)) = (self.pager.get(), self.figures.get()) else { return };
         let (faults, pool) = (pager.faults(), pager.statistics());
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (reads, writes) = self.traffic.requests.counts();
+        let [up_to_1, up_to_2, up_to_4, up_to_8, up_to_16, up_to_32, up_to_64, up_to_128, longer] =
+            self.traffic.requests.sequences();
         page.set(Figures {
             process: std::process::id().into(),
             major: faults.major,
@@ -182,9 +185,23 @@ impl Service {
             waited: faults.fault_time.sum,
             hits: pool.hits,
             misses: pool.misses,
+            readahead_used: pool.volumes.iter().map(|volume| volume.readahead_used).sum(),
             read: count(&self.traffic.read),
             written: count(&self.traffic.written),
             most: count(&self.most),
+            capacity: pool.capacity,
+            hand_millisteps: pool.policy_state.get(HAND_STEPS).map_or(0, |steps| (1000.0 * steps).round() as u64),
+            reads,
+            writes,
+            sequences_up_to_1: up_to_1,
+            sequences_up_to_2: up_to_2,
+            sequences_up_to_4: up_to_4,
+            sequences_up_to_8: up_to_8,
+            sequences_up_to_16: up_to_16,
+            sequences_up_to_32: up_to_32,
+            sequences_up_to_64: up_to_64,
+            sequences_up_to_128: up_to_128,
+            sequences_longer: longer,
         });
     }
 
@@ -323,7 +340,7 @@ impl Regions {
         }
         let traffic = Arc::clone(&self.service.traffic);
         let swap = Arc::new(Swap::new(&self.swap, length as u64, page as u64, traffic).map_err(in_words)?);
-        let config = VolumeConfig { readahead: READAHEAD, ..VolumeConfig::new("memory") };
+        let config = VolumeConfig { readahead: settings.readahead, ..VolumeConfig::new("memory") };
         let address = NonNull::new(from as *mut u8).ok_or("there is no address 0")?;
         let device = Arc::clone(&swap) as Arc<dyn forebay_pool::device::Device>;
         // SAFETY: these addresses are reserved, and nobody has them yet.
@@ -384,6 +401,7 @@ mod tests {
         let settings = Settings {
             memory: 1 << 20,
             page_size: 4096,
+            readahead: 0,
             policy: "lru".to_owned(),
             swap: "/".into(),
             delay: None,

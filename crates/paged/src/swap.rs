@@ -1,5 +1,6 @@
 //! Swap space: a file without a name, of which only what was written is read.
 
+use crate::requests::Requests;
 use forebay_model::presets::Named;
 use forebay_model::{Model, SimulatedDevice};
 use forebay_pool::device::{Delayed, Device, FileDevice, FileOptions, Timing};
@@ -30,6 +31,7 @@ pub(crate) struct Traffic {
     pub(crate) compulsory: AtomicU64,
     pub(crate) read: AtomicU64,
     pub(crate) written: AtomicU64,
+    pub(crate) requests: Requests,
 }
 
 /// The file of a process. It is opened once: after a change of rights or of the root directory none might be opened.
@@ -128,6 +130,17 @@ impl Swap {
         self.written[(page / 64) as usize].load(Ordering::Acquire) >> (page % 64) & 1 == 1
     }
 
+    fn all_written(&self, offset: u64, length: u64) -> bool {
+        self.pages(offset, length).all(|page| self.is_written(page))
+    }
+
+    /// Counts a request that reads.
+    fn note_read(&self, offset: u64, length: u64) {
+        let pages = self.pages(offset, length);
+        self.traffic.read.fetch_add(pages.end - pages.start, Ordering::Relaxed);
+        self.traffic.requests.read(self.start + offset, length);
+    }
+
     fn mark(&self, pages: Range<u64>, written: bool) {
         for page in pages {
             let (word, bit) = (&self.written[(page / 64) as usize], 1 << (page % 64));
@@ -160,7 +173,7 @@ impl Swap {
             let length = ((end * self.page - offset) as usize).min(buffer.len());
             let (part, rest) = buffer.split_at_mut(length);
             if written {
-                self.traffic.read.fetch_add(end - start, Ordering::Relaxed);
+                self.note_read(offset, length as u64);
                 self.backing.timed.read(self.start + offset, &mut [IoSliceMut::new(part)])?;
             } else {
                 self.traffic.compulsory.fetch_add(end - start, Ordering::Relaxed);
@@ -199,10 +212,24 @@ impl Device for Swap {
         self.length
     }
 
-    fn read(&self, mut offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
-        for buffer in buffers {
-            self.read_some(offset, buffer)?;
-            offset += buffer.len() as u64;
+    /// What lies together is one request: to a disk that is as slow as it is to be, many cost more.
+    fn read(&self, mut offset: u64, mut buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        while !buffers.is_empty() {
+            let (mut count, mut length) = (0, 0);
+            while let Some(next) = buffers.get(count)
+                && self.all_written(offset + length, next.len() as u64)
+            {
+                (count, length) = (count + 1, length + next.len() as u64);
+            }
+            let (now, later) = buffers.split_at_mut(count.max(1));
+            if count > 0 {
+                self.note_read(offset, length);
+                self.backing.timed.read(self.start + offset, now)?;
+            } else {
+                length = now[0].len() as u64;
+                self.read_some(offset, &mut now[0])?;
+            }
+            (offset, buffers) = (offset + length, later);
         }
         Ok(())
     }
@@ -211,16 +238,17 @@ impl Device for Swap {
         let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         let pages = self.pages(offset, length);
         self.traffic.written.fetch_add(pages.end - pages.start, Ordering::Relaxed);
+        self.traffic.requests.write();
         self.mark(pages, true);
         self.backing.timed.write(self.start + offset, buffers)
     }
 
     fn read_many(&self, runs: &mut [(u64, IoSliceMut<'_>)]) -> Vec<io::Result<()>> {
-        let all_written = |offset, length| self.pages(offset, length).all(|page| self.is_written(page));
-        if runs.iter().all(|(offset, run)| all_written(*offset, run.len() as u64)) {
-            let pages: u64 = runs.iter().map(|(_, run)| run.len() as u64 / self.page).sum();
-            self.traffic.read.fetch_add(pages, Ordering::Relaxed);
-            runs.iter_mut().for_each(|run| run.0 += self.start);
+        if runs.iter().all(|(offset, run)| self.all_written(*offset, run.len() as u64)) {
+            for (offset, run) in runs.iter_mut() {
+                self.note_read(*offset, run.len() as u64);
+                *offset += self.start;
+            }
             let read = self.backing.timed.read_many(runs);
             runs.iter_mut().for_each(|run| run.0 -= self.start);
             return read;
@@ -232,6 +260,7 @@ impl Device for Swap {
         for (offset, run) in runs {
             let pages = self.pages(*offset, run.len() as u64);
             self.traffic.written.fetch_add(pages.end - pages.start, Ordering::Relaxed);
+            self.traffic.requests.write();
             self.mark(pages, true);
         }
         let runs: Vec<_> = runs.iter().map(|&(offset, run)| (self.start + offset, run)).collect();
@@ -290,6 +319,16 @@ mod tests {
         }
         let counts = [&traffic.compulsory, &traffic.read, &traffic.written].map(|count| count.load(Ordering::Relaxed));
         assert_eq!(counts, [196, 4, 4]);
+        assert_eq!(traffic.requests.counts(), (3, 4), "pages 1 and 2 lie together");
+        let (mut first, mut rest) = (page(9), vec![9; 3 * PAGE as usize]);
+        let (begin, end) = rest.split_at_mut(PAGE as usize);
+        let buffers = &mut [IoSliceMut::new(&mut first), IoSliceMut::new(begin), IoSliceMut::new(end)];
+        swap.read(0, buffers).expect("it is read");
+        assert_eq!([first[0], begin[0], end[0], end[PAGE as usize]], [0, 1, 2, 0]);
+        assert_eq!(traffic.requests.counts(), (5, 4), "the buffer of page 1, and that of page 2 and what is zeroes");
+        let mut both = [page(9), page(9)];
+        swap.read(PAGE, &mut both.each_mut().map(|bytes| IoSliceMut::new(bytes))).expect("it is read");
+        assert_eq!((both[0][0], both[1][0], traffic.requests.counts()), (1, 2, (6, 4)), "two buffers, one request");
         let in_memory = in_memory(300 * PAGE).expect("a file");
         for copy in [backing.new_file(300 * PAGE).expect("a file"), in_memory] {
             // From within page 1 to within page 70.

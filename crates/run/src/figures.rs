@@ -26,6 +26,11 @@ macro_rules! figures {
                 [$(self.$name),*]
             }
 
+            /// Each with its name.
+            pub fn named(self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$(stringify!($name)),*].into_iter().zip(self.to_words())
+            }
+
             fn of_words([$($name),*]: [u64; Self::COUNT]) -> Self {
                 Self { $($name),* }
             }
@@ -50,28 +55,66 @@ figures! {
     hits,
     /// References that the policy saw and that did not.
     misses,
+    /// Of the hits: first uses of pages that were read ahead.
+    readahead_used,
     /// Pages read from swap space.
     read,
     /// Pages written to swap space.
     written,
     /// The most bytes that the program had in regions at a time.
     most,
+    /// The bytes that its pages have of the limit: the rest is what it takes to manage them.
+    capacity,
+    /// Entries that the policy's hands pass for each page that is brought, in thousandths; 0 where it has none, or does not show it.
+    hand_millisteps,
+    /// Requests that read from swap space.
+    reads,
+    /// Requests that write to it.
+    writes,
+    /// Reads that go on where the one before ended, as sequences: those of 1 block of 4 KiB.
+    sequences_up_to_1,
+    /// Of 2.
+    sequences_up_to_2,
+    /// Of 3 or 4.
+    sequences_up_to_4,
+    /// Of 5 to 8.
+    sequences_up_to_8,
+    /// Of 9 to 16.
+    sequences_up_to_16,
+    /// Of 17 to 32.
+    sequences_up_to_32,
+    /// Of 33 to 64.
+    sequences_up_to_64,
+    /// Of 65 to 128.
+    sequences_up_to_128,
+    /// Longer ones.
+    sequences_longer,
 }
 
 impl Figures {
-    /// Hits by references; `None` without references.
+    /// References that found their page resident because it had been used before, by all; `None` without references.
     pub fn hit_ratio(&self) -> Option<f64> {
-        let references = self.hits + self.misses;
-        (references > 0).then(|| self.hits as f64 / references as f64)
+        self.share(self.hits.saturating_sub(self.readahead_used))
     }
 
-    /// Those of all processes together. The number is how many they are.
+    /// References that found their page resident because it had been read ahead, by all; `None` without references.
+    pub fn readahead_ratio(&self) -> Option<f64> {
+        self.share(self.readahead_used)
+    }
+
+    fn share(&self, part: u64) -> Option<f64> {
+        // A pool counts hits in batches, so the last are missing, and first uses of pages that were read ahead at once.
+        let references = self.hits.max(self.readahead_used) + self.misses;
+        (references > 0).then(|| part as f64 / references as f64)
+    }
+
+    /// Those of all processes together. The number is how many they are. The hands' steps are not a sum: they are left out.
     pub fn sum(all: &[Self]) -> Self {
         let mut words = [0; Self::COUNT];
         for figures in all {
             words.iter_mut().zip(figures.to_words()).for_each(|(sum, word)| *sum += word);
         }
-        Self { process: all.len() as u64, ..Self::of_words(words) }
+        Self { process: all.len() as u64, hand_millisteps: 0, ..Self::of_words(words) }
     }
 
     /// Those of the processes that have left their files in a folder, in the order of their numbers.
@@ -147,14 +190,18 @@ mod tests {
     fn figures_of_processes_are_found_and_summed() {
         let folder = tempfile::tempdir().expect("a folder");
         let page = |process| Page::create(folder.path(), process).expect("a page");
-        let of = |process, major| Figures { process, major, hits: 3, misses: 1, ..Figures::default() };
+        let of =
+            |process, major| Figures { process, major, hits: 3, misses: 1, readahead_used: 1, ..Figures::default() };
         page(9).set(of(9, 1));
         page(7).set(of(7, 10));
         page(7).set(of(7, 100));
         let all = Figures::read_all(folder.path()).expect("they are read");
         assert_eq!(all.iter().map(|figures| figures.process).collect::<Vec<_>>(), [7, 7, 9]);
         let sum = Figures::sum(&all);
-        assert_eq!((sum.process, sum.major, sum.hit_ratio()), (3, 111, Some(0.75)));
+        assert_eq!((sum.process, sum.major), (3, 111));
+        assert_eq!((sum.hit_ratio(), sum.readahead_ratio()), (Some(0.5), Some(0.25)));
         assert_eq!(Figures::default().hit_ratio(), None);
+        let few = Figures { misses: 1, readahead_used: 3, ..Figures::default() };
+        assert_eq!((few.hit_ratio(), few.readahead_ratio()), (Some(0.0), Some(0.75)));
     }
 }

@@ -34,6 +34,8 @@ pub struct Asked<'a> {
     pub memory: u64,
     /// The bytes of a page.
     pub page_size: u32,
+    /// The most bytes that are read ahead.
+    pub readahead: u32,
     /// The policy.
     pub policy: Spec,
     /// The folder to whose file system pages go.
@@ -69,6 +71,7 @@ impl Asked<'_> {
         let settings = Settings {
             memory: self.memory,
             page_size: self.page_size,
+            readahead: self.readahead,
             policy: self.policy.label.clone(),
             swap: absolute(self.swap)?,
             delay: self.delay.map(device).transpose()?,

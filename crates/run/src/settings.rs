@@ -16,6 +16,8 @@ pub struct Settings {
     pub memory: u64,
     /// The bytes of a page.
     pub page_size: u32,
+    /// The most bytes that are read ahead; 0: nothing is.
+    pub readahead: u32,
     /// The policy, as the user named it.
     pub policy: String,
     /// The folder of files without a name to which pages go.
@@ -46,8 +48,8 @@ impl Settings {
         let (swap, folder) = (self.swap.display(), self.folder.display());
         let delay = self.delay.iter().map(|delay| format!("delay={delay}\n")).collect::<String>();
         format!(
-            "memory={}\npage_size={}\npolicy={}\nswap={swap}\n{delay}folder={folder}\nrecord={}\n",
-            self.memory, self.page_size, self.policy, self.record
+            "memory={}\npage_size={}\nreadahead={}\npolicy={}\nswap={swap}\n{delay}folder={folder}\nrecord={}\n",
+            self.memory, self.page_size, self.readahead, self.policy, self.record
         )
     }
 
@@ -60,6 +62,7 @@ impl Settings {
         Some(Self {
             memory: of("memory")?.parse().ok()?,
             page_size: of("page_size")?.parse().ok()?,
+            readahead: of("readahead")?.parse().ok()?,
             policy: of("policy")?.to_owned(),
             swap: of("swap")?.into(),
             delay: of("delay").map(str::to_owned),
@@ -78,6 +81,7 @@ mod tests {
         let mut settings = Settings {
             memory: 64 << 20,
             page_size: 4096,
+            readahead: 32 << 10,
             policy: "mq:queues=8".to_owned(),
             swap: "/var/tmp/a b".into(),
             delay: Some("nearline".to_owned()),

@@ -8,8 +8,6 @@ DULO; then three of them on an aged file system. Keeps every run as JSON in runs
 """
 
 import bisect
-import collections
-import csv
 import pathlib
 import sys
 
@@ -65,25 +63,7 @@ def one(place, load, cache, size):
     requests = place.work / "requests.csv"
     requests.unlink(missing_ok=True)
     result = stage.measure(place, cache, size, load.commands, server_options=["--record", requests])
-    return result | {"sequences": sequences(requests)}
-
-
-def sequences(requests):
-    """How many sequences of each length in blocks were read: requests that go on where the last one ended are one."""
-    lengths, end, length = collections.Counter(), None, 0
-    with requests.open() as rows:
-        for row in csv.DictReader(rows):
-            if row["operation"] != "read":
-                continue
-            offset, more = int(row["offset"]), int(row["length"])
-            if offset != end and length:
-                lengths[-(-length // stage.PAGE)] += 1
-                length = 0
-            length += more
-            end = offset + more
-    if length:
-        lengths[-(-length // stage.PAGE)] += 1
-    return dict(sorted(lengths.items()))
+    return result | {"sequences": stage.sequences(requests)}
 
 
 def shares(lengths):

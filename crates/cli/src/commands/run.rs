@@ -5,11 +5,13 @@ use crate::files::check_path;
 use clap::Args;
 use forebay_policy::{Spec, show_bytes};
 use forebay_record::OWN_FAILURE;
+use forebay_report::file::write;
 use forebay_run::{Asked, Ended, Figures};
 use forebay_sim::size::parse_bytes;
 use forebay_sim::study::{counted, grouped};
 use std::ffi::OsString;
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +34,9 @@ pub(crate) struct Arguments {
     /// The bytes of a page: a power of two from 4 KiB to 1 MiB
     #[arg(long, value_name = "BYTES", default_value = "4KiB", value_parser = parse_bytes)]
     page_size: u64,
+    /// The most bytes that are read ahead from swap space; 0: nothing is
+    #[arg(long, value_name = "BYTES", default_value = READAHEAD, value_parser = parse_bytes)]
+    readahead: u64,
     /// The folder to whose file system pages go, in files without a name
     #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
     swap: PathBuf,
@@ -44,7 +49,13 @@ pub(crate) struct Arguments {
     /// Print figures of each process at the end, instead of one line for all
     #[arg(long)]
     stats: bool,
+    /// Write figures of each process to a file at the end, as JSON; it is replaced
+    #[arg(long, value_name = "FILE")]
+    figures: Option<PathBuf>,
 }
+
+/// As by the kernel's `vm.page-cluster` of 3: what is read in vain pushes out what is used.
+const READAHEAD: &str = "32KiB";
 
 const SHORT: &str = "\
 Example: `forebay run --memory 64MiB -- sort -S 1G big.txt`; docs/run.md says what is paged and what is not.
@@ -57,11 +68,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(out) = &arguments.record {
         check_path("--record", out, &[])?;
     }
+    if let Some(out) = &arguments.figures {
+        check_path("--figures", out, &[])?;
+    }
     let page_size = u32::try_from(arguments.page_size).unwrap_or(u32::MAX);
     let asked = Asked {
         program: &arguments.program,
         memory: arguments.memory,
         page_size,
+        readahead: u32::try_from(arguments.readahead).unwrap_or(u32::MAX),
         policy: arguments.policy.clone(),
         swap: &arguments.swap,
         delay: arguments.delay.as_deref(),
@@ -71,7 +86,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         failure @ (Failure::Usage(_) | Failure::Program(..)) => failure,
         failure => Failure::Program(OWN_FAILURE, failure.to_string()),
     })?;
-    eprint!("{}", tell(arguments, &ended));
+    // First the line: a file that cannot be written is an error, and ends this. If nobody reads the line, the file is written all the same.
+    let _ = std::io::stderr().write_all(tell(arguments, &ended).as_bytes());
+    if let Some(out) = &arguments.figures {
+        write(out, json(&ended.processes).as_bytes())?;
+    }
     if ended.code == 0 { Ok(()) } else { Err(Failure::Said(ended.code)) }
 }
 
@@ -102,11 +121,24 @@ fn tell(arguments: &Arguments, ended: &Ended) -> String {
     said
 }
 
+/// A list of an object for each process, in the order of their numbers.
+fn json(processes: &[Figures]) -> String {
+    let of_one = |figures: &Figures| {
+        let ratios = [("hit_ratio", figures.hit_ratio()), ("readahead_ratio", figures.readahead_ratio())];
+        let counts = figures.named().map(|(name, value)| (name.to_owned(), value.into()));
+        counts.chain(ratios.map(|(name, ratio)| (name.to_owned(), ratio.into()))).collect()
+    };
+    let all: Vec<serde_json::Map<_, _>> = processes.iter().map(of_one).collect();
+    serde_json::to_string_pretty(&all).expect("numbers under names") + "\n"
+}
+
 fn show(figures: &Figures) -> String {
-    let ratio = figures.hit_ratio().map_or(String::new(), |ratio| format!(", hit ratio {:.1} %", 100.0 * ratio));
+    let ratio =
+        |name, ratio: Option<f64>| ratio.map_or(String::new(), |ratio| format!(", {name} {:.1} %", 100.0 * ratio));
+    let ratios = ratio("hit ratio", figures.hit_ratio()) + &ratio("read ahead", figures.readahead_ratio());
     let failed = if figures.failed > 0 { format!(", {} with SIGBUS", figures.failed) } else { String::new() };
     format!(
-        "{} allocated at most, {}, {} minor{failed}, waited {:.1?}{ratio}; {}; swap: {} read, {} written",
+        "{} allocated at most, {}, {} minor{failed}, waited {:.1?}{ratios}; {}; swap: {} read, {} written",
         show_bytes(figures.most),
         counted(figures.major, "major fault"),
         grouped(figures.minor),

@@ -1,0 +1,190 @@
+"""Programs with large memory, for the experiments on virtual memory: each fills a directory, and says its command lines there.
+
+`before` is what runs a program elsewhere: in a group, or by `forebay run`.
+"""
+
+import random
+import shlex
+
+from programs import shell
+from volumes.checks import run
+
+
+def numbers(count):
+    """Numbers in no order, the same everywhere."""
+    number = 1
+    for _ in range(count):
+        number = number * 16807 % 2147483647
+        yield number
+
+
+class Program:
+    """One whose command is its name and `words`."""
+
+    needs = ()
+
+    def fill(self, directory):
+        pass
+
+    def commands(self, directory, before=()):
+        return {self.name: [*before, *self.words(directory)]}
+
+
+class Gnuplot(Program):
+    """Two curves of 80,000 points, drawn as PostScript, and drawn again seven times from memory, as one who looks at a part of them has it. CLOCK-Pro's has
+    a data file of 16 MB; this one has 1 MB, and 10 MB of memory."""
+
+    name, needs, sizes = "gnuplot", ("gnuplot",), "40,55,70,80,90,105"
+    points, again = 80_000, 7
+
+    def fill(self, directory):
+        lines = (f"{place} {number % 1000} {number % 77}\n" for place, number in enumerate(numbers(self.points)))
+        (directory / "points").write_text("".join(lines))
+        plot = f'plot "{directory}/points" using 1:2 with lines, "{directory}/points" using 1:3 with lines\n'
+        (directory / "plot").write_text('set terminal postscript\nset output "/dev/null"\n' + plot + "refresh\n" * self.again)
+
+    def words(self, directory):
+        return ["gnuplot", directory / "plot"]
+
+
+class Gzip(Program):
+    """gzip as SPEC CPU2000 has it: a file in memory is compressed there by several levels and decompressed. Debian's gzip has its memory in static
+    variables, 1 MB of it, and nothing of that is paged; zlib is the same compressor."""
+
+    name, needs, sizes = "gzip", ("python3",), "40,55,70,80,90,105"
+    text = 4_000_000
+    script = """
+import sys, zlib
+data = open(sys.argv[1], "rb").read()
+for level in (1, 3, 5):
+    packed = zlib.compress(data, level)
+    if zlib.decompress(packed) != data:
+        sys.exit("zlib does not give back what it got")
+"""
+
+    def fill(self, directory):
+        words = [f"{number:x}" for number in numbers(4000)]
+        dice = random.Random(7)
+        text = " ".join(dice.choices(words, k=self.text // 8))
+        (directory / "text").write_text(text[: self.text])
+        (directory / "gzip.py").write_text(self.script)
+
+    def words(self, directory):
+        return ["/usr/bin/python3", "-S", "-E", directory / "gzip.py", directory / "text"]
+
+
+class Gap(Program):
+    """Computing in groups: conjugacy classes, in a workspace of 24 MB at the beginning."""
+
+    name, needs, sizes = "gap", ("gap",), "70,76,82,88,94,105"
+    script = """
+Print(Length(ConjugacyClasses(MathieuGroup(12))), "\\n");
+l := List([1 .. 60000], i -> [i * i mod 10007, i]);;
+Sort(l);
+Print(Sum(l, x -> x[1]) mod 1000, "\\n");
+"""
+
+    def fill(self, directory):
+        (directory / "groups.g").write_text(self.script)
+
+    def words(self, directory):
+        return ["gap", "-q", "-A", "-m", "24m", "-s", "128m", "-o", "128m", directory / "groups.g"]
+
+
+class Sort(Program):
+    """Sorts a million lines in memory."""
+
+    name, needs, sizes = "sort", ("sort",), "25"
+    lines = 600_000
+
+    def fill(self, directory):
+        (directory / "lines").write_text("".join(f"{number} line\n" for number in numbers(self.lines)))
+
+    def words(self, directory):
+        return ["sort", "--parallel=1", "-S", "256M", "-o", "/dev/null", directory / "lines"]
+
+
+class Sqlite(Program):
+    """A table in memory: made, given an index, then looked up at 20,000 places of which most are among the tenth that is asked for most. The shell is
+    given one large block for its pages: those that it allocates one by one are small, and nothing of them would be paged."""
+
+    name, needs, sizes = "sqlite", ("sqlite3",), "25"
+    rows, asked = 200_000, 20_000
+
+    def fill(self, directory):
+        dice = random.Random(7)
+        value = "hex(randomblob(60))"
+        rows = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {self.rows}) SELECT i, i * 7919 % {self.rows}, {value} FROM n"
+        make = f"CREATE TABLE t (i INTEGER PRIMARY KEY, k INTEGER, v TEXT);\nINSERT INTO t {rows};\nCREATE INDEX k ON t (k);\n"
+        place = lambda: dice.randrange(self.rows // 10 if dice.random() < 0.8 else self.rows)  # noqa: E731
+        asks = "".join(f"SELECT length(v) FROM t WHERE k = {place()};\n" for _ in range(self.asked))
+        (directory / "asked.sql").write_text(make + asks)
+
+    def words(self, directory):
+        return ["sqlite3", "-batch", "-pagecache", "4368", "7600", ":memory:", f".read {directory}/asked.sql"]
+
+
+class Redis(Program):
+    """Keys with values of 1,000 bytes, set in order and asked for at random; most are among the tenth that is asked for most. The server alone is paged."""
+
+    name, needs, sizes = "redis", ("redis-server", "redis-cli"), "25"
+    keys, asked = 30_000, 20_000
+
+    def fill(self, directory):
+        dice = random.Random(7)
+        value = "v" * 1000
+        (directory / "sets").write_text("".join(f"SET key:{key} {value}\n" for key in range(self.keys)))
+        place = lambda: dice.randrange(self.keys // 10 if dice.random() < 0.9 else self.keys)  # noqa: E731
+        (directory / "gets").write_text("".join(f"GET key:{place()}\n" for _ in range(self.asked)))
+        settings = "port 0\nsave ''\nappendonly no\ndaemonize no\nenable-debug-command local\n"
+        (directory / "redis.conf").write_text(f"{settings}unixsocket {directory}/redis.socket\nlogfile {directory}/redis.log\ndir {directory}\n".replace("''", '""'))
+
+    def commands(self, directory, before=()):
+        server = shlex.join(map(str, [*before, "redis-server", directory / "redis.conf"]))
+        client = f"redis-cli -s {directory}/redis.socket"
+        wait = f"for turn in $(seq 300); do {client} PING >/dev/null 2>&1 && break; sleep 0.1; done"
+        # As many lines as answers: what is not there has an empty one.
+        work = f"{client} --pipe <sets >/dev/null && test $({client} <gets | grep -c v) = {self.asked}"
+        return {self.name: shell(directory, f"{server} & server=$!; {wait}; {work}; done=$?; {client} SHUTDOWN NOSAVE; wait $server; exit $done")}
+
+
+class Matrix(Program):
+    """SciMark2's sparse matrix in compressed rows times a vector, with DULO's N = 3 · 2²⁰ and M = 3 · 2²³ divided by 16."""
+
+    name, needs, sizes = "matrix", ("gcc",), "75,80,84,90,95,105"
+    scale, rounds = 16, 3
+    source = r"""
+#include <stdio.h>
+#include <stdlib.h>
+
+/* SciMark2's SparseCompRow: as many elements in each row, at multiples of a step that grows with the rows. */
+int main(int argc, char **argv) {
+    int n = atoi(argv[1]), nz = atoi(argv[2]), rounds = atoi(argv[3]), per_row = nz / n;
+    double *x = malloc(sizeof *x * n), *y = malloc(sizeof *y * n), *value = malloc(sizeof *value * nz);
+    int *column = malloc(sizeof *column * nz), *row = malloc(sizeof *row * (n + 1));
+    for (int i = 0; i < n; i++) x[i] = 1.0 / (1 + i % 7);
+    for (int i = 0; i < n; i++) y[i] = 0;
+    for (int i = 0; i < nz; i++) value[i] = 1.0 / (1 + i % 5);
+    row[0] = 0;
+    for (int r = 0; r < n; r++) {
+        int step = r / per_row > 0 ? r / per_row : 1;
+        row[r + 1] = row[r] + per_row;
+        for (int i = 0; i < per_row; i++) column[row[r] + i] = i * step;
+    }
+    for (int round = 0; round < rounds; round++)
+        for (int r = 0; r < n; r++) {
+            double sum = 0;
+            for (int i = row[r]; i < row[r + 1]; i++) sum += x[column[i]] * value[i];
+            y[r] = sum;
+        }
+    printf("%f\n", y[n - 1]);
+    return 0;
+}
+"""
+
+    def fill(self, directory):
+        (directory / "matrix.c").write_text(self.source)
+        run("gcc", "-O2", "-o", directory / "matrix", directory / "matrix.c")
+
+    def words(self, directory):
+        return [directory / "matrix", 3 * 2**20 // self.scale, 3 * 2**23 // self.scale, self.rounds]
