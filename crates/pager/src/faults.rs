@@ -303,7 +303,7 @@ fn bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: usize, fa
         Kind::Unmapped => counters.minor.add(1),
         Kind::Protected => counters.protection.add(1),
     }
-    let brought = try_to_bring(shared, handle, region, at, fault.write);
+    let brought = try_to_bring(shared, handle, region, at, fault);
     let mapped = brought.unwrap_or_else(|error| {
         counters.failed.add(1);
         tracing::error!(%error, "{}: the page at byte {at} cannot be used: SIGBUS", region.volume.name());
@@ -321,8 +321,9 @@ fn try_to_bring(
     handle: &Handle<Space>,
     region: &Mapped,
     at: usize,
-    write: bool,
+    fault: Fault,
 ) -> Result<usize, Error> {
+    let write = fault.write;
     let Mapped { extent, volume, .. } = region;
     let block = (at / shared.page_size) as u64;
     let see = |pages: usize| {
@@ -333,12 +334,19 @@ fn try_to_bring(
     };
     handle.hint(volume, region.stream())?;
     if !write {
-        let page = handle.read(volume, block)?;
+        let resident = handle.read_resident(volume, block);
+        let filled = resident.is_none();
+        let page = resident.map_or_else(|| handle.read_absent(volume, block), Ok)?;
         // Who goes forward has those that were read ahead for it at once: a fault costs more than all the rest.
         let most = (AROUND / shared.page_size).max(1) as u64;
         let ahead: Vec<_> = (1..most).map_while(|next| handle.use_ahead(volume, block + next)).collect();
         let length = (1 + ahead.len()) * shared.page_size;
-        let mapped = extent.map(at, length, true);
+        // It may have been mapped as it was filled.
+        let mapped = if filled && length == shared.page_size && extent.is_mapped(at) {
+            Ok(Continued::Mapped)
+        } else {
+            extent.map(at, length, true)
+        };
         shared.hand.missed(ahead.len() as u64);
         see(1 + ahead.len());
         drop((page, ahead));

@@ -35,6 +35,8 @@
 //!   space.rs: which page a frame has
 //!   extent.rs: one region's addresses, for the program and for the pool
 //!   budget.rs: how many frames there are
+//!   buffers.rs: where bytes are read to
+//!   leaving.rs: pages whose memory is given back together
 //!   cores.rs: where faults are handled
 //!   held.rs: pages that stay for direct input
 //!   freeze.rs: a moment at which no byte changes
@@ -42,6 +44,7 @@
 //! ```
 
 mod budget;
+mod buffers;
 mod cores;
 mod error;
 mod extent;
@@ -50,6 +53,7 @@ mod figures;
 mod freeze;
 mod hand;
 mod held;
+mod leaving;
 mod messages;
 mod pager;
 mod region;

@@ -14,10 +14,11 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const EVENT_PAGEFAULT: u8 = 0x12;
@@ -26,6 +27,12 @@ const EVENT_UNMAP: u8 = 0x16;
 const FLAG_WRITE: u64 = 1;
 const FLAG_PROTECTED: u64 = 2;
 const FLAG_MINOR: u64 = 4;
+
+/// Ranges that one call takes.
+const MOST_RANGES: usize = 128;
+
+/// `MADV_DONTNEED_LOCKED`.
+const DONTNEED_LOCKED: i32 = 24;
 
 /// What the threads wait for.
 const FAULTS: u64 = 0;
@@ -60,6 +67,8 @@ pub(crate) struct Messages {
     /// There are faults in the queue.
     kick: OwnedFd,
     stop: OwnedFd,
+    /// This process, where one call may change several of its ranges.
+    process: Option<OwnedFd>,
 }
 
 #[derive(Debug, Default)]
@@ -79,7 +88,8 @@ impl Messages {
         epoll::add(&epoll, descriptor, EventData::new_u64(FAULTS), EventFlags::IN | EventFlags::ONESHOT)?;
         epoll::add(&epoll, &kick, EventData::new_u64(KICK), EventFlags::IN)?;
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
-        Ok(Self { queue: Mutex::default(), epoll, kick, stop })
+        let process = pidfd_open(getpid(), PidfdFlags::empty()).ok();
+        Ok(Self { queue: Mutex::default(), epoll, kick, stop, process })
     }
 
     /// Ends the threads that wait for faults.
@@ -198,9 +208,21 @@ impl Userfault {
     pub(crate) fn drop_mapping(&self, address: usize, length: usize) {
         let mut queue = self.messages.lock();
         self.read_all(&mut queue);
-        for part in queue.kept(address..address + length) {
-            // SAFETY: these are a region's addresses, and a mapping of a file, which keeps the bytes.
-            let _ = unsafe { madvise(part.start as *mut _, part.len(), Advice::LinuxDontneedLocked) };
+        queue.kept(address..address + length).into_iter().for_each(drop_one);
+    }
+
+    /// The same for several ranges, which costs less together.
+    pub(crate) fn drop_mappings(&self, ranges: impl Iterator<Item = Range<usize>>) {
+        let mut queue = self.messages.lock();
+        self.read_all(&mut queue);
+        let kept: Vec<Range<usize>> = if queue.gone.is_empty() {
+            ranges.collect()
+        } else {
+            ranges.flat_map(|range| queue.kept(range)).collect()
+        };
+        for some in kept.chunks(MOST_RANGES) {
+            let done = if some.len() > 1 { self.messages.drop_all(some) } else { 0 };
+            some[done..].iter().cloned().for_each(drop_one);
         }
     }
 
@@ -215,6 +237,41 @@ impl Userfault {
         self.read_all(&mut queue);
         queue.kept(range.clone()).into_iter().for_each(unmap);
         queue.forget(&range);
+    }
+}
+
+fn drop_one(range: Range<usize>) {
+    // SAFETY: these are a region's addresses, and a mapping of a file, which keeps the bytes.
+    let _ = unsafe { madvise(range.start as *mut _, range.len(), Advice::LinuxDontneedLocked) };
+}
+
+impl Messages {
+    /// Takes the mappings of ranges away by one call, which interrupts the other cores once: how many of the first ones, none where the kernel has no such call
+    /// (Linux 6.13 has).
+    fn drop_all(&self, ranges: &[Range<usize>]) -> usize {
+        let Some(process) = &self.process else { return 0 };
+        let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MOST_RANGES];
+        for (vector, range) in vectors.iter_mut().zip(ranges) {
+            *vector = libc::iovec { iov_base: range.start as *mut _, iov_len: range.len() };
+        }
+        // SAFETY: as for one of them: these are a region's addresses, and a mapping of a file, which keeps the bytes.
+        let advised = unsafe {
+            libc::syscall(
+                libc::SYS_process_madvise,
+                process.as_raw_fd(),
+                vectors.as_ptr(),
+                ranges.len(),
+                DONTNEED_LOCKED,
+                0,
+            )
+        };
+        let mut left = usize::try_from(advised).unwrap_or(0);
+        let whole = |range: &&Range<usize>| {
+            let fits = range.len() <= left;
+            left -= if fits { range.len() } else { 0 };
+            fits
+        };
+        ranges.iter().take_while(whole).count()
     }
 }
 

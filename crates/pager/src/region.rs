@@ -186,7 +186,12 @@ impl Region {
             Advice::Random => Hint::Random,
             Advice::WillNeed => Hint::WillNeed { offset, length },
             Advice::DoNotNeed => Hint::DoNotNeed { offset, length },
-            Advice::Zero => return Ok(handle.write_zeroes(volume, offset, length, false, Durability::Flush)?),
+            Advice::Zero => {
+                let zeroed = handle.write_zeroes(volume, offset, length, false, Durability::Flush);
+                // Pages that left before may still be mapped with what they were (rule 4 of `leaving.rs`).
+                self.pager.shared.space.give_back();
+                return Ok(zeroed?);
+            }
         };
         if self.mapped.set_stream(hint) {
             return Ok(());

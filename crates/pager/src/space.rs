@@ -12,13 +12,15 @@
 //! faults to handle. The program finds it when a fault has mapped it, and never before its bytes are there. Taking the mapping away
 //! again loses no byte: the next touch is a minor fault, and shows that the page is used.
 
+use crate::buffers::Buffers;
 use crate::extent::Extent;
+use crate::leaving::{self, Leaving, Left};
 use crate::userfault::{Continued, Userfault};
 use forebay_policy::Place;
-use forebay_pool::Memory;
+use forebay_pool::{Buffer, Memory};
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Bytes that may be mapped at the pool's addresses after their use. They count twice in the program's resident set.
 const LEFT_MAPPED: usize = 64 << 10;
@@ -33,6 +35,8 @@ struct FramePage {
     object: AtomicU32,
     /// Its number in the region.
     block: AtomicU32,
+    /// It may be mapped for the pool.
+    aliased: AtomicBool,
 }
 
 /// The memory of a pool whose pages lie in regions.
@@ -47,12 +51,14 @@ pub(crate) struct Space {
     left: Mutex<Vec<(u32, usize)>>,
     /// Held while mappings are chosen and taken away.
     unmapping: Mutex<()>,
+    leaving: Leaving,
+    buffers: Buffers,
 }
 
 impl Space {
-    pub(crate) fn new(frames: usize, page_size: usize) -> io::Result<Self> {
+    pub(crate) fn new(count: usize, page_size: usize) -> io::Result<Self> {
         let faults = Arc::new(Userfault::new()?);
-        let frames = (0..frames).map(|_| FramePage::default()).collect();
+        let frames = (0..count).map(|_| FramePage::default()).collect();
         Ok(Self {
             page_size,
             faults,
@@ -60,6 +66,8 @@ impl Space {
             regions: RwLock::default(),
             left: Mutex::default(),
             unmapping: Mutex::default(),
+            leaving: Leaving::new(count),
+            buffers: Buffers::new(count * page_size),
         })
     }
 
@@ -74,6 +82,7 @@ impl Space {
 
     /// The object has gone, and with it all its pages.
     pub(crate) fn remove(&self, object: u32) {
+        self.give_back();
         let gone = self.regions.write().unwrap_or_else(PoisonError::into_inner)[object as usize].take();
         drop(gone);
     }
@@ -112,8 +121,43 @@ impl Space {
         }
         drop(regions);
         let count = pages.len();
-        self.by_run(pages, Extent::drop_mapping);
+        self.unmap(pages);
         (count, frame)
+    }
+
+    /// Takes mappings of pages for their program away.
+    fn unmap(&self, mut pages: Vec<(u32, usize)>) {
+        pages.sort_unstable();
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        for some in pages.chunks(RUN) {
+            let runs = some.chunk_by(|one, next| one.0 == next.0 && one.1 + self.page_size == next.1);
+            let addresses = runs.filter_map(|run| {
+                let ((object, at), length) = (run[0], run.len() * self.page_size);
+                // A region that has gone may have given its number to a shorter one.
+                let extent = regions.get(object as usize)?.as_ref().filter(|extent| at + length <= extent.length)?;
+                Some(extent.base as usize + at..extent.base as usize + at + length)
+            });
+            self.faults.drop_mappings(addresses);
+        }
+    }
+
+    /// Gives the memory of all pages that have left back.
+    pub(crate) fn give_back(&self) {
+        self.give_back_all(self.leaving.all());
+    }
+
+    fn give_back_all(&self, mut left: MutexGuard<'_, Vec<Left>>) {
+        if left.len() > 1 {
+            let mapped = left.iter().filter(|left| left.mapped).map(|left| (left.object, left.at)).collect();
+            self.unmap(mapped);
+        }
+        for (object, at, length) in leaving::runs(&mut left, self.page_size) {
+            let Some(extent) = self.extent(object) else { continue };
+            if let Err(error) = extent.release(at, length) {
+                tracing::error!(%error, "the memory of pages could not be given back");
+            }
+        }
+        left.clear();
     }
 
     /// Waits until no page is about to lose its mapping that does not count as mapped any more.
@@ -134,8 +178,11 @@ impl Space {
         }
     }
 
-    /// A page has been used at the pool's addresses.
+    /// A page is not used any more at the pool's addresses, if it was.
     fn leave(&self, frame: u32) {
+        if !self.frames[frame as usize].aliased.swap(false, Ordering::AcqRel) {
+            return;
+        }
         let used = self.place_of(frame);
         let kept = LEFT_MAPPED / self.page_size;
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
@@ -157,10 +204,40 @@ impl Memory for Space {
 
     fn pointer(&self, frame: u32) -> *mut u8 {
         let (extent, at) = self.of(frame);
+        self.frames[frame as usize].aliased.store(true, Ordering::Release);
         extent.alias.wrapping_add(at)
     }
 
+    fn buffer(&self, pages: usize) -> Option<Buffer> {
+        self.buffers.take(pages * self.page_size)
+    }
+
+    fn give(&self, buffer: Buffer) {
+        self.buffers.give(buffer);
+    }
+
+    fn fill(&self, frame: u32, bytes: &[u8], read: bool) -> io::Result<()> {
+        let (extent, at) = self.of(frame);
+        if read && extent.write_mapped(at, bytes) { Ok(()) } else { extent.write(at, bytes) }
+    }
+
+    fn copy(&self, frame: u32, bytes: &mut [u8]) {
+        let (extent, at) = self.of(frame);
+        if let Err(error) = extent.read(at, bytes) {
+            tracing::warn!(%error, "a page cannot be copied by a call: by its address");
+            // SAFETY: the pool's mapping of the page, which its caller holds, has as many bytes.
+            unsafe { std::ptr::copy_nonoverlapping(extent.alias.add(at), bytes.as_mut_ptr(), bytes.len()) };
+        }
+    }
+
     fn place(&self, frame: u32, place: Place) {
+        let at = place.block as usize * self.page_size;
+        if let Some(left) = self.leaving.take(place.object, at)
+            && let Some(extent) = self.extent(left.object)
+            && let Err(error) = extent.release(left.at, self.page_size)
+        {
+            tracing::error!(%error, "the memory of a page could not be given back");
+        }
         let page = &self.frames[frame as usize];
         page.object.store(place.object, Ordering::Release);
         page.block.store(place.block as u32, Ordering::Release);
@@ -192,12 +269,16 @@ impl Memory for Space {
             tracing::error!(%error, "a page cannot be mapped for a write: SIGBUS");
             let _ = extent.poison(at);
         }
+        self.leave(frame);
     }
 
     fn release(&self, frame: u32) {
-        let (extent, at) = self.of(frame);
-        if let Err(error) = extent.release(at) {
-            tracing::error!(%error, "a page's memory could not be given back");
+        let (object, at) = self.place_of(frame);
+        let extent = self.extent(object).expect("a page is of a region");
+        let mapped = extent.was_mapped(at);
+        self.frames[frame as usize].aliased.store(false, Ordering::Release);
+        if let Some(all) = self.leaving.add(Left { object, at, mapped }) {
+            self.give_back_all(all);
         }
     }
 

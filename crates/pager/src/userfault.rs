@@ -14,6 +14,7 @@ const API: Opcode = opcode::read_write::<[u64; 3]>(0xaa, 0x3f);
 const REGISTER: Opcode = opcode::read_write::<[u64; 4]>(0xaa, 0x00);
 const UNREGISTER: Opcode = opcode::read::<[u64; 2]>(0xaa, 0x01);
 const WAKE: Opcode = opcode::read::<[u64; 2]>(0xaa, 0x02);
+const COPY: Opcode = opcode::read_write::<[u64; 5]>(0xaa, 0x03);
 const WRITEPROTECT: Opcode = opcode::read_write::<[u64; 3]>(0xaa, 0x06);
 const CONTINUE: Opcode = opcode::read_write::<[u64; 4]>(0xaa, 0x07);
 const POISON: Opcode = opcode::read_write::<[u64; 4]>(0xaa, 0x08);
@@ -27,6 +28,8 @@ const MISSING_PROTECTED_AND_MINOR: u64 = 7;
 
 const CONTINUE_WITHOUT_WAKING: u64 = 1;
 const CONTINUE_PROTECTED: u64 = 2;
+const COPY_WITHOUT_WAKING: u64 = 1;
+const COPY_PROTECTED: u64 = 2;
 const PROTECT: u64 = 1;
 const UNPROTECT_WITHOUT_WAKING: u64 = 2;
 const POISON_WITHOUT_WAKING: u64 = 1;
@@ -141,6 +144,14 @@ impl Userfault {
             }
         }
         Ok(answer)
+    }
+
+    /// Gives absent memory these bytes and maps it, protected. `false`: some is there, or the program has changed its mappings, or there is no memory; what is
+    /// done may be part of it.
+    pub(crate) fn copy(&self, address: usize, bytes: &[u8]) -> bool {
+        let mode = COPY_WITHOUT_WAKING | COPY_PROTECTED;
+        let mut argument = [address as u64, bytes.as_ptr() as u64, bytes.len() as u64, mode, 0];
+        self.ask::<COPY, 5>(&mut argument).is_ok()
     }
 
     /// A write is a fault from now on.

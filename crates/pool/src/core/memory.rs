@@ -15,6 +15,62 @@
 //! pages and their limits, owners and errors take the ways that they take in front of files and volumes.
 
 use forebay_policy::Place;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// Bytes that are aligned to a system's page, as direct reads want them.
+#[derive(Debug)]
+pub struct Buffer {
+    bytes: NonNull<[u8]>,
+}
+
+// SAFETY: the bytes belong to this value alone.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+/// What a buffer's first byte is aligned to.
+const ALIGNED: usize = 4096;
+
+impl Buffer {
+    /// Room for `length` bytes, which are zero.
+    pub fn new(length: usize) -> Self {
+        let layout = Self::layout(length);
+        // SAFETY: the layout has at least a byte.
+        let bytes = unsafe { std::alloc::alloc_zeroed(layout) };
+        let Some(bytes) = NonNull::new(bytes) else { std::alloc::handle_alloc_error(layout) };
+        Self { bytes: NonNull::slice_from_raw_parts(bytes, layout.size()) }
+    }
+
+    fn layout(length: usize) -> std::alloc::Layout {
+        std::alloc::Layout::from_size_align(length.max(1), ALIGNED).expect("a length that memory can have")
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let layout = Self::layout(self.bytes.len());
+        // SAFETY: `new` has allocated it with this layout.
+        unsafe { std::alloc::dealloc(self.bytes.as_ptr().cast(), layout) };
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the bytes are this value's, and have been set.
+        unsafe { self.bytes.as_ref() }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and this value is borrowed mutably.
+        unsafe { self.bytes.as_mut() }
+    }
+}
 
 /// Where the bytes of pages lie, by frame.
 ///
@@ -30,6 +86,30 @@ pub trait Memory: Send + Sync + 'static {
 
     /// A frame is to hold the page of a place, whose bytes are about to be read or written.
     fn place(&self, _frame: u32, _place: Place) {}
+
+    /// A buffer for the bytes of consecutive pages, for memory that takes them at once by [`fill`](Memory::fill). It may be longer. `None`: they are read to
+    /// where the frames' [`pointer`](Memory::pointer)s are.
+    fn buffer(&self, _pages: usize) -> Option<Buffer> {
+        None
+    }
+
+    /// The buffer is not needed any more.
+    fn give(&self, _buffer: Buffer) {}
+
+    /// Puts bytes of whole pages, which are consecutive pages of one object, into their frames, of which this is the first. `read`: the program waits to read
+    /// the one page that it is.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    fn fill(&self, _frame: u32, _bytes: &[u8], _read: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Copies the bytes of a page, which nobody writes to.
+    fn copy(&self, frame: u32, bytes: &mut [u8]) {
+        // SAFETY: the caller holds the page, so that its frame keeps its bytes, of which there are as many as a page has.
+        unsafe { std::ptr::copy_nonoverlapping(self.pointer(frame), bytes.as_mut_ptr(), bytes.len().min(self.page_size())) };
+    }
 
     /// The bytes are there: the program may use them. A write to them has yet to be noticed.
     fn install(&self, _frame: u32) {}

@@ -399,10 +399,10 @@ impl<M: Memory> Shared<M> {
 
     fn copy_to(&self, buffer: &Frames, place: usize, number: u32) {
         let page_size = self.config.page_size as usize;
-        let buffer = buffer.pointer(0);
-        let frame = self.memory.pointer(self.core.pages.get(number).frame());
-        // SAFETY: the frame is read under the pin of a copy (PG1); the buffer is the caller's alone, and has the place.
-        unsafe { std::ptr::copy_nonoverlapping(frame, buffer.add(place * page_size), page_size) };
+        // SAFETY: the buffer is the caller's alone, and has the place.
+        let copy = unsafe { std::slice::from_raw_parts_mut(buffer.pointer(0).add(place * page_size), page_size) };
+        // The frame is read under the pin of a copy (PG1).
+        self.memory.copy(self.core.pages.get(number).frame(), copy);
     }
 
     /// Writes the copies, neighbours in one request, and ends their writebacks.
