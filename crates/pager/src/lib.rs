@@ -27,7 +27,10 @@
 //!     |  messages.rs: the kernel stops its thread, and says where
 //!     v
 //!   faults.rs: a thread has the pool bring the page, maps it, and the program goes on
-//!     |                                   hand.rs: takes mappings away, so that uses show
+//!     |        or in_place.rs: the thread that touches it does, by a signal's handler (seats.rs; handed.rs: where it may not)
+//!     v
+//!   bring.rs: what has to be done              hand.rs: takes mappings away, so that uses show
+//!     |
 //!     v
 //!   the pool: policy, readahead, writeback, devices
 //!     |
@@ -43,6 +46,7 @@
 //!   userfault.rs: what the kernel is asked to do with them
 //! ```
 
+mod bring;
 mod budget;
 mod buffers;
 mod cores;
@@ -52,11 +56,14 @@ mod faults;
 mod figures;
 mod freeze;
 mod hand;
+mod handed;
 mod held;
+mod in_place;
 mod leaving;
 mod messages;
 mod pager;
 mod region;
+mod seats;
 mod signals;
 mod space;
 mod userfault;

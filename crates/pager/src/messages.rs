@@ -9,6 +9,8 @@
 //! The thread that unmaps or moves goes on when its message has been read. So who has the lock of the queue, and has read all there was, knows which
 //! addresses are regions: addresses are given up to the kernel under that lock alone (`drop_mapping`).
 
+use crate::handed::Handed;
+use crate::in_place::report;
 use crate::userfault::Userfault;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -19,6 +21,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const EVENT_PAGEFAULT: u8 = 0x12;
@@ -69,6 +72,9 @@ pub(crate) struct Messages {
     stop: OwnedFd,
     /// This process, where one call may change several of its ranges.
     process: Option<OwnedFd>,
+    pub(crate) handed: Handed,
+    /// Whether the program has unmapped or moved any.
+    any_gone: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -89,7 +95,8 @@ impl Messages {
         epoll::add(&epoll, &kick, EventData::new_u64(KICK), EventFlags::IN)?;
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
         let process = pidfd_open(getpid(), PidfdFlags::empty()).ok();
-        Ok(Self { queue: Mutex::default(), epoll, kick, stop, process })
+        let (handed, any_gone) = (Handed::default(), AtomicBool::new(false));
+        Ok(Self { queue: Mutex::default(), epoll, kick, stop, process, handed, any_gone })
     }
 
     /// Ends the threads that wait for faults.
@@ -135,7 +142,22 @@ impl Userfault {
         if let Some(fault) = queue.faults.pop_front() {
             return Ok(Some(fault));
         }
+        if let Some(fault) = self.messages.handed.next() {
+            return Ok(Some(fault));
+        }
         self.read(&mut queue)
+    }
+
+    /// Waits until others have handled a fault.
+    pub(crate) fn hand_over(&self, fault: Fault) {
+        self.messages.handed.wait(fault, || self.kick());
+    }
+
+    /// Whether an address that was a region's is the program's own.
+    pub(crate) fn is_gone(&self, address: usize) -> bool {
+        // Whoever unmaps goes on when its message has been read, and so is not touched before.
+        self.messages.any_gone.load(Ordering::Acquire)
+            && self.messages.lock().gone.iter().any(|gone| gone.contains(&address))
     }
 
     /// Faults that were left to wait are to be handled.
@@ -187,16 +209,19 @@ impl Userfault {
                     let write = flags & FLAG_WRITE != 0 || kind == Kind::Protected;
                     return Ok(Some(Fault { address, write, kind, thread: word(24) as u32 }));
                 }
-                EVENT_UNMAP => queue.lose(word(8) as usize..word(16) as usize),
+                EVENT_UNMAP => {
+                    self.messages.any_gone.store(true, Ordering::Release);
+                    queue.lose(word(8) as usize..word(16) as usize);
+                }
                 EVENT_REMAP => {
+                    self.messages.any_gone.store(true, Ordering::Release);
                     let (from, to, length) = (word(8) as usize, word(16) as usize, word(24) as usize);
                     queue.lose(from..from + length);
-                    tracing::error!(
-                        "a part of a region was moved by mremap, which it does not follow: {length} bytes at {to:#x} cannot be used"
-                    );
+                    let what = format!("{length} bytes at {to:#x} cannot be used");
+                    report(&what, "a part of a region was moved by mremap, which it does not follow");
                     // SAFETY: the program has just moved a part of a region there, whose bytes the region has.
                     if let Err(error) = unsafe { mprotect(to as *mut _, length, MprotectFlags::empty()) } {
-                        tracing::error!(%error, "what was moved cannot be protected: its bytes are wrong");
+                        report(&error, "what was moved cannot be protected: its bytes are wrong");
                     }
                 }
                 _ => {}

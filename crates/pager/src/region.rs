@@ -104,9 +104,10 @@ impl Region {
         let extent = Extent::new(faults, &config.name, length, page_size, read_only, at)
             .map_err(|source| Error::Memory { what: "there are no addresses for a region", source })?;
         let extent = Arc::new(extent);
+        let reads_in_place = device.reads_in_place();
         let volume = pager.shared.pool.attach(device, config);
         pager.shared.space.add(volume.id(), Arc::clone(&extent));
-        let mapped = Mapped { extent, volume, stream: Arc::default() };
+        let mapped = Mapped { extent, volume, stream: Arc::default(), reads_in_place };
         let region = Self { pager: Arc::clone(pager), mapped: mapped.clone(), open: true, kept: true };
         pager.shared.add(mapped);
         Ok(region)

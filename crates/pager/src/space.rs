@@ -14,6 +14,7 @@
 
 use crate::buffers::Buffers;
 use crate::extent::Extent;
+use crate::in_place::report;
 use crate::leaving::{self, Leaving, Left};
 use crate::userfault::{Continued, Userfault};
 use forebay_policy::Place;
@@ -56,8 +57,8 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    pub(crate) fn new(count: usize, page_size: usize) -> io::Result<Self> {
-        let faults = Arc::new(Userfault::new()?);
+    pub(crate) fn new(count: usize, page_size: usize, in_place: bool) -> io::Result<Self> {
+        let faults = Arc::new(Userfault::new(in_place)?);
         let frames = (0..count).map(|_| FramePage::default()).collect();
         Ok(Self {
             page_size,
@@ -154,7 +155,7 @@ impl Space {
         for (object, at, length) in leaving::runs(&mut left, self.page_size) {
             let Some(extent) = self.extent(object) else { continue };
             if let Err(error) = extent.release(at, length) {
-                tracing::error!(%error, "the memory of pages could not be given back");
+                report(&error, "the memory of pages could not be given back");
             }
         }
         left.clear();
@@ -236,7 +237,7 @@ impl Memory for Space {
             && let Some(extent) = self.extent(left.object)
             && let Err(error) = extent.release(left.at, self.page_size)
         {
-            tracing::error!(%error, "the memory of a page could not be given back");
+            report(&error, "the memory of a page could not be given back");
         }
         let page = &self.frames[frame as usize];
         page.object.store(place.object, Ordering::Release);
@@ -266,7 +267,7 @@ impl Memory for Space {
             mapped => mapped,
         };
         if let Err(error) = mapped {
-            tracing::error!(%error, "a page cannot be mapped for a write: SIGBUS");
+            report(&error, "a page cannot be mapped for a write: SIGBUS");
             let _ = extent.poison(at);
         }
         self.leave(frame);

@@ -145,6 +145,13 @@ impl<M: Memory> Handle<M> {
         Some(ReadPin::new(self, pin))
     }
 
+    /// Whether a page is resident; nobody learns that this was asked.
+    pub fn is_resident(&self, volume: &Volume, block: u64) -> bool {
+        let Ok(pin) = self.pin(volume.id, block) else { return false };
+        self.unpin(pin);
+        !pin.state.in_laundry()
+    }
+
     /// Pins a page for reading if it was read ahead and has not been used since: this is its first use. Never waits.
     pub fn use_ahead<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Option<ReadPin<'h, M>> {
         let pin = self.pin(volume.id, block).ok()?;
