@@ -25,7 +25,7 @@ pub(crate) fn for_pages(config: &Config, pages: u64, regions: u64) -> u64 {
     let frames = limit / u64::from(config.page_size);
     let (part, least, most) = COPIES;
     let copies = (limit / part).clamp(least, most).max(config.page_size.into()) * regions.clamp(1, WRITING);
-    let leaving = (leaving::most(frames as usize) as u64 - 1) * u64::from(config.page_size);
+    let leaving = leaving::most(frames as usize) as u64 * u64::from(config.page_size);
     let beside = config.metadata_of(pages)
         + leaving
         + buffers::most(limit as usize) as u64

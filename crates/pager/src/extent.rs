@@ -119,10 +119,10 @@ impl Extent {
         Ok(unsafe { madvise(self.alias.wrapping_add(at).cast(), self.page_size, Advice::LinuxPopulateWrite) }?)
     }
 
-    /// A write to a page of the program is a fault from now on.
-    pub(crate) fn protect(&self, at: usize) -> Result<(), Errno> {
+    /// A write to pages of the program is a fault from now on.
+    pub(crate) fn protect(&self, at: usize, length: usize) -> Result<(), Errno> {
         let _changing = self.changing();
-        self.faults.protect(self.base as usize + at, self.page_size)
+        self.faults.protect(self.base as usize + at, length)
     }
 
     /// A page failed: who touches it gets SIGBUS until it is [tried again](Extent::try_again).

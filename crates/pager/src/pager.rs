@@ -7,6 +7,7 @@ use crate::faults::{self, Desk};
 use crate::figures::{FaultCounters, Faults};
 use crate::hand::Hand;
 use crate::in_place;
+use crate::leaving;
 use crate::seats::Seats;
 use crate::signals;
 use crate::space::Space;
@@ -210,6 +211,8 @@ pub struct Pager {
     pub(crate) held: Mutex<Vec<Range<usize>>>,
     /// Has threads for faults started.
     overseer: Option<JoinHandle<()>>,
+    /// Gives memory back.
+    giver: Option<JoinHandle<()>>,
     /// The process that made it: a child of fork has none of its threads, nor the regions.
     process: u32,
 }
@@ -250,8 +253,11 @@ impl Pager {
             handle: Mutex::new(handle),
             held: Mutex::default(),
             overseer: None,
+            giver: None,
             process: std::process::id(),
         };
+        pager.giver = leaving::start(&pager.shared.space)
+            .map_err(|source| Error::Memory { what: "a thread", source })?;
         pager.overseer = Some(faults::start(&pager.shared)?);
         if options.in_place {
             in_place::begin(&pager.shared)?;
@@ -300,6 +306,8 @@ impl Drop for Pager {
             self.shared.space.faults.messages.stop();
             let _ = self.overseer.take().map(JoinHandle::join);
             self.shared.desk.join();
+            self.shared.space.leaving.stop();
+            let _ = self.giver.take().map(JoinHandle::join);
         });
     }
 }

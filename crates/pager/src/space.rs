@@ -21,7 +21,7 @@ use forebay_policy::Place;
 use forebay_pool::{Buffer, Memory};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Bytes that may be mapped at the pool's addresses after their use. They count twice in the program's resident set.
 const LEFT_MAPPED: usize = 64 << 10;
@@ -52,7 +52,7 @@ pub(crate) struct Space {
     left: Mutex<Vec<(u32, usize)>>,
     /// Held while mappings are chosen and taken away.
     unmapping: Mutex<()>,
-    leaving: Leaving,
+    pub(crate) leaving: Leaving,
     buffers: Buffers,
 }
 
@@ -126,13 +126,21 @@ impl Space {
         (count, frame)
     }
 
+    /// Pages that lie in a row, as they are sorted.
+    fn runs<'a>(&self, pages: &'a [(u32, usize)]) -> impl Iterator<Item = &'a [(u32, usize)]> + use<'a> {
+        let page_size = self.page_size;
+        pages.chunk_by(move |one, next| one.0 == next.0 && one.1 + page_size == next.1)
+    }
+
     /// Takes mappings of pages for their program away.
     fn unmap(&self, mut pages: Vec<(u32, usize)>) {
+        if pages.is_empty() {
+            return;
+        }
         pages.sort_unstable();
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
         for some in pages.chunks(RUN) {
-            let runs = some.chunk_by(|one, next| one.0 == next.0 && one.1 + self.page_size == next.1);
-            let addresses = runs.filter_map(|run| {
+            let addresses = self.runs(some).filter_map(|run| {
                 let ((object, at), length) = (run[0], run.len() * self.page_size);
                 // A region that has gone may have given its number to a shorter one.
                 let extent = regions.get(object as usize)?.as_ref().filter(|extent| at + length <= extent.length)?;
@@ -144,21 +152,21 @@ impl Space {
 
     /// Gives the memory of all pages that have left back.
     pub(crate) fn give_back(&self) {
-        self.give_back_all(self.leaving.all());
+        self.leaving.give_all(|left| self.give(left));
     }
 
-    fn give_back_all(&self, mut left: MutexGuard<'_, Vec<Left>>) {
+    /// Gives the memory of pages that have left back.
+    pub(crate) fn give(&self, left: &mut [Left]) {
         if left.len() > 1 {
             let mapped = left.iter().filter(|left| left.mapped).map(|left| (left.object, left.at)).collect();
             self.unmap(mapped);
         }
-        for (object, at, length) in leaving::runs(&mut left, self.page_size) {
+        for (object, at, length) in leaving::runs(left, self.page_size) {
             let Some(extent) = self.extent(object) else { continue };
             if let Err(error) = extent.release(at, length) {
                 report(&error, "the memory of pages could not be given back");
             }
         }
-        left.clear();
     }
 
     /// Waits until no page is about to lose its mapping that does not count as mapped any more.
@@ -222,23 +230,23 @@ impl Memory for Space {
         if read && extent.write_mapped(at, bytes) { Ok(()) } else { extent.write(at, bytes) }
     }
 
-    fn copy(&self, frame: u32, bytes: &mut [u8]) {
-        let (extent, at) = self.of(frame);
-        if let Err(error) = extent.read(at, bytes) {
-            tracing::warn!(%error, "a page cannot be copied by a call: by its address");
-            // SAFETY: the pool's mapping of the page, which its caller holds, has as many bytes.
-            unsafe { std::ptr::copy_nonoverlapping(extent.alias.add(at), bytes.as_mut_ptr(), bytes.len()) };
+    fn copy(&self, pages: &[(u32, bool)], mut bytes: &mut [u8]) {
+        let places: Vec<(u32, usize)> = pages.iter().map(|&(frame, _)| self.place_of(frame)).collect();
+        for run in self.runs(&places) {
+            let extent = self.extent(run[0].0).expect("a page is of a region");
+            let copies;
+            (copies, bytes) = bytes.split_at_mut(run.len() * self.page_size);
+            if let Err(error) = extent.read(run[0].1, copies) {
+                report(&error, "pages cannot be copied by a call, but by their addresses");
+                // SAFETY: the pool's mapping of the pages, which the caller holds, has as many bytes.
+                unsafe { std::ptr::copy_nonoverlapping(extent.alias.add(run[0].1), copies.as_mut_ptr(), copies.len()) };
+            }
         }
     }
 
     fn place(&self, frame: u32, place: Place) {
         let at = place.block as usize * self.page_size;
-        if let Some(left) = self.leaving.take(place.object, at)
-            && let Some(extent) = self.extent(left.object)
-            && let Err(error) = extent.release(left.at, self.page_size)
-        {
-            report(&error, "the memory of a page could not be given back");
-        }
+        self.leaving.take(place.object, at, |left| self.give(left));
         let page = &self.frames[frame as usize];
         page.object.store(place.object, Ordering::Release);
         page.block.store(place.block as u32, Ordering::Release);
@@ -249,9 +257,22 @@ impl Memory for Space {
     }
 
     fn protect(&self, frame: u32) {
-        let (extent, at) = self.of(frame);
-        if let Err(error) = extent.protect(at) {
-            tracing::error!(%error, "a page cannot be protected: what is written to it from now on may be lost");
+        self.protect_all(&[(frame, false)]);
+    }
+
+    /// Pages in a row are protected at once. To others that stay mapped each costs an interruption of the other cores: of those that have been evicted the mapping is
+    /// taken away instead, of all at once.
+    fn protect_all(&self, pages: &[(u32, bool)]) {
+        let evicted = pages.iter().filter(|(_, evicted)| *evicted).map(|&(frame, _)| self.place_of(frame)).collect();
+        self.unmap(evicted);
+        let mut stay: Vec<_> =
+            pages.iter().filter(|(_, evicted)| !evicted).map(|&(frame, _)| self.place_of(frame)).collect();
+        stay.sort_unstable();
+        for run in self.runs(&stay) {
+            let extent = self.extent(run[0].0).expect("a page is of a region");
+            if let Err(error) = extent.protect(run[0].1, run.len() * self.page_size) {
+                report(&error, "pages cannot be protected: what is written to them from now on may be lost");
+            }
         }
     }
 
@@ -278,9 +299,7 @@ impl Memory for Space {
         let extent = self.extent(object).expect("a page is of a region");
         let mapped = extent.was_mapped(at);
         self.frames[frame as usize].aliased.store(false, Ordering::Release);
-        if let Some(all) = self.leaving.add(Left { object, at, mapped }) {
-            self.give_back_all(all);
-        }
+        self.leaving.add(Left { object, at, mapped }, |left| self.give(left));
     }
 
     fn retire(&self, _: u32) {}

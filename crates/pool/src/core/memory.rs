@@ -105,10 +105,12 @@ pub trait Memory: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Copies the bytes of a page, which nobody writes to.
-    fn copy(&self, frame: u32, bytes: &mut [u8]) {
-        // SAFETY: the caller holds the page, so that its frame keeps its bytes, of which there are as many as a page has.
-        unsafe { std::ptr::copy_nonoverlapping(self.pointer(frame), bytes.as_mut_ptr(), bytes.len().min(self.page_size())) };
+    /// Copies the bytes of pages, which nobody writes to, one after the other; there is room for all of them.
+    fn copy(&self, pages: &[(u32, bool)], bytes: &mut [u8]) {
+        for (&(frame, _), bytes) in pages.iter().zip(bytes.chunks_exact_mut(self.page_size())) {
+            // SAFETY: the caller holds the page, so that its frame keeps its bytes, of which there are as many as a page has.
+            unsafe { std::ptr::copy_nonoverlapping(self.pointer(frame), bytes.as_mut_ptr(), bytes.len()) };
+        }
     }
 
     /// The bytes are there: the program may use them. A write to them has yet to be noticed.
@@ -116,6 +118,11 @@ pub trait Memory: Send + Sync + 'static {
 
     /// From now on a write of the program is a fault before it is done: the page is about to be copied for its writeback.
     fn protect(&self, _frame: u32) {}
+
+    /// The same for several pages, each with whether it has been evicted: it costs less together.
+    fn protect_all(&self, pages: &[(u32, bool)]) {
+        pages.iter().for_each(|&(frame, _)| self.protect(frame));
+    }
 
     /// It has been copied, and is not read until it is used again.
     fn copied(&self, _frame: u32) {}
