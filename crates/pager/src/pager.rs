@@ -7,7 +7,6 @@ use crate::faults::{self, Desk};
 use crate::figures::{FaultCounters, Faults};
 use crate::hand::Hand;
 use crate::in_place;
-use crate::leaving;
 use crate::seats::Seats;
 use crate::signals;
 use crate::space::Space;
@@ -33,7 +32,7 @@ pub struct Options {
     /// The most memory that resident pages take together, in bytes: from 16 pages to what the machine has. A policy that remembers many pages which
     /// are not resident has up to a quarter less for those that are.
     pub memory: u64,
-    /// The bytes of a page: a power of two from 4 KiB to 1 MiB.
+    /// The bytes of a page: a power of two from 4 KiB to 2 MiB.
     pub page_size: u32,
     /// The policy that chooses victims.
     pub policy: Spec,
@@ -211,8 +210,6 @@ pub struct Pager {
     pub(crate) held: Mutex<Vec<Range<usize>>>,
     /// Has threads for faults started.
     overseer: Option<JoinHandle<()>>,
-    /// Gives memory back.
-    giver: Option<JoinHandle<()>>,
     /// The process that made it: a child of fork has none of its threads, nor the regions.
     process: u32,
 }
@@ -253,11 +250,8 @@ impl Pager {
             handle: Mutex::new(handle),
             held: Mutex::default(),
             overseer: None,
-            giver: None,
             process: std::process::id(),
         };
-        pager.giver = leaving::start(&pager.shared.space)
-            .map_err(|source| Error::Memory { what: "a thread", source })?;
         pager.overseer = Some(faults::start(&pager.shared)?);
         if options.in_place {
             in_place::begin(&pager.shared)?;
@@ -306,8 +300,6 @@ impl Drop for Pager {
             self.shared.space.faults.messages.stop();
             let _ = self.overseer.take().map(JoinHandle::join);
             self.shared.desk.join();
-            self.shared.space.leaving.stop();
-            let _ = self.giver.take().map(JoinHandle::join);
         });
     }
 }

@@ -15,7 +15,7 @@
 use crate::buffers::Buffers;
 use crate::extent::Extent;
 use crate::in_place::report;
-use crate::leaving::{self, Leaving, Left};
+use crate::leaving::{Leaving, Left};
 use crate::userfault::{Continued, Userfault};
 use forebay_policy::Place;
 use forebay_pool::{Buffer, Memory};
@@ -52,7 +52,7 @@ pub(crate) struct Space {
     left: Mutex<Vec<(u32, usize)>>,
     /// Held while mappings are chosen and taken away.
     unmapping: Mutex<()>,
-    pub(crate) leaving: Leaving,
+    leaving: Leaving,
     buffers: Buffers,
 }
 
@@ -155,15 +155,11 @@ impl Space {
         self.leaving.give_all(|left| self.give(left));
     }
 
-    /// Gives the memory of pages that have left back.
-    pub(crate) fn give(&self, left: &mut [Left]) {
-        if left.len() > 1 {
-            let mapped = left.iter().filter(|left| left.mapped).map(|left| (left.object, left.at)).collect();
-            self.unmap(mapped);
-        }
-        for (object, at, length) in leaving::runs(left, self.page_size) {
-            let Some(extent) = self.extent(object) else { continue };
-            if let Err(error) = extent.release(at, length) {
+    fn give(&self, left: &mut [Left]) {
+        left.sort_unstable();
+        for run in self.runs(left) {
+            let Some(extent) = self.extent(run[0].0) else { continue };
+            if let Err(error) = extent.release(run[0].1, run.len() * self.page_size) {
                 report(&error, "the memory of pages could not be given back");
             }
         }
@@ -246,7 +242,7 @@ impl Memory for Space {
 
     fn place(&self, frame: u32, place: Place) {
         let at = place.block as usize * self.page_size;
-        self.leaving.take(place.object, at, |left| self.give(left));
+        self.leaving.take((place.object, at), |left| self.give(left));
         let page = &self.frames[frame as usize];
         page.object.store(place.object, Ordering::Release);
         page.block.store(place.block as u32, Ordering::Release);
@@ -296,10 +292,10 @@ impl Memory for Space {
 
     fn release(&self, frame: u32) {
         let (object, at) = self.place_of(frame);
-        let extent = self.extent(object).expect("a page is of a region");
-        let mapped = extent.was_mapped(at);
+        // The hand passes it by.
+        self.extent(object).expect("a page is of a region").was_mapped(at);
         self.frames[frame as usize].aliased.store(false, Ordering::Release);
-        self.leaving.add(Left { object, at, mapped }, |left| self.give(left));
+        self.leaving.add((object, at), |left| self.give(left));
     }
 
     fn retire(&self, _: u32) {}
