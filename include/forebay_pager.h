@@ -35,7 +35,8 @@ struct forebay_pager_options {
     uint32_t page_size; /* bytes: a power of two from 4096 to 1048576; default 4096 */
     uint32_t threads;   /* the most threads that handle faults, 1 to 1024; default 64; 2 at the start */
     const char *policy; /* as `forebay compare --policies` takes them; default "clock-pro" */
-    double sampling;    /* the share of a processor that it may cost to see which pages are used, to 1; default 0.02; below 0: none */
+    double sampling;    /* the share of a processor that it may cost to see which pages are used, to 1, beside up to six minor
+                           faults a miss for policies with reference bits; default 0.02; below 0: none is seen */
 };
 
 /* A pager: one limit and one policy for all its regions. NULL: EINVAL for options, ENOTSUP, EPERM or ENOSYS where the system has no

@@ -3,7 +3,7 @@
 //! - As UMap's `pfbenchmark` takes it: every page of a range is touched once, in order or shuffled, by one thread or more; a quarter of the range fits.
 //!   Beside it, in turn, the kernel's own `mmap` of the same file, which has no limit.
 //! - A loop over pages that are all resident, beside the same loop over plain memory: with nothing else, and while another thread has a thousand faults a
-//!   second, so that the hand takes mappings away.
+//!   second in a memory that is full, so that mappings are taken away.
 //!
 //!     cargo run --release -p forebay-bench --example pager_faults -- FILE [POLICY [THREADS [ROUNDS]]]
 
@@ -142,6 +142,10 @@ fn resident(path: &Path, policy: &str, faults: bool, in_place: bool) -> (f64, f6
     let (looped, others) = region.split_at(LOOP * PAGE);
     let over = AtomicBool::new(false);
     let (mut of_plain, mut of_pager) = (Vec::new(), Vec::new());
+    if faults {
+        // Then each fault evicts a page, and the policy's hands come by the loop's.
+        others.iter().step_by(PAGE).take(RESIDENT).for_each(|byte| _ = black_box(*byte));
+    }
     scope(|scope| {
         if faults {
             scope.spawn(|| {

@@ -89,8 +89,12 @@ from! {
     Question => |question| Self::Study(Error::Question(question)),
     Stop => |stop| Self::Study(Error::Stopped(stop)),
     RulesError => |error| Self::Study(Error::Managers(error)),
-    forebay_trace::Error => |error| Self::Study(Error::Trace(error)),
-    PlanError => |error| Self::Failed(Box::new(error)),
+    forebay_trace::Error => |error: forebay_trace::Error| {
+        if error.is_of_closed_pipe() { Self::ReaderGone } else { Self::Study(Error::Trace(error)) }
+    },
+    PlanError => |error: PlanError| {
+        if error.is_unreadable() { Self::Failed(Box::new(error)) } else { Self::Usage(error.to_string()) }
+    },
     FileError => |error: FileError| match error {
         FileError::Another(_) => Self::Usage(error.to_string()),
         error => Self::Failed(Box::new(error)),

@@ -10,7 +10,9 @@ use forebay_report::study::trace_name;
 use forebay_report::{Chart, Document, Key, Made, Section};
 use forebay_sim::study::experiment::typed;
 use forebay_sim::study::{Progress, counted};
-use forebay_trace::{ConvertOptions, Paging, Reader, Unit};
+use forebay_trace::{ConvertOptions, Origin, Paging, Reader, Unit};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -161,6 +163,8 @@ pub(crate) fn write_trace(
     let (output, _) = forebay_trace::write::check(out, options.force)?;
     let size = Paging::of(reader, options.page_size).map_or(0, |paging| paging.page_size());
     let hides_size = !output.keeps_requests && (reader.unit() != Unit::Pages || options.page_size.is_some());
+    // A table of other programs' has no place for it, and it would be inferred.
+    let forgets_size = output.name == "csv" && reader.page_size().is_some_and(|size| size.origin == Origin::Recorded);
     interrupt::writing(out);
     let requests = forebay_trace::convert(reader, out, options, &mut |done| progress.at(done))?;
     let bytes = std::fs::metadata(out).map_or(0, |metadata| metadata.len());
@@ -168,7 +172,18 @@ pub(crate) fn write_trace(
     if hides_size {
         let (size, option) = (show_bytes(size), page_size_option(size));
         eprintln!("forebay: {} holds the numbers of pages of {size}: read it with{option}", out.display());
+    } else if forgets_size {
+        let (size, option) = (show_bytes(size), page_size_option(size));
+        eprintln!("forebay: {} does not say that pages have {size}: read it with{option}", out.display());
     }
+    Ok(())
+}
+
+/// Writes a trace as CSV to standard output.
+pub(crate) fn print_trace(reader: &mut dyn Reader, progress: &dyn Progress) -> Result<(), Failure> {
+    io::stdout().lock().flush()?;
+    let out = io::stdout().as_fd().try_clone_to_owned()?;
+    forebay_trace::write::convert_to(reader, "standard output", out.into(), &mut |done| progress.at(done))?;
     Ok(())
 }
 

@@ -4,9 +4,9 @@ use crate::failure::Failure;
 use clap::Args;
 use forebay_policy::managers::Rules;
 use forebay_policy::{LruSp, Policy, Spec};
-use forebay_sim::Opening;
 pub(crate) use forebay_sim::SAMPLE;
 use forebay_sim::size::parse_bytes;
+use forebay_sim::{Opening, Size};
 use forebay_trace::formats::csv::Columns;
 use forebay_trace::{Format, Options, Pattern, Reader, Warn};
 use std::path::Path;
@@ -55,6 +55,13 @@ impl How {
     /// The same without its format.
     pub(crate) fn read(&self, name: &str) -> forebay_trace::Result<Box<dyn Reader>> {
         Ok(self.open(name)?.1)
+    }
+}
+
+/// Says so where sizes were perhaps meant as one number.
+pub(crate) fn doubt(sizes: &[Size]) {
+    if let Some(doubt) = forebay_sim::size::doubt(sizes) {
+        eprintln!("forebay: {doubt}");
     }
 }
 

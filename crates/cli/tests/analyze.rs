@@ -160,7 +160,7 @@ fn mix_says_what_it_cannot_do() {
     let out = out.to_str().unwrap();
     assert!(failure(&["mix", "sample", "-o", out], 2).contains("2 values required"));
     assert!(failure(&["mix", "sample", "-", "-o", out], 2).contains("standard input"));
-    assert!(failure(&["mix", "sample", "sample", "-o", "x.unknown"], 1).contains("does not say the format"));
+    assert!(failure(&["mix", "sample", "sample", "-o", "x.unknown"], 2).contains("does not say the format"));
     assert!(!Path::new(out).exists());
 }
 

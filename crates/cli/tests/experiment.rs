@@ -17,10 +17,11 @@ fn answer(arguments: &[&str]) -> String {
 
 /// The message of an experiment that is wrong.
 #[track_caller]
-fn failure(name: &str, content: &str) -> String {
+/// What an experiment says that is wrong (2), or whose commands fail (1).
+fn failure(code: i32, name: &str, content: &str) -> String {
     let path = file(name, content);
     let output = forebay(&["experiment", path.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stderr).expect("the message is text")
 }
 
@@ -116,23 +117,27 @@ fn states_and_other_lists_have_a_row_for_each_element() {
 
 #[test]
 fn a_wrong_experiment_is_refused_with_what_is_right() {
-    assert!(failure("line.toml", "title = \"x\"\n[[table]]\ntrace = 5\n").contains("line.toml, line 3: invalid type"));
-    assert!(failure("empty.toml", "title = \"x\"").contains("has no [[table]]"));
+    assert!(
+        failure(2, "line.toml", "title = \"x\"\n[[table]]\ntrace = 5\n").contains("line.toml, line 3: invalid type")
+    );
+    assert!(failure(2, "empty.toml", "title = \"x\"").contains("has no [[table]]"));
     let table =
         |rest: &str| format!("title = \"x\"\n[[table]]\ntrace = \"sample\"\nsizes = 9\npolicies = \"lru\"\n{rest}");
-    assert!(failure("command.toml", &table("command = \"convert\"")).contains("there is no command `convert`"));
-    assert!(failure("key.toml", &table("polices = \"lru\"")).contains("failed (exit status: 2)"));
-    assert!(failure("format.toml", &table("format = \"csv\"")).contains("is given to `forebay experiment`"));
-    assert!(failure("list.toml", &table("list = \"run\"")).contains("no list `run`; there are"));
-    assert!(failure("value.toml", &table("values = \"hits\"")).contains("no `hits` in `runs`; there are"));
-    assert!(failure("row.toml", &table("[table.theirs]\narc = [1]")).contains("there is no such row; there are lru"));
-    assert!(failure("column.toml", &table("[table.theirs]\nlru = [1, 2]")).contains("2 figures for 1 columns"));
-    assert!(failure("text.toml", &table("[table.theirs]\nlru = [\"?\"]")).contains("write \"-\""));
-    assert!(failure("nested.toml", &table("[table.other]\nx = 1")).contains("`other` is neither text, number"));
-    assert!(failure("digits.toml", &table("decimals = 400")).contains("400 is too many: 15 are the most"));
-    assert!(failure("scale.toml", &table("scale = nan")).contains("scale = NaN is no number"));
+    assert!(failure(2, "command.toml", &table("command = \"convert\"")).contains("there is no command `convert`"));
+    assert!(failure(1, "key.toml", &table("polices = \"lru\"")).contains("failed (exit status: 2)"));
+    assert!(failure(2, "format.toml", &table("format = \"csv\"")).contains("is given to `forebay experiment`"));
+    assert!(failure(1, "list.toml", &table("list = \"run\"")).contains("no list `run`; there are"));
+    assert!(failure(1, "value.toml", &table("values = \"hits\"")).contains("no `hits` in `runs`; there are"));
+    assert!(
+        failure(1, "row.toml", &table("[table.theirs]\narc = [1]")).contains("there is no such row; there are lru")
+    );
+    assert!(failure(1, "column.toml", &table("[table.theirs]\nlru = [1, 2]")).contains("2 figures for 1 columns"));
+    assert!(failure(2, "text.toml", &table("[table.theirs]\nlru = [\"?\"]")).contains("write \"-\""));
+    assert!(failure(2, "nested.toml", &table("[table.other]\nx = 1")).contains("`other` is neither text, number"));
+    assert!(failure(2, "digits.toml", &table("decimals = 400")).contains("400 is too many: 15 are the most"));
+    assert!(failure(2, "scale.toml", &table("scale = nan")).contains("scale = NaN is no number"));
     let elsewhere = table("").replace("\"sample\"", "\"no/trace.csv\"");
-    assert!(failure("where.toml", &elsewhere).contains("name the folder of the traces with --traces"));
+    assert!(failure(1, "where.toml", &elsewhere).contains("name the folder of the traces with --traces"));
 }
 
 #[test]

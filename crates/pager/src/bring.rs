@@ -12,6 +12,14 @@ use std::time::Instant;
 /// Bytes that are mapped by one fault, as far as they were read ahead: what a handle has pins for.
 const AROUND: usize = 60 << 10;
 
+/// A fault that has been handled: what is mapped now.
+pub(crate) struct Brought<'a> {
+    pub(crate) region: &'a Mapped,
+    pub(crate) at: usize,
+    pub(crate) length: usize,
+    pub(crate) fault: Fault,
+}
+
 impl Shared {
     fn count(&self, kind: Kind) {
         match kind {
@@ -37,6 +45,7 @@ impl Shared {
             }
             self.page_size
         });
+        self.uses.follow(self, handle, &Brought { region, at, length: mapped, fault });
         self.counters.fault_time.add_time(start.elapsed());
         mapped
     }
@@ -52,17 +61,18 @@ impl Shared {
         }
         let start = Instant::now();
         let (kind, at) = self.kind_of(seat.handle(), region, address, write);
-        let brought = try_to_bring(self, seat.handle(), region, at, write).is_ok();
-        if brought {
-            self.count(kind);
-            self.counters.in_place.add(1);
-            self.counters.fault_time.add_time(start.elapsed());
-        }
+        let brought = try_to_bring(self, seat.handle(), region, at, write);
         if write {
             self.desk.end_write();
         }
+        let Ok(length) = brought else { return false };
+        self.count(kind);
+        self.counters.in_place.add(1);
+        let fault = Fault { address, write, kind, thread: own_number() };
+        self.uses.follow(self, seat.handle(), &Brought { region, at, length, fault });
+        self.counters.fault_time.add_time(start.elapsed());
         self.hand.turn(self);
-        brought
+        true
     }
 
     /// What the kernel does not say: of which kind a fault is. And where in the region its page begins.
@@ -82,10 +92,13 @@ impl Shared {
     pub(crate) fn hand_over(&self, region: &Mapped, address: usize, write: bool) {
         let at = (address - region.extent.base as usize) / self.page_size * self.page_size;
         let kind = if write && region.extent.is_mapped(at) { Kind::Protected } else { Kind::Missing };
-        // Threads are told apart to handle faults where their thread runs, which is one that sleeps until then.
-        let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        self.space.faults.hand_over(Fault { address, write, kind, thread });
+        self.space.faults.hand_over(Fault { address, write, kind, thread: own_number() });
     }
+}
+
+/// The number of this thread, as the kernel's messages have it.
+fn own_number() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
 fn try_to_bring(

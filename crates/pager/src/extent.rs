@@ -23,6 +23,8 @@ pub(crate) struct Extent {
     pub(crate) read_only: bool,
     /// By page: it may be mapped at the program's addresses.
     mapped: Vec<AtomicBool>,
+    /// By page: the policy waits to see it used.
+    awaited: Vec<AtomicBool>,
     /// Where pages begin that failed. Its lock is held while the program's mapping of a page changes, but for one that is taken away.
     poisoned: Mutex<Vec<usize>>,
 }
@@ -46,10 +48,10 @@ impl Extent {
         let name: String = name.chars().filter(|&character| character != '\0').take(60).collect();
         let file = memfd_create(name, MemfdFlags::CLOEXEC)?;
         ftruncate(&file, length as u64)?;
-        let mapped = (0..length / page_size).map(|_| AtomicBool::new(false)).collect();
+        let [mapped, awaited] = [(); 2].map(|()| (0..length / page_size).map(|_| AtomicBool::new(false)).collect());
         let faults = Arc::clone(faults);
         let (base, alias, poisoned) = (null_mut(), null_mut(), Mutex::default());
-        let mut extent = Self { file, faults, base, alias, length, page_size, read_only, mapped, poisoned };
+        let mut extent = Self { file, faults, base, alias, length, page_size, read_only, mapped, awaited, poisoned };
         extent.base = extent.map_nothing(at)?;
         extent.alias = extent.map_nothing(None)?;
         // Not before they are registered can they be used: else `mlockall(MCL_FUTURE)` has the kernel fill them with zeroes at once, which would
@@ -145,6 +147,18 @@ impl Extent {
     /// Whether a page may have been mapped for the program since the last call.
     pub(crate) fn was_mapped(&self, at: usize) -> bool {
         self.mapped.get(at / self.page_size).is_some_and(|mapped| mapped.swap(false, Ordering::AcqRel))
+    }
+
+    /// Takes note whether the policy waits to see a page used. `true`: it does so from now on, and the page may be mapped.
+    pub(crate) fn set_awaited(&self, at: usize, awaited: bool) -> bool {
+        let page = at / self.page_size;
+        let before = self.awaited[page].swap(awaited, Ordering::AcqRel);
+        awaited && !before && self.mapped[page].load(Ordering::Acquire)
+    }
+
+    /// Whether the policy waits to see a page used.
+    pub(crate) fn awaits(&self, at: usize) -> bool {
+        self.awaited.get(at / self.page_size).is_some_and(|awaited| awaited.load(Ordering::Acquire))
     }
 
     /// Takes the pool's mapping away.

@@ -15,7 +15,7 @@ figures! {
         failed: u64 = Total, Count "pager_faults" kind="failed";
         /// Faults that were handled on the thread that had them.
         in_place: u64 = Total, Count "pager_faults_in_place";
-        /// Pages whose mapping was taken away, to see whether they are used.
+        /// Mappings of pages that were taken away, to see whether they are used.
         unmapped: u64 = Total, Count "pager_unmapped_pages";
         /// The time that a fault takes from when it is seen until its page is mapped, in nanoseconds.
         fault_time: Distribution = Histogram, Times "pager_fault_time";

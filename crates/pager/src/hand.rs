@@ -1,8 +1,8 @@
-//! The hand that takes mappings away, so that uses of resident pages show.
+//! The hand that takes mappings away, so that uses of resident pages show: for policies that do not say for which uses they wait (those are in uses.rs).
 //!
-//! A mapped page is used without anybody's knowledge. Policies need to know: CLOCK and its kin whether a page was used since they looked last, LRU and
-//! its kin in which order pages were used. So the hand goes over the resident pages in a circle and takes their mappings away. The next use of
-//! such a page is a minor fault, which the policy learns of as a hit; it sees one use of each page a round, and their order.
+//! A mapped page is used without anybody's knowledge. LRU and its kin need to know in which order pages were used. So the hand goes over the resident
+//! pages in a circle and takes their mappings away. The next use of such a page is a minor fault, which the policy learns of as a hit; it sees one use
+//! of each page a round, and their order.
 //!
 //! Uses matter as long as victims are chosen: the hand takes [`STEPS`] mappings away for each page that is missed, and none while all that
 //! the program uses is resident. It costs no more than the share of a processor that the pager was given for it. Whoever has just brought a page

@@ -29,8 +29,8 @@
 //!   faults.rs: a thread has the pool bring the page, maps it, and the program goes on
 //!     |        or in_place.rs: the thread that touches it does, by a signal's handler (seats.rs; handed.rs: where it may not)
 //!     v
-//!   bring.rs: what has to be done              hand.rs: takes mappings away, so that uses show
-//!     |
+//!   bring.rs: what has to be done     uses.rs: takes mappings away whose uses the policy waits to see
+//!     |                               hand.rs: the same for policies that would see all
 //!     v
 //!   the pool: policy, readahead, writeback, devices
 //!     |
@@ -67,6 +67,7 @@ mod seats;
 mod signals;
 mod space;
 mod userfault;
+mod uses;
 
 pub use error::Error;
 pub use figures::Faults;

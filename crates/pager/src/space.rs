@@ -50,6 +50,10 @@ pub(crate) struct Space {
     regions: RwLock<Vec<Option<Arc<Extent>>>>,
     /// Pages used last at the pool's addresses, by object and place.
     left: Mutex<Vec<(u32, usize)>>,
+    /// Whether the policy says which uses it waits to see, and it is asked.
+    awaits: bool,
+    /// Pages that are mapped and whose reference bit the policy has cleared.
+    cleared: Mutex<Vec<(u32, usize)>>,
     /// Held while mappings are chosen and taken away.
     unmapping: Mutex<()>,
     leaving: Leaving,
@@ -57,7 +61,7 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    pub(crate) fn new(count: usize, page_size: usize, in_place: bool) -> io::Result<Self> {
+    pub(crate) fn new(count: usize, page_size: usize, in_place: bool, awaits: bool) -> io::Result<Self> {
         let faults = Arc::new(Userfault::new(in_place)?);
         let frames = (0..count).map(|_| FramePage::default()).collect();
         Ok(Self {
@@ -66,6 +70,8 @@ impl Space {
             frames,
             regions: RwLock::default(),
             left: Mutex::default(),
+            awaits,
+            cleared: Mutex::default(),
             unmapping: Mutex::default(),
             leaving: Leaving::new(count),
             buffers: Buffers::new(count * page_size),
@@ -122,7 +128,7 @@ impl Space {
         }
         drop(regions);
         let count = pages.len();
-        self.unmap(pages);
+        self.drop_mappings(pages);
         (count, frame)
     }
 
@@ -133,7 +139,7 @@ impl Space {
     }
 
     /// Takes mappings of pages for their program away.
-    fn unmap(&self, mut pages: Vec<(u32, usize)>) {
+    fn drop_mappings(&self, mut pages: Vec<(u32, usize)>) {
         if pages.is_empty() {
             return;
         }
@@ -163,6 +169,28 @@ impl Space {
                 report(&error, "the memory of pages could not be given back");
             }
         }
+    }
+
+    /// Pages whose reference bit the policy has cleared since the last call.
+    pub(crate) fn take_cleared(&self) -> Vec<(u32, usize)> {
+        std::mem::take(&mut self.cleared.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether the policy waits to see a page used.
+    pub(crate) fn awaits(&self, (object, at): (u32, usize)) -> bool {
+        self.extent(object).is_some_and(|extent| extent.awaits(at))
+    }
+
+    /// Takes the mapping of those of these pages away that are mapped: how many they are.
+    pub(crate) fn unmap(&self, mut pages: Vec<(u32, usize)>) -> usize {
+        if pages.is_empty() {
+            return 0;
+        }
+        let _unmapping = self.unmapping.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.retain(|&(object, at)| self.extent(object).is_some_and(|extent| extent.was_mapped(at)));
+        let count = pages.len();
+        self.drop_mappings(pages);
+        count
     }
 
     /// Waits until no page is about to lose its mapping that does not count as mapped any more.
@@ -259,8 +287,11 @@ impl Memory for Space {
     /// Pages in a row are protected at once. To others that stay mapped each costs an interruption of the other cores: of those that have been evicted the mapping is
     /// taken away instead, of all at once.
     fn protect_all(&self, pages: &[(u32, bool)]) {
-        let evicted = pages.iter().filter(|(_, evicted)| *evicted).map(|&(frame, _)| self.place_of(frame)).collect();
-        self.unmap(evicted);
+        let evicted: Vec<_> =
+            pages.iter().filter(|(_, evicted)| *evicted).map(|&(frame, _)| self.place_of(frame)).collect();
+        // Before it is so: one that comes back meanwhile may lose its mapping once more, which costs a fault.
+        evicted.iter().for_each(|&(object, at)| _ = self.extent(object).map(|extent| extent.was_mapped(at)));
+        self.drop_mappings(evicted);
         let mut stay: Vec<_> =
             pages.iter().filter(|(_, evicted)| !evicted).map(|&(frame, _)| self.place_of(frame)).collect();
         stay.sort_unstable();
@@ -288,6 +319,17 @@ impl Memory for Space {
             let _ = extent.poison(at);
         }
         self.leave(frame);
+    }
+
+    fn awaits_uses(&self) -> bool {
+        self.awaits
+    }
+
+    fn await_use(&self, frame: u32, awaited: bool) {
+        let (object, at) = self.place_of(frame);
+        if self.extent(object).is_some_and(|extent| extent.set_awaited(at, awaited)) {
+            self.cleared.lock().unwrap_or_else(PoisonError::into_inner).push((object, at));
+        }
     }
 
     fn release(&self, frame: u32) {

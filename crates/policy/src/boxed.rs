@@ -22,6 +22,8 @@ pub trait AnyPolicy: Send {
     fn resident(&self) -> u32;
     fn ghosts(&self) -> u32;
     fn contains(&self, page: u32) -> bool;
+    /// Whether the page is resident, and a hit of it would change something.
+    fn awaits_use(&self, page: u32) -> bool;
     /// A page is referenced: a hit or a miss, which is the answer.
     ///
     /// # Errors
@@ -56,6 +58,10 @@ impl<P: Policy> AnyPolicy for P {
 
     fn contains(&self, page: u32) -> bool {
         Policy::contains(self, page)
+    }
+
+    fn awaits_use(&self, page: u32) -> bool {
+        Policy::contains(self, page) && Policy::awaits_use(self, page)
     }
 
     fn refer(&mut self, reference: &Reference, mut caller: &mut dyn Caller) -> Result<bool, AllRefused> {
@@ -132,6 +138,10 @@ impl Caller for &mut dyn Caller {
     fn forget(&mut self, page: u32) {
         (**self).forget(page);
     }
+
+    fn await_use(&mut self, page: u32) {
+        (**self).await_use(page);
+    }
 }
 
 impl Spec {
@@ -146,6 +156,19 @@ impl Spec {
             }
         }
         visit(self.info.name, Build(setup)).expect("the policy is in the registry")
+    }
+
+    /// Whether the policy says which pages it waits to see used ([`Policy::AWAITS_USES`]).
+    pub fn awaits_uses(&self) -> bool {
+        struct Awaits;
+        impl Visitor for Awaits {
+            type Output = bool;
+
+            fn visit<P: Policy>(self) -> bool {
+                P::AWAITS_USES
+            }
+        }
+        visit(self.info.name, Awaits).expect("the policy is in the registry")
     }
 
     /// Whether a hit does nothing but set a bit ([`Policy::HIT_SETS_BIT`]).

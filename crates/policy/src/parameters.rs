@@ -254,6 +254,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 
 /// Bytes for a person: `64 MiB`.
 pub fn show_bytes(bytes: u64) -> String {
+    if bytes == 1 {
+        return "1 byte".to_owned();
+    }
     let mut scaled = bytes as f64;
     for unit in ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"] {
         if scaled < 1024.0 {

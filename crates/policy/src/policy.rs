@@ -26,6 +26,8 @@ use std::sync::Arc;
 ///   proportion to the pages, or to n log n where they are in a heap or a tree, and no page is offered more than a few times.
 /// - C6. It runs for years: a clock of the policy's own that could wrap is set back or counted anew before it does, or compared by
 ///   differences that stay small.
+/// - C7. If it claims [`AWAITS_USES`](Policy::AWAITS_USES), it decides the same when it learns of a hit only of a page that it awaits: from its
+///   admission, a hit or an [`await_use`](Caller::await_use) on, if [`awaits_use`](Policy::awaits_use) is `true` then, to its next hit.
 ///
 /// Page numbers, owners and objects are small numbers without large gaps: a policy may keep arrays by them, which never shrink. When
 /// no page of an object is known any more, its number may be given to another; where a policy remembers more than pages (runs,
@@ -56,6 +58,11 @@ pub trait Policy: Sized + Send + 'static {
     /// calls may be told in any order, and each page once: a cache that many threads use may keep the bits itself, without a lock,
     /// and tell of them before it asks for a victim. A policy of which that holds only at some settings does not claim it.
     const HIT_SETS_BIT: bool = false;
+
+    /// Whether the policy says which pages it waits to see used: a hit of a resident page for which
+    /// [`awaits_use`](Policy::awaits_use) is `false` changes nothing, and [`await_use`](Caller::await_use) says when that becomes `true`.
+    /// So a caller that learns of uses at a price, as a pager does by faults, needs no others.
+    const AWAITS_USES: bool = false;
 
     /// An empty cache.
     fn new(setup: &Setup) -> Self;
@@ -91,6 +98,12 @@ pub trait Policy: Sized + Send + 'static {
     #[inline]
     fn first_use(&mut self, reference: &Reference) {
         self.hit(reference);
+    }
+
+    /// Whether a hit of this resident page would change anything. Asked of policies with [`AWAITS_USES`](Policy::AWAITS_USES) alone.
+    #[inline]
+    fn awaits_use(&self, _page: u32) -> bool {
+        true
     }
 
     /// A page that is not resident is referenced, or read ahead ([`Operation::Readahead`]): makes room and admits it.
@@ -191,6 +204,11 @@ pub trait Caller {
 
     /// The policy remembers nothing of `page` any more: its number may be given to another page.
     fn forget(&mut self, page: u32);
+
+    /// A hit of this resident page changes something again: its reference bit was cleared, or its count is below the most. Where that comes of the
+    /// page's admission, or of a hit, nothing is said: [`Policy::awaits_use`] has it.
+    #[inline(always)]
+    fn await_use(&mut self, _page: u32) {}
 }
 
 /// Every victim was refused: there is no frame to be had now.

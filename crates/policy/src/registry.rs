@@ -117,6 +117,9 @@ impl Spec {
         let name = parts.next().unwrap_or_default();
         let info = named(name).ok_or_else(|| {
             let known: Vec<&str> = POLICIES.iter().map(|info| info.name).collect();
+            if name.trim().is_empty() {
+                return format!("name a policy: {}", known.join(", "));
+            }
             let meant = did_you_mean(name, known.iter().copied());
             format!("there is no policy `{name}`{meant}; there are {}", known.join(", "))
         })?;

@@ -133,6 +133,7 @@ impl<M: Memory> Pool<M> {
             ..config.policy.setup(frames - config.laundry, numbers.most(frames))
         };
         let policy = Shares::new(&config.policy, &setup);
+        let awaits_uses = memory.awaits_uses() && config.policy.awaits_uses();
         let shared = Arc::new(Shared {
             core: Core {
                 memory: Arc::clone(&memory) as Arc<dyn Memory>,
@@ -143,7 +144,7 @@ impl<M: Memory> Pool<M> {
                 laundered: AtomicU32::new(0),
             },
             memory,
-            replacer: Mutex::new(Replacer::new(policy, frames, config.laundry, numbers)),
+            replacer: Mutex::new(Replacer::new(policy, frames, config.laundry, numbers, awaits_uses)),
             volumes: Mutex::default(),
             numbers: Arc::default(),
             owners: Arc::default(),

@@ -38,7 +38,7 @@ figures! {
         readahead_wasted: u64, Count "cache_readahead_wasted";
         /// The bytes of metadata: the policy's, and the pages' and page table's.
         metadata: usize, Bytes "cache_metadata";
-        /// The time of a hit, one of 64 measured, in nanoseconds.
+        /// The time of a hit, one of 64 reads measured, in nanoseconds.
         hit_time: Distribution, Times "cache_hit_time";
         /// The time of a miss in nanoseconds.
         miss_time: Distribution, Times "cache_miss_time";

@@ -26,8 +26,8 @@ const LOOK: Duration = Duration::from_millis(5);
 
 impl Service {
     /// Takes over what can change while the server runs. Of several changes those that can be made are, whatever fails beside them;
-    /// the errors come together. `_changing` says that no other change is under way.
-    fn reload(self: &Arc<Self>, new: &Options, _changing: &MutexGuard<'_, ()>) -> Result<(), Error> {
+    /// the errors come together. `_changing` says that no other change is under way. Answers which volumes were removed.
+    fn reload(self: &Arc<Self>, new: &Options, _changing: &MutexGuard<'_, ()>) -> Result<Vec<String>, Error> {
         let before = self.options();
         let mut wrong: Vec<String> = before.waiting_for_restart(new).into_iter().collect();
         let mut note = |result: Result<(), Error>| wrong.extend(result.err().map(|error| error.to_string()));
@@ -36,9 +36,11 @@ impl Service {
         }
         note(self.limit_dirty(new));
         let named = |name: &str| new.volumes.iter().any(|volume| volume.name == name);
-        let removed: Vec<String> =
-            before.volumes.into_iter().map(|volume| volume.name).filter(|name| !named(name)).collect();
-        removed.iter().for_each(|name| note(self.remove(name)));
+        let mut removed = Vec::new();
+        for volume in before.volumes.into_iter().filter(|volume| !named(&volume.name)) {
+            note(self.remove(&volume.name));
+            removed.push(format!("volume {} is removed{}", volume.name, volume.what_goes()));
+        }
         let deadline = Instant::now() + CHANGE_TIMEOUT;
         for volume in &new.volumes {
             let served = self.serving().served(&volume.name);
@@ -55,7 +57,7 @@ impl Service {
                 None => self.add(volume, deadline),
             });
         }
-        if wrong.is_empty() { Ok(()) } else { Err(Error::Failed(wrong.join("; "))) }
+        if wrong.is_empty() { Ok(removed) } else { Err(Error::Failed(wrong.join("; "))) }
     }
 
     /// Waits its turn, as there may be a change under way that waits for a device.
@@ -73,9 +75,15 @@ impl Service {
         }
     }
 
-    /// Reads the configuration again, and takes over what can change.
-    pub(crate) fn read_again(self: &Arc<Self>) -> Result<(), Error> {
-        let sound = (self.hooks.reload)().and_then(|new| {
+    /// Reads the configuration again, and takes over what can change. Answers what was done.
+    pub(crate) fn read_again(self: &Arc<Self>) -> Result<String, Error> {
+        let reload = self.hooks.reload.as_ref().ok_or_else(|| {
+            let what =
+                "there is no file to read again, and nothing has changed: --config FILE.toml names one at the start";
+            tracing::error!("{what}");
+            Error::Usage(what.to_owned())
+        })?;
+        let sound = reload().and_then(|new| {
             new.check_names()?;
             new.check_memory(memory::limit())?;
             Ok((new, self.begin_change()?))
@@ -83,9 +91,12 @@ impl Service {
         let (new, changing) = sound.inspect_err(|error| {
             tracing::error!("the configuration was read again, and nothing has changed: {error}");
         })?;
-        let done = self.reload(&new, &changing);
+        let done = self.reload(&new, &changing).map(|removed| {
+            let done = ["the configuration was read again".to_owned()].into_iter().chain(removed);
+            done.collect::<Vec<_>>().join("; ")
+        });
         match &done {
-            Ok(()) => tracing::info!("the configuration was read again"),
+            Ok(done) => tracing::info!("{done}"),
             Err(error) => tracing::error!("the configuration was read again, and not all of it is in force: {error}"),
         }
         done

@@ -8,7 +8,7 @@ use crate::report::Report;
 use crate::service::Service;
 use crate::volume_options::{VolumeLimits, VolumeOptions};
 use crate::volumes::Cache;
-use crate::words::{Age, Count, Share, Size};
+use crate::words::{Age, Count, Rate, Share, Size};
 use clap::Subcommand;
 use forebay_policy::show_bytes;
 use forebay_pool::Hint;
@@ -95,7 +95,7 @@ pub enum Command {
         volume: String,
         /// The most bytes a second, as 100MiB
         #[arg(long, value_name = "SIZE")]
-        rate: Option<Size>,
+        rate: Option<Rate>,
         /// The most requests a second
         #[arg(long, value_name = "NUMBER")]
         iops: Option<Count>,
@@ -395,10 +395,9 @@ impl Steered for Service {
                 with_figures(format!("volume {}: {} are served", volume.name, show_bytes(bytes)), [("bytes", bytes)])
             }
             Command::Detach { volume } => {
-                let in_memory = self.attached(&volume)?.options.path.memory() > 0;
+                let goes = self.attached(&volume)?.options.what_goes();
                 self.detach(&volume)?;
-                let lost = if in_memory { "; what it holds is gone with the last of them" } else { "" };
-                done(format!("volume {volume}: removed; clients that have it may stay{lost}"))
+                done(format!("volume {volume}: removed; clients that have it may stay{goes}"))
             }
             Command::Rate { volume, rate, iops } => {
                 let attached = self.attached(&volume)?;
@@ -410,10 +409,7 @@ impl Steered for Service {
                 attached.set_limits(VolumeLimits { connections: limit, ..attached.limits() })?;
                 done(format!("volume {volume}: {}", attached.limits()))
             }
-            Command::Reload {} => {
-                self.read_again()?;
-                done("the configuration was read again".to_owned())
-            }
+            Command::Reload {} => done(self.read_again()?),
             Command::Manage { .. } | Command::Abdicate { .. } | Command::Hint { .. } | Command::Managers {} => {
                 let message =
                     "managers of files and hints are a mount's; a volume of lru-sp has the option manager=NAME";
@@ -468,7 +464,7 @@ mod tests {
                 limit: Some(Share(0.25)),
                 age: Some(Age(Duration::from_millis(1500))),
             },
-            Command::Rate { volume: "a".to_owned(), rate: Some(Size(4096)), iops: Some(Count(7)) },
+            Command::Rate { volume: "a".to_owned(), rate: Some(Rate(4096)), iops: Some(Count(7)) },
             Command::Evicted { volume: "a".to_owned(), offset: Size(8192), length: Size(4096), hits: 3, dirty: true },
             Command::RecordSnapshot { file: "/a".into() },
         ] {

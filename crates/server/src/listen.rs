@@ -82,6 +82,10 @@ impl Made {
         Ok(Self { path: path.to_owned(), inode })
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn still_there(&self) -> io::Result<bool> {
         let (ours, found) = (fstat(&self.inode)?, lstat(&self.path)?);
         Ok((ours.st_dev, ours.st_ino) == (found.st_dev, found.st_ino))

@@ -14,7 +14,7 @@ use crate::options::{Direct, Options};
 use crate::owning;
 use crate::record::{self, Recorder};
 use crate::report::{CacheReport, Report, VolumeReport};
-use crate::service::{SetLog, serve_until_stopped};
+use crate::service::{Reload, SetLog, serve_until_stopped};
 use crate::signals::{self, Request};
 use crate::volumes::Cache;
 use crate::words::Size;
@@ -36,13 +36,10 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a change of the cache's size may take.
 const RESIZE: Duration = Duration::from_secs(5);
 
-/// Reads the options again.
-pub type Reload = Box<dyn Fn() -> Result<MountOptions, Error> + Send + Sync>;
-
 /// What a mount asks of the program that it runs in.
 pub struct MountHooks {
     /// Says the options anew, on SIGHUP and when a command asks for it, if there is a file to read them from.
-    pub reload: Option<Reload>,
+    pub reload: Option<Reload<MountOptions>>,
     /// Changes what is logged.
     pub log: SetLog,
     /// Called when all directories are mounted.
@@ -159,7 +156,7 @@ struct Mounted {
     managers: Option<Arc<Managers>>,
     directories: Arc<Directories>,
     patience: Duration,
-    reload: Option<Reload>,
+    reload: Option<Reload<MountOptions>>,
     /// As it was mounted.
     options: MountOptions,
     log: SetLog,

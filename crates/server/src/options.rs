@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::listen::Listen;
 use crate::volume_options::VolumeOptions;
-use crate::words::{Address, Age, Policy, Share, Size, with_meant};
+use crate::words::{Address, Age, Policy, Rate, Share, Size, with_meant};
 use clap::{Args, ValueEnum};
 use forebay_nbd::Config;
 use forebay_policy::show_bytes;
@@ -71,7 +71,7 @@ pub struct Options {
     pub delay: Option<String>,
     /// The most bytes a second read from and written to each file or device
     #[arg(long, value_name = "SIZE")]
-    pub rate: Option<Size>,
+    pub rate: Option<Rate>,
     /// Encryption.
     #[command(flatten)]
     pub tls: TlsOptions,

@@ -28,10 +28,13 @@ use std::time::{Duration, Instant};
 /// How long a stopping server waits for the requests of its clients.
 const CLIENTS_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Reads the options again.
+pub type Reload<O> = Box<dyn Fn() -> Result<O, Error> + Send + Sync>;
+
 /// What a running server asks of the program that it runs in.
 pub struct Hooks {
-    /// Says the options anew, on SIGHUP and when a command asks for it.
-    pub reload: Box<dyn Fn() -> Result<Options, Error> + Send + Sync>,
+    /// Says the options anew, on SIGHUP and when a command asks for it, if there is a file to read them from.
+    pub reload: Option<Reload<Options>>,
     /// Changes what is logged.
     pub log: SetLog,
 }
@@ -62,6 +65,7 @@ pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
     let (service, mut server) = Service::start(prepared, hooks)?;
     let metrics = service.options().metrics.as_ref().map(control::bind).transpose()?;
     let metrics = metrics.map(|listener| control::start(service.clone(), listener)).transpose()?;
+    let control = service.options().control.as_deref().map(command_socket::bind).transpose()?;
     let mut made = Vec::new();
     if let Some(path) = &service.options().record {
         service.recorder.start(path)?;
@@ -83,11 +87,10 @@ pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
             );
         }
     }
-    if let Some(path) = &service.options().control {
-        let (listener, socket) = command_socket::bind(path)?;
+    if let Some((listener, socket)) = control {
         command_socket::start(service.clone(), listener)?;
+        tracing::info!("commands are taken at {}", socket.path().display());
         made.push(socket);
-        tracing::info!("commands are taken at {}", path.display());
     }
     if let Some(address) = metrics {
         tracing::info!("figures at http://{address}/metrics");

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::source::Source;
-use crate::words::{Age, Count, Policy, Size, counted, with_meant};
+use crate::words::{Age, Count, Policy, Rate, Size, counted, with_meant};
 use clap::ValueEnum;
 use forebay_policy::managers::Manager;
 use forebay_policy::show_bytes;
@@ -46,7 +46,7 @@ pub struct VolumeOptions {
     /// It never has more of the cache.
     pub max: Option<Size>,
     /// The most bytes a second read from and written to its storage.
-    pub rate: Option<Size>,
+    pub rate: Option<Rate>,
     /// The most requests a second to its storage.
     pub iops: Option<Count>,
     /// The most connections at a time.
@@ -57,7 +57,7 @@ pub struct VolumeOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct VolumeLimits {
     /// Bytes a second of its storage.
-    pub(crate) rate: Option<Size>,
+    pub(crate) rate: Option<Rate>,
     /// Requests a second of its storage.
     pub(crate) iops: Option<Count>,
     /// Connections at a time.
@@ -149,6 +149,11 @@ impl VolumeOptions {
             _ => return Ok(()),
         };
         Err(Error::Usage(what.to_owned()).of_volume(&self.name))
+    }
+
+    /// What is said of its bytes when it is removed.
+    pub(crate) fn what_goes(&self) -> &'static str {
+        if self.path.memory() > 0 { "; what it holds is gone with the last of its clients" } else { "" }
     }
 
     fn check_name(&self) -> Result<(), Error> {

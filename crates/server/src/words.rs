@@ -1,7 +1,7 @@
 //! Values as people write them, on the command line and in a configuration file alike.
 
 use forebay_policy::spelling::did_you_mean;
-use forebay_policy::{Spec, parse_bytes};
+use forebay_policy::{Spec, parse_bytes, show_bytes};
 use serde::de::{Error, Visitor};
 use serde::{Deserializer, Serialize, Serializer};
 use std::fmt::{self, Display};
@@ -52,7 +52,7 @@ macro_rules! read_as_words {
 }
 pub(crate) use read_as_words;
 
-read_as_words!(Size, Count, Share, Age, Policy, Address);
+read_as_words!(Size, Rate, Count, Share, Age, Policy, Address);
 
 /// What serde says of a name that is unknown, with the known one that it is nearly: both are in backquotes, the wrong one first.
 pub(crate) fn with_meant(message: &str) -> String {
@@ -80,6 +80,27 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, String> {
         parse_bytes(text).map(Self)
+    }
+}
+
+/// Bytes a second: `50MiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Rate(pub u64);
+
+/// With less a page takes seconds: it is a number whose unit was forgotten.
+const LEAST_RATE: u64 = 1 << 10;
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match parse_bytes(text)? {
+            bytes @ 1..LEAST_RATE => Err(format!(
+                "`{text}` is {} a second, and 1 KiB is the least: write a unit, as in 50MiB",
+                show_bytes(bytes)
+            )),
+            bytes => Ok(Self(bytes)),
+        }
     }
 }
 
@@ -178,6 +199,8 @@ mod tests {
         assert_eq!("1m 30s".parse(), Ok(Age(Duration::from_secs(90))));
         assert_eq!("mq:queues=4".parse::<Policy>().unwrap().0.label, "mq:queues=4");
         assert_eq!("7".parse(), Ok(Count(7)));
+        assert_eq!("1KiB".parse(), Ok(Rate(1024)));
+        assert!("50".parse::<Rate>().unwrap_err().contains("`50` is 50 bytes a second, and 1 KiB is the least"));
         assert!(["0", "-1", "many"].iter().all(|wrong| wrong.parse::<Count>().is_err()));
         assert!(["127.0.0.1:0", "localhost:9190", "[::1]:80"].iter().all(|text| text.parse::<Address>().is_ok()));
         for wrong in ["9190", ":9190", "localhost", "localhost:http", "host:65536"] {

@@ -57,7 +57,10 @@ impl fmt::Display for SizeError {
             }
             Self::HoldsNoPage(size, page_size) => {
                 // Rounded it might be as large as a page.
-                let exact = if let Size::Bytes(bytes) = size { format!("{bytes} bytes") } else { size.to_string() };
+                let exact = match size {
+                    Size::Bytes(bytes @ 2..) => format!("{bytes} bytes"),
+                    size => size.to_string(),
+                };
                 write!(f, "a cache of {exact} holds no page: a page has {page_size} bytes")
             }
             Self::NoPages => f.write_str("a cache of 0 pages holds nothing: take at least 1"),
@@ -122,6 +125,18 @@ impl fmt::Display for Size {
     }
 }
 
+/// What to say where a list of sizes was perhaps meant as one number: `1,787` is 1 page and 787 pages.
+pub fn doubt(sizes: &[Size]) -> Option<String> {
+    let [Size::Pages(first @ 1..10), rest @ ..] = sizes else { return None };
+    let groups = rest.iter().map(|size| match size {
+        Size::Pages(pages @ 100..1000) => Some(pages.to_string()),
+        _ => None,
+    });
+    let groups: Vec<String> = groups.collect::<Option<_>>().filter(|groups: &Vec<_>| !groups.is_empty())?;
+    let (list, one) = (groups.join(" and "), groups.concat());
+    Some(format!("the sizes are {first} and {list} pages; if you mean one of {first}{one}, write it without commas"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,6 +166,19 @@ mod tests {
         assert!(wrong("900TiB").contains("too large"));
         for text in ["", "x", "-5", "5 parrots", "1e9", "NaN%", "-1%", "%", "1.2.3MiB", "MiB"] {
             assert!(wrong(text).contains("is no size"), "{text}: {}", wrong(text));
+        }
+    }
+
+    #[test]
+    fn a_list_that_may_be_one_number_is_doubted() {
+        let doubt = |text: &str| {
+            let sizes: Vec<Size> = text.split(',').map(|size| size.parse().expect("a size")).collect();
+            doubt(&sizes)
+        };
+        assert!(doubt("1,787").expect("a doubt").contains("1 and 787 pages; if you mean one of 1787"));
+        assert!(doubt("4,194,304").expect("a doubt").contains("one of 4194304"));
+        for sure in ["1", "787", "1,10", "1,1000", "10,100", "100,200,400", "1%,200", "1,200%", "1,50,100"] {
+            assert_eq!(doubt(sure), None, "{sure}");
         }
     }
 }

@@ -58,7 +58,11 @@ impl Cell {
             Self::Size(figure) => measured(figure, &bytes),
             Self::Number(figure) => grouped(figure.round() as u64),
             Self::Ratio(figure) => measured(figure, &percent),
-            Self::Millis(figure) => measured(figure, &|seconds| format!("{:.2}", seconds * 1e3)),
+            // What is measured is not nothing.
+            Self::Millis(figure) => measured(figure, &|seconds| match seconds * 1e3 {
+                short if short > 0.0 && short < 0.005 => "<0.01".to_owned(),
+                millis => format!("{millis:.2}"),
+            }),
             Self::Micros(figure) => measured(figure, &|seconds| format!("{:.2}", seconds * 1e6)),
         }
     }
@@ -404,7 +408,7 @@ mod tests {
         // Writes are answered from the cache, all of them at once.
         let mut now = report(2.0, 0, 0);
         now.volumes[0].clients.immediate = 5;
-        assert_eq!(waited(&now).show(), "0.00");
+        assert_eq!(waited(&now).show(), "<0.01");
     }
 
     #[test]

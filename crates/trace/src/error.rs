@@ -80,6 +80,11 @@ impl Error {
         self.mistyped
     }
 
+    /// Whether whoever was to read what is written has gone.
+    pub fn is_of_closed_pipe(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.kind() == io::ErrorKind::BrokenPipe)
+    }
+
     /// Whether what was to be written is whole, under the name that the message says.
     pub fn is_kept(&self) -> bool {
         self.kept

@@ -4,6 +4,7 @@
 //! Each format is one file in [`formats`] with one line in its registry; [`open`] recognises the format by content
 //! and name, and undoes gzip, zstd or xz. Readers stream: nothing is kept but the line or record at hand.
 
+mod checksum;
 pub mod cut;
 pub mod during;
 pub mod error;

@@ -4,7 +4,7 @@ use crate::commands::dask;
 use crate::commands::record::record_for_now;
 use crate::failure::{Failure, unless_stopped};
 use crate::files::{Files, Pages};
-use crate::input::{Chosen, How, SAMPLE, managers, parse_threads};
+use crate::input::{Chosen, How, SAMPLE, doubt, managers, parse_threads};
 use crate::terminal::comparison::print;
 use crate::terminal::forms::{Answers, Form, Output};
 use crate::terminal::progress::Terminal;
@@ -157,6 +157,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     }
     asked.check()?;
     arguments.files.check(&arguments.traces)?;
+    doubt(&asked.sizes);
     let recorded;
     let traces = if arguments.record {
         if arguments.traces == [SAMPLE] {

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, unless_stopped};
 use crate::files::{Files, Pages};
-use crate::input::{Chosen, How, SAMPLE, parse_threads};
+use crate::input::{Chosen, How, SAMPLE, doubt, parse_threads};
 use crate::terminal::curves::print;
 use crate::terminal::forms::{Answers, Form, Output};
 use crate::terminal::progress::Terminal;
@@ -73,6 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let asked = arguments.asked();
     asked.check(traces)?;
     files.check(traces)?;
+    doubt(&asked.sizes);
     let mut answers = Answers::new::<Curves>(arguments.format, Output::new(files.wanted()))?;
     let mut pages = Pages::default();
     let mut stopped = None;

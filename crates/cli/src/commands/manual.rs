@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use clap::builder::Resettable;
 use clap::{Args, Command};
 use clap_mangen::Man;
+use forebay_sim::study::counted;
 use roff::{Roff, roman};
 use std::path::{Path, PathBuf};
 
@@ -21,13 +22,15 @@ pub(crate) fn run(arguments: &Arguments, mut root: Command) -> Result<(), Failur
     let failed = |path: &Path, error| Failure::File(path.to_owned(), error);
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
     root.build();
-    let mut commands = vec![&root];
+    let (mut commands, mut pages) = (vec![&root], 0);
     while let Some(command) = commands.pop() {
         commands.extend(command.get_subcommands().filter(|command| command.get_name() != "help"));
         // Built, a command is displayed as its page is called: forebay-serve.
         let path = folder.join(format!("{}.1", command.get_display_name().unwrap_or(command.get_name())));
         page(command.clone()).and_then(|page| std::fs::write(&path, page)).map_err(|error| failed(&path, error))?;
+        pages += 1;
     }
+    eprintln!("forebay: wrote {} to {}", counted(pages, "page"), folder.display());
     Ok(())
 }
 

@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         ..DirectoryOptions::default()
     };
     options.mounts = named.chunks_exact(2).map(directory).collect();
-    let reload = config.map(|path| -> Reload {
+    let reload = config.map(|path| -> Reload<MountOptions> {
         let options = options.clone();
         Box::new(move || MountOptions::read(&path).map(|file| options.clone().over(file)))
     });

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// These alone
-    #[arg(value_name = "NAME", value_parser = parse_name)]
+    #[arg(value_name = "NAME", value_delimiter = ',', value_parser = parse_name)]
     names: Vec<&'static Info>,
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t)]
@@ -68,7 +68,11 @@ fn explain(info: &Info, out: &mut impl Write) -> Result<(), Failure> {
     let Info { name, bytes_per_page, ghosts, .. } = info;
     for line in [
         format!("looks at {}", sees.join(", ")),
-        format!("at most {bytes_per_page} bytes of metadata a page, and {ghosts} ghosts a page of capacity"),
+        match ghosts {
+            0 => format!("at most {bytes_per_page} bytes of metadata a page, and no ghosts"),
+            1 => format!("at most {bytes_per_page} bytes of metadata a page, and as many ghosts as pages"),
+            _ => format!("at most {bytes_per_page} bytes of metadata a page, and {ghosts} times as many ghosts as pages"),
+        },
         format!("try it: forebay compare TRACE --policies lru,{name},opt"),
     ] {
         writeln!(out, "{}", beside("", 12, &line))?;

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use forebay_server::{Hooks, Options, log};
+use forebay_server::{Hooks, Options, Reload, log};
 use std::path::PathBuf;
 
 /// Serve files, devices and object storage as volumes over NBD, behind a cache under any policy.
@@ -37,11 +37,10 @@ const LONG: &str = include_str!("serve.txt").trim_ascii_end();
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let log = log::start(&arguments.log, &log::To::Terminal)?;
     let Arguments { options, config, .. } = arguments;
-    let read = move || match &config {
-        Some(path) => Options::read(path).map(|file| options.clone().over(file)),
-        None => Ok(options.clone()),
-    };
-    let first = read();
-    let serve = |first| forebay_server::serve(first, Hooks { reload: Box::new(read), log });
-    Ok(first.and_then(serve)?)
+    let reload = config.map(|path| -> Reload<Options> {
+        let options = options.clone();
+        Box::new(move || Options::read(&path).map(|file| options.clone().over(file)))
+    });
+    let options = reload.as_ref().map_or(Ok(options), |read| read())?;
+    Ok(forebay_server::serve(options, Hooks { reload, log })?)
 }

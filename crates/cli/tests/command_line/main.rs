@@ -250,13 +250,21 @@ fn the_best_policies_are_marked_where_they_differ() {
 }
 
 #[test]
-fn a_size_larger_than_those_asked_is_named_as_such() {
-    let text = answer(&["compare", "loop:pages=1000,references=10000", "-p", "lru,mru", "-s", "10%,50%"]);
+fn whoever_names_sizes_is_told_what_to_take_of_these_first() {
+    let loops = ["compare", "loop:pages=1000,references=10000", "-p", "lru,mru"];
+    let usual = answer(&loops);
     for part in
         ["100% of the footprint", "None of the sizes asked, which are smaller, gains more", "`forebay curve -p mru`"]
     {
-        assert!(text.contains(part), "no {part} in: {text}");
+        assert!(usual.contains(part), "no {part} in: {usual}");
     }
+    let named = answer(&[&loops[..], &["-s", "10%,50%"]].concat());
+    let all = "A cache of all pages, 7.8 MiB, hits 90.0 % of the references under every policy: no size asked gains as much";
+    for part in ["Take mru with 3.9 MiB (500 pages, 50% of the footprint)", all] {
+        assert!(named.contains(part), "no {part} in: {named}");
+    }
+    // Those of whoever names none, named, are no other.
+    assert_eq!(answer(&[&loops[..], &["-s", "1%,2%,5%,10%,20%,50%"]].concat()), usual);
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn a_file_of_one_line_is_a_trace() {
 fn what_a_name_does_not_say_and_what_a_format_does_not_keep_is_said() {
     let start = file("few.csv", REQUESTS);
     let start = start.to_str().unwrap();
-    let refused = failure(&["convert", start, "out.txt"], 1);
+    let refused = failure(&["convert", start, "out.txt"], 2);
     assert!(refused.contains("its name does not say the format; let it end in .parquet"), "{refused}");
     let refused = failure(&["convert", start, "/no/such/out.csv"], 1);
     assert!(refused.contains("there is no folder /no/such"), "{refused}");
@@ -245,5 +245,41 @@ fn a_conversion_that_fails_leaves_nothing_behind() {
     let kept_name = kept.to_str().unwrap();
     assert!(failure(&["convert", whole.to_str().unwrap(), kept_name], 1).contains("--force"));
     assert_eq!(std::fs::read_to_string(&kept).unwrap(), "7\n");
-    assert!(failure(&["convert", whole.to_str().unwrap(), "out.xml"], 1).contains(".parquet"));
+    assert!(failure(&["convert", whole.to_str().unwrap(), "out.xml"], 2).contains(".parquet"));
+}
+
+#[test]
+fn a_trace_is_printed_as_csv_and_a_reader_that_goes_is_no_failure() {
+    let start = file("printed.csv", REQUESTS);
+    let printed = answer(&["convert", start.to_str().unwrap(), "-"]);
+    let again = file("printed-again.csv", &printed);
+    assert_eq!(hits(again.to_str().unwrap(), "1,2"), hits(start.to_str().unwrap(), "1,2"));
+    let mut long = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["convert", "zipf:pages=100,references=1M", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    drop(long.stdout.take());
+    let ended = long.wait_with_output().expect("it ends");
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+fn a_csv_of_a_trace_that_knows_its_pages_says_how_to_read_it() {
+    let csv = file("sample-of-8-kib.csv", "");
+    let written = forebay(&["convert", "sample", csv.to_str().unwrap(), "--force"]);
+    let said = String::from_utf8_lossy(&written.stderr);
+    assert!(said.contains("does not say that pages have 8 KiB: read it with --page-size 8KiB"), "{said}");
+    assert_eq!(hits(csv.to_str().unwrap(), "5%"), hits("sample", "5%"));
+}
+
+/// What LRU hits of a trace with pages of 8 KiB, of how many references.
+fn hits(trace: &str, sizes: &str) -> Vec<(String, String)> {
+    let rows = answer(&["compare", trace, "-p", "lru", "-s", sizes, "-f", "csv", "--page-size", "8KiB"]);
+    let figures = |row: &str| {
+        let cells: Vec<&str> = row.split(',').collect();
+        (cells[5].to_owned(), cells[6].to_owned())
+    };
+    rows.lines().skip(1).map(figures).collect()
 }

@@ -217,7 +217,9 @@ fn reading_the_configuration_again_puts_back_what_it_says() {
     control(&socket, "rate a --iops 5");
     control(&socket, "dirty shared --age 1s");
     control(&socket, "detach a");
-    assert_eq!(control(&socket, "reload"), "the configuration was read again\n");
+    control(&socket, "attach passing memory:1MiB");
+    let gone = "volume passing is removed; what it holds is gone with the last of its clients";
+    assert_eq!(control(&socket, "reload"), format!("the configuration was read again; {gone}\n"));
     assert_eq!(control(&socket, "connections a"), "volume a: at most 1 MiB a second\n");
     assert_eq!(control(&socket, "dirty shared"), "cache shared: at most 50 % may be dirty, and for 1h\n");
     let figures = control(&socket, "-f json statistics");
@@ -226,5 +228,24 @@ fn reading_the_configuration_again_puts_back_what_it_says() {
     assert_eq!(server.client("a").read(0, 1), [0]);
     std::fs::write(&config, "cache = \"nonsense\"").unwrap();
     assert!(refused(&socket, "reload", 2).contains("serve.toml: line 1"));
+    server.stop();
+}
+
+#[test]
+fn without_a_file_nothing_is_read_again_and_nothing_changes() {
+    let (folder, path) = folder();
+    let socket = path("control");
+    let arguments = ["-V", "a=memory:1MiB", "--control", socket.to_str().unwrap(), "-c", "2MiB"];
+    let mut server = Server::start(folder.path(), &arguments);
+    server.wait_for("commands are taken at");
+    control(&socket, "attach b memory:1MiB");
+    control(&socket, "resize shared 1MiB");
+    assert!(
+        refused(&socket, "reload", 2).contains("no file to read again, and nothing has changed: --config FILE.toml")
+    );
+    server.signal("HUP");
+    server.wait_for("no file to read again");
+    assert!(control(&socket, "-f json statistics").contains("\"capacity\":1048576"));
+    assert_eq!(server.client("b").read(0, 1), [0]);
     server.stop();
 }

@@ -9,3 +9,4 @@ mod program;
 mod regions;
 mod stalls;
 mod storms;
+mod uses;

@@ -62,10 +62,15 @@ impl<T: Copy> FrameCircle<T> {
         self.frame_of[page as usize] != NONE
     }
 
-    /// The value of a page that is in a frame.
+    /// The same, to change it.
     #[inline]
     pub(crate) fn value(&mut self, page: u32) -> &mut T {
         &mut self.values[self.frame_of[page as usize] as usize]
+    }
+
+    /// The value of a page that is in a frame.
+    pub(crate) fn value_of(&self, page: u32) -> T {
+        self.values[self.frame_of[page as usize] as usize]
     }
 
     /// The page's frame will be asked for soon.

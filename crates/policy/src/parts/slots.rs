@@ -127,6 +127,10 @@ impl<C: Caller> Caller for Offered<'_, C> {
     fn forget(&mut self, slot: u32) {
         self.caller.forget(self.slots.page(slot));
     }
+
+    fn await_use(&mut self, slot: u32) {
+        self.caller.await_use(self.slots.page(slot));
+    }
 }
 
 #[cfg(test)]

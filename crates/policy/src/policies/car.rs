@@ -34,6 +34,7 @@ impl Policy for Car {
     };
 
     const HIT_SETS_BIT: bool = true;
+    const AWAITS_USES: bool = true;
 
     fn new(setup: &Setup) -> Self {
         Self { lists: FourLists::new(setup.pages, setup.capacity) }
@@ -63,6 +64,10 @@ impl Policy for Car {
 
     fn hit(&mut self, reference: &Reference) {
         self.lists.pages[reference.page].referenced = true;
+    }
+
+    fn awaits_use(&self, page: u32) -> bool {
+        !self.lists.pages[page].referenced
     }
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
@@ -115,6 +120,7 @@ impl Car {
             let page = clock.back().expect("the clock is not empty");
             if pages[page].referenced {
                 self.lists.move_to(page, Within::T2);
+                caller.await_use(page);
             } else if caller.evict(page) {
                 self.lists.turn_ghost(page);
                 return Ok(());

@@ -35,6 +35,7 @@ impl Policy for Clock {
     };
 
     const HIT_SETS_BIT: bool = true;
+    const AWAITS_USES: bool = true;
 
     fn new(setup: &Setup) -> Self {
         Self { frames: FrameCircle::new(setup.pages, setup.capacity), steps: 0, faults: 0, capacity: setup.capacity }
@@ -61,6 +62,10 @@ impl Policy for Clock {
         *self.frames.value(reference.page) = true;
     }
 
+    fn awaits_use(&self, page: u32) -> bool {
+        !self.frames.value_of(page)
+    }
+
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
         if self.frames.len() == self.capacity {
             self.evict(caller)?;
@@ -75,7 +80,9 @@ impl Policy for Clock {
         for _ in 0..2 * u64::from(self.frames.len()) {
             let (page, bit) = self.frames.at_hand().ok_or(AllRefused)?;
             self.steps += 1;
-            if !std::mem::take(bit) && caller.evict(page) {
+            if std::mem::take(bit) {
+                caller.await_use(page);
+            } else if caller.evict(page) {
                 self.frames.leave(page);
                 caller.forget(page);
                 return Ok(());

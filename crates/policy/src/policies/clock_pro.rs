@@ -125,6 +125,7 @@ impl Policy for ClockPro {
     };
 
     const HIT_SETS_BIT: bool = true;
+    const AWAITS_USES: bool = true;
 
     fn new(setup: &Setup) -> Self {
         let least_part = setup.settings.part("least");
@@ -176,6 +177,10 @@ impl Policy for ClockPro {
         self.status[reference.page].referenced = true;
     }
 
+    fn awaits_use(&self, page: u32) -> bool {
+        !self.status[page].referenced
+    }
+
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
         let page = reference.page;
         if self.len() == self.capacity {
@@ -215,6 +220,7 @@ impl Policy for ClockPro {
             if referenced {
                 refused = 0;
                 self.status[page].referenced = false;
+                caller.await_use(page);
                 if in_test {
                     self.cold.remove(&mut self.cold_links, page);
                     self.tests.remove(&mut self.status, page);
@@ -377,6 +383,7 @@ impl ClockPro {
                 return self.stop_at_hot(caller);
             }
             self.status[page].referenced = false;
+            caller.await_use(page);
             self.hot.move_to_front(&mut self.status, page);
             self.enter(page);
             self.stop_at_hot(caller);

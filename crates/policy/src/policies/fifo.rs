@@ -33,6 +33,7 @@ impl Policy for Fifo {
     };
 
     const HIT_SETS_BIT: bool = true;
+    const AWAITS_USES: bool = true;
 
     fn new(setup: &Setup) -> Self {
         Self { nodes: Nodes::new(setup.pages), admitted: List::new(), capacity: setup.capacity }
@@ -53,6 +54,10 @@ impl Policy for Fifo {
     #[inline]
     fn prefetch(&self, page: u32) {
         self.nodes.prefetch_links(page);
+    }
+
+    fn awaits_use(&self, _: u32) -> bool {
+        false
     }
 
     fn hit(&mut self, _: &Reference) {}

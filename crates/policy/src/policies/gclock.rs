@@ -49,6 +49,8 @@ impl Policy for Gclock {
         bytes_per_page: 9,
     };
 
+    const AWAITS_USES: bool = true;
+
     fn new(setup: &Setup) -> Self {
         let max = setup.settings.integer("max") as u8;
         let initial = (setup.settings.integer("initial") as u8).min(max);
@@ -82,6 +84,10 @@ impl Policy for Gclock {
         *counter = counter.saturating_add(1).min(self.max);
     }
 
+    fn awaits_use(&self, page: u32) -> bool {
+        self.frames.value_of(page) < self.max
+    }
+
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
         if self.frames.len() == self.capacity {
             self.evict(caller)?;
@@ -98,6 +104,7 @@ impl Policy for Gclock {
             if *counter > 0 {
                 *counter -= 1;
                 refused = 0;
+                caller.await_use(page);
             } else if caller.evict(page) {
                 self.frames.leave(page);
                 caller.forget(page);

@@ -97,6 +97,8 @@ impl Policy for Linux {
         bytes_per_page: 10,
     };
 
+    const AWAITS_USES: bool = true;
+
     fn new(setup: &Setup) -> Self {
         Self {
             nodes: Nodes::new(setup.pages),
@@ -138,6 +140,12 @@ impl Policy for Linux {
         }
     }
 
+    /// A first use after readahead changes nothing, though it is awaited.
+    fn awaits_use(&self, page: u32) -> bool {
+        let Flags { active, referenced } = self.nodes[page];
+        !referenced || self.by_calls && !active
+    }
+
     /// The kernel's readahead sets no bit, and this use sets the one that the read of a missing page would have set.
     fn first_use(&mut self, _: &Reference) {}
 
@@ -156,13 +164,13 @@ impl Policy for Linux {
         let due = self.refill + f64::from(self.active.len()) / (self.ratio * f64::from(self.inactive.len() + 1));
         self.refill = due.fract();
         for _ in 0..(due as u32).min(self.active.len()) {
-            self.deactivate_one();
+            self.deactivate_one(caller);
         }
         // Each page of the inactive list is made active, or offered once.
         let mut refused = 0;
         loop {
             if self.inactive.is_empty() && !self.active.is_empty() {
-                self.deactivate_one();
+                self.deactivate_one(caller);
             }
             if refused == self.inactive.len() {
                 break;
@@ -171,6 +179,7 @@ impl Policy for Linux {
             self.steps += 1;
             if self.nodes[page].referenced {
                 self.activate(page);
+                caller.await_use(page);
             } else if caller.evict(page) {
                 self.leave(page);
                 caller.forget(page);
@@ -233,7 +242,7 @@ impl Linux {
     }
 
     /// `refill_inactive` for one page.
-    fn deactivate_one(&mut self) {
+    fn deactivate_one<C: Caller>(&mut self, caller: &mut C) {
         loop {
             let page = self.active.back().expect("the active list is not empty");
             self.steps += 1;
@@ -242,6 +251,7 @@ impl Linux {
                 self.nodes[page].active = false;
                 return self.inactive.push_front(&mut self.nodes, page);
             }
+            caller.await_use(page);
             self.active.push_front(&mut self.nodes, page);
         }
     }

@@ -43,6 +43,7 @@ impl Policy for Random {
     };
 
     const HIT_SETS_BIT: bool = true;
+    const AWAITS_USES: bool = true;
 
     fn new(setup: &Setup) -> Self {
         Self {
@@ -63,6 +64,10 @@ impl Policy for Random {
 
     fn contains(&self, page: u32) -> bool {
         self.places[page as usize] != ABSENT
+    }
+
+    fn awaits_use(&self, _: u32) -> bool {
+        false
     }
 
     fn hit(&mut self, _: &Reference) {}

@@ -99,6 +99,8 @@ impl Policy for S3Fifo {
         bytes_per_page: 10,
     };
 
+    const AWAITS_USES: bool = true;
+
     fn new(setup: &Setup) -> Self {
         Self {
             nodes: Nodes::new(setup.pages),
@@ -137,6 +139,10 @@ impl Policy for S3Fifo {
     fn hit(&mut self, reference: &Reference) {
         let freq = &mut self.nodes[reference.page].freq;
         *freq = (*freq + 1).min(MOST);
+    }
+
+    fn awaits_use(&self, page: u32) -> bool {
+        self.nodes[page].freq < MOST
     }
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
@@ -233,6 +239,7 @@ impl S3Fifo {
             if self.nodes[page].freq >= self.threshold {
                 self.leave(page);
                 self.enter(page, Queue::Main);
+                caller.await_use(page);
                 // Once all of the main queue is refused it is not offered again for each page that moves there.
                 if !main_refused && self.m.len() > self.capacity - self.share_of_small() {
                     if self.evict_main(caller).is_ok() {
@@ -258,6 +265,7 @@ impl S3Fifo {
             let page = self.m.back().expect("there are more pages than refused ones");
             if self.nodes[page].freq > 0 {
                 self.nodes[page].freq -= 1;
+                caller.await_use(page);
                 refused = 0;
             } else if caller.evict(page) {
                 self.leave(page);

@@ -44,6 +44,7 @@ impl Policy for Sieve {
     };
 
     const HIT_SETS_BIT: bool = true;
+    const AWAITS_USES: bool = true;
 
     fn new(setup: &Setup) -> Self {
         Self { nodes: Nodes::new(setup.pages), queue: List::new(), hand: None, capacity: setup.capacity }
@@ -70,6 +71,10 @@ impl Policy for Sieve {
         self.nodes[reference.page] = Some(true);
     }
 
+    fn awaits_use(&self, page: u32) -> bool {
+        self.nodes[page] == Some(false)
+    }
+
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
         if self.queue.len() == self.capacity {
             self.evict(caller)?;
@@ -89,7 +94,9 @@ impl Policy for Sieve {
                 self.nodes.prefetch_value(next);
                 self.nodes.prefetch_links(next);
             }
-            if !spared && caller.evict(page) {
+            if spared {
+                caller.await_use(page);
+            } else if caller.evict(page) {
                 self.nodes[page] = None;
                 self.queue.remove(&mut self.nodes, page);
                 caller.forget(page);

@@ -21,6 +21,8 @@ struct Pool {
     refusals: u32,
     offers: u32,
     evicted: Vec<u64>,
+    /// Numbers of pages that the policy waits to see used.
+    awaited: BTreeSet<u32>,
 }
 
 impl Caller for Pool {
@@ -41,6 +43,11 @@ impl Caller for Pool {
         let place = self.place_of.remove(&number).expect("a number is forgotten once");
         self.number_of.remove(&place);
         self.free.push(number);
+    }
+
+    fn await_use(&mut self, number: u32) {
+        assert!(self.resident.contains(&number), "{number} is awaited but not resident");
+        self.awaited.insert(number);
     }
 }
 
@@ -120,8 +127,18 @@ struct Run<'a> {
     spec: &'a Spec,
     capacity: u32,
     steps: &'a [Step],
-    /// Hits are told before the next other call, each page once, in the order of a hash of their places.
-    late: bool,
+    told: Told,
+}
+
+/// Of which hits the policy learns, and when.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// Of all, at once.
+    All,
+    /// Before the next other call, each page once, in the order of a hash of their places.
+    Late,
+    /// Of those of awaited pages, at once.
+    Awaited,
 }
 
 impl Visitor for Run<'_> {
@@ -137,9 +154,15 @@ impl Visitor for Run<'_> {
             let resident = number.filter(|number| pool.resident.contains(number));
             pool.offers = 0;
             if let (What::Use { .. }, Some(number)) = (what, resident) {
+                if self.told == Told::Awaited && !pool.awaited.remove(&number) {
+                    continue;
+                }
                 untold.push(reference(number, *place, Operation::Read));
-                if !self.late {
+                if self.told != Told::Late {
                     tell(&mut policy, &mut untold);
+                }
+                if policy.awaits_use(number) {
+                    pool.awaited.insert(number);
                 }
                 continue;
             }
@@ -203,6 +226,10 @@ fn miss<P: Policy>(policy: &mut P, pool: &mut Pool, place: u64, refusals: u32, o
                 pool.free.retain(|&free| free != number);
             }
             pool.resident.insert(number);
+            pool.awaited.remove(&number);
+            if policy.awaits_use(number) {
+                pool.awaited.insert(number);
+            }
             Some(number)
         }
         Err(AllRefused) => {
@@ -261,8 +288,8 @@ fn specs() -> Vec<Spec> {
     Spec::all().into_iter().chain(others).filter(|spec| !spec.needs_future()).collect()
 }
 
-fn run(spec: &Spec, capacity: u32, steps: &[Step], late: bool) -> (Vec<u64>, Vec<u64>) {
-    registry::visit(spec.info.name, Run { spec, capacity, steps, late }).expect("the policy is in the registry")
+fn run(spec: &Spec, capacity: u32, steps: &[Step], told: Told) -> (Vec<u64>, Vec<u64>) {
+    registry::visit(spec.info.name, Run { spec, capacity, steps, told }).expect("the policy is in the registry")
 }
 
 fn hits_set_a_bit(name: &str) -> bool {
@@ -283,14 +310,21 @@ proptest! {
     #[test]
     fn numbers_are_given_again_loads_fail_and_the_first_victims_are_refused(capacity in 1u32..14, steps in steps()) {
         for spec in specs() {
-            run(&spec, capacity, &steps, false);
+            run(&spec, capacity, &steps, Told::All);
+        }
+    }
+
+    #[test]
+    fn who_says_which_uses_it_awaits_needs_no_others(capacity in 1u32..14, steps in steps()) {
+        for spec in specs().iter().filter(|spec| spec.awaits_uses()) {
+            prop_assert_eq!(run(spec, capacity, &steps, Told::Awaited), run(spec, capacity, &steps, Told::All), "{}", &spec.label);
         }
     }
 
     #[test]
     fn where_a_hit_sets_a_bit_it_may_be_told_late_and_once(capacity in 1u32..14, steps in steps()) {
         for spec in specs().iter().filter(|spec| hits_set_a_bit(spec.info.name)) {
-            prop_assert_eq!(run(spec, capacity, &steps, true), run(spec, capacity, &steps, false), "{}", &spec.label);
+            prop_assert_eq!(run(spec, capacity, &steps, Told::Late), run(spec, capacity, &steps, Told::All), "{}", &spec.label);
         }
     }
 }
@@ -302,12 +336,30 @@ fn to_tell_hits_late_changes_what_policies_evict_that_do_not_claim_it() {
     let steps: Vec<Step> = (0..4_000u64).map(|i| Step { place: i * i % 67 % PLACES, what: what.clone() }).collect();
     let same = |name: &&str| {
         let spec = Spec::parse(name).expect("a policy of the registry");
-        run(&spec, 12, &steps, true) == run(&spec, 12, &steps, false)
+        run(&spec, 12, &steps, Told::Late) == run(&spec, 12, &steps, Told::All)
     };
     let claimed: Vec<&str> = POLICIES.iter().map(|info| info.name).filter(|name| hits_set_a_bit(name)).collect();
     assert_eq!(claimed, ["fifo", "random", "clock", "car", "clock-pro", "sieve"]);
     assert!(claimed.iter().all(same));
     assert!(!["lru", "mru", "gclock", "2q", "arc", "linux", "mq"].iter().any(same));
+}
+
+/// That the test above sees a difference where there is one.
+#[test]
+fn awaited_uses_decide_what_these_policies_evict() {
+    let claimed: Vec<&str> = Spec::all().iter().filter(|spec| spec.awaits_uses()).map(|spec| spec.info.name).collect();
+    assert_eq!(claimed, ["fifo", "random", "clock", "gclock", "car", "linux", "clock-pro", "sieve", "s3-fifo"]);
+    let what = What::Use { refusals: 0, ahead: false };
+    // Pages fill the cache, some of them are used, and others come.
+    let steps = |used: u64| -> Vec<Step> {
+        let places = (0..12).chain((0..used).flat_map(|place| [place, 11 - place, place])).chain(20..26).chain(0..12);
+        places.map(|place| Step { place, what: what.clone() }).collect()
+    };
+    for name in &claimed[2..] {
+        let spec = Spec::parse(name).expect("a policy of the registry");
+        let run = |used| run(&spec, 12, &steps(used), Told::Awaited);
+        assert_ne!(run(0), run(4), "{name}");
+    }
 }
 
 /// Every page was used often, so that every hand goes round with nothing to take; then nearly all are refused, and all.
@@ -322,6 +374,6 @@ fn what_refusals_cost_grows_with_the_pages_and_not_with_their_square() {
         steps.push(Step { place: 0, what: What::Evict { refusals } });
     }
     for spec in specs() {
-        run(&spec, CAPACITY, &steps, false);
+        run(&spec, CAPACITY, &steps, Told::All);
     }
 }

@@ -179,6 +179,7 @@ impl<M: Memory> Handle<M> {
         if volume.check_range(offset, buffer.len() as u64).is_err() {
             return false;
         }
+        let start = self.begin_measured();
         let mut found = self.found.borrow_mut();
         found.clear();
         let mut done = 0;
@@ -202,6 +203,9 @@ impl<M: Memory> Handle<M> {
         }
         if first_use {
             self.follow(volume, self.pages_of(offset, buffer.len()), None);
+        }
+        if let Some(start) = start {
+            self.shared.hit_time.add_time(start.elapsed() / found.len().max(1) as u32);
         }
         true
     }

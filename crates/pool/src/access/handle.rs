@@ -117,18 +117,19 @@ impl<M: Memory> Handle<M> {
     /// [`Error::OutOfRange`], [`Error::Device`], [`Error::AllPinned`].
     #[inline]
     pub fn read<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Result<ReadPin<'h, M>, Error> {
-        self.ticks.set(self.ticks.get().wrapping_add(1));
-        if self.ticks.get().is_multiple_of(64) {
-            let start = Instant::now();
-            let pin = self.read_resident(volume, block);
-            if let Some(pin) = pin {
-                self.shared.hit_time.add_time(start.elapsed());
-                return Ok(pin);
-            }
-        } else if let Some(pin) = self.read_resident(volume, block) {
-            return Ok(pin);
+        let start = self.begin_measured();
+        let Some(pin) = self.read_resident(volume, block) else { return self.read_absent(volume, block) };
+        if let Some(start) = start {
+            self.shared.hit_time.add_time(start.elapsed());
         }
-        self.read_absent(volume, block)
+        Ok(pin)
+    }
+
+    /// One of 64 hits is measured, from now on if this is one.
+    #[inline]
+    pub(crate) fn begin_measured(&self) -> Option<Instant> {
+        self.ticks.set(self.ticks.get().wrapping_add(1));
+        self.ticks.get().is_multiple_of(64).then(Instant::now)
     }
 
     /// Pins a page for reading if it is resident: never waits, and takes no lock that all share.

@@ -19,6 +19,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) sheltered: &'a (u32, Range<u64>),
     /// The pages' numbers by those that the policy has for them; empty if they are the same.
     pub(crate) numbers: &'a [u32],
+    /// Whether anybody asks which pages the policy waits to see used.
+    pub(crate) awaits: bool,
     pub(crate) events: &'a mut Events,
 }
 
@@ -33,6 +35,8 @@ pub(crate) struct Events {
     pub(crate) forgotten: Vec<u32>,
     /// Pages that were refused because the policy did not know of their last use.
     pub(crate) in_use: Vec<u32>,
+    /// Pages that the policy waits to see used again, and perhaps some that have left since.
+    pub(crate) awaited: Vec<u32>,
     /// The ghost of the admitted page was forgotten.
     pub(crate) forgot_admitted: bool,
     /// Pages evicted, of those read ahead and never used, and victims refused because they were dirty.
@@ -105,6 +109,12 @@ impl Caller for Judge<'_> {
             self.pages.get(number).forget();
         } else {
             self.events.forgotten.push(number);
+        }
+    }
+
+    fn await_use(&mut self, page: u32) {
+        if self.awaits {
+            self.events.awaited.push(self.number(page));
         }
     }
 }

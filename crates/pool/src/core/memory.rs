@@ -130,6 +130,14 @@ pub trait Memory: Send + Sync + 'static {
     /// The page is dirty: the program may write to it.
     fn unprotect(&self, _frame: u32) {}
 
+    /// Whether uses come to the pool only where [`await_use`](Memory::await_use) has asked for them. Asked once.
+    fn awaits_uses(&self) -> bool {
+        false
+    }
+
+    /// The policy waits to see the page in a frame used, or does so no more. Under the replacer's lock: this takes note, and changes no mapping.
+    fn await_use(&self, _frame: u32, _awaited: bool) {}
+
     /// The page has left: the program finds it absent, and the frame is free.
     fn release(&self, _frame: u32) {}
 

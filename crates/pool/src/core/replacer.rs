@@ -28,7 +28,7 @@ const NOBODY: u32 = u32::MAX;
 /// - RP4. `regions` lists the numbers of each object, and counts its pages with a frame.
 pub(crate) struct Replacer {
     pub(crate) policy: Shares,
-    events: Events,
+    pub(crate) events: Events,
     free_frames: Vec<u32>,
     /// Frames whose memory was given back.
     retired_frames: Vec<u32>,
@@ -48,6 +48,8 @@ pub(crate) struct Replacer {
     /// Places whose pages have lost their frames since the lock was taken, if anybody is to be told.
     pub(crate) departed: Vec<Place>,
     announces: bool,
+    /// Whether the memory is told which pages the policy waits to see used.
+    pub(crate) awaits_uses: bool,
     /// Blocks of an object: what of them was read ahead and not used stays, whatever is admitted.
     pub(crate) sheltered: (u32, Range<u64>),
     pub(crate) followers: Followers,
@@ -69,7 +71,7 @@ pub(crate) struct NoFrame;
 
 impl Replacer {
     /// A replacer whose policy accepts as many page numbers as `numbers` says for this many frames.
-    pub(crate) fn new(policy: Shares, frames: u32, laundry_limit: u32, numbers: Numbers) -> Self {
+    pub(crate) fn new(policy: Shares, frames: u32, laundry_limit: u32, numbers: Numbers, awaits_uses: bool) -> Self {
         let mut regions = Regions::default();
         regions.reserve(numbers.most(frames));
         Self {
@@ -88,6 +90,7 @@ impl Replacer {
             laundry_limit,
             departed: Vec::new(),
             announces: false,
+            awaits_uses,
             sheltered: (0, 0..0),
             followers: Followers::default(),
             evictions: 0,
@@ -147,6 +150,7 @@ impl Replacer {
             }
         }
         self.policy.hits(hits);
+        hits.iter().for_each(|hit| self.note_awaited(core, hit.reference.page));
         hits.clear();
     }
 
@@ -165,6 +169,7 @@ impl Replacer {
         let place = Place { object: page.object(), block: page.block() };
         let reference = Reference { page: number, owner: page.object(), place, operation: Operation::Read };
         self.policy.hits(&[Hit { reference, first_use: false }]);
+        self.note_awaited(core, number);
     }
 
     /// The number of the page at that place, if it has one.
@@ -208,12 +213,14 @@ impl Replacer {
         if page.state().in_laundry() {
             page.rescue(operation == Operation::Readahead);
             core.laundered.fetch_sub(1, Ordering::Relaxed);
+            self.note_awaited(core, number);
             return Ok(Admitted::Rescued);
         }
         let frame = self.take_frame();
         core.memory.place(frame, place);
         self.regions.add(page.region().expect("a page that is admitted has a name"));
         page.bind(frame, operation == Operation::Readahead);
+        self.note_awaited(core, number);
         Ok(Admitted::Loading(number))
     }
 
@@ -377,6 +384,7 @@ impl Replacer {
             admitted,
             sheltered: &self.sheltered,
             numbers: &[],
+            awaits: self.awaits_uses,
             events: &mut self.events,
         };
         let answer = question(&mut self.policy, &mut judge);
@@ -393,6 +401,7 @@ impl Replacer {
         while let Some(number) = self.events.forgotten.pop() {
             self.release(core, number);
         }
+        self.note_all_awaited(core);
         self.evictions += std::mem::take(&mut self.events.evicted);
         self.readahead_wasted += std::mem::take(&mut self.events.wasted);
         self.refused_dirty += std::mem::take(&mut self.events.refused_dirty);

@@ -141,6 +141,13 @@ impl Shares {
         }
     }
 
+    /// Whether a page is resident, and its policy waits to see it used.
+    pub(crate) fn awaits_use(&self, number: u32) -> bool {
+        let Some((object, page)) = self.own_number(number) else { return self.common.awaits_use(number) };
+        let share = self.shares.iter().find(|share| share.object == object);
+        share.is_some_and(|share| share.policy.awaits_use(page))
+    }
+
     /// Tells of a miss, whose page becomes resident.
     pub(crate) fn miss(&mut self, reference: &Reference, judge: &mut Judge<'_>) -> Result<(), AllRefused> {
         if self.shares.is_empty() {

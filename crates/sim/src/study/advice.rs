@@ -164,7 +164,8 @@ fn of_what_is_known(comparison: &Comparison) -> Advice {
     let field = |rows, ends, noise| {
         let chance = least.iter().map(|&misses| by_chance(misses, counted)).collect();
         let sizes = pages(&comparison.sizes);
-        Field { asked: sizes.len(), sizes, footprint: trace.pages, rows, ends, noise, chance }
+        let named = !comparison.has_usual_sizes();
+        Field { asked: sizes.len(), sizes, named, footprint: trace.pages, rows, ends, noise, chance }
     };
     let ends = comparison.ends.as_ref();
     // What is read ahead is no first use.
@@ -264,12 +265,18 @@ fn of_known_curves(curves: &Curves) -> Advice {
     let least = |column: usize| on_line().map(|row| row.costs[column]).fold(100.0, f64::min);
     let chance = (0..sizes.len()).map(|column| by_chance(least(column) / 100.0, trace.references)).collect();
     let (asked, footprint, ends) = (sizes.len(), trace.pages, (100.0, first_uses));
-    let field = Field { sizes: sizes.clone(), asked, footprint, rows, ends, noise, chance };
+    let field = Field { sizes: sizes.clone(), asked, named: false, footprint, rows, ends, noise, chance };
     words(&all_sizes(field), &Measure::Misses, trace, sample.is_some())
 }
 
 fn words(field: &Field, measure: &Measure<'_>, trace: &Dimensions, sampled: bool) -> Advice {
     let Some(choice) = field.choose() else { return Advice::none(OFF_LINE_ALONE) };
+    if field.named && choice.column >= field.asked {
+        // Whoever names sizes is told first what to take of these.
+        let mut advice = words(&field.of_those_asked(), measure, trace, sampled);
+        advice.text += &of_all_pages(field, measure, trace, &choice);
+        return advice;
+    }
     let Choice { column, row, tied, runner_up, .. } = &choice;
     let (column, row) = (*column, *row);
     let name = |row: usize| field.rows[row].policy.as_str();
@@ -379,6 +386,15 @@ fn why(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice
     let row = if column > below { best_below().unwrap_or(choice.row) } else { choice.row };
     let policy = &field.rows[row].policy;
     if wide { text + &format!(" `forebay curve -p {policy}` looks at the sizes between.") } else { text }
+}
+
+/// What a cache of all pages would do that gains more than any size asked does.
+fn of_all_pages(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice) -> String {
+    let (bytes, cost) = (trace.bytes_in_words(field.sizes[choice.column]), field.cost(choice.row, choice.column));
+    format!(
+        " A cache of all pages, {bytes}, {} under every policy: no size asked gains as much for its memory.",
+        measure.says(cost)
+    )
 }
 
 /// The names, the first few of many.

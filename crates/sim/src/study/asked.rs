@@ -11,6 +11,9 @@ use forebay_policy::Spec;
 use forebay_policy::managers::Rules;
 use std::str::FromStr;
 
+/// The sizes of whoever names none, in percent of the footprint.
+pub const USUAL_SIZES: [f64; 6] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0];
+
 /// What is asked of every trace.
 #[derive(Debug)]
 pub struct Asked {

@@ -17,6 +17,8 @@ pub(super) struct Field {
     pub(super) sizes: Vec<u32>,
     /// How many of them were asked: the first ones.
     pub(super) asked: usize,
+    /// Whether the user has named them.
+    pub(super) named: bool,
     pub(super) footprint: u32,
     pub(super) rows: Vec<Row>,
     /// What it costs without a cache, and with a cache of everything.
@@ -116,6 +118,25 @@ impl Field {
             self.rows.iter_mut().for_each(|row| row.costs.push(self.ends.1));
         }
         self
+    }
+
+    /// The field with the sizes alone that were asked.
+    pub(super) fn of_those_asked(&self) -> Self {
+        let row = |row: &Row| Row {
+            policy: row.policy.clone(),
+            off_line: row.off_line,
+            costs: row.costs[..self.asked].to_vec(),
+        };
+        Self {
+            sizes: self.sizes[..self.asked].to_vec(),
+            asked: self.asked,
+            named: self.named,
+            footprint: self.footprint,
+            rows: self.rows.iter().map(row).collect(),
+            ends: self.ends,
+            noise: self.noise,
+            chance: self.chance[..self.asked].to_vec(),
+        }
     }
 
     /// The field without what exceeds the footprint: the first size beyond it does what the footprint does.
@@ -232,7 +253,16 @@ mod tests {
         };
         let rows = rows.iter().map(row).collect();
         let (sizes, asked, chance) = (sizes.to_vec(), sizes.len(), vec![0.5; sizes.len()]);
-        Field { sizes, asked, footprint: 100, rows, ends: (100.0, 0.0), noise: Noise::Difference(0.1), chance }
+        Field {
+            sizes,
+            asked,
+            named: false,
+            footprint: 100,
+            rows,
+            ends: (100.0, 0.0),
+            noise: Noise::Difference(0.1),
+            chance,
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Policies × sizes over a trace.
 
-pub use super::asked::{Asked, FirstLevel, Warmup};
+pub use super::asked::{Asked, FirstLevel, USUAL_SIZES, Warmup};
 use super::error::{Error, Question, Stop};
 use super::monitor::{Monitor, UntilStopped};
 use super::sampling::Sampled;
@@ -272,6 +272,14 @@ pub(super) fn in_pages(asked: &[Size], page_size: u64, footprint: u32) -> Result
     }
     sizes.sort_by_key(|&(pages, _)| pages);
     Ok(sizes)
+}
+
+impl Comparison {
+    /// Whether the sizes are those of whoever names none.
+    pub(super) fn has_usual_sizes(&self) -> bool {
+        let usual = in_pages(&USUAL_SIZES.map(Size::Percent), self.trace.page_size, self.trace.pages);
+        usual.is_ok_and(|usual| pages(&usual) == pages(&self.sizes))
+    }
 }
 
 pub(super) fn pages(sizes: &[(u32, Size)]) -> Vec<u32> {

@@ -112,6 +112,7 @@ impl fmt::Display for Question {
             Self::Size(error) => return error.fmt(f),
             Self::PageSize(error) => error,
             Self::WarmUp(asked, trace, all) => {
+                let (asked, all) = (grouped(*asked), grouped(*all));
                 return write!(f, "a warm-up of {asked} references leaves nothing to count: {trace} has {all}");
             }
             Self::WarmUpOfSample => "a sample has no warm-up of its own: leave out --warmup or --sample",

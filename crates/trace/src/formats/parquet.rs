@@ -3,7 +3,7 @@
 //! - `time` INT64, nanoseconds; `owner`, `object` UTF8, their names; `offset`, `length` INT64, unsigned; `operation` UTF8,
 //!   `read`, `write` or `readahead`.
 //! - Key-value metadata: `forebay.unit` says what `offset` and `length` count (`bytes`; `blocks:512`; `pages`; where it is missing,
-//!   the place's name says it); `forebay.version` is 1.
+//!   the place's name says it); `forebay.version` is 1; `forebay.crc32` has [checksums](crate::checksum) of what we have written ourselves.
 //!
 //! Files from elsewhere are read too: columns in any order, named as in a [CSV](super::csv) or by [`Columns`](super::csv::Columns), others ignored,
 //! all but the place optional (time 0, unnamed, one unit, read), with or without nulls (a null is what a missing column is). Numbers are INT32
@@ -12,6 +12,7 @@
 
 use super::Format;
 use super::csv::{Keys, Layout, Meaning, Role, length_in, operation, unit_of};
+use crate::checksum::{Checksums, place};
 use crate::error::{Error, Result};
 use crate::input::Input;
 use crate::names::Names;
@@ -54,12 +55,13 @@ fn open(input: Input, options: &Options) -> Result<Box<dyn Reader>> {
     match input.path() {
         Some(path) => {
             let opened = File::open(path).map_err(|error| Error::io(&file, "opening", error))?;
-            Ok(Box::new(Parquet::new(file, opened, options)?))
+            let again = opened.try_clone().map_err(|error| Error::io(&file, "opening", error))?;
+            Ok(Box::new(Parquet::new(file, opened, again, options)?))
         }
         // A table's directory is at its end: what cannot be read from there is taken into memory.
         None => {
-            let all = input.bytes().read_to_end()?;
-            Ok(Box::new(Parquet::new(file, Bytes::from(all), options)?))
+            let all = Bytes::from(input.bytes().read_to_end()?);
+            Ok(Box::new(Parquet::new(file, all.clone(), all, options)?))
         }
     }
 }
@@ -85,6 +87,9 @@ pub fn parse_unit(text: &str) -> Option<Unit> {
 struct Parquet<R: ChunkReader + 'static> {
     file: String,
     reader: SerializedFileReader<R>,
+    /// The bytes of the file, and what they sum up to if it says so.
+    bytes: R,
+    checksums: Option<Checksums>,
     unit: Unit,
     page_size: Option<PageSize>,
     layout: Layout,
@@ -190,10 +195,12 @@ impl<'a> Value<'a> {
 }
 
 impl<R: ChunkReader + 'static> Parquet<R> {
-    fn new(file: String, chunks: R, options: &Options) -> Result<Self> {
+    fn new(file: String, chunks: R, bytes: R, options: &Options) -> Result<Self> {
         let opened = guarded(|| SerializedFileReader::new(chunks));
         let reader =
             opened.map_err(|error| Error::new(&file, format!("{error}; the file may be cut short or damaged")))?;
+        let checksums = Checksums::of(reader.metadata());
+        let checksums = checksums.map_err(|what| Error::new(&file, format!("{what}; the file is damaged")))?;
         let metadata = reader.metadata().file_metadata();
         let given = |key: &str| {
             let pair = metadata.key_value_metadata()?.iter().find(|pair| pair.key == key)?;
@@ -254,6 +261,8 @@ impl<R: ChunkReader + 'static> Parquet<R> {
         Ok(Self {
             file,
             reader,
+            bytes,
+            checksums,
             unit,
             page_size,
             layout,
@@ -292,6 +301,7 @@ impl<R: ChunkReader + 'static> Parquet<R> {
     }
 
     fn open_row_group(&self) -> std::result::Result<(Columns, usize), ParquetError> {
+        self.check_row_group()?;
         let group = self.reader.get_row_group(self.row_group)?;
         let rows = usize::try_from(group.metadata().num_rows())
             .map_err(|_| ParquetError::General("a row group has a negative number of rows".to_owned()))?;
@@ -310,6 +320,22 @@ impl<R: ChunkReader + 'static> Parquet<R> {
             columns[role as usize] = column(role)?;
         }
         Ok((Columns(columns), rows))
+    }
+
+    fn check_row_group(&self) -> std::result::Result<(), ParquetError> {
+        let Some(checksums) = &self.checksums else { return Ok(()) };
+        let place = place(self.reader.metadata().row_group(self.row_group));
+        let length = usize::try_from(place.end - place.start).unwrap_or(usize::MAX);
+        let found = if place.end <= self.bytes.len() {
+            crc32fast::hash(&self.bytes.get_bytes(place.start, length)?)
+        } else {
+            return Err(ParquetError::EOF("a row group lies behind the end of the file".to_owned()));
+        };
+        if found == checksums.row_groups[self.row_group] {
+            Ok(())
+        } else {
+            Err(ParquetError::General(format!("row group {} does not have its checksum", self.row_group)))
+        }
     }
 
     fn fill_batch(&mut self, columns: &Columns, names: &mut Names, rows: usize) -> Result<()> {

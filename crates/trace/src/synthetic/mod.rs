@@ -102,6 +102,9 @@ pub fn recognise(name: &str) -> bool {
 
 /// For a name that is no file's: the generator that is meant, if the name looks like a synthetic trace.
 pub(crate) fn meant(name: &str) -> String {
+    if let Some(generator) = named(name) {
+        return format!("; a synthetic trace is written {}:pages=1k,references=10k", generator.name);
+    }
     let generator = name.split_once(':').map_or("", |(generator, _)| generator);
     let known = GENERATORS.iter().map(|generator| generator.name).chain([MIX]);
     if generator.is_empty() { String::new() } else { did_you_mean(generator, known) }

@@ -28,8 +28,16 @@ impl Csv {
         Ok(csv)
     }
 
+    /// Completes what was written to a pipe or a terminal, which cannot be made durable.
+    pub(super) fn finish_open(mut self) -> Result<()> {
+        self.rows.flush().map_err(|error| Error::io(self.file, "writing", error))
+    }
+
     fn check(&self, result: std::result::Result<(), csv::Error>) -> Result<()> {
-        result.map_err(|error| Error::io(&self.file, "writing", error.into()))
+        result.map_err(|error| match error.into_kind() {
+            csv::ErrorKind::Io(error) => Error::io(&self.file, "writing", error),
+            kind => Error::new(&self.file, format!("writing failed: {kind:?}")),
+        })
     }
 
     fn row(&mut self, request: &Request, names: &Names, place: &[u64]) -> Result<()> {

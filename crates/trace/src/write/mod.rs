@@ -72,6 +72,29 @@ pub fn convert(
     remove_left(out);
     let [mut temporary, mut spool] = temporaries(out).map(|path| Temporary { path, _held: None });
     let mut writer = create(output, &file, [&mut temporary, &mut spool], compression, reader, options)?;
+    let requests = write_all(reader, writer.as_mut(), progress)?;
+    writer.finish()?;
+    let place = publish(&temporary.path, out, options.force).map_err(|error| Error::io(&file, "writing", error))?;
+    if place != out {
+        let kept = format!("was made by another meanwhile, and stays; this trace is kept as {}", place.display());
+        return Err(Error::new(file, kept).kept());
+    }
+    Ok(requests)
+}
+
+/// Writes the trace of `reader` as CSV to a pipe, a terminal or an open file, and returns the number of requests.
+///
+/// # Errors
+/// What is wrong with the trace, or with writing it.
+pub fn convert_to(reader: &mut dyn Reader, name: &str, out: File, progress: &mut dyn FnMut(u64)) -> Result<u64> {
+    let sink = Sink::new(name, out, Compression::None)?;
+    let mut writer = Box::new(csv::Csv::create(name, sink, reader.unit())?);
+    let requests = write_all(reader, writer.as_mut(), progress)?;
+    writer.finish_open()?;
+    Ok(requests)
+}
+
+fn write_all(reader: &mut dyn Reader, writer: &mut dyn Writer, progress: &mut dyn FnMut(u64)) -> Result<u64> {
     let mut names = Names::new();
     let (mut batch, mut requests, mut more) = (Vec::new(), 0, true);
     while more {
@@ -80,12 +103,6 @@ pub fn convert(
         batch.iter().try_for_each(|request| writer.write(request, &names))?;
         requests += batch.len() as u64;
         progress(requests);
-    }
-    writer.finish()?;
-    let place = publish(&temporary.path, out, options.force).map_err(|error| Error::io(&file, "writing", error))?;
-    if place != out {
-        let kept = format!("was made by another meanwhile, and stays; this trace is kept as {}", place.display());
-        return Err(Error::new(file, kept).kept());
     }
     Ok(requests)
 }
@@ -121,10 +138,11 @@ pub fn check(out: &Path, force: bool) -> Result<(&'static Output, Compression)> 
     let output = output_of(stem).ok_or_else(|| {
         let known: Vec<String> =
             OUTPUTS.iter().map(|output| format!(".{} ({})", output.extensions[0], output.name)).collect();
-        Error::new(&file, format!("its name does not say the format; let it end in {}", known.join(", ")))
+        let message = format!("its name does not say the format; let it end in {}", known.join(", "));
+        Error::new(&file, message).mistyped()
     })?;
     if output.name == "parquet" && compression != Compression::None {
-        return Err(Error::new(&file, "Parquet is compressed within; leave out the second extension"));
+        return Err(Error::new(&file, "Parquet is compressed within; leave out the second extension").mistyped());
     }
     let folder = folder_of(out);
     if !folder.is_dir() {

@@ -3,6 +3,7 @@
 //! Numbers are stored as differences (DELTA_BINARY_PACKED), names and operations through dictionaries, all under zstd.
 
 use super::Writer;
+use crate::checksum::{CHECKSUMS_KEY, Checksums, Summed, WRITER, description};
 use crate::error::{Error, Result};
 use crate::formats::parquet::{COLUMNS, PAGE_SIZE_KEY, UNIT_KEY, VERSION_KEY, unit_text};
 use crate::names::Names;
@@ -34,7 +35,11 @@ const ROW_GROUP: usize = 1 << 20;
 
 pub(super) struct Parquet {
     file: String,
-    writer: SerializedFileWriter<File>,
+    writer: SerializedFileWriter<Summed<File>>,
+    /// Of the row groups so far.
+    sums: Vec<u32>,
+    /// Ours, in the file already: the checksum is of them, too.
+    metadata: Vec<(&'static str, String)>,
     rows: Vec<Request>,
     owners: Vec<ByteArray>,
     objects: Vec<ByteArray>,
@@ -42,26 +47,30 @@ pub(super) struct Parquet {
 
 impl Parquet {
     pub(super) fn create(file: &str, out: File, unit: Unit, page_size: Option<u64>) -> Result<Self> {
+        let mut metadata = vec![(VERSION_KEY, "1".to_owned()), (UNIT_KEY, unit_text(unit))];
+        metadata.extend(page_size.map(|bytes| (PAGE_SIZE_KEY, bytes.to_string())));
         let create = || {
-            let mut keys = vec![
-                KeyValue::new(VERSION_KEY.to_owned(), "1".to_owned()),
-                KeyValue::new(UNIT_KEY.to_owned(), unit_text(unit)),
-            ];
-            keys.extend(page_size.map(|bytes| KeyValue::new(PAGE_SIZE_KEY.to_owned(), bytes.to_string())));
+            let keys = metadata.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
             let mut properties = WriterProperties::builder()
-                .set_created_by(concat!("forebay ", env!("CARGO_PKG_VERSION")).to_owned())
+                .set_created_by(format!("{WRITER}{}", env!("CARGO_PKG_VERSION")))
                 .set_compression(Compression::ZSTD(ZstdLevel::try_new(12)?))
                 .set_statistics_enabled(EnabledStatistics::Chunk)
-                .set_key_value_metadata(Some(keys));
+                .set_key_value_metadata(Some(keys.collect()));
             for column in ["time", "offset", "length"].map(ColumnPath::from) {
                 properties = properties
                     .set_column_dictionary_enabled(column.clone(), false)
                     .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
             }
-            SerializedFileWriter::new(out, Arc::new(parse_message_type(SCHEMA)?), Arc::new(properties.build()))
+            let schema = Arc::new(parse_message_type(SCHEMA)?);
+            let mut writer = SerializedFileWriter::new(Summed::new(out), schema, Arc::new(properties.build()))?;
+            // What the file begins with belongs to no row group.
+            writer.flush()?;
+            writer.inner_mut().take_sum();
+            Ok(writer)
         };
         let writer = create().map_err(|error| failed(file, &error))?;
-        Ok(Self { file: file.to_owned(), writer, rows: Vec::new(), owners: Vec::new(), objects: Vec::new() })
+        let file = file.to_owned();
+        Ok(Self { file, writer, sums: Vec::new(), metadata, rows: Vec::new(), owners: Vec::new(), objects: Vec::new() })
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -77,7 +86,7 @@ impl Parquet {
             Operation::Readahead => words[2].clone(),
         };
         let writer = &mut self.writer;
-        let mut write = || -> std::result::Result<(), ParquetError> {
+        let mut write = || -> std::result::Result<u32, ParquetError> {
             let mut group = writer.next_row_group()?;
             for name in COLUMNS {
                 let mut column = group.next_column()?.expect("the schema has a column for each of COLUMNS");
@@ -104,9 +113,11 @@ impl Parquet {
                 }?;
                 column.close()?;
             }
-            group.close().map(drop)
+            group.close()?;
+            writer.flush()?;
+            Ok(writer.inner_mut().take_sum())
         };
-        write().map_err(|error| failed(&self.file, &error))?;
+        self.sums.push(write().map_err(|error| failed(&self.file, &error))?);
         self.rows.clear();
         Ok(())
     }
@@ -127,8 +138,13 @@ impl Writer for Parquet {
         if !self.rows.is_empty() {
             self.flush()?;
         }
+        let rows = self.writer.flushed_row_groups().iter().map(|group| group.num_rows());
+        let metadata = self.metadata.iter().map(|(key, value)| (*key, value.as_str()));
+        let description = description(self.writer.schema_descr(), rows, metadata);
+        let checksums = Checksums { row_groups: self.sums, description };
+        self.writer.append_key_value_metadata(KeyValue::new(CHECKSUMS_KEY.to_owned(), checksums.to_text()));
         self.writer.finish().map_err(|error| failed(&self.file, &error))?;
-        let file = self.writer.inner();
+        let file = &self.writer.inner().out;
         file.sync_all().map_err(|error| Error::io(&self.file, "writing", error))
     }
 }

@@ -2,5 +2,6 @@
 
 mod cloudphysics;
 mod formats;
+mod parquet_damage;
 mod parquet_tables;
 mod real_trace;

@@ -158,7 +158,13 @@ impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = &self.file;
         match &self.what {
-            WrongPlan::Unreadable(error) => write!(f, "{file}: {error}"),
+            WrongPlan::Unreadable(error) => match error.kind() {
+                io::ErrorKind::NotFound => {
+                    write!(f, "{file}: there is no such file; an experiment is a TOML file, as in papers/")
+                }
+                io::ErrorKind::IsADirectory => write!(f, "{file}: is a folder; name the TOML files in it"),
+                _ => write!(f, "{file}: {error}"),
+            },
             WrongPlan::Line(line, what) => write!(f, "{file}, line {line}: {what}"),
             WrongPlan::NoTable => write!(f, "{file}: has no [[table]]: there is nothing to run"),
             WrongPlan::Table(number, what) => write!(f, "{file}, table {number}: {what}"),
@@ -167,6 +173,13 @@ impl fmt::Display for PlanError {
 }
 
 impl std::error::Error for PlanError {}
+
+impl PlanError {
+    /// Whether the file cannot be read at all.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self.what, WrongPlan::Unreadable(_))
+    }
+}
 
 impl Wanted {
     /// Checks what the command would not name clearly.

@@ -71,11 +71,16 @@ pub(crate) fn advice(head: &Head<'_>) -> Option<String> {
     let its_columns = if width == 1 { "its column means".to_owned() } else { format!("its {width} columns mean") };
     Some(if named {
         let names: Vec<String> = row.fields().map(fields::shorten).collect();
-        let name = &names[0];
+        // Quoted where a shell would take it apart.
+        let quote = if names[0].contains([' ', '#', '(', ')', '[', ']']) { "'" } else { "" };
+        let asked = |role: &str| format!("{quote}{role}={}{quote}", names[0]);
         format!(
-            "if its columns are {}, say which is the place of a request: --columns offset={name} (bytes), block={name} or \
-             page={name} (any key); if it has no header: {by_number}. {others}",
-            names.join(", ")
+            "if its columns are {}, say which is the place of a request: --columns {} (bytes), {} or {} (any key); if it has no \
+             header: {by_number}. {others}",
+            names.join(", "),
+            asked("offset"),
+            asked("block"),
+            asked("page")
         )
     } else {
         format!(

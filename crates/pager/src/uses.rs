@@ -1,0 +1,144 @@
+//! How uses of resident pages are seen where the policy says which it waits for.
+//!
+//! A processor's reference bit is exact because to clear it is to wait for the next use. So it is here:
+//!
+//! 1. A page whose bit the policy's hand has cleared loses its mapping before the program goes on. Its next use is a minor fault, which sets the bit.
+//!    A page whose bit is set stays mapped: its uses change nothing.
+//! 2. A page that was missed is mapped, so that the instruction which touched it can go on. At the next fault of that thread the instruction is done:
+//!    then the page loses its mapping. What is used again before that is not seen.
+//! 3. So that the next fault is soon, a thread that has missed a page finds the two pages unmapped, too, that it was last seen to use: it most
+//!    likely uses one of them next. These are its *wires*.
+//!
+//! One instruction may need several pages. It ends: each fault sets a bit, a page whose bit is set stays mapped, and wires are taken at misses alone.
+//!
+//! What this costs is bounded: [`FOR_A_MISS`] mappings for each page that was missed, and what the share of a processor allows that the pager was
+//! given. Uses of other pages are not seen: the policy takes them as not used.
+
+use crate::bring::Brought;
+use crate::messages::Kind;
+use crate::pager::Shared;
+use crate::space::Space;
+use forebay_pool::Handle;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Pages of a thread that show soon that it goes on.
+const WIRES: usize = 2;
+
+/// A thread without a fault for so long has surely used the page that it was given last.
+const SURELY: Duration = Duration::from_millis(10);
+
+/// Threads whose last faults are known.
+const THREADS: usize = 64;
+
+/// The most mappings taken away for each miss, over time. Programs that page need 3 to 5. A clock's hand that has come round over pages which were all
+/// used needs as many as there are pages, for one miss.
+const FOR_A_MISS: f64 = 6.0;
+
+/// The most that may be taken away at once, after a time without need: as many as there are pages, and these at least.
+const SAVED: f64 = 4096.0;
+
+/// What a minor fault costs its program, in seconds, until it goes on.
+const MINOR: f64 = 20e-6;
+
+/// A page: its object, and where it begins.
+type Page = (u32, usize);
+
+#[derive(Debug)]
+pub(crate) struct Uses {
+    /// The share of a processor that may be spent; none where the policy does not say for which uses it waits.
+    share: f64,
+    /// The most mappings that may be taken away at once.
+    most: f64,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    threads: Vec<Thread>,
+    /// How many mappings may be taken away, and when that was counted.
+    left: f64,
+    counted: Instant,
+}
+
+/// A thread of the program.
+#[derive(Debug)]
+struct Thread {
+    number: u32,
+    last_fault: Instant,
+    /// Pages that it was given by its last fault, and which the policy waits to see used again.
+    given: Vec<Page>,
+    /// Pages that it was last seen to use, the last first.
+    wires: [Option<Page>; WIRES],
+}
+
+impl Uses {
+    pub(crate) fn new(share: f64, pages: usize) -> Self {
+        let most = SAVED.max(pages as f64);
+        let seen = Seen { threads: Vec::new(), left: most, counted: Instant::now() };
+        Self { share, most, seen: Mutex::new(seen) }
+    }
+
+    /// A fault has been handled, and its thread waits still: takes the mappings away of pages whose next use is to be seen.
+    pub(crate) fn follow(&self, shared: &Shared, handle: &Handle<Space>, brought: &Brought<'_>) {
+        if self.share == 0.0 {
+            return;
+        }
+        // At once: which page the policy evicts next depends on it.
+        handle.hand_over();
+        let Brought { region, at, length, fault } = brought;
+        let (object, given) = (region.volume.id(), *at..at + length);
+        let others = |&(of, page): &Page| of != object || !given.contains(&page);
+        let mut seen = self.lock();
+        let mut pages = shared.space.take_cleared();
+        let thread = seen.thread(fault.thread, &mut pages);
+        pages.append(&mut thread.given);
+        // Another thread may have used them since.
+        pages.retain(|&page| others(&page) && shared.space.awaits(page));
+        let awaited = given.clone().step_by(shared.page_size).map(|page| (object, page));
+        thread.given.extend(awaited.filter(|&page| shared.space.awaits(page)));
+        let page = (object, *at);
+        match fault.kind {
+            Kind::Missing if !thread.given.is_empty() => {
+                pages.extend(thread.wires.into_iter().flatten().filter(others));
+            }
+            Kind::Unmapped if thread.wires[0] != Some(page) => thread.wires = [Some(page), thread.wires[0]],
+            _ => {}
+        }
+        let now = Instant::now();
+        let passed = now.duration_since(std::mem::replace(&mut seen.counted, now));
+        let missed = if fault.kind == Kind::Missing { FOR_A_MISS } else { 0.0 };
+        seen.left = (seen.left + missed + self.share * passed.as_secs_f64() / MINOR).min(self.most);
+        pages.truncate(seen.left as usize);
+        seen.left -= pages.len() as f64;
+        drop(seen);
+        shared.counters.unmapped.add(shared.space.unmap(pages) as u64);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seen {
+    /// What is known of a thread that has a fault. Pages of others are added that have surely been used by the instruction for which they came.
+    fn thread(&mut self, number: u32, pages: &mut Vec<Page>) -> &mut Thread {
+        let now = Instant::now();
+        let quiet = |thread: &Thread| now.duration_since(thread.last_fault) > SURELY;
+        self.threads.iter_mut().filter(|thread| quiet(thread)).for_each(|thread| pages.append(&mut thread.given));
+        let known = self.threads.iter().position(|thread| thread.number == number);
+        let at = known.unwrap_or_else(|| {
+            let new = Thread { number, last_fault: now, given: Vec::new(), wires: [None; WIRES] };
+            if self.threads.len() < THREADS {
+                self.threads.push(new);
+                return self.threads.len() - 1;
+            }
+            let (at, oldest) =
+                self.threads.iter_mut().enumerate().min_by_key(|(_, thread)| thread.last_fault).expect("they are many");
+            pages.append(&mut std::mem::replace(oldest, new).given);
+            at
+        });
+        self.threads[at].last_fault = now;
+        &mut self.threads[at]
+    }
+}

@@ -1,0 +1,130 @@
+//! Uses of resident pages, as policies with reference bits learn of them.
+
+use crate::common::{PAGE, limit};
+use forebay_pager::{Faults, Options, Pager, Region};
+use forebay_policy::{Caller, Reference, Spec};
+use forebay_pool::VolumeConfig;
+use forebay_pool::device::MemoryDevice;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::hint::black_box;
+use std::sync::Arc;
+
+struct AnyVictim;
+
+impl Caller for AnyVictim {
+    fn evict(&mut self, _: u32) -> bool {
+        true
+    }
+
+    fn forget(&mut self, _: u32) {}
+}
+
+/// A region without readahead in a memory for a few hundred pages, and how many the policy has.
+fn region(policy: &str, sampling: f64, pages: usize) -> (Arc<Pager>, Region, u32) {
+    let spec = Spec::parse(policy).expect("a policy");
+    let pager = Pager::new(&Options { sampling, ..Options::new(344 * PAGE as u64, spec) }).expect("a pager");
+    let config = VolumeConfig { readahead: 0, ..VolumeConfig::new("region") };
+    let device = Arc::new(MemoryDevice::new((pages * PAGE) as u64));
+    let region = Region::map(&pager, device, config).expect("a region");
+    let frames = pager.statistics().policy_frames;
+    (pager, region, frames)
+}
+
+fn touch(region: &Region, page: u32) {
+    black_box(region[page as usize * PAGE]);
+}
+
+/// The faults of a thread that touches pages in turn, and the misses of a policy that sees each of these uses.
+fn faults_and_misses(policy: &str, sampling: f64, references: &[u32]) -> (Faults, u64) {
+    let pages = references.iter().max().expect("there are references") + 1;
+    let (pager, region, frames) = region(policy, sampling, pages as usize);
+    references.iter().for_each(|&page| touch(&region, page));
+    let spec = Spec::parse(policy).expect("a policy");
+    let mut seeing = spec.build(&spec.setup(frames, pages));
+    let mut hit = |page| seeing.refer(&Reference::of(page), &mut AnyVictim).expect("no victim is refused");
+    let misses = references.iter().filter(|&&page| !hit(page)).count();
+    (pager.faults(), misses as u64)
+}
+
+/// Some pages are used often, most seldom, and now and then many come once, in order.
+fn references() -> Vec<u32> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
+    let mut references = Vec::new();
+    for round in 0..30 {
+        for _ in 0..500 {
+            let chosen = (random.next_u64() % 1000) as u32;
+            references.push(chosen * chosen / 1000);
+        }
+        references.extend((0..100).map(|page| 1000 + (round * 100 + page) % 500));
+    }
+    references
+}
+
+#[test]
+fn a_region_has_the_faults_that_its_policy_has_where_it_sees_every_use() {
+    let _limit = limit("regions under each policy that says for which uses it waits");
+    let references = references();
+    for policy in ["clock", "car", "clock-pro", "sieve", "gclock", "linux", "linux:access=process", "s3-fifo", "fifo"] {
+        let (faults, misses) = faults_and_misses(policy, 0.02, &references);
+        let ratio = faults.major as f64 / misses as f64;
+        println!("{policy}: {misses} misses, {faults:?}");
+        assert!((0.97..=1.03).contains(&ratio), "{policy}: {} faults, {misses} misses", faults.major);
+    }
+}
+
+#[test]
+fn a_policy_that_waits_for_no_use_costs_no_minor_fault_and_none_is_seen_without_sampling() {
+    let _limit = limit("regions under fifo, and without sampling");
+    let references = references();
+    for (policy, sampling) in [("fifo", 0.02), ("random", 0.02), ("clock", 0.0)] {
+        let (faults, _) = faults_and_misses(policy, sampling, &references);
+        assert_eq!((faults.minor, faults.unmapped), (0, 0), "{policy}");
+    }
+}
+
+#[test]
+fn what_is_resident_costs_no_fault_once_each_page_was_used_again() {
+    let _limit = limit("a loop over what is resident");
+    let (pager, region, frames) = region("clock-pro", 0.02, 1000);
+    for _ in 0..3 {
+        (0..1000).for_each(|page| touch(&region, page));
+    }
+    let looped = || (0..frames / 2).for_each(|page| touch(&region, page));
+    (0..2).for_each(|_| looped());
+    let before = pager.faults();
+    (0..100).for_each(|_| looped());
+    let after = pager.faults();
+    assert_eq!((after.major, after.minor), (before.major, before.minor));
+}
+
+#[test]
+fn where_all_pages_are_used_between_two_misses_not_all_of_these_uses_are_seen() {
+    let _limit = limit("a loop with a miss in each round");
+    let (pager, region, frames) = region("clock", 0.02, 4000);
+    for round in 0..1500 {
+        (0..frames - 1).for_each(|page| touch(&region, page));
+        touch(&region, frames + round % 3000);
+    }
+    let faults = pager.faults();
+    // Without a bound each round has as many as there are pages.
+    let (bound, all) = (6 * faults.major + 4096 + 100_000 / 20, 1500 * u64::from(frames));
+    assert!(faults.minor <= faults.unmapped && faults.unmapped < bound && bound < all, "{all} uses: {faults:?}");
+}
+
+#[test]
+fn a_page_that_one_instruction_needs_beside_others_is_there_in_the_end() {
+    let _limit = limit("numbers across the ends of pages");
+    for policy in ["clock-pro", "gclock"] {
+        let (_, mut region, frames) = region(policy, 0.02, 1000);
+        let at = |page: u32| (page as usize + 1) * PAGE - 4;
+        // The compiler makes one instruction of each copy of 8 bytes; here they lie in two pages each.
+        for page in (0..998).step_by(2) {
+            region[at(page)..at(page) + 8].copy_from_slice(&u64::from(page).to_ne_bytes());
+        }
+        for page in (0..998).step_by(2).chain(0..frames / 2).filter(|page| page % 2 == 0) {
+            let bytes: [u8; 8] = region[at(page)..at(page) + 8].try_into().expect("8 bytes");
+            assert_eq!(u64::from_ne_bytes(bytes), u64::from(page), "{policy}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Which pages' uses the policy waits to see, for a memory that learns of no others.
+//!
+//! Where the bytes lie in a program's address space a use of a mapped page is seen by nobody. The policy says when it has cleared a page's reference
+//! bit; the memory takes the page's mapping away, and its next use is a fault. A page whose bit is set stays mapped: its uses change nothing.
+
+use crate::core::Core;
+use crate::core::replacer::Replacer;
+
+impl Replacer {
+    /// After the page's admission or a hit: whether its next use is to be seen.
+    pub(crate) fn note_awaited(&self, core: &Core, number: u32) {
+        if !self.awaits_uses {
+            return;
+        }
+        let page = core.pages.get(number);
+        if !page.state().absent() {
+            core.memory.await_use(page.frame(), self.policy.awaits_use(number));
+        }
+    }
+
+    /// After the policy was asked: pages whose bits it has cleared, as far as they are still there.
+    pub(crate) fn note_all_awaited(&mut self, core: &Core) {
+        let awaited = std::mem::take(&mut self.events.awaited);
+        for &number in &awaited {
+            self.note_awaited(core, number);
+        }
+        self.events.awaited = awaited;
+        self.events.awaited.clear();
+    }
+}
