@@ -71,7 +71,9 @@ fn explain(info: &Info, out: &mut impl Write) -> Result<(), Failure> {
         match ghosts {
             0 => format!("at most {bytes_per_page} bytes of metadata a page, and no ghosts"),
             1 => format!("at most {bytes_per_page} bytes of metadata a page, and as many ghosts as pages"),
-            _ => format!("at most {bytes_per_page} bytes of metadata a page, and {ghosts} times as many ghosts as pages"),
+            _ => {
+                format!("at most {bytes_per_page} bytes of metadata a page, and {ghosts} times as many ghosts as pages")
+            }
         },
         format!("try it: forebay compare TRACE --policies lru,{name},opt"),
     ] {
