@@ -137,6 +137,12 @@ impl Extent {
         self.faults.poison(self.base as usize + at, self.page_size)
     }
 
+    /// Whether the page at one of the program's addresses has failed.
+    pub(crate) fn is_poisoned(&self, address: usize) -> bool {
+        let at = (address - self.base as usize) / self.page_size * self.page_size;
+        self.changing().contains(&at)
+    }
+
     /// Pages that failed are read again when they are touched.
     pub(crate) fn try_again(&self) {
         for at in self.changing().drain(..) {

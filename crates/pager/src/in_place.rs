@@ -16,17 +16,21 @@
 //!   program holds there, and nothing of ours: no function of the pager or the pool touches a region's addresses. Where a device does, the process ends and says so.
 //! - IP2. All signals but those of a thread's own errors are blocked until the handler returns. So no handler of the program runs in the midst of the pool,
 //!   touches a region there, or jumps out of it.
-//! - IP3. The program's own handlers may interrupt anything, the allocator for one, and touch a region. A fault of a thread that has a signal blocked for which there is a
-//!   handler is handed to a thread: nothing is allocated for that, nor is a lock taken that another fault could hold.
-//! - IP4. Memory is allocated here. So the program's heap does not lie in a region: an allocation that touches an absent page would wait for itself.
+//! - IP3. A thread that has a signal blocked for which there is a handler may be in that handler, so its fault is handed to a thread: no memory is allocated for that, nor is
+//!   a lock taken that another fault could hold. What that thread allocates may still wait for the allocator's lock that the handler has interrupted, as with `Options::in_place`
+//!   off: `docs/pager.md` says which handlers may touch a region.
+//! - IP4. Memory is allocated here. So the program's heap does not lie in a region: an allocation that touches an absent page would wait for itself. Nor does a stack: the kernel
+//!   could not put the signal there.
 //! - IP5. Nothing is logged here, as the interrupted thread may be about to print. A failure, and a page that must wait for a writeback, is handed to a thread, which tries
-//!   again, logs, and poisons the page: then there is a `SIGBUS` with another code, which goes to the program's handler.
+//!   again, logs, and poisons the page: then the next `SIGBUS` goes to the program's handler.
 //! - IP6. A device runs here only if it [says that it may](forebay_pool::device::Device::reads_in_place). Nobody may watch uses, as that is code of others.
 //! - IP7. `errno` is as it was when the handler returns. Thread-locals of the pager are one flag, which needs no destructor.
 //! - IP8. A panic ends the process: it would go through frames of the program that know nothing of it.
 //! - IP9. A write waits while regions are [frozen](crate::Frozen): it is handed to a thread, and counted before that is asked for.
 //! - IP10. A child of fork has no regions, and the locks of this module as they were at the fork: it passes all on without a lock.
-//! - IP11. What is used of the stack is the kernel's frame and that of a fault, 64 KiB with room to spare; a thread that touches a region has these. The alternative stack for
+//! - IP11. A thread that is to be cancelled is so after its fault: a system call here would else end it with locks that it holds. Cancellation is deferred; a program that has it
+//!   at any instruction does not touch a region there.
+//! - IP12. What is used of the stack is the kernel's frame and that of a fault, 64 KiB with room to spare; a thread that touches a region has these. The alternative stack for
 //!   signals is not used: the usual one has 8 KiB.
 
 use crate::error::Error;
@@ -35,10 +39,10 @@ use libc::{c_int, c_void, siginfo_t, sigset_t, ucontext_t};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-/// `BUS_ADRERR`: the kernel has nothing to map. A page that is poisoned has another code.
+/// `BUS_ADRERR`: the kernel has nothing to map. A page that is poisoned has another code, but on a kernel without `CONFIG_MEMORY_FAILURE`.
 const ABSENT: c_int = 2;
 
 /// Who has regions whose faults come here.
@@ -47,8 +51,19 @@ static PAGERS: RwLock<Vec<Arc<Shared>>> = RwLock::new(Vec::new());
 /// What SIGBUS did before.
 static FORMER: OnceLock<libc::sigaction> = OnceLock::new();
 
+/// The handler of before was to be called once, and has been.
+static SPENT: AtomicBool = AtomicBool::new(false);
+
 /// A byte that is 1 in this process, and 0 in a child of fork (IP10).
 static OWN: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+
+unsafe extern "C" {
+    /// Of the C library; signal handlers may call it.
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE`.
+const NOT_CANCELLED: c_int = 1;
 
 thread_local! {
     /// This thread handles a fault.
@@ -95,15 +110,7 @@ fn install() -> std::io::Result<()> {
     // SAFETY: the kernel has written it.
     let _ = FORMER.set(unsafe { former.assume_init() });
     OWN.store(own.cast(), Ordering::Release);
-    let mut mask = MaybeUninit::<sigset_t>::uninit();
-    // SAFETY: the set is written before it is read (IP2).
-    let sa_mask = unsafe {
-        libc::sigfillset(mask.as_mut_ptr());
-        for signal in crate::signals::OWN_ERRORS {
-            libc::sigdelset(mask.as_mut_ptr(), signal);
-        }
-        mask.assume_init()
-    };
+    let sa_mask = all_signals();
     let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_sigbus;
     let action = libc::sigaction {
         sa_sigaction: handler as libc::sighandler_t,
@@ -111,19 +118,52 @@ fn install() -> std::io::Result<()> {
         sa_flags: libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART,
         sa_restorer: None,
     };
-    // SAFETY: the handler does what IP1 to IP11 say.
+    // SAFETY: the handler does what IP1 to IP12 say.
     if unsafe { libc::sigaction(libc::SIGBUS, &raw const action, null_mut()) } != 0 {
         return Err(last_error());
     }
     Ok(())
 }
 
+/// All signals but those of a thread's own errors.
+fn all_signals() -> sigset_t {
+    let mut mask = MaybeUninit::<sigset_t>::uninit();
+    // SAFETY: the set is written before it is read.
+    unsafe {
+        libc::sigfillset(mask.as_mut_ptr());
+        for signal in crate::signals::OWN_ERRORS {
+            libc::sigdelset(mask.as_mut_ptr(), signal);
+        }
+        mask.assume_init()
+    }
+}
+
+/// The kernel's set: 64 bits, and so are the first of the C library's.
+fn bits(mask: &sigset_t) -> u64 {
+    // SAFETY: it has more than 64 bits.
+    unsafe { (&raw const *mask).cast::<u64>().read() }
+}
+
+/// Does something with all signals blocked (IP2): a handler of the program that passes signals on to this one may block fewer.
+fn undisturbed<T>(act: impl FnOnce() -> T) -> T {
+    let all = all_signals();
+    let mut before = all;
+    // SAFETY: a thread's mask is its own.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before) };
+    let done = act();
+    if bits(&all) & !bits(&before) != 0 {
+        // SAFETY: as above.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, null_mut()) };
+    }
+    done
+}
+
 extern "C" fn on_sigbus(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel hands both to a handler of this kind; `errno` is this thread's.
-    let (code, address, errno) =
-        unsafe { ((*info).si_code, (*info).si_addr() as usize, *libc::__errno_location()) };
+    let (code, address, errno) = unsafe { ((*info).si_code, (*info).si_addr() as usize, *libc::__errno_location()) };
     // SAFETY: as above.
-    if code != ABSENT || !is_own_process() || !handle(address, unsafe { &*context.cast() }) {
+    let handled = || code == ABSENT && is_own_process() && undisturbed(|| handle(address, unsafe { &*context.cast() }));
+    if !handled() {
         // SAFETY: what this handler was given.
         unsafe { pass_on(signal, info, context) };
     }
@@ -144,17 +184,23 @@ fn handle(address: usize, context: &ucontext_t) -> bool {
         pagers.iter().find_map(|shared| Some((Arc::clone(shared), shared.region_at(address)?)))
     };
     let Some((shared, region)) = found else { return false };
-    if shared.space.faults.is_gone(address) {
+    if shared.space.faults.is_gone(address) || region.extent.is_poisoned(address) {
         return false;
     }
     if INSIDE.replace(true) {
         abort("a device, or the pager, has touched a region while a fault was handled: it would wait for itself\n");
     }
+    let mut state = 0;
+    // SAFETY: this thread's own state, and room for the one before (IP11).
+    unsafe { pthread_setcancelstate(NOT_CANCELLED, &raw mut state) };
     let write = is_write(context);
     if !may_allocate(&context.uc_sigmask) || !shared.bring_in_place(&region, address, write) {
         shared.hand_over(&region, address, write);
     }
     INSIDE.set(false);
+    drop((shared, region));
+    // SAFETY: as above.
+    unsafe { pthread_setcancelstate(state, null_mut()) };
     true
 }
 
@@ -175,8 +221,7 @@ fn abort(why: &str) -> ! {
 
 /// Whether the interrupted thread is in no handler of a signal, and so not within an allocation (IP3).
 fn may_allocate(mask: &sigset_t) -> bool {
-    // SAFETY: the kernel's set is 64 bits, and so are the first of the C library's.
-    let mut blocked = unsafe { (&raw const *mask).cast::<u64>().read() };
+    let mut blocked = bits(mask);
     for signal in crate::signals::OWN_ERRORS {
         blocked &= !(1 << (signal - 1));
     }
@@ -235,7 +280,8 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let Some(former) = FORMER.get() else { return };
     // SAFETY: the kernel's record.
     let sent = unsafe { (*info).si_code } <= 0;
-    match former.sa_sigaction {
+    let spent = former.sa_flags & libc::SA_RESETHAND != 0 && SPENT.swap(true, Ordering::Relaxed);
+    match if spent { libc::SIG_DFL } else { former.sa_sigaction } {
         libc::SIG_IGN if sent => {}
         libc::SIG_DFL | libc::SIG_IGN => {
             // SAFETY: this process is to end by this signal: the instruction is tried again, or the signal sent again.
@@ -262,10 +308,8 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
                 if former.sa_flags & libc::SA_SIGINFO == 0 {
                     std::mem::transmute::<usize, extern "C" fn(c_int)>(handler)(signal);
                 } else {
-                    let handler = std::mem::transmute::<
-                        usize,
-                        extern "C" fn(c_int, *mut siginfo_t, *mut c_void),
-                    >(handler);
+                    let handler =
+                        std::mem::transmute::<usize, extern "C" fn(c_int, *mut siginfo_t, *mut c_void)>(handler);
                     handler(signal, info, context);
                 }
             }

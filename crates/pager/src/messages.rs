@@ -240,11 +240,8 @@ impl Userfault {
     pub(crate) fn drop_mappings(&self, ranges: impl Iterator<Item = Range<usize>>) {
         let mut queue = self.messages.lock();
         self.read_all(&mut queue);
-        let kept: Vec<Range<usize>> = if queue.gone.is_empty() {
-            ranges.collect()
-        } else {
-            ranges.flat_map(|range| queue.kept(range)).collect()
-        };
+        let kept: Vec<Range<usize>> =
+            if queue.gone.is_empty() { ranges.collect() } else { ranges.flat_map(|range| queue.kept(range)).collect() };
         for some in kept.chunks(MOST_RANGES) {
             let done = if some.len() > 1 { self.messages.drop_all(some) } else { 0 };
             some[done..].iter().cloned().for_each(drop_one);

@@ -90,10 +90,14 @@ impl Options {
             return wrong(format!("{} of a processor for sampling: take a share from 0 to 1", self.sampling));
         }
         if self.in_place && self.watch.is_some() {
-            return wrong("uses cannot be watched where faults are handled in place: let threads handle them".to_owned());
+            return wrong(
+                "uses cannot be watched where faults are handled in place: let threads handle them".to_owned(),
+            );
         }
         if self.in_place && !in_place::KNOWS_WRITES {
-            return wrong("faults cannot be handled in place on this kind of processor: let threads handle them".to_owned());
+            return wrong(
+                "faults cannot be handled in place on this kind of processor: let threads handle them".to_owned(),
+            );
         }
         if self.memory / u64::from(self.page_size.max(1)) < 16 {
             return wrong(format!("{} is too little: take 16 pages or more", show_bytes(self.memory)));
