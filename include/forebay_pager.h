@@ -96,7 +96,7 @@ void forebay_held_release(forebay_held *held);
 int forebay_region_unmap(forebay_region *region);
 
 /* 1: system calls like read(2) may use absent pages. 0: they fail with EFAULT, as this user may not have their faults handled, or faults
- * are handled in place; touch the bytes before. -1: EINVAL. */
+ * are handled in place; hold the pages, or use a buffer. -1: EINVAL. */
 int forebay_pager_serves_system_calls(const forebay_pager *pager);
 
 /* All since the pager was made. */
@@ -119,6 +119,7 @@ struct forebay_pager_statistics {
     uint64_t read_ahead_pages;  /* and not asked for by a fault, in regions that are mapped now, as are the next two */
     uint64_t written_pages;     /* to storage */
     uint64_t failed_writes;     /* of pages */
+    uint64_t in_place_faults;   /* that were handled on the thread that had them */
 };
 
 /* Fills the first size bytes of a structure: sizeof *statistics. -1: EINVAL. */

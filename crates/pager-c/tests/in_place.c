@@ -66,6 +66,7 @@ int main(int argc, char **argv) {
     must(forebay_region_sync(region) == 0, "it is durable");
     must(forebay_pager_get_statistics(pager, &statistics, sizeof statistics) >= 0, "statistics");
     must(statistics.major_faults + statistics.minor_faults + statistics.protection_faults >= PAGES, "each page had a fault");
+    must(statistics.in_place_faults >= PAGES / 2, "most of them in place");
 
     must(forebay_pager_serves_system_calls(pager) == 0, "no system calls at absent pages");
     must(pipe(ends) == 0 && write(ends[1], "x", 1) == 1, "a pipe");

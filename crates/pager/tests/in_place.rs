@@ -20,3 +20,5 @@ mod signals;
 mod stalls;
 #[path = "all/storms.rs"]
 mod storms;
+#[path = "all/uses.rs"]
+mod uses;
