@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES, ROOM = 65_536, 16_384
@@ -58,6 +59,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--cores", help="as taskset takes them; all if it is not given")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no round begins later than this")
     parser.add_argument("--target", type=pathlib.Path, default=ROOT / "target/release")
     arguments = parser.parse_args()
     systems = ["pager, in place", "pager, threads", "UMap", "kernel mmap"]
@@ -66,8 +68,11 @@ def main():
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         folder = pathlib.Path(folder)
         compile_ours(arguments.umap, arguments.target, folder)
-        for _, (threads, shuffled), system in itertools.product(range(arguments.rounds), kinds, systems):
-            file = folder / "data"
+        begun, file = time.monotonic(), folder / "data"
+        for number, (threads, shuffled), system in itertools.product(range(arguments.rounds), kinds, systems):
+            late = time.monotonic() - begun > arguments.seconds
+            if late and (threads, shuffled, system) == (*kinds[0], systems[0]):
+                break
             # The file that the one has written is what the other reads.
             for what in ("write", "read"):
                 taken = run(system, folder, arguments.umap, file, what, threads, shuffled, arguments.cores)
