@@ -8,6 +8,9 @@ const PART: usize = 64;
 const LEAST: usize = 256 << 10;
 const MOST: usize = 4 << 20;
 
+/// How many times longer than it needs to be one may be that is used again.
+const LONGER: usize = 4;
+
 /// The bytes of all buffers, used or not, for a limit of memory.
 pub(crate) fn most(limit: usize) -> usize {
     (limit / PART).clamp(LEAST, MOST)
@@ -41,7 +44,10 @@ impl Buffers {
         // Few lengths, so that most fit the next time.
         let length = length.next_power_of_two();
         let mut kept = self.lock();
-        if let Some(place) = kept.idle.iter().position(|buffer| buffer.len() == length) {
+        // None that is much longer, which another may soon need.
+        let fits = length..=LONGER * length;
+        let fitting = kept.idle.iter().enumerate().filter(|(_, buffer)| fits.contains(&buffer.len()));
+        if let Some((place, _)) = fitting.min_by_key(|(_, buffer)| buffer.len()) {
             return Some(kept.idle.swap_remove(place));
         }
         while kept.bytes + length > self.most {

@@ -15,6 +15,7 @@
 //! pages and their limits, owners and errors take the ways that they take in front of files and volumes.
 
 use forebay_policy::Place;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -34,25 +35,28 @@ unsafe impl Sync for Buffer {}
 const ALIGNED: usize = 4096;
 
 impl Buffer {
-    /// Room for `length` bytes, which are zero.
+    /// Room for `length` bytes, which are zero. It is a mapping of its own, so that all of its memory is the system's again when it is dropped: the C
+    /// library would keep some for each thread.
     pub fn new(length: usize) -> Self {
-        let layout = Self::layout(length);
-        // SAFETY: the layout has at least a byte.
-        let bytes = unsafe { std::alloc::alloc_zeroed(layout) };
-        let Some(bytes) = NonNull::new(bytes) else { std::alloc::handle_alloc_error(layout) };
-        Self { bytes: NonNull::slice_from_raw_parts(bytes, layout.size()) }
-    }
-
-    fn layout(length: usize) -> std::alloc::Layout {
-        std::alloc::Layout::from_size_align(length.max(1), ALIGNED).expect("a length that memory can have")
+        let length = length.max(1).next_multiple_of(ALIGNED);
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at addresses of the kernel's choice touches no memory that is in use.
+        let bytes = unsafe { mmap_anonymous(std::ptr::null_mut(), length, protection, MapFlags::PRIVATE) };
+        let bytes = bytes.ok().and_then(|bytes| NonNull::new(bytes.cast::<u8>()));
+        let Some(bytes) = bytes else {
+            std::alloc::handle_alloc_error(
+                std::alloc::Layout::from_size_align(length, ALIGNED).expect("a length of memory"),
+            )
+        };
+        Self { bytes: NonNull::slice_from_raw_parts(bytes, length) }
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let layout = Self::layout(self.bytes.len());
-        // SAFETY: `new` has allocated it with this layout.
-        unsafe { std::alloc::dealloc(self.bytes.as_ptr().cast(), layout) };
+        // SAFETY: `new` has made this mapping, and nobody has its addresses any more.
+        let unmapped = unsafe { munmap(self.bytes.as_ptr().cast(), self.bytes.len()) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }
 
