@@ -32,11 +32,13 @@ typedef struct forebay_held forebay_held;
 /* What is 0 has its default. */
 struct forebay_pager_options {
     uint64_t memory;    /* bytes: the most that resident pages take together; 16 pages to what the machine has; no default */
-    uint32_t page_size; /* bytes: a power of two from 4096 to 1048576; default 4096 */
+    uint32_t page_size; /* bytes: a power of two from 4096 to 2097152; default 4096 */
     uint32_t threads;   /* the most threads that handle faults, 1 to 1024; default 64; 2 at the start */
     const char *policy; /* as `forebay compare --policies` takes them; default "clock-pro" */
     double sampling;    /* the share of a processor that it may cost to see which pages are used, to 1, beside up to six minor
                            faults a miss for policies with reference bits; default 0.02; below 0: none is seen */
+    int in_place;       /* not 0: a fault is handled on the thread that has it, by a handler for SIGBUS, which is faster. Then system calls
+                           at absent pages fail with EFAULT, and the program keeps the rules of docs/pager.md, "Faults in place" */
 };
 
 /* A pager: one limit and one policy for all its regions. NULL: EINVAL for options, ENOTSUP, EPERM or ENOSYS where the system has no
@@ -93,8 +95,8 @@ void forebay_held_release(forebay_held *held);
  * nothing is written. */
 int forebay_region_unmap(forebay_region *region);
 
-/* 1: system calls like read(2) may use absent pages. 0: they fail with EFAULT, as this user may not have their faults handled; touch the
- * bytes before. -1: EINVAL. */
+/* 1: system calls like read(2) may use absent pages. 0: they fail with EFAULT, as this user may not have their faults handled, or faults
+ * are handled in place; hold the pages, or use a buffer. -1: EINVAL. */
 int forebay_pager_serves_system_calls(const forebay_pager *pager);
 
 /* All since the pager was made. */
@@ -117,6 +119,7 @@ struct forebay_pager_statistics {
     uint64_t read_ahead_pages;  /* and not asked for by a fault, in regions that are mapped now, as are the next two */
     uint64_t written_pages;     /* to storage */
     uint64_t failed_writes;     /* of pages */
+    uint64_t in_place_faults;   /* that were handled on the thread that had them */
 };
 
 /* Fills the first size bytes of a structure: sizeof *statistics. -1: EINVAL. */

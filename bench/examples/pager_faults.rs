@@ -40,7 +40,8 @@ fn main() {
             for write in [false, true] {
                 let order = order(shuffled);
                 for (system, microseconds) in [
-                    ("pager", of_pager(path, &policy, threads, &order, write)),
+                    ("pager", of_pager(path, &policy, threads, &order, write, false)),
+                    ("pager in place", of_pager(path, &policy, threads, &order, write, true)),
                     ("kernel mmap", of_kernel(path, threads, &order, write)),
                 ] {
                     println!(
@@ -49,10 +50,10 @@ fn main() {
                 }
             }
         }
-        for faults in [false, true] {
-            let (plain, pager) = resident(path, &policy, faults);
+        for (in_place, faults) in [(false, false), (true, false), (false, true), (true, true)] {
+            let (plain, pager) = resident(path, &policy, faults, in_place);
             println!(
-                "{{\"policy\": \"{policy}\", \"beside_faults\": {faults}, \"plain_ns_a_page\": {plain:.1}, \"pager_ns_a_page\": {pager:.1}, \"ratio\": {:.3}}}",
+                "{{\"policy\": \"{policy}\", \"in_place\": {in_place}, \"beside_faults\": {faults}, \"plain_ns_a_page\": {plain:.1}, \"pager_ns_a_page\": {pager:.1}, \"ratio\": {:.3}}}",
                 pager / plain
             );
         }
@@ -93,16 +94,17 @@ fn touch_all(base: usize, threads: usize, order: &[usize], write: bool) -> f64 {
     start.elapsed().as_secs_f64() * 1e6 / PAGES as f64
 }
 
-fn map(path: &Path, policy: &str) -> (Arc<Pager>, Region) {
+fn map(path: &Path, policy: &str, in_place: bool) -> (Arc<Pager>, Region) {
     let spec = Spec::parse(policy).expect("a policy");
-    let pager = Pager::new(&Options::new((RESIDENT * PAGE) as u64, spec)).expect("a pager");
+    let options = Options { in_place, ..Options::new((RESIDENT * PAGE) as u64, spec) };
+    let pager = Pager::new(&options).expect("a pager");
     let device = FileDevice::open(path, FileOptions { direct: false, ..FileOptions::default() }).expect("the file");
     let region = Region::map(&pager, Arc::new(device), VolumeConfig::new("region")).expect("a region");
     (pager, region)
 }
 
-fn of_pager(path: &Path, policy: &str, threads: usize, order: &[usize], write: bool) -> f64 {
-    let (pager, region) = map(path, policy);
+fn of_pager(path: &Path, policy: &str, threads: usize, order: &[usize], write: bool, in_place: bool) -> f64 {
+    let (pager, region) = map(path, policy, in_place);
     let microseconds = touch_all(region.as_ptr() as usize, threads, order, write);
     eprintln!("{:?}", pager.faults());
     region.close().expect("it is written");
@@ -134,8 +136,8 @@ fn read_all(bytes: &[u8]) -> f64 {
 }
 
 /// The medians of plain memory and of the region, read in turn.
-fn resident(path: &Path, policy: &str, faults: bool) -> (f64, f64) {
-    let (pager, region) = map(path, policy);
+fn resident(path: &Path, policy: &str, faults: bool, in_place: bool) -> (f64, f64) {
+    let (pager, region) = map(path, policy, in_place);
     let plain = vec![1_u8; LOOP * PAGE];
     let (looped, others) = region.split_at(LOOP * PAGE);
     let over = AtomicBool::new(false);

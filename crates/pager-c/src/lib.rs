@@ -26,6 +26,7 @@ pub struct PagerOptions {
     threads: u32,
     policy: *const c_char,
     sampling: f64,
+    in_place: c_int,
 }
 
 /// `FOREBAY_READ_ONLY`: the region cannot be written.
@@ -84,6 +85,7 @@ pub unsafe extern "C" fn forebay_pager_new(options: *const PagerOptions) -> *mut
         if given.sampling != 0.0 {
             options.sampling = if given.sampling < 0.0 { 0.0 } else { given.sampling };
         }
+        options.in_place = given.in_place != 0;
         Ok(Box::into_raw(Box::new(Pager::new(&options)?)))
     };
     failure::keep(new()).unwrap_or(null_mut())

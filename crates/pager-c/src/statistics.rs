@@ -28,6 +28,7 @@ pub(crate) struct PagerStatistics {
     read_ahead_pages: u64,
     written_pages: u64,
     failed_writes: u64,
+    in_place_faults: u64,
 }
 
 /// Fills a structure of the caller's, as far as it is known there.
@@ -76,5 +77,6 @@ fn of(pager: &Pager) -> PagerStatistics {
         read_ahead_pages: sum(|volume| volume.pages_read_ahead),
         written_pages: sum(|volume| volume.pages_written_back),
         failed_writes: sum(|volume| volume.failed_writebacks),
+        in_place_faults: faults.in_place,
     }
 }

@@ -64,3 +64,13 @@ fn every_function_fails_with_errno_and_a_sentence() {
         assert!(output.status.success() && said.contains("all as it ought to be"), "{name}: {said}");
     }
 }
+
+#[test]
+fn faults_in_place_live_with_long_jumps_and_threads_that_are_cancelled() {
+    let folder = tempfile::tempdir_in("/var/tmp").expect("a folder");
+    let (source, program) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/in_place.c"), folder.path().join("c"));
+    compile(&source, &["cc", "-std=c99", "-D_GNU_SOURCE", "-pthread"], &program);
+    let output = run(&program, &[folder.path().join("data").to_str().expect("a name")], "");
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(output.status.success() && said.contains("all as it ought to be"), "{said}");
+}

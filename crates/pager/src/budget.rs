@@ -3,6 +3,7 @@
 //! A process may have so much memory more than before: the limit, 2 % of it, and 64 bytes for each page of its regions. What the pool knows of pages,
 //! resident or not, is within that for most policies and regions of some length. Where it is not, there are fewer pages.
 
+use crate::{buffers, leaving};
 use forebay_pool::Config;
 
 /// Bytes for each page of a region that come on top of the limit.
@@ -24,8 +25,13 @@ pub(crate) fn for_pages(config: &Config, pages: u64, regions: u64) -> u64 {
     let frames = limit / u64::from(config.page_size);
     let (part, least, most) = COPIES;
     let copies = (limit / part).clamp(least, most).max(config.page_size.into()) * regions.clamp(1, WRITING);
-    let beside =
-        config.metadata_of(pages) + THREADS + copies + (config.dirty_limit * (DIRTY * frames.min(pages)) as f64) as u64;
+    let leaving = leaving::most(frames as usize) as u64 * u64::from(config.page_size);
+    let beside = config.metadata_of(pages)
+        + leaving
+        + buffers::most(limit as usize) as u64
+        + THREADS
+        + copies
+        + (config.dirty_limit * (DIRTY * frames.min(pages)) as f64) as u64;
     let on_top = limit / PARTS + OF_A_PAGE * pages;
     (limit - beside.saturating_sub(on_top).min(limit)).max(limit - limit / 4)
 }

@@ -2,7 +2,7 @@
 
 use crate::userfault::{Continued, Userfault};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
-use rustix::io::Errno;
+use rustix::io::{Errno, pread, pwrite};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect, munmap};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -121,10 +121,10 @@ impl Extent {
         Ok(unsafe { madvise(self.alias.wrapping_add(at).cast(), self.page_size, Advice::LinuxPopulateWrite) }?)
     }
 
-    /// A write to a page of the program is a fault from now on.
-    pub(crate) fn protect(&self, at: usize) -> Result<(), Errno> {
+    /// A write to pages of the program is a fault from now on.
+    pub(crate) fn protect(&self, at: usize, length: usize) -> Result<(), Errno> {
         let _changing = self.changing();
-        self.faults.protect(self.base as usize + at, self.page_size)
+        self.faults.protect(self.base as usize + at, length)
     }
 
     /// A page failed: who touches it gets SIGBUS until it is [tried again](Extent::try_again).
@@ -135,6 +135,12 @@ impl Extent {
         }
         self.mapped[at / self.page_size].store(false, Ordering::Release);
         self.faults.poison(self.base as usize + at, self.page_size)
+    }
+
+    /// Whether the page at one of the program's addresses has failed.
+    pub(crate) fn is_poisoned(&self, address: usize) -> bool {
+        let at = (address - self.base as usize) / self.page_size * self.page_size;
+        self.changing().contains(&at)
     }
 
     /// Pages that failed are read again when they are touched.
@@ -161,22 +167,58 @@ impl Extent {
         self.awaited.get(at / self.page_size).is_some_and(|awaited| awaited.load(Ordering::Acquire))
     }
 
-    /// Takes the program's mapping away.
-    pub(crate) fn drop_mapping(&self, at: usize, length: usize) {
-        self.faults.drop_mapping(self.base as usize + at, length);
-    }
-
     /// Takes the pool's mapping away.
     pub(crate) fn drop_alias(&self, at: usize, length: usize) {
         // SAFETY: a range of the pool's mapping; the bytes stay in the file.
         let _ = unsafe { madvise(self.alias.wrapping_add(at).cast(), length, Advice::LinuxDontneedLocked) };
     }
 
-    /// Gives a page's memory back.
-    pub(crate) fn release(&self, at: usize) -> Result<(), Errno> {
-        self.mapped[at / self.page_size].store(false, Ordering::Release);
+    /// Gives the memory of pages back.
+    pub(crate) fn release(&self, at: usize, length: usize) -> Result<(), Errno> {
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        fallocate(&self.file, hole, at as u64, self.page_size as u64)
+        fallocate(&self.file, hole, at as u64, length as u64)
+    }
+
+    /// Gives pages memory, and puts bytes there.
+    pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match pwrite(&self.file, &bytes[done..], (at + done) as u64) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => done += written,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies bytes of pages.
+    pub(crate) fn read(&self, at: usize, bytes: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match pread(&self.file, &mut bytes[done..], (at + done) as u64) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => done += read,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a page memory with these bytes, and maps it for its program, who may read it: in one call. `false`: it is to be done otherwise.
+    pub(crate) fn write_mapped(&self, at: usize, bytes: &[u8]) -> bool {
+        let done = self.faults.copy(self.base as usize + at, bytes);
+        if done {
+            self.mark_mapped(at, bytes.len());
+        }
+        done
+    }
+
+    /// Whether a page may be mapped for the program.
+    pub(crate) fn is_mapped(&self, at: usize) -> bool {
+        self.mapped[at / self.page_size].load(Ordering::Acquire)
     }
 
     fn changing(&self) -> MutexGuard<'_, Vec<usize>> {

@@ -9,22 +9,19 @@
 
 use crate::Error;
 use crate::cores::{Cores, Seat};
-use crate::messages::{Fault, Kind};
-use crate::pager::{Mapped, Shared};
+use crate::messages::Fault;
+use crate::pager::Shared;
 use crate::space::Space;
-use crate::userfault::{Continued, PART};
-use forebay_pool::{Handle, Volume};
+use crate::userfault::PART;
+use forebay_pool::Handle;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What the stack of one of the threads may take.
 const STACK: usize = 512 << 10;
-
-/// Bytes that are mapped by one fault, as far as they were read ahead: what a handle has pins for.
-const AROUND: usize = 60 << 10;
 
 /// The threads that wait for faults at the start.
 const FIRST: usize = 2;
@@ -67,12 +64,14 @@ struct Waiting {
     parked: VecDeque<Fault>,
 }
 
-/// A fault that has been handled: what is mapped now.
-pub(crate) struct Brought<'a> {
-    pub(crate) region: &'a Mapped,
-    pub(crate) at: usize,
-    pub(crate) length: usize,
-    pub(crate) fault: Fault,
+impl Work {
+    fn end_write(&mut self, unwritten: &Condvar) {
+        self.writes -= 1;
+        // To notify is a system call, even where nobody waits.
+        if self.writes == 0 && self.frozen.is_some() {
+            unwritten.notify_all();
+        }
+    }
 }
 
 /// What becomes of a fault.
@@ -164,6 +163,18 @@ impl Desk {
         self.lock().frozen.take().unwrap_or_default()
     }
 
+    /// A write is about to be handled in place. `false`: it waits while regions are frozen.
+    pub(crate) fn begin_write(&self) -> bool {
+        let mut work = self.lock();
+        work.writes += usize::from(work.frozen.is_none());
+        work.frozen.is_none()
+    }
+
+    /// It is over.
+    pub(crate) fn end_write(&self) {
+        self.lock().end_write(&self.unwritten);
+    }
+
     /// Whether the caller is to bring the page of a fault.
     fn begin(&self, region: usize, page: usize, fault: Fault) -> Turn {
         let mut work = self.lock();
@@ -196,11 +207,7 @@ impl Desk {
         let mut work = self.lock();
         assert!(work.under_way.remove(&page), "it was under way");
         if fault.write {
-            work.writes -= 1;
-            // To notify is a system call, even where nobody waits.
-            if work.writes == 0 && work.frozen.is_some() {
-                self.unwritten.notify_all();
-            }
+            work.end_write(&self.unwritten);
         }
         let waiting = work.regions.get_mut(&region).expect("it has a page under way");
         waiting.under_way -= 1;
@@ -283,6 +290,7 @@ fn resolve(shared: &Shared, handle: &Handle<Space>, fault: Fault) {
     while let Some(fault) = next {
         let Some(region) = shared.region_at(fault.address) else {
             tracing::error!("address {:#x} was touched while its region was unmapped: SIGBUS", fault.address);
+            // Poisons before it wakes.
             let _ = shared.space.faults.poison(fault.address & !(PART - 1), PART);
             return;
         };
@@ -293,86 +301,8 @@ fn resolve(shared: &Shared, handle: &Handle<Space>, fault: Fault) {
             Turn::Leave => return,
             Turn::HandOut(parked) => return shared.space.faults.again(parked),
         }
-        let mapped = bring(shared, handle, &region, page - base, fault);
+        let mapped = shared.bring(handle, &region, page - base, fault);
         next = shared.desk.end(base, page, fault);
         region.extent.wake(page - base, mapped);
     }
-}
-
-/// Makes a page resident, and maps it for the program; if that fails, who touches it gets SIGBUS. Returns how many bytes from there on are mapped now.
-fn bring(shared: &Shared, handle: &Handle<Space>, region: &Mapped, at: usize, fault: Fault) -> usize {
-    let start = Instant::now();
-    let counters = &shared.counters;
-    match fault.kind {
-        Kind::Missing => {
-            counters.major.add(1);
-            shared.hand.missed(1);
-        }
-        Kind::Unmapped => counters.minor.add(1),
-        Kind::Protected => counters.protection.add(1),
-    }
-    let brought = try_to_bring(shared, handle, region, at, fault.write);
-    let mapped = brought.unwrap_or_else(|error| {
-        counters.failed.add(1);
-        tracing::error!(%error, "{}: the page at byte {at} cannot be used: SIGBUS", region.volume.name());
-        if let Err(error) = region.extent.poison(at) {
-            tracing::error!(%error, "nor can it be poisoned: who touches it waits for ever");
-        }
-        shared.page_size
-    });
-    shared.uses.follow(shared, handle, &Brought { region, at, length: mapped, fault });
-    counters.fault_time.add_time(start.elapsed());
-    mapped
-}
-
-fn try_to_bring(
-    shared: &Shared,
-    handle: &Handle<Space>,
-    region: &Mapped,
-    at: usize,
-    write: bool,
-) -> Result<usize, Error> {
-    let Mapped { extent, volume, .. } = region;
-    let block = (at / shared.page_size) as u64;
-    let see = |pages: usize| {
-        for page in 0..pages {
-            let address = extent.base as usize + at + page * shared.page_size;
-            shared.watch.iter().for_each(|watch| watch.see(address, write));
-        }
-    };
-    handle.hint(volume, region.stream())?;
-    if !write {
-        let page = handle.read(volume, block)?;
-        // Who goes forward has those that were read ahead for it at once: a fault costs more than all the rest.
-        let most = (AROUND / shared.page_size).max(1) as u64;
-        let ahead: Vec<_> = (1..most).map_while(|next| handle.use_ahead(volume, block + next)).collect();
-        let length = (1 + ahead.len()) * shared.page_size;
-        let mapped = extent.map(at, length, true);
-        shared.hand.missed(ahead.len() as u64);
-        see(1 + ahead.len());
-        drop((page, ahead));
-        match mapped {
-            Ok(Continued::Mapped) => return Ok(length),
-            // What was removed is zeroes from now on: that is a write.
-            Ok(Continued::Removed) => {}
-            Err(source) => return Err(Error::Memory { what: "a page cannot be mapped", source }),
-        }
-    }
-    // As the page becomes dirty it is mapped: `unprotect` in space.rs.
-    handle.write_touched(volume, block)?.commit()?;
-    let ahead = if write && shared.swap { write_ahead(shared, handle, volume, block) } else { 0 };
-    if write {
-        see(1 + ahead);
-    }
-    Ok((1 + ahead) * shared.page_size)
-}
-
-/// Who writes forward has the pages that were read ahead for it at once, as dirty ones. To write back what is as it was would be wrong for a file; in swap space
-/// nothing depends on it. Returns how many they are.
-fn write_ahead(shared: &Shared, handle: &Handle<Space>, volume: &Arc<Volume>, block: u64) -> usize {
-    let most = (AROUND / shared.page_size) as u64;
-    let written = |next: u64| handle.write_ahead(volume, block + next).is_some_and(|page| page.commit().is_ok());
-    let ahead = (1..most).take_while(|&next| written(next)).count();
-    shared.hand.missed(ahead as u64);
-    ahead
 }

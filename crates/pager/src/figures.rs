@@ -13,6 +13,8 @@ figures! {
         protection: u64 = Total, Count "pager_faults" kind="protection";
         /// Faults that ended with SIGBUS.
         failed: u64 = Total, Count "pager_faults" kind="failed";
+        /// Faults that were handled on the thread that had them.
+        in_place: u64 = Total, Count "pager_faults_in_place";
         /// Mappings of pages that were taken away, to see whether they are used.
         unmapped: u64 = Total, Count "pager_unmapped_pages";
         /// The time that a fault takes from when it is seen until its page is mapped, in nanoseconds.

@@ -27,8 +27,10 @@
 //!     |  messages.rs: the kernel stops its thread, and says where
 //!     v
 //!   faults.rs: a thread has the pool bring the page, maps it, and the program goes on
-//!     |                                   uses.rs: takes mappings away whose uses the policy waits to see
-//!     |                                   hand.rs: the same for policies that would see all
+//!     |        or in_place.rs: the thread that touches it does, by a signal's handler (seats.rs; handed.rs: where it may not)
+//!     v
+//!   bring.rs: what has to be done     uses.rs: takes mappings away whose uses the policy waits to see
+//!     |                               hand.rs: the same for policies that would see all
 //!     v
 //!   the pool: policy, readahead, writeback, devices
 //!     |
@@ -36,13 +38,17 @@
 //!   space.rs: which page a frame has
 //!   extent.rs: one region's addresses, for the program and for the pool
 //!   budget.rs: how many frames there are
+//!   buffers.rs: where bytes are read to
+//!   leaving.rs: pages whose memory is given back together
 //!   cores.rs: where faults are handled
 //!   held.rs: pages that stay for direct input
 //!   freeze.rs: a moment at which no byte changes
 //!   userfault.rs: what the kernel is asked to do with them
 //! ```
 
+mod bring;
 mod budget;
+mod buffers;
 mod cores;
 mod error;
 mod extent;
@@ -50,10 +56,14 @@ mod faults;
 mod figures;
 mod freeze;
 mod hand;
+mod handed;
 mod held;
+mod in_place;
+mod leaving;
 mod messages;
 mod pager;
 mod region;
+mod seats;
 mod signals;
 mod space;
 mod userfault;

@@ -9,15 +9,19 @@
 //! The thread that unmaps or moves goes on when its message has been read. So who has the lock of the queue, and has read all there was, knows which
 //! addresses are regions: addresses are given up to the kernel under that lock alone (`drop_mapping`).
 
+use crate::handed::Handed;
+use crate::in_place::report;
 use crate::userfault::Userfault;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const EVENT_PAGEFAULT: u8 = 0x12;
@@ -26,6 +30,12 @@ const EVENT_UNMAP: u8 = 0x16;
 const FLAG_WRITE: u64 = 1;
 const FLAG_PROTECTED: u64 = 2;
 const FLAG_MINOR: u64 = 4;
+
+/// Ranges that one call takes.
+const MOST_RANGES: usize = 128;
+
+/// `MADV_DONTNEED_LOCKED`.
+const DONTNEED_LOCKED: i32 = 24;
 
 /// What the threads wait for.
 const FAULTS: u64 = 0;
@@ -60,6 +70,11 @@ pub(crate) struct Messages {
     /// There are faults in the queue.
     kick: OwnedFd,
     stop: OwnedFd,
+    /// This process, where one call may change several of its ranges.
+    process: Option<OwnedFd>,
+    pub(crate) handed: Handed,
+    /// Whether the program has unmapped or moved any.
+    any_gone: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -79,7 +94,9 @@ impl Messages {
         epoll::add(&epoll, descriptor, EventData::new_u64(FAULTS), EventFlags::IN | EventFlags::ONESHOT)?;
         epoll::add(&epoll, &kick, EventData::new_u64(KICK), EventFlags::IN)?;
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
-        Ok(Self { queue: Mutex::default(), epoll, kick, stop })
+        let process = pidfd_open(getpid(), PidfdFlags::empty()).ok();
+        let (handed, any_gone) = (Handed::default(), AtomicBool::new(false));
+        Ok(Self { queue: Mutex::default(), epoll, kick, stop, process, handed, any_gone })
     }
 
     /// Ends the threads that wait for faults.
@@ -125,7 +142,22 @@ impl Userfault {
         if let Some(fault) = queue.faults.pop_front() {
             return Ok(Some(fault));
         }
+        if let Some(fault) = self.messages.handed.next() {
+            return Ok(Some(fault));
+        }
         self.read(&mut queue)
+    }
+
+    /// Waits until others have handled a fault.
+    pub(crate) fn hand_over(&self, fault: Fault) {
+        self.messages.handed.wait(fault, || self.kick());
+    }
+
+    /// Whether an address that was a region's is the program's own.
+    pub(crate) fn is_gone(&self, address: usize) -> bool {
+        // Whoever unmaps goes on when its message has been read, and so is not touched before.
+        self.messages.any_gone.load(Ordering::Acquire)
+            && self.messages.lock().gone.iter().any(|gone| gone.contains(&address))
     }
 
     /// Faults that were left to wait are to be handled.
@@ -177,16 +209,19 @@ impl Userfault {
                     let write = flags & FLAG_WRITE != 0 || kind == Kind::Protected;
                     return Ok(Some(Fault { address, write, kind, thread: word(24) as u32 }));
                 }
-                EVENT_UNMAP => queue.lose(word(8) as usize..word(16) as usize),
+                EVENT_UNMAP => {
+                    self.messages.any_gone.store(true, Ordering::Release);
+                    queue.lose(word(8) as usize..word(16) as usize);
+                }
                 EVENT_REMAP => {
+                    self.messages.any_gone.store(true, Ordering::Release);
                     let (from, to, length) = (word(8) as usize, word(16) as usize, word(24) as usize);
                     queue.lose(from..from + length);
-                    tracing::error!(
-                        "a part of a region was moved by mremap, which it does not follow: {length} bytes at {to:#x} cannot be used"
-                    );
+                    let what = format!("{length} bytes at {to:#x} cannot be used");
+                    report(&what, "a part of a region was moved by mremap, which it does not follow");
                     // SAFETY: the program has just moved a part of a region there, whose bytes the region has.
                     if let Err(error) = unsafe { mprotect(to as *mut _, length, MprotectFlags::empty()) } {
-                        tracing::error!(%error, "what was moved cannot be protected: its bytes are wrong");
+                        report(&error, "what was moved cannot be protected: its bytes are wrong");
                     }
                 }
                 _ => {}
@@ -198,9 +233,18 @@ impl Userfault {
     pub(crate) fn drop_mapping(&self, address: usize, length: usize) {
         let mut queue = self.messages.lock();
         self.read_all(&mut queue);
-        for part in queue.kept(address..address + length) {
-            // SAFETY: these are a region's addresses, and a mapping of a file, which keeps the bytes.
-            let _ = unsafe { madvise(part.start as *mut _, part.len(), Advice::LinuxDontneedLocked) };
+        queue.kept(address..address + length).into_iter().for_each(drop_one);
+    }
+
+    /// The same for several ranges, which costs less together.
+    pub(crate) fn drop_mappings(&self, ranges: impl Iterator<Item = Range<usize>>) {
+        let mut queue = self.messages.lock();
+        self.read_all(&mut queue);
+        let kept: Vec<Range<usize>> =
+            if queue.gone.is_empty() { ranges.collect() } else { ranges.flat_map(|range| queue.kept(range)).collect() };
+        for some in kept.chunks(MOST_RANGES) {
+            let done = if some.len() > 1 { self.messages.drop_all(some) } else { 0 };
+            some[done..].iter().cloned().for_each(drop_one);
         }
     }
 
@@ -215,6 +259,41 @@ impl Userfault {
         self.read_all(&mut queue);
         queue.kept(range.clone()).into_iter().for_each(unmap);
         queue.forget(&range);
+    }
+}
+
+fn drop_one(range: Range<usize>) {
+    // SAFETY: these are a region's addresses, and a mapping of a file, which keeps the bytes.
+    let _ = unsafe { madvise(range.start as *mut _, range.len(), Advice::LinuxDontneedLocked) };
+}
+
+impl Messages {
+    /// Takes the mappings of ranges away by one call, which interrupts the other cores once: how many of the first ones, none where the kernel has no such call
+    /// (Linux 6.13 has).
+    fn drop_all(&self, ranges: &[Range<usize>]) -> usize {
+        let Some(process) = &self.process else { return 0 };
+        let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MOST_RANGES];
+        for (vector, range) in vectors.iter_mut().zip(ranges) {
+            *vector = libc::iovec { iov_base: range.start as *mut _, iov_len: range.len() };
+        }
+        // SAFETY: as for one of them: these are a region's addresses, and a mapping of a file, which keeps the bytes.
+        let advised = unsafe {
+            libc::syscall(
+                libc::SYS_process_madvise,
+                process.as_raw_fd(),
+                vectors.as_ptr(),
+                ranges.len(),
+                DONTNEED_LOCKED,
+                0,
+            )
+        };
+        let mut left = usize::try_from(advised).unwrap_or(0);
+        let whole = |range: &&Range<usize>| {
+            let fits = range.len() <= left;
+            left -= if fits { range.len() } else { 0 };
+            fits
+        };
+        ranges.iter().take_while(whole).count()
     }
 }
 

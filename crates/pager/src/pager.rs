@@ -6,6 +6,8 @@ use crate::extent::Extent;
 use crate::faults::{self, Desk};
 use crate::figures::{FaultCounters, Faults};
 use crate::hand::Hand;
+use crate::in_place;
+use crate::seats::Seats;
 use crate::signals;
 use crate::space::Space;
 use crate::uses::Uses;
@@ -22,13 +24,16 @@ use std::time::Duration;
 const SWAP_BACKGROUND: f64 = 0.9;
 const SWAP_AGE: Duration = Duration::from_secs(3600);
 
+/// The most faults that are handled in place at a time: others are handed to threads.
+const SEATS: usize = 64;
+
 /// How a pager is made.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The most memory that resident pages take together, in bytes: from 16 pages to what the machine has. A policy that remembers many pages which
     /// are not resident has up to a quarter less for those that are.
     pub memory: u64,
-    /// The bytes of a page: a power of two from 4 KiB to 1 MiB.
+    /// The bytes of a page: a power of two from 4 KiB to 2 MiB.
     pub page_size: u32,
     /// The policy that chooses victims.
     pub policy: Spec,
@@ -43,6 +48,9 @@ pub struct Options {
     pub swap: bool,
     /// Who learns of the uses that the policy learns of.
     pub watch: Option<Watch>,
+    /// Whether a fault is handled on the thread that has it, by a handler for `SIGBUS`: several times faster than by another thread. What that asks of the program
+    /// is in `docs/pager.md`; above all, system calls that touch absent pages fail with `EFAULT`, and the program's heap does not lie in a region.
+    pub in_place: bool,
 }
 
 /// Learns of each use of a page that the policy learns of: its address, and whether it is a write. It is called on the threads that handle faults, and
@@ -68,9 +76,9 @@ impl fmt::Debug for Watch {
 }
 
 impl Options {
-    /// Pages of 4 KiB, up to 64 threads, 2 % of a processor.
+    /// Pages of 4 KiB, up to 64 threads that handle faults, 2 % of a processor.
     pub fn new(memory: u64, policy: Spec) -> Self {
-        Self { memory, page_size: 4096, policy, threads: 64, sampling: 0.02, swap: false, watch: None }
+        Self { memory, page_size: 4096, policy, threads: 64, sampling: 0.02, swap: false, watch: None, in_place: false }
     }
 
     fn check(&self) -> Result<Config, Error> {
@@ -80,6 +88,16 @@ impl Options {
         }
         if !(0.0..=1.0).contains(&self.sampling) {
             return wrong(format!("{} of a processor for sampling: take a share from 0 to 1", self.sampling));
+        }
+        if self.in_place && self.watch.is_some() {
+            return wrong(
+                "uses cannot be watched where faults are handled in place: let threads handle them".to_owned(),
+            );
+        }
+        if self.in_place && !in_place::KNOWS_WRITES {
+            return wrong(
+                "faults cannot be handled in place on this kind of processor: let threads handle them".to_owned(),
+            );
         }
         if self.memory / u64::from(self.page_size.max(1)) < 16 {
             return wrong(format!("{} is too little: take 16 pages or more", show_bytes(self.memory)));
@@ -115,6 +133,8 @@ pub(crate) struct Mapped {
     pub(crate) volume: Arc<Volume>,
     /// How the program says that it will go through it.
     pub(crate) stream: Arc<AtomicU8>,
+    /// Its device may be read where a fault is.
+    pub(crate) reads_in_place: bool,
 }
 
 /// Numbers of `Mapped::stream`.
@@ -141,6 +161,8 @@ pub(crate) struct Shared {
     pub(crate) hand: Hand,
     pub(crate) uses: Uses,
     pub(crate) desk: Desk,
+    /// For faults that are handled in place.
+    pub(crate) seats: Seats,
     pub(crate) watch: Option<Watch>,
     /// Whether regions are in front of swap space.
     pub(crate) swap: bool,
@@ -212,7 +234,8 @@ impl Pager {
     fn start(options: &Options, config: Config) -> Result<Arc<Self>, Error> {
         let page_size = options.page_size as usize;
         let awaits = options.policy.awaits_uses();
-        let space = Space::new(options.memory as usize / page_size, page_size, awaits && options.sampling > 0.0)
+        let frames = options.memory as usize / page_size;
+        let space = Space::new(frames, page_size, options.in_place, awaits && options.sampling > 0.0)
             .map_err(|source| Error::Memory { what: "faults cannot be handled", source })?;
         let space = Arc::new(space);
         let pool = Pool::with_memory(config.clone(), Arc::clone(&space))?;
@@ -223,8 +246,9 @@ impl Pager {
             page_size,
             counters: FaultCounters::default(),
             hand: Hand::new(if awaits { 0.0 } else { options.sampling }),
-            uses: Uses::new(if awaits { options.sampling } else { 0.0 }, options.memory as usize / page_size),
+            uses: Uses::new(if awaits { options.sampling } else { 0.0 }, frames),
             desk: Desk::new(options.threads),
+            seats: Seats::new(if options.in_place { SEATS } else { 0 }),
             watch: options.watch.clone(),
             swap: options.swap,
             config,
@@ -239,6 +263,9 @@ impl Pager {
             process: std::process::id(),
         };
         pager.overseer = Some(faults::start(&pager.shared)?);
+        if options.in_place {
+            in_place::begin(&pager.shared)?;
+        }
         Ok(Arc::new(pager))
     }
 
@@ -276,6 +303,9 @@ impl Drop for Pager {
             return;
         }
         signals::blocked(|| {
+            if self.shared.space.faults.in_place {
+                in_place::end(&self.shared);
+            }
             self.shared.desk.stop();
             self.shared.space.faults.messages.stop();
             let _ = self.overseer.take().map(JoinHandle::join);

@@ -104,9 +104,10 @@ impl Region {
         let extent = Extent::new(faults, &config.name, length, page_size, read_only, at)
             .map_err(|source| Error::Memory { what: "there are no addresses for a region", source })?;
         let extent = Arc::new(extent);
+        let reads_in_place = device.reads_in_place();
         let volume = pager.shared.pool.attach(device, config);
         pager.shared.space.add(volume.id(), Arc::clone(&extent));
-        let mapped = Mapped { extent, volume, stream: Arc::default() };
+        let mapped = Mapped { extent, volume, stream: Arc::default(), reads_in_place };
         let region = Self { pager: Arc::clone(pager), mapped: mapped.clone(), open: true, kept: true };
         pager.shared.add(mapped);
         Ok(region)
@@ -186,7 +187,12 @@ impl Region {
             Advice::Random => Hint::Random,
             Advice::WillNeed => Hint::WillNeed { offset, length },
             Advice::DoNotNeed => Hint::DoNotNeed { offset, length },
-            Advice::Zero => return Ok(handle.write_zeroes(volume, offset, length, false, Durability::Flush)?),
+            Advice::Zero => {
+                let zeroed = handle.write_zeroes(volume, offset, length, false, Durability::Flush);
+                // Pages that left before may still be mapped with what they were (rule 4 of `leaving.rs`).
+                self.pager.shared.space.give_back();
+                return Ok(zeroed?);
+            }
         };
         if self.mapped.set_stream(hint) {
             return Ok(());

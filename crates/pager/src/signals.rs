@@ -5,6 +5,9 @@ use libc::{SIG_BLOCK, SIG_SETMASK, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP, pth
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
+/// Signals of a thread's own errors, which are never blocked.
+pub(crate) const OWN_ERRORS: [i32; 5] = [SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP];
+
 /// The mask that this thread had.
 struct Mask(sigset_t);
 
@@ -14,7 +17,7 @@ pub(crate) fn blocked<T>(act: impl FnOnce() -> T) -> T {
     // SAFETY: the sets are written to before they are read, and a thread's mask is its own.
     let _before = unsafe {
         libc::sigfillset(all.as_mut_ptr());
-        for signal in [SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP] {
+        for signal in OWN_ERRORS {
             libc::sigdelset(all.as_mut_ptr(), signal);
         }
         pthread_sigmask(SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());

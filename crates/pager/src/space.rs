@@ -12,12 +12,15 @@
 //! faults to handle. The program finds it when a fault has mapped it, and never before its bytes are there. Taking the mapping away
 //! again loses no byte: the next touch is a minor fault, and shows that the page is used.
 
+use crate::buffers::Buffers;
 use crate::extent::Extent;
+use crate::in_place::report;
+use crate::leaving::{Leaving, Left};
 use crate::userfault::{Continued, Userfault};
 use forebay_policy::Place;
-use forebay_pool::Memory;
+use forebay_pool::{Buffer, Memory};
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Bytes that may be mapped at the pool's addresses after their use. They count twice in the program's resident set.
@@ -33,6 +36,8 @@ struct FramePage {
     object: AtomicU32,
     /// Its number in the region.
     block: AtomicU32,
+    /// It may be mapped for the pool.
+    aliased: AtomicBool,
 }
 
 /// The memory of a pool whose pages lie in regions.
@@ -51,12 +56,14 @@ pub(crate) struct Space {
     cleared: Mutex<Vec<(u32, usize)>>,
     /// Held while mappings are chosen and taken away.
     unmapping: Mutex<()>,
+    leaving: Leaving,
+    buffers: Buffers,
 }
 
 impl Space {
-    pub(crate) fn new(frames: usize, page_size: usize, awaits: bool) -> io::Result<Self> {
-        let faults = Arc::new(Userfault::new()?);
-        let frames = (0..frames).map(|_| FramePage::default()).collect();
+    pub(crate) fn new(count: usize, page_size: usize, in_place: bool, awaits: bool) -> io::Result<Self> {
+        let faults = Arc::new(Userfault::new(in_place)?);
+        let frames = (0..count).map(|_| FramePage::default()).collect();
         Ok(Self {
             page_size,
             faults,
@@ -66,6 +73,8 @@ impl Space {
             awaits,
             cleared: Mutex::default(),
             unmapping: Mutex::default(),
+            leaving: Leaving::new(count),
+            buffers: Buffers::new(count * page_size),
         })
     }
 
@@ -80,6 +89,7 @@ impl Space {
 
     /// The object has gone, and with it all its pages.
     pub(crate) fn remove(&self, object: u32) {
+        self.give_back();
         let gone = self.regions.write().unwrap_or_else(PoisonError::into_inner)[object as usize].take();
         drop(gone);
     }
@@ -118,8 +128,47 @@ impl Space {
         }
         drop(regions);
         let count = pages.len();
-        self.by_run(pages, Extent::drop_mapping);
+        self.drop_mappings(pages);
         (count, frame)
+    }
+
+    /// Pages that lie in a row, as they are sorted.
+    fn runs<'a>(&self, pages: &'a [(u32, usize)]) -> impl Iterator<Item = &'a [(u32, usize)]> + use<'a> {
+        let page_size = self.page_size;
+        pages.chunk_by(move |one, next| one.0 == next.0 && one.1 + page_size == next.1)
+    }
+
+    /// Takes mappings of pages for their program away.
+    fn drop_mappings(&self, mut pages: Vec<(u32, usize)>) {
+        if pages.is_empty() {
+            return;
+        }
+        pages.sort_unstable();
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        for some in pages.chunks(RUN) {
+            let addresses = self.runs(some).filter_map(|run| {
+                let ((object, at), length) = (run[0], run.len() * self.page_size);
+                // A region that has gone may have given its number to a shorter one.
+                let extent = regions.get(object as usize)?.as_ref().filter(|extent| at + length <= extent.length)?;
+                Some(extent.base as usize + at..extent.base as usize + at + length)
+            });
+            self.faults.drop_mappings(addresses);
+        }
+    }
+
+    /// Gives the memory of all pages that have left back.
+    pub(crate) fn give_back(&self) {
+        self.leaving.give_all(|left| self.give(left));
+    }
+
+    fn give(&self, left: &mut [Left]) {
+        left.sort_unstable();
+        for run in self.runs(left) {
+            let Some(extent) = self.extent(run[0].0) else { continue };
+            if let Err(error) = extent.release(run[0].1, run.len() * self.page_size) {
+                report(&error, "the memory of pages could not be given back");
+            }
+        }
     }
 
     /// Pages whose reference bit the policy has cleared since the last call.
@@ -140,7 +189,7 @@ impl Space {
         let _unmapping = self.unmapping.lock().unwrap_or_else(PoisonError::into_inner);
         pages.retain(|&(object, at)| self.extent(object).is_some_and(|extent| extent.was_mapped(at)));
         let count = pages.len();
-        self.by_run(pages, Extent::drop_mapping);
+        self.drop_mappings(pages);
         count
     }
 
@@ -162,8 +211,11 @@ impl Space {
         }
     }
 
-    /// A page has been used at the pool's addresses.
+    /// A page is not used any more at the pool's addresses, if it was.
     fn leave(&self, frame: u32) {
+        if !self.frames[frame as usize].aliased.swap(false, Ordering::AcqRel) {
+            return;
+        }
         let used = self.place_of(frame);
         let kept = LEFT_MAPPED / self.page_size;
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,10 +237,40 @@ impl Memory for Space {
 
     fn pointer(&self, frame: u32) -> *mut u8 {
         let (extent, at) = self.of(frame);
+        self.frames[frame as usize].aliased.store(true, Ordering::Release);
         extent.alias.wrapping_add(at)
     }
 
+    fn buffer(&self, pages: usize) -> Option<Buffer> {
+        self.buffers.take(pages * self.page_size)
+    }
+
+    fn give(&self, buffer: Buffer) {
+        self.buffers.give(buffer);
+    }
+
+    fn fill(&self, frame: u32, bytes: &[u8], read: bool) -> io::Result<()> {
+        let (extent, at) = self.of(frame);
+        if read && extent.write_mapped(at, bytes) { Ok(()) } else { extent.write(at, bytes) }
+    }
+
+    fn copy(&self, pages: &[(u32, bool)], mut bytes: &mut [u8]) {
+        let places: Vec<(u32, usize)> = pages.iter().map(|&(frame, _)| self.place_of(frame)).collect();
+        for run in self.runs(&places) {
+            let extent = self.extent(run[0].0).expect("a page is of a region");
+            let copies;
+            (copies, bytes) = bytes.split_at_mut(run.len() * self.page_size);
+            if let Err(error) = extent.read(run[0].1, copies) {
+                report(&error, "pages cannot be copied by a call, but by their addresses");
+                // SAFETY: the pool's mapping of the pages, which the caller holds, has as many bytes.
+                unsafe { std::ptr::copy_nonoverlapping(extent.alias.add(run[0].1), copies.as_mut_ptr(), copies.len()) };
+            }
+        }
+    }
+
     fn place(&self, frame: u32, place: Place) {
+        let at = place.block as usize * self.page_size;
+        self.leaving.take((place.object, at), |left| self.give(left));
         let page = &self.frames[frame as usize];
         page.object.store(place.object, Ordering::Release);
         page.block.store(place.block as u32, Ordering::Release);
@@ -199,9 +281,25 @@ impl Memory for Space {
     }
 
     fn protect(&self, frame: u32) {
-        let (extent, at) = self.of(frame);
-        if let Err(error) = extent.protect(at) {
-            tracing::error!(%error, "a page cannot be protected: what is written to it from now on may be lost");
+        self.protect_all(&[(frame, false)]);
+    }
+
+    /// Pages in a row are protected at once. To others that stay mapped each costs an interruption of the other cores: of those that have been evicted the mapping is
+    /// taken away instead, of all at once.
+    fn protect_all(&self, pages: &[(u32, bool)]) {
+        let evicted: Vec<_> =
+            pages.iter().filter(|(_, evicted)| *evicted).map(|&(frame, _)| self.place_of(frame)).collect();
+        // Before it is so: one that comes back meanwhile may lose its mapping once more, which costs a fault.
+        evicted.iter().for_each(|&(object, at)| _ = self.extent(object).map(|extent| extent.was_mapped(at)));
+        self.drop_mappings(evicted);
+        let mut stay: Vec<_> =
+            pages.iter().filter(|(_, evicted)| !evicted).map(|&(frame, _)| self.place_of(frame)).collect();
+        stay.sort_unstable();
+        for run in self.runs(&stay) {
+            let extent = self.extent(run[0].0).expect("a page is of a region");
+            if let Err(error) = extent.protect(run[0].1, run.len() * self.page_size) {
+                report(&error, "pages cannot be protected: what is written to them from now on may be lost");
+            }
         }
     }
 
@@ -217,9 +315,10 @@ impl Memory for Space {
             mapped => mapped,
         };
         if let Err(error) = mapped {
-            tracing::error!(%error, "a page cannot be mapped for a write: SIGBUS");
+            report(&error, "a page cannot be mapped for a write: SIGBUS");
             let _ = extent.poison(at);
         }
+        self.leave(frame);
     }
 
     fn awaits_uses(&self) -> bool {
@@ -234,10 +333,11 @@ impl Memory for Space {
     }
 
     fn release(&self, frame: u32) {
-        let (extent, at) = self.of(frame);
-        if let Err(error) = extent.release(at) {
-            tracing::error!(%error, "a page's memory could not be given back");
-        }
+        let (object, at) = self.place_of(frame);
+        // The hand passes it by.
+        self.extent(object).expect("a page is of a region").was_mapped(at);
+        self.frames[frame as usize].aliased.store(false, Ordering::Release);
+        self.leaving.add((object, at), |left| self.give(left));
     }
 
     fn retire(&self, _: u32) {}

@@ -14,6 +14,7 @@ const API: Opcode = opcode::read_write::<[u64; 3]>(0xaa, 0x3f);
 const REGISTER: Opcode = opcode::read_write::<[u64; 4]>(0xaa, 0x00);
 const UNREGISTER: Opcode = opcode::read::<[u64; 2]>(0xaa, 0x01);
 const WAKE: Opcode = opcode::read::<[u64; 2]>(0xaa, 0x02);
+const COPY: Opcode = opcode::read_write::<[u64; 5]>(0xaa, 0x03);
 const WRITEPROTECT: Opcode = opcode::read_write::<[u64; 3]>(0xaa, 0x06);
 const CONTINUE: Opcode = opcode::read_write::<[u64; 4]>(0xaa, 0x07);
 const POISON: Opcode = opcode::read_write::<[u64; 4]>(0xaa, 0x08);
@@ -22,11 +23,15 @@ const VERSION: u64 = 0xaa;
 /// Faults say whether they are of a protected page, and whose they are; the program's `mremap` and `munmap` are told; shared memory has faults of
 /// missing, mapped and protected pages; pages can be poisoned.
 const FEATURES: u64 = 1 | 1 << 2 | 1 << 5 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 12 | 1 << 14;
+/// A fault is a signal.
+const SIGBUS: u64 = 1 << 7;
 const PROTECTED: u64 = 2;
 const MISSING_PROTECTED_AND_MINOR: u64 = 7;
 
 const CONTINUE_WITHOUT_WAKING: u64 = 1;
 const CONTINUE_PROTECTED: u64 = 2;
+const COPY_WITHOUT_WAKING: u64 = 1;
+const COPY_PROTECTED: u64 = 2;
 const PROTECT: u64 = 1;
 const UNPROTECT_WITHOUT_WAKING: u64 = 2;
 const POISON_WITHOUT_WAKING: u64 = 1;
@@ -45,6 +50,8 @@ pub(crate) struct Userfault {
     pub(crate) messages: Messages,
     /// Whether system calls that touch an absent page wait for it, as instructions do. Else they fail with `EFAULT`.
     pub(crate) of_system_calls: bool,
+    /// Whether faults are handled where they are: nobody waits in the kernel.
+    pub(crate) in_place: bool,
 }
 
 /// What became of a page that was to be mapped.
@@ -59,19 +66,21 @@ pub(crate) enum Continued {
 impl Userfault {
     /// # Errors
     /// The kernel offers none, or not to this user: which setting changes that.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(in_place: bool) -> io::Result<Self> {
         let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
+        // Those of system calls have nobody to be a signal for.
+        let flags = if in_place { flags | USER_MODE_ONLY } else { flags };
         // SAFETY: a descriptor without a registered range changes nothing.
         let (descriptor, of_system_calls) = match unsafe { userfaultfd(flags) } {
-            Ok(descriptor) => (descriptor, true),
+            Ok(descriptor) => (descriptor, !in_place),
             // SAFETY: as above.
-            Err(Errno::PERM) => match unsafe { userfaultfd(flags | USER_MODE_ONLY) } {
+            Err(Errno::PERM) if !in_place => match unsafe { userfaultfd(flags | USER_MODE_ONLY) } {
                 Ok(descriptor) => (descriptor, false),
                 Err(error) => return Err(refused(error)),
             },
             Err(error) => return Err(refused(error)),
         };
-        let mut api = [VERSION, FEATURES, 0];
+        let mut api = [VERSION, FEATURES | if in_place { SIGBUS } else { 0 }, 0];
         ask::<API, 3>(&descriptor, &mut api).map_err(|error| match error {
             Errno::INVAL => io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -80,7 +89,7 @@ impl Userfault {
             error => error.into(),
         })?;
         let messages = Messages::new(&descriptor)?;
-        Ok(Self { descriptor, messages, of_system_calls })
+        Ok(Self { descriptor, messages, of_system_calls, in_place })
     }
 
     fn ask<const OPCODE: Opcode, const WORDS: usize>(&self, argument: &mut [u64; WORDS]) -> Result<(), Errno> {
@@ -143,6 +152,14 @@ impl Userfault {
         Ok(answer)
     }
 
+    /// Gives absent memory these bytes and maps it, protected. `false`: some is there, or the program has changed its mappings, or there is no memory; what is
+    /// done may be part of it.
+    pub(crate) fn copy(&self, address: usize, bytes: &[u8]) -> bool {
+        let mode = COPY_WITHOUT_WAKING | COPY_PROTECTED;
+        let mut argument = [address as u64, bytes.as_ptr() as u64, bytes.len() as u64, mode, 0];
+        self.ask::<COPY, 5>(&mut argument).is_ok()
+    }
+
     /// A write is a fault from now on.
     pub(crate) fn protect(&self, address: usize, length: usize) -> Result<(), Errno> {
         self.write_protect(address, length, PROTECT)
@@ -193,6 +210,10 @@ impl Userfault {
 
     /// Has those who wait look again.
     pub(crate) fn wake(&self, address: usize, length: usize) -> Result<(), Errno> {
+        if self.in_place {
+            self.messages.handed.end(address..address + length);
+            return Ok(());
+        }
         self.insist::<WAKE, 2>([address as u64, length as u64])
     }
 }

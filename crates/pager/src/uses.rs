@@ -14,7 +14,7 @@
 //! What this costs is bounded: [`FOR_A_MISS`] mappings for each page that was missed, and what the share of a processor allows that the pager was
 //! given. Uses of other pages are not seen: the policy takes them as not used.
 
-use crate::faults::Brought;
+use crate::bring::Brought;
 use crate::messages::Kind;
 use crate::pager::Shared;
 use crate::space::Space;

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The smallest page.
 pub const LEAST_PAGE_SIZE: u32 = 4 << 10;
 /// The largest page.
-pub const MOST_PAGE_SIZE: u32 = 1 << 20;
+pub const MOST_PAGE_SIZE: u32 = 2 << 20;
 
 /// What a pool is made from.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Config {
     pub capacity: u64,
     /// The most bytes that [`Pool::resize`](crate::Pool::resize) may ever set: address space alone is taken for it.
     pub most_capacity: u64,
-    /// The bytes of a page: a power of two from 4 KiB to 1 MiB.
+    /// The bytes of a page: a power of two from 4 KiB to 2 MiB.
     pub page_size: u32,
     /// The replacement policy.
     pub policy: Spec,
@@ -98,7 +98,7 @@ impl Config {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |what: String| Err(Error::Configuration(what));
         if !self.page_size.is_power_of_two() || !(LEAST_PAGE_SIZE..=MOST_PAGE_SIZE).contains(&self.page_size) {
-            return wrong(format!("a page of {} bytes: it is a power of two from 4 KiB to 1 MiB", self.page_size));
+            return wrong(format!("a page of {} bytes: it is a power of two from 4 KiB to 2 MiB", self.page_size));
         }
         if self.most_capacity < self.capacity {
             return wrong(format!(

@@ -23,6 +23,8 @@ pub enum Error {
     },
     /// All frames hold pages that are pinned, so that none can be freed.
     AllPinned,
+    /// Pages must be written first, which this [handle leaves to others](crate::Handle::leave_writing_to_others).
+    Busy,
     /// A later call that sets the capacity has taken the place of this one.
     Superseded,
     /// The range lies beyond the volume's end.
@@ -80,6 +82,7 @@ impl fmt::Display for Error {
             Self::AllPinned => {
                 f.write_str("every page of the cache is pinned: no frame can be freed; pin fewer or make it larger")
             }
+            Self::Busy => f.write_str("other pages must be written first: ask again by a handle that may write"),
             Self::Superseded => {
                 f.write_str("another change of the cache's size came meanwhile, and took this one's place")
             }
@@ -121,7 +124,7 @@ impl Error {
             Self::Superseded => io::ErrorKind::Interrupted,
             Self::Uncontrolled { .. } => io::ErrorKind::Unsupported,
             Self::Detached { .. } => io::ErrorKind::NotFound,
-            Self::InUse { .. } => io::ErrorKind::ResourceBusy,
+            Self::InUse { .. } | Self::Busy => io::ErrorKind::ResourceBusy,
             Self::OutOfRange { .. } | Self::Configuration(_) => io::ErrorKind::InvalidInput,
             Self::ReadOnly { .. } => io::ErrorKind::PermissionDenied,
         }

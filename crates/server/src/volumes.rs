@@ -191,7 +191,7 @@ impl Options {
         let page = u32::try_from(page_size).ok().filter(|page| page.is_power_of_two());
         let page = page.filter(|page| (LEAST_PAGE_SIZE..=MOST_PAGE_SIZE).contains(page));
         let page_size = page.ok_or_else(|| {
-            Error::Usage(format!("a page of {page_size} bytes: it is a power of two from 4 KiB to 1 MiB"))
+            Error::Usage(format!("a page of {page_size} bytes: it is a power of two from 4 KiB to 2 MiB"))
         })?;
         check_size(capacity, page_size)?;
         let mut config = Config::new(capacity, policy).with_page_size(page_size).with_most_capacity(memory::limit());
@@ -296,7 +296,7 @@ mod tests {
     fn a_page_that_is_none_is_refused_before_its_metadata_is_counted() {
         let options = Options { page: Some("3".parse().unwrap()), ..Options::default() };
         let refused = options.check_shared_memory(1 << 40).unwrap_err().to_string();
-        assert!(refused.contains("a page of 3 bytes: it is a power of two from 4 KiB to 1 MiB"), "{refused}");
+        assert!(refused.contains("a page of 3 bytes: it is a power of two from 4 KiB to 2 MiB"), "{refused}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// The policy that chooses the pages that leave; `forebay policies` lists them
     #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…", default_value = "clock-pro", value_parser = Spec::parse)]
     policy: Spec,
-    /// The bytes of a page: a power of two from 4 KiB to 1 MiB
+    /// The bytes of a page: a power of two from 4 KiB to 2 MiB
     #[arg(long, value_name = "BYTES", default_value = "4KiB", value_parser = parse_bytes)]
     page_size: u64,
     /// The most bytes that are read ahead from swap space; 0: nothing is

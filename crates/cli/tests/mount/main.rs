@@ -180,7 +180,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
             (vec![&*source, &*seen, "--policy", "lruu"], 2, "there is no policy `lruu`"),
             (vec![&*source, &*seen, "--cache", "1TiB"], 2, "make --cache smaller"),
             (vec![&*source, &*seen, "--page", "5000"], 2, "page"),
-            (vec![&*source, &*seen, "--page", "3"], 2, "a page of 3 bytes: it is a power of two from 4 KiB to 1 MiB"),
+            (vec![&*source, &*seen, "--page", "3"], 2, "a page of 3 bytes: it is a power of two from 4 KiB to 2 MiB"),
             (vec![&*source, &*seen, "--config", &*file], 2, "line 1, `cache = \"much\"`"),
             (vec![&*source, &*seen, "--delay", "floppy"], 2, "there is no such device"),
             (vec![&*source, &*seen, "--manager-socket", "managers"], 2, "clock-pro: it takes no managers: run lru-sp"),

@@ -50,7 +50,7 @@ fn what_is_wrong_with_the_options_is_told_with_exit_code_2() {
             vec!["-V", &volume, "--max-request", "1GiB"],
             "--max-request 1 GiB is more than a quarter of --buffers, 256 MiB",
         ),
-        (vec!["-V", &volume, "--page", "3"], "a page of 3 bytes: it is a power of two from 4 KiB to 1 MiB"),
+        (vec!["-V", &volume, "--page", "3"], "a page of 3 bytes: it is a power of two from 4 KiB to 2 MiB"),
         (vec!["-V", &volume, "--metrics", "9190"], "write 127.0.0.1:9100 or localhost:9100"),
         (vec!["-V", &volume, "-V", &volume], "two volumes are named `a`"),
         (vec!["-V", &with("polcy=lru")], "unknown field `polcy` (did you mean `policy`?), expected one of"),

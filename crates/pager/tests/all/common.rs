@@ -13,6 +13,14 @@ use std::time::Duration;
 
 pub(crate) const PAGE: usize = 4096;
 
+/// Whether faults are handled in place: the same tests are two programs.
+pub(crate) const IN_PLACE: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"in_place");
+
+/// What a pager of these tests is made from.
+pub(crate) fn options(memory: u64, policy: Spec) -> Options {
+    Options { in_place: IN_PLACE, ..Options::new(memory, policy) }
+}
+
 /// How long a test may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -31,12 +39,12 @@ pub(crate) fn limit(what: &'static str) -> Limit {
 }
 
 pub(crate) fn pager(policy: &str, memory: usize) -> Arc<Pager> {
-    Pager::new(&Options::new(memory as u64, Spec::parse(policy).expect("a policy"))).expect("a pager")
+    Pager::new(&options(memory as u64, Spec::parse(policy).expect("a policy"))).expect("a pager")
 }
 
 /// The same with pages of another size.
 pub(crate) fn pager_of(page_size: usize, policy: &str, memory: usize) -> Arc<Pager> {
-    let options = Options::new(memory as u64, Spec::parse(policy).expect("a policy"));
+    let options = options(memory as u64, Spec::parse(policy).expect("a policy"));
     Pager::new(&Options { page_size: page_size as u32, ..options }).expect("a pager")
 }
 

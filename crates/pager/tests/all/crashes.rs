@@ -5,8 +5,12 @@ use forebay_pool::device::{FileDevice, FileOptions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::Duration;
 
 const PAGES: usize = 256;
+
+/// How many programs are killed, if it is said: `FOREBAY_PAGER_KILLS=200 cargo test -p forebay-pager what_was_synced`.
+const KILLS: &str = "FOREBAY_PAGER_KILLS";
 
 /// Writes round after round a number into each page, and says which round is durable.
 fn write_rounds(path: &str) {
@@ -24,7 +28,6 @@ fn write_rounds(path: &str) {
 
 #[test]
 fn what_was_synced_survives_kill_9() {
-    let _limit = limit("programs that are killed");
     if let Some(path) = role() {
         write_rounds(&path);
     }
@@ -32,7 +35,9 @@ fn what_was_synced_survives_kill_9() {
     let path = folder.path().join("data");
     let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path).expect("a file");
     file.set_len((PAGES * PAGE) as u64).expect("it has room");
-    for kill in 0..20 {
+    let kills = std::env::var(KILLS).map_or(20, |kills| kills.parse().expect("a number of kills"));
+    for kill in 0..kills {
+        let _limit = limit("a program that is killed");
         let path = path.to_str().expect("a name");
         let mut child = in_another_process("crashes::what_was_synced_survives_kill_9", path);
         let mut lines = BufReader::new(child.stdout.take().expect("it prints")).lines();
@@ -43,14 +48,19 @@ fn what_was_synced_survives_kill_9() {
             let line = lines.next().expect("it goes on").expect("text");
             last = durable(&line).unwrap_or(last);
         }
+        // Anywhere in its next round, or in the sync at its end.
+        std::thread::sleep(Duration::from_micros(kill * 7919 % 40 * 100));
         child.kill().expect("it is killed");
         last = lines.map_while(Result::ok).filter_map(|line| durable(&line)).last().unwrap_or(last);
         child.wait().expect("it has ended");
+        let mut newer = 0;
         for page in 0..PAGES {
             let mut bytes = [0; 8];
             file.read_exact_at(&mut bytes, (page * PAGE + page % 500) as u64).expect("it is read");
             let found = u64::from_le_bytes(bytes);
             assert!((last..=last + 1).contains(&found), "kill {kill}: page {page} has round {found} of {last}");
+            newer += u64::from(found > last);
         }
+        println!("kill {kill}: round {last} is durable, {newer} of {PAGES} pages are of the next");
     }
 }

@@ -1,6 +1,6 @@
 //! Programs that change the mappings of a region, or of parts of its pages.
 
-use crate::common::{PAGE, ended, in_another_process, limit, map, pager, pager_of, region, role, say, stored};
+use crate::common::{PAGE, ended, in_another_process, limit, map, options, pager, pager_of, region, role, say, stored};
 use forebay_pager::{Advice, Options, Pager, Region};
 use forebay_policy::Spec;
 use forebay_pool::device::MemoryDevice;
@@ -105,7 +105,7 @@ fn memory_that_the_program_removes_reads_as_zeroes_and_nothing_waits() {
 fn what_a_program_unmaps_is_its_own_again() {
     let _limit = limit("munmap of parts");
     // Mappings are taken away all the time.
-    let options = Options { sampling: 1.0, ..Options::new(64 * PAGE as u64, Spec::parse("clock").expect("a policy")) };
+    let options = Options { sampling: 1.0, ..options(64 * PAGE as u64, Spec::parse("clock").expect("a policy")) };
     let pager = Pager::new(&options).expect("a pager");
     let device = Arc::new(MemoryDevice::new(128 * PAGE as u64));
     let mut region = map(&pager, &device);

@@ -1,6 +1,6 @@
 //! What else programs do with their addresses.
 
-use crate::common::{PAGE, ended, in_another_process, limit, map, pager, region, role, say, stored};
+use crate::common::{PAGE, ended, in_another_process, limit, map, options, pager, region, role, say, stored};
 use forebay_pager::{Options, Pager};
 use forebay_policy::Spec;
 use forebay_pool::device::{Fault, Faulty, MemoryDevice, Rule};
@@ -69,7 +69,7 @@ fn direct_output_of_a_region_has_its_bytes() {
 #[test]
 fn direct_input_into_pages_that_are_held_is_not_lost() {
     let _limit = limit("direct input");
-    let options = Options { sampling: 1.0, ..Options::new(96 * PAGE as u64, Spec::parse("clock").expect("a policy")) };
+    let options = Options { sampling: 1.0, ..options(96 * PAGE as u64, Spec::parse("clock").expect("a policy")) };
     let pager = Pager::new(&options).expect("a pager");
     let device = Arc::new(MemoryDevice::new(256 * PAGE as u64));
     let mut region = map(&pager, &device);
@@ -116,7 +116,7 @@ fn direct_input_into_pages_that_are_held_is_not_lost() {
 #[test]
 fn held_pages_stay_mapped_while_mappings_are_taken_away() {
     let _limit = limit("pages that are held again and again");
-    let options = Options { sampling: 1.0, ..Options::new(96 * PAGE as u64, Spec::parse("clock").expect("a policy")) };
+    let options = Options { sampling: 1.0, ..options(96 * PAGE as u64, Spec::parse("clock").expect("a policy")) };
     let pager = Pager::new(&options).expect("a pager");
     let mut region = map(&pager, &Arc::new(MemoryDevice::new(256 * PAGE as u64)));
     let (base, over) = (region.as_ptr() as usize, AtomicBool::new(false));

@@ -1,6 +1,6 @@
 //! What programs find in regions: their own bytes, in as much memory as was given.
 
-use crate::common::{PAGE, ended, in_another_process, limit, map, pager, region, role, say, stored};
+use crate::common::{PAGE, ended, in_another_process, limit, map, options, pager, region, role, say, stored};
 use forebay_pager::{Options, Pager, Region, Watch};
 use forebay_policy::Spec;
 use forebay_pool::device::{Device, MemoryDevice};
@@ -120,9 +120,9 @@ fn the_last_page_of_a_device_that_ends_inside_it_reads_as_zeroes_behind_the_end(
 #[test]
 fn pages_of_every_size_come_and_go() {
     let _limit = limit("pages of every size");
-    for page_size in [4 << 10, 64 << 10, 1 << 20] {
+    for page_size in (12..=21).map(|bits| 1 << bits) {
         let options =
-            Options { page_size, ..Options::new(32 * u64::from(page_size), Spec::parse("car").expect("a policy")) };
+            Options { page_size, ..options(32 * u64::from(page_size), Spec::parse("car").expect("a policy")) };
         let pager = Pager::new(&options).expect("a pager");
         let device = Arc::new(MemoryDevice::new(100 * u64::from(page_size)));
         let mut region = map(&pager, &device);
@@ -142,7 +142,7 @@ fn uses_of_resident_pages_are_seen_while_others_are_missed_and_cost_nothing_othe
     let _limit = limit("uses that are seen");
     let hot_faults = |sampling: f64| {
         // Of so small a limit three quarters are pages: 258.
-        let options = Options { sampling, ..Options::new(344 * PAGE as u64, Spec::parse("lru").expect("a policy")) };
+        let options = Options { sampling, ..options(344 * PAGE as u64, Spec::parse("lru").expect("a policy")) };
         let pager = Pager::new(&options).expect("a pager");
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(4096 * PAGE as u64));
         let config = VolumeConfig { readahead: 0, ..VolumeConfig::new("region") };
@@ -176,7 +176,7 @@ fn uses_of_resident_pages_are_seen_while_others_are_missed_and_cost_nothing_othe
 fn who_writes_forward_to_swap_space_has_few_faults_and_a_file_gets_no_page_that_was_not_written_to() {
     let _limit = limit("writes in order");
     let written = |swap: bool, pages: usize| {
-        let options = Options { swap, ..Options::new(256 * PAGE as u64, Spec::parse("lru").expect("a policy")) };
+        let options = Options { swap, ..options(256 * PAGE as u64, Spec::parse("lru").expect("a policy")) };
         let pager = Pager::new(&options).expect("a pager");
         let device = Arc::new(MemoryDevice::new(1024 * PAGE as u64));
         let mut region = map(&pager, &device);
@@ -202,7 +202,7 @@ fn who_writes_forward_to_swap_space_has_few_faults_and_a_file_gets_no_page_that_
 
 #[test]
 fn wrong_settings_are_refused_with_what_is_right() {
-    let options = Options::new(1 << 20, Spec::parse("lru").expect("a policy"));
+    let options = options(1 << 20, Spec::parse("lru").expect("a policy"));
     let wrong = |options: Options| Pager::new(&options).err().expect("it is refused").to_string();
     assert!(wrong(Options { memory: 4096, ..options.clone() }).contains("16 pages or more"));
     for memory in [1 << 50, u64::MAX] {
@@ -255,7 +255,7 @@ fn pages_in_front_of_swap_space_are_written_as_they_must_leave() {
     let _limit = limit("pages that are written in the background");
     let spec = Spec::parse("clock").expect("a policy");
     for swap in [true, false] {
-        let pager = Pager::new(&Options { swap, ..Options::new(512 * PAGE as u64, spec.clone()) }).expect("a pager");
+        let pager = Pager::new(&Options { swap, ..options(512 * PAGE as u64, spec.clone()) }).expect("a pager");
         // At least 384 pages are resident, of which all may be dirty but for a 16th.
         let mut region = map(&pager, &Arc::new(MemoryDevice::new(256 * PAGE as u64)));
         let written = || pager.statistics().volumes[0].pages_written_back;

@@ -1,6 +1,6 @@
 //! Storage that is slow: who waits for it, and who does not.
 
-use crate::common::{PAGE, limit, map, pager, stored};
+use crate::common::{PAGE, limit, map, options, pager, stored};
 use forebay_pager::{Options, Pager};
 use forebay_policy::Spec;
 use forebay_pool::device::{Fault, Faulty, MemoryDevice, Operation, Rule};
@@ -21,7 +21,7 @@ fn slow(pages: usize) -> Arc<Faulty<MemoryDevice>> {
 fn who_uses_another_region_does_not_wait_for_slow_storage() {
     let _limit = limit("a region beside one with slow storage");
     for threads in [4, 64] {
-        let options = Options { threads, ..Options::new(512 * PAGE as u64, Spec::parse("lru").expect("a policy")) };
+        let options = Options { threads, ..options(512 * PAGE as u64, Spec::parse("lru").expect("a policy")) };
         let pager = Pager::new(&options).expect("a pager");
         let quick = Arc::new(MemoryDevice::new(2048 * PAGE as u64));
         let (slow, mut fast) = (map(&pager, &slow(256)), map(&pager, &quick));

@@ -1,6 +1,6 @@
 //! Many threads that read and write all of a region at random, in an eighth of its memory, while it is synced and its mappings are taken away.
 
-use crate::common::{PAGE, limit, map, stored};
+use crate::common::{PAGE, limit, map, options, stored};
 use forebay_pager::{Advice, Options, Pager};
 use forebay_policy::Spec;
 use forebay_pool::device::{Fault, Faulty, MemoryDevice, Rule, When};
@@ -39,7 +39,7 @@ fn eight_threads_find_every_record_whole_in_an_eighth_of_the_memory() {
     let _limit = limit("a storm under five policies");
     for (policy, page_size) in [("clock-pro", 1), ("lru", 1), ("mq", 1), ("clock", 16), ("dulo", 1)] {
         let memory = (PAGES * PAGE / 8) as u64;
-        let options = Options::new(memory, Spec::parse(policy).expect("a policy"));
+        let options = options(memory, Spec::parse(policy).expect("a policy"));
         let options = Options { page_size: (page_size * PAGE) as u32, sampling: 0.5, ..options };
         let pager = Pager::new(&options).expect("a pager");
         let slow = Rule { when: When::Chance(0.01), ..Rule::new(Fault::Stall(Duration::from_millis(3))) };

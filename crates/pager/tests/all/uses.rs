@@ -1,6 +1,6 @@
 //! Uses of resident pages, as policies with reference bits learn of them.
 
-use crate::common::{PAGE, limit};
+use crate::common::{PAGE, limit, options};
 use forebay_pager::{Faults, Options, Pager, Region};
 use forebay_policy::{Caller, Reference, Spec};
 use forebay_pool::VolumeConfig;
@@ -23,7 +23,7 @@ impl Caller for AnyVictim {
 /// A region without readahead in a memory for a few hundred pages, and how many the policy has.
 fn region(policy: &str, sampling: f64, pages: usize) -> (Arc<Pager>, Region, u32) {
     let spec = Spec::parse(policy).expect("a policy");
-    let pager = Pager::new(&Options { sampling, ..Options::new(344 * PAGE as u64, spec) }).expect("a pager");
+    let pager = Pager::new(&Options { sampling, ..options(344 * PAGE as u64, spec) }).expect("a pager");
     let config = VolumeConfig { readahead: 0, ..VolumeConfig::new("region") };
     let device = Arc::new(MemoryDevice::new((pages * PAGE) as u64));
     let region = Region::map(&pager, device, config).expect("a region");

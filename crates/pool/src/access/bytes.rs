@@ -108,9 +108,9 @@ impl<M: Memory> Handle<M> {
                             let first = *missed.get_or_insert(part.block);
                             if part.block + run.len() as u64 == blocks.end {
                                 followed = true;
-                                self.fill_and_follow(volume, &run, blocks.clone(), first)?;
+                                self.fill_and_follow(volume, &run, blocks.clone(), first, Operation::Read)?;
                             } else {
-                                self.shared.fill(volume, &run)?;
+                                self.shared.fill(volume, &run, Operation::Read)?;
                             }
                             // The end may have come to lie before the request, in its first page, before that was admitted.
                             let mut copied = Ok(());

@@ -38,6 +38,7 @@ pub struct Handle<M: Memory = Frames> {
     uncounted: Cell<u32>,
     counted: RefCell<Option<Arc<VolumeCounters>>>,
     owner: Cell<Option<u32>>,
+    prompt: Cell<bool>,
     pub(crate) advice: Cell<Advice>,
     /// Counts hits, to measure the time of some.
     ticks: Cell<u32>,
@@ -76,6 +77,7 @@ impl<M: Memory> Handle<M> {
             uncounted: Cell::new(0),
             counted: RefCell::default(),
             owner: Cell::new(None),
+            prompt: Cell::new(false),
             advice: Cell::new(Advice::Normal),
             ticks: Cell::new(0),
             found: RefCell::default(),
@@ -91,6 +93,16 @@ impl<M: Memory> Handle<M> {
     /// The same by a number of the caller's own choice, which [`Pool::owner`](crate::Pool::owner) may give to another.
     pub fn set_owner(&self, owner: u32) {
         self.owner.set(Some(owner));
+    }
+
+    /// From now on a page that has no frame before others are written is refused with [`Error::Busy`], as is a write while too many pages are dirty: for a
+    /// thread that must not write, nor log that a write has failed.
+    pub fn leave_writing_to_others(&self) {
+        self.prompt.set(true);
+    }
+
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.prompt.get()
     }
 
     pub(crate) fn owner(&self, volume: &Volume) -> u32 {
@@ -134,6 +146,13 @@ impl<M: Memory> Handle<M> {
         Some(ReadPin::new(self, pin))
     }
 
+    /// Whether a page is resident; nobody learns that this was asked.
+    pub fn is_resident(&self, volume: &Volume, block: u64) -> bool {
+        let Ok(pin) = self.pin(volume.id, block) else { return false };
+        self.unpin(pin);
+        !pin.state.in_laundry()
+    }
+
     /// Pins a page for reading if it was read ahead and has not been used since: this is its first use. Never waits.
     pub fn use_ahead<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Option<ReadPin<'h, M>> {
         let pin = self.pin(volume.id, block).ok()?;
@@ -147,7 +166,11 @@ impl<M: Memory> Handle<M> {
         Some(ReadPin::new(self, pin))
     }
 
-    fn read_absent<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Result<ReadPin<'h, M>, Error> {
+    /// The same as [`read`](Handle::read) for a page that was [not resident](Handle::read_resident) a moment ago.
+    ///
+    /// # Errors
+    /// As for [`read`](Handle::read).
+    pub fn read_absent<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Result<ReadPin<'h, M>, Error> {
         volume.check_block(block)?;
         let start = Instant::now();
         let mut told = false;
@@ -208,7 +231,14 @@ impl<M: Memory> Handle<M> {
     pub fn write_touched<'h>(&'h self, volume: &'h Arc<Volume>, block: u64) -> Result<WritePin<'h, M>, Error> {
         volume.check_writable()?;
         volume.check_block(block)?;
-        self.shared.throttle(volume)?;
+        if self.prompt.get() {
+            // Not a moment later: a throttled writer may have to write.
+            if self.shared.is_at_dirty_limit() {
+                return Err(Error::Busy);
+            }
+        } else {
+            self.shared.throttle(volume)?;
+        }
         let (number, first_use) = self.hold_in_stream(volume, block, volume.mode == WriteMode::Through, true)?;
         if first_use {
             self.follow(volume, block..block + 1, None);

@@ -61,9 +61,9 @@ impl<M: Memory> Handle<M> {
             Admission::Run(run) => {
                 let mut held = run.iter().map(|&(_, number)| number);
                 if follow {
-                    self.fill_and_follow(volume, &run, blocks.clone(), blocks.start)?;
+                    self.fill_and_follow(volume, &run, blocks.clone(), blocks.start, operation)?;
                 } else {
-                    self.shared.fill(volume, &run)?;
+                    self.shared.fill(volume, &run, operation)?;
                 }
                 if let Some(keep) = keep {
                     *keep = held.next().map(|number| self.pin_held(number));
@@ -101,6 +101,9 @@ impl<M: Memory> Handle<M> {
                     continue;
                 }
                 admission => return Ok(admission),
+            }
+            if self.is_prompt() {
+                return Err(Error::Busy);
             }
             let cleaned = if failure.is_some() {
                 // A device that fails, perhaps after a long time, is not asked twice.
@@ -161,6 +164,7 @@ impl<M: Memory> Handle<M> {
             return Admission::Gone;
         }
         self.deliver(&mut replacer);
+        let laundered = core.laundered();
         let owner = self.owner(volume);
         let mut end = Admission::Present;
         for block in blocks {
@@ -195,6 +199,10 @@ impl<M: Memory> Handle<M> {
             }
         }
         drop(replacer);
+        if core.laundered() > laundered && 2 * core.laundered() > self.shared.config.laundry {
+            // Written before it is full, so that a miss rarely waits for that.
+            self.shared.queue.wake_writer();
+        }
         if run.is_empty() {
             return end;
         }
@@ -208,8 +216,8 @@ impl<M: Memory> Handle<M> {
 
 impl<M: Memory> Shared<M> {
     /// Reads the pages of a run, which then are valid and held exclusively; if that fails they are gone.
-    pub(crate) fn fill(&self, volume: &Volume, run: &[Held]) -> Result<(), Error> {
-        let result = self.transfer(volume, run);
+    pub(crate) fn fill(&self, volume: &Volume, run: &[Held], operation: Operation) -> Result<(), Error> {
+        let result = self.transfer(volume, run, operation);
         if result.is_ok() {
             run.iter().for_each(|&(_, number)| self.loaded(number));
         } else {
@@ -219,9 +227,14 @@ impl<M: Memory> Shared<M> {
     }
 
     /// Reads into the frames of pages that are loading, and go on loading.
-    pub(crate) fn transfer(&self, volume: &Volume, run: &[Held]) -> Result<(), Error> {
+    pub(crate) fn transfer(&self, volume: &Volume, run: &[Held], operation: Operation) -> Result<(), Error> {
         let core = &self.core;
         let page_size = self.memory.page_size();
+        if let Some(mut buffer) = self.memory.buffer(run.len()) {
+            let result = self.transfer_by(volume, run, operation, &mut buffer);
+            self.memory.give(buffer);
+            return result;
+        }
         let mut buffers: Vec<IoSliceMut<'_>> = Vec::with_capacity(run.len());
         let mut length = 0;
         for &(block, number) in run {
@@ -235,6 +248,21 @@ impl<M: Memory> Shared<M> {
             buffers.push(IoSliceMut::new(wanted));
         }
         volume.read(run[0].0 * page_size as u64, length, &mut buffers)
+    }
+
+    /// The same by way of a buffer.
+    fn transfer_by(&self, volume: &Volume, run: &[Held], operation: Operation, buffer: &mut [u8]) -> Result<(), Error> {
+        let page_size = self.memory.page_size();
+        let (first, last) = (run[0], run[run.len() - 1]);
+        let wanted = (run.len() - 1) * page_size + volume.bytes_of(last.0);
+        let bytes = &mut buffer[..run.len() * page_size];
+        let (wanted, rest) = bytes.split_at_mut(wanted);
+        rest.fill(0);
+        let (offset, length) = (first.0 * page_size as u64, wanted.len() as u64);
+        volume.read(offset, length, &mut [IoSliceMut::new(wanted)])?;
+        let read = operation == Operation::Read && run.len() == 1;
+        let frame = self.core.pages.get(first.1).frame();
+        self.memory.fill(frame, bytes, read).map_err(|source| volume.failed("memory", offset, length, source))
     }
 
     /// Drops pages that were admitted and are not loaded.

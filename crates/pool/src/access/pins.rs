@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::objects::volume::Volume;
 use crate::pool::Shared;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -15,14 +16,23 @@ use std::sync::Arc;
 pub struct ReadPin<'h, M: Memory = Frames> {
     handle: &'h Handle<M>,
     pin: Pin,
-    bytes: *const u8,
+    /// Null until they are asked for: who maps pages for a program does not.
+    bytes: Cell<*const u8>,
 }
 
 impl<'h, M: Memory> ReadPin<'h, M> {
     #[inline]
     pub(crate) fn new(handle: &'h Handle<M>, pin: Pin) -> Self {
-        let core = &handle.shared.core;
-        Self { handle, pin, bytes: handle.shared.memory.pointer(core.pages.get(pin.number).frame()) }
+        Self { handle, pin, bytes: Cell::new(std::ptr::null()) }
+    }
+
+    #[inline]
+    fn bytes(&self) -> *const u8 {
+        if self.bytes.get().is_null() {
+            let shared = &self.handle.shared;
+            self.bytes.set(shared.memory.pointer(shared.core.pages.get(self.pin.number).frame()));
+        }
+        self.bytes.get()
     }
 }
 
@@ -33,7 +43,7 @@ impl<M: Memory> Deref for ReadPin<'_, M> {
     fn deref(&self) -> &[u8] {
         // SAFETY: the frame holds this page as long as the shared pin lives, and nobody writes to it meanwhile (PG1 and PG2 of a
         // page's state); it is as long as the pool's pages.
-        unsafe { std::slice::from_raw_parts(self.bytes, self.handle.shared.memory.page_size()) }
+        unsafe { std::slice::from_raw_parts(self.bytes(), self.handle.shared.memory.page_size()) }
     }
 }
 
@@ -51,7 +61,7 @@ impl<M: Memory> ReadPin<'_, M> {
         let shared = Arc::clone(&self.handle.shared);
         // Before this pin is given back: whoever wants the page alone sees one of the two.
         shared.core.pages.get(self.pin.number).share_held();
-        OwnedPin { shared, number: self.pin.number, bytes: self.bytes }
+        OwnedPin { shared, number: self.pin.number, bytes: self.bytes() }
     }
 }
 

@@ -351,6 +351,10 @@ impl Device for FileDevice {
         Ok(extents)
     }
 
+    fn reads_in_place(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
         self.path.display().to_string()
     }

@@ -126,6 +126,10 @@ impl Device for MemoryDevice {
         Ok(extents)
     }
 
+    fn reads_in_place(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
         format!("{} bytes of memory", self.len())
     }

@@ -70,6 +70,11 @@ macro_rules! forward {
             $within.extents(offset, length)
         }
     };
+    (@reads_in_place $self:ident $within:expr) => {
+        fn reads_in_place(&$self) -> bool {
+            $within.reads_in_place()
+        }
+    };
     (@describe $self:ident $within:expr) => {
         fn describe(&$self) -> String {
             $within.describe()
@@ -210,6 +215,12 @@ pub trait Device: Send + Sync {
         Ok(vec![Extent { length, hole: false, zero: false }])
     }
 
+    /// Whether a read is a system call, or a copy, of the thread that asks for it, and neither waits for another thread of this process nor logs: so it
+    /// may be called while that thread handles a signal.
+    fn reads_in_place(&self) -> bool {
+        false
+    }
+
     /// What it is, for messages and logs: a path, a bucket.
     fn describe(&self) -> String;
 }
@@ -230,7 +241,7 @@ macro_rules! device_behind {
     ($($pointer:ident)*) => {$(
         impl<D: Device + ?Sized> Device for $pointer<D> {
             forward!(self => (**self); len measure set_len read_only read write read_many write_many flush trim write_zeroes
-                zeroes_fast extents describe);
+                zeroes_fast extents reads_in_place describe);
         }
     )*};
 }

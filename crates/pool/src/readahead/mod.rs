@@ -163,6 +163,7 @@ impl<M: Memory> Handle<M> {
         run: &[Held],
         read: Range<u64>,
         missed: u64,
+        operation: Operation,
     ) -> Result<(), Error> {
         let expected = self.expected(volume, read.clone(), Some(missed));
         let room = self.shared.most_run().saturating_sub(run.len() as u64);
@@ -170,7 +171,7 @@ impl<M: Memory> Handle<M> {
             self.admit_ahead(volume, expected.clone(), read.end, if expected.start == read.end { room } else { 0 });
         if !joined.is_empty() {
             let both = [run, &joined].concat();
-            let filled = self.shared.transfer(volume, &both);
+            let filled = self.shared.transfer(volume, &both, operation);
             self.shared.end_ahead(volume, &joined, self.owner(volume), &filled);
             self.shared.readahead.pages.fetch_sub(joined.len() as u64, Ordering::SeqCst);
             if filled.is_ok() {
@@ -178,7 +179,7 @@ impl<M: Memory> Handle<M> {
                 return Ok(());
             }
         }
-        self.shared.fill(volume, run)
+        self.shared.fill(volume, run, operation)
     }
 
     /// The blocks that the rule expects behind a read.
@@ -232,7 +233,12 @@ impl<M: Memory> Handle<M> {
     pub(crate) fn keep_reading(&self) {
         while let Some(task) = self.shared.readahead.next() {
             match task {
-                Task::Run(run) => self.shared.read_run(run),
+                Task::Run(run) => {
+                    // Others that read a run may not log: they say what fails when it is of use to them.
+                    if let Err(error) = self.shared.read_run(run) {
+                        tracing::debug!(%error, "a readahead failed");
+                    }
+                }
                 Task::Hinted(Hinted { volume, blocks, owner }) => {
                     self.set_owner(owner);
                     // What there is no frame for is not read.
@@ -269,7 +275,8 @@ impl<M: Memory> Handle<M> {
             match self.try_admit_run(volume, block..end, Operation::Readahead, false, 0..0) {
                 Admission::Run(pages) => {
                     block += pages.len() as u64;
-                    if !self.shared.fill_ahead(volume, &pages, self.owner(volume)) {
+                    if let Err(error) = self.shared.fill_ahead(volume, &pages, self.owner(volume)) {
+                        tracing::debug!(%error, "a readahead failed");
                         return false;
                     }
                 }
@@ -283,23 +290,23 @@ impl<M: Memory> Handle<M> {
 
 impl<M: Memory> Shared<M> {
     /// Reads a run.
-    fn read_run(&self, run: Run) {
+    fn read_run(&self, run: Run) -> Result<(), Error> {
         let Run { volume, pages, owner } = run;
-        self.fill_ahead(&volume, &pages, owner);
+        let filled = self.fill_ahead(&volume, &pages, owner);
         self.readahead.pages.fetch_sub(pages.len() as u64, Ordering::SeqCst);
+        filled
     }
 
-    /// Reads pages ahead of their use. `false`: it failed, and they are gone.
-    fn fill_ahead(&self, volume: &Volume, pages: &[Held], owner: u32) -> bool {
-        let filled = self.transfer(volume, pages);
+    /// Reads pages ahead of their use. An error: they are gone.
+    fn fill_ahead(&self, volume: &Volume, pages: &[Held], owner: u32) -> Result<(), Error> {
+        let filled = self.transfer(volume, pages, Operation::Readahead);
         self.end_ahead(volume, pages, owner, &filled);
-        filled.is_ok()
+        filled
     }
 
     /// Pages have been read ahead of their use, or could not be: then they are gone.
     fn end_ahead(&self, volume: &Volume, pages: &[Held], owner: u32, filled: &Result<(), Error>) {
-        if let Err(error) = filled {
-            tracing::debug!(%error, "a readahead failed");
+        if filled.is_err() {
             return self.drop_loading(pages);
         }
         volume.counters.pages_read_ahead.add(pages.len() as u64);
@@ -316,7 +323,8 @@ impl<M: Memory> Shared<M> {
         if page.state().loading_ahead()
             && let Some(run) = self.readahead.take(object, block)
         {
-            self.read_run(run);
+            // If it fails the page is gone, and who waits for it reads it alone.
+            let _ = self.read_run(run);
         } else {
             self.core.waiters.wait(number, page, object, block, waits);
         }

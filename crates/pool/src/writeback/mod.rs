@@ -30,6 +30,9 @@ use std::time::{Duration, Instant};
 /// Bytes copied for one round of writebacks: a 64th of the cache between these, unless a single page is larger.
 const COPY_BYTES: RangeInclusive<u64> = 256 << 10..=4 << 20;
 
+/// Pages that are protected and copied together.
+const COPIED_TOGETHER: usize = 64;
+
 /// Pages of the laundry looked at in one round.
 const LAUNDERED: usize = 256;
 
@@ -372,20 +375,31 @@ impl<M: Memory> Shared<M> {
         let mut written = 0;
         let mut result = Ok(());
         let (mut copied, mut owners): (Vec<Held>, Vec<u32>) = (Vec::new(), Vec::new());
-        for &(block, number) in pages {
-            let page = self.core.pages.get(number);
-            match page.begin_writeback(volume.id, block) {
-                Ok(()) => {
-                    let owner = lock(&self.dirty_pages).remove(volume, block);
-                    owners.push(owner.unwrap_or(volume.id));
-                    self.memory.protect(page.frame());
-                    self.copy_to(&buffer, copied.len(), number);
-                    self.memory.copied(page.frame());
-                    copied.push((block, number));
-                    page.end_copy();
+        let mut pages = pages;
+        let mut begun: Vec<(u32, bool)> = Vec::new();
+        while !pages.is_empty() {
+            // So few that nobody waits long for a page that is being copied.
+            let (some, rest) = pages.split_at(pages.len().min(COPIED_TOGETHER).min(room - copied.len()));
+            pages = rest;
+            let first = copied.len();
+            for &(block, number) in some {
+                let page = self.core.pages.get(number);
+                match page.begin_writeback(volume.id, block) {
+                    Ok(()) => {
+                        let owner = lock(&self.dirty_pages).remove(volume, block);
+                        owners.push(owner.unwrap_or(volume.id));
+                        begun.push((page.frame(), page.state().in_laundry()));
+                        copied.push((block, number));
+                    }
+                    Err(state) if state.busy() || state.copying() => busy.push((block, number)),
+                    Err(_) => {}
                 }
-                Err(state) if state.busy() || state.copying() => busy.push((block, number)),
-                Err(_) => {}
+            }
+            self.memory.protect_all(&begun);
+            self.copy_to(&buffer, first, &begun);
+            for (&(_, number), (frame, _)) in copied[first..].iter().zip(begun.drain(..)) {
+                self.memory.copied(frame);
+                self.core.pages.get(number).end_copy();
             }
             if copied.len() == room {
                 let issued = self.issue(volume, &buffer, (&mut copied, &mut owners), &mut written);
@@ -397,12 +411,13 @@ impl<M: Memory> Shared<M> {
         result.and(issued).map(|()| written)
     }
 
-    fn copy_to(&self, buffer: &Frames, place: usize, number: u32) {
+    fn copy_to(&self, buffer: &Frames, place: usize, pages: &[(u32, bool)]) {
         let page_size = self.config.page_size as usize;
-        let buffer = buffer.pointer(0);
-        let frame = self.memory.pointer(self.core.pages.get(number).frame());
-        // SAFETY: the frame is read under the pin of a copy (PG1); the buffer is the caller's alone, and has the place.
-        unsafe { std::ptr::copy_nonoverlapping(frame, buffer.add(place * page_size), page_size) };
+        let length = pages.len() * page_size;
+        // SAFETY: the buffer is the caller's alone, and has the places.
+        let copies = unsafe { std::slice::from_raw_parts_mut(buffer.pointer(0).add(place * page_size), length) };
+        // The frames are read under the pin of a copy (PG1).
+        self.memory.copy(pages, copies);
     }
 
     /// Writes the copies, neighbours in one request, and ends their writebacks.

@@ -83,7 +83,7 @@ class memmap(np.ndarray[Any, Any]):
         order: ``"C"`` or ``"F"``.
         memory: the most that is resident, in bytes or as ``"1GiB"``. To share it with other arrays, use `Pager`.
         policy: chooses what stays; any of ``forebay.policies()`` but those that know the future.
-        page_size: the bytes of a page: a power of two from 4 KiB to 1 MiB.
+        page_size: the bytes of a page: a power of two from 4 KiB to 2 MiB.
 
     Raises:
         ValueError: what makes no sense; a file that is too short, or empty.
@@ -163,7 +163,7 @@ class Pager:
     Args:
         memory: the most that is resident of all arrays together, in bytes or as ``"1GiB"``: from 16 pages to what the machine has.
         policy: chooses what stays; any of ``forebay.policies()`` but those that know the future.
-        page_size: the bytes of a page: a power of two from 4 KiB to 1 MiB.
+        page_size: the bytes of a page: a power of two from 4 KiB to 2 MiB.
         threads: the most threads that handle faults.
         sampling: the share of a processor that it may cost to see which pages are used.
 

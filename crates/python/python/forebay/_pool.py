@@ -206,7 +206,7 @@ class Pool:
     Args:
         memory: of its pages, in bytes or as ``"1GiB"``. It is taken as it is used; managing them takes some percent more.
         policy: chooses what stays; any of ``forebay.policies()`` but those that know the future.
-        page_size: the bytes of a page: a power of two from 4 KiB to 1 MiB.
+        page_size: the bytes of a page: a power of two from 4 KiB to 2 MiB.
 
     Raises:
         ValueError: what makes no sense.

@@ -1,0 +1,161 @@
+//! What has to be done for a fault, on whichever thread: the pool brings the page, and it is mapped.
+
+use crate::Error;
+use crate::messages::{Fault, Kind};
+use crate::pager::{Mapped, Shared};
+use crate::space::Space;
+use crate::userfault::Continued;
+use forebay_pool::{Handle, Volume};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Bytes that are mapped by one fault, as far as they were read ahead: what a handle has pins for.
+const AROUND: usize = 60 << 10;
+
+/// A fault that has been handled: what is mapped now.
+pub(crate) struct Brought<'a> {
+    pub(crate) region: &'a Mapped,
+    pub(crate) at: usize,
+    pub(crate) length: usize,
+    pub(crate) fault: Fault,
+}
+
+impl Shared {
+    fn count(&self, kind: Kind) {
+        match kind {
+            Kind::Missing => {
+                self.counters.major.add(1);
+                self.hand.missed(1);
+            }
+            Kind::Unmapped => self.counters.minor.add(1),
+            Kind::Protected => self.counters.protection.add(1),
+        }
+    }
+
+    /// Makes a page resident, and maps it for the program; if that fails, who touches it gets SIGBUS. Returns how many bytes from there on are mapped now.
+    pub(crate) fn bring(&self, handle: &Handle<Space>, region: &Mapped, at: usize, fault: Fault) -> usize {
+        let start = Instant::now();
+        self.count(fault.kind);
+        let brought = try_to_bring(self, handle, region, at, fault.write);
+        let mapped = brought.unwrap_or_else(|error| {
+            self.counters.failed.add(1);
+            tracing::error!(%error, "{}: the page at byte {at} cannot be used: SIGBUS", region.volume.name());
+            if let Err(error) = region.extent.poison(at) {
+                tracing::error!(%error, "nor can it be poisoned: who touches it waits for ever");
+            }
+            self.page_size
+        });
+        self.uses.follow(self, handle, &Brought { region, at, length: mapped, fault });
+        self.counters.fault_time.add_time(start.elapsed());
+        mapped
+    }
+
+    /// The same on the thread that has the fault (`in_place.rs`). `false`: it may not be done there.
+    pub(crate) fn bring_in_place(&self, region: &Mapped, address: usize, write: bool) -> bool {
+        if !region.reads_in_place {
+            return false;
+        }
+        let Some(seat) = self.seats.take(&self.pool) else { return false };
+        if write && !self.desk.begin_write() {
+            return false;
+        }
+        let start = Instant::now();
+        let (kind, at) = self.kind_of(seat.handle(), region, address, write);
+        let brought = try_to_bring(self, seat.handle(), region, at, write);
+        if write {
+            self.desk.end_write();
+        }
+        let Ok(length) = brought else { return false };
+        self.count(kind);
+        self.counters.in_place.add(1);
+        let fault = Fault { address, write, kind, thread: own_number() };
+        self.uses.follow(self, seat.handle(), &Brought { region, at, length, fault });
+        self.counters.fault_time.add_time(start.elapsed());
+        self.hand.turn(self);
+        true
+    }
+
+    /// What the kernel does not say: of which kind a fault is. And where in the region its page begins.
+    fn kind_of(&self, handle: &Handle<Space>, region: &Mapped, address: usize, write: bool) -> (Kind, usize) {
+        let at = (address - region.extent.base as usize) / self.page_size * self.page_size;
+        let kind = if !handle.is_resident(&region.volume, (at / self.page_size) as u64) {
+            Kind::Missing
+        } else if write && region.extent.is_mapped(at) {
+            Kind::Protected
+        } else {
+            Kind::Unmapped
+        };
+        (kind, at)
+    }
+
+    /// Has a thread handle a fault of this one, and waits for it.
+    pub(crate) fn hand_over(&self, region: &Mapped, address: usize, write: bool) {
+        let at = (address - region.extent.base as usize) / self.page_size * self.page_size;
+        let kind = if write && region.extent.is_mapped(at) { Kind::Protected } else { Kind::Missing };
+        self.space.faults.hand_over(Fault { address, write, kind, thread: own_number() });
+    }
+}
+
+/// The number of this thread, as the kernel's messages have it.
+fn own_number() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
+}
+
+fn try_to_bring(
+    shared: &Shared,
+    handle: &Handle<Space>,
+    region: &Mapped,
+    at: usize,
+    write: bool,
+) -> Result<usize, Error> {
+    let Mapped { extent, volume, .. } = region;
+    let block = (at / shared.page_size) as u64;
+    let see = |pages: usize| {
+        for page in 0..pages {
+            let address = extent.base as usize + at + page * shared.page_size;
+            shared.watch.iter().for_each(|watch| watch.see(address, write));
+        }
+    };
+    handle.hint(volume, region.stream())?;
+    if !write {
+        let resident = handle.read_resident(volume, block);
+        let filled = resident.is_none();
+        let page = resident.map_or_else(|| handle.read_absent(volume, block), Ok)?;
+        // Who goes forward has those that were read ahead for it at once: a fault costs more than all the rest.
+        let most = (AROUND / shared.page_size).max(1) as u64;
+        let ahead: Vec<_> = (1..most).map_while(|next| handle.use_ahead(volume, block + next)).collect();
+        let length = (1 + ahead.len()) * shared.page_size;
+        // It may have been mapped as it was filled.
+        let mapped = if filled && length == shared.page_size && extent.is_mapped(at) {
+            Ok(Continued::Mapped)
+        } else {
+            extent.map(at, length, true)
+        };
+        shared.hand.missed(ahead.len() as u64);
+        see(1 + ahead.len());
+        drop((page, ahead));
+        match mapped {
+            Ok(Continued::Mapped) => return Ok(length),
+            // What was removed is zeroes from now on: that is a write.
+            Ok(Continued::Removed) => {}
+            Err(source) => return Err(Error::Memory { what: "a page cannot be mapped", source }),
+        }
+    }
+    // As the page becomes dirty it is mapped: `unprotect` in space.rs.
+    handle.write_touched(volume, block)?.commit()?;
+    let ahead = if write && shared.swap { write_ahead(shared, handle, volume, block) } else { 0 };
+    if write {
+        see(1 + ahead);
+    }
+    Ok((1 + ahead) * shared.page_size)
+}
+
+/// Who writes forward has the pages that were read ahead for it at once, as dirty ones. To write back what is as it was would be wrong for a file; in swap space
+/// nothing depends on it. Returns how many they are.
+fn write_ahead(shared: &Shared, handle: &Handle<Space>, volume: &Arc<Volume>, block: u64) -> usize {
+    let most = (AROUND / shared.page_size) as u64;
+    let written = |next: u64| handle.write_ahead(volume, block + next).is_some_and(|page| page.commit().is_ok());
+    let ahead = (1..most).take_while(|&next| written(next)).count();
+    shared.hand.missed(ahead as u64);
+    ahead
+}
