@@ -35,8 +35,8 @@ struct forebay_pager_options {
     uint32_t page_size; /* bytes: a power of two from 4096 to 2097152; default 4096 */
     uint32_t threads;   /* the most threads that handle faults, 1 to 1024; default 64; 2 at the start */
     const char *policy; /* as `forebay compare --policies` takes them; default "clock-pro" */
-    double sampling;    /* the share of a processor that it may cost to see which pages are used, to 1, beside up to six minor
-                           faults a miss for policies with reference bits; default 0.02; below 0: none is seen */
+    double sampling;    /* the share of a processor that it may cost to see which pages are used, beside half the time of each miss for
+                           policies with reference bits; default 0.02; below 0: none is seen; 1: all that those wait to see */
     int in_place;       /* not 0: a fault is handled on the thread that has it, by a handler for SIGBUS, which is faster. Then system calls
                            at absent pages fail with EFAULT, and the program keeps the rules of docs/pager.md, "Faults in place" */
 };

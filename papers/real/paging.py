@@ -202,7 +202,7 @@ def by_us(given, work, program, directory, memory, policy):
     if not processes:
         raise Failed(f"{program.name} has no large memory: nothing of it was paged")
     result = {"elapsed": elapsed, "programs": figures, "limit": int(memory)} | of_processes(processes)
-    return result | {"forecast_pages": forecast(given, trace, policy, result["capacity"])}
+    return result | {"forecast_pages": forecast(given, trace, policy, result["policy_capacity"])}
 
 
 def forecast(given, trace, policy, size):
@@ -233,6 +233,7 @@ def of_processes(processes):
         "hand_steps_a_fault": steps / max(total("major"), 1),
         "sequences": [total(name) for name in names],
         "capacity": max(process["capacity"] for process in processes),
+        "policy_capacity": max(process["policy_capacity"] for process in processes),
         "allocated": max(process["most"] for process in processes),
         "failed_faults": total("failed"),
     }

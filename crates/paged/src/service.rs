@@ -190,6 +190,7 @@ impl Service {
             written: count(&self.traffic.written),
             most: count(&self.most),
             capacity: pool.capacity,
+            policy_capacity: u64::from(pool.policy_frames) * u64::from(pool.page_size),
             hand_millisteps: pool.policy_state.get(HAND_STEPS).map_or(0, |steps| (1000.0 * steps).round() as u64),
             reads,
             writes,

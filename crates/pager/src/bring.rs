@@ -7,7 +7,7 @@ use crate::space::Space;
 use crate::userfault::Continued;
 use forebay_pool::{Handle, Volume};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes that are mapped by one fault, as far as they were read ahead: what a handle has pins for.
 const AROUND: usize = 60 << 10;
@@ -18,6 +18,8 @@ pub(crate) struct Brought<'a> {
     pub(crate) at: usize,
     pub(crate) length: usize,
     pub(crate) fault: Fault,
+    /// How long that took.
+    pub(crate) took: Duration,
 }
 
 impl Shared {
@@ -35,7 +37,11 @@ impl Shared {
     /// Makes a page resident, and maps it for the program; if that fails, who touches it gets SIGBUS. Returns how many bytes from there on are mapped now.
     pub(crate) fn bring(&self, handle: &Handle<Space>, region: &Mapped, at: usize, fault: Fault) -> usize {
         let start = Instant::now();
-        self.count(fault.kind);
+        // One that was handed over has no message of the kernel's, which says the kind.
+        let handed = self.space.faults.in_place;
+        let kind = if handed { self.kind_of(handle, region, fault.address, fault.write).0 } else { fault.kind };
+        let fault = Fault { kind, ..fault };
+        self.count(kind);
         let brought = try_to_bring(self, handle, region, at, fault.write);
         let mapped = brought.unwrap_or_else(|error| {
             self.counters.failed.add(1);
@@ -45,7 +51,7 @@ impl Shared {
             }
             self.page_size
         });
-        self.uses.follow(self, handle, &Brought { region, at, length: mapped, fault });
+        self.uses.follow(self, handle, &Brought { region, at, length: mapped, fault, took: start.elapsed() });
         self.counters.fault_time.add_time(start.elapsed());
         mapped
     }
@@ -69,7 +75,7 @@ impl Shared {
         self.count(kind);
         self.counters.in_place.add(1);
         let fault = Fault { address, write, kind, thread: own_number() };
-        self.uses.follow(self, seat.handle(), &Brought { region, at, length, fault });
+        self.uses.follow(self, seat.handle(), &Brought { region, at, length, fault, took: start.elapsed() });
         self.counters.fault_time.add_time(start.elapsed());
         self.hand.turn(self);
         true
@@ -88,11 +94,9 @@ impl Shared {
         (kind, at)
     }
 
-    /// Has a thread handle a fault of this one, and waits for it.
-    pub(crate) fn hand_over(&self, region: &Mapped, address: usize, write: bool) {
-        let at = (address - region.extent.base as usize) / self.page_size * self.page_size;
-        let kind = if write && region.extent.is_mapped(at) { Kind::Protected } else { Kind::Missing };
-        self.space.faults.hand_over(Fault { address, write, kind, thread: own_number() });
+    /// Has a thread handle a fault of this one, and waits for it. The thread finds out of which kind it is.
+    pub(crate) fn hand_over(&self, address: usize, write: bool) {
+        self.space.faults.hand_over(Fault { address, write, kind: Kind::Missing, thread: own_number() });
     }
 }
 

@@ -195,7 +195,7 @@ fn handle(address: usize, context: &ucontext_t) -> bool {
     unsafe { pthread_setcancelstate(NOT_CANCELLED, &raw mut state) };
     let write = is_write(context);
     if !may_allocate(&context.uc_sigmask) || !shared.bring_in_place(&region, address, write) {
-        shared.hand_over(&region, address, write);
+        shared.hand_over(address, write);
     }
     INSIDE.set(false);
     drop((shared, region));

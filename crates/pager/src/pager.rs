@@ -40,8 +40,8 @@ pub struct Options {
     /// The most threads that handle faults: as many reads of absent pages are under way at a time, beside readahead. They are started as they
     /// are needed.
     pub threads: usize,
-    /// The share of a processor that it may cost to see which resident pages are used. A policy with reference bits may cost up to six minor faults for
-    /// each page that is missed beside it. 0: no use of a resident page is seen.
+    /// The share of a processor that it may cost to see which resident pages are used. A policy with reference bits may cost half the time of each miss
+    /// beside it, and up to six minor faults. 0: no use of a resident page is seen. 1: up to six minor faults a miss, however fast storage is.
     pub sampling: f64,
     /// Whether its regions are in front of swap space: what is written there is of no use after this process, so pages are written as they must leave,
     /// nearly all may be dirty, and who writes in order makes those that were read ahead dirty, too.
@@ -246,7 +246,7 @@ impl Pager {
             page_size,
             counters: FaultCounters::default(),
             hand: Hand::new(if awaits { 0.0 } else { options.sampling }),
-            uses: Uses::new(if awaits { options.sampling } else { 0.0 }, frames),
+            uses: Uses::new(if awaits { options.sampling } else { 0.0 }, options.in_place, frames),
             desk: Desk::new(options.threads),
             seats: Seats::new(if options.in_place { SEATS } else { 0 }),
             watch: options.watch.clone(),

@@ -11,8 +11,9 @@
 //!
 //! One instruction may need several pages. It ends: each fault sets a bit, a page whose bit is set stays mapped, and wires are taken at misses alone.
 //!
-//! What this costs is bounded: [`FOR_A_MISS`] mappings for each page that was missed, and what the share of a processor allows that the pager was
-//! given. Uses of other pages are not seen: the policy takes them as not used.
+//! What this costs is bounded: for each page that was missed, the mappings whose faults take half the time of the miss, [`FOR_A_MISS`] at most; and what the
+//! share of a processor allows that the pager was given. So where storage is slow all uses are seen, and where it is fast a program that pages takes
+//! half as long again at most. With a share of 1 each miss has [`FOR_A_MISS`]. Uses of other pages are not seen: the policy takes them as not used.
 
 use crate::bring::Brought;
 use crate::messages::Kind;
@@ -38,8 +39,14 @@ const FOR_A_MISS: f64 = 6.0;
 /// The most that may be taken away at once, after a time without need: as many as there are pages, and these at least.
 const SAVED: f64 = 4096.0;
 
-/// What a minor fault costs its program, in seconds, until it goes on.
-const MINOR: f64 = 20e-6;
+/// The part of the time of misses that it may take to see uses.
+const OF_A_MISS: f64 = 0.5;
+
+/// What a minor fault costs its program, in seconds, until it goes on: a thread of the pager wakes, and the program's.
+const MINOR: f64 = 40e-6;
+
+/// The same where the thread handles it that has it.
+const MINOR_IN_PLACE: f64 = 5e-6;
 
 /// A page: its object, and where it begins.
 type Page = (u32, usize);
@@ -48,6 +55,8 @@ type Page = (u32, usize);
 pub(crate) struct Uses {
     /// The share of a processor that may be spent; none where the policy does not say for which uses it waits.
     share: f64,
+    /// What a minor fault costs, in seconds.
+    minor: f64,
     /// The most mappings that may be taken away at once.
     most: f64,
     seen: Mutex<Seen>,
@@ -73,20 +82,21 @@ struct Thread {
 }
 
 impl Uses {
-    pub(crate) fn new(share: f64, pages: usize) -> Self {
+    pub(crate) fn new(share: f64, in_place: bool, pages: usize) -> Self {
+        let minor = if in_place { MINOR_IN_PLACE } else { MINOR };
         let most = SAVED.max(pages as f64);
         let seen = Seen { threads: Vec::new(), left: most, counted: Instant::now() };
-        Self { share, most, seen: Mutex::new(seen) }
+        Self { share, minor, most, seen: Mutex::new(seen) }
     }
 
-    /// A fault has been handled, and its thread waits still: takes the mappings away of pages whose next use is to be seen.
+    /// A fault has been handled, and its thread waits still: the policy learns of it, and the mappings are taken away of pages whose next use is to be seen.
     pub(crate) fn follow(&self, shared: &Shared, handle: &Handle<Space>, brought: &Brought<'_>) {
+        // At once: which page the policy evicts next depends on it.
+        handle.hand_over();
         if self.share == 0.0 {
             return;
         }
-        // At once: which page the policy evicts next depends on it.
-        handle.hand_over();
-        let Brought { region, at, length, fault } = brought;
+        let Brought { region, at, length, fault, took } = brought;
         let (object, given) = (region.volume.id(), *at..at + length);
         let others = |&(of, page): &Page| of != object || !given.contains(&page);
         let mut seen = self.lock();
@@ -107,12 +117,18 @@ impl Uses {
         }
         let now = Instant::now();
         let passed = now.duration_since(std::mem::replace(&mut seen.counted, now));
-        let missed = if fault.kind == Kind::Missing { FOR_A_MISS } else { 0.0 };
-        seen.left = (seen.left + missed + self.share * passed.as_secs_f64() / MINOR).min(self.most);
+        let missed = if fault.kind == Kind::Missing { self.for_a_miss(*took) } else { 0.0 };
+        seen.left = (seen.left + missed + self.share * passed.as_secs_f64() / self.minor).min(self.most);
         pages.truncate(seen.left as usize);
         seen.left -= pages.len() as f64;
         drop(seen);
         shared.counters.unmapped.add(shared.space.unmap(pages) as u64);
+    }
+
+    /// How many mappings may be taken away for a miss.
+    fn for_a_miss(&self, took: Duration) -> f64 {
+        let afforded = if self.share < 1.0 { OF_A_MISS * took.as_secs_f64() / self.minor } else { f64::INFINITY };
+        afforded.min(FOR_A_MISS)
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {

@@ -65,6 +65,8 @@ figures! {
     most,
     /// The bytes that its pages have of the limit: the rest is what it takes to manage them.
     capacity,
+    /// Of these, the bytes of the pages that the policy chooses from: the others are for evicted pages until they are written.
+    policy_capacity,
     /// Entries that the policy's hands pass for each page that is brought, in thousandths; 0 where it has none, or does not show it.
     hand_millisteps,
     /// Requests that read from swap space.

@@ -1,14 +1,24 @@
 //! Uses of resident pages, as policies with reference bits learn of them.
 
-use crate::common::{PAGE, limit, options};
+use crate::common::{IN_PLACE, PAGE, limit, options};
 use forebay_pager::{Faults, Options, Pager, Region};
 use forebay_policy::{Caller, Reference, Spec};
 use forebay_pool::VolumeConfig;
-use forebay_pool::device::MemoryDevice;
+use forebay_pool::device::{Delayed, Device, MemoryDevice, Timing};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::hint::black_box;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A millisecond a request.
+struct Slow;
+
+impl Timing for Slow {
+    fn service(&mut self, _: Duration, _: u64, _: u64, _: bool) -> Duration {
+        Duration::from_millis(1)
+    }
+}
 
 struct AnyVictim;
 
@@ -22,10 +32,13 @@ impl Caller for AnyVictim {
 
 /// A region without readahead in a memory for a few hundred pages, and how many the policy has.
 fn region(policy: &str, sampling: f64, pages: usize) -> (Arc<Pager>, Region, u32) {
+    region_of(Arc::new(MemoryDevice::new((pages * PAGE) as u64)), policy, sampling)
+}
+
+fn region_of(device: Arc<dyn Device>, policy: &str, sampling: f64) -> (Arc<Pager>, Region, u32) {
     let spec = Spec::parse(policy).expect("a policy");
     let pager = Pager::new(&Options { sampling, ..options(344 * PAGE as u64, spec) }).expect("a pager");
     let config = VolumeConfig { readahead: 0, ..VolumeConfig::new("region") };
-    let device = Arc::new(MemoryDevice::new((pages * PAGE) as u64));
     let region = Region::map(&pager, device, config).expect("a region");
     let frames = pager.statistics().policy_frames;
     (pager, region, frames)
@@ -38,7 +51,12 @@ fn touch(region: &Region, page: u32) {
 /// The faults of a thread that touches pages in turn, and the misses of a policy that sees each of these uses.
 fn faults_and_misses(policy: &str, sampling: f64, references: &[u32]) -> (Faults, u64) {
     let pages = references.iter().max().expect("there are references") + 1;
-    let (pager, region, frames) = region(policy, sampling, pages as usize);
+    faults_and_misses_in(region(policy, sampling, pages as usize), policy, references)
+}
+
+fn faults_and_misses_in(region: (Arc<Pager>, Region, u32), policy: &str, references: &[u32]) -> (Faults, u64) {
+    let pages = references.iter().max().expect("there are references") + 1;
+    let (pager, region, frames) = region;
     references.iter().for_each(|&page| touch(&region, page));
     let spec = Spec::parse(policy).expect("a policy");
     let mut seeing = spec.build(&spec.setup(frames, pages));
@@ -66,11 +84,30 @@ fn a_region_has_the_faults_that_its_policy_has_where_it_sees_every_use() {
     let _limit = limit("regions under each policy that says for which uses it waits");
     let references = references();
     for policy in ["clock", "car", "clock-pro", "sieve", "gclock", "linux", "linux:access=process", "s3-fifo", "fifo"] {
-        let (faults, misses) = faults_and_misses(policy, 0.02, &references);
+        let (faults, misses) = faults_and_misses(policy, 1.0, &references);
         let ratio = faults.major as f64 / misses as f64;
         println!("{policy}: {misses} misses, {faults:?}");
         assert!((0.97..=1.03).contains(&ratio), "{policy}: {} faults, {misses} misses", faults.major);
     }
+}
+
+#[test]
+fn in_front_of_slow_storage_every_use_is_seen_and_in_front_of_fast_storage_what_half_the_time_of_misses_pays_for() {
+    let _limit = limit("regions in front of slow and of fast storage");
+    // Longer than what may be spent at the start lasts.
+    let references: Vec<u32> = references().into_iter().cycle().take(36_000).collect();
+    let pages = references.iter().max().expect("there are references") + 1;
+    let slow = Arc::new(Delayed::new(MemoryDevice::new(u64::from(pages) * PAGE as u64), Box::new(Slow)));
+    let (faults, misses) = faults_and_misses_in(region_of(slow, "clock", 0.02), "clock", &references[..12_000]);
+    let ratio = faults.major as f64 / misses as f64;
+    assert!((0.97..=1.03).contains(&ratio), "{} faults, {misses} misses", faults.major);
+    let start = Instant::now();
+    let (fast, _) = faults_and_misses("clock", 0.02, &references);
+    let minor = if IN_PLACE { 5e-6 } else { 40e-6 };
+    let of_misses = fast.fault_time.sum as f64 / 1e9 / 2.0 / minor;
+    let of_share = start.elapsed().as_secs_f64() * 0.02 / minor;
+    println!("{of_misses:.0} and {of_share:.0} at most: {fast:?}");
+    assert!((fast.unmapped as f64) < 4096.0 + of_misses + of_share, "{fast:?}");
 }
 
 #[test]
