@@ -1,6 +1,7 @@
 //! How near the simulator's misses are to the faults of a real region: each reference of a trace is a read or a write of its page's first byte, by one
 //! thread, without readahead. The pager sees a use of a resident page when the page's mapping has been taken away before; the simulator sees each.
-//! Prints a line of JSON for each policy and size, a percentage of the trace's pages. With REFERENCES the first of them alone.
+//! By default all uses are seen that policies with reference bits wait for: SAMPLING is 1. Prints a line of JSON for each policy and size, a percentage of the
+//! trace's pages. With REFERENCES the first of them alone.
 //!
 //!     forebay record --memory -o gzip.parquet -- gzip -k FILE
 //!     cargo run --release -p forebay-bench --example pager_forecast -- gzip.parquet [POLICY,… [SAMPLING [SIZE,… [REFERENCES]]]]
@@ -20,7 +21,7 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().expect("a trace");
     let policies = arguments.next().unwrap_or_else(|| "clock,clock-pro,car".to_owned());
-    let sampling: f64 = arguments.next().map_or(0.02, |share| share.parse().expect("a share of a processor"));
+    let sampling: f64 = arguments.next().map_or(1.0, |share| share.parse().expect("a share of a processor"));
     let sizes = arguments.next().unwrap_or_else(|| "30,50,70".to_owned());
     let sizes: Vec<u32> = sizes.split(',').map(|size| size.parse().expect("a percentage")).collect();
     let most: usize = arguments.next().map_or(usize::MAX, |most| most.parse().expect("a number of references"));
