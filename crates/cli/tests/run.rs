@@ -272,7 +272,10 @@ fn where_there_is_no_room_the_program_or_the_command_says_so() {
     let (code, said) = within(&["-m", "4MiB", "--swap", &small], &[&program, "fill", "8"], "");
     assert_eq!(code, Some(0), "{said}");
     let (code, said) = within(&["-m", "4MiB", "--swap", &small], &[&program, "fill", "64"], "");
-    assert!(code == Some(128 + 7) && said.contains("No space left") && said.contains("SIGBUS"), "{code:?} {said}");
+    assert!(
+        code == Some(128 + 7) && said.contains("No space left") && said.contains("ended by SIGBUS"),
+        "{code:?} {said}"
+    );
     let full = format!("dd if=/dev/zero of={small}/full 2>/dev/null;");
     let (code, said) = within(&["-m", "4MiB"], &["true"], &full);
     assert!(code == Some(125) && said.contains("there is no room for figures and messages"), "{code:?} {said}");

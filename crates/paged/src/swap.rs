@@ -141,6 +141,13 @@ impl Swap {
         self.traffic.requests.read(self.start + offset, length);
     }
 
+    /// Counts a request that has written.
+    fn note_written(&self, offset: u64, length: u64) {
+        let pages = self.pages(offset, length);
+        self.traffic.written.fetch_add(pages.end - pages.start, Ordering::Relaxed);
+        self.traffic.requests.write();
+    }
+
     fn mark(&self, pages: Range<u64>, written: bool) {
         for page in pages {
             let (word, bit) = (&self.written[(page / 64) as usize], 1 << (page % 64));
@@ -236,11 +243,10 @@ impl Device for Swap {
 
     fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
         let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
-        let pages = self.pages(offset, length);
-        self.traffic.written.fetch_add(pages.end - pages.start, Ordering::Relaxed);
-        self.traffic.requests.write();
-        self.mark(pages, true);
-        self.backing.timed.write(self.start + offset, buffers)
+        self.mark(self.pages(offset, length), true);
+        self.backing.timed.write(self.start + offset, buffers)?;
+        self.note_written(offset, length);
+        Ok(())
     }
 
     fn read_many(&self, runs: &mut [(u64, IoSliceMut<'_>)]) -> Vec<io::Result<()>> {
@@ -258,13 +264,14 @@ impl Device for Swap {
 
     fn write_many(&self, runs: &[(u64, IoSlice<'_>)]) -> Vec<io::Result<()>> {
         for (offset, run) in runs {
-            let pages = self.pages(*offset, run.len() as u64);
-            self.traffic.written.fetch_add(pages.end - pages.start, Ordering::Relaxed);
-            self.traffic.requests.write();
-            self.mark(pages, true);
+            self.mark(self.pages(*offset, run.len() as u64), true);
         }
-        let runs: Vec<_> = runs.iter().map(|&(offset, run)| (self.start + offset, run)).collect();
-        self.backing.timed.write_many(&runs)
+        let moved: Vec<_> = runs.iter().map(|&(offset, run)| (self.start + offset, run)).collect();
+        let written = self.backing.timed.write_many(&moved);
+        for ((offset, run), _) in runs.iter().zip(&written).filter(|(_, written)| written.is_ok()) {
+            self.note_written(*offset, run.len() as u64);
+        }
+        written
     }
 
     /// Nothing of it outlives the process.

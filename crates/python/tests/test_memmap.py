@@ -164,7 +164,8 @@ def test_descriptors_are_as_many_as_is_said(path):
     for make in (lambda: forebay.Pager(MEMORY), lambda: kept[0].memmap(path, "u8"), lambda: kept[0].memmap(path, "u8", "r")):
         kept.append(make())
         taken.append(len(os.listdir("/proc/self/fd")) - before - sum(taken))
-    assert taken == [4, 3, 0]
+    # The fifth is for a call that older kernels lack.
+    assert taken[0] in (4, 5) and taken[1:] == [3, 0]
 
 
 def test_errors_of_files_have_their_name(path, tmp_path):

@@ -138,7 +138,7 @@ def test_a_table_is_taken_by_pandas_polars_pyarrow_and_duckdb(sample):
         (lambda trace: forebay.compare(trace, "lru", []), "name a cache size at least"),
         (lambda trace: forebay.compare(trace, []), "name a policy at least"),
         (lambda trace: forebay.compare(trace, "lru", warmup="100%"), "write a number of references"),
-        (lambda trace: forebay.compare(trace, "lru", warmup=10**9), "a warm-up of 1000000000 references leaves nothing to count"),
+        (lambda trace: forebay.compare(trace, "lru", warmup=10**9), "a warm-up of 1,000,000,000 references leaves nothing to count"),
         (lambda trace: forebay.compare(trace, "opt", readahead="linux"), "opt knows what is referenced next"),
         (lambda trace: forebay.compare(trace, "lru", device="floppy"), "device='floppy': there is no such device; there are table-1"),
         (lambda trace: forebay.levels(trace, ["lru:10"], device="nearlin"), "device='nearlin': there is no such device (did you mean `nearline`?)"),
@@ -269,7 +269,7 @@ def test_experiments_are_run_by_the_command(tmp_path):
             for key in ("theirs", "ours", "least", "most")
         )
     assert answer.advice == "ours agree" and "<table>" in answer._repr_html_()
-    with pytest.raises(forebay.Error, match="none.toml: No such file"):
+    with pytest.raises(forebay.Error, match="none.toml: there is no such file"):
         forebay.experiment(tmp_path / "none.toml")
 
 

@@ -57,6 +57,9 @@ pub(crate) struct Arguments {
 /// As by the kernel's `vm.page-cluster` of 3: what is read in vain pushes out what is used.
 const READAHEAD: &str = "32KiB";
 
+/// The exit code of a program that SIGBUS ended, as shells have it.
+const BY_SIGBUS: u8 = 128 + 7;
+
 const SHORT: &str = "\
 Example: `forebay run --memory 64MiB -- sort -S 1G big.txt`; docs/run.md says what is paged and what is not.
 Exit status: that of the program; 125 its memory cannot be paged here, 126 it cannot be run so, 127 there is no such
@@ -113,6 +116,12 @@ fn tell(arguments: &Arguments, ended: &Ended) -> String {
             let of = if processes > 1 { format!("{processes} processes: ") } else { String::new() };
             line(format!("{of}{}", show(&sum)));
         }
+    }
+    if ended.code == BY_SIGBUS {
+        line(
+            "ended by SIGBUS: where a page failed, an error above says why. The figures are of a moment before"
+                .to_owned(),
+        );
     }
     if let (Some(requests), Some(out)) = (ended.recorded, &arguments.record) {
         let out = out.display();

@@ -91,7 +91,7 @@ class memmap(np.ndarray[Any, Any]):
         OSError: the file cannot be opened, or others have it open for writing; userfaultfd is refused here.
 
     The file is mapped until the last view of it is gone, and made durable then and at the interpreter's end. A read that fails is ``SIGBUS``,
-    which ends the process, as with ``numpy.memmap``. A child of ``fork`` does not have it. An array takes seven file descriptors, three where its
+    which ends the process, as with ``numpy.memmap``. A child of ``fork`` does not have it. An array takes eight file descriptors, three where its
     `Pager` is shared. A file that is written is one array's, unless others of it are made by the same `Pager`. docs/python.md has all of it.
     """
 
