@@ -201,8 +201,7 @@ impl Space {
     /// Does something to pages, those in a row at once.
     fn by_run(&self, mut pages: Vec<(u32, usize)>, act: impl Fn(&Extent, usize, usize)) {
         pages.sort_unstable();
-        let runs = pages.chunk_by(|one, next| one.0 == next.0 && one.1 + self.page_size == next.1);
-        for run in runs.flat_map(|run| run.chunks(RUN)) {
+        for run in self.runs(&pages).flat_map(|run| run.chunks(RUN)) {
             let ((object, at), length) = (run[0], run.len() * self.page_size);
             // A region that has gone may have given its number to a shorter one.
             if let Some(extent) = self.extent(object).filter(|extent| at + length <= extent.length) {
