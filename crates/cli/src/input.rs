@@ -8,7 +8,7 @@ pub(crate) use forebay_sim::SAMPLE;
 use forebay_sim::size::parse_bytes;
 use forebay_sim::{Opening, Size};
 use forebay_trace::formats::csv::Columns;
-use forebay_trace::{Format, Options, Pattern, Reader, Warn};
+use forebay_trace::{Error, Format, Options, Pattern, Reader, Warn};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -48,6 +48,10 @@ impl How {
 
     /// Opens the trace called `name`: a file, `-`, a synthetic trace, or the embedded sample; or the part of it that is asked.
     pub(crate) fn open(&self, name: &str) -> forebay_trace::Result<(&'static Format, Box<dyn Reader>)> {
+        if !Path::new(name).exists() && Spec::parse(name).is_ok() {
+            let message = "is no file; policies have commas between them and no space: -p lru,arc";
+            return Err(Error::new(name, message).mistyped());
+        }
         let warn: Warn = Arc::new(|message| eprintln!("forebay: {message}"));
         self.opening().open(name, &warn)
     }

@@ -68,7 +68,7 @@ fn take_negative(command: clap::Command) -> clap::Command {
 /// Ends with what is wrong with the command line, and what may be meant by it.
 fn exit(error: &clap::Error) -> ! {
     match error.get(ContextKind::InvalidSubcommand) {
-        Some(ContextValue::String(trace)) if Path::new(trace).is_file() => {
+        Some(ContextValue::String(trace)) if Path::new(trace).is_file() || trace.contains(['.', '/']) => {
             eprintln!("forebay: {trace}: name a command first, as in `forebay compare {trace}`");
             std::process::exit(2);
         }

@@ -194,6 +194,40 @@ fn cells(row: &str) -> Vec<&str> {
 }
 
 #[test]
+fn pages_show_of_the_sample_what_the_program_answers() {
+    let page = |name: &str| std::fs::read_to_string(root().join("docs").join(name)).expect("a page is text");
+    let (managers, readahead) = (page("managers.md"), page("readahead.md"));
+    let shown = managers.split_once("$ cat managers.toml\n").and_then(|(_, rest)| Some(rest.split_once("```")?.0));
+    assert_eq!(shown, Some(answer(&["managers", "sample"]).as_str()));
+
+    let mut rows = readahead.lines().filter(|line| line.starts_with('|') && cells(line).len() == 8);
+    for rule in ["none", "fixed", "linux", "regular"] {
+        let policies = ["--policies", "lru,dulo:correlation=75%", "--sizes", "10%", "--device", "nearline"];
+        let csv = answer(&[&["compare", "sample"][..], &policies, &["--readahead", rule, "--format", "csv"]].concat());
+        let mut csv = csv.lines().map(|row| row.split(',').collect::<Vec<_>>());
+        let heads = csv.next().expect("a CSV has a head");
+        for row in csv {
+            let shown = rows
+                .by_ref()
+                .map(cells)
+                .find(|cells| cells[1] == row[heads.iter().position(|&head| head == "policy").expect("there is one")]);
+            let shown: Vec<String> =
+                shown.expect("a row of the page")[2..].iter().map(|cell| cell.replace(',', "")).collect();
+            let figure = |name: &str| -> f64 {
+                let place = heads.iter().position(|&head| head == name).expect("there is one of that name");
+                row[place].parse().unwrap_or(f64::NAN)
+            };
+            let known = [
+                format!("{:.1}", 100.0 * figure("hit_ratio")),
+                format!("{:.1}", figure("device_ms") / 1000.0),
+                format!("{:.2}", figure("wait_mean_ms")),
+            ];
+            assert_eq!(shown[..3], known, "{rule}");
+        }
+    }
+}
+
+#[test]
 fn bold_is_the_best_of_a_row_in_the_papers_tables_of_policies() {
     let (mut seen, mut wrong) = (0, Vec::new());
     for page in pages().into_iter().filter(|page| page.components().any(|part| part.as_os_str() == "papers")) {

@@ -35,7 +35,7 @@ fn an_interrupted_stream_tells_what_the_references_so_far_gave() {
     // Once, whichever stream a terminal shows first.
     let said = [&*out, &*err].concat().replace('\n', " ");
     assert_eq!(said.matches("topped after ").count(), 1, "{out}{err}");
-    assert!(out.contains("shown is what they gave. By these: "), "{out}");
+    assert!(out.contains("shown is what they gave. By these runs: "), "{out}");
 }
 
 #[test]

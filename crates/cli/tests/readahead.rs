@@ -38,7 +38,7 @@ fn readahead_is_told_in_every_form() {
     let table = ask("table");
     let counts = table.split_once("pages read ahead by fixed:pages=2").expect("a table of its own").1;
     let row: Vec<&str> = counts.lines().find(|line| line.contains("lru")).unwrap().split_whitespace().collect();
-    assert_eq!(row, ["lru", "6", "6", "0", "66.7"]);
+    assert_eq!(row, ["lru", "6", "6", "66.7", "0"]);
     let late = answer(&["-p", "lru", "--readahead", "fixed:pages=2", "-d", "table-1", "--think", "1000", "-f", "csv"]);
     assert!(late.lines().nth(1).unwrap().rsplit(',').next().is_some_and(|late| late.parse::<u64>().is_ok()), "{late}");
 }

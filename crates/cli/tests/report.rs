@@ -403,7 +403,9 @@ fn hierarchies_make_a_report_and_a_figure() {
     let data = data(&page);
     let reads = &chart(&data, "storage-reads")["views"][0];
     assert_eq!(reads["x"], serde_json::json!([100, 200]));
-    assert_eq!(reads["series"][1]["name"], "lru 400 KiB, mq");
+    assert_eq!(reads["series"][1]["name"], "mq", "what they have in common stands once");
+    let common = "; level 1 is lru 400 KiB";
+    assert!(data["sections"][0]["subtitle"].as_str().is_some_and(|text| text.contains(common)));
     let times = &chart(&data, "device-time")["views"][0]["series"][1];
     let cost = data["sections"][0]["tables"][1]["rows"].as_array().unwrap();
     let of_mq: Vec<&serde_json::Value> = cost.iter().filter(|row| row[0].as_str().unwrap().contains("mq")).collect();

@@ -165,7 +165,8 @@ class Chart {
             // At the end of the data there is seldom a round number.
             axisLabel: {
                 color: themed("--quiet"), hideOverlap: true, formatter: (value) => tick(value, unit),
-                showMaxLabel: which === "x" && !this.log.x && !places.length ? false : null, ...ticks,
+                showMaxLabel: which === "x" && !this.log.x && !places.length ? false : asked.length > 0 || null,
+                showMinLabel: asked.length > 0 || null, ...ticks,
             },
             axisLine: { show: which === "x", lineStyle: { color: themed("--quiet") } },
             splitLine: { show: which === "y", lineStyle: { color: themed("--rule") } },
@@ -177,7 +178,7 @@ class Chart {
     #labelled(labels, more = {}) {
         return {
             type: "category", data: labels, axisTick: { show: false },
-            axisLabel: { color: themed("--quiet"), hideOverlap: true }, axisLine: { lineStyle: { color: themed("--quiet") } }, ...more,
+            axisLabel: { color: themed("--quiet"), hideOverlap: true, showMaxLabel: true }, axisLine: { lineStyle: { color: themed("--quiet") } }, ...more,
         };
     }
 

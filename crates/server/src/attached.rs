@@ -78,9 +78,16 @@ impl Attached {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the limits.
+    /// Puts these limits in place of those before.
     pub(crate) fn set_limits(&self, limits: VolumeLimits) -> Result<(), Error> {
+        self.change_limits(|before| *before = limits).map(drop)
+    }
+
+    /// Changes limits; those in force from then on.
+    pub(crate) fn change_limits(&self, change: impl FnOnce(&mut VolumeLimits)) -> Result<VolumeLimits, Error> {
         let mut before = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limits = *before;
+        change(&mut limits);
         if before.rate_limits() != limits.rate_limits()
             && let Some(device) = self.device.upgrade()
         {
@@ -91,7 +98,7 @@ impl Attached {
             tracing::info!("volume {}: {limits}", self.options.name);
         }
         *before = limits;
-        Ok(())
+        Ok(limits)
     }
 
     /// Closes it when the last use has ended, and calls `closed` then. Until then it can return to service.

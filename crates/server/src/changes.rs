@@ -57,7 +57,10 @@ impl Service {
                 None => self.add(volume, deadline),
             });
         }
-        if wrong.is_empty() { Ok(removed) } else { Err(Error::Failed(wrong.join("; "))) }
+        if wrong.is_empty() {
+            return Ok(removed);
+        }
+        Err(Error::Failed(format!("{}; the rest is in force", wrong.join("; "))))
     }
 
     /// Waits its turn, as there may be a change under way that waits for a device.

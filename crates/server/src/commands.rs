@@ -8,7 +8,7 @@ use crate::report::Report;
 use crate::service::Service;
 use crate::volume_options::{VolumeLimits, VolumeOptions};
 use crate::volumes::Cache;
-use crate::words::{Age, Count, Rate, Share, Size};
+use crate::words::{Age, Count, Limit, Rate, Share, Size};
 use clap::Subcommand;
 use forebay_policy::show_bytes;
 use forebay_pool::Hint;
@@ -89,23 +89,23 @@ pub enum Command {
         #[arg(long, value_name = "TIME")]
         age: Option<Age>,
     },
-    /// Limit what is read from and written to a volume's storage; what is not named has no limit then
+    /// Show or change a volume's limits of what is read from and written to its storage
     Rate {
         /// The volume
         volume: String,
-        /// The most bytes a second, as 100MiB
+        /// The most bytes a second, as 100MiB, or none
         #[arg(long, value_name = "SIZE")]
-        rate: Option<Rate>,
-        /// The most requests a second
+        rate: Option<Limit<Rate>>,
+        /// The most requests a second, or none
         #[arg(long, value_name = "NUMBER")]
-        iops: Option<Count>,
+        iops: Option<Limit<Count>>,
     },
-    /// Limit the connections to a volume; those there are stay
+    /// Show or change a volume's limit of connections; those there are stay
     Connections {
         /// The volume
         volume: String,
-        /// The most at a time [default: no limit]
-        limit: Option<Count>,
+        /// The most at a time, or none
+        limit: Option<Limit<Count>>,
     },
     /// Change what is logged
     Log {
@@ -197,12 +197,15 @@ impl fmt::Display for Command {
                 let limits = limits.into_iter().flatten().collect::<Vec<_>>().join(" and ");
                 write!(f, "let at most {limits} of cache {cache} be dirty")
             }
-            Self::Rate { volume, rate, iops } => {
-                let limits = VolumeLimits { rate: *rate, iops: *iops, connections: None };
-                write!(f, "limit volume {volume} to {limits}")
+            Self::Rate { volume, rate: None, iops: None } | Self::Connections { volume, limit: None } => {
+                write!(f, "show the limits of volume {volume}")
             }
-            Self::Connections { volume, limit } => {
-                let limits = VolumeLimits { connections: *limit, ..VolumeLimits::default() };
+            Self::Rate { volume, rate, iops } => {
+                let (rate, iops) = (rate.and_then(|rate| rate.0), iops.and_then(|iops| iops.0));
+                write!(f, "limit volume {volume} to {}", VolumeLimits { rate, iops, connections: None })
+            }
+            Self::Connections { volume, limit: Some(limit) } => {
+                let limits = VolumeLimits { connections: limit.0, ..VolumeLimits::default() };
                 write!(f, "limit volume {volume} to {limits}")
             }
             Self::Log { level } => write!(f, "log at {level}"),
@@ -400,14 +403,17 @@ impl Steered for Service {
                 done(format!("volume {volume}: removed; clients that have it may stay{goes}"))
             }
             Command::Rate { volume, rate, iops } => {
-                let attached = self.attached(&volume)?;
-                attached.set_limits(VolumeLimits { rate, iops, ..attached.limits() })?;
-                done(format!("volume {volume}: {}", attached.limits()))
+                let change = |limits: &mut VolumeLimits| {
+                    limits.rate = rate.map_or(limits.rate, |rate| rate.0);
+                    limits.iops = iops.map_or(limits.iops, |iops| iops.0);
+                };
+                done(format!("volume {volume}: {}", self.attached(&volume)?.change_limits(change)?))
             }
             Command::Connections { volume, limit } => {
-                let attached = self.attached(&volume)?;
-                attached.set_limits(VolumeLimits { connections: limit, ..attached.limits() })?;
-                done(format!("volume {volume}: {}", attached.limits()))
+                let change = |limits: &mut VolumeLimits| {
+                    limits.connections = limit.map_or(limits.connections, |limit| limit.0);
+                };
+                done(format!("volume {volume}: {}", self.attached(&volume)?.change_limits(change)?))
             }
             Command::Reload {} => done(self.read_again()?),
             Command::Manage { .. } | Command::Abdicate { .. } | Command::Hint { .. } | Command::Managers {} => {
@@ -464,7 +470,7 @@ mod tests {
                 limit: Some(Share(0.25)),
                 age: Some(Age(Duration::from_millis(1500))),
             },
-            Command::Rate { volume: "a".to_owned(), rate: Some(Rate(4096)), iops: Some(Count(7)) },
+            Command::Rate { volume: "a".to_owned(), rate: Some(Limit(Some(Rate(4096)))), iops: Some(Limit(None)) },
             Command::Evicted { volume: "a".to_owned(), offset: Size(8192), length: Size(4096), hits: 3, dirty: true },
             Command::RecordSnapshot { file: "/a".into() },
         ] {

@@ -3,7 +3,7 @@
 use forebay_policy::spelling::did_you_mean;
 use forebay_policy::{Spec, parse_bytes, show_bytes};
 use serde::de::{Error, Visitor};
-use serde::{Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -117,6 +117,36 @@ impl FromStr for Count {
     }
 }
 
+/// A limit, or `none` where there is to be none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit<T>(pub Option<T>);
+
+impl<T: FromStr<Err = String>> FromStr for Limit<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self(None)),
+            text => text.parse().map(|limit| Self(Some(limit))).map_err(|why| format!("{why}; `none` is no limit")),
+        }
+    }
+}
+
+impl<'de, T: FromStr<Err = String>> Deserialize<'de> for Limit<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        word(deserializer)
+    }
+}
+
+impl<T: Serialize> Serialize for Limit<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(limit) => limit.serialize(serializer),
+            None => "none".serialize(serializer),
+        }
+    }
+}
+
 /// A share of a whole, above 0: `50%` or `0.5`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Share(pub f64);
@@ -200,6 +230,9 @@ mod tests {
         assert_eq!("mq:queues=4".parse::<Policy>().unwrap().0.label, "mq:queues=4");
         assert_eq!("7".parse(), Ok(Count(7)));
         assert_eq!("1KiB".parse(), Ok(Rate(1024)));
+        assert_eq!("1KiB".parse(), Ok(Limit(Some(Rate(1024)))));
+        assert_eq!("none".parse(), Ok(Limit::<Rate>(None)));
+        assert!("no".parse::<Limit<Count>>().unwrap_err().contains("`no` is no number above 0; `none` is no limit"));
         assert!("50".parse::<Rate>().unwrap_err().contains("`50` is 50 bytes a second, and 1 KiB is the least"));
         assert!(["0", "-1", "many"].iter().all(|wrong| wrong.parse::<Count>().is_err()));
         assert!(["127.0.0.1:0", "localhost:9190", "[::1]:80"].iter().all(|text| text.parse::<Address>().is_ok()));

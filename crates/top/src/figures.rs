@@ -211,7 +211,7 @@ impl Figures {
         let seconds = (now.uptime_seconds - before.uptime_seconds).max(1e-9);
         let recorded = now.recorded.map_or_else(String::new, |recorded| {
             let lost = now.record_lost.unwrap_or_default();
-            format!(", {} references recorded, {} lost", grouped(recorded), grouped(lost))
+            format!(", {} requests recorded, {} lost", grouped(recorded), grouped(lost))
         });
         Self {
             head: format!(

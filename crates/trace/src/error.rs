@@ -59,7 +59,7 @@ impl Error {
 
     /// What was asked makes no sense, whatever files there are: the spec of a synthetic trace.
     #[must_use]
-    pub(crate) fn mistyped(self) -> Self {
+    pub fn mistyped(self) -> Self {
         Self { mistyped: true, ..self }
     }
 

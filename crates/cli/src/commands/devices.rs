@@ -8,7 +8,7 @@ use forebay_model::presets::{self, PRESETS, Preset};
 use serde_json::json;
 use std::io::{self, Write};
 
-/// List the devices for `compare --device`, or print one as TOML to start a device of your own from.
+/// List the devices for `compare --device`, or show one with its figures: a TOML file to start a device of your own from.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// One of them; by default all
@@ -48,6 +48,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 let model = preset.model();
                 writeln!(out, "{}", beside(preset.name, 16, &model.title))?;
                 writeln!(out, "{}", beside("", 16, &model.source))?;
+            }
+            if let Some(preset) = arguments.name {
+                write!(out, "\n{}", preset.toml)?;
             }
             let own = "A device of your own: `forebay devices nearline --format toml > mine.toml`, then `--device mine.toml`.";
             say(&mut out, format!("\n{own}"))?;

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// Also tell what the last level's misses and writes cost on a device; `forebay devices` lists those known by name
     #[arg(short, long, value_name = "NAME|FILE.toml", value_parser = str::parse::<Named>)]
     device: Option<Named>,
-    /// Also analyze the references that each level gets: by temporal distance, and how unevenly they spread over pages
+    /// Also analyze the references that each level gets: by temporal distance, and how unevenly they spread over pages; not in the report
     #[arg(short, long)]
     analyze: bool,
     /// Threads; 0: one for each core

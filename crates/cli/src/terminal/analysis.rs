@@ -112,7 +112,7 @@ pub(crate) fn summary(analyses: &[Analysis], out: &mut impl Write) -> Result<(),
         let hits = runs.iter().map(|run| ratio(run.near_hits + run.far_hits, analysis.references));
         grid.figures(&short(&analysis.trace), cells.into_iter().chain(hits));
     }
-    writeln!(out, "\nall traces, with the policies at the largest size")?;
+    say(out, "\nall traces, with the policies at the largest size")?;
     grid.print(out)
 }
 
@@ -126,7 +126,7 @@ fn ratio(part: u64, all: u64) -> String {
 }
 
 fn footprint(points: &[FootprintPoint], out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "\nfootprint: distinct pages after this many references")?;
+    say(out, "\nfootprint: distinct pages after this many references")?;
     let mut rows = Grid::new(&[2], ["references", "pages", ""]);
     let all = points.last().map_or(0, |last| last.pages);
     let step = points.len().div_ceil(ROWS).max(1);
@@ -137,7 +137,7 @@ fn footprint(points: &[FootprintPoint], out: &mut impl Write) -> Result<(), Fail
 }
 
 fn working_set(points: &[WorkingSetPoint], bytes: &dyn Fn(u64) -> String, out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "\nworking set: distinct pages in a window of this many references, on average")?;
+    say(out, "\nworking set: distinct pages in a window of this many references, on average")?;
     let mut rows = Grid::new(&[3], ["window", "pages", "bytes", ""]);
     let most = points.last().map_or(0.0, |last| last.mean_pages) as u64;
     for &WorkingSetPoint { window, mean_pages } in points {
@@ -201,7 +201,7 @@ fn frequency(points: &[FrequencyPoint], out: &mut impl Write) -> Result<(), Fail
 }
 
 fn classes(classes: &Classes, references: u64, out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "\nreference classes, as UBM detects them")?;
+    say(out, "\nreference classes, as UBM detects them")?;
     let mut rows = Grid::new(&[0, 3], ["class", "references", "%", ""]);
     let counts = [("sequential", classes.sequential), ("looping", classes.looping), ("other", classes.other)];
     for (class, count) in counts {
@@ -209,7 +209,7 @@ fn classes(classes: &Classes, references: u64, out: &mut impl Write) -> Result<(
     }
     rows.print(out)?;
     for (what, Runs { count, pages, longest }) in [("sequential runs", &classes.runs), ("loops", &classes.loops)] {
-        writeln!(out, "\n{what} at the end: {} of {} pages together", grouped(*count), grouped(*pages))?;
+        say(out, format!("\n{what} at the end: {} of {} pages together", grouped(*count), grouped(*pages)))?;
         if longest.is_empty() {
             continue;
         }
@@ -220,7 +220,7 @@ fn classes(classes: &Classes, references: u64, out: &mut impl Write) -> Result<(
                 first_block.to_string(),
                 last_block.to_string(),
                 period.map_or_else(String::new, |period| grouped(period.round() as u64)),
-                object.clone(),
+                short(object),
             ]);
         }
         rows.print(out)?;
@@ -230,7 +230,7 @@ fn classes(classes: &Classes, references: u64, out: &mut impl Write) -> Result<(
 
 fn hits_by_distance(hits: &HitsByDistance, out: &mut impl Write) -> Result<(), Failure> {
     let pages = grouped(hits.pages.into());
-    writeln!(out, "\n{} with {pages} pages: hits and misses by temporal distance", hits.policy)?;
+    say(out, format!("\n{} with {pages} pages: hits and misses by temporal distance", hits.policy))?;
     let mut rows = Grid::new(&[4], ["distance", "hits", "misses", "% hit", ""]);
     // Quarters of an octave are for a picture.
     let octaves = hits.octaves();
@@ -268,7 +268,7 @@ fn request_length(all: &[Lengths], out: &mut impl Write) -> Result<(), Failure> 
 }
 
 fn owners(what: &str, all: &[OwnerHits], out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "\nmiss ratios in percent by {what}")?;
+    say(out, format!("\nmiss ratios in percent by {what}"))?;
     let runs = all.first().map_or(&[][..], |first| &first.runs);
     let policies = runs.iter().map(|run| run.policy.as_str());
     let mut rows = Grid::of_figures(what, ["references"].into_iter().chain(policies));
@@ -280,7 +280,7 @@ fn owners(what: &str, all: &[OwnerHits], out: &mut impl Write) -> Result<(), Fai
     }
     rows.print(out)?;
     if all.len() > ROWS {
-        writeln!(out, "and {} more: --format json has them all", all.len() - ROWS)?;
+        say(out, format!("and {} more: --format json has them all", all.len() - ROWS))?;
     }
     Ok(())
 }

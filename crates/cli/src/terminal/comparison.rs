@@ -18,10 +18,15 @@ const PARTS: usize = 8;
 
 /// Prints the comparison: policies by sizes, the best on-line policy of each size marked, the bounds below, and advice; waits and requests too, if wanted.
 pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) -> Result<(), Failure> {
-    let Comparison { trace, warmup, sizes, sample, .. } = comparison;
+    let Comparison { trace, warmup, sizes, sample, readahead, .. } = comparison;
     let about = if sample.is_some() { "about " } else { "" };
     let warm = if *warmup == 0 { String::new() } else { format!(" after {} to warm up", grouped(*warmup)) };
-    say(out, format!("{}: {}; hit ratios in percent{warm}", trace.name, trace.in_words(about)))?;
+    // An answer is not looked for behind long tables.
+    let long = comparison.device.is_some() || waits || comparison.by.is_some() || comparison.tells_distances();
+    let head = format!("{}: {}", trace.name, trace.in_words(about));
+    let ahead = if readahead.is_none() { String::new() } else { format!(" with readahead {}", readahead.label) };
+    let figures = format!("hit ratios in percent{ahead}{warm}");
+    say(out, if long { head } else { format!("{head}; {figures}") })?;
     if let Some((rate, pages)) = *sample {
         writeln!(out, "{}", sampled(rate, pages))?;
     }
@@ -52,14 +57,13 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
     );
     let advice = advice::of_comparison(comparison);
     let text = to_width(&advice.text);
-    // An answer is not looked for behind long tables.
-    let long = comparison.device.is_some() || waits || comparison.by.is_some() || comparison.tells_distances();
     if long {
         writeln!(out, "\n{text}\n")?;
+        say(out, figures)?;
     }
     grid.print(out)?;
     if best.iter().any(Option::is_some) {
-        writeln!(out, "* the best of the policies that do not know the future")?;
+        say(out, "* the best of the policies that do not know the future")?;
     }
     if let Some(device) = &comparison.device {
         print_device_times(comparison, device, out)?;
@@ -127,7 +131,7 @@ fn print_by_size(
             |outcome| outcome.off_line,
             |grid, outcome| grid.figures(&outcome.policy, columns.iter().map(|(_, cell)| cell(outcome))),
         );
-        writeln!(out, "\n{}", title(counted(pages.into(), "page")))?;
+        say(out, format!("\n{}", title(counted(pages.into(), "page"))))?;
         grid.print(out)?;
     }
     Ok(())
@@ -151,7 +155,7 @@ fn print_readahead(comparison: &Comparison, out: &mut impl Write) -> Result<(), 
         let used = of.readahead.unwrap_or_default().used;
         percent(used as f64 / of.counted.references as f64)
     };
-    let mut columns = vec![fetched, used, wasted, ("% of references", Box::new(share))];
+    let mut columns = vec![fetched, used, ("of references %", Box::new(share)), wasted];
     columns.extend(comparison.device.is_some().then_some(late));
     let label = &comparison.readahead.label;
     let title = |pages| format!("pages read ahead by {label}, with {pages}; those used are hits thanks to it");
@@ -221,11 +225,11 @@ fn print_parts(comparison: &Comparison, by: By, size: Option<u32>, out: &mut imp
         if !rest.is_empty() {
             row(&counted(others.len() as u64, "other"), &rest);
         }
-        writeln!(out, "\nmisses by {what}, {}", counted(pages.into(), "page"))?;
+        say(out, format!("\nmisses by {what}, {}", counted(pages.into(), "page")))?;
         grid.print(out)?;
     }
     if comparison.sizes.len() > 1 {
-        writeln!(out, "The {what}s at the other sizes: --sizes with one of them, or --format json.")?;
+        say(out, format!("The {what}s at the other sizes: --sizes with one of them, or --format json."))?;
     }
     Ok(())
 }

@@ -78,10 +78,11 @@ impl Grid {
     }
 
     fn row_with_marks(&mut self, cells: impl Iterator<Item = (String, bool)>) {
+        let plain = super::is_plain();
         let cell = |(column, (text, marked)): (usize, (String, bool))| {
             let side = if self.left.contains(&column) { CellAlignment::Left } else { CellAlignment::Right };
             let cell = Cell::new(text).set_alignment(side);
-            if marked { cell.add_attribute(Attribute::Bold) } else { cell }
+            if marked && !plain { cell.add_attribute(Attribute::Bold) } else { cell }
         };
         let cells: Vec<Cell> = cells.enumerate().map(cell).collect();
         self.table.add_row(cells);

@@ -17,8 +17,9 @@ pub(crate) fn print(levels: &Levels, out: &mut impl Write) -> Result<(), Failure
     let Levels { trace, device, runs, .. } = levels;
     let Some((first, _)) = runs.first() else { return Ok(()) };
     let writes: Vec<String> = first.levels.iter().map(|level| level.write.to_string()).collect();
-    let (dimensions, mode, writes) = (trace.in_words(""), first.mode, writes.join(", "));
-    say(out, format!("{}: {dimensions}; {mode}, writes {writes}", trace.name))?;
+    let alike = writes.iter().all(|write| *write == writes[0]);
+    let writes = if alike { writes[0].clone() } else { format!("{} by level", writes.join(", ")) };
+    say(out, format!("{}: {}; {}, writes {writes}", trace.name, trace.in_words(""), first.mode))?;
     let caches = runs.iter().map(|(hierarchy, _)| hierarchy.levels[0].caches).max().unwrap_or(0);
     if caches as usize > levels.owners {
         let owners = if levels.owners == 1 { "owner" } else { "owners" };

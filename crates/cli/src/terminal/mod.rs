@@ -13,6 +13,12 @@ use crate::failure::Failure;
 use forebay_sim::words::folded;
 use std::io::Write;
 
+/// Whether the user wants text without attributes: `NO_COLOR`, or a terminal that has none.
+pub(crate) fn is_plain() -> bool {
+    let set = |name| std::env::var_os(name).unwrap_or_default();
+    !set("NO_COLOR").is_empty() || set("TERM") == "dumb"
+}
+
 /// A text in lines as wide as the terminal, if it goes to one.
 pub(crate) fn to_width(text: &str) -> String {
     let width = forebay_top::width().unwrap_or(usize::MAX);

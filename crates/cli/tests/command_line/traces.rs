@@ -243,7 +243,7 @@ fn a_conversion_that_fails_leaves_nothing_behind() {
     let whole = file("whole.lirs", LOOP);
     let kept = file("kept.lirs", "7\n");
     let kept_name = kept.to_str().unwrap();
-    assert!(failure(&["convert", whole.to_str().unwrap(), kept_name], 1).contains("--force"));
+    assert!(failure(&["convert", whole.to_str().unwrap(), kept_name], 2).contains("--force"));
     assert_eq!(std::fs::read_to_string(&kept).unwrap(), "7\n");
     assert!(failure(&["convert", whole.to_str().unwrap(), "out.xml"], 2).contains(".parquet"));
 }

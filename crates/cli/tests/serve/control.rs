@@ -161,11 +161,19 @@ fn a_rate_limits_a_volume_and_is_lifted_while_a_flush_waits_for_it() {
         json["statistics"]["volumes"][0]["clients"]["requests"]["write"] == 1
     });
     assert!(!flush.is_finished(), "a MiB takes 1,024 seconds");
-    assert_eq!(control(socket, "rate a --rate 1GiB"), "volume a: at most 1 GiB a second\n");
+    let other = "volume a: at most 1 GiB a second, 100 requests a second\n";
+    assert_eq!(control(socket, "rate a --rate 1GiB"), other, "what is not named stays");
     assert_eq!(flush.join().unwrap(), 0);
-    assert_eq!(control(socket, "rate a"), "volume a: no limits\n");
+    let both = "volume a: at most 1 GiB a second, 5000 requests a second\n";
+    assert_eq!(control(socket, "rate a --iops 5000"), both);
+    assert_eq!(control(socket, "rate a"), both, "to ask changes nothing");
+    assert_eq!(control(socket, "rate a --rate none"), "volume a: at most 5000 requests a second\n");
+    assert_eq!(control(socket, "rate a --iops none"), "volume a: no limits\n");
     assert_eq!(control(socket, "connections a 3"), "volume a: at most 3 connections\n");
     assert_eq!(control(socket, "connections a 1"), "volume a: at most 1 connection\n");
+    assert_eq!(control(socket, "connections a"), "volume a: at most 1 connection\n");
+    assert_eq!(control(socket, "connections a none"), "volume a: no limits\n");
+    assert!(refused(socket, "rate a --iops no", 2).contains("`none` is no limit"));
     assert!(refused(socket, "rate a --rate 0", 2).contains("a limit of 0 a second"));
     server.wait_for("control: asked to limit volume a to at most 0 bytes a second");
     let line = server.wait_for("volume a: ");

@@ -64,8 +64,12 @@ fn any(globs: &[Glob], name: &str) -> bool {
 pub(super) type Wrong = (Range<usize>, String);
 
 pub(super) fn unknown(name: &Spanned<String>) -> Wrong {
-    let known: Vec<&str> = MANAGERS.iter().map(|about| about.name).collect();
-    (name.span(), format!("there is no manager `{}`; there are {}", name.get_ref(), known.join(", ")))
+    let named = |off_line: bool| -> String {
+        let known = MANAGERS.iter().filter(|about| about.off_line == off_line);
+        known.map(|about| about.name).collect::<Vec<_>>().join(", ")
+    };
+    let (name, span) = (name.get_ref(), name.span());
+    (span, format!("there is no manager `{name}`; there are {}; in simulations also {}", named(false), named(true)))
 }
 
 impl Written {

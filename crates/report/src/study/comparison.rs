@@ -8,7 +8,7 @@ use crate::model::{Axis, Chart, Key, Kind, Mark, Section, Series, Table, Unit, V
 use forebay_sim::study::advice::{self, Take, hits};
 use forebay_sim::study::comparison::part_sum;
 use forebay_sim::study::figure::named;
-use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, PART, RUN};
+use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, PART, READAHEAD, RUN};
 use forebay_sim::study::{Comparison, grouped};
 use forebay_sim::words::owner_name;
 use forebay_sim::{By, RunOutcome};
@@ -41,13 +41,16 @@ pub fn keys(comparison: &Comparison) -> Vec<Key> {
 
 /// A comparison as a section. Its first chart is the hit ratio by size.
 pub fn section(comparison: &Comparison) -> Section {
-    let Comparison { trace, outcomes, warmup, device, .. } = comparison;
+    let Comparison { trace, outcomes, warmup, device, readahead, .. } = comparison;
     let mut subtitle = trace.in_words("");
     if *warmup > 0 {
         subtitle += &format!("; the first {} warm up and are not counted", grouped(*warmup));
     }
     if let Some(device) = device {
         subtitle += &format!("; misses go to {}: {}", device.name, device.model.title);
+    }
+    if !readahead.is_none() {
+        subtitle += &format!("; readahead {}", readahead.label);
     }
     let advised = advice::of_comparison(comparison);
     let take = advised.take.as_ref();
@@ -167,7 +170,17 @@ fn states(comparison: &Comparison, take: Option<&Take>) -> Chart {
     let y = Axis::linear("pages, or what a name says", Unit::Number);
     Chart::new(words, Kind::Lines, (Axis::linear("references", Unit::Number), y))
         .with(ranked.into_iter().flatten().filter_map(view))
-        .opened_at(|view| take.is_some_and(|take| view.group == take.policy && view.label == in_pages(take.pages)))
+        .opened_at(|view| {
+            let is_taken =
+                |take: &Take| view.group == take.policy && Some(&view.label) == nearest(comparison, take).as_ref();
+            take.is_some_and(is_taken)
+        })
+}
+
+/// The size that was run and is nearest to the advised one, which may be that of all pages.
+fn nearest(comparison: &Comparison, take: &Take) -> Option<String> {
+    let sizes = comparison.sizes.iter().map(|&(pages, _)| pages);
+    sizes.min_by_key(|pages| pages.abs_diff(take.pages)).map(in_pages)
 }
 
 /// Hits and misses by temporal distance.
@@ -175,7 +188,7 @@ fn distances(comparison: &Comparison, take: Option<&Take>) -> Chart {
     let counts = |outcome: &&RunOutcome| (outcome.policy.clone(), outcome.by_distance.unwrap_or_default());
     let of_size = |(pages, outcomes): (u32, Vec<&RunOutcome>)| (pages, outcomes.iter().map(counts).collect());
     near_and_far(comparison.by_size().map(of_size))
-        .opened_at(|view| take.is_some_and(|take| view.label == in_pages(take.pages)))
+        .opened_at(|view| take.and_then(|take| nearest(comparison, take)).as_ref() == Some(&view.label))
 }
 
 /// The most programs or files that a table names.
@@ -214,6 +227,7 @@ fn figures(comparison: &Comparison) -> Table {
         .figures([hit_ratio].into_iter().chain(counts), |outcome| Some(&outcome.counted))
         .figures(COST.iter().filter(|figure| figure.name != "device_bytes"), |outcome| outcome.device.as_ref())
         .figures(BY_DISTANCE, |outcome| outcome.by_distance.as_ref())
+        .figures_of("read ahead, ", READAHEAD, |outcome| outcome.readahead.as_ref())
         .figures(["metadata_bytes", "seconds"].map(|name| named(RUN, name)), Some)
         .table()
 }

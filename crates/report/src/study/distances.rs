@@ -24,8 +24,8 @@ pub(super) fn near_and_far(sizes: impl Iterator<Item = (u32, Vec<(String, ByDist
     let words = (
         "distances",
         "Hits and misses by temporal distance",
-        "References nearer to the page's last use than the cache has pages, which LRU always hits, and farther ones, \
-            which it takes more than recency to hit; first uses are left out.",
+        "References nearer to the page's last use than the cache has pages, which LRU always hits if nothing is read ahead, and farther \
+            ones, which it takes more than recency to hit; first uses are left out.",
     );
     let axes = (Axis::linear("policy", Unit::Text), Axis::linear("references", Unit::Number));
     Chart::new(words, Kind::Ranking, axes).keyed(sizes.map(view))

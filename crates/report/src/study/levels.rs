@@ -25,7 +25,7 @@ pub fn section(levels: &Levels) -> Section {
     let Levels { trace, device, runs, .. } = levels;
     let mut subtitle = trace.in_words("");
     if let Some((first, _)) = runs.first() {
-        subtitle += &format!("; {}", first.mode);
+        subtitle += &format!("; {}{}", first.mode, in_common(levels));
     }
     if let Some(device) = device {
         subtitle += &format!("; misses go to {}: {}", device.name, device.model.title);
@@ -63,14 +63,36 @@ fn level_name(levels: &Levels, level: &Level, sized: bool) -> String {
     name
 }
 
-/// A hierarchy, but for the size along which it is drawn.
+/// A hierarchy, but for the size along which it is drawn: what other lines have, too, is not said, unless there is nothing else.
 fn line(levels: &Levels, hierarchy: &Hierarchy, along: usize) -> String {
-    let names = hierarchy.levels.iter().enumerate();
-    names.map(|(index, level)| level_name(levels, level, index != along)).collect::<Vec<_>>().join(", ")
+    let name = |index| level_name(levels, &hierarchy.levels[index], index != along);
+    let names = (0..hierarchy.levels.len()).map(name).collect();
+    let differs = |&index: &usize| !is_same(levels, index, index != along);
+    let own: Vec<String> = (0..hierarchy.levels.len()).filter(differs).map(name).collect();
+    if own.is_empty() { names } else { own }.join(", ")
+}
+
+/// Whether a level is called the same in all hierarchies.
+fn is_same(levels: &Levels, index: usize, sized: bool) -> bool {
+    let names: BTreeSet<String> =
+        levels.runs.iter().map(|(hierarchy, _)| level_name(levels, &hierarchy.levels[index], sized)).collect();
+    names.len() == 1
+}
+
+/// What all hierarchies have: `; level 1 is lru 256 KiB * 4`. Nothing if they are one.
+fn in_common(levels: &Levels) -> String {
+    let Some((first, _)) = levels.runs.first().filter(|_| levels.runs.len() > 1) else { return String::new() };
+    let same = (0..first.levels.len()).filter(|&index| is_same(levels, index, true));
+    same.map(|index| format!("; level {} is {}", index + 1, level_name(levels, &first.levels[index], true))).collect()
+}
+
+/// A hierarchy among others.
+fn short_name(levels: &Levels, hierarchy: &Hierarchy) -> String {
+    line(levels, hierarchy, hierarchy.levels.len())
 }
 
 fn hierarchy_name(levels: &Levels, hierarchy: &Hierarchy) -> String {
-    line(levels, hierarchy, hierarchy.levels.len())
+    hierarchy.levels.iter().map(|level| level_name(levels, level, true)).collect::<Vec<_>>().join(", ")
 }
 
 fn references((_, outcome): &Run) -> f64 {
@@ -115,7 +137,7 @@ fn device_charts(levels: &Levels, name: &str) -> Vec<Chart> {
 /// By which level references are served.
 fn served(levels: &Levels) -> Chart {
     let depth = levels.runs.iter().map(|(_, outcome)| outcome.levels.len()).max().unwrap_or(0);
-    let labels = levels.runs.iter().map(|(hierarchy, _)| hierarchy_name(levels, hierarchy)).collect();
+    let labels = levels.runs.iter().map(|(hierarchy, _)| short_name(levels, hierarchy)).collect();
     let hits = |level: usize| {
         let share = move |run: &Run| run.1.levels.get(level).map_or(0, |passed| passed.hits) as f64 / references(run);
         Series::new(format!("level {}", level + 1), levels.runs.iter().map(share))
@@ -125,7 +147,7 @@ fn served(levels: &Levels) -> Chart {
     let words = (
         "served",
         "Where references find their pages",
-        "The hits of each level, and what is read from storage, by all references. Writes that are sent on count where they arrive.",
+        "The hits of each level, and what is read from storage, by all references. Writes count where they arrive; those that every level misses read nothing, and are left out.",
     );
     let axes = (Axis::linear("hierarchy", Unit::Text), Axis::linear("share of the references", Unit::Ratio));
     Chart::new(words, Kind::Ranking, axes).with([View::only(X::Labels(labels), series)])

@@ -37,11 +37,20 @@ impl<'a, R> Columns<'a, R> {
 
     /// A column of a declared figure; none if it is known of no row.
     pub(super) fn figure<T, B: Borrow<T>>(self, figure: &Figure<T>, part: impl Fn(&'a R) -> Option<B>) -> Self {
+        self.titled_figure(figure.title, figure, part)
+    }
+
+    fn titled_figure<T, B: Borrow<T>>(
+        self,
+        title: &str,
+        figure: &Figure<T>,
+        part: impl Fn(&'a R) -> Option<B>,
+    ) -> Self {
         let value = |of: &'a R| part(of).and_then(|part| number(figure, part.borrow()));
         if self.of.iter().all(|of| value(of).is_none()) {
             return self;
         }
-        self.number(figure.title, unit(figure), value)
+        self.number(title, unit(figure), value)
     }
 
     /// Columns of declared figures.
@@ -51,6 +60,19 @@ impl<'a, R> Columns<'a, R> {
         part: impl Fn(&'a R) -> Option<B>,
     ) -> Self {
         figures.into_iter().fold(self, |columns, figure| columns.figure(figure, &part))
+    }
+
+    /// The same; their titles say what they are of.
+    pub(super) fn figures_of<T: 'static, B: Borrow<T>>(
+        self,
+        what: &str,
+        figures: &'static [Figure<T>],
+        part: impl Fn(&'a R) -> Option<B>,
+    ) -> Self {
+        let titled = |columns: Self, figure: &'static Figure<T>| {
+            columns.titled_figure(&format!("{what}{}", figure.title), figure, &part)
+        };
+        figures.iter().fold(self, titled)
     }
 
     pub(super) fn table(self) -> Table {

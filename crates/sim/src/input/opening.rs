@@ -83,7 +83,9 @@ impl Opening {
 
     fn open_whole(&self, name: &str, warn: &Warn) -> Result<(&'static Format, Box<dyn Reader>)> {
         if name == SAMPLE && !Path::new(name).exists() {
-            return reader::read(Input::from_bytes(SAMPLE, SAMPLE_FILE)?, &Options::default());
+            let read = || reader::read(Input::from_bytes(SAMPLE, SAMPLE_FILE)?, &Options::default());
+            let (format, whole) = read()?;
+            return Ok((format, reader::measured(whole, read()?.1)));
         }
         let (format, reader) = forebay_trace::open(Path::new(name), &self.options)?;
         Ok((format, Box::new(UpToCut::new(reader, warn.clone()))))

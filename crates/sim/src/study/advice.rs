@@ -76,7 +76,7 @@ impl Advice {
     fn stopped(mut self, at: Option<&Stop>) -> Self {
         if let Some(at) = at {
             let at = at.to_string();
-            self.text = format!("S{}. By these: {}", at.trim_start_matches('s'), self.text);
+            self.text = format!("S{}. By these runs: {}", at.trim_start_matches('s'), self.text);
         }
         self
     }
@@ -361,6 +361,9 @@ fn why(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice
         Reason::Cliff => "A smaller size gains more for its memory, but this one gains at least twice as much in all.",
         Reason::Step if column >= field.asked => {
             "None of the sizes asked, which are smaller, gains more for its memory."
+        }
+        Reason::Step if matches!(measure, Measure::Misses) => {
+            "Of the sizes drawn none is a knee: no smaller one gains more for its memory."
         }
         Reason::Step => "Of the sizes asked none is a knee: no smaller one gains more for its memory.",
     };

@@ -58,8 +58,6 @@ pub enum Stop {
     Runs(usize, usize, String),
     /// The same; the answer has the policies that are done at all sizes.
     Policies(usize, usize, String),
-    /// After this many of all points of this trace's curves.
-    Points(usize, usize, String),
     /// After this many references were read of this trace, of which nothing is known yet.
     Reading(u64, String),
     /// After this many references of this trace, which was not held, and this share of it if that is known.
@@ -153,7 +151,6 @@ impl fmt::Display for Stop {
             Self::Policies(done, all, trace) => {
                 write!(f, "stopped after {done} of {all} runs over {trace}; shown are the policies done at all sizes")
             }
-            Self::Points(done, all, trace) => write!(f, "stopped at {done} of {all} points of {trace}"),
             Self::Reading(read, trace) => {
                 let read = grouped(*read);
                 write!(f, "stopped after reading {read} references of {trace}; nothing is known of it yet")

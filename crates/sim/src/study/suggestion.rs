@@ -192,7 +192,7 @@ impl Asked {
         let outcomes = sweep.run_watching(&watch, trace, &|more| replaying.add(more));
         let all = candidates.len() * sizes.len();
         if outcomes.len() < all {
-            return Err(Error::Stopped(Stop::Points(outcomes.len(), all, trace.name.clone())));
+            return Err(Error::Stopped(Stop::Runs(outcomes.len(), all, trace.name.clone())));
         }
         let costs: Costs = outcomes.iter().map(cost).collect();
         Ok(costs.chunks(sizes.len()).map(<[u64]>::to_vec).collect())

@@ -77,6 +77,12 @@ pub fn parse_seconds(field: &str) -> Option<u64> {
     parse_decimal(field, 9)
 }
 
+/// A date with its time in UTC, as RFC 3339 and as spreadsheets write it: nanoseconds since 1970.
+pub fn parse_date(field: &str) -> Option<u64> {
+    let since = humantime::parse_rfc3339_weak(field).ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_nanos()).ok()
+}
+
 /// A decimal number times `10^places`, exactly; digits beyond that many places are dropped. `places` is at most 19.
 pub fn parse_decimal(field: &str, places: u32) -> Option<u64> {
     let (whole, fraction) = field.split_once('.').unwrap_or((field, ""));

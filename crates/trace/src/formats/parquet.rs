@@ -243,7 +243,9 @@ impl<R: ChunkReader + 'static> Parquet<R> {
             if !right || column.self_type().get_basic_info().repetition() == Repetition::REPEATED {
                 let wanted = if names { "UTF8, INT32 or INT64" } else { "INT32 or INT64" };
                 let (name, is) = (column.path().string(), column.physical_type());
-                return Err(Error::new(&file, format!("its column `{name}` is {is}; it should be {wanted}")));
+                // Data frames turn whole numbers with a gap into these.
+                let cast = if matches!(is, Type::DOUBLE | Type::FLOAT) { ": cast it to whole numbers" } else { "" };
+                return Err(Error::new(&file, format!("its column `{name}` is {is}; it should be {wanted}{cast}")));
             }
         }
         let tick = layout.column(Role::Time).map_or(1, |(meaning, place)| match meaning {

@@ -152,7 +152,7 @@ pub fn check(out: &Path, force: bool) -> Result<(&'static Output, Compression)> 
         ));
     }
     if out.exists() && !force {
-        return Err(Error::new(&file, "exists already; --force replaces it"));
+        return Err(Error::new(&file, "exists already; --force replaces it").mistyped());
     }
     Ok((output, compression))
 }
@@ -238,7 +238,14 @@ struct Temporary {
 
 impl Temporary {
     fn create(&mut self, file: &str) -> Result<File> {
-        let failed = |error| Error::io(file, "writing", error);
+        let failed = |error: io::Error| match error.kind() {
+            kind @ (io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+                let folder = folder_of(&self.path).display();
+                let why = format!("cannot be written to the folder {folder} ({kind}): name one that you may write to");
+                Error::new(file, why)
+            }
+            _ => Error::io(file, "writing", error),
+        };
         loop {
             let made = OpenOptions::new().read(true).write(true).create_new(true).open(&self.path).map_err(failed)?;
             // Where the storage has no locks nothing is removed.

@@ -100,7 +100,10 @@ fn what_is_missing_or_of_another_type_is_said_with_what_to_do() {
     let message = error("required int64 addr;", Column::Long(&[1]), "offset=#1");
     assert!(message.contains("offset=NAME"), "{message}");
     let message = error("required double offset;", Column::Real(&[1.0]), "");
-    assert!(message.contains("column `offset` is DOUBLE; it should be INT32 or INT64"), "{message}");
+    assert!(
+        message.contains("column `offset` is DOUBLE; it should be INT32 or INT64: cast it to whole numbers"),
+        "{message}"
+    );
     let message = error("required double key;", Column::Real(&[1.0]), "");
     assert!(message.contains("it should be UTF8, INT32 or INT64"), "{message}");
     let message = error("required binary key (string);", Column::Text(&["a", ""]), "");

@@ -295,5 +295,5 @@ fn advice_on_a_part_says_that_it_is_one() {
     let mut comparison = compare(text(&blocks).as_mut(), specs(&["lru", "arc"]), &[Size::Pages(100)], None);
     comparison.stopped = Some(Stop::Runs(2, 9, "trace".to_owned()));
     let advice = comparison.json()["advice"].as_str().expect("there is advice").to_owned();
-    assert!(advice.starts_with("Stopped after 2 of 9 runs over trace. By these: Take "), "{advice}");
+    assert!(advice.starts_with("Stopped after 2 of 9 runs over trace. By these runs: Take "), "{advice}");
 }

@@ -3,7 +3,7 @@
 //! Source: our own, for traces in no format of their own; quoting as in RFC 4180, except that a row is one line.
 //! Columns are separated by commas, semicolons or tabs. Their names, in any case:
 //!
-//! - time: `time`, `timestamp` or `ts` in seconds with a fraction; `time_ms`, `time_us`, `time_ns`. Absent: 0.
+//! - time: `time`, `timestamp` or `ts` in seconds with a fraction, or dates in UTC (`2026-01-31 12:00:00.5`); `time_ms`, `time_us`, `time_ns`. Absent: 0.
 //! - owner: `owner`, `pid`, `process` or `client`; object: `object`, `file`, `volume`, `disk` or `device`. Any words.
 //! - the place, which alone must be there: `offset` in bytes; or `block`, `lba`, `lbn` or `sector`, the number of a
 //!   512-byte block; or `page`, `id` or `key`, an opaque page. Ids that are no numbers are numbered from 2^63 on, so
@@ -198,9 +198,11 @@ impl Csv {
             Meaning::Nanoseconds => (0, "nanoseconds"),
             Meaning::Microseconds => (3, "microseconds"),
             Meaning::Milliseconds => (6, "milliseconds"),
-            _ => (9, "seconds"),
+            _ => (9, "seconds, nor a date in UTC, as 2026-01-31 12:00:00"),
         };
+        let date = || fields::parse_date(field).filter(|_| meaning == Meaning::Seconds);
         fields::parse_decimal(field, places)
+            .or_else(date)
             .ok_or_else(|| self.lines.error(format!("time `{}` is no time in {unit}", fields::shorten(field))))
     }
 
@@ -391,6 +393,14 @@ mod tests {
     }
 
     #[test]
+    fn a_column_of_seconds_may_have_dates() {
+        for date in ["1970-01-02 00:00:01.5", "1970-01-02T00:00:01.500Z", "1970-01-02 00:00:01.5+00:00"] {
+            let (_, requests, _) = read(&format!("timestamp,page\n{date},7\n"), "").unwrap();
+            assert_eq!(requests[0].time, 86_401_500_000_000, "{date}");
+        }
+    }
+
+    #[test]
     fn blocks_and_bytes_convert_by_512() {
         let (unit, requests, _) = read("lba,size\n10,4096\n", "").unwrap();
         assert_eq!((unit, requests[0].offset, requests[0].length), (Unit::Blocks(512), 10, 8));
@@ -431,7 +441,10 @@ mod tests {
             ("offset,length\n1,2,3\n", "", "line 2: expected 2 columns, found 3"),
             ("offset,length\n1,x\n", "", "line 2: length `x` is no whole number"),
             ("offset\n-1\n", "", "line 2: offset `-1` is no whole number"),
-            ("time,offset\nnoon,1\n", "", "line 2: time `noon` is no time in seconds"),
+            ("time,offset\nnoon,1\n", "", "line 2: time `noon` is no time in seconds, nor a date in UTC"),
+            ("time,offset\n2026-02-30 00:00:00,1\n", "", "is no time in seconds, nor a date in UTC"),
+            ("time,offset\n2026-01-01 00:00:00+02:00,1\n", "", "is no time in seconds, nor a date in UTC"),
+            ("time_ms,offset\n2026-01-01 00:00:00,1\n", "", "is no time in milliseconds"),
             ("op,offset\nfly,1\n", "", "line 2: operation `fly` is none of read"),
             ("offset,object\n1,\"a\nb\"\n", "", "line 2: is no row: a quoted field"),
             ("page,op\n,r\n", "", "line 2: the page is empty"),
