@@ -71,7 +71,7 @@ mod _forebay {
     #[pymodule_export]
     use super::slices::{in_pages, slices};
     #[pymodule_export]
-    use super::study::{analyze, compare, curve, levels};
+    use super::study::{analyze, compare, curve, levels, needs};
     #[pymodule_export]
     use super::trace::Source;
     #[pymodule_export]

@@ -11,7 +11,7 @@ use forebay_sim::analysis::{self, Section};
 use forebay_sim::curve::{Sampling, Spacing};
 use forebay_sim::levels::Mode;
 use forebay_sim::study::{self, curves::Part};
-use forebay_sim::{By, Opening, Sample};
+use forebay_sim::{By, Keep, Opening, Sample};
 use forebay_trace::Reader;
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ macro_rules! asked {
 
 asked! {
     study::comparison::Asked => study::Comparison: |self, source, open, waiting| match source.held(self.page_size) {
-        Some(held) if self.sample.is_none() => self.of_held(held, waiting),
+        Some(held) if self.sample.is_none() && held.has(self.keep()) => self.of_held(held, waiting),
         _ => self.of(source.name(), open()?.as_mut(), waiting),
     };
     study::curves::Asked => study::Curves: |self, source, open, waiting| self.of(source.name(), open, waiting);
@@ -136,6 +136,27 @@ pub(crate) fn compare(
     };
     asked.check().map_err(Failure::from)?;
     Ok(Answer(Answers::Comparisons(ask(py, asked, &sources, page_size, progress, fault)?)))
+}
+
+/// Whether comparisons of these policies look at the places of pages, and whether at requests: what a trace held for them must have.
+#[pyfunction]
+#[pyo3(signature = (policies, *, device=None, readahead="none", behind=None))]
+#[expect(clippy::needless_pass_by_value, reason = "Python's lists come as such")]
+pub(crate) fn needs(
+    policies: Vec<Bound<'_, PyAny>>,
+    device: Option<&str>,
+    readahead: &str,
+    behind: Option<&str>,
+) -> PyResult<(bool, bool)> {
+    let asked = study::comparison::Asked {
+        specs: specs(&policies)?.0,
+        device: device_named(device)?,
+        readahead: parse(readahead)?,
+        behind: parse_some(behind)?,
+        ..Default::default()
+    };
+    let Keep { places, requests } = asked.keep();
+    Ok((places, requests))
 }
 
 /// Miss ratios by size.

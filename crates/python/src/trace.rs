@@ -7,7 +7,7 @@ use crate::columns::{Collected, Columns};
 use crate::first::First;
 use crate::waiting::{Failure, Waiting, wait};
 use forebay_sim::study::{Monitor, comparison, info};
-use forebay_sim::{Opening, Size, Trace};
+use forebay_sim::{Keep, Opening, Size, Trace};
 use forebay_trace::formats::csv;
 use forebay_trace::metadata::{PAGE_SIZE_KEY, UNIT_KEY, parse_unit};
 use forebay_trace::mix::{self, Mix, Span, Times};
@@ -39,7 +39,7 @@ pub(crate) struct Source {
     opening: Opening,
     /// Further parts of the part, one after the other, and how many requests of each if not all.
     parts: Vec<(Opening, Option<u64>)>,
-    /// All of it, numbered, if it is held: comparisons need not read it.
+    /// All of it, numbered, if it is held: comparisons that need no more than is kept of it need not read it.
     held: Option<Arc<Trace>>,
 }
 
@@ -243,11 +243,13 @@ impl Source {
         })
     }
 
-    /// The same, read and numbered now and held, so that comparisons need not read it.
-    #[pyo3(signature = (*, page_size=None, progress=None))]
+    /// The same, read and numbered now and held, so that comparisons that need no more than is kept of it need not read it.
+    #[pyo3(signature = (*, places=false, requests=false, page_size=None, progress=None))]
     fn hold(
         &self,
         py: Python<'_>,
+        places: bool,
+        requests: bool,
         page_size: Option<&Bound<'_, PyAny>>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
@@ -257,7 +259,8 @@ impl Source {
         opening.check().map_err(usage)?;
         wait(py, progress, move |waiting| {
             let mut reader = source.open(&waiting.warn())?.1;
-            let held = comparison::hold(&source.name, reader.as_mut(), page_size, waiting)?;
+            let keep = Keep { places, requests };
+            let held = comparison::read(&source.name, reader.as_mut(), page_size, keep, waiting)?;
             Ok(Self { opening, held: Some(Arc::new(held)), ..source })
         })
     }

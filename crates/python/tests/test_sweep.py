@@ -18,7 +18,7 @@ import pytest
 
 import forebay
 from conftest import lru_in_python, start
-from forebay import _pieces, _sweep
+from forebay import _forebay, _pieces, _sweep
 
 POLICIES = ["lru", "arc", "clock-pro", "opt"]
 SIZES = ["1%", 200, "10%", "1MiB", "50%"]
@@ -239,6 +239,23 @@ def test_a_process_holds_no_more_traces_than_its_memory(files):
     assert rows(answer) == rows(forebay.compare(files[:3], ["lru", "arc"], [10, 100]))
     assert _pieces.SHELF._bytes() <= room and _pieces.SHELF.reads >= 3
     assert not any(_pieces.SHELF._users.values())
+
+
+def test_a_trace_is_held_with_no_more_than_the_sweep_looks_at(files):
+    [bare] = {4 * row["references"] for row in rows(forebay.compare(files[3], "lru", 100))}
+    held = 0
+    for of in ({}, {"policies": "dulo"}, {"device": "nearline"}):
+        asked = {"policies": "lru", "sizes": 100, **of}
+        assert rows(forebay.sweep(files[3], **asked)) == rows(forebay.compare(files[3], **asked))
+        before, held = held, _pieces.SHELF._bytes()
+        assert held - before == bare if not of else held - before > bare
+    assert _pieces.SHELF.reads == 3
+    # What is held with more than a question looks at answers it, what is held with less is read again.
+    for source in (forebay.Trace.read(files[3])._source.hold(places=True, requests=True), forebay.Trace.read(files[3])._source.hold()):
+        for policy in ("lru", "dulo"):
+            [row] = rows(forebay.compare(files[3], policy, 100))
+            answer = pa.table(_forebay.compare([source], [policy], [100], warmup=0).table()).to_pylist()
+            assert [answer[0][name] for name in ("hits", "pages")] == [row[name] for name in ("hits", "pages")]
 
 
 def test_policies_in_python_run_on_workers_too(client, files):

@@ -32,6 +32,8 @@ class Piece:
     policy: Any
     sizes: tuple[int | str, ...]
     asked: Mapping[str, Any]
+    #: Whether the sweep that it is of looks at the places of pages, and whether at requests: what its trace is held with.
+    needs: tuple[bool, bool]
     storage_options: Mapping[str, Any] | None
     #: The bytes that traces may take in a process; by default a share of its memory.
     memory: int | None
@@ -156,7 +158,8 @@ def run(piece: Piece, given: Any, index: int | None = None, stop: threading.Even
 
     def read() -> _forebay.Source:
         trace = as_trace(given if index is None else given[index], piece.name, piece.storage_options)
-        return trace._source.hold(page_size=piece.asked["page_size"], progress=go_on)
+        places, requests = piece.needs
+        return trace._source.hold(places=places, requests=requests, page_size=piece.asked["page_size"], progress=go_on)
 
     def compare(source: _forebay.Source, sizes: list[int | str]) -> pa.Table:
         answer = _forebay.compare([source], [piece.policy], sizes, **piece.asked, threads=1, progress=go_on)
@@ -167,7 +170,7 @@ def run(piece: Piece, given: Any, index: int | None = None, stop: threading.Even
         return table.append_column(KNOWN, pa.array([json.dumps({**all, "runs": [run]}) for run in all["runs"]]))
 
     try:
-        with SHELF.held(f"{piece.trace} {piece.asked['page_size']}", piece.name, read, _room(piece)) as source:
+        with SHELF.held(f"{piece.trace} {piece.asked['page_size']} {piece.needs}", piece.name, read, _room(piece)) as source:
             pages = source.in_pages(list(piece.sizes))
             # With costs, several sizes at once also make the runs of next to no cache and of a cache of all, for advice that nobody gets.
             alone = piece.asked["device"] is not None or piece.asked["readahead"] != "none"

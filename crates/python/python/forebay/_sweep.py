@@ -252,6 +252,7 @@ def grid(
     asked_sizes = list(dict.fromkeys(sizes))
     # What makes no sense of any trace is said before one is read.
     _forebay.compare([], specs, asked_sizes, **asked, threads=threads)
+    needs = _forebay.needs(specs, **{name: asked[name] for name in ("device", "readahead", "behind")})
     kept = None
     if keep is not None:
         written = next((spec for spec in specs if not isinstance(spec, str)), None)
@@ -290,7 +291,7 @@ def grid(
             for start in range(0, len(left), length):
                 trace = unique[key]
                 of = tuple(left[start : start + length])
-                piece = Piece(key, trace.name, specs[number], of, asked, storage_options, memory, known)
+                piece = Piece(key, trace.name, specs[number], of, asked, needs, storage_options, memory, known)
                 numbers[id(piece)] = number
                 pieces.append((piece, trace))
 

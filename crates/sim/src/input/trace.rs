@@ -142,6 +142,11 @@ impl Trace {
         self.references.is_empty()
     }
 
+    /// Whether this much of it was kept.
+    pub fn has(&self, keep: Keep) -> bool {
+        (!keep.places || !self.places.is_empty()) && (!keep.requests || !self.requests.first.is_empty())
+    }
+
     /// The bytes of memory that it takes, the names of owners and objects apart.
     pub fn bytes(&self) -> usize {
         size_of_val(self.references.as_slice()) + self.places.bytes() + self.requests.bytes()

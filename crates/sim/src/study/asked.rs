@@ -15,7 +15,7 @@ use std::str::FromStr;
 pub const USUAL_SIZES: [f64; 6] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0];
 
 /// What is asked of every trace.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Asked {
     /// The policies, each once.
     pub specs: Vec<Spec>,
@@ -54,6 +54,12 @@ pub enum Warmup {
     References(u64),
     /// Percent of the trace.
     Percent(f64),
+}
+
+impl Default for Warmup {
+    fn default() -> Self {
+        Self::References(0)
+    }
 }
 
 impl FromStr for Warmup {

@@ -144,26 +144,31 @@ impl Asked {
         }
     }
 
-    /// Compares over a trace that was read before, by [`hold`]: hit for hit what [`of`](Asked::of) answers.
+    /// What a trace must keep for this question.
+    pub fn keep(&self) -> Keep {
+        let first_level = self.behind.iter().map(|first_level| &first_level.spec);
+        let keep = Sweep::keep(&self.specs.iter().chain(first_level).cloned().collect::<Vec<_>>());
+        let costs = self.costs();
+        let [owner, file] = [By::Owner, By::File].map(|by| self.by() == Some(by));
+        Keep { places: keep.places || costs || file, requests: keep.requests || costs || owner }
+    }
+
+    /// Compares over a trace that was read before, by [`read`]: hit for hit what [`of`](Asked::of) answers.
     ///
     /// # Errors
     /// What is wrong with the question for this trace.
     ///
     /// # Panics
-    /// If a part of the pages is asked for, which is chosen while a trace is read.
+    /// If a part of the pages is asked for, which is chosen while a trace is read, or the trace lacks what [`keep`](Asked::keep) says.
     pub fn of_held(&self, trace: &Trace, monitor: &dyn Monitor) -> Result<Comparison, Error> {
         assert!(self.sample.is_none(), "a sample is taken while a trace is read");
+        assert!(trace.has(self.keep()), "the trace was read for other questions");
         self.over(trace, monitor)
     }
 
     /// Reads what this question needs of a trace, and compares.
     fn load(&self, name: &str, reader: &mut dyn Reader, monitor: &dyn Monitor) -> Result<Comparison, Error> {
-        let first_level = self.behind.iter().map(|first_level| &first_level.spec);
-        let keep = Sweep::keep(&self.specs.iter().chain(first_level).cloned().collect::<Vec<_>>());
-        let costs = self.costs();
-        let [owner, file] = [By::Owner, By::File].map(|by| self.by() == Some(by));
-        let keep = Keep { places: keep.places || costs || file, requests: keep.requests || costs || owner };
-        self.over(&read(name, reader, self.page_size, keep, monitor)?, monitor)
+        self.over(&read(name, reader, self.page_size, self.keep(), monitor)?, monitor)
     }
 
     /// Whether more than hits tells what a run costs.
@@ -286,21 +291,11 @@ pub(super) fn pages(sizes: &[(u32, Size)]) -> Vec<u32> {
     sizes.iter().map(|&(pages, _)| pages).collect()
 }
 
-/// Reads a trace to be held, with all that any comparison needs, for [`Asked::of_held`].
+/// Reads a trace to be held, for [`Asked::of_held`] with what is kept of it.
 ///
 /// # Errors
 /// What is wrong with the trace.
-pub fn hold(
-    name: &str,
-    reader: &mut dyn Reader,
-    page_size: Option<u64>,
-    monitor: &dyn Monitor,
-) -> Result<Trace, Error> {
-    read(name, reader, page_size, Keep { places: true, requests: true }, monitor)
-}
-
-/// Reads a trace to be held.
-pub(super) fn read(
+pub fn read(
     name: &str,
     reader: &mut dyn Reader,
     page_size: Option<u64>,
