@@ -111,6 +111,7 @@ impl Options {
             ));
         }
         let config = Config::new(self.memory, self.policy.clone()).with_page_size(self.page_size);
+        let config = Config { copies: budget::COPIES, ..config };
         Ok(if self.swap {
             Config { dirty_limit: 1.0, background: SWAP_BACKGROUND, dirty_age: SWAP_AGE, ..config }
         } else {

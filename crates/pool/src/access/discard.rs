@@ -121,6 +121,7 @@ impl<M: Memory> Handle<M> {
                     let page = core.pages.get(number);
                     let block = page.block();
                     self.shared.wait_for(volume.id, block, number, State::busy);
+                    core.waiters.wait(number, page, volume.id, block, State::copied_in_writeback);
                     page.wait_unshared(number, volume.id, block, &core.slots);
                 }
             }
