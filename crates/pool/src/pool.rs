@@ -312,6 +312,7 @@ impl<M: Memory> Pool<M> {
         }
         let turn = self.shared.resizes.fetch_add(1, Ordering::SeqCst) + 1;
         let mut stuck = None;
+        self.shared.try_again();
         loop {
             let seen = self.shared.progress.seen();
             let resized = {

@@ -17,7 +17,7 @@ use crate::access::load::Held;
 use crate::core::memory::Memory;
 use crate::core::page::State;
 use crate::error::Error;
-use crate::objects::volume::Volume;
+use crate::objects::volume::{Resting, Volume};
 use crate::pool::Shared;
 use crate::sync::{MutexGuard, Ordering, lock, try_lock};
 use crate::writeback::background::AGE_CHECK;
@@ -67,6 +67,11 @@ pub(crate) enum Cleaned {
 
 fn written_by_others(volume: &Volume) -> Cleaned {
     if volume.hangs() || volume.resting() { Cleaned::Hanging } else { Cleaned::ByOthers }
+}
+
+/// Why a volume is not to be tried now.
+fn just_failed(volume: &Volume) -> Option<Error> {
+    matches!(volume.resting_from(), Resting::For(..)).then(|| volume.failed_since(0)).flatten()
 }
 
 impl<M: Memory> Shared<M> {
@@ -151,6 +156,7 @@ impl<M: Memory> Shared<M> {
     pub(crate) fn throttle(&self, volume: &Arc<Volume>) -> Result<(), Error> {
         let mut looks = 0;
         while self.is_at_dirty_limit() {
+            self.wait_while_resting(volume)?;
             let seen = self.progress.seen();
             match self.clean_some(Some(volume)) {
                 Ok(Cleaned::Some) => looks = 0,
@@ -159,12 +165,45 @@ impl<M: Memory> Shared<M> {
                     looks += 1;
                     self.progress.wait(seen, PAUSE);
                 }
-                Ok(Cleaned::Nothing | Cleaned::Hanging) | Err(_) => {
-                    return self.write_some(volume, &lock(&volume.writing)).map(drop);
+                result @ (Ok(Cleaned::Nothing | Cleaned::Hanging) | Err(_)) => {
+                    // One attempt is enough.
+                    return match (volume.resting_from(), result) {
+                        (Resting::For(..), Err(error)) => Err(error),
+                        _ => self.write_some(volume, &lock(&volume.writing)).map(drop),
+                    };
                 }
             }
         }
         Ok(())
+    }
+
+    /// Where a writeback of the volume has just failed: waits until it may be tried again. Of all who wait one tries, and the others have its error.
+    fn wait_while_resting(&self, volume: &Volume) -> Result<(), Error> {
+        let mut before = None;
+        loop {
+            let seen = self.progress.seen();
+            let resting = volume.resting_from();
+            if let Some(error) = before.and_then(|failures| volume.failed_since(failures)) {
+                return Err(error);
+            }
+            let Resting::For(left, failures) = resting else { return Ok(()) };
+            if !self.is_at_dirty_limit() {
+                return Ok(());
+            }
+            before.get_or_insert(failures);
+            self.progress.wait(seen, left);
+        }
+    }
+
+    /// Storage has been given space back, or somebody asks: what could not be written is tried again at once.
+    pub(crate) fn try_again(&self) {
+        let failing: Vec<u32> = lock(&self.writing).iter().copied().collect();
+        if failing.is_empty() {
+            return;
+        }
+        failing.into_iter().filter_map(|object| lock(&self.volumes).get(object)).for_each(|volume| volume.try_again());
+        self.progress.make();
+        self.queue.wake_writer();
     }
 
     /// Whether no page may become dirty before another is written.
@@ -193,7 +232,9 @@ impl<M: Memory> Shared<M> {
         let mut result = Ok(Cleaned::Nothing);
         for (object, pages) in laundry {
             let Some(volume) = lock(&self.volumes).get(object) else { continue };
-            if is_own(&volume)
+            if let Some(error) = just_failed(&volume) {
+                result = result.and(Err(error));
+            } else if is_own(&volume)
                 && let Some(writing) = try_lock(&volume.writing)
             {
                 let written = self.write_pages(&volume, &writing, &pages);
@@ -222,6 +263,10 @@ impl<M: Memory> Shared<M> {
                 _ => self.dirty_volumes(usize::MAX),
             };
             for volume in &own_ones {
+                if let Some(error) = just_failed(volume) {
+                    result = result.and(Err(error));
+                    continue;
+                }
                 match try_lock(&volume.writing).map(|writing| self.write_some(volume, &writing)) {
                     Some(Ok(0)) => {}
                     Some(Ok(_)) => return Ok(Cleaned::Some),
@@ -500,7 +545,7 @@ impl<M: Memory> Shared<M> {
                     volume.counters.failed_writebacks.add(run.len() as u64);
                     let error = volume.failed("writeback", *offset, bytes.len() as u64, source);
                     // Of what fails again before it has rested, and with others, one word is enough.
-                    if first.is_ok() && !volume.resting() {
+                    if first.is_ok() && !volume.has_just_failed() {
                         tracing::warn!(%error, "the pages stay dirty, and will be written again");
                     } else {
                         tracing::debug!(%error, "the pages stay dirty, and will be written again");
@@ -512,7 +557,7 @@ impl<M: Memory> Shared<M> {
         }
         begun.clear();
         owners.clear();
-        volume.tried(first.is_ok());
+        volume.tried(first.as_ref().map(|_| ()));
         if first.is_ok() {
             lock(&self.writing).remove(&volume.id);
         }
