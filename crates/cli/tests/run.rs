@@ -276,6 +276,8 @@ fn where_there_is_no_room_the_program_or_the_command_says_so() {
         code == Some(128 + 7) && said.contains("No space left") && said.contains("ended by SIGBUS"),
         "{code:?} {said}"
     );
+    // What led to its end is in the figures.
+    assert!(said.contains(", 1 with SIGBUS") && number(&said, "new page") > 3000, "{said}");
     let full = format!("dd if=/dev/zero of={small}/full 2>/dev/null;");
     let (code, said) = within(&["-m", "4MiB"], &["true"], &full);
     assert!(code == Some(125) && said.contains("there is no room for figures and messages"), "{code:?} {said}");
