@@ -358,6 +358,23 @@ fn a_recording_has_what_the_policy_saw() {
 }
 
 #[test]
+fn a_recording_is_whole_where_a_signal_ends_the_program() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build(folder.path());
+    let out = folder.path().join("end.parquet").display().to_string();
+    let Output { status, stderr, .. } =
+        run(&["-m", "1MiB", "--record", &out], &[&program, "end", "2"]).output().expect("it runs");
+    let said = text(&stderr);
+    assert_eq!(status.code(), Some(128 + 15), "{said}");
+    // 512 pages, each of which is used three times.
+    let references = number(&said, "references);");
+    assert!((1024..4096).contains(&references), "{said}");
+}
+
+#[test]
 fn the_hit_ratio_is_that_of_a_comparison_of_the_recording() {
     if !can_page() {
         return;

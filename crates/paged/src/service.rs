@@ -49,7 +49,6 @@ pub(crate) struct Service {
     leaving: AtomicUsize,
     pager: OnceLock<Arc<Pager>>,
     figures: OnceLock<Page>,
-    log: OnceLock<Arc<Log>>,
     /// Held while figures are written down, so that none are older than those before.
     noting: Mutex<()>,
     traffic: Arc<Traffic>,
@@ -106,7 +105,6 @@ impl Service {
             leaving: AtomicUsize::new(0),
             pager: OnceLock::new(),
             figures: OnceLock::new(),
-            log: OnceLock::new(),
             noting: Mutex::default(),
             traffic: Arc::default(),
             most: AtomicU64::new(0),
@@ -160,11 +158,10 @@ impl Service {
         // The program may end by it.
         options.failure = Some(Notice::new(|| self.note()));
         if settings.record {
-            let log = Arc::new(Log::create(&settings.folder, std::process::id()).map_err(in_words)?);
-            let (own, base) = (Arc::clone(&log), crate::heap::base() as u64);
+            let log = Log::create(&settings.folder, std::process::id()).map_err(in_words)?;
+            let base = crate::heap::base() as u64;
             // What cannot be written is missing in the trace, which says how long it is.
-            options.watch = Some(Watch::new(move |address, write| _ = own.add(address as u64 - base, write)));
-            let _ = self.log.set(log);
+            options.watch = Some(Watch::new(move |address, write| _ = log.add(address as u64 - base, write)));
         }
         let pager = Pager::new(&options).map_err(in_words)?;
         if !pager.serves_system_calls() {
@@ -215,14 +212,6 @@ impl Service {
             sequences_up_to_128: up_to_128,
             sequences_longer: longer,
         });
-    }
-
-    /// What is to be known when the program ends.
-    pub(crate) fn end(&self) {
-        self.note();
-        if self.log.get().is_some() {
-            self.ask(Job::Pass);
-        }
     }
 
     pub(crate) fn used(&self, most: usize) {
@@ -320,10 +309,7 @@ impl Regions {
             Job::Zero(range, answer) => _ = answer.send(self.zero(&range)),
             Job::Grow(from, length, answer) => _ = answer.send(self.grow(from, length)),
             Job::Fork(live, verdict, answer, until) => self.fork(&live, verdict, &answer, &until),
-            Job::Pass(answer) => {
-                self.service.log.get().iter().for_each(|log| _ = log.flush());
-                let _ = answer.send(());
-            }
+            Job::Pass(answer) => _ = answer.send(()),
         }
     }
 
