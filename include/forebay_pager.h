@@ -57,7 +57,7 @@ void forebay_pager_free(forebay_pager *pager);
 forebay_region *forebay_region_map(forebay_pager *pager, const char *path, int flags);
 
 /* Maps so many bytes of memory, zeroes at first, whose pages go to a file without a name in a folder. NULL: what open(2) says; EINVAL if
- * the length is 0; ENOMEM. */
+ * the length is 0; EFBIG if no file may be so long; ENOSPC; ENOMEM. */
 forebay_region *forebay_region_map_swap(forebay_pager *pager, const char *folder, uint64_t length);
 
 /* The first byte; it is aligned to the system's pages. */
@@ -110,7 +110,7 @@ struct forebay_pager_statistics {
     uint64_t major_faults;      /* of pages that were not resident */
     uint64_t minor_faults;      /* of resident pages that were not mapped: read ahead, or unmapped to see whether they are used */
     uint64_t protection_faults; /* first writes to clean pages */
-    uint64_t failed_faults;     /* that ended with SIGBUS */
+    uint64_t failed_faults;     /* that ended with SIGBUS, or SIGSEGV where nothing can be written */
     uint64_t unmapped_pages;    /* to see whether they are used */
     uint64_t fault_nanoseconds; /* from when a fault was seen until its page was mapped, of all faults */
     uint64_t hits;              /* that the policy has seen */

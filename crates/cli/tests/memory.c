@@ -492,6 +492,11 @@ int main(int count, char **words) {
         fill_pages(strtoul(words[2], NULL, 10));
         return 0;
     }
+    if (!strcmp(part, "end")) {
+        fill_pages(strtoul(words[2], NULL, 10));
+        raise(SIGTERM);
+        return 0;
+    }
     if (!strcmp(part, "lose")) {
         lose(words[2]);
         return 0;

@@ -276,6 +276,8 @@ fn where_there_is_no_room_the_program_or_the_command_says_so() {
         code == Some(128 + 7) && said.contains("No space left") && said.contains("ended by SIGBUS"),
         "{code:?} {said}"
     );
+    // What led to its end is in the figures.
+    assert!(said.contains(", 1 with SIGBUS") && number(&said, "new page") > 3000, "{said}");
     let full = format!("dd if=/dev/zero of={small}/full 2>/dev/null;");
     let (code, said) = within(&["-m", "4MiB"], &["true"], &full);
     assert!(code == Some(125) && said.contains("there is no room for figures and messages"), "{code:?} {said}");
@@ -353,6 +355,23 @@ fn a_recording_has_what_the_policy_saw() {
     assert!(compared.status.success(), "{}", text(&compared.stderr));
     // 8 MiB are 2,048 pages.
     assert!(text(&compared.stdout).contains("to 2,0"), "{}", text(&compared.stdout));
+}
+
+#[test]
+fn a_recording_is_whole_where_a_signal_ends_the_program() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build(folder.path());
+    let out = folder.path().join("end.parquet").display().to_string();
+    let Output { status, stderr, .. } =
+        run(&["-m", "1MiB", "--record", &out], &[&program, "end", "2"]).output().expect("it runs");
+    let said = text(&stderr);
+    assert_eq!(status.code(), Some(128 + 15), "{said}");
+    // 512 pages, each of which is used three times.
+    let references = number(&said, "references);");
+    assert!((1024..4096).contains(&references), "{said}");
 }
 
 #[test]

@@ -52,5 +52,5 @@ static AT_THE_START: extern "C" fn() = fork::prepare_for_forks;
 static AT_THE_END: extern "C" fn() = at_the_end;
 
 extern "C" fn at_the_end() {
-    heap::started().into_iter().for_each(service::Service::end);
+    heap::started().into_iter().for_each(service::Service::note);
 }

@@ -9,7 +9,7 @@ use crate::messages;
 use crate::signals;
 use crate::staged::{Run, Staged};
 use crate::swap::{Backing, Swap, Traffic, model};
-use forebay_pager::{Advice, Options, Pager, Region, Watch};
+use forebay_pager::{Advice, Notice, Options, Pager, Region, Watch};
 use forebay_policy::Spec;
 use forebay_pool::VolumeConfig;
 use forebay_run::{Figures, Log, Page, Settings};
@@ -23,7 +23,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often figures are written down.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -49,7 +49,8 @@ pub(crate) struct Service {
     leaving: AtomicUsize,
     pager: OnceLock<Arc<Pager>>,
     figures: OnceLock<Page>,
-    log: OnceLock<Arc<Log>>,
+    /// Held while figures are written down, so that none are older than those before.
+    noting: Mutex<()>,
     traffic: Arc<Traffic>,
     /// The most bytes that the program had at a time.
     most: AtomicU64,
@@ -104,7 +105,7 @@ impl Service {
             leaving: AtomicUsize::new(0),
             pager: OnceLock::new(),
             figures: OnceLock::new(),
-            log: OnceLock::new(),
+            noting: Mutex::default(),
             traffic: Arc::default(),
             most: AtomicU64::new(0),
         };
@@ -121,11 +122,16 @@ impl Service {
         };
         // The caller waits for this answer.
         let _ = began.send(Ok(()));
+        let mut noted = Instant::now();
         loop {
-            match asked.recv_timeout(MOMENT) {
+            match asked.recv_timeout(MOMENT.saturating_sub(noted.elapsed())) {
                 Ok(job) => regions.work(job),
-                Err(RecvTimeoutError::Timeout) => self.note(),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if noted.elapsed() >= MOMENT {
+                self.note();
+                noted = Instant::now();
             }
         }
     }
@@ -149,12 +155,13 @@ impl Service {
         let swap = swap.map_err(|error| format!("swap space in {}: {error}", settings.swap.display()))?;
         let spec = Spec::parse(&settings.policy).map_err(in_words)?;
         let mut options = Options { page_size: settings.page_size, swap: true, ..Options::new(settings.memory, spec) };
+        // The program may end by it.
+        options.failure = Some(Notice::new(|| self.note()));
         if settings.record {
-            let log = Arc::new(Log::create(&settings.folder, std::process::id()).map_err(in_words)?);
-            let (own, base) = (Arc::clone(&log), crate::heap::base() as u64);
+            let log = Log::create(&settings.folder, std::process::id()).map_err(in_words)?;
+            let base = crate::heap::base() as u64;
             // What cannot be written is missing in the trace, which says how long it is.
-            options.watch = Some(Watch::new(move |address, write| _ = own.add(address as u64 - base, write)));
-            let _ = self.log.set(log);
+            options.watch = Some(Watch::new(move |address, write| _ = log.add(address as u64 - base, write)));
         }
         let pager = Pager::new(&options).map_err(in_words)?;
         if !pager.serves_system_calls() {
@@ -171,6 +178,7 @@ impl Service {
     /// Writes figures down.
     pub(crate) fn note(&self) {
         let (Some(pager), Some(page)) = (self.pager.get(), self.figures.get()) else { return };
+        let _noting = lock(&self.noting);
         let (faults, pool) = (pager.faults(), pager.statistics());
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (reads, writes) = self.traffic.requests.counts();
@@ -204,14 +212,6 @@ impl Service {
             sequences_up_to_128: up_to_128,
             sequences_longer: longer,
         });
-    }
-
-    /// What is to be known when the program ends.
-    pub(crate) fn end(&self) {
-        self.note();
-        if self.log.get().is_some() {
-            self.ask(Job::Pass);
-        }
     }
 
     pub(crate) fn used(&self, most: usize) {
@@ -309,10 +309,7 @@ impl Regions {
             Job::Zero(range, answer) => _ = answer.send(self.zero(&range)),
             Job::Grow(from, length, answer) => _ = answer.send(self.grow(from, length)),
             Job::Fork(live, verdict, answer, until) => self.fork(&live, verdict, &answer, &until),
-            Job::Pass(answer) => {
-                self.service.log.get().iter().for_each(|log| _ = log.flush());
-                let _ = answer.send(());
-            }
+            Job::Pass(answer) => _ = answer.send(()),
         }
     }
 

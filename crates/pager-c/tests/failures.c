@@ -55,6 +55,8 @@ int main(int argc, char **argv) {
     failed(EINVAL, "0 bytes");
     must(!forebay_region_map_swap(pager, path, 4096), "no folder");
     failed(ENOENT, "missing");
+    must(!forebay_region_map_swap(pager, argv[1], 1ULL << 63), "too long");
+    failed(EFBIG, "ask for less, or name another folder");
 
     forebay_region *region = forebay_region_map_swap(pager, argv[1], 8 << 20);
     must(region != NULL, "swap space");

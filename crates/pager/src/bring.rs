@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::messages::{Fault, Kind};
-use crate::pager::{Mapped, Shared};
+use crate::pager::{Mapped, Notice, Shared};
 use crate::space::Space;
 use crate::userfault::Continued;
 use forebay_pool::{Handle, Volume};
@@ -43,17 +43,37 @@ impl Shared {
         let fault = Fault { kind, ..fault };
         self.count(kind);
         let brought = try_to_bring(self, handle, region, at, fault.write);
-        let mapped = brought.unwrap_or_else(|error| {
-            self.counters.failed.add(1);
-            tracing::error!(%error, "{}: the page at byte {at} cannot be used: SIGBUS", region.volume.name());
-            if let Err(error) = region.extent.poison(at) {
-                tracing::error!(%error, "nor can it be poisoned: who touches it waits for ever");
-            }
-            self.page_size
-        });
+        let mapped = *brought.as_ref().unwrap_or(&self.page_size);
         self.uses.follow(self, handle, &Brought { region, at, length: mapped, fault, took: start.elapsed() });
         self.counters.fault_time.add_time(start.elapsed());
+        if let Err(error) = brought {
+            self.fail(region, at, &error);
+        }
         mapped
+    }
+
+    /// A page could not be brought: who touched it gets a signal.
+    fn fail(&self, region: &Mapped, at: usize, error: &Error) {
+        self.counters.failed.add(1);
+        let name = region.volume.name();
+        // Only its program can have made it writable. Readers keep the page.
+        let refused = matches!(error, Error::Pool(forebay_pool::Error::ReadOnly { .. }));
+        let (what, signal) = if refused { ("written", "SIGSEGV") } else { ("used", "SIGBUS") };
+        match self.told.next(&format!("{name}: {error}"), Instant::now()) {
+            None => tracing::debug!(%error, "{name}: the page at byte {at} cannot be {what}: {signal}"),
+            Some(0) => tracing::error!(%error, "{name}: the page at byte {at} cannot be {what}: {signal}"),
+            Some(others) => tracing::error!(
+                %error,
+                "{name}: the page at byte {at} cannot be {what}: {signal}; {others} more times since this was said last"
+            ),
+        }
+        self.failure.iter().for_each(Notice::give);
+        if refused && region.extent.refuse_writes(at).is_ok() {
+            return;
+        }
+        if let Err(error) = region.extent.poison(at) {
+            tracing::error!(%error, "nor can it be poisoned: who touches it waits for ever");
+        }
     }
 
     /// The same on the thread that has the fault (`in_place.rs`). `false`: it may not be done there.

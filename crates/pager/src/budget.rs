@@ -14,23 +14,19 @@ const PARTS: u64 = 50;
 const THREADS: u64 = 2 << 20;
 /// What is known of a page that is dirty.
 const DIRTY: u64 = 150;
-/// The copies of pages that are being written, by region: a part of the limit between these.
-const COPIES: (u64, u64, u64) = (64, 256 << 10, 4 << 20);
-/// The regions that write at a time.
-const WRITING: u64 = 8;
+/// For how many writebacks at a time there are copies of pages; all others share these.
+pub(crate) const COPIES: u32 = 2;
 
 /// The bytes for pages, for as many pages of as many regions: all of the limit if they fit, and at least three quarters of it.
 pub(crate) fn for_pages(config: &Config, pages: u64, regions: u64) -> u64 {
     let limit = config.most_capacity;
     let frames = limit / u64::from(config.page_size);
-    let (part, least, most) = COPIES;
-    let copies = (limit / part).clamp(least, most).max(config.page_size.into()) * regions.clamp(1, WRITING);
     let leaving = leaving::most(frames as usize) as u64 * u64::from(config.page_size);
     let beside = config.metadata_of(pages)
         + leaving
         + buffers::most(limit as usize) as u64
         + THREADS
-        + copies
+        + config.copies_of(u32::try_from(regions).unwrap_or(u32::MAX))
         + (config.dirty_limit * (DIRTY * frames.min(pages)) as f64) as u64;
     let on_top = limit / PARTS + OF_A_PAGE * pages;
     (limit - beside.saturating_sub(on_top).min(limit)).max(limit - limit / 4)
@@ -43,12 +39,15 @@ mod tests {
 
     #[test]
     fn a_long_history_costs_pages_and_a_long_region_gives_them_back() {
-        let config = |policy| Config::new(64 << 20, Spec::parse(policy).expect("a policy"));
+        let config =
+            |policy| Config { copies: COPIES, ..Config::new(64 << 20, Spec::parse(policy).expect("a policy")) };
         let pages = 4 * (64 << 20) / 4096;
         assert_eq!(for_pages(&config("clock"), 4 * pages, 1), 64 << 20, "all of it");
         let (short, long) = (for_pages(&config("mq"), pages, 1), for_pages(&config("mq"), 4 * pages, 1));
         assert!(short < 62 << 20 && short < long, "{short} {long}");
-        assert!(for_pages(&config("mq"), pages, 8) < short, "each region writes");
+        let several = for_pages(&config("mq"), pages, 2);
+        assert!(several < short, "two are written at a time");
+        assert_eq!(for_pages(&config("mq"), pages, 32), several, "and others wait");
         let small = Config::new(1 << 20, Spec::parse("lru").expect("a policy"));
         assert_eq!(for_pages(&small, 256, 1), 768 << 10, "three quarters at least");
     }

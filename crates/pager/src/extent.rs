@@ -137,6 +137,12 @@ impl Extent {
         self.faults.poison(self.base as usize + at, self.page_size)
     }
 
+    /// A write to a page of a region that cannot be written is `SIGSEGV` again, where the program had made it writable.
+    pub(crate) fn refuse_writes(&self, at: usize) -> Result<(), Errno> {
+        let _changing = self.changing();
+        self.faults.refuse_writes(self.base as usize + at, self.page_size)
+    }
+
     /// Whether the page at one of the program's addresses has failed.
     pub(crate) fn is_poisoned(&self, address: usize) -> bool {
         let at = (address - self.base as usize) / self.page_size * self.page_size;

@@ -42,6 +42,7 @@
 //!   leaving.rs: pages whose memory is given back together
 //!   cores.rs: where faults are handled
 //!   held.rs: pages that stay for direct input
+//!   told.rs: failures that repeat
 //!   freeze.rs: a moment at which no byte changes
 //!   userfault.rs: what the kernel is asked to do with them
 //! ```
@@ -66,6 +67,7 @@ mod region;
 mod seats;
 mod signals;
 mod space;
+mod told;
 mod userfault;
 mod uses;
 
@@ -73,5 +75,5 @@ pub use error::Error;
 pub use figures::Faults;
 pub use freeze::Frozen;
 pub use held::{Held, Pages};
-pub use pager::{Options, Pager, Watch};
+pub use pager::{Notice, Options, Pager, Watch};
 pub use region::{Advice, Region};

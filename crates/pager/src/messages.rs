@@ -236,6 +236,16 @@ impl Userfault {
         queue.kept(address..address + length).into_iter().for_each(drop_one);
     }
 
+    /// Has the kernel refuse writes to a range, which can be read as before.
+    pub(crate) fn refuse_writes(&self, address: usize, length: usize) -> Result<(), Errno> {
+        let mut queue = self.messages.lock();
+        self.read_all(&mut queue);
+        queue.kept(address..address + length).into_iter().try_for_each(|range| {
+            // SAFETY: these are a region's addresses, at which its program was about to write to what cannot be written.
+            unsafe { mprotect(range.start as *mut _, range.len(), MprotectFlags::READ) }
+        })
+    }
+
     /// The same for several ranges, which costs less together.
     pub(crate) fn drop_mappings(&self, ranges: impl Iterator<Item = Range<usize>>) {
         let mut queue = self.messages.lock();

@@ -10,6 +10,7 @@ use crate::in_place;
 use crate::seats::Seats;
 use crate::signals;
 use crate::space::Space;
+use crate::told::Told;
 use crate::uses::Uses;
 use forebay_policy::{Spec, show_bytes};
 use forebay_pool::{Config, Handle, Hint, Pool, Statistics, Volume};
@@ -48,6 +49,8 @@ pub struct Options {
     pub swap: bool,
     /// Who learns of the uses that the policy learns of.
     pub watch: Option<Watch>,
+    /// Who learns that a page cannot be used, before the signal for it may end the process.
+    pub failure: Option<Notice>,
     /// Whether a fault is handled on the thread that has it, by a handler for `SIGBUS`: several times faster than by another thread. What that asks of the program
     /// is in `docs/pager.md`; above all, system calls that touch absent pages fail with `EFAULT`, and the program's heap does not lie in a region.
     pub in_place: bool,
@@ -75,10 +78,41 @@ impl fmt::Debug for Watch {
     }
 }
 
+/// Learns that something has happened. It is called on the threads that handle faults, and touches no region.
+#[derive(Clone)]
+pub struct Notice(Arc<dyn Fn() + Send + Sync>);
+
+impl Notice {
+    /// One that calls a function.
+    pub fn new(notice: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(notice))
+    }
+
+    pub(crate) fn give(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Notice")
+    }
+}
+
 impl Options {
     /// Pages of 4 KiB, up to 64 threads that handle faults, 2 % of a processor.
     pub fn new(memory: u64, policy: Spec) -> Self {
-        Self { memory, page_size: 4096, policy, threads: 64, sampling: 0.02, swap: false, watch: None, in_place: false }
+        Self {
+            memory,
+            page_size: 4096,
+            policy,
+            threads: 64,
+            sampling: 0.02,
+            swap: false,
+            watch: None,
+            failure: None,
+            in_place: false,
+        }
     }
 
     fn check(&self) -> Result<Config, Error> {
@@ -111,6 +145,7 @@ impl Options {
             ));
         }
         let config = Config::new(self.memory, self.policy.clone()).with_page_size(self.page_size);
+        let config = Config { copies: budget::COPIES, ..config };
         Ok(if self.swap {
             Config { dirty_limit: 1.0, background: SWAP_BACKGROUND, dirty_age: SWAP_AGE, ..config }
         } else {
@@ -164,6 +199,8 @@ pub(crate) struct Shared {
     /// For faults that are handled in place.
     pub(crate) seats: Seats,
     pub(crate) watch: Option<Watch>,
+    pub(crate) failure: Option<Notice>,
+    pub(crate) told: Told,
     /// Whether regions are in front of swap space.
     pub(crate) swap: bool,
     config: Config,
@@ -250,6 +287,8 @@ impl Pager {
             desk: Desk::new(options.threads),
             seats: Seats::new(if options.in_place { SEATS } else { 0 }),
             watch: options.watch.clone(),
+            failure: options.failure.clone(),
+            told: Told::default(),
             swap: options.swap,
             config,
             most_pages: Mutex::default(),

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::extent::Extent;
 use crate::pager::{Mapped, Pager, Shared};
 use crate::signals;
+use forebay_policy::show_bytes;
 use forebay_pool::device::{CopyOnWrite, Device, FileDevice, FileOptions};
 use forebay_pool::{Durability, Hint, VolumeConfig, VolumeStatistics, WriteMode};
 use std::fs::File;
@@ -245,7 +246,22 @@ fn swap_space(folder: &Path, length: u64) -> io::Result<FileDevice> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let name = format!(".forebay-swap-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
     let path = folder.join(name);
-    let describe = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let describe = |error: io::Error| {
+        let (kind, what) = match error.kind() {
+            io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput => (
+                io::ErrorKind::FileTooLarge,
+                format!(
+                    "{} is longer than a file may be there, by its file system or `ulimit -f`: ask for less, or name another folder",
+                    show_bytes(length)
+                ),
+            ),
+            kind @ (io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+                (kind, format!("{error}: free some space, or name another folder"))
+            }
+            kind => (kind, error.to_string()),
+        };
+        io::Error::new(kind, format!("{}: {what}", folder.display()))
+    };
     let file = File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(describe)?;
     let device = file.set_len(length).map_err(describe).and_then(|()| FileDevice::open(&path, FileOptions::default()));
     std::fs::remove_file(&path).map_err(describe)?;

@@ -19,9 +19,11 @@ fn resident() -> usize {
     line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
 }
 
-/// What is used: a region of a file `times` as large as the memory.
+/// What is used: regions that are `times` as large as the memory together, each of a file, by several threads.
 #[derive(Clone, Copy, Debug)]
 struct Use {
+    regions: usize,
+    threads: usize,
     policy: &'static str,
     memory: usize,
     times: usize,
@@ -30,18 +32,49 @@ struct Use {
     in_place: bool,
 }
 
-/// Reads and writes all of a region from two threads, in order and not: the most memory that was seen at any time, and how many pages the region has.
-fn use_region(path: &Path, used: Use) -> (usize, usize) {
-    let file = std::fs::File::options().write(true).open(path).expect("the file");
-    file.set_len((used.memory * used.times) as u64).expect("it has room");
+/// Reads and writes all of parts of regions, in order and not, page by page by turns.
+fn use_parts(mut regions: Vec<&mut [u8]>, page_size: u32) {
+    for part in 0..regions.iter().map(|region| region.len() / PART).max().unwrap_or(0) {
+        for region in &mut regions {
+            region[part * PART] += 1;
+        }
+    }
+    for region in regions {
+        let parts = region.len() / PART;
+        // Each of them may read a whole page.
+        let (steps, mut sum) = (parts / 2 / (page_size as usize >> 16).max(1), 0);
+        for step in 0..steps {
+            sum += u64::from(region[step * 7919 % parts * PART]);
+        }
+        assert_eq!(sum, steps as u64);
+    }
+}
+
+/// Reads and writes all regions: the most memory that was seen at any time, and how many pages they have.
+fn use_regions(folder: &Path, used: Use) -> (usize, usize) {
     let spec = Spec::parse(used.policy).expect("a policy");
     let Use { page_size, swap, in_place, .. } = used;
     let options = Options { page_size, swap, in_place, ..Options::new(used.memory as u64, spec) };
     let pager = Pager::new(&options).expect("a pager");
-    // Through the kernel's page cache, which counts for nobody: it is quicker.
-    let device = FileDevice::open(path, FileOptions { direct: false, ..FileOptions::default() }).expect("the file");
-    let mut region = Region::map(&pager, Arc::new(device), VolumeConfig::new("region")).expect("a region");
-    let (parts, half) = (region.len() / PART, region.len() / 2);
+    let map = |number: usize| {
+        let path = folder.join(number.to_string());
+        let file = std::fs::File::create(&path).expect("a file");
+        file.set_len((used.memory * used.times / used.regions) as u64).expect("it has room");
+        // Through the kernel's page cache, which counts for nobody: it is quicker.
+        let device =
+            FileDevice::open(&path, FileOptions { direct: false, ..FileOptions::default() }).expect("the file");
+        Region::map(&pager, Arc::new(device), VolumeConfig::new("region")).expect("a region")
+    };
+    let mut regions: Vec<Region> = (0..used.regions).map(map).collect();
+    let length: usize = regions.iter().map(|region| region.len()).sum();
+    // A thread has parts of several regions, or one of a region's.
+    let cut = used.threads.div_ceil(used.regions);
+    let mut by_thread: Vec<Vec<&mut [u8]>> = (0..used.threads).map(|_| Vec::new()).collect();
+    let parts = regions.iter_mut().flat_map(|region| {
+        let length = region.len() / cut;
+        region.chunks_exact_mut(length)
+    });
+    parts.enumerate().for_each(|(number, part)| by_thread[number % used.threads].push(part));
     let (most, done) = (AtomicUsize::new(0), AtomicBool::new(false));
     scope(|threads| {
         let watching = threads.spawn(|| {
@@ -50,30 +83,16 @@ fn use_region(path: &Path, used: Use) -> (usize, usize) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        let (first, second) = region.split_at_mut(half);
-        scope(|users| {
-            for region in [first, second] {
-                users.spawn(move || {
-                    let parts = region.len() / PART;
-                    for part in 0..parts {
-                        region[part * PART] += 1;
-                    }
-                    // Each of them may read a whole page.
-                    let (steps, mut sum) = (parts / 2 / (page_size as usize >> 16).max(1), 0);
-                    for step in 0..steps {
-                        sum += u64::from(region[step * 7919 % parts * PART]);
-                    }
-                    assert_eq!(sum, steps as u64);
-                });
-            }
-        });
+        scope(|users| by_thread.into_iter().for_each(|parts| _ = users.spawn(move || use_parts(parts, page_size))));
         done.store(true, Ordering::Relaxed);
         watching.join().expect("it watches");
     });
-    region.close().expect("it is written");
+    regions.into_iter().for_each(|region| region.close().expect("it is written"));
     drop(pager);
-    std::fs::File::create(path).expect("it is emptied");
-    (most.into_inner(), parts * PART / used.page_size as usize)
+    for number in 0..used.regions {
+        std::fs::remove_file(folder.join(number.to_string())).expect("it is removed");
+    }
+    (most.into_inner(), length / used.page_size as usize)
 }
 
 /// Says in a child of the test which use is its own.
@@ -83,7 +102,7 @@ const OWN: &str = "FOREBAY_PAGER_TEST_USE";
 fn it_is_never_above_the_limit_and_2_percent_and_64_bytes_a_page() {
     let of = |policy, megabytes: usize, times| {
         let (memory, page_size, swap, in_place) = (megabytes << 20, 4096, false, false);
-        Use { policy, memory, times, page_size, swap, in_place }
+        Use { regions: 1, threads: 2, policy, memory, times, page_size, swap, in_place }
     };
     let uses = [
         of("clock", 16, 8),
@@ -96,6 +115,10 @@ fn it_is_never_above_the_limit_and_2_percent_and_64_bytes_a_page() {
         Use { swap: true, ..of("clock-pro", 16, 8) },
         Use { swap: true, ..of("lru", 64, 4) },
         Use { page_size: 2 << 20, ..of("clock-pro", 64, 4) },
+        Use { page_size: 2 << 20, regions: 32, threads: 8, ..of("clock-pro", 32, 4) },
+        Use { page_size: 2 << 20, regions: 32, threads: 8, swap: true, ..of("lru", 32, 4) },
+        Use { page_size: 64 << 10, regions: 32, threads: 8, ..of("clock-pro", 32, 4) },
+        Use { regions: 16, threads: 4, ..of("clock-pro", 16, 8) },
         Use { in_place: true, ..of("clock-pro", 16, 8) },
         Use { in_place: true, ..of("mq", 64, 4) },
         Use { in_place: true, page_size: 64 << 10, ..of("car", 64, 4) },
@@ -113,11 +136,11 @@ fn it_is_never_above_the_limit_and_2_percent_and_64_bytes_a_page() {
         return;
     };
     let used = uses[own.parse::<usize>().expect("a number")];
-    let path = tempfile::NamedTempFile::new_in("/var/tmp").expect("a file").into_temp_path();
+    let folder = tempfile::tempdir_in("/var/tmp").expect("a folder");
     // The program's own code is read into memory before it is measured.
-    use_region(&path, of("lru", 1, 8));
+    use_regions(folder.path(), of("lru", 1, 8));
     let before = resident();
-    let (most, pages) = use_region(&path, used);
+    let (most, pages) = use_regions(folder.path(), used);
     let (seen, bar) = (most.saturating_sub(before), used.memory + used.memory / 50 + 64 * pages);
     println!("{used:?}: {} KiB, {} KiB at most", seen >> 10, bar >> 10);
     assert!(seen > used.memory / 2, "{used:?}: {seen} bytes cannot be all");

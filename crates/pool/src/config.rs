@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::stats::Together;
 use forebay_policy::{Spec, show_bytes};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// The smallest page.
@@ -41,7 +42,13 @@ pub struct Config {
     pub dirty_age: Duration,
     /// The longest request to a device, in bytes.
     pub request: u32,
+    /// For how many writebacks at a time there is memory for copies of what they write: a 64th of the capacity each, from 256 KiB to 4 MiB, or a page where that
+    /// is more. Where more are under way they have less each, or wait for one another.
+    pub copies: u32,
 }
+
+/// The bytes that a writeback copies at a time: a 64th of the capacity between these.
+const COPY_BYTES: RangeInclusive<u64> = 256 << 10..=4 << 20;
 
 impl Config {
     /// A pool of `capacity` bytes under `policy`, with pages of 4 KiB, a 32nd of them for the laundry.
@@ -59,6 +66,7 @@ impl Config {
             background: 0.5,
             dirty_age: Duration::from_secs(5),
             request: 1 << 20,
+            copies: 8,
         }
         .with_page_size(LEAST_PAGE_SIZE)
     }
@@ -95,6 +103,22 @@ impl Config {
         (self.most_capacity / u64::from(self.page_size.max(1))) as u32
     }
 
+    /// The pages that a writeback copies at a time.
+    pub(crate) fn copied_pages(&self) -> u32 {
+        let bytes = (self.most_capacity / 64).clamp(*COPY_BYTES.start(), *COPY_BYTES.end());
+        (bytes / u64::from(self.page_size.max(1))).max(1) as u32
+    }
+
+    /// The pages that there are copies of at most.
+    pub(crate) fn most_copied_pages(&self) -> u32 {
+        self.copied_pages().saturating_mul(self.copies)
+    }
+
+    /// The most bytes of copies while no more than this many volumes are written at a time.
+    pub fn copies_of(&self, volumes: u32) -> u64 {
+        u64::from(self.copied_pages()) * u64::from(self.page_size) * u64::from(self.copies.min(volumes))
+    }
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |what: String| Err(Error::Configuration(what));
         if !self.page_size.is_power_of_two() || !(LEAST_PAGE_SIZE..=MOST_PAGE_SIZE).contains(&self.page_size) {
@@ -129,6 +153,11 @@ impl Config {
                 "background writeback from {} on: it is a share above 0, and at most 1",
                 self.background
             ));
+        }
+        if self.copies == 0 {
+            return wrong(
+                "no memory for copies of what is written: a pool has them for 1 writeback or more".to_owned(),
+            );
         }
         if self.policy.needs_future() {
             return wrong(format!("{} needs to know the future: it can be simulated, not run", self.policy.label));

@@ -143,6 +143,7 @@ impl Error {
 pub fn errno_of(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or_else(|| match error.kind() {
         io::ErrorKind::AlreadyExists => libc::EEXIST,
+        io::ErrorKind::FileTooLarge => libc::EFBIG,
         io::ErrorKind::Interrupted => libc::EINTR,
         io::ErrorKind::InvalidInput => libc::EINVAL,
         io::ErrorKind::IsADirectory => libc::EISDIR,
@@ -150,6 +151,7 @@ pub fn errno_of(error: &io::Error) -> i32 {
         io::ErrorKind::NotFound => libc::ENOENT,
         io::ErrorKind::OutOfMemory => libc::ENOMEM,
         io::ErrorKind::PermissionDenied => libc::EACCES,
+        io::ErrorKind::QuotaExceeded => libc::EDQUOT,
         io::ErrorKind::ReadOnlyFilesystem => libc::EROFS,
         io::ErrorKind::ResourceBusy => libc::EBUSY,
         io::ErrorKind::StaleNetworkFileHandle => libc::ESTALE,

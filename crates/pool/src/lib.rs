@@ -68,8 +68,8 @@
 //! # What is exact, and what is not
 //!
 //! Frames never take more than the capacity. Beside them there are the pages' states, the page table and the policy, 80 to 240 bytes for
-//! each page number (at most [`Config::most_metadata`]), and copies for each writeback under way, a 64th of the capacity from 256 KiB to
-//! 4 MiB. A volume takes 400 bytes beside its
+//! each page number (at most [`Config::most_metadata`]), and copies of what is being written, for 8 writebacks at a time ([`Config::copies`]) a 64th of the
+//! capacity each, from 256 KiB to 4 MiB. A volume takes 400 bytes beside its
 //! pages if it is not counted by itself. With several threads the policy learns of another thread's last hits a little late.
 
 mod access;

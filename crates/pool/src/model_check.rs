@@ -113,6 +113,7 @@ impl OnePage {
                 }
                 Ok(()) => {
                     self.waiters.wake(0, self.page.end_exclusive());
+                    self.waiters.wait(0, &self.page, 1, 1, State::copied_in_writeback);
                     self.page.wait_unshared(0, 1, 1, &self.slots);
                 }
                 Err(state) if self.waits(state) => {}
@@ -126,7 +127,7 @@ impl OnePage {
         if self.page.begin_writeback(1, 1).is_ok() {
             self.read();
             let copy = self.words[0].load(Ordering::SeqCst);
-            self.page.end_copy();
+            self.waiters.wake(0, self.page.end_copy());
             yield_now();
             storage.store(copy, Ordering::SeqCst);
             let (_, wake) = self.page.end_writeback(true);

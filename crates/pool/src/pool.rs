@@ -106,7 +106,7 @@ impl<M: Memory> Pool<M> {
     /// A pool without volumes whose pages' bytes lie in `memory`, which has `config.most_capacity` bytes of frames.
     ///
     /// # Errors
-    /// [`Error::Configuration`].
+    /// [`Error::Configuration`], [`Error::Memory`].
     pub fn with_memory(mut config: Config, memory: Arc<M>) -> Result<Self, Error> {
         config.check()?;
         if memory.page_size() != config.page_size as usize {
@@ -132,6 +132,11 @@ impl<M: Memory> Pool<M> {
             page_size: u64::from(config.page_size),
             ..config.policy.setup(frames - config.laundry, numbers.most(frames))
         };
+        let copied = config.most_copied_pages();
+        let copies = Copies::new(copied, config.page_size as usize).map_err(|source| {
+            let bytes = u64::from(copied) * u64::from(config.page_size);
+            Error::Memory { bytes, source: Arc::new(source) }
+        })?;
         let policy = Shares::new(&config.policy, &setup);
         let awaits_uses = memory.awaits_uses() && config.policy.awaits_uses();
         let shared = Arc::new(Shared {
@@ -152,7 +157,7 @@ impl<M: Memory> Pool<M> {
             progress: Progress::default(),
             readahead: Readahead::default(),
             dirty_pages: Mutex::default(),
-            copies: Copies::default(),
+            copies,
             writing: Mutex::default(),
             hit_sets_bit: config.policy.hit_sets_bit(),
             frames: AtomicU32::new(frames),
@@ -307,6 +312,7 @@ impl<M: Memory> Pool<M> {
         }
         let turn = self.shared.resizes.fetch_add(1, Ordering::SeqCst) + 1;
         let mut stuck = None;
+        self.shared.try_again();
         loop {
             let seen = self.shared.progress.seen();
             let resized = {

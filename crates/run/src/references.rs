@@ -2,26 +2,77 @@
 
 use crate::figures::create_new;
 use forebay_trace::{Names, Operation, Reader, Request, Unit};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::time::{ClockId, clock_gettime};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Read};
 use std::path::Path;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 const EXTENSION: &str = "references";
 
-/// References that are written at once.
-const BATCH: usize = 4096;
+/// A reference: its place in memory, of which the last bit is that of a write, and nanoseconds since the system started. Where these are 0 there is none: the end.
+type Record = [AtomicU64; 2];
 
-/// A reference: nanoseconds since the system started, and its place in memory; the last bit is that of a write.
-type Record = [u8; 16];
+/// References for which there is room at a time.
+const ROOM: usize = 16 << 10;
 
-/// Where a process writes its references down.
+/// The bytes of that.
+const BYTES: usize = ROOM * size_of::<Record>();
+
+/// Where a process writes its references down: a file of which it has a part mapped. So they are there however it ends.
 #[derive(Debug)]
 pub struct Log {
-    waiting: Mutex<(File, Vec<Record>)>,
+    part: Mutex<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    file: File,
+    /// Where in the file the next part begins.
+    next: u64,
+    /// What is mapped, if anything is.
+    mapped: Option<NonNull<Record>>,
+    /// How many references are there.
+    used: usize,
+}
+
+// SAFETY: the mapping is this value's own.
+unsafe impl Send for Part {}
+
+impl Part {
+    /// Maps the next part of the file.
+    fn go_on(&mut self) -> io::Result<()> {
+        // Else a full file system would show as SIGBUS.
+        fallocate(&self.file, FallocateFlags::empty(), self.next, BYTES as u64)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping touches no memory that is in use.
+        let mapped = unsafe { mmap(null_mut(), BYTES, protection, MapFlags::SHARED, &self.file, self.next) }?;
+        self.leave();
+        self.mapped = NonNull::new(mapped.cast());
+        self.next += BYTES as u64;
+        self.used = 0;
+        Ok(())
+    }
+
+    /// The part that is mapped has all its references.
+    fn leave(&mut self) {
+        if let Some(mapped) = self.mapped.take() {
+            // SAFETY: the mapping is this value's own, and nobody has a reference to it.
+            let _ = unsafe { munmap(mapped.as_ptr().cast(), BYTES) };
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.leave();
+    }
 }
 
 impl Log {
@@ -31,7 +82,7 @@ impl Log {
     /// The system's.
     pub fn create(folder: &Path, process: u32) -> io::Result<Self> {
         let (file, _) = create_new(folder, process, EXTENSION)?;
-        Ok(Self { waiting: Mutex::new((file, Vec::with_capacity(BATCH))) })
+        Ok(Self { part: Mutex::new(Part { file, next: 0, mapped: None, used: 0 }) })
     }
 
     /// Takes note of a reference to the byte at `offset`.
@@ -39,30 +90,22 @@ impl Log {
     /// # Errors
     /// The system's.
     pub fn add(&self, offset: u64, write: bool) -> io::Result<()> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
+        if part.mapped.is_none() || part.used == ROOM {
+            part.go_on()?;
+        }
+        let Some(mapped) = part.mapped else { return Ok(()) };
         // The clock that all processes share.
         let now = clock_gettime(ClockId::Monotonic);
         let time = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-        let mut record = [0; 16];
-        record[..8].copy_from_slice(&time.to_ne_bytes());
-        record[8..].copy_from_slice(&(offset & !1 | u64::from(write)).to_ne_bytes());
-        waiting.1.push(record);
-        if waiting.1.len() >= BATCH { write_all(&mut waiting) } else { Ok(()) }
+        // SAFETY: the mapping has this many, and lives until the lock is let go.
+        let [place, when] = unsafe { mapped.add(part.used).as_ref() };
+        place.store(offset & !1 | u64::from(write), Ordering::Relaxed);
+        // In this order: a process may be killed between them.
+        when.store(time.max(1), Ordering::Release);
+        part.used += 1;
+        Ok(())
     }
-
-    /// Writes down what waits.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn flush(&self) -> io::Result<()> {
-        write_all(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-fn write_all((file, records): &mut (File, Vec<Record>)) -> io::Result<()> {
-    let written = file.write_all(records.as_flattened());
-    records.clear();
-    written
 }
 
 /// The references of all processes, in the order of their times: a process is an owner and an object.
@@ -93,14 +136,16 @@ impl Recorded {
 
     /// Reads the next reference of a process.
     fn read(&mut self, process: usize) -> io::Result<()> {
-        let mut record: Record = [0; 16];
+        let mut record = [0; size_of::<Record>()];
         match self.processes[process].1.read_exact(&mut record) {
-            // A process that was killed may have left a part of one.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
             Err(error) => Err(error),
             Ok(()) => {
                 let word = |at: usize| u64::from_ne_bytes(record[at..at + 8].try_into().expect("eight bytes"));
-                self.next.push(Reverse((word(0), process, word(8))));
+                let (place, time) = (word(0), word(8));
+                if time > 0 {
+                    self.next.push(Reverse((time, process, place)));
+                }
                 Ok(())
             }
         }
@@ -135,7 +180,7 @@ mod tests {
             logs[0].add(page << 12, false).expect("it is noted");
             logs[1].add(page << 12, true).expect("it is noted");
         }
-        logs.iter().for_each(|log| log.flush().expect("it is written"));
+        // They are there though nobody has ended.
         let (mut reader, mut names) = (Recorded::open(folder.path(), 4096).expect("it is read"), Names::new());
         let mut seen = Vec::new();
         while let Some(request) = reader.next(&mut names).expect("a request") {
@@ -145,5 +190,15 @@ mod tests {
         let (read, write) = (Operation::Read, Operation::Write);
         let expected = (0..3).flat_map(|page| [("5".to_owned(), page, read), ("6".to_owned(), page, write)]);
         assert_eq!(seen, expected.collect::<Vec<_>>());
+    }
+    #[test]
+    fn more_than_there_is_room_for_at_a_time_is_all_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = Log::create(folder.path(), 5).expect("a file");
+        let count = 2 * ROOM as u64 + 1;
+        (0..count).for_each(|page| log.add(page << 12, false).expect("it is noted"));
+        let (mut reader, mut names) = (Recorded::open(folder.path(), 4096).expect("it is read"), Names::new());
+        let seen = std::iter::from_fn(|| reader.next(&mut names).expect("a request"));
+        assert!(seen.map(|request| request.offset >> 12).eq(0..count));
     }
 }

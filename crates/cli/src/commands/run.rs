@@ -118,10 +118,7 @@ fn tell(arguments: &Arguments, ended: &Ended) -> String {
         }
     }
     if ended.code == BY_SIGBUS {
-        line(
-            "ended by SIGBUS: where a page failed, an error above says why. The figures are of a moment before"
-                .to_owned(),
-        );
+        line("ended by SIGBUS: where a page failed, an error above says why".to_owned());
     }
     if let (Some(requests), Some(out)) = (ended.recorded, &arguments.record) {
         let out = out.display();

@@ -8,7 +8,9 @@ use std::io::IoSliceMut;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub(crate) const PAGE: usize = 4096;
@@ -64,6 +66,39 @@ pub(crate) fn stored(device: &dyn Device) -> Vec<u8> {
     let mut bytes = vec![0; device.len() as usize];
     device.read(0, &mut [IoSliceMut::new(&mut bytes)]).expect("it is read");
     bytes
+}
+
+/// Sends a signal to this thread, whose handler is set, every so often until what is returned is dropped.
+pub(crate) struct Pest {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Pest {
+    pub(crate) fn new(signal: libc::c_int, pause: Duration) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        // SAFETY: this thread's own number.
+        let pestered = unsafe { libc::pthread_self() };
+        let thread = std::thread::spawn({
+            let over = Arc::clone(&over);
+            move || {
+                while !over.load(Ordering::Relaxed) {
+                    // SAFETY: that thread waits for this one before it ends.
+                    unsafe { libc::pthread_kill(pestered, signal) };
+                    std::thread::sleep(pause);
+                }
+            }
+        });
+        Self { over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Pest {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(std::thread::panicking() || matches!(ended, Some(Ok(()))), "it sends signals and nothing else");
+    }
 }
 
 const ROLE: &str = "FOREBAY_PAGER_TEST_ROLE";

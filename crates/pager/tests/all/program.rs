@@ -1,6 +1,6 @@
 //! What else programs do with their addresses.
 
-use crate::common::{PAGE, ended, in_another_process, limit, map, options, pager, region, role, say, stored};
+use crate::common::{PAGE, Pest, ended, in_another_process, limit, map, options, pager, region, role, say, stored};
 use forebay_pager::{Options, Pager};
 use forebay_policy::Spec;
 use forebay_pool::device::{Fault, Faulty, MemoryDevice, Rule};
@@ -376,24 +376,11 @@ fn a_handler_that_touches_a_region_may_interrupt_a_sync() {
     TOUCHED[1].store(256, Ordering::Relaxed);
     // SAFETY: a handler that does nothing but write to memory.
     unsafe { libc::signal(libc::SIGUSR1, touch_a_page as extern "C" fn(libc::c_int) as libc::sighandler_t) };
-    // SAFETY: this thread's own number.
-    let thread = unsafe { libc::pthread_self() };
-    let over = Arc::new(AtomicBool::new(false));
-    let pest = std::thread::spawn({
-        let over = Arc::clone(&over);
-        move || {
-            while !over.load(Ordering::Relaxed) {
-                // SAFETY: that thread waits for this one before it ends.
-                unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
-                std::thread::sleep(Duration::from_micros(150));
-            }
-        }
-    });
+    let pest = Pest::new(libc::SIGUSR1, Duration::from_micros(150));
     for round in 0..300usize {
         (0..256).step_by(3).for_each(|page| region[page * PAGE] = round as u8);
         region.sync().expect("it is durable");
     }
-    over.store(true, Ordering::Relaxed);
-    pest.join().expect("no panic");
+    drop(pest);
     say("all rounds are done");
 }

@@ -303,3 +303,13 @@ fn a_region_lies_where_its_program_has_room_and_who_watches_sees_its_uses() {
     assert_eq!(*seen.lock().expect("nobody panics"), [(base + 3 * PAGE, true), (base + 9 * PAGE, true)]);
     region.close().expect("it is written");
 }
+
+#[test]
+fn swap_space_that_no_file_can_be_says_what_to_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let error = Region::map_swap(&pager("lru", 64 * PAGE), folder.path(), 1 << 63).err().expect("no file is so long");
+    assert_eq!(error.errno(), libc::EFBIG);
+    let said = error.to_string();
+    assert!(said.contains("8.0 EiB is longer than a file may be") && said.contains("name another folder"), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("it is read").count(), 0, "nothing is left there");
+}

@@ -1,6 +1,6 @@
 //! Faults that are handled by the handler of a signal, beside the program's own signals.
 
-use crate::common::{PAGE, ended, in_another_process, limit, map, options, pager, region, role, say};
+use crate::common::{PAGE, Pest, ended, in_another_process, limit, map, options, pager, region, role, say};
 use forebay_pager::{Options, Pager, Region};
 use forebay_policy::Spec;
 use forebay_pool::VolumeConfig;
@@ -9,7 +9,7 @@ use libc::{c_int, c_void, siginfo_t};
 use std::hint::black_box;
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Has this process do something at a signal.
@@ -146,26 +146,13 @@ fn faults_of_a_handler_are_handed_to_threads() {
     TOUCHED[0].store(region.as_ptr() as usize, Ordering::Relaxed);
     TOUCHED[1].store(256, Ordering::Relaxed);
     on_signal(libc::SIGUSR1, touch_a_page, libc::SA_RESTART);
-    // SAFETY: this thread's own number.
-    let thread = unsafe { libc::pthread_self() };
-    let over = Arc::new(AtomicBool::new(false));
-    let pest = std::thread::spawn({
-        let over = Arc::clone(&over);
-        move || {
-            while !over.load(Ordering::Relaxed) {
-                // SAFETY: that thread waits for this one before it ends.
-                unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
-                std::thread::sleep(Duration::from_micros(300));
-            }
-        }
-    });
+    let pest = Pest::new(libc::SIGUSR1, Duration::from_micros(300));
     let (before, mut sum) = (pager.faults(), 0_u64);
     // Nothing is allocated here.
     while pager.faults().major < before.major + 500 {
         (0..100_000_u64).for_each(|number| sum = black_box(sum.wrapping_mul(31).wrapping_add(number)));
     }
-    over.store(true, Ordering::Relaxed);
-    pest.join().expect("no panic");
+    drop(pest);
     assert_eq!(pager.faults().in_place, before.in_place, "threads handle them");
     // After the handler's end they are this thread's own again.
     region.iter_mut().step_by(PAGE).for_each(|byte| *byte = 2);

@@ -31,7 +31,9 @@ impl<M: Memory> Handle<M> {
         }
         let _change = self.drop_pages(volume, &blocks);
         let (start, length) = (bytes.start, bytes.end - bytes.start);
-        volume.device.trim(start, length).map_err(|source| volume.failed("trim", start, length, source))
+        volume.device.trim(start, length).map_err(|source| volume.failed("trim", start, length, source))?;
+        self.shared.try_again();
+        Ok(())
     }
 
     /// Makes bytes read as zeroes. `allocate`: they keep their space in storage.
@@ -68,6 +70,9 @@ impl<M: Memory> Handle<M> {
                 .device
                 .write_zeroes(start, length, allocate)
                 .map_err(|source| volume.failed("write of zeroes", start, length, source))?;
+            if !allocate {
+                self.shared.try_again();
+            }
         }
         if durability == Durability::Now { self.shared.commit(volume, from_ref(&range)) } else { Ok(()) }
     }
@@ -121,6 +126,7 @@ impl<M: Memory> Handle<M> {
                     let page = core.pages.get(number);
                     let block = page.block();
                     self.shared.wait_for(volume.id, block, number, State::busy);
+                    core.waiters.wait(number, page, volume.id, block, State::copied_in_writeback);
                     page.wait_unshared(number, volume.id, block, &core.slots);
                 }
             }

@@ -390,6 +390,7 @@ impl<M: Memory> Handle<M> {
                 if !wait {
                     return None;
                 }
+                core.waiters.wait(number, page, volume.id, block, State::copied_in_writeback);
                 page.wait_unshared(number, volume.id, block, &core.slots);
                 continue;
             }

@@ -134,7 +134,12 @@ impl<M: Memory> Handle<M> {
                 Ok(Cleaned::Nothing) => {
                     tries += 1;
                     if stuck.get_or_insert_with(Instant::now).elapsed() > HELD_MOST {
-                        return Err(failure.unwrap_or(Error::AllPinned));
+                        let Some(error) = failure.take() else { return Err(Error::AllPinned) };
+                        // It may have been another's attempt, and storage may have recovered since.
+                        if !matches!(self.shared.clean_some(Some(volume)), Ok(Cleaned::Some)) {
+                            return Err(error);
+                        }
+                        stuck = None;
                     }
                     if tries > EAGER { progress.wait(seen, UNPINNED) } else { backoff.wait() }
                 }

@@ -14,7 +14,7 @@
 //! Rules, cited by their letters where they are enforced:
 //!
 //! - PG1. Bytes are read under a shared pin: a slot of a handle (`slots.rs`), one counted in the state, or the pin of the thread that copies
-//!   the page for a writeback (`COPYING`). That one is kept apart, because a page that is copied may still be evicted: it is dirty or in
+//!   the page for a writeback (`COPYING`), or writes it from where it lies. That one is kept apart, because a page that is copied may still be evicted: it is dirty or in
 //!   writeback all the while, and so goes to the laundry with its frame. Victims then do not depend on what is being copied.
 //! - PG2. Bytes are written by the one who holds the page exclusively: the loader of a loading page, or who set `EXCLUSIVE` and then
 //!   saw no shared pin.
@@ -23,7 +23,7 @@
 //! - PG4. A page loses its frame only while it is held exclusively, clean and not in writeback: no dirty page leaves.
 //! - PG5. Key, frame and the bits `LAUNDRY` and `FORGOTTEN` change under the replacer's lock alone; the key and the frame only while
 //!   the page is absent.
-//! - PG6. Who lets go of what others wait for (`EXCLUSIVE`, loading, `WRITEBACK`) clears `WAITERS` in the same step and wakes them if it
+//! - PG6. Who lets go of what others wait for (`EXCLUSIVE`, loading, `WRITEBACK`, `COPYING`) clears `WAITERS` in the same step and wakes them if it
 //!   was set (`waiters.rs`).
 
 use crate::core::slots::Slots;
@@ -97,6 +97,11 @@ impl State {
 
     pub(crate) fn in_writeback(self) -> bool {
         self.0 & WRITEBACK != 0
+    }
+
+    /// It is being copied for a writeback that has begun: who ends that wakes those who wait for it.
+    pub(crate) fn copied_in_writeback(self) -> bool {
+        self.0 & (COPYING | WRITEBACK) == COPYING | WRITEBACK
     }
 
     /// It is being copied for a writeback.
@@ -341,7 +346,8 @@ impl Page {
         self.change(|state| may(state).then_some(state | COPYING)).ok_or_else(|| self.state())?;
         // The key was read before the pin held it. While it holds, `DIRTY` stays: nobody gets the page exclusively.
         if !self.is(object, block) {
-            self.end_copy();
+            // Who waits for copies waits for those of writebacks, and this is none.
+            self.state.fetch_and(!COPYING, Ordering::SeqCst);
             return Err(State::default());
         }
         let _ = self.change(|state| Some(state & !DIRTY | WRITEBACK));
@@ -349,9 +355,10 @@ impl Page {
     }
 
     /// The page has been copied for its writeback.
-    pub(crate) fn end_copy(&self) {
-        let old = self.state.fetch_and(!COPYING, Ordering::SeqCst);
+    pub(crate) fn end_copy(&self) -> Wake {
+        let old = self.state.fetch_and(!(COPYING | WAITERS), Ordering::SeqCst);
         debug_assert!(old & COPYING != 0, "a copy ends once");
+        Wake(old & WAITERS != 0)
     }
 
     /// The writeback is over; what failed is dirty again. Whether it is now dirty that was not, and whom to wake.

@@ -18,6 +18,9 @@ const HANGS: Duration = Duration::from_secs(1);
 /// How long a volume is left alone in the background after a writeback that failed, and after many of them.
 const PAUSES: Range<Duration> = Duration::from_millis(200)..Duration::from_secs(10);
 
+/// How long writers wait at most after a writeback that failed, until one of them tries again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// What times of writebacks are counted from.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -67,8 +70,27 @@ pub struct Volume {
 struct Trouble {
     /// What they failed with, until a flush has told it.
     failure: Option<Error>,
-    /// Until when it is left alone in the background, and how long that is.
-    rest: Option<(Instant, Duration)>,
+    rest: Option<Rest>,
+}
+
+/// That a volume's last writeback has failed.
+struct Rest {
+    since: Instant,
+    /// How long it is left alone in the background; its writers wait for [`PATIENCE`] at most.
+    pause: Duration,
+    error: Error,
+    /// How many have failed.
+    failures: u64,
+    /// Storage may take what it did not: the next writer tries at once.
+    over: bool,
+}
+
+/// What a writer is to do whose volume takes no writes.
+pub(crate) enum Resting {
+    /// Nothing has failed lately.
+    No,
+    /// To wait for so long; and how many have failed so far.
+    For(Duration, u64),
 }
 
 impl Volume {
@@ -258,13 +280,16 @@ impl Volume {
     }
 
     /// Takes note of how writebacks have ended: after failures the device gets time to recover.
-    pub(crate) fn tried(&self, written: bool) {
+    pub(crate) fn tried(&self, written: Result<(), &Error>) {
         self.writeback_began.store(0, Ordering::Relaxed);
         let mut trouble = lock(&self.trouble);
-        if !written {
+        if let Err(error) = written {
             let rest = &mut trouble.get_or_insert_default().rest;
-            let pause = rest.map_or(PAUSES.start, |(_, pause)| (pause * 2).min(PAUSES.end));
-            *rest = Some((Instant::now() + pause, pause));
+            let (pause, failures) = match rest {
+                Some(rest) => ((rest.pause * 2).min(PAUSES.end), rest.failures + 1),
+                None => (PAUSES.start, 1),
+            };
+            *rest = Some(Rest { since: Instant::now(), pause, error: error.clone(), failures, over: false });
         } else if let Some(known) = &mut *trouble {
             known.rest = None;
             if known.failure.is_none() {
@@ -273,10 +298,40 @@ impl Volume {
         }
     }
 
+    fn rests(&self, is_so: impl Fn(&Rest) -> bool) -> bool {
+        lock(&self.trouble).as_ref().and_then(|known| known.rest.as_ref()).is_some_and(is_so)
+    }
+
     /// Whether it is to be left alone in the background.
     pub(crate) fn resting(&self) -> bool {
+        self.rests(|rest| !rest.over && rest.since.elapsed() < rest.pause)
+    }
+
+    /// Whether there has just been a word on its failures.
+    pub(crate) fn has_just_failed(&self) -> bool {
+        self.rests(|rest| rest.since.elapsed() < rest.pause)
+    }
+
+    /// Whether its writers are to leave it alone for a while, as a writeback has just failed.
+    pub(crate) fn resting_from(&self) -> Resting {
         let trouble = lock(&self.trouble);
-        trouble.as_ref().and_then(|known| known.rest).is_some_and(|(until, _)| Instant::now() < until)
+        let Some(rest) = trouble.as_ref().and_then(|known| known.rest.as_ref()) else { return Resting::No };
+        let left = rest.pause.min(PATIENCE).saturating_sub(rest.since.elapsed());
+        if rest.over || left.is_zero() { Resting::No } else { Resting::For(left, rest.failures) }
+    }
+
+    /// The error of the writeback that has failed last, if more have failed than that many.
+    pub(crate) fn failed_since(&self, failures: u64) -> Option<Error> {
+        let trouble = lock(&self.trouble);
+        let rest = trouble.as_ref()?.rest.as_ref()?;
+        (rest.failures > failures).then(|| rest.error.clone())
+    }
+
+    /// Storage may take what it did not: who needs it tries at once.
+    pub(crate) fn try_again(&self) {
+        if let Some(rest) = lock(&self.trouble).as_mut().and_then(|known| known.rest.as_mut()) {
+            rest.over = true;
+        }
     }
 
     /// The failure after which it is to be left alone, and that no flush has told of.

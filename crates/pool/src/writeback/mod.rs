@@ -1,8 +1,9 @@
 //! From frames to storage: writeback for flushes and in the background, the laundry, write-through.
 //!
 //! What is written back is copied first: a page can be written again while its writeback is under way, and runs of neighbouring
-//! blocks go out as one request. Only the holder of a volume's `writing` lock writes dirty pages back, so a flush that holds it
-//! finds no writeback under way that it would have to wait for. He waits for no page: who holds one may want the lock.
+//! blocks go out as one request. Where devices hang that have all copies (`copies.rs`), pages are written from where they lie: their
+//! writers wait. Only the holder of a volume's `writing` lock writes dirty pages back, so a flush that holds it finds no writeback under
+//! way that it would have to wait for. He waits for no page: who holds one may want the lock.
 //!
 //! Order of locks: a page held exclusively; a volume's `writing`; the replacer; the dirty pages; the volumes.
 
@@ -11,9 +12,9 @@ pub(crate) mod commit;
 pub(crate) mod copies;
 pub(crate) mod dirty;
 pub(crate) mod limits;
+mod throttle;
 
 use crate::access::load::Held;
-use crate::core::frames::Frames;
 use crate::core::memory::Memory;
 use crate::core::page::State;
 use crate::error::Error;
@@ -21,14 +22,16 @@ use crate::objects::volume::Volume;
 use crate::pool::Shared;
 use crate::sync::{MutexGuard, Ordering, lock, try_lock};
 use crate::writeback::background::AGE_CHECK;
+use crate::writeback::copies::Copy;
+use crate::writeback::throttle::just_failed;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes copied for one round of writebacks: a 64th of the cache between these, unless a single page is larger.
-const COPY_BYTES: RangeInclusive<u64> = 256 << 10..=4 << 20;
+/// Bytes that are written at a time from where they lie, unless a single page is larger.
+const IN_PLACE: usize = 256 << 10;
 
 /// Pages that are protected and copied together.
 const COPIED_TOGETHER: usize = 64;
@@ -36,14 +39,11 @@ const COPIED_TOGETHER: usize = 64;
 /// Pages of the laundry looked at in one round.
 const LAUNDERED: usize = 256;
 
-/// Times that a writer looks again while too many pages are dirty and all of them held.
-const LOOKS: u32 = 100;
-
-/// How long it waits at a time to be woken by a page that has been written back.
-const PAUSE: Duration = Duration::from_millis(1);
-
 /// Objects with dirty pages that one look takes for all of them.
 const LOOKED_AT: usize = 64;
+
+/// A page whose writeback has begun: its block and its number.
+type Begun = Held;
 
 /// That a volume's `writing` is held.
 type Writing<'a> = MutexGuard<'a, ()>;
@@ -142,32 +142,6 @@ impl<M: Memory> Shared<M> {
         volume.counters.device.write_time.add_time(time);
     }
 
-    /// Waits until fewer pages are dirty than may be. If that cannot be had because of pages that are held, perhaps by this thread, or of
-    /// another volume that fails or hangs, the writer goes on as soon as the dirty pages of its own volume are written.
-    pub(crate) fn throttle(&self, volume: &Arc<Volume>) -> Result<(), Error> {
-        let mut looks = 0;
-        while self.is_at_dirty_limit() {
-            let seen = self.progress.seen();
-            match self.clean_some(Some(volume)) {
-                Ok(Cleaned::Some) => looks = 0,
-                Ok(Cleaned::ByOthers) => self.progress.wait(seen, PAUSE),
-                Ok(Cleaned::Nothing) if looks < LOOKS => {
-                    looks += 1;
-                    self.progress.wait(seen, PAUSE);
-                }
-                Ok(Cleaned::Nothing | Cleaned::Hanging) | Err(_) => {
-                    return self.write_some(volume, &lock(&volume.writing)).map(drop);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether no page may become dirty before another is written.
-    pub(crate) fn is_at_dirty_limit(&self) -> bool {
-        self.dirty.load(Ordering::Relaxed) >= self.dirty_limit()
-    }
-
     /// Why no frame becomes free: a device takes no writes, or else all pages are held.
     pub(crate) fn unwritten(&self) -> Error {
         let writing: Vec<u32> = lock(&self.writing).iter().copied().take(LOOKED_AT).collect();
@@ -189,7 +163,9 @@ impl<M: Memory> Shared<M> {
         let mut result = Ok(Cleaned::Nothing);
         for (object, pages) in laundry {
             let Some(volume) = lock(&self.volumes).get(object) else { continue };
-            if is_own(&volume)
+            if let Some(error) = just_failed(&volume) {
+                result = result.and(Err(error));
+            } else if is_own(&volume)
                 && let Some(writing) = try_lock(&volume.writing)
             {
                 let written = self.write_pages(&volume, &writing, &pages);
@@ -218,6 +194,10 @@ impl<M: Memory> Shared<M> {
                 _ => self.dirty_volumes(usize::MAX),
             };
             for volume in &own_ones {
+                if let Some(error) = just_failed(volume) {
+                    result = result.and(Err(error));
+                    continue;
+                }
                 match try_lock(&volume.writing).map(|writing| self.write_some(volume, &writing)) {
                     Some(Ok(0)) => {}
                     Some(Ok(_)) => return Ok(Cleaned::Some),
@@ -304,15 +284,9 @@ impl<M: Memory> Shared<M> {
         all.into_iter().collect()
     }
 
-    /// The pages that are copied for one round.
-    fn copied_pages(&self) -> usize {
-        let bytes = (self.config.most_capacity / 64).clamp(*COPY_BYTES.start(), *COPY_BYTES.end());
-        (bytes / u64::from(self.config.page_size)).max(1) as usize
-    }
-
     /// Writes the next dirty pages of a volume back, in the order of their blocks from where the last round ended.
     pub(crate) fn write_some(&self, volume: &Volume, writing: &Writing<'_>) -> Result<u64, Error> {
-        let most = self.copied_pages();
+        let most = self.config.copied_pages() as usize;
         let cursor = volume.cursor.load(Ordering::Relaxed);
         let mut pages: Vec<Held> = {
             let dirty = lock(&self.dirty_pages);
@@ -369,85 +343,100 @@ impl<M: Memory> Shared<M> {
         if pages.is_empty() {
             return Ok(0);
         }
-        let page_size = self.config.page_size as usize;
-        let room = self.copied_pages();
-        let buffer = self.copies.take(room * page_size)?;
+        let copy = self.copies.take(pages.len().min(self.config.copied_pages() as usize));
+        let in_place = (IN_PLACE / self.config.page_size as usize).max(1);
+        let room = copy.as_ref().map_or(in_place, Copy::pages);
         let mut written = 0;
         let mut result = Ok(());
-        let (mut copied, mut owners): (Vec<Held>, Vec<u32>) = (Vec::new(), Vec::new());
+        let (mut begun, mut owners): (Vec<Begun>, Vec<u32>) = (Vec::new(), Vec::new());
         let mut pages = pages;
-        let mut begun: Vec<(u32, bool)> = Vec::new();
+        let mut frames: Vec<(u32, bool)> = Vec::new();
         while !pages.is_empty() {
             // So few that nobody waits long for a page that is being copied.
-            let (some, rest) = pages.split_at(pages.len().min(COPIED_TOGETHER).min(room - copied.len()));
+            let (some, rest) = pages.split_at(pages.len().min(COPIED_TOGETHER).min(room - begun.len()));
             pages = rest;
-            let first = copied.len();
+            let first = begun.len();
             for &(block, number) in some {
                 let page = self.core.pages.get(number);
                 match page.begin_writeback(volume.id, block) {
                     Ok(()) => {
                         let owner = lock(&self.dirty_pages).remove(volume, block);
                         owners.push(owner.unwrap_or(volume.id));
-                        begun.push((page.frame(), page.state().in_laundry()));
-                        copied.push((block, number));
+                        // What is written from where it lies is there once, not for its program, too.
+                        frames.push((page.frame(), copy.is_none() || page.state().in_laundry()));
+                        begun.push((block, number));
                     }
                     Err(state) if state.busy() || state.copying() => busy.push((block, number)),
                     Err(_) => {}
                 }
             }
-            self.memory.protect_all(&begun);
-            self.copy_to(&buffer, first, &begun);
-            for (&(_, number), (frame, _)) in copied[first..].iter().zip(begun.drain(..)) {
-                self.memory.copied(frame);
-                self.core.pages.get(number).end_copy();
+            self.memory.protect_all(&frames);
+            if let Some(copy) = &copy {
+                self.copy_to(copy, first, &frames);
+                begun[first..].iter().for_each(|&(_, number)| self.end_copy(number));
             }
-            if copied.len() == room {
-                let issued = self.issue(volume, &buffer, (&mut copied, &mut owners), &mut written);
+            frames.clear();
+            if begun.len() == room {
+                let issued = self.issue(volume, copy.as_ref(), (&mut begun, &mut owners), &mut written);
                 result = result.and(issued);
             }
         }
-        let issued = self.issue(volume, &buffer, (&mut copied, &mut owners), &mut written);
-        self.copies.give(buffer);
+        let issued = self.issue(volume, copy.as_ref(), (&mut begun, &mut owners), &mut written);
         result.and(issued).map(|()| written)
     }
 
-    fn copy_to(&self, buffer: &Frames, place: usize, pages: &[(u32, bool)]) {
-        let page_size = self.config.page_size as usize;
-        let length = pages.len() * page_size;
-        // SAFETY: the buffer is the caller's alone, and has the places.
-        let copies = unsafe { std::slice::from_raw_parts_mut(buffer.pointer(0).add(place * page_size), length) };
+    fn copy_to(&self, copy: &Copy<'_>, first: usize, pages: &[(u32, bool)]) {
+        if pages.is_empty() {
+            return;
+        }
+        let length = pages.len() * self.config.page_size as usize;
+        assert!(first + pages.len() <= copy.pages(), "there is room for them");
+        // SAFETY: the places are the caller's alone, as many as that, and lie in a row.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(copy.pointer(first), length) };
         // The frames are read under the pin of a copy (PG1).
-        self.memory.copy(pages, copies);
+        self.memory.copy(pages, bytes);
     }
 
-    /// Writes the copies, neighbours in one request, and ends their writebacks.
+    /// A page that is being written can be written to from now on.
+    fn end_copy(&self, number: u32) {
+        let page = self.core.pages.get(number);
+        self.memory.copied(page.frame());
+        self.core.waiters.wake(number, page.end_copy());
+    }
+
+    /// Writes pages, neighbours in one request, and ends their writebacks: the copies, or without these where they lie.
     fn issue(
         &self,
         volume: &Volume,
-        buffer: &Frames,
-        (copied, owners): (&mut Vec<Held>, &mut Vec<u32>),
+        copy: Option<&Copy<'_>>,
+        (begun, owners): (&mut Vec<Begun>, &mut Vec<u32>),
         written: &mut u64,
     ) -> Result<(), Error> {
-        if copied.is_empty() {
+        if begun.is_empty() {
             return Ok(());
         }
         let page_size = self.config.page_size as usize;
-        let most = (self.config.request as usize / page_size).max(1);
-        // Places in the buffer: runs of consecutive blocks.
+        // Where they lie no page is next to another.
+        let most = if copy.is_some() { (self.config.request as usize / page_size).max(1) } else { 1 };
+        // Places among the pages: runs of consecutive blocks.
         let mut runs: Vec<Range<usize>> = Vec::new();
-        for place in 0..copied.len() {
+        for place in 0..begun.len() {
             match runs.last_mut() {
-                Some(run) if copied[place - 1].0 + 1 == copied[place].0 && run.len() < most => run.end += 1,
+                Some(run) if begun[place - 1].0 + 1 == begun[place].0 && run.len() < most => run.end += 1,
                 _ => runs.push(place..place + 1),
             }
         }
         let requests: Vec<(u64, IoSlice<'_>)> = runs
             .iter()
             .map(|run| {
-                let length = (run.len() - 1) * page_size + volume.bytes_of(copied[run.end - 1].0);
-                // SAFETY: the buffer has the places of the run, and nobody writes to it while the requests live: it is the caller's.
-                let bytes = unsafe { std::slice::from_raw_parts(buffer.pointer(0).add(run.start * page_size), length) };
-                (copied[run.start].0 * page_size as u64, IoSlice::new(bytes))
+                let length = (run.len() - 1) * page_size + volume.bytes_of(begun[run.end - 1].0);
+                let (block, number) = begun[run.start];
+                let frame = || self.memory.pointer(self.core.pages.get(number).frame());
+                let bytes = copy.map_or_else(frame, |copy| copy.pointer(run.start));
+                // SAFETY: the copy has the places of the run, and is the caller's; a frame is read under the pin of a copy (PG1), which ends below. So nobody
+                // writes to the bytes while the requests live.
+                let bytes = unsafe { std::slice::from_raw_parts(bytes, length) };
+                (block * page_size as u64, IoSlice::new(bytes))
             })
             .collect();
         self.transfers.fetch_add(1, Ordering::SeqCst);
@@ -457,10 +446,13 @@ impl<M: Memory> Shared<M> {
         let results = volume.device.write_many(&requests);
         let time = start.elapsed();
         self.transfers.fetch_sub(1, Ordering::SeqCst);
+        if copy.is_none() {
+            begun.iter().for_each(|&(_, number)| self.end_copy(number));
+        }
         let mut first = Ok(());
         for ((run, (offset, bytes)), result) in runs.into_iter().zip(&requests).zip(results) {
             self.count_write(volume, bytes.len() as u64, time);
-            for (&(block, number), &owner) in copied[run.clone()].iter().zip(&owners[run.clone()]) {
+            for (&(block, number), &owner) in begun[run.clone()].iter().zip(&owners[run.clone()]) {
                 // Under the lock: who then takes the page out of the dirty ones finds it among them.
                 let mut dirty = lock(&self.dirty_pages);
                 let (dirty_again, wake) = self.core.pages.get(number).end_writeback(result.is_ok());
@@ -484,7 +476,7 @@ impl<M: Memory> Shared<M> {
                     volume.counters.failed_writebacks.add(run.len() as u64);
                     let error = volume.failed("writeback", *offset, bytes.len() as u64, source);
                     // Of what fails again before it has rested, and with others, one word is enough.
-                    if first.is_ok() && !volume.resting() {
+                    if first.is_ok() && !volume.has_just_failed() {
                         tracing::warn!(%error, "the pages stay dirty, and will be written again");
                     } else {
                         tracing::debug!(%error, "the pages stay dirty, and will be written again");
@@ -494,13 +486,14 @@ impl<M: Memory> Shared<M> {
                 }
             }
         }
-        self.progress.make();
-        copied.clear();
+        begun.clear();
         owners.clear();
-        volume.tried(first.is_ok());
+        volume.tried(first.as_ref().map(|_| ()));
         if first.is_ok() {
             lock(&self.writing).remove(&volume.id);
         }
+        // After that, so that writers who wait for it see it.
+        self.progress.make();
         first
     }
 }

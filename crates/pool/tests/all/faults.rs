@@ -9,7 +9,7 @@ use forebay_pool::{Config, Durability, Error, Pool, Volume, VolumeConfig};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
 
@@ -36,6 +36,41 @@ fn stored(device: &dyn Device, offset: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     device.read(offset, &mut [IoSliceMut::new(&mut bytes)]).expect("memory is read");
     bytes
+}
+
+#[test]
+fn storage_that_is_full_is_tried_once_in_a_while_and_at_once_when_space_is_given_back() {
+    let _limit = limit("writers of a volume that is full");
+    let pool = pool(64, 4);
+    let full = Rule { operation: Some(Operation::Write), ..Rule::new(Fault::Error(libc::ENOSPC)) };
+    let device = faulty(256, vec![full]);
+    let volume = attach(&pool, Arc::clone(&device) as Arc<dyn Device>);
+    let handle = pool.handle().expect("a handle");
+    let write = |block: u64| handle.write_at(&volume, block * PAGE, &[1; PAGE as usize], Durability::Flush);
+    let attempts = || pool.statistics().volumes[0].device.writes;
+    // Half of the pages may be dirty.
+    (0..32).for_each(|block| write(block).expect("it is cached"));
+    let begin = Instant::now();
+    let mut failed = 0;
+    while begin.elapsed() < Duration::from_secs(3) {
+        write(32).expect_err("no more may be dirty");
+        failed += 1;
+    }
+    // After 0.2, 0.4, 0.8 seconds and then each second; one attempt may be several requests.
+    assert!((2..=8).contains(&failed), "{failed} attempts");
+    assert!(attempts() <= 5 * failed, "{} requests for {failed} attempts", attempts());
+    // Reads, and writes of pages that are dirty already, do not wait for it.
+    let before = (attempts(), Instant::now());
+    (100..228).for_each(|block| handle.read_at(&volume, block * PAGE, &mut [0]).expect("it is read"));
+    assert!(before.1.elapsed() < Duration::from_secs(2) && attempts() < before.0 + 8, "{} requests", attempts());
+    let _ = write(32);
+    device.set(Vec::new());
+    let freed = Instant::now();
+    handle.trim(&volume, 200 * PAGE, PAGE).expect("space is given back");
+    write(32).expect("it is tried at once");
+    assert!(freed.elapsed() < Duration::from_millis(700), "{:?}", freed.elapsed());
+    pool.flush_volume(&volume).expect_err("it tells of what failed, once");
+    pool.flush_volume(&volume).expect("all is written");
 }
 
 /// A device that stops before it reads or writes, until it is let go on, and counts.

@@ -399,3 +399,47 @@ fn no_page_is_written_ahead_while_another_would_have_to_be_written_first() {
     assert!(handle.write_ahead(&volume, 1).is_some(), "more may be");
     scene.sick_device.hang(false);
 }
+
+#[test]
+fn where_hanging_devices_have_all_copies_others_write_pages_from_where_they_lie() {
+    const LARGE: u64 = 256 << 10;
+    let _limit = limit("a page is written while another device hangs with all copies");
+    let spec = Spec::parse("lru").expect("a policy");
+    let config = Config::new(16 * LARGE, spec).with_page_size(LARGE as u32);
+    let pool = Pool::new(Config { copies: 1, dirty_age: 4 * PATIENCE, ..config }).expect("a pool");
+    let (sick_device, well_device) = (Moody::new(), Moody::new());
+    let attach = |name: &str, device: &Arc<Moody>| {
+        pool.attach(Arc::clone(device) as Arc<dyn Device>, VolumeConfig { readahead: 0, ..VolumeConfig::new(name) })
+    };
+    let (sick, well) = (attach("sick", &sick_device), attach("well", &well_device));
+    let write = |volume: &Arc<Volume>, byte: u8| {
+        let handle = pool.handle().expect("a handle");
+        handle.write_at(volume, 0, &[byte; LARGE as usize], Durability::Flush).expect("it is cached");
+    };
+    write(&sick, 1);
+    write(&well, 2);
+    sick_device.hang(true);
+    well_device.hang(true);
+    std::thread::scope(|scope| {
+        let hanging = scope.spawn(|| pool.flush_volume(&sick));
+        wait_until("it hangs with the copy", || sick_device.enduring.load(Ordering::SeqCst) == 1);
+        let flushed = scope.spawn(|| pool.flush_volume(&well));
+        wait_until("the other is written, too", || well_device.enduring.load(Ordering::SeqCst) == 1);
+        let mut read = [0];
+        pool.handle().expect("a handle").read_at(&well, LARGE - 1, &mut read).expect("readers do not wait");
+        assert_eq!(read, [2]);
+        let writer = scope.spawn(|| write(&well, 3));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!writer.is_finished(), "its page stays as it is until it is written");
+        well_device.hang(false);
+        flushed.join().expect("no panic").expect("it is written");
+        writer.join().expect("no panic");
+        assert!(well_device.holds(LARGE - 1, 2), "what the flush was to write");
+        pool.flush_volume(&well).expect("it is written again, without a wait");
+        assert!(well_device.holds(LARGE - 1, 3));
+        sick_device.hang(false);
+        hanging.join().expect("no panic").expect("it is well again");
+    });
+    assert!(sick_device.holds(0, 1));
+    pool.check_invariants();
+}
