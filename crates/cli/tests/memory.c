@@ -469,9 +469,21 @@ static void lose(const char *what) {
     printf("lost %s: all is well\n", what);
 }
 
+/* So much memory, had in one of the ways to have it. */
+static unsigned char *large(size_t length, const char *way) {
+    if (!strcmp(way, "mmap"))
+        return map(length);
+    if (!strcmp(way, "mmap64"))
+        return mmap64(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!strcmp(way, "mremap"))
+        return mremap(map(MEGABYTE), MEGABYTE, length, MREMAP_MAYMOVE);
+    return malloc(length);
+}
+
 /* Writes so many megabytes, one touch a page, twice; says the most memory that was resident. */
-static void fill_pages(size_t megabytes) {
-    unsigned char *bytes = malloc(megabytes * MEGABYTE);
+static void fill_pages(size_t megabytes, const char *way) {
+    unsigned char *bytes = large(megabytes * MEGABYTE, way);
+    CHECK(bytes && bytes != MAP_FAILED);
     for (int round = 0; round < 2; round++)
         for (size_t at = 0; at < megabytes * MEGABYTE; at += PAGE)
             bytes[at]++;
@@ -489,11 +501,11 @@ static void fill_pages(size_t megabytes) {
 int main(int count, char **words) {
     const char *part = count > 1 ? words[1] : "";
     if (!strcmp(part, "fill")) {
-        fill_pages(strtoul(words[2], NULL, 10));
+        fill_pages(strtoul(words[2], NULL, 10), count > 3 ? words[3] : "malloc");
         return 0;
     }
     if (!strcmp(part, "end")) {
-        fill_pages(strtoul(words[2], NULL, 10));
+        fill_pages(strtoul(words[2], NULL, 10), "malloc");
         raise(SIGTERM);
         return 0;
     }

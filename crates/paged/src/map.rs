@@ -23,10 +23,11 @@ fn fail<T>(error: c_int, answer: T) -> T {
     answer
 }
 
+/// `mmap` of programs. Its own name here: what this library calls `mmap` is the system's (build.rs), in its other modules and, as the compiler likes, in this one.
+///
 /// # Safety
 /// As of `mmap(2)`.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn mmap(
+unsafe fn map(
     address: *mut c_void,
     length: size_t,
     protection: c_int,
@@ -53,6 +54,21 @@ pub(crate) unsafe extern "C" fn mmap(
 /// # Safety
 /// As of `mmap(2)`.
 #[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn mmap(
+    address: *mut c_void,
+    length: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    // SAFETY: the caller's arguments.
+    unsafe { map(address, length, protection, flags, fd, offset) }
+}
+
+/// # Safety
+/// As of `mmap(2)`.
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mmap64(
     address: *mut c_void,
     length: size_t,
@@ -62,7 +78,7 @@ pub(crate) unsafe extern "C" fn mmap64(
     offset: off_t,
 ) -> *mut c_void {
     // SAFETY: the caller's arguments.
-    unsafe { mmap(address, length, protection, flags, fd, offset) }
+    unsafe { map(address, length, protection, flags, fd, offset) }
 }
 
 /// What the linker has this library's own code call for `mmap` (build.rs).
@@ -172,7 +188,7 @@ pub(crate) unsafe extern "C" fn mremap(
         return fail(ENOMEM, FAILED);
     }
     // SAFETY: a new mapping touches no memory that is in use.
-    let moved = unsafe { mmap(null_mut(), new.len(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) };
+    let moved = unsafe { map(null_mut(), new.len(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) };
     if moved != FAILED {
         // SAFETY: both have as many bytes, and the old ones are the caller's.
         unsafe { moved.copy_from_nonoverlapping(address, old.len()) };
