@@ -6,8 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// A user without a name or rights.
-const USER: u32 = 1234;
+/// `nobody`: a user without rights, whose name `fusermount3` asks for.
+const USER: u32 = 65534;
+
+/// The number of the error "permission denied".
+const EACCES: i32 = 13;
 
 /// What the script prints of a folder, as a user.
 #[track_caller]
@@ -21,8 +24,9 @@ fn script(user: u32, words: &[&str]) -> String {
     text(&done.stdout)
 }
 
+/// `refused`: what is allowed below alone.
 #[track_caller]
-fn same_as_below(user: u32, arguments: &[&str], checked: bool) {
+fn same_as_below(user: u32, arguments: &[&str], checked: bool, refused: &[&str]) {
     let Some(folder) = Folder::new() else { return };
     fs::set_permissions(folder.path(""), Permissions::from_mode(0o755)).expect("a mode");
     fs::create_dir(folder.path("plain")).expect("a folder");
@@ -37,18 +41,24 @@ fn same_as_below(user: u32, arguments: &[&str], checked: bool) {
     assert_eq!(mount.contains("default_permissions"), checked, "{mount}");
     let expected = script(user, &["use", &folder.text("plain")]);
     let found = script(user, &["use", &folder.text("seen")]);
+    assert_eq!(expected.lines().count(), found.lines().count());
     let different: Vec<_> = expected.lines().zip(found.lines()).filter(|(expected, found)| expected != found).collect();
-    assert!(different.is_empty() && expected == found, "below, and seen: {different:#?}");
+    let refused: Vec<_> = refused.iter().map(|what| (format!("{what}: 0"), format!("{what}: {EACCES}"))).collect();
+    assert!(
+        different.iter().copied().eq(refused.iter().map(|(below, seen)| (&**below, &**seen))),
+        "below, and seen: {different:#?}"
+    );
     folder.unmount();
     assert_eq!(running.end(), Some(0));
 }
 
 #[test]
 fn root_that_lets_nobody_else_in_is_allowed_what_it_is_below() {
-    same_as_below(0, &["--private"], false);
+    same_as_below(0, &["--private"], false, &[]);
 }
 
 #[test]
 fn a_user_is_allowed_what_he_is_below_and_the_kernel_checks_it() {
-    same_as_below(USER, &[], true);
+    // The cache must read what it writes parts of.
+    same_as_below(USER, &[], true, &["open own-0200 w", "open own-0200 a"]);
 }
