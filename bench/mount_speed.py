@@ -68,6 +68,7 @@ def options():
     parser.add_argument("plain", type=program, help="plain_fuse, built with --release")
     parser.add_argument("--passthrough-ll", type=program, help="libfuse's pass-through")
     parser.add_argument("--policy", default="clock-pro", help="of our cache")
+    parser.add_argument("--names", action="store_true", help="names alone, with the programs on one core and who asks on another: where they meet decides else")
     of_served_file(parser)
     return parsed(parser)
 
@@ -75,7 +76,7 @@ def options():
 class Mounted:
     """A directory with a file `data`, mounted by a program that stays in the foreground."""
 
-    def __init__(self, name, folder, size, command):
+    def __init__(self, name, folder, size, command, core=None):
         self.name = name
         self.source, self.seen = folder / "source", folder / "seen"
         self.source.mkdir(parents=True)
@@ -83,7 +84,8 @@ class Mounted:
         with (self.source / "data").open("wb") as file:
             for _ in range(size):
                 file.write(os.urandom(MIB))
-        self.process = subprocess.Popen(list(map(str, command(self.source, self.seen))), stdout=subprocess.DEVNULL)
+        placed = [] if core is None else ["taskset", "-c", core]
+        self.process = subprocess.Popen([*map(str, placed), *map(str, command(self.source, self.seen))], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + PATIENCE
         while not (self.seen / "data").exists():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -195,7 +197,7 @@ def measure(mounted, given, job, address):
     return {"requests_per_second": rate, "processor_microseconds": spent / max(done, 1) * 1e6}
 
 
-def show(runs, mounts):
+def show(runs, mounts, jobs):
     def figures(job, name, what):
         return [run[what] for run in runs if (run["job"], run["program"]) == (job, name)]
 
@@ -205,9 +207,11 @@ def show(runs, mounts):
     ]:
         print(f"\n{title}:\n")
         cell = lambda job, name: spread(figures(job, name, what), form) if figures(job, name, what) else "–"  # noqa: E731, B023
-        table([title, *mounts], [[job, *(cell(job, name) for name in mounts)] for job in JOBS])
+        table([title, *mounts], [[job, *(cell(job, name) for name in mounts)] for job in jobs])
     rows = []
     for job, ours, peers, least in bars(mounts):
+        if job not in jobs:
+            continue
         median = lambda name: statistics.median(figures(job, name, "requests_per_second"))  # noqa: E731, B023
         best = max(map(median, peers))
         rows.append({"job": job, "ours": ours, "peers": peers, "reached": median(ours) / best, "least": least})
@@ -223,23 +227,30 @@ def main():
     given = options()
     started, address = programs(given)
     figures = {"machine": machine(), "fio": subprocess.run(["fio", "--version"], capture_output=True, text=True).stdout.strip()}
+    jobs = [job for job in JOBS if not (given.names and job in TRANSFERS)]
+    asking, serving = sorted(os.sched_getaffinity(0))[:2] if given.names else (None, None)
     runs = []
     with tempfile.TemporaryDirectory(prefix="forebay-", dir="/dev/shm") as folder, contextlib.ExitStack() as running:
         mounts = {}
         for number, (name, command) in enumerate(started.items()):
-            mounts[name] = Mounted(name, pathlib.Path(folder) / str(number), given.size, command)
+            # The plain one shows a file, and no names.
+            if name == FUSER and given.names:
+                continue
+            mounts[name] = Mounted(name, pathlib.Path(folder) / str(number), given.size, command, serving)
             running.callback(mounts[name].end)
+        if given.names:
+            os.sched_setaffinity(0, {asking})
         for _ in range(2):
             subprocess.run(["dd", f"if={mounts[OURS].seen / 'data'}", "of=/dev/null", "bs=1M", "status=none"], check=True)
         for turn in range(given.rounds):
-            for job in JOBS:
+            for job in jobs:
                 for name, mounted in mounts.items():
-                    # The plain one shows a file, and no names. The others differ by names alone.
+                    # Those that differ by permissions alone are one where none are checked.
                     if (name == FUSER and job not in TRANSFERS) or (name in (PRIVATE, CHECKED) and job in TRANSFERS):
                         continue
                     print(f"round {turn}: {job}: {name}", file=sys.stderr)
                     runs.append({"job": job, "program": name, "round": turn} | measure(mounted, given, job, address))
-    rows = show(runs, mounts)
+    rows = show(runs, mounts, jobs)
     keep("mount-speed", given, figures | {"runs": runs, "bars": rows})
 
 
