@@ -68,7 +68,7 @@ def options():
     parser.add_argument("plain", type=program, help="plain_fuse, built with --release")
     parser.add_argument("--passthrough-ll", type=program, help="libfuse's pass-through")
     parser.add_argument("--policy", default="clock-pro", help="of our cache")
-    parser.add_argument("--names", action="store_true", help="names alone, with the programs on one core and who asks on another: where they meet decides else")
+    parser.add_argument("--names", action="store_true", help="names alone; who asks has one core and the programs another")
     of_served_file(parser)
     return parsed(parser)
 
