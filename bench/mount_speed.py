@@ -36,27 +36,30 @@ TRANSFERS = {
 NAMES = {"create": "filecreate", "unlink": "filedelete"}
 FILES = 2000
 STAT = "stat, asked anew"
+ACCESS = "access"
 LISTED = "list a directory of 2,000"
 
-# Ours has the kernel check permissions, for which it asks for attributes again after each change of a directory; passthrough_ll does not unless
-# it is asked to. Bars are to what it does by itself.
-OURS, FUSER, LIBFUSE, CHECKED = "ours", "fuser, plain", "passthrough_ll", "passthrough_ll, permissions checked"
-JOBS = [*TRANSFERS, "create", LISTED, STAT, "unlink"]
+# Root's mounts let everybody in and have the kernel check permissions, for which it asks for attributes again after each change of a directory; with
+# --private they do not. passthrough_ll does so if it is asked to, whoever gets in. Reads and writes of open files are not checked.
+OURS, PRIVATE, FUSER, LIBFUSE, CHECKED = "ours", "ours, private", "fuser, plain", "passthrough_ll", "passthrough_ll, permissions checked"
+JOBS = [*TRANSFERS, "create", LISTED, STAT, ACCESS, "unlink"]
 # Of statx(2): the file system is asked, whatever the kernel knows.
 AT_FDCWD, AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, SIZE_OF_STATX = -100, 0x2000, 0x7FF, 256
 
 
 def bars(names):
-    """Of ours to a peer, or to the better of several: the least ratio."""
+    """Of one of ours to a peer, or to the better of several: the least ratio."""
     both = [name for name in (FUSER, LIBFUSE) if name in names]
-    yield "4 KiB random reads, depth 1", [FUSER], 1.0
-    yield "4 KiB random reads, depth 32", both, 1.0
-    yield "256 KiB sequential reads, depth 1", both, 1.0
-    yield "4 KiB random writes, depth 1", both, 1.2
+    yield "4 KiB random reads, depth 1", OURS, [FUSER], 1.0
+    yield "4 KiB random reads, depth 32", OURS, both, 1.0
+    yield "256 KiB sequential reads, depth 1", OURS, both, 1.0
+    yield "4 KiB random writes, depth 1", OURS, both, 1.2
     if LIBFUSE in names:
-        yield "4 KiB random reads, depth 1", [LIBFUSE], 0.8
+        yield "4 KiB random reads, depth 1", OURS, [LIBFUSE], 0.8
         for job in (*NAMES, STAT, LISTED):
-            yield job, [LIBFUSE], 0.9
+            yield job, PRIVATE, [LIBFUSE], 0.9
+            yield job, OURS, [CHECKED], 0.9
+            yield job, OURS, [LIBFUSE], 0.9
 
 
 def options():
@@ -65,6 +68,7 @@ def options():
     parser.add_argument("plain", type=program, help="plain_fuse, built with --release")
     parser.add_argument("--passthrough-ll", type=program, help="libfuse's pass-through")
     parser.add_argument("--policy", default="clock-pro", help="of our cache")
+    parser.add_argument("--names", action="store_true", help="names alone; who asks has one core and the programs another")
     of_served_file(parser)
     return parsed(parser)
 
@@ -72,7 +76,7 @@ def options():
 class Mounted:
     """A directory with a file `data`, mounted by a program that stays in the foreground."""
 
-    def __init__(self, name, folder, size, command):
+    def __init__(self, name, folder, size, command, core=None):
         self.name = name
         self.source, self.seen = folder / "source", folder / "seen"
         self.source.mkdir(parents=True)
@@ -80,7 +84,8 @@ class Mounted:
         with (self.source / "data").open("wb") as file:
             for _ in range(size):
                 file.write(os.urandom(MIB))
-        self.process = subprocess.Popen(list(map(str, command(self.source, self.seen))), stdout=subprocess.DEVNULL)
+        placed = [] if core is None else ["taskset", "-c", core]
+        self.process = subprocess.Popen([*map(str, placed), *map(str, command(self.source, self.seen))], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + PATIENCE
         while not (self.seen / "data").exists():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -95,9 +100,10 @@ class Mounted:
 def programs(given):
     metrics = "127.0.0.1:9139"
     cache = f"{given.size * 4}MiB"
-    ours = [given.forebay, "mount", "--foreground", "--log", "warn", "--policy", given.policy, "--cache", cache, "--metrics", metrics]
+    ours = [given.forebay, "mount", "--foreground", "--log", "warn", "--policy", given.policy, "--cache", cache]
     all_ = {
-        OURS: lambda source, seen: [*ours, "--dirty-limit", "50%", source, seen],
+        OURS: lambda source, seen: [*ours, "--metrics", metrics, "--dirty-limit", "50%", source, seen],
+        PRIVATE: lambda source, seen: [*ours, "--private", source, seen],
         FUSER: lambda source, seen: [given.plain, source / "data", seen],
     }
     if given.passthrough_ll:
@@ -162,6 +168,15 @@ def stat(mounted, rounds=10):
     return len(paths) * rounds / (time.perf_counter() - start), len(paths) * rounds
 
 
+def access(mounted, rounds=10):
+    paths = [os.fspath(file) for file in (mounted.seen / "many").iterdir()]
+    start = time.perf_counter()
+    for path in paths * rounds:
+        if not os.access(path, os.R_OK):
+            sys.exit(f"{mounted.name}: no access to {path}")
+    return len(paths) * rounds / (time.perf_counter() - start), len(paths) * rounds
+
+
 def measure(mounted, given, job, address):
     ours = mounted.name == OURS and job in TRANSFERS
     missed = misses(address) if ours else 0
@@ -172,6 +187,8 @@ def measure(mounted, given, job, address):
         rate, done = names(mounted, job)
     elif job == STAT:
         rate, done = stat(mounted)
+    elif job == ACCESS:
+        rate, done = access(mounted)
     else:
         rate, done = listed(mounted)
     spent = processor_seconds(mounted.process) - before
@@ -180,7 +197,7 @@ def measure(mounted, given, job, address):
     return {"requests_per_second": rate, "processor_microseconds": spent / max(done, 1) * 1e6}
 
 
-def show(runs, mounts):
+def show(runs, mounts, jobs):
     def figures(job, name, what):
         return [run[what] for run in runs if (run["job"], run["program"]) == (job, name)]
 
@@ -190,16 +207,18 @@ def show(runs, mounts):
     ]:
         print(f"\n{title}:\n")
         cell = lambda job, name: spread(figures(job, name, what), form) if figures(job, name, what) else "–"  # noqa: E731, B023
-        table([title, *mounts], [[job, *(cell(job, name) for name in mounts)] for job in JOBS])
+        table([title, *mounts], [[job, *(cell(job, name) for name in mounts)] for job in jobs])
     rows = []
-    for job, peers, least in bars(mounts):
+    for job, ours, peers, least in bars(mounts):
+        if job not in jobs:
+            continue
         median = lambda name: statistics.median(figures(job, name, "requests_per_second"))  # noqa: E731, B023
         best = max(map(median, peers))
-        rows.append({"job": job, "peers": peers, "reached": median(OURS) / best, "least": least})
+        rows.append({"job": job, "ours": ours, "peers": peers, "reached": median(ours) / best, "least": least})
     print()
     table(
-        ["bar", "to", "reached", "least", "met"],
-        [[row["job"], " or ".join(row["peers"]), f"{row['reached']:.2f}", row["least"], "yes" if row["reached"] >= row["least"] else "no"] for row in rows],
+        ["bar", "of", "to", "reached", "least", "met"],
+        [[row["job"], row["ours"], " or ".join(row["peers"]), f"{row['reached']:.2f}", row["least"], "yes" if row["reached"] >= row["least"] else "no"] for row in rows],
     )
     return rows
 
@@ -208,23 +227,30 @@ def main():
     given = options()
     started, address = programs(given)
     figures = {"machine": machine(), "fio": subprocess.run(["fio", "--version"], capture_output=True, text=True).stdout.strip()}
+    jobs = [job for job in JOBS if not (given.names and job in TRANSFERS)]
+    asking, serving = sorted(os.sched_getaffinity(0))[:2] if given.names else (None, None)
     runs = []
     with tempfile.TemporaryDirectory(prefix="forebay-", dir="/dev/shm") as folder, contextlib.ExitStack() as running:
         mounts = {}
         for number, (name, command) in enumerate(started.items()):
-            mounts[name] = Mounted(name, pathlib.Path(folder) / str(number), given.size, command)
+            # The plain one shows a file, and no names.
+            if name == FUSER and given.names:
+                continue
+            mounts[name] = Mounted(name, pathlib.Path(folder) / str(number), given.size, command, serving)
             running.callback(mounts[name].end)
+        if given.names:
+            os.sched_setaffinity(0, {asking})
         for _ in range(2):
             subprocess.run(["dd", f"if={mounts[OURS].seen / 'data'}", "of=/dev/null", "bs=1M", "status=none"], check=True)
         for turn in range(given.rounds):
-            for job in JOBS:
+            for job in jobs:
                 for name, mounted in mounts.items():
-                    # The plain one shows a file, and no names.
-                    if name == FUSER and job not in TRANSFERS:
+                    # Those that differ by permissions alone are one where none are checked.
+                    if (name == FUSER and job not in TRANSFERS) or (name in (PRIVATE, CHECKED) and job in TRANSFERS):
                         continue
                     print(f"round {turn}: {job}: {name}", file=sys.stderr)
                     runs.append({"job": job, "program": name, "round": turn} | measure(mounted, given, job, address))
-    rows = show(runs, mounts)
+    rows = show(runs, mounts, jobs)
     keep("mount-speed", given, figures | {"runs": runs, "bars": rows})
 
 

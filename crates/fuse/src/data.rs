@@ -10,7 +10,7 @@ use crate::shared::{Open, Shared};
 use forebay_policy::Operation;
 use fuser::{Errno, FileAttr, FileHandle, ReplyData, ReplyWrite};
 use rustix::fd::AsFd;
-use rustix::fs::{FallocateFlags, OFlags};
+use rustix::fs::{Access, FallocateFlags, OFlags};
 use std::cell::RefCell;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -203,11 +203,17 @@ impl Shared {
         }
     }
 
-    /// Changes length and attributes.
-    pub(crate) fn set_all(&self, node: &Node, length: Option<u64>, changes: &Changes) -> Result<FileAttr, Errno> {
-        if let Some(length) = length {
-            self.set_length(node, length)?;
+    /// Changes length and attributes. `by_path`: nobody has opened the file for it.
+    pub(crate) fn set_all(
+        &self,
+        node: &Node,
+        (length, by_path): (u64, bool),
+        changes: &Changes,
+    ) -> Result<FileAttr, Errno> {
+        if by_path {
+            self.check_access(node.number, Access::WRITE_OK)?;
         }
+        self.set_length(node, length)?;
         self.set_attributes(node, changes)
     }
 

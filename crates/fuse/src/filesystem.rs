@@ -7,12 +7,12 @@ use crate::naming::Changes;
 use crate::object::{Done, Until};
 use crate::shared::Shared;
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
-    Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::AtFlags;
+use rustix::fs::{Access, AtFlags};
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
@@ -82,13 +82,14 @@ impl Filesystem for FileSystem {
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_DONT_MASK,
-            InitFlags::FUSE_POSIX_ACL,
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_CACHE_SYMLINKS,
         ];
-        for capability in wanted {
+        // With an idea of access lists the kernel checks permissions, too. Without, they are attributes as any others.
+        let lists = (!self.0.root_alone).then_some(InitFlags::FUSE_POSIX_ACL);
+        for capability in wanted.into_iter().chain(lists) {
             if config.add_capabilities(capability).is_err() {
                 tracing::info!("this kernel's FUSE has no {capability:?}");
             }
@@ -126,7 +127,7 @@ impl Filesystem for FileSystem {
         accessed: Option<TimeOrNow>,
         modified: Option<TimeOrNow>,
         _: Option<SystemTime>,
-        _: Option<FileHandle>,
+        handle: Option<FileHandle>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
@@ -142,12 +143,10 @@ impl Filesystem for FileSystem {
             Ok(node) => node,
             Err(errno) => return reply.error(errno),
         };
-        if size.is_none() {
-            return answer(reply, self.0.set_attributes(&node, &changes));
-        }
+        let Some(size) = size else { return answer(reply, self.0.set_attributes(&node, &changes)) };
         // It waits for pages that are in use or being written.
-        let shared = Arc::clone(&self.0);
-        self.0.workers.run(move || answer(reply, shared.set_all(&node, size, &changes)));
+        let (shared, by_path) = (Arc::clone(&self.0), handle.is_none());
+        self.0.workers.run(move || answer(reply, shared.set_all(&node, (size, by_path), &changes)));
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -374,6 +373,10 @@ impl Filesystem for FileSystem {
         let Some(ours) = of_ours(name) else { return empty(reply, self.0.remove_xattr(ino.0, name)) };
         let shared = Arc::clone(&self.0);
         self.0.workers.run(move || empty(reply, shared.set_ours(ino.0, ours, None)));
+    }
+
+    fn access(&self, _: &Request, ino: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
+        empty(reply, self.0.check_access(ino.0, Access::from_bits_truncate(mask.bits() as u32)));
     }
 
     fn create(

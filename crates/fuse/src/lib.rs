@@ -34,6 +34,7 @@ mod naming;
 mod nodes;
 mod object;
 mod outside;
+mod permissions;
 mod place;
 mod processes;
 mod recent;

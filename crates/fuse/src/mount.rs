@@ -68,7 +68,8 @@ pub struct Options {
     pub readahead: u32,
     /// Nothing can be changed.
     pub read_only: bool,
-    /// All users may use it, as far as permissions let them; else its owner alone.
+    /// All users may use it, as far as permissions let them; else its owner alone. One that is root's alone is quicker with names, as the
+    /// kernel does not check permissions.
     pub allow_other: bool,
     /// Files below bypass the kernel's page cache where they can.
     pub direct: bool,
@@ -145,7 +146,8 @@ impl Mount {
         let outside = options.watch_below.then(Outside::new).transpose().map_err(system("no inotify for --watch"))?;
         let of_files = (volume, options.watch, outside);
         let managing = Managing::new(pool.has_managers(), &mounts.rules);
-        let of_users = (Processes::new(options.owners), managing);
+        let root_alone = superuser && !options.allow_other;
+        let of_users = (Processes::new(options.owners), managing, root_alone);
         let shared = Arc::new(Shared::new(pool, files, nodes, mapped, of_files, of_users, resting.max(LEAST_RESTING)));
         let mut config = Config::default();
         config.mount_options = vec![
@@ -156,9 +158,11 @@ impl Mount {
             } else {
                 MountOption::Subtype("forebay".to_owned())
             },
-            MountOption::DefaultPermissions,
             if options.read_only { MountOption::RO } else { MountOption::RW },
         ];
+        if !root_alone {
+            config.mount_options.push(MountOption::DefaultPermissions);
+        }
         if superuser {
             config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
         }

@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Apart,
     pub(crate) watch: Option<Arc<dyn Watch>>,
     pub(crate) volume: VolumeConfig,
+    /// The kernel lets in root's processes alone, and does not check what they may do.
+    pub(crate) root_alone: bool,
     /// Where changes below are noticed at once.
     pub(crate) outside: Option<Outside>,
     /// Nothing may change any more: the last flush has begun.
@@ -119,7 +121,7 @@ impl Shared {
         nodes: Nodes,
         mapped: Arc<Mapped>,
         (volume, watch, outside): (VolumeConfig, Option<Arc<dyn Watch>>, Option<Outside>),
-        (processes, managing): (Processes, Managing),
+        (processes, managing, root_alone): (Processes, Managing, bool),
         most_resting: usize,
     ) -> Self {
         Self {
@@ -135,6 +137,7 @@ impl Shared {
             counters: Apart::default(),
             watch,
             volume,
+            root_alone,
             outside,
             closing: AtomicBool::new(false),
             handles: [const { Mutex::new(None) }; HANDLES],
@@ -185,6 +188,12 @@ impl Shared {
 
     /// Opens a file's bytes.
     pub(crate) fn open(&self, node: Arc<Node>, flags: i32) -> Result<(FileHandle, FopenFlags), Errno> {
+        // Its descriptor below may be open already.
+        self.check_flags(&*self.nodes.tree.path(&node.inode)?, flags)?;
+        self.open_checked(node, flags)
+    }
+
+    fn open_checked(&self, node: Arc<Node>, flags: i32) -> Result<(FileHandle, FopenFlags), Errno> {
         let open = Open::new(node, flags & libc::O_ACCMODE != libc::O_RDONLY);
         let (object, looked) = self.enter_object(&open.node, open.write)?;
         open.known.store(object.file.failures_known(), Ordering::Relaxed);
@@ -197,7 +206,7 @@ impl Shared {
     pub(crate) fn open_new(&self, node: Arc<Node>, flags: i32) -> Result<(FileHandle, FopenFlags), Errno> {
         if node.object().is_some() {
             // Another was faster.
-            return self.open(node, flags);
+            return self.open_checked(node, flags);
         }
         let open = Open::new(node, flags & libc::O_ACCMODE != libc::O_RDONLY);
         Ok(self.opened(open, Looked::Same))

@@ -51,7 +51,7 @@ pub struct MountHooks {
 /// # Errors
 /// What keeps one from being mounted, or what could not be written at the end.
 pub fn mount(options: MountOptions, hooks: MountHooks) -> Result<(), Error> {
-    options.check_named()?;
+    options.check()?;
     let (asking, requests) = signals::listen()?;
     let of_server = options.of_server();
     let delay = of_server.delay()?;
@@ -319,7 +319,7 @@ impl MountOptions {
         }
         made.read_only = directory.read_only.unwrap_or(self.read_only);
         made.watch_below = directory.watch.unwrap_or(self.watch);
-        made.allow_other = self.allow_other || geteuid().is_root();
+        made.allow_other = self.allow_other || geteuid().is_root() && !self.private;
         made.direct = self.direct != Some(Direct::No);
         if let Some(disk) = disk.map(Arc::clone) {
             made.wrap = Some(Box::new(move |file, number| disk.delay(file, number)));

@@ -59,6 +59,9 @@ pub struct MountOptions {
     /// Let other users in, as far as permissions of files let them; of root's mounts this is the default
     #[arg(long)]
     pub allow_other: bool,
+    /// Let nobody else in, where root mounts: making, deleting and changing names is quicker then
+    #[arg(long, conflicts_with = "allow_other")]
+    pub private: bool,
     /// Serve figures by HTTP: /metrics for Prometheus, /statistics as JSON for `forebay top`
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics: Option<Address>,
@@ -121,7 +124,9 @@ impl MountOptions {
             readahead: self.readahead.or(file.readahead),
             read_only: self.read_only || file.read_only,
             watch: self.watch || file.watch,
-            allow_other: self.allow_other || file.allow_other,
+            // Each is the other's opposite.
+            allow_other: self.allow_other || file.allow_other && !self.private,
+            private: self.private || file.private && !self.allow_other,
             metrics: self.metrics.or(file.metrics),
             control: self.control.or(file.control),
             managers: self.managers.or(file.managers),
@@ -152,6 +157,7 @@ impl MountOptions {
             read_only,
             watch,
             allow_other,
+            private,
             metrics,
             control,
             owners,
@@ -171,6 +177,7 @@ impl MountOptions {
             ("read-only", *read_only != new.read_only),
             ("watch", *watch != new.watch),
             ("allow-other", *allow_other != new.allow_other),
+            ("private", *private != new.private),
             ("metrics", *metrics != new.metrics),
             ("control", *control != new.control),
             ("owners", *owners != new.owners),
@@ -183,11 +190,14 @@ impl MountOptions {
         ])
     }
 
-    /// Refuses options that name no directory.
-    pub(crate) fn check_named(&self) -> Result<(), Error> {
+    /// Refuses options that name no directory, and those that say who gets in twice.
+    pub(crate) fn check(&self) -> Result<(), Error> {
         if self.mounts.is_empty() {
             let hint = "name SOURCE and MOUNTPOINT, or `[[mount]]` tables in a file with --config";
             return Err(Error::Usage(format!("there is no directory to mount; {hint}")));
+        }
+        if self.private && self.allow_other {
+            return Err(Error::Usage("private and allow-other: choose one, as they are opposites".to_owned()));
         }
         Ok(())
     }
@@ -228,6 +238,10 @@ mod tests {
         let both = line.over(MountOptions::read(file.path()).unwrap());
         let from_file = DirectoryOptions { read_only: Some(true), ..named("/c", "/d") };
         assert_eq!(both.mounts, [named("/a", "/e"), from_file]);
+        std::fs::write(file.path(), "allow-other = true").unwrap();
+        let both =
+            MountOptions { private: true, ..MountOptions::default() }.over(MountOptions::read(file.path()).unwrap());
+        assert_eq!((both.private, both.allow_other), (true, false), "the file's is the opposite of the command line's");
         std::fs::write(file.path(), "volume = 1").unwrap();
         let wrong = MountOptions::read(file.path()).unwrap_err().to_string();
         assert!(wrong.contains("line 1") && wrong.contains("unknown field `volume`"), "{wrong}");

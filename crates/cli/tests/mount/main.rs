@@ -2,6 +2,7 @@
 
 mod managers;
 mod mapped;
+mod permissions;
 #[path = "../command/running.rs"]
 mod running;
 mod several;

@@ -10,6 +10,7 @@ mod managers;
 mod mounted;
 mod names;
 mod outside;
+mod permissions;
 mod reader;
 mod simulator;
 mod words;
