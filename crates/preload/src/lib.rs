@@ -65,7 +65,7 @@ impl Library {
             let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
             let looked = looked.join(", ");
             return Err(Error::Failed(format!(
-                "{file} is not at {looked}: build it (cargo build --release -p {package}), and set {variable} to its path"
+                "{file} is not at {looked}: `make install` puts it there; or build it (cargo build --release -p {package}), and set {variable} to its path"
             )));
         };
         if found.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':') {

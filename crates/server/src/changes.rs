@@ -60,7 +60,8 @@ impl Service {
         if wrong.is_empty() {
             return Ok(removed);
         }
-        Err(Error::Failed(format!("{}; the rest is in force", wrong.join("; "))))
+        let done = removed.iter().map(|removed| format!("; {removed}")).collect::<String>();
+        Err(Error::Failed(format!("{}; the rest is in force{done}", wrong.join("; "))))
     }
 
     /// Waits its turn, as there may be a change under way that waits for a device.
@@ -307,7 +308,7 @@ fn resize_own(attached: &Attached, new: &Options) -> Result<(), Error> {
         return Ok(());
     }
     cache.resize(new.own_size(options), CHANGE_TIMEOUT)?;
-    tracing::info!("cache {}: it has {} bytes now", cache.name, new.own_size(options));
+    tracing::info!("cache {}: it has {} now", cache.name, show_bytes(new.own_size(options)));
     Ok(())
 }
 

@@ -55,7 +55,7 @@ pub fn mount(options: MountOptions, hooks: MountHooks) -> Result<(), Error> {
     let (asking, requests) = signals::listen()?;
     let of_server = options.of_server();
     let delay = of_server.delay()?;
-    options.record.as_deref().map_or(Ok(()), record::check)?;
+    options.record.as_deref().map_or(Ok(()), |path| record::check(&record::free(path)))?;
     of_server.check_shared_memory(memory::limit())?;
     let metrics = options.metrics.as_ref().map(control::bind).transpose()?;
     let (commands, _socket) = options.control.as_deref().map(command_socket::bind).transpose()?.unzip();
@@ -132,7 +132,7 @@ fn begin(
     commands: Option<UnixListener>,
 ) -> Result<Option<Made>, Error> {
     if let Some(path) = &options.record {
-        service.recorder.start(path)?;
+        service.recorder.begin(path)?;
     }
     if let Some(listener) = metrics {
         let address = control::start(service.clone(), listener)?;
@@ -190,7 +190,12 @@ impl Mounted {
                 let waiting = self.options.waiting_for_restart(&new);
                 waiting.map_or(Ok(()), |keys| Err(Error::Usage(format!("{keys}; the rest is in force"))))
             }),
-            None => self.read_rules(self.options.managers.as_deref()),
+            None => match &self.options.managers {
+                Some(managers) => self.read_rules(Some(managers)),
+                None => Err(Error::Usage(
+                    "there is no file to read again: --config or --managers names one at the start".to_owned(),
+                )),
+            },
         };
         match &taken {
             Ok(()) => tracing::info!(

@@ -68,7 +68,7 @@ pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
     let control = service.options().control.as_deref().map(command_socket::bind).transpose()?;
     let mut made = Vec::new();
     if let Some(path) = &service.options().record {
-        service.recorder.start(path)?;
+        service.recorder.begin(path)?;
     }
     let mut listening = Vec::new();
     for socket in bound {
@@ -242,7 +242,7 @@ impl Prepared {
         options.check_memory(memory::limit())?;
         let config = options.nbd()?;
         let delay = options.delay()?;
-        options.record.as_deref().map_or(Ok(()), record::check)?;
+        options.record.as_deref().map_or(Ok(()), |path| record::check(&record::free(path)))?;
         let shared = options.volumes.iter().any(|volume| !volume.own_cache()).then(|| options.shared_cache());
         let shared = shared.transpose()?.map(Arc::new);
         Ok(Self { options, config, delay, shared })

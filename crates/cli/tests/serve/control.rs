@@ -212,6 +212,22 @@ fn references_are_recorded_whenever_it_is_asked_for() {
 }
 
 #[test]
+fn a_server_that_is_started_again_records_beside_the_trace_of_before() {
+    let (folder, path) = folder();
+    let (a, trace) = (sparse(&path("a"), MIB), path("data.parquet").display().to_string());
+    for (start, reads) in [(1, 2), (2, 3), (3, 1)] {
+        let mut server = Server::start(folder.path(), &["-V", &format!("a={a}"), "--record", &trace]);
+        let mut client = server.client("a");
+        (0..reads).for_each(|page| drop(client.read(4096 * page, 512)));
+        server.stop();
+        let name =
+            if start == 1 { trace.clone() } else { path(&format!("data-{start}.parquet")).display().to_string() };
+        let info = answer(&["info", &name]);
+        assert!(info.contains(&format!("reads       {reads}")), "{name}: {info}");
+    }
+}
+
+#[test]
 fn reading_the_configuration_again_puts_back_what_it_says() {
     let (folder, path) = folder();
     let (config, a, socket) = (path("serve.toml"), sparse(&path("a"), MIB), path("control"));

@@ -105,8 +105,6 @@ fn what_fails_in_the_system_is_told_with_exit_code_1() {
     let volume = format!("a={image}");
     let missing = format!("a={}", path("missing").display());
     let created = format!("a={},create=1MiB", path("created").display());
-    let there = path("there.csv");
-    std::fs::write(&there, "").unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = port.local_addr().map(|address| (port, format!("tcp:{address}"))).unwrap();
     for (arguments, told) in [
@@ -117,7 +115,6 @@ fn what_fails_in_the_system_is_told_with_exit_code_1() {
         (vec!["-V", &created, "-l", &port.1], "another program listens there"),
         (vec!["-V", &volume, "-l", "unix:/no/such/folder/socket"], "cannot listen on unix:/no/such/folder/socket"),
         (vec!["-V", &volume, "--config", "/no/such.toml"], "/no/such.toml: No such file"),
-        (vec!["-V", &volume, "--record", there.to_str().unwrap()], "exists already"),
         (vec!["-V", &volume, "--tls-certificates", "/no"], "/no/server-cert.pem"),
     ] {
         // Tests beside this one may listen where servers do by default.

@@ -123,6 +123,19 @@ impl Recorder {
         bounded(what.trim_ascii_end(), limit, progress, move || work(&recorder))
     }
 
+    /// Begins as the server starts, under the first [free](free) name.
+    ///
+    /// # Errors
+    /// Those of [`start`](Self::start).
+    pub(crate) fn begin(&self, path: &Path) -> Result<(), Error> {
+        let free = free(path);
+        self.start(&free)?;
+        if free != path {
+            tracing::info!("{} is there, of a start before: recording to {}", path.display(), free.display());
+        }
+        Ok(())
+    }
+
     /// Begins a trace in the format that its name says; it appears there when it is stopped.
     ///
     /// # Errors
@@ -265,6 +278,15 @@ impl Recorder {
         *self.sender.write().unwrap_or_else(PoisonError::into_inner) = sender;
         self.recording.store(recording, Ordering::Relaxed);
     }
+}
+
+/// Where a server that starts records: a trace of that name may be there, of a start before; then the next number is in this one's, `data-2.parquet`.
+pub(crate) fn free(path: &Path) -> PathBuf {
+    let [stem, extension] =
+        [path.file_stem(), path.extension()].map(|part| part.unwrap_or_default().display().to_string());
+    let numbered = (2_u32..).map(|number| path.with_file_name(format!("{stem}-{number}.{extension}")));
+    let taken = |path: &PathBuf| path.symlink_metadata().is_ok();
+    std::iter::once(path.to_owned()).chain(numbered).find(|path| !taken(path)).unwrap_or_else(|| path.to_owned())
 }
 
 /// Whether a trace can be written under a name that is not taken.

@@ -388,7 +388,11 @@ fn why(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice
         || field.on_line().min_by(|&one, &other| field.cost(one, below).total_cmp(&field.cost(other, below)));
     let row = if column > below { best_below().unwrap_or(choice.row) } else { choice.row };
     let policy = &field.rows[row].policy;
-    if wide { text + &format!(" `forebay curve -p {policy}` looks at the sizes between.") } else { text }
+    if wide {
+        text + &format!(" `forebay curve {} -p {policy}` looks at the sizes between.", quoted(&trace.name))
+    } else {
+        text
+    }
 }
 
 /// What a cache of all pages would do that gains more than any size asked does.
@@ -398,6 +402,16 @@ fn of_all_pages(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice
         " A cache of all pages, {bytes}, {} under every policy: no size asked gains as much for its memory.",
         measure.says(cost)
     )
+}
+
+/// A trace's name as a shell takes it.
+fn quoted(name: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "-_./:=,@%+".contains(letter);
+    if !name.is_empty() && name.chars().all(plain) {
+        name.to_owned()
+    } else {
+        format!("'{}'", name.replace('\'', r"'\''"))
+    }
 }
 
 /// The names, the first few of many.
