@@ -190,12 +190,12 @@ impl Mounted {
                 let waiting = self.options.waiting_for_restart(&new);
                 waiting.map_or(Ok(()), |keys| Err(Error::Usage(format!("{keys}; the rest is in force"))))
             }),
-            None => match &self.options.managers {
-                Some(managers) => self.read_rules(Some(managers)),
-                None => Err(Error::Usage(
-                    "there is no file to read again: --config or --managers names one at the start".to_owned(),
-                )),
-            },
+            // Rules that were given by command go.
+            None if self.cache.pool.has_managers() => self.read_rules(self.options.managers.as_deref()),
+            None => {
+                let what = "there is no file to read again, and nothing has changed: --config names one at the start";
+                Err(Error::Usage(what.to_owned()))
+            }
         };
         match &taken {
             Ok(()) => tracing::info!(

@@ -302,7 +302,8 @@ fn a_running_mount_is_steered_measured_and_recorded() {
     assert!(code == Some(2) && said.contains("there is no volume `other`"), "{said}");
     let (code, said) = control(&["detach", &source]);
     assert!(code == Some(2) && said.contains("is not for a mounted directory"), "{said}");
-    assert_eq!(control(&["reload"]).0, Some(0));
+    let (code, said) = control(&["reload"]);
+    assert!(code == Some(2) && said.contains("there is no file to read again"), "{said}");
     let (_, rows) = control(&["statistics", "--format", "csv"]);
     assert!(rows.starts_with("volume,cache,size_bytes,hit_ratio,"), "{rows}");
     let (_, refused) = control(&["flush", "--format", "csv"]);
