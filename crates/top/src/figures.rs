@@ -301,8 +301,7 @@ const GAP: usize = 2;
 fn state(cache: &CacheReport) -> String {
     let state = &cache.pool.policy_state;
     let figures: Vec<String> = state.iter().map(|(name, value)| format!("{name} {value:.0}")).collect();
-    let known = state.values().any(|value| *value != 0.0);
-    let shown = if known { figures.join(", ") } else { "–".to_owned() };
+    let shown = if figures.is_empty() { "–".to_owned() } else { figures.join(", ") };
     format!("{} of cache {}: {shown}", cache.pool.policy, cache.name)
 }
 
@@ -412,14 +411,14 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_whose_figures_are_all_zero_has_nothing_to_say() {
+    fn a_policy_says_its_figures_zeroes_too_and_one_without_any_nothing() {
         let mut now = report(12.0, 700, 0);
         now.caches[0].pool.policy = "ubm".to_owned();
         let said = |now: &Report| Figures::new(now, &Report::default()).states[0].clone();
-        now.caches[0].pool.policy_state = [("loops".to_owned(), 0.0), ("other".to_owned(), 0.0)].into();
+        now.caches[0].pool.policy_state.clear();
         assert_eq!(said(&now), "ubm of cache shared: –");
-        now.caches[0].pool.policy_state.insert("loops".to_owned(), 2.0);
-        assert_eq!(said(&now), "ubm of cache shared: loops 2, other 0");
+        now.caches[0].pool.policy_state = [("loops".to_owned(), 0.0), ("other".to_owned(), 0.0)].into();
+        assert_eq!(said(&now), "ubm of cache shared: loops 0, other 0");
     }
 
     #[test]

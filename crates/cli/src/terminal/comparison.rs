@@ -13,6 +13,9 @@ use forebay_sim::words::{owner_name, sampled};
 use forebay_sim::{By, RunOutcome, Size};
 use std::io::Write;
 
+/// A size asked as a share is whole pages: where the trace is small that is another share.
+const HALF_A_PERCENT: f64 = 0.5;
+
 /// The most programs or files that are shown by name.
 const PARTS: usize = 8;
 
@@ -32,7 +35,7 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
     }
 
     let share = sizes.iter().map(|&(pages, size)| match size {
-        Size::Percent(_) => size.to_string(),
+        Size::Percent(share) if (trace.share(pages) - share).abs() < HALF_A_PERCENT => size.to_string(),
         _ => trace.share_in_words(pages),
     });
     let mut grid = Grid::of_figures("cache size", sizes.iter().map(|&(pages, _)| trace.bytes_in_words(pages)));

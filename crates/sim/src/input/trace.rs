@@ -81,8 +81,13 @@ impl Dimensions {
         match pages > self.pages {
             true => ">100%".to_owned(),
             false if pages == self.pages => "100%".to_owned(),
-            false => format!("{}%", significant(100.0 * f64::from(pages) / f64::from(self.pages))),
+            false => format!("{}%", significant(self.share(pages))),
         }
+    }
+
+    /// A cache's size as a share of the footprint, in percent.
+    pub fn share(&self, pages: u32) -> f64 {
+        100.0 * f64::from(pages) / f64::from(self.pages.max(1))
     }
 
     /// A cache's size: bytes, pages and share of the footprint.
