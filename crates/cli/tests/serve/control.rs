@@ -216,7 +216,7 @@ fn a_server_that_is_started_again_records_beside_the_trace_of_before() {
     let (folder, path) = folder();
     let (a, trace) = (sparse(&path("a"), MIB), path("data.parquet").display().to_string());
     for (start, reads) in [(1, 2), (2, 3), (3, 1)] {
-        let mut server = Server::start(folder.path(), &["-V", &format!("a={a}"), "--record", &trace]);
+        let server = Server::start(folder.path(), &["-V", &format!("a={a}"), "--record", &trace]);
         let mut client = server.client("a");
         (0..reads).for_each(|page| drop(client.read(4096 * page, 512)));
         server.stop();
