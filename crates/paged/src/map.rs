@@ -51,68 +51,37 @@ unsafe fn map(
     }
 }
 
-/// # Safety
-/// As of `mmap(2)`.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn mmap(
-    address: *mut c_void,
-    length: size_t,
-    protection: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: off_t,
-) -> *mut c_void {
-    // SAFETY: the caller's arguments.
-    unsafe { map(address, length, protection, flags, fd, offset) }
+/// Functions of these names that do what another does.
+macro_rules! named {
+    ($($(#[$doc:meta])* $name:ident: $does:path;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As of `mmap(2)`.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(
+            address: *mut c_void,
+            length: size_t,
+            protection: c_int,
+            flags: c_int,
+            fd: c_int,
+            offset: off_t,
+        ) -> *mut c_void {
+            // SAFETY: the caller's arguments.
+            unsafe { $does(address, length, protection, flags, fd, offset) }
+        }
+    )*};
 }
 
-/// # Safety
-/// As of `mmap(2)`.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn mmap64(
-    address: *mut c_void,
-    length: size_t,
-    protection: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: off_t,
-) -> *mut c_void {
-    // SAFETY: the caller's arguments.
-    unsafe { map(address, length, protection, flags, fd, offset) }
-}
-
-/// What the linker has this library's own code call for `mmap` (build.rs).
-///
-/// # Safety
-/// As of `mmap(2)`.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn __wrap_mmap(
-    address: *mut c_void,
-    length: size_t,
-    protection: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: off_t,
-) -> *mut c_void {
-    // SAFETY: the caller's arguments.
-    unsafe { system::mmap(address, length, protection, flags, fd, offset) }
-}
-
-/// The same of `mmap64`.
-///
-/// # Safety
-/// As of `mmap(2)`.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn __wrap_mmap64(
-    address: *mut c_void,
-    length: size_t,
-    protection: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: off_t,
-) -> *mut c_void {
-    // SAFETY: the caller's arguments.
-    unsafe { system::mmap(address, length, protection, flags, fd, offset) }
+named! {
+    /// What programs call.
+    mmap: map;
+    /// What those call that are built for large files.
+    mmap64: map;
+    /// What the linker has this library's own code call for `mmap` (build.rs).
+    __wrap_mmap: system::mmap;
+    /// The same of `mmap64`.
+    __wrap_mmap64: system::mmap;
 }
 
 /// The range of an address and a length in the system's pages; `None`: these are no such.

@@ -191,6 +191,7 @@ mod tests {
         let expected = (0..3).flat_map(|page| [("5".to_owned(), page, read), ("6".to_owned(), page, write)]);
         assert_eq!(seen, expected.collect::<Vec<_>>());
     }
+
     #[test]
     fn more_than_there_is_room_for_at_a_time_is_all_there() {
         let folder = tempfile::tempdir().expect("a folder");
