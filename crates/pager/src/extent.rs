@@ -224,7 +224,7 @@ impl Extent {
 
     /// Whether a page may be mapped for the program.
     pub(crate) fn is_mapped(&self, at: usize) -> bool {
-        self.mapped[at / self.page_size].load(Ordering::Acquire)
+        self.mapped.get(at / self.page_size).is_some_and(|mapped| mapped.load(Ordering::Acquire))
     }
 
     fn changing(&self) -> MutexGuard<'_, Vec<usize>> {

@@ -54,6 +54,8 @@ pub(crate) struct Space {
     awaits: bool,
     /// Pages that are mapped and whose reference bit the policy has cleared.
     cleared: Mutex<Vec<(u32, usize)>>,
+    /// Pages that lose their mapping when memory is given back next.
+    later: Mutex<Vec<(u32, usize)>>,
     /// Held while mappings are chosen and taken away.
     unmapping: Mutex<()>,
     leaving: Leaving,
@@ -72,6 +74,7 @@ impl Space {
             left: Mutex::default(),
             awaits,
             cleared: Mutex::default(),
+            later: Mutex::default(),
             unmapping: Mutex::default(),
             leaving: Leaving::new(count),
             buffers: Buffers::new(count * page_size),
@@ -162,6 +165,7 @@ impl Space {
     }
 
     fn give(&self, left: &mut [Left]) {
+        self.unmap(std::mem::take(&mut self.later.lock().unwrap_or_else(PoisonError::into_inner)));
         left.sort_unstable();
         for run in self.runs(left) {
             let Some(extent) = self.extent(run[0].0) else { continue };
@@ -190,6 +194,14 @@ impl Space {
         pages.retain(|&(object, at)| self.extent(object).is_some_and(|extent| extent.was_mapped(at)));
         let count = pages.len();
         self.drop_mappings(pages);
+        count
+    }
+
+    /// Takes their mapping away when memory is given back next: how many are mapped now.
+    pub(crate) fn unmap_later(&self, mut pages: Vec<(u32, usize)>) -> usize {
+        pages.retain(|&(object, at)| self.extent(object).is_some_and(|extent| extent.is_mapped(at)));
+        let count = pages.len();
+        self.later.lock().unwrap_or_else(PoisonError::into_inner).append(&mut pages);
         count
     }
 

@@ -9,6 +9,10 @@
 //! 3. So that the next fault is soon, a thread that has missed a page finds the two pages unmapped, too, that it was last seen to use: it most
 //!    likely uses one of them next. These are its *wires*.
 //!
+//! 4. To take one mapping away interrupts the other cores, which costs as much as a miss of fast storage. So where storage is fast, pages of 1 and 2 lose
+//!    their mapping together, when the memory of some that have left is given back: then others wait for the pool anyway. What is used again before that is not
+//!    seen; those that have left are one page in 128 at most.
+//!
 //! One instruction may need several pages. It ends: each fault sets a bit, a page whose bit is set stays mapped, and wires are taken at misses alone.
 //!
 //! What this costs is bounded: for each page that was missed, the mappings whose faults take half the time of the miss, [`FOR_A_MISS`] at most; and what the
@@ -47,6 +51,9 @@ const MINOR: f64 = 40e-6;
 
 /// The same where the thread handles it that has it.
 const MINOR_IN_PLACE: f64 = 5e-6;
+
+/// With a miss that takes so long storage is slow: mappings are taken away at once.
+const SLOW: Duration = Duration::from_micros(200);
 
 /// A page: its object, and where it begins.
 type Page = (u32, usize);
@@ -99,6 +106,7 @@ impl Uses {
         let Brought { region, at, length, fault, took } = brought;
         let (object, given) = (region.volume.id(), *at..at + length);
         let others = |&(of, page): &Page| of != object || !given.contains(&page);
+        let at_once = self.share == 1.0 || *took >= SLOW;
         let mut seen = self.lock();
         let mut pages = shared.space.take_cleared();
         let thread = seen.thread(fault.thread, &mut pages);
@@ -109,7 +117,7 @@ impl Uses {
         thread.given.extend(awaited.filter(|&page| shared.space.awaits(page)));
         let page = (object, *at);
         match fault.kind {
-            Kind::Missing if !thread.given.is_empty() => {
+            Kind::Missing if at_once && !thread.given.is_empty() => {
                 pages.extend(thread.wires.into_iter().flatten().filter(others));
             }
             Kind::Unmapped if thread.wires[0] != Some(page) => thread.wires = [Some(page), thread.wires[0]],
@@ -122,7 +130,8 @@ impl Uses {
         pages.truncate(seen.left as usize);
         seen.left -= pages.len() as f64;
         drop(seen);
-        shared.counters.unmapped.add(shared.space.unmap(pages) as u64);
+        let unmapped = if at_once { shared.space.unmap(pages) } else { shared.space.unmap_later(pages) };
+        shared.counters.unmapped.add(unmapped as u64);
     }
 
     /// How many mappings may be taken away for a miss.

@@ -121,6 +121,27 @@ fn a_policy_that_waits_for_no_use_costs_no_minor_fault_and_none_is_seen_without_
 }
 
 #[test]
+fn in_front_of_fast_storage_uses_are_seen_though_mappings_are_taken_away_together() {
+    const HOT: u32 = 500;
+    const COLD: u32 = 40_000;
+    let _limit = limit("a scan of more than fits, and a page of 500 after each");
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+    let device = Arc::new(MemoryDevice::new(u64::from(HOT + COLD) * PAGE as u64));
+    let spec = Spec::parse("clock").expect("a policy");
+    let pager = Pager::new(&options(8192 * PAGE as u64, spec)).expect("a pager");
+    let config = VolumeConfig { readahead: 0, ..VolumeConfig::new("region") };
+    let region = Region::map(&pager, device, config).expect("a region");
+    for page in HOT..HOT + COLD {
+        touch(&region, page);
+        touch(&region, (random.next_u64() % u64::from(HOT)) as u32);
+    }
+    let faults = pager.faults();
+    println!("{faults:?}");
+    assert!(faults.minor > u64::from(HOT), "their uses are seen: {faults:?}");
+    assert!(faults.unmapped < u64::from(COLD), "{faults:?}");
+}
+
+#[test]
 fn what_is_resident_costs_no_fault_once_each_page_was_used_again() {
     let _limit = limit("a loop over what is resident");
     let (pager, region, frames) = region("clock-pro", 0.02, 1000);

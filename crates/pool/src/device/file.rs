@@ -13,7 +13,7 @@ use super::lock::keep_out;
 use super::pieces::{append, cut, cut_mut, total, within, writable, write_zeroes};
 use super::ring::{RINGS, Transfer};
 use super::{Device, Extent};
-use rustix::fs::{AtFlags, FallocateFlags, SeekFrom, StatxFlags, fallocate, seek, statx};
+use rustix::fs::{AtFlags, FallocateFlags, SeekFrom, StatxFlags, fallocate, fstatfs, seek, statx};
 use rustix::io::{Errno, preadv, pwritev};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Seek};
@@ -64,6 +64,9 @@ struct Direct {
     memory: usize,
 }
 
+/// The file system in memory (`TMPFS_MAGIC` of `statfs(2)`).
+const TMPFS: u32 = 0x0102_1994;
+
 /// The most extents told at once.
 const MOST_EXTENTS: usize = 1024;
 
@@ -103,6 +106,9 @@ impl FileDevice {
         // Behind the end, where there is nothing to lose. A block device refuses that, and may be slow at it.
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let punches = kind.is_file() && !options.read_only && fallocate(&buffered, flags, len, 1).is_ok();
+        // The ring hands each write to a thread of the kernel where storage is memory.
+        let in_memory = fstatfs(&buffered).is_ok_and(|told| told.f_type as u32 == TMPFS);
+        let options = FileOptions { ring: options.ring && !in_memory, ..options };
         Ok(Self {
             path,
             options,
