@@ -51,6 +51,9 @@ pub enum Advice {
     DoNotNeed,
     /// These bytes are not needed any more: they read as zeroes, and storage may give their space back.
     Zero,
+    /// What was written there is not needed any more: the whole pages among these bytes are what the device makes of a
+    /// [trim](forebay_pool::device::Device::trim). One that is copied on write has the bytes again that it had before.
+    Discard,
 }
 
 impl Region {
@@ -173,7 +176,8 @@ impl Region {
     /// Takes advice on `length` bytes from `offset` on.
     ///
     /// # Errors
-    /// [`Error::Pool`] for a range that reaches behind the device's end, and for [`Advice::Zero`] if storage refuses. [`Error::Forked`].
+    /// [`Error::Pool`] for a range that reaches behind the device's end, and for [`Advice::Zero`] and [`Advice::Discard`] if storage refuses.
+    /// [`Error::Forked`].
     pub fn advise(&self, offset: u64, length: u64, advice: Advice) -> Result<(), Error> {
         self.pager.check_process()?;
         signals::blocked(|| self.take_advice(offset, length, advice))
@@ -188,17 +192,33 @@ impl Region {
             Advice::Random => Hint::Random,
             Advice::WillNeed => Hint::WillNeed { offset, length },
             Advice::DoNotNeed => Hint::DoNotNeed { offset, length },
-            Advice::Zero => {
-                let zeroed = handle.write_zeroes(volume, offset, length, false, Durability::Flush);
+            Advice::Zero | Advice::Discard => {
+                let done = if advice == Advice::Zero {
+                    handle.write_zeroes(volume, offset, length, false, Durability::Flush)
+                } else {
+                    handle.trim(volume, offset, length)
+                };
                 // Pages that left before may still be mapped with what they were (rule 4 of `leaving.rs`).
                 self.pager.shared.space.give_back();
-                return Ok(zeroed?);
+                return Ok(done?);
             }
         };
         if self.mapped.set_stream(hint) {
             return Ok(());
         }
         Ok(handle.hint(volume, hint)?)
+    }
+
+    /// Writes bytes from `offset` on, without touching the region's addresses: for those who must not have a fault.
+    ///
+    /// # Errors
+    /// [`Error::Pool`] for a range that reaches behind the device's end, or if a page cannot be read. [`Error::Forked`].
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.pager.check_process()?;
+        signals::blocked(|| {
+            let handle = self.pager.handle.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(handle.write_at(&self.mapped.volume, offset, bytes, Durability::Flush)?)
+        })
     }
 
     /// What the pool has done for this region, if it is counted by itself.
@@ -212,6 +232,15 @@ impl Region {
     /// # Errors
     /// As for [`sync`](Region::sync); what could not be written is lost then.
     pub fn close(mut self) -> Result<(), Error> {
+        self.end()
+    }
+
+    /// Unmaps it; what is not in storage by then is lost.
+    ///
+    /// # Errors
+    /// [`Error::Pool`] if the device hangs in a write. [`Error::Forked`].
+    pub fn discard(mut self) -> Result<(), Error> {
+        self.kept = false;
         self.end()
     }
 
