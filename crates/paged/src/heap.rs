@@ -310,8 +310,7 @@ fn end_files(ranges: &mut Ranges, range: &Range<usize>) {
     for (region, own) in ranges.take_ended(range) {
         // In place of the region, and before it goes: else others might get its addresses.
         own.iter().for_each(reserve_again);
-        service.unmap(region.start);
-        if own == [region.clone()] {
+        if service.unmap(region.start) && own == [region.clone()] {
             ranges.vacate(&(region.start..region.end.next_multiple_of(BETWEEN)));
         }
     }

@@ -68,10 +68,7 @@ impl Regions {
             Job::Map(from, length, asked, protection, answer) => {
                 _ = answer.send(self.map_file(from, length, asked, protection));
             }
-            Job::Unmap(from, answer) => {
-                self.unmap(from);
-                let _ = answer.send(());
-            }
+            Job::Unmap(from, answer) => _ = answer.send(self.unmap(from)),
             Job::Fork(live, verdict, answer, until) => self.fork(&live, verdict, &answer, &until),
             Job::Pass(answer) => _ = answer.send(()),
         }
@@ -159,13 +156,15 @@ impl Regions {
         Ok(range)
     }
 
-    fn unmap(&mut self, from: usize) {
-        let Ok(found) = self.all.binary_search_by_key(&from, |one| one.start) else { return };
+    fn unmap(&mut self, from: usize) -> bool {
+        let Ok(found) = self.all.binary_search_by_key(&from, |one| one.start) else { return false };
         let One { region, swap, .. } = self.all.remove(found);
-        let discarded = region.discard().map_err(in_words);
-        if let Err(error) = discarded.and_then(|()| swap.trim(0, swap.len()).map_err(in_words)) {
+        let discarded = region.discard();
+        let given_back = discarded.as_ref().map_err(in_words).and_then(|()| swap.trim(0, swap.len()).map_err(in_words));
+        if let Err(error) = given_back {
             tracing::warn!("swap space could not be given back: {error}");
         }
+        discarded.is_ok()
     }
 
     fn fork(

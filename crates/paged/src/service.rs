@@ -62,8 +62,8 @@ pub(crate) enum Job {
     Grow(usize, usize, Sender<Result<Range<usize>, String>>),
     /// Maps a region of a file from an address on, of this length, protected so.
     Map(usize, usize, Asked, c_int, Sender<Result<Range<usize>, NotMapped>>),
-    /// Unmaps the region that begins at an address, where the program has nothing any more.
-    Unmap(usize, Sender<()>),
+    /// Unmaps the region that begins at an address, where the program has nothing any more; whether nobody has its addresses then.
+    Unmap(usize, Sender<bool>),
     /// Copies ranges for a child, and keeps everything as it is until the last is over.
     Fork(Vec<Range<usize>>, Verdict, Sender<Result<Vec<Run>, String>>, Receiver<()>),
     /// Has been reached.
@@ -294,8 +294,9 @@ impl Service {
         self.ask(|answer| Job::Map(from, length, asked, protection, answer)).unwrap_or(Err(NotMapped::NoRegion))
     }
 
-    pub(crate) fn unmap(&self, from: usize) {
-        self.ask(|answer| Job::Unmap(from, answer));
+    /// Unmaps the region that begins at an address; whether nobody has its addresses then.
+    pub(crate) fn unmap(&self, from: usize) -> bool {
+        self.ask(|answer| Job::Unmap(from, answer)).unwrap_or(false)
     }
 
     /// Copies what is live for a child, and keeps it as it is until what is returned is dropped, or for a while: then it says so.

@@ -15,6 +15,11 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a region waits for the threads that handle its last faults, and how long at a time: they are about to let go of it.
+const ALONE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// A range of addresses whose bytes are those of a device. Pages come when they are touched, and go as the pager's policy decides.
 ///
@@ -264,9 +269,23 @@ impl Region {
         self.pager.shared.remove(extent);
         if detached.is_ok() {
             space.remove(volume.id());
+            self.wait_until_alone()?;
         }
         synced?;
         Ok(detached?)
+    }
+
+    /// Waits until no thread that handles a fault has the addresses any more: when the region is gone, so are they, and may be another's.
+    fn wait_until_alone(&self) -> Result<(), Error> {
+        let begin = Instant::now();
+        while Arc::strong_count(&self.mapped.extent) > 1 {
+            if begin.elapsed() > ALONE {
+                let source = io::ErrorKind::TimedOut.into();
+                return Err(Error::Memory { what: "a thread has a region's addresses, and does not let go", source });
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
     }
 }
 
