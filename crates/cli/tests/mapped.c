@@ -346,7 +346,7 @@ static void sum(const char *path, size_t megabytes) {
     for (int round = 0; round < 2; round++)
         for (size_t word = 0; word < megabytes * MEGABYTE / 8; word++)
             sum = sum * 31 + words[word];
-    printf("%016lx\n%ld KiB at most\n", (unsigned long)sum, resident("VmHWM"));
+    printf("%016lx: %ld KiB at most\n", (unsigned long)sum, resident("VmHWM"));
 }
 
 int main(int count, char **words) {
