@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -270,6 +271,19 @@ static void forks(void) {
     wait_for(child, 4);
 }
 
+/* A file that the program could not open any more is paged. */
+static void rights(void) {
+    int fd = file_of(2 * MEGABYTE);
+    CHECK(fchmod(fd, 0) == 0);
+    unsigned char *before = map(fd, 2 * MEGABYTE, 0, PROT_READ | PROT_WRITE);
+    CHECK(setuid(65534) == 0);
+    unsigned char *bytes = map(fd, MEGABYTE, MEGABYTE, PROT_READ | PROT_WRITE);
+    close(fd);
+    CHECK(paged(before) && paged(bytes) && holds(before, 0, 2 * MEGABYTE) && holds(bytes, MEGABYTE, MEGABYTE));
+    memset(bytes, 1, MEGABYTE);
+    CHECK(all(bytes, MEGABYTE, 1) && munmap(bytes, MEGABYTE) == 0 && munmap(before, 2 * MEGABYTE) == 0);
+}
+
 /* How much of this process is resident, in KiB. */
 static long resident(const char *what) {
     FILE *status = fopen("/proc/self/status", "r");
@@ -365,6 +379,8 @@ int main(int count, char **words) {
         parts();
     else if (!strcmp(part, "forks"))
         forks();
+    else if (!strcmp(part, "rights"))
+        rights();
     else
         many();
     printf("%s: all is well\n", part);

@@ -457,7 +457,8 @@ mod tests {
         let ended = ranges.take_ended(&first);
         assert_eq!(ended, [(first.start..first.start + PAGE, vec![])]);
         let mut child = ranges.clone();
-        assert_eq!(child.inherit(), [2 * BETWEEN..3 * BETWEEN + PAGE]);
+        let second = 2 * BETWEEN..3 * BETWEEN + PAGE;
+        assert_eq!(child.inherit(), [second]);
         assert!(child.at(2 * BETWEEN).is_some_and(|(_, live)| live.inherited && live.file));
     }
 

@@ -349,7 +349,8 @@ mod tests {
         let mut both = [page(9), page(9)];
         swap.read(PAGE, &mut both.each_mut().map(|bytes| IoSliceMut::new(bytes))).expect("it is read");
         assert_eq!((both[0][0], both[1][0], traffic.requests.counts()), (1, 2, (6, 4)), "two buffers, one request");
-        assert_eq!(swap.written(&(PAGE + 7..PAGE * 70)), [PAGE + 7..3 * PAGE]);
+        let both = PAGE + 7..3 * PAGE;
+        assert_eq!(swap.written(&(PAGE + 7..PAGE * 70)), [both]);
         let in_memory = in_memory(300 * PAGE).expect("a file");
         for copy in [backing.new_file(300 * PAGE).expect("a file"), in_memory] {
             // From within page 1 to within page 70.
