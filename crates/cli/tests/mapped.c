@@ -1,5 +1,6 @@
 /* What tests of `forebay run` have programs do with files that they map privately. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -296,6 +297,38 @@ static long resident(const char *what) {
     return found;
 }
 
+/* How many open files the library has, and how many blocks of 512 bytes of swap space. */
+static void kept(int *files, long *blocks) {
+    DIR *threads = opendir("/proc/self/task");
+    struct dirent *thread, *file;
+    *files = 0;
+    *blocks = 0;
+    while ((thread = readdir(threads))) {
+        char path[600], name[64] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", thread->d_name);
+        FILE *comm = fopen(path, "r");
+        if (comm) {
+            CHECK(fgets(name, sizeof name, comm));
+            fclose(comm);
+        }
+        if (strcmp(name, "forebay-run\n"))
+            continue;
+        snprintf(path, sizeof path, "/proc/self/task/%s/fd", thread->d_name);
+        DIR *open = opendir(path);
+        while ((file = readdir(open))) {
+            struct stat status;
+            char target[600] = "", link[900];
+            snprintf(link, sizeof link, "%s/%s", path, file->d_name);
+            ++*files;
+            /* A file without a name in the folder of swap space. */
+            if (readlink(link, target, sizeof target - 1) > 0 && !strncmp(target, "/var/tmp/#", 10) && stat(link, &status) == 0)
+                *blocks = status.st_blocks > *blocks ? status.st_blocks : *blocks;
+        }
+        closedir(open);
+    }
+    closedir(threads);
+}
+
 static int shared_file, rounds;
 
 static void *come_and_go(void *number) {
@@ -318,17 +351,30 @@ static void rounds_of(int count, int threads) {
     shared_file = file_of(2 * MEGABYTE);
     rounds = 100;
     come_and_go(NULL);
-    long before = resident("VmRSS");
+    long before = resident("VmRSS"), swapped;
+    int files, more_files;
+    kept(&files, &swapped);
     rounds = count / threads;
-    pthread_t all[8];
+    pthread_t ids[8];
     for (uintptr_t number = 0; number < (uintptr_t)threads; number++)
-        CHECK(pthread_create(&all[number], NULL, come_and_go, (void *)number) == 0);
+        CHECK(pthread_create(&ids[number], NULL, come_and_go, (void *)number) == 0);
     for (int number = 0; number < threads; number++)
-        CHECK(pthread_join(all[number], NULL) == 0);
+        CHECK(pthread_join(ids[number], NULL) == 0);
     long more = resident("VmRSS") - before;
     if (more > 3000)
         fprintf(stderr, "%ld KiB more are resident\n", more);
     CHECK(more <= 3000 && paged(NULL) == 0);
+    kept(&more_files, &swapped);
+    CHECK(files > 0 && more_files == files);
+    /* What lies in swap space is given back with its mapping. */
+    unsigned char *bytes = map(shared_file, 2 * MEGABYTE, 0, PROT_READ | PROT_WRITE), *memory = malloc(6 * MEGABYTE);
+    memset(bytes, 1, 2 * MEGABYTE);
+    memset(memory, 2, 6 * MEGABYTE);
+    long with, without;
+    kept(&files, &with);
+    CHECK(munmap(bytes, 2 * MEGABYTE) == 0);
+    kept(&files, &without);
+    CHECK(with - without >= 2 * MEGABYTE / 512 / 2 && all(memory, 6 * MEGABYTE, 2));
 }
 
 /* More files than a process has regions for. */

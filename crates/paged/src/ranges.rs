@@ -433,7 +433,7 @@ mod tests {
         let mut ranges = Ranges::new();
         ranges.top = BETWEEN;
         let end = 4 * BETWEEN;
-        let mut map = |ranges: &mut Ranges, length: usize| {
+        let map = |ranges: &mut Ranges, length: usize| {
             let place = ranges.place_file(length, end)?;
             ranges.add_file(&(place.start..place.start + length), length, false);
             Some(place)
