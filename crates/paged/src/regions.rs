@@ -10,8 +10,8 @@ use crate::service::{Job, NotMapped, Service, in_words, lock};
 use crate::staged::{Run, Staged};
 use crate::swap::{Backing, Swap};
 use forebay_pager::{Advice, Pager, Region};
-use forebay_pool::VolumeConfig;
 use forebay_pool::device::{CopyOnWrite, Device};
+use forebay_pool::{Together, VolumeConfig};
 use libc::{PROT_READ, PROT_WRITE, c_int};
 use std::fs::File;
 use std::ops::Range;
@@ -30,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Regions {
     service: &'static Service,
     pager: Arc<Pager>,
+    /// What is counted of all regions, those that have gone, too.
+    together: Together,
     backing: Arc<Backing>,
     /// In the order of their addresses.
     all: Vec<One>,
@@ -46,8 +48,14 @@ struct One {
 }
 
 impl Regions {
-    pub(crate) fn new(service: &'static Service, pager: Arc<Pager>, backing: Backing, used: Option<File>) -> Self {
-        Self { service, pager, backing: Arc::new(backing), all: Vec::new(), _used: used }
+    pub(crate) fn new(
+        service: &'static Service,
+        pager: Arc<Pager>,
+        together: Together,
+        backing: Backing,
+        used: Option<File>,
+    ) -> Self {
+        Self { service, pager, together, backing: Arc::new(backing), all: Vec::new(), _used: used }
     }
 
     /// Does a job. Its caller waits for the answer.
@@ -146,7 +154,8 @@ impl Regions {
         swap: Arc<Swap>,
         file: Option<Arc<Window>>,
     ) -> Result<Range<usize>, String> {
-        let config = VolumeConfig { readahead: self.service.settings.readahead, ..VolumeConfig::new(name) };
+        let (readahead, together) = (self.service.settings.readahead, Some(self.together.clone()));
+        let config = VolumeConfig { readahead, together, ..VolumeConfig::new(name) };
         let address = NonNull::new(from as *mut u8).ok_or("there is no address 0")?;
         // SAFETY: these addresses are reserved, and nobody has them yet.
         let region = unsafe { Region::map_at(&self.pager, device, config, address) }.map_err(in_words)?;

@@ -13,6 +13,7 @@ use crate::staged::Run;
 use crate::swap::{Backing, Traffic, model};
 use forebay_pager::{Notice, Options, Pager, Watch};
 use forebay_policy::Spec;
+use forebay_pool::Together;
 use forebay_run::{Figures, Log, Page, Settings};
 use libc::c_int;
 use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
@@ -42,7 +43,7 @@ pub(crate) struct Service {
     pub(crate) zeroed: Mutex<Vec<Range<usize>>>,
     /// Ranges that are being made zeroes, or have been and are not taken yet.
     leaving: AtomicUsize,
-    pager: OnceLock<Arc<Pager>>,
+    pager: OnceLock<(Arc<Pager>, Together)>,
     figures: OnceLock<Page>,
     /// Held while figures are written down, so that none are older than those before.
     noting: Mutex<()>,
@@ -179,13 +180,14 @@ impl Service {
             Ok(page) => _ = self.figures.set(page),
             Err(error) => tracing::warn!("process {} has no figures: {error}", std::process::id()),
         }
-        let _ = self.pager.set(Arc::clone(&pager));
-        Ok(Regions::new(self, pager, swap, used.ok()))
+        let together = pager.count_together();
+        let _ = self.pager.set((Arc::clone(&pager), together.clone()));
+        Ok(Regions::new(self, pager, together, swap, used.ok()))
     }
 
     /// Writes figures down.
     pub(crate) fn note(&self) {
-        let (Some(pager), Some(page)) = (self.pager.get(), self.figures.get()) else { return };
+        let (Some((pager, together)), Some(page)) = (self.pager.get(), self.figures.get()) else { return };
         let _noting = lock(&self.noting);
         let (faults, pool) = (pager.faults(), pager.statistics());
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -201,7 +203,7 @@ impl Service {
             waited: faults.fault_time.sum,
             hits: pool.hits,
             misses: pool.misses,
-            readahead_used: pool.volumes.iter().map(|volume| volume.readahead_used).sum(),
+            readahead_used: together.statistics().readahead_used,
             read: count(&self.traffic.read),
             written: count(&self.traffic.written),
             most: count(&self.most),
