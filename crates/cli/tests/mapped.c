@@ -358,6 +358,16 @@ static void rounds_of(int count, int threads) {
     pthread_t ids[8];
     for (uintptr_t number = 0; number < (uintptr_t)threads; number++)
         CHECK(pthread_create(&ids[number], NULL, come_and_go, (void *)number) == 0);
+    /* Children have what is mapped meanwhile. */
+    unsigned char *changed = map(shared_file, MEGABYTE, 0, PROT_READ | PROT_WRITE);
+    for (int round = 0; threads > 1 && round < 20; round++) {
+        memset(changed + 20 * round * PAGE / 2, round, 2 * PAGE);
+        pid_t child = fork();
+        if (child == 0)
+            _exit(all(changed + 20 * round * PAGE / 2, 2 * PAGE, round) && holds(changed + 255 * PAGE, 255 * PAGE, PAGE) ? 6 : 1);
+        wait_for(child, 6);
+    }
+    CHECK(munmap(changed, MEGABYTE) == 0);
     for (int number = 0; number < threads; number++)
         CHECK(pthread_join(ids[number], NULL) == 0);
     long more = resident("VmRSS") - before;
