@@ -23,7 +23,7 @@
 //! allocator, by names that nobody stands before (`real.rs`). Nor do small blocks lie there, so what the C library allocates on the pager's
 //! threads does not. Nobody touches a region while he has a lock that the service needs.
 //!
-//! It begins with the first large allocation: a process without any has no thread more. Without the settings of `forebay run` it does nothing.
+//! It begins with the first large allocation or mapping: a process without any has no thread more. Without the settings of `forebay run` it does nothing.
 
 mod allocate;
 mod direct;
