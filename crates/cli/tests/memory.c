@@ -279,6 +279,12 @@ static void change(unsigned seed, int steps) {
     enum { ROOM = 12, LONGEST = 3 * MEGABYTE };
     unsigned char *all[ROOM] = {0};
     size_t lengths[ROOM] = {0};
+    /* One in three is a file's, which all share. */
+    char path[] = "/var/tmp/forebay-memory-XXXXXX";
+    int fd = mkstemp(path), files[ROOM] = {0};
+    unsigned char *file = malloc(LONGEST), *zeroes = calloc(1, LONGEST);
+    fill(file, LONGEST, seed);
+    CHECK(fd >= 0 && unlink(path) == 0 && write(fd, file, LONGEST) == LONGEST);
     uint64_t sum = 14695981039346656037u, state = seed * 2654435761u + 1;
 #define NEXT(below) ((size_t)((state = state * 6364136223846793005u + 1442695040888963407u) >> 33) % (below))
     for (int step = 0; step < steps; step++) {
@@ -287,8 +293,9 @@ static void change(unsigned seed, int steps) {
         unsigned char *bytes = all[one];
         if (!bytes) {
             lengths[one] = (32 + NEXT(LONGEST / PAGE - 32)) * PAGE;
-            all[one] = map(lengths[one]);
-            CHECK(zero(all[one], lengths[one]));
+            files[one] = NEXT(3) == 0;
+            all[one] = files[one] ? mmap(NULL, lengths[one], PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0) : map(lengths[one]);
+            CHECK(all[one] != MAP_FAILED && !memcmp(all[one], files[one] ? file : zeroes, lengths[one]));
             continue;
         }
         size_t from = NEXT(pages), count = 1 + NEXT(pages - from);
@@ -305,17 +312,20 @@ static void change(unsigned seed, int steps) {
                   == bytes + from * PAGE);
             /* What consists of two mappings cannot be made longer. */
             CHECK(zero(bytes + from * PAGE, count * PAGE));
-            if (NEXT(3) == 0 && count < pages)
+            if (NEXT(3) == 0 && count < pages && !files[one])
                 break;
             CHECK(munmap(bytes, length) == 0);
             all[one] = NULL;
             break;
         case 2:
             CHECK(madvise(bytes + from * PAGE, count * PAGE, MADV_DONTNEED) == 0);
-            CHECK(zero(bytes + from * PAGE, count * PAGE));
+            CHECK(!memcmp(bytes + from * PAGE, (files[one] ? file : zeroes) + from * PAGE, count * PAGE));
             break;
         case 3: { /* To another length, in new memory where it cannot be made longer. */
             size_t wanted = (32 + NEXT(LONGEST / PAGE - 32)) * PAGE;
+            /* A file's is not made longer where it is paged. */
+            if (files[one] && wanted > length)
+                break;
             unsigned char *moved = mremap(bytes, length, wanted, MREMAP_MAYMOVE);
             if (moved == MAP_FAILED) {
                 moved = map(wanted);
@@ -356,6 +366,7 @@ static void change(unsigned seed, int steps) {
         for (size_t at = 0; all[one] && at < lengths[one]; at += 512)
             sum = (sum ^ all[one][at]) * 1099511628211u;
     }
+    CHECK(pread(fd, zeroes, LONGEST, 0) == LONGEST && !memcmp(file, zeroes, LONGEST));
     printf("%016lx\n", (unsigned long)sum);
 }
 
@@ -475,6 +486,14 @@ static unsigned char *large(size_t length, const char *way) {
         return map(length);
     if (!strcmp(way, "mmap64"))
         return mmap64(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!strcmp(way, "file")) {
+        char name[] = "/var/tmp/forebay-memory-XXXXXX";
+        int fd = mkstemp(name);
+        CHECK(fd >= 0 && unlink(name) == 0 && ftruncate(fd, length) == 0);
+        unsigned char *bytes = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+        close(fd);
+        return bytes;
+    }
     if (!strcmp(way, "mremap"))
         return mremap(map(MEGABYTE), MEGABYTE, length, MREMAP_MAYMOVE);
     return malloc(length);

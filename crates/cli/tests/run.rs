@@ -59,11 +59,16 @@ fn figures_in(path: &str) -> Vec<serde_json::Map<String, serde_json::Value>> {
     serde_json::from_str(&figures).expect("JSON")
 }
 
-/// A C program of the tests' own, built into a folder.
+/// The C program of the tests' own that uses memory, built into a folder.
 #[track_caller]
 fn build(folder: &Path) -> String {
-    let program = folder.join("memory").display().to_string();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/memory.c");
+    build_named(folder, "memory")
+}
+
+#[track_caller]
+fn build_named(folder: &Path, name: &str) -> String {
+    let program = folder.join(name).display().to_string();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/{name}.c"));
     let mut command = Command::new("cc");
     command.args(["-O2", "-Wall", "-Werror", "-pthread", "-o", &program]).arg(source);
     let Output { status, stderr, .. } = command.output().expect("there is a compiler");
@@ -162,7 +167,7 @@ fn no_more_of_large_memory_is_resident_than_the_limit() {
     // What the program and the library have besides.
     let outside = peak(&mut run(&["-m", "16MiB"], &[&program, "fill", "1"]));
     const BYTES: u64 = 128 << 20;
-    let ways = ["malloc", "mmap", "mmap64", "mremap"];
+    let ways = ["malloc", "mmap", "mmap64", "mremap", "file"];
     let peaks = ways.map(|way| peak(&mut run(&["-m", "16MiB"], &[&program, "fill", "128", way])));
     let paged = peaks.into_iter().max().expect("there are several");
     // Regions are made longer by as much as there is: at most twice what is used.
@@ -171,6 +176,55 @@ fn no_more_of_large_memory_is_resident_than_the_limit() {
     assert!(paged <= bar, "{peaks:?} bytes of {ways:?}, {bar} at most, {outside} without");
     let plain = peak(Command::new(&program).args(["fill", "128"]));
     assert!(plain > BYTES, "{plain} bytes without a limit");
+}
+
+#[test]
+fn files_that_are_mapped_privately_are_what_their_manual_says() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build_named(folder.path(), "mapped");
+    for part in ["reading", "writing", "parts", "forks", "many", "rounds 2000 1", "rounds 2000 4"] {
+        let words: Vec<&str> = part.split(' ').collect();
+        for options in [&["-m", "1MiB", "--policy", "lru"][..], &["-m", "4MiB", "--page-size", "64KiB"]] {
+            let (said, _) = done(options, &[&[program.as_str()], &words[..]].concat());
+            assert_eq!(text(&said), format!("{}: all is well\n", words[0]), "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn no_more_of_a_mapped_file_is_resident_than_the_limit() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir_in("/var/tmp").expect("a folder");
+    let program = build_named(folder.path(), "mapped");
+    let path = folder.path().join("data").display().to_string();
+    let words = (0..8_u64 << 20).flat_map(|word| word.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_ne_bytes());
+    std::fs::write(&path, words.collect::<Vec<u8>>()).expect("there is room");
+    let figures = folder.path().join("figures.json").display().to_string();
+    let summed = |megabytes: &str| {
+        let (said, told) = done(&["-m", "16MiB", "--figures", &figures], &[&program, "sum", &path, megabytes]);
+        let sum = text(&said).split(':').next().expect("a sum").to_owned();
+        (sum, number(&text(&said), "KiB at most") << 10, told)
+    };
+    let (_, outside, _) = summed("1");
+    let (sum, most, told) = summed("64");
+    let plain = Command::new(&program).args(["sum", &path, "64"]).output().expect("it runs");
+    assert_eq!(text(&plain.stdout).split(':').next(), Some(sum.as_str()));
+    let (limit, pages) = (16 << 20, (64 << 20) / 4096);
+    let bar = outside + limit + limit / 50 + 64 * pages;
+    assert!(most <= bar, "{most} bytes, {bar} at most, {outside} without");
+    assert!(number(&text(&plain.stdout), "KiB at most") << 10 > 64 << 20);
+    let figures = figures_in(&figures);
+    let count = |name: &str| figures[0][name].as_u64().expect("a count");
+    // 16,384 pages twice, of which few stay; none is written. Most are read ahead.
+    assert!(count("file_read") > 24_000 && count("major") > 100 && count("file_reads") > 1_000, "{figures:?}");
+    assert!(count("readahead_used") > 20_000, "what has been unmapped is counted: {figures:?}");
+    assert_eq!([count("read"), count("written"), count("compulsory")], [0; 3]);
+    assert!(told.contains("files: ") && told.contains("64 MiB allocated at most"), "{told}");
 }
 
 #[test]
@@ -230,6 +284,8 @@ fn who_gives_up_rights_or_folders_keeps_its_memory_and_says_what_is_not_paged() 
         // The child, that is.
         assert!(told.contains("its memory is not paged") && told.contains("major faults"), "{told}");
     }
+    let mapped = build_named(folder.path(), "mapped");
+    assert_eq!(text(&done(&["-m", "1MiB"], &[&mapped, "rights"]).0), "rights: all is well\n");
     for (limit, why) in [("-v 600000", "ulimit -v"), ("-f 1000", "File too large")] {
         let limited = format!("ulimit {limit}; exec {program} functions");
         let (said, told) = done(&["-m", "1MiB"], &["sh", "-c", &limited]);

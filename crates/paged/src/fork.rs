@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!   prepare     signals wait; nothing is allocated or freed; the pager is frozen: threads that write to regions wait, so that the copy is what the
-//!               child would see. What is live is copied to a file without a name, which is mapped privately somewhere
-//!   fork        the child has that mapping, too
-//!   in_child    moves it to where the regions were: memory of the system's
+//!               child would see. What is live is copied to a file without a name, which is mapped privately somewhere. Of a mapped file
+//!               it is mapped itself, and what was changed is copied
+//!   fork        the child has these mappings, too
+//!   in_child    moves them to where the regions were, and writes what was changed over that: memory of the system's
 //!   in_parent   the pager goes on
 //! ```
 //!
@@ -25,10 +26,7 @@ use crate::real::system::{self, FAILED};
 use crate::real::{self, Handler, set_errno};
 use crate::signals;
 use crate::staged::Run;
-use libc::{
-    EAGAIN, EINTR, MAP_ANONYMOUS, MAP_SHARED, MREMAP_FIXED, MREMAP_MAYMOVE, PROT_READ, PROT_WRITE, c_int, c_void,
-    pid_t, sigset_t,
-};
+use libc::{EAGAIN, EINTR, MAP_ANONYMOUS, MAP_SHARED, PROT_READ, PROT_WRITE, c_int, c_void, pid_t, sigset_t};
 use std::cell::{Cell, UnsafeCell};
 use std::mem::{ManuallyDrop, forget};
 use std::ops::Range;
@@ -244,13 +242,9 @@ extern "C" fn in_child() {
     match &held.copy {
         Ok(None) => {}
         Ok(Some(copy)) if copy.verdict.is_whole() => {
-            for Run { place, staged } in &copy.runs {
-                let (from, to, flags) =
-                    (*staged as *mut c_void, place.start as *mut c_void, MREMAP_MAYMOVE | MREMAP_FIXED);
-                // SAFETY: the range lies where a region was, of which this process has nothing.
-                if unsafe { system::mremap(from, place.len(), place.len(), flags, to) } == FAILED {
-                    vanish("it cannot be mapped");
-                }
+            // SAFETY: they lie where regions were, of which this process has nothing.
+            if !copy.runs.iter().all(|run| unsafe { run.bring() }) {
+                vanish("it cannot be mapped");
             }
         }
         Ok(Some(_)) => vanish("its parent's threads waited for each other"),

@@ -1,14 +1,15 @@
 //! Large memory of the program: addresses in regions, which lie together in an area that is reserved for them.
 
+use crate::files::Asked;
 use crate::fork;
 use crate::messages;
 use crate::ranges::{BETWEEN, Live, Ranges, whole};
 use crate::real::system;
-use crate::service::Service;
+use crate::service::{NotMapped, Service};
 use forebay_run::{Settings, VARIABLE};
 use libc::{
-    MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE, c_int,
-    c_void,
+    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ,
+    PROT_WRITE, c_int, c_void,
 };
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -24,6 +25,10 @@ pub(crate) const PART: usize = 4096;
 /// The addresses that are reserved; less where there are limits.
 const RESERVED: usize = 1 << 40;
 const LEAST_RESERVED: usize = 1 << 30;
+
+/// The most files that are mapped in regions at a time, and what part of the process' open files they may be: each is two.
+const FILES: usize = 256;
+const PART_OF_FILES: usize = 8;
 
 /// What is made zeroes here rather than by the service.
 const SOON: usize = 2 << 20;
@@ -211,6 +216,36 @@ pub(crate) fn allocate(
     taken.map(|start| start as *mut c_void).ok_or(Full)
 }
 
+/// Maps a part of a file in a region of its own; `None`: it is to be the system's.
+pub(crate) fn map_file(service: &Service, asked: Asked, length: usize, protection: c_int) -> Option<*mut c_void> {
+    let length = whole(length)?;
+    let mut ranges = ranges();
+    if ranges.files() >= most_files() {
+        return None;
+    }
+    let place = ranges.place_file(length, end())?;
+    match service.map(place.start, length, asked, protection) {
+        Ok(region) => {
+            ranges.add_file(&region, length, protection != PROT_READ | PROT_WRITE);
+            service.used(ranges.most);
+            Some(region.start as *mut c_void)
+        }
+        Err(NotMapped::NoFile) => {
+            ranges.vacate(&place);
+            None
+        }
+        Err(NotMapped::NoRegion) => {
+            reserve_where_free(&place);
+            None
+        }
+    }
+}
+
+fn most_files() -> usize {
+    let open = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    open.map_or(FILES, |open| FILES.min(open as usize / PART_OF_FILES))
+}
+
 /// The bytes from an address on that its block has; `None`: no block begins there.
 pub(crate) fn usable(block: *mut c_void) -> Option<usize> {
     let start = block as usize;
@@ -244,9 +279,15 @@ pub(crate) fn free(range: Range<usize>, recent: bool) {
 
 fn release(mut ranges: MutexGuard<'_, Ranges>, range: Range<usize>, recent: bool) {
     let service = started();
-    for (piece, Live { protected, inherited, .. }) in ranges.cut(&range) {
+    for (piece, Live { protected, inherited, file, .. }) in ranges.cut(&range) {
         if inherited {
             reserve_again(&piece);
+            continue;
+        }
+        if file {
+            // SAFETY: the program has given these addresses back.
+            unsafe { system::mprotect(piece.start as *mut c_void, piece.len(), PROT_NONE) };
+            service.into_iter().for_each(|service| service.discard(piece.clone()));
             continue;
         }
         if protected {
@@ -258,6 +299,19 @@ fn release(mut ranges: MutexGuard<'_, Ranges>, range: Range<usize>, recent: bool
             ranges.keep(piece).into_iter().for_each(|leaving| service.leave(leaving));
         } else {
             service.leave(piece);
+        }
+    }
+    end_files(&mut ranges, &range);
+}
+
+/// Ends the regions of files of which nothing is live any more.
+fn end_files(ranges: &mut Ranges, range: &Range<usize>) {
+    let Some(service) = started() else { return };
+    for (region, own) in ranges.take_ended(range) {
+        // In place of the region, and before it goes: else others might get its addresses.
+        own.iter().for_each(reserve_again);
+        if service.unmap(region.start) && own == [region.clone()] {
+            ranges.vacate(&(region.start..region.end.next_multiple_of(BETWEEN)));
         }
     }
 }
@@ -281,10 +335,10 @@ pub(crate) fn replace(range: &Range<usize>, map: impl FnOnce() -> *mut c_void) -
     let mapped = map();
     if mapped != system::FAILED {
         let left = ranges.lose(range);
-        drop(ranges);
         if let Some(service) = started() {
             left.into_iter().for_each(|piece| service.discard(piece));
         }
+        end_files(&mut ranges, range);
     }
     mapped
 }
@@ -319,13 +373,17 @@ pub(crate) fn reserve_where_free(range: &Range<usize>) {
     reserve(range, MAP_FIXED_NOREPLACE);
 }
 
-/// Makes a live range read as zeroes.
-pub(crate) fn zero(range: Range<usize>, live: Live) -> bool {
+/// Makes a live range what it was at first: zeroes, or what its file has.
+pub(crate) fn reset(range: Range<usize>, live: Live) -> bool {
+    if live.inherited && live.file {
+        // SAFETY: a private mapping of the file, of which the program wants the file's bytes again.
+        return unsafe { system::madvise(range.start as *mut c_void, range.len(), MADV_DONTNEED) } == 0;
+    }
     if live.inherited {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
         let address = range.start as *mut c_void;
         // SAFETY: the program wants zeroes in this range, which no region has.
         return unsafe { system::mmap(address, range.len(), PROT_READ | PROT_WRITE, flags, -1, 0) } != system::FAILED;
     }
-    started().is_some_and(|service| service.zero(range))
+    started().is_some_and(|service| service.reset(range))
 }

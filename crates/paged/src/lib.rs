@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   malloc, free, …      allocate.rs   blocks of 128 KiB and more
-//!   mmap, munmap, …      map.rs        private memory without a file, of 128 KiB and more
+//!   mmap, munmap, …      map.rs        private memory, and private mappings of files, of 128 KiB and more
 //!   open, fcntl, …       direct.rs     files are read through the system's cache
 //!     |
 //!     v
@@ -10,6 +10,8 @@
 //!     |  fork.rs, staged.rs: what a child gets
 //!     v
 //!   service.rs           a thread that has the pager, with open files of its own
+//!     |  regions.rs: what it does with regions
+//!     |  files.rs: files that the program maps
 //!     |  swap.rs: a file without a name, of which only what was written is read
 //!     |  requests.rs: what that file is asked for
 //!     |  messages.rs: what there is to say
@@ -21,16 +23,18 @@
 //! allocator, by names that nobody stands before (`real.rs`). Nor do small blocks lie there, so what the C library allocates on the pager's
 //! threads does not. Nobody touches a region while he has a lock that the service needs.
 //!
-//! It begins with the first large allocation: a process without any has no thread more. Without the settings of `forebay run` it does nothing.
+//! It begins with the first large allocation or mapping: a process without any has no thread more. Without the settings of `forebay run` it does nothing.
 
 mod allocate;
 mod direct;
+mod files;
 mod fork;
 mod heap;
 mod map;
 mod messages;
 mod ranges;
 mod real;
+mod regions;
 mod requests;
 mod service;
 mod signals;

@@ -1,5 +1,6 @@
-//! `mmap(2)` and its kin: large private memory without a file lies in regions, all else is the system's.
+//! `mmap(2)` and its kin: large private memory and large private mappings of files lie in regions, all else is the system's.
 
+use crate::files::Asked;
 use crate::heap::{self, Full, LARGE, PART, Pieces, owns, ranges, service};
 use crate::real::system::{self, FAILED};
 use crate::real::{keeping_errno, set_errno};
@@ -12,7 +13,7 @@ use libc::{
 use std::ops::Range;
 use std::ptr::null_mut;
 
-/// What may be asked of memory that lies in a region.
+/// What may be asked of mappings that lie in a region.
 const TAKEN: c_int = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_POPULATE;
 
 /// The longest mapping that lies in a region. What is longer is a reservation rather than memory.
@@ -35,20 +36,36 @@ unsafe fn map(
     fd: c_int,
     offset: off_t,
 ) -> *mut c_void {
-    let taken = flags & !TAKEN == 0 && flags & (MAP_PRIVATE | MAP_ANONYMOUS) == MAP_PRIVATE | MAP_ANONYMOUS;
-    let taken = taken && protection == PROT_READ | PROT_WRITE && (LARGE..=LONGEST).contains(&length);
-    match taken.then(service).flatten() {
-        Some(service) => {
-            let mapped = keeping_errno(|| heap::allocate(service, length, PART, true, false));
-            mapped.unwrap_or_else(|Full| fail(ENOMEM, FAILED))
-        }
-        None => {
-            // SAFETY: the caller's arguments.
-            let map = || unsafe { system::mmap(address, length, protection, flags, fd, offset) };
-            let fixed = flags & MAP_FIXED != 0 && flags & MAP_FIXED_NOREPLACE == 0;
-            over(if fixed { range(address, length) } else { None }, map)
+    if flags & !TAKEN == 0 && flags & MAP_PRIVATE != 0 && (LARGE..=LONGEST).contains(&length) {
+        let paged = if flags & MAP_ANONYMOUS != 0 {
+            memory(length, protection)
+        } else {
+            keeping_errno(|| file(length, protection, fd, offset))
+        };
+        if let Some(paged) = paged {
+            return paged;
         }
     }
+    // SAFETY: the caller's arguments.
+    let map = || unsafe { system::mmap(address, length, protection, flags, fd, offset) };
+    let fixed = flags & MAP_FIXED != 0 && flags & MAP_FIXED_NOREPLACE == 0;
+    over(if fixed { range(address, length) } else { None }, map)
+}
+
+/// Maps memory in a region, or fails; `None`: it is to be the system's.
+fn memory(length: usize, protection: c_int) -> Option<*mut c_void> {
+    let service = (protection == PROT_READ | PROT_WRITE).then(service).flatten()?;
+    let mapped = keeping_errno(|| heap::allocate(service, length, PART, true, false));
+    Some(mapped.unwrap_or_else(|Full| fail(ENOMEM, FAILED)))
+}
+
+/// Maps a file in a region; `None`: it is to be the system's.
+fn file(length: usize, protection: c_int, fd: c_int, offset: off_t) -> Option<*mut c_void> {
+    if protection != PROT_READ && protection != PROT_READ | PROT_WRITE {
+        return None;
+    }
+    let asked = Asked::new(fd, offset, length)?;
+    heap::map_file(service()?, asked, length, protection)
 }
 
 /// Functions of these names that do what another does.
@@ -152,8 +169,8 @@ pub(crate) unsafe extern "C" fn mremap(
     if live.end == old.end && keeping_errno(|| heap::resize(start as *mut c_void, new.end - start)) {
         return address;
     }
-    // What is protected could not be read here, nor would its copy be.
-    if flags & MREMAP_MAYMOVE == 0 || live.protected {
+    // What is protected could not be read here, nor would its copy be; and a copy of a file's would not have what follows in the file.
+    if flags & MREMAP_MAYMOVE == 0 || live.protected || live.file {
         return fail(ENOMEM, FAILED);
     }
     // SAFETY: a new mapping touches no memory that is in use.
@@ -202,8 +219,8 @@ pub(crate) unsafe extern "C" fn madvise(address: *mut c_void, length: size_t, ad
     used.sort_unstable_by_key(|piece| piece.start);
     // With MADV_FREE memory may keep its bytes; and what the program will use, the policy finds out.
     if matches!(advice, MADV_DONTNEED | MADV_DONTNEED_LOCKED) {
-        let zeroed = live.into_iter().all(|(piece, live)| keeping_errno(|| heap::zero(piece, live)));
-        done = if zeroed { done } else { fail(ENOMEM, -1) };
+        let reset = live.into_iter().all(|(piece, live)| keeping_errno(|| heap::reset(piece, live)));
+        done = if reset { done } else { fail(ENOMEM, -1) };
     }
     // As the system: all that there is has the advice.
     if gaps(&range, &used).is_empty() { done } else { fail(ENOMEM, -1) }

@@ -4,7 +4,9 @@
 //! 2. `recent` are ranges that were freed a short while ago, whose bytes are what they were: most likely resident, so the next allocation of that
 //!    size takes them first.
 //! 3. `lost` are ranges over which the program has mapped something of its own. They stay so, whatever becomes of that.
-//! 4. All begin and end at multiples of the system's page.
+//! 4. Each mapped file has a region of its own, of which nothing is free or recent. When nothing of it is live any more the region ends, and its addresses
+//!    are vacant: for regions of other files.
+//! 5. All begin and end at multiples of the system's page.
 
 use crate::heap::PART;
 use crate::spans::{Spans, gaps};
@@ -12,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 /// Regions begin at multiples of this, which is that of the longest page.
-pub(crate) const BETWEEN: usize = 1 << 20;
+pub(crate) const BETWEEN: usize = 2 << 20;
 
 /// The most bytes that are kept as recent, and the most ranges.
 const RECENT: (usize, usize) = (8 << 20, 16);
@@ -25,6 +27,8 @@ pub(crate) struct Live {
     pub(crate) protected: bool,
     /// It was there before this process was forked: no region has it.
     pub(crate) inherited: bool,
+    /// It is a file's.
+    pub(crate) file: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -36,6 +40,9 @@ pub(crate) struct Ranges {
     recent: VecDeque<Range<usize>>,
     lost: Spans,
     regions: Vec<Range<usize>>,
+    /// Those of files: where they begin and end.
+    files: BTreeMap<usize, usize>,
+    vacant: Spans,
     /// Where the next region begins.
     pub(crate) top: usize,
     /// Bytes of regions that are live, and the most that were.
@@ -57,6 +64,8 @@ impl Ranges {
             recent: VecDeque::new(),
             lost: Spans::new(),
             regions: Vec::new(),
+            files: BTreeMap::new(),
+            vacant: Spans::new(),
             top: 0,
             used: 0,
             most: 0,
@@ -64,8 +73,12 @@ impl Ranges {
     }
 
     fn begin(&mut self, range: Range<usize>) {
-        self.live.insert(range.start, Live { end: range.end, protected: false, inherited: false });
-        self.used += range.len();
+        self.begin_as(range.start, Live { end: range.end, protected: false, inherited: false, file: false });
+    }
+
+    fn begin_as(&mut self, start: usize, live: Live) {
+        self.live.insert(start, live);
+        self.used += live.end - start;
         self.most = self.most.max(self.used);
     }
 
@@ -178,6 +191,49 @@ impl Ranges {
         self.regions.push(region);
     }
 
+    /// How many files are mapped.
+    pub(crate) fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Addresses for a region of a file, before `end`.
+    pub(crate) fn place_file(&mut self, length: usize, end: usize) -> Option<Range<usize>> {
+        let length = length.checked_next_multiple_of(BETWEEN)?;
+        let start = self.vacant.take(length).or_else(|| {
+            let start = self.top;
+            self.top = start.checked_add(length).filter(|&top| top <= end)?;
+            Some(start)
+        })?;
+        Some(start..start + length)
+    }
+
+    /// No region has these addresses, which were a file's.
+    pub(crate) fn vacate(&mut self, place: &Range<usize>) {
+        self.vacant.insert(place);
+    }
+
+    /// A new region, of a file whose mapping has the first `length` bytes.
+    pub(crate) fn add_file(&mut self, region: &Range<usize>, length: usize, protected: bool) {
+        self.files.insert(region.start, region.end);
+        let live = Live { end: region.start + length, protected, inherited: false, file: true };
+        self.begin_as(region.start, live);
+    }
+
+    /// Takes the regions of files out of which a range has a part, and nothing is live: each in the parts that the program has not mapped over.
+    pub(crate) fn take_ended(&mut self, range: &Range<usize>) -> Vec<(Range<usize>, Vec<Range<usize>>)> {
+        let files = self.files.range(..range.end).rev().map(|(&start, &end)| start..end);
+        let touched = files.take_while(|file| file.end > range.start);
+        let ended: Vec<Range<usize>> = touched.filter(|file| self.live_within(file).is_empty()).collect();
+        ended
+            .into_iter()
+            .map(|file| {
+                self.files.remove(&file.start);
+                let own = self.lost.without(&file);
+                (file, own)
+            })
+            .collect()
+    }
+
     /// Parts of what is live in a range may be protected from now on.
     pub(crate) fn protect(&mut self, range: &Range<usize>) {
         let first = self.at(range.start).map_or(range.start, |(start, _)| start);
@@ -186,7 +242,7 @@ impl Ranges {
 
     /// Makes a live range longer where the addresses behind it are free, which are zeroes.
     pub(crate) fn extend(&mut self, start: usize, length: usize) -> bool {
-        let grows = |live: &Live| !live.inherited && !live.protected;
+        let grows = |live: &Live| !live.inherited && !live.protected && !live.file;
         let Some(live) = self.live.get(&start).copied().filter(grows) else { return false };
         let end = start + length;
         let Some(&free) = self.free.get(&live.end).filter(|&&free| free >= end) else { return false };
@@ -217,7 +273,8 @@ impl Ranges {
         pieces
     }
 
-    /// The program has mapped something else over a range: nothing of it is live, free or recent any more. The pieces whose bytes nobody needs.
+    /// The program has mapped something else over a range: nothing of it is live, free or recent any more. The pieces whose bytes nobody needs; what is
+    /// left of files may have [ended](Self::take_ended).
     pub(crate) fn lose(&mut self, range: &Range<usize>) -> Vec<Range<usize>> {
         let live = self.cut(range);
         let mut left: Vec<Range<usize>> =
@@ -251,7 +308,12 @@ impl Ranges {
         self.live.values_mut().for_each(|live| live.inherited = true);
         self.used = 0;
         self.most = 0;
-        std::mem::take(&mut self.regions).iter().flat_map(|region| self.lost.without(region)).collect()
+        let files = std::mem::take(&mut self.files).into_iter().map(|(start, end)| start..end);
+        std::mem::take(&mut self.regions)
+            .into_iter()
+            .chain(files)
+            .flat_map(|region| self.lost.without(&region))
+            .collect()
     }
 
     #[cfg(test)]
@@ -364,6 +426,40 @@ mod tests {
         assert_eq!(ranges.take(PAGE, PAGE, false), None);
         assert!(ranges.at(start).is_some_and(|(_, live)| live.inherited));
         assert!(!ranges.extend(start, 2 * PAGE));
+    }
+
+    #[test]
+    fn a_file_has_addresses_of_its_own_which_are_anothers_when_all_of_it_has_gone() {
+        let mut ranges = Ranges::new();
+        ranges.top = BETWEEN;
+        let end = 4 * BETWEEN;
+        let map = |ranges: &mut Ranges, length: usize| {
+            let place = ranges.place_file(length, end)?;
+            ranges.add_file(&(place.start..place.start + length), length, false);
+            Some(place)
+        };
+        let first = map(&mut ranges, 40 * PAGE).expect("there is room");
+        assert_eq!(first, BETWEEN..2 * BETWEEN);
+        assert_eq!(map(&mut ranges, BETWEEN + PAGE), Some(2 * BETWEEN..4 * BETWEEN));
+        assert_eq!((map(&mut ranges, PAGE), ranges.files()), (None, 2), "there are no more addresses");
+        ranges.check();
+        assert!(!ranges.extend(first.start, 41 * PAGE), "a file has no more");
+        let half = first.start..first.start + 20 * PAGE;
+        assert_eq!(ranges.cut(&half).len(), 1);
+        assert!(ranges.take_ended(&half).is_empty(), "the other half is live");
+        ranges.cut(&first);
+        let region = first.start..first.start + 40 * PAGE;
+        assert_eq!(ranges.take_ended(&half), [(region.clone(), vec![region])]);
+        ranges.vacate(&first);
+        assert_eq!(map(&mut ranges, PAGE), Some(first.clone()));
+        // The program maps over a part, and then over the rest.
+        ranges.lose(&(first.start..first.start + PAGE));
+        let ended = ranges.take_ended(&first);
+        assert_eq!(ended, [(first.start..first.start + PAGE, vec![])]);
+        let mut child = ranges.clone();
+        let second = 2 * BETWEEN..3 * BETWEEN + PAGE;
+        assert_eq!(child.inherit(), [second]);
+        assert!(child.at(2 * BETWEEN).is_some_and(|(_, live)| live.inherited && live.file));
     }
 
     #[test]

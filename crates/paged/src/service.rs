@@ -4,22 +4,24 @@
 //! them, however many it closes. What needs a file is asked of it. If it ends, which only a fault of ours makes it do, there is no answer, and who
 //! waits for one learns that.
 
+use crate::files::Asked;
 use crate::fork::Verdict;
 use crate::messages;
+use crate::regions::Regions;
 use crate::signals;
-use crate::staged::{Run, Staged};
-use crate::swap::{Backing, Swap, Traffic, model};
-use forebay_pager::{Advice, Notice, Options, Pager, Region, Watch};
+use crate::staged::Run;
+use crate::swap::{Backing, Traffic, model};
+use forebay_pager::{Notice, Options, Pager, Watch};
 use forebay_policy::Spec;
-use forebay_pool::VolumeConfig;
+use forebay_pool::Together;
 use forebay_run::{Figures, Log, Page, Settings};
+use libc::c_int;
 use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::IntoRawFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -34,49 +36,56 @@ const HAND_STEPS: &str = "hand steps a fault";
 /// Its stack.
 const STACK: usize = 512 << 10;
 
-/// The least and the most that regions are made longer by, unless one allocation needs more.
-const GROWTH: Range<usize> = 16 << 20..4 << 30;
-
-/// How long a fork waits for writes that are under way, and how long others wait for a fork.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 pub(crate) struct Service {
-    settings: Settings,
+    pub(crate) settings: Settings,
     jobs: Sender<Job>,
     /// Ranges that read as zeroes by now.
-    zeroed: Mutex<Vec<Range<usize>>>,
+    pub(crate) zeroed: Mutex<Vec<Range<usize>>>,
     /// Ranges that are being made zeroes, or have been and are not taken yet.
     leaving: AtomicUsize,
-    pager: OnceLock<Arc<Pager>>,
+    pager: OnceLock<(Arc<Pager>, Together)>,
     figures: OnceLock<Page>,
     /// Held while figures are written down, so that none are older than those before.
     noting: Mutex<()>,
-    traffic: Arc<Traffic>,
+    pub(crate) traffic: Arc<Traffic>,
     /// The most bytes that the program had at a time.
     most: AtomicU64,
 }
 
-enum Job {
+pub(crate) enum Job {
     /// Makes a range zeroes, and has it taken.
     Leave(Range<usize>),
-    /// Makes a range zeroes that nobody has any more.
+    /// Gives up what is in a range that nobody has any more.
     Discard(Range<usize>),
-    /// Makes a range zeroes that stays the program's.
-    Zero(Range<usize>, Sender<Result<(), String>>),
+    /// Makes a range zeroes, or what its file has, that stays the program's.
+    Reset(Range<usize>, Sender<Result<(), String>>),
     /// Maps a region from an address on, of at least this length.
     Grow(usize, usize, Sender<Result<Range<usize>, String>>),
+    /// Maps a region of a file from an address on, of this length, protected so.
+    Map(usize, usize, Asked, c_int, Sender<Result<Range<usize>, NotMapped>>),
+    /// Unmaps the region that begins at an address, where the program has nothing any more; whether nobody has its addresses then.
+    Unmap(usize, Sender<bool>),
     /// Copies ranges for a child, and keeps everything as it is until the last is over.
     Fork(Vec<Range<usize>>, Verdict, Sender<Result<Vec<Run>, String>>, Receiver<()>),
     /// Has been reached.
     Pass(Sender<()>),
 }
 
+/// Why a file has no region.
+#[derive(Debug)]
+pub(crate) enum NotMapped {
+    /// It cannot be had here.
+    NoFile,
+    /// Its addresses may be anybody's now.
+    NoRegion,
+}
+
 /// An error's message.
-fn in_words(error: impl Display) -> String {
+pub(crate) fn in_words(error: impl Display) -> String {
     error.to_string()
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -171,13 +180,14 @@ impl Service {
             Ok(page) => _ = self.figures.set(page),
             Err(error) => tracing::warn!("process {} has no figures: {error}", std::process::id()),
         }
-        let _ = self.pager.set(Arc::clone(&pager));
-        Ok(Regions { service: self, pager, swap: Arc::new(swap), all: Vec::new(), _used: used.ok() })
+        let together = pager.count_together();
+        let _ = self.pager.set((Arc::clone(&pager), together.clone()));
+        Ok(Regions::new(self, pager, together, swap, used.ok()))
     }
 
     /// Writes figures down.
     pub(crate) fn note(&self) {
-        let (Some(pager), Some(page)) = (self.pager.get(), self.figures.get()) else { return };
+        let (Some((pager, together)), Some(page)) = (self.pager.get(), self.figures.get()) else { return };
         let _noting = lock(&self.noting);
         let (faults, pool) = (pager.faults(), pager.statistics());
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -193,7 +203,7 @@ impl Service {
             waited: faults.fault_time.sum,
             hits: pool.hits,
             misses: pool.misses,
-            readahead_used: pool.volumes.iter().map(|volume| volume.readahead_used).sum(),
+            readahead_used: together.statistics().readahead_used,
             read: count(&self.traffic.read),
             written: count(&self.traffic.written),
             most: count(&self.most),
@@ -211,6 +221,8 @@ impl Service {
             sequences_up_to_64: up_to_64,
             sequences_up_to_128: up_to_128,
             sequences_longer: longer,
+            file_read: count(&self.traffic.file_read),
+            file_reads: count(&self.traffic.file_reads),
         });
     }
 
@@ -259,13 +271,14 @@ impl Service {
         any
     }
 
-    /// Has a range made zeroes that nobody has any more.
+    /// Has what is in a range given up that nobody has any more.
     pub(crate) fn discard(&self, range: Range<usize>) {
         self.push(Job::Discard(range));
     }
 
-    pub(crate) fn zero(&self, range: Range<usize>) -> bool {
-        self.ask(|answer| Job::Zero(range, answer)).is_some_and(|zeroed| zeroed.is_ok())
+    /// Has a range made zeroes, or what its file has.
+    pub(crate) fn reset(&self, range: Range<usize>) -> bool {
+        self.ask(|answer| Job::Reset(range, answer)).is_some_and(|reset| reset.is_ok())
     }
 
     pub(crate) fn grow(&self, from: usize, length: usize) -> Option<Range<usize>> {
@@ -273,120 +286,26 @@ impl Service {
         grown.inspect_err(|why| self.say(&format!("there is no more memory: {why}"))).ok()
     }
 
-    /// Copies what is live for a child, and keeps it as it is until what is returned is dropped, or for [`PATIENCE`]: then it says so.
+    pub(crate) fn map(
+        &self,
+        from: usize,
+        length: usize,
+        asked: Asked,
+        protection: c_int,
+    ) -> Result<Range<usize>, NotMapped> {
+        self.ask(|answer| Job::Map(from, length, asked, protection, answer)).unwrap_or(Err(NotMapped::NoRegion))
+    }
+
+    /// Unmaps the region that begins at an address; whether nobody has its addresses then.
+    pub(crate) fn unmap(&self, from: usize) -> bool {
+        self.ask(|answer| Job::Unmap(from, answer)).unwrap_or(false)
+    }
+
+    /// Copies what is live for a child, and keeps it as it is until what is returned is dropped, or for a while: then it says so.
     pub(crate) fn fork(&self, live: Vec<Range<usize>>, verdict: Verdict) -> (Result<Vec<Run>, String>, Sender<()>) {
         let (over, until) = channel();
         let runs = self.ask(|answer| Job::Fork(live, verdict, answer, until));
         (runs.unwrap_or_else(|| Err("the thread that pages has ended".to_owned())), over)
-    }
-}
-
-/// What the thread works with.
-struct Regions {
-    service: &'static Service,
-    pager: Arc<Pager>,
-    swap: Arc<Backing>,
-    /// In the order of their addresses.
-    all: Vec<(usize, Region, Arc<Swap>)>,
-    /// The folder, locked as long as this process may write there.
-    _used: Option<File>,
-}
-
-impl Regions {
-    /// Does a job. Its caller waits for the answer.
-    fn work(&mut self, job: Job) {
-        match job {
-            Job::Leave(range) => match self.zero(&range) {
-                Ok(()) => lock(&self.service.zeroed).push(range),
-                // Its addresses are not used again.
-                Err(error) => tracing::warn!("swap space could not be given back: {error}"),
-            },
-            Job::Discard(range) => {
-                if let Err(error) = self.zero(&range) {
-                    tracing::warn!("swap space could not be given back: {error}");
-                }
-            }
-            Job::Zero(range, answer) => _ = answer.send(self.zero(&range)),
-            Job::Grow(from, length, answer) => _ = answer.send(self.grow(from, length)),
-            Job::Fork(live, verdict, answer, until) => self.fork(&live, verdict, &answer, &until),
-            Job::Pass(answer) => _ = answer.send(()),
-        }
-    }
-
-    /// The parts of a range by region.
-    fn parts(&self, range: &Range<usize>) -> impl Iterator<Item = (&Region, &Swap, Range<u64>)> {
-        self.all.iter().filter_map(move |(start, region, swap)| {
-            let (from, to) = (range.start.max(*start), range.end.min(start + region.len()));
-            (from < to).then(|| (region, &**swap, (from - start) as u64..(to - start) as u64))
-        })
-    }
-
-    fn zero(&self, range: &Range<usize>) -> Result<(), String> {
-        self.parts(range).try_for_each(|(region, _, part)| {
-            region.advise(part.start, part.end - part.start, Advice::Zero).map_err(in_words)
-        })
-    }
-
-    fn grow(&mut self, from: usize, length: usize) -> Result<Range<usize>, String> {
-        let settings = &self.service.settings;
-        let so_far: usize = self.all.iter().map(|(_, region, _)| region.len()).sum();
-        let page = settings.page_size as usize;
-        let length = length.max(so_far.max(settings.memory as usize).clamp(GROWTH.start, GROWTH.end));
-        let length = length.next_multiple_of(page);
-        if from + length > crate::heap::end() {
-            return Err("there are no more addresses".to_owned());
-        }
-        let traffic = Arc::clone(&self.service.traffic);
-        let swap = Arc::new(Swap::new(&self.swap, length as u64, page as u64, traffic).map_err(in_words)?);
-        let config = VolumeConfig { readahead: settings.readahead, ..VolumeConfig::new("memory") };
-        let address = NonNull::new(from as *mut u8).ok_or("there is no address 0")?;
-        let device = Arc::clone(&swap) as Arc<dyn forebay_pool::device::Device>;
-        // SAFETY: these addresses are reserved, and nobody has them yet.
-        let region = unsafe { Region::map_at(&self.pager, device, config, address) }.map_err(in_words)?;
-        self.all.push((from, region, swap));
-        Ok(from..from + length)
-    }
-
-    fn fork(
-        &self,
-        live: &[Range<usize>],
-        verdict: Verdict,
-        answer: &Sender<Result<Vec<Run>, String>>,
-        until: &Receiver<()>,
-    ) {
-        let frozen = match self.pager.freeze(PATIENCE) {
-            Ok(frozen) => frozen,
-            Err(error) => {
-                let _ = answer.send(Err(in_words(error)));
-                return;
-            }
-        };
-        let staged = match self.copy(live) {
-            Ok(staged) => staged,
-            Err(error) => {
-                let _ = answer.send(Err(error));
-                return;
-            }
-        };
-        let _ = answer.send(Ok(staged.runs().to_vec()));
-        if until.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) && !verdict.give_up() {
-            // The child is there, and its parent about to say so.
-            let _ = until.recv_timeout(PATIENCE);
-        }
-        drop((frozen, staged));
-    }
-
-    /// Copies ranges to a file, and maps that.
-    fn copy(&self, live: &[Range<usize>]) -> Result<Staged, String> {
-        let length: usize = live.iter().map(Range::len).sum();
-        let file = self.swap.new_file(length as u64).map_err(in_words)?;
-        let mut at = 0;
-        for (_, swap, part) in live.iter().flat_map(|range| self.parts(range)) {
-            let length = part.end - part.start;
-            swap.copy(part, &file, at).map_err(in_words)?;
-            at += length;
-        }
-        Staged::new(&file, live).map_err(in_words)
     }
 }
 
@@ -408,7 +327,7 @@ mod tests {
         };
         let (service, asked) = Service::new(settings);
         service.leave(0..4096);
-        let asking = || service.grow(0, 4096).is_none() && !service.zero(0..4096) && service.wait_for_leaving();
+        let asking = || service.grow(0, 4096).is_none() && !service.reset(0..4096) && service.wait_for_leaving();
         std::thread::scope(|scope| {
             let waits = scope.spawn(asking);
             // It panics once it has been asked twice, the second time by who waits.

@@ -21,6 +21,16 @@ impl Spans {
         self.0.insert(start, end);
     }
 
+    /// Takes the first `length` bytes of a range that has as many.
+    pub(crate) fn take(&mut self, length: usize) -> Option<usize> {
+        let (&start, &end) = self.0.iter().find(|(start, end)| *end - *start >= length)?;
+        self.0.remove(&start);
+        if start + length < end {
+            self.0.insert(start + length, end);
+        }
+        Some(start)
+    }
+
     /// What of a range is in the set.
     pub(crate) fn within(&self, range: &Range<usize>) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = self
@@ -68,5 +78,7 @@ mod tests {
         spans.insert(&(5..100));
         assert_eq!(within(&spans, 0..200), [(5, 100)]);
         assert_eq!(spans.without(&(6..99)), []);
+        assert_eq!([spans.take(96), spans.take(20), spans.take(75), spans.take(1)], [None, Some(5), Some(25), None]);
+        assert_eq!(within(&spans, 0..200), []);
     }
 }

@@ -1,26 +1,60 @@
 //! A copy of live memory that is mapped where a child of fork finds it: a child has the mappings of its parent, but not the files of the service.
 
 use crate::real::system::{self, FAILED};
-use libc::{MAP_NORESERVE, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE, c_int, c_void};
+use libc::{MAP_NORESERVE, MAP_PRIVATE, MREMAP_FIXED, MREMAP_MAYMOVE, PROT_EXEC, PROT_READ, PROT_WRITE, c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
 
-/// Memory of the child's, where it lies until it is moved to its place.
+/// Memory of the child's, where it lies until it is brought to its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) place: Range<usize>,
-    pub(crate) staged: usize,
+    staged: usize,
+    how: How,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// It is moved.
+    Moved,
+    /// Its bytes are written over what lies there, which is protected so.
+    Written(c_int),
+}
+
+impl Run {
+    /// Brings it to its place; `false`: it cannot be done.
+    ///
+    /// # Safety
+    /// This process is the child, and uses nothing of what lies at the place.
+    pub(crate) unsafe fn bring(&self) -> bool {
+        let (from, to, length) = (self.staged as *mut c_void, self.place.start as *mut c_void, self.place.len());
+        match self.how {
+            // SAFETY: the run is this process' own, and so is its place.
+            How::Moved => unsafe { system::mremap(from, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, to) != FAILED },
+            // SAFETY: as above; what lies there has been brought before, and is a private mapping.
+            How::Written(protection) => unsafe {
+                if system::mprotect(to, length, PROT_READ | PROT_WRITE) < 0 {
+                    return false;
+                }
+                to.copy_from_nonoverlapping(from, length);
+                system::mprotect(to, length, protection) == 0 && system::munmap(from, length) == 0
+            },
+        }
+    }
 }
 
 /// All of it, mapped until this is dropped.
-pub(crate) struct Staged(Vec<Run>);
+pub(crate) struct Staged {
+    runs: Vec<Run>,
+    protections: Vec<(Range<usize>, c_int)>,
+}
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        for Run { place, staged } in &self.0 {
+        for Run { place, staged, .. } in &self.runs {
             // SAFETY: it was mapped below, and is used in children alone, which have their own.
             unsafe { system::munmap(*staged as *mut c_void, place.len()) };
         }
@@ -28,27 +62,48 @@ impl Drop for Staged {
 }
 
 impl Staged {
-    /// Maps a file that has ranges one after another, each part protected as it is where it comes from.
-    pub(crate) fn new(file: &File, live: &[Range<usize>]) -> io::Result<Self> {
+    /// Each part will be protected as it is now where it comes from.
+    pub(crate) fn new() -> Self {
         let protections = std::fs::read_to_string("/proc/self/maps").map(|maps| protected(&maps)).unwrap_or_default();
-        let mut staged = Self(Vec::new());
-        let mut offset = 0;
-        for (place, protection) in live.iter().flat_map(|range| pieces(range, &protections)) {
-            let (flags, fd, length) = (MAP_PRIVATE | MAP_NORESERVE, file.as_raw_fd(), place.len());
-            // SAFETY: a new mapping touches no memory that is in use.
-            let mapped = unsafe { system::mmap(null_mut(), length, protection, flags, fd, offset) };
-            if mapped == FAILED {
-                return Err(io::Error::last_os_error());
-            }
-            staged.0.push(Run { place, staged: mapped as usize });
-            offset += length as i64;
+        Self { runs: Vec::new(), protections }
+    }
+
+    /// A place is to have what a file has from `offset` on.
+    pub(crate) fn map(&mut self, place: &Range<usize>, file: &File, mut offset: u64) -> io::Result<()> {
+        for (place, protection) in pieces(place, &self.protections) {
+            let (length, staged) = (place.len(), map(file, offset, place.len(), protection)?);
+            self.runs.push(Run { place, staged, how: How::Moved });
+            offset += length as u64;
         }
-        Ok(staged)
+        Ok(())
+    }
+
+    /// Over what is mapped at these places, which lie apart, are to be written the bytes that a file has from `offset` on, one place after another.
+    pub(crate) fn write(&mut self, places: &[Range<usize>], file: &File, offset: u64) -> io::Result<()> {
+        let length = places.iter().map(Range::len).sum();
+        if length == 0 {
+            return Ok(());
+        }
+        let mut staged = map(file, offset, length, PROT_READ)?;
+        for (place, protection) in places.iter().flat_map(|place| pieces(place, &self.protections)) {
+            let length = place.len();
+            self.runs.push(Run { place, staged, how: How::Written(protection) });
+            staged += length;
+        }
+        Ok(())
     }
 
     pub(crate) fn runs(&self) -> &[Run] {
-        &self.0
+        &self.runs
     }
+}
+
+/// Maps a part of a file privately, anywhere.
+fn map(file: &File, offset: u64, length: usize, protection: c_int) -> io::Result<usize> {
+    let (flags, fd, offset) = (MAP_PRIVATE | MAP_NORESERVE, file.as_raw_fd(), offset as i64);
+    // SAFETY: a new mapping touches no memory that is in use.
+    let mapped = unsafe { system::mmap(null_mut(), length, protection, flags, fd, offset) };
+    if mapped == FAILED { Err(io::Error::last_os_error()) } else { Ok(mapped as usize) }
 }
 
 /// What of a process' mappings is not just readable and writable, in order: a mapping a line.

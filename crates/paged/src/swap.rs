@@ -25,13 +25,16 @@ const LEAST: u64 = 16 << 20;
 /// Bytes copied at a time where the system has no way of its own.
 const COPIED: u64 = 256 << 10;
 
-/// What went between memory and swap space, in pages.
+/// What went between memory and storage, in pages.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     pub(crate) compulsory: AtomicU64,
     pub(crate) read: AtomicU64,
     pub(crate) written: AtomicU64,
     pub(crate) requests: Requests,
+    /// Read from mapped files, and by how many requests.
+    pub(crate) file_read: AtomicU64,
+    pub(crate) file_reads: AtomicU64,
 }
 
 /// The file of a process. It is opened once: after a change of rights or of the root directory none might be opened.
@@ -51,7 +54,7 @@ pub(crate) struct Swap {
     length: u64,
     page: u64,
     /// A bit a page: it has been written.
-    written: Vec<AtomicU64>,
+    bits: Vec<AtomicU64>,
     traffic: Arc<Traffic>,
 }
 
@@ -114,12 +117,15 @@ fn in_memory(length: u64) -> io::Result<File> {
 }
 
 impl Swap {
-    /// The next `length` bytes of the file.
-    pub(crate) fn new(backing: &Arc<Backing>, length: u64, page: u64, traffic: Arc<Traffic>) -> io::Result<Self> {
-        let start = backing.device.len();
-        backing.device.set_len(start + length)?;
-        let written = (0..length.div_ceil(page).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { backing: Arc::clone(backing), start, length, page, written, traffic })
+    /// The part of the file that has these bytes, of which nothing has been written, or all was [given up](Device::trim).
+    pub(crate) fn new(backing: &Arc<Backing>, part: Range<u64>, page: u64, traffic: Arc<Traffic>) -> io::Result<Self> {
+        let Range { start, end } = part;
+        if end > backing.device.len() {
+            backing.device.set_len(end)?;
+        }
+        let length = end - start;
+        let bits = (0..length.div_ceil(page).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Ok(Self { backing: Arc::clone(backing), start, length, page, bits, traffic })
     }
 
     fn pages(&self, offset: u64, length: u64) -> Range<u64> {
@@ -127,7 +133,7 @@ impl Swap {
     }
 
     fn is_written(&self, page: u64) -> bool {
-        self.written[(page / 64) as usize].load(Ordering::Acquire) >> (page % 64) & 1 == 1
+        self.bits[(page / 64) as usize].load(Ordering::Acquire) >> (page % 64) & 1 == 1
     }
 
     fn all_written(&self, offset: u64, length: u64) -> bool {
@@ -150,7 +156,7 @@ impl Swap {
 
     fn mark(&self, pages: Range<u64>, written: bool) {
         for page in pages {
-            let (word, bit) = (&self.written[(page / 64) as usize], 1 << (page % 64));
+            let (word, bit) = (&self.bits[(page / 64) as usize], 1 << (page % 64));
             if written {
                 word.fetch_or(bit, Ordering::AcqRel)
             } else {
@@ -159,16 +165,23 @@ impl Swap {
         }
     }
 
-    /// Copies what was written of a part to a file, where it begins at `at`. Nothing of it may be dirty.
-    pub(crate) fn copy(&self, part: Range<u64>, to: &File, at: u64) -> io::Result<()> {
-        let mut pages = self.pages(part.start, part.end - part.start);
+    /// What was written of a part, in order.
+    pub(crate) fn written(&self, part: &Range<u64>) -> Vec<Range<u64>> {
+        let (mut written, mut pages) = (Vec::new(), self.pages(part.start, part.end.saturating_sub(part.start)));
         while let Some(first) = pages.find(|&page| self.is_written(page)) {
             let end = pages.find(|&page| !self.is_written(page)).unwrap_or(pages.end);
             // A part may begin or end within a page.
-            let (first, end) = ((first * self.page).max(part.start), (end * self.page).min(part.end));
-            copy_file(&self.backing.file, self.start + first..self.start + end, to, at + first - part.start)?;
+            written.push((first * self.page).max(part.start)..(end * self.page).min(part.end));
         }
-        Ok(())
+        written
+    }
+
+    /// Copies what was written of a part to a file, where it begins at `at`. Nothing of it may be dirty.
+    pub(crate) fn copy(&self, part: &Range<u64>, to: &File, at: u64) -> io::Result<()> {
+        self.written(part).into_iter().try_for_each(|written| {
+            let at = at + written.start - part.start;
+            copy_file(&self.backing.file, self.start + written.start..self.start + written.end, to, at)
+        })
     }
 
     /// Reads what was written; the rest is zeroes.
@@ -311,9 +324,9 @@ mod tests {
         let traffic = Arc::new(Traffic::default());
         let backing = Arc::new(Backing::new(Path::new("/var/tmp"), None).expect("a file"));
         // Another's part, so that this one does not begin where the file does.
-        let other = Swap::new(&backing, 3 * PAGE, PAGE, Arc::default()).expect("there is room");
+        let other = Swap::new(&backing, 0..3 * PAGE, PAGE, Arc::default()).expect("there is room");
         other.write(0, &[IoSlice::new(&[8; 3 * PAGE as usize])]).expect("it is written");
-        let swap = Swap::new(&backing, 200 * PAGE, PAGE, Arc::clone(&traffic)).expect("there is room");
+        let swap = Swap::new(&backing, 3 * PAGE..203 * PAGE, PAGE, Arc::clone(&traffic)).expect("there is room");
         let page = |byte: u8| vec![byte; PAGE as usize];
         for written in [1, 2, 70, 199] {
             swap.write(written * PAGE, &[IoSlice::new(&page(written as u8))]).expect("it is written");
@@ -336,10 +349,12 @@ mod tests {
         let mut both = [page(9), page(9)];
         swap.read(PAGE, &mut both.each_mut().map(|bytes| IoSliceMut::new(bytes))).expect("it is read");
         assert_eq!((both[0][0], both[1][0], traffic.requests.counts()), (1, 2, (6, 4)), "two buffers, one request");
+        let both = PAGE + 7..3 * PAGE;
+        assert_eq!(swap.written(&(PAGE + 7..PAGE * 70)), [both]);
         let in_memory = in_memory(300 * PAGE).expect("a file");
         for copy in [backing.new_file(300 * PAGE).expect("a file"), in_memory] {
             // From within page 1 to within page 70.
-            swap.copy(PAGE + 1024..70 * PAGE + 512, &copy, 11 * PAGE + 1024).expect("it is copied");
+            swap.copy(&(PAGE + 1024..70 * PAGE + 512), &copy, 11 * PAGE + 1024).expect("it is copied");
             copy.read_exact_at(&mut all, 0).expect("it is read");
             let at = |place: u64| all[place as usize];
             assert_eq!([at(11 * PAGE + 1023), at(11 * PAGE + 1024), at(12 * PAGE), at(13 * PAGE)], [0, 1, 2, 0]);

@@ -13,7 +13,7 @@ use crate::space::Space;
 use crate::told::Told;
 use crate::uses::Uses;
 use forebay_policy::{Spec, show_bytes};
-use forebay_pool::{Config, Handle, Hint, Pool, Statistics, Volume};
+use forebay_pool::{Config, Handle, Hint, Pool, Statistics, Together, Volume};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -322,6 +322,11 @@ impl Pager {
     /// What the pool has done.
     pub fn statistics(&self) -> Statistics {
         signals::blocked(|| self.shared.pool.statistics())
+    }
+
+    /// A group of regions that are counted together, those that have gone, too: those whose [`VolumeConfig`](forebay_pool::VolumeConfig) names it.
+    pub fn count_together(&self) -> Together {
+        self.shared.pool.count_together()
     }
 
     /// A child of fork has nobody to bring pages.

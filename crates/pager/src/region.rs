@@ -15,6 +15,11 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a region waits for the threads that handle its last faults, and how long at a time: they are about to let go of it.
+const ALONE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// A range of addresses whose bytes are those of a device. Pages come when they are touched, and go as the pager's policy decides.
 ///
@@ -51,6 +56,9 @@ pub enum Advice {
     DoNotNeed,
     /// These bytes are not needed any more: they read as zeroes, and storage may give their space back.
     Zero,
+    /// What was written there is not needed any more: the whole pages among these bytes are what the device makes of a
+    /// [trim](forebay_pool::device::Device::trim). One that is copied on write has the bytes again that it had before.
+    Discard,
 }
 
 impl Region {
@@ -173,7 +181,8 @@ impl Region {
     /// Takes advice on `length` bytes from `offset` on.
     ///
     /// # Errors
-    /// [`Error::Pool`] for a range that reaches behind the device's end, and for [`Advice::Zero`] if storage refuses. [`Error::Forked`].
+    /// [`Error::Pool`] for a range that reaches behind the device's end, and for [`Advice::Zero`] and [`Advice::Discard`] if storage refuses.
+    /// [`Error::Forked`].
     pub fn advise(&self, offset: u64, length: u64, advice: Advice) -> Result<(), Error> {
         self.pager.check_process()?;
         signals::blocked(|| self.take_advice(offset, length, advice))
@@ -188,17 +197,33 @@ impl Region {
             Advice::Random => Hint::Random,
             Advice::WillNeed => Hint::WillNeed { offset, length },
             Advice::DoNotNeed => Hint::DoNotNeed { offset, length },
-            Advice::Zero => {
-                let zeroed = handle.write_zeroes(volume, offset, length, false, Durability::Flush);
+            Advice::Zero | Advice::Discard => {
+                let done = if advice == Advice::Zero {
+                    handle.write_zeroes(volume, offset, length, false, Durability::Flush)
+                } else {
+                    handle.trim(volume, offset, length)
+                };
                 // Pages that left before may still be mapped with what they were (rule 4 of `leaving.rs`).
                 self.pager.shared.space.give_back();
-                return Ok(zeroed?);
+                return Ok(done?);
             }
         };
         if self.mapped.set_stream(hint) {
             return Ok(());
         }
         Ok(handle.hint(volume, hint)?)
+    }
+
+    /// Writes bytes from `offset` on, without touching the region's addresses: for those who must not have a fault.
+    ///
+    /// # Errors
+    /// [`Error::Pool`] for a range that reaches behind the device's end, or if a page cannot be read. [`Error::Forked`].
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.pager.check_process()?;
+        signals::blocked(|| {
+            let handle = self.pager.handle.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(handle.write_at(&self.mapped.volume, offset, bytes, Durability::Flush)?)
+        })
     }
 
     /// What the pool has done for this region, if it is counted by itself.
@@ -212,6 +237,15 @@ impl Region {
     /// # Errors
     /// As for [`sync`](Region::sync); what could not be written is lost then.
     pub fn close(mut self) -> Result<(), Error> {
+        self.end()
+    }
+
+    /// Unmaps it; what is not in storage by then is lost.
+    ///
+    /// # Errors
+    /// [`Error::Pool`] if the device hangs in a write. [`Error::Forked`].
+    pub fn discard(mut self) -> Result<(), Error> {
+        self.kept = false;
         self.end()
     }
 
@@ -235,9 +269,23 @@ impl Region {
         self.pager.shared.remove(extent);
         if detached.is_ok() {
             space.remove(volume.id());
+            self.wait_until_alone()?;
         }
         synced?;
         Ok(detached?)
+    }
+
+    /// Waits until no thread that handles a fault has the addresses any more: when the region is gone, so are they, and may be another's.
+    fn wait_until_alone(&self) -> Result<(), Error> {
+        let begin = Instant::now();
+        while Arc::strong_count(&self.mapped.extent) > 1 {
+            if begin.elapsed() > ALONE {
+                let source = io::ErrorKind::TimedOut.into();
+                return Err(Error::Memory { what: "a thread has a region's addresses, and does not let go", source });
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
     }
 }
 

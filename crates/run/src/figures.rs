@@ -91,6 +91,10 @@ figures! {
     sequences_up_to_128,
     /// Longer ones.
     sequences_longer,
+    /// Pages read from mapped files.
+    file_read,
+    /// Requests that read from them.
+    file_reads,
 }
 
 impl Figures {

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 /// Run a program in little memory: at most so much of its large memory is resident, under any policy.
 ///
-/// Large memory is what the program allocates or maps in pieces of 128 KiB or more; it is paged to a file without a name. The program is not changed, and
-/// all that it starts runs so, too, each process with a limit of its own. Its exit code and signals are its own.
+/// Large memory is what the program allocates or maps in pieces of 128 KiB or more, files that it maps privately among them; it is paged to a file
+/// without a name. The program is not changed, and all that it starts runs so, too, each process with a limit of its own. Its exit code and signals are its own.
 #[derive(Args)]
 #[command(after_help = SHORT, after_long_help = LONG)]
 pub(crate) struct Arguments {
@@ -143,8 +143,12 @@ fn show(figures: &Figures) -> String {
         |name, ratio: Option<f64>| ratio.map_or(String::new(), |ratio| format!(", {name} {:.1} %", 100.0 * ratio));
     let ratios = ratio("hit ratio", figures.hit_ratio()) + &ratio("read ahead", figures.readahead_ratio());
     let failed = if figures.failed > 0 { format!(", {} with SIGBUS", figures.failed) } else { String::new() };
+    let files = match figures.file_read {
+        0 => String::new(),
+        read => format!("; files: {} read", counted(read, "page")),
+    };
     format!(
-        "{} allocated at most, {}, {} minor{failed}, waited {:.1?}{ratios}; {}; swap: {} read, {} written",
+        "{} allocated at most, {}, {} minor{failed}, waited {:.1?}{ratios}; {}; swap: {} read, {} written{files}",
         show_bytes(figures.most),
         counted(figures.major, "major fault"),
         grouped(figures.minor),

@@ -1,7 +1,7 @@
 //! What programs find in regions: their own bytes, in as much memory as was given.
 
 use crate::common::{PAGE, ended, in_another_process, limit, map, options, pager, region, role, say, stored};
-use forebay_pager::{Options, Pager, Region, Watch};
+use forebay_pager::{Advice, Options, Pager, Region, Watch};
 use forebay_policy::Spec;
 use forebay_pool::device::{Device, MemoryDevice};
 use forebay_pool::{VolumeConfig, WriteMode};
@@ -60,7 +60,15 @@ fn a_private_region_changes_and_its_device_does_not() {
     use_it(&mut region[..length], &mut known, &mut random, 6000, "private");
     region.sync().expect("there is swap space");
     assert!(region[..length] == known[..], "what was written is there");
-    region.close().expect("nothing is kept");
+    // Pages 20 to 39 are the device's again, a part of another does not change, and what is written without a fault is seen.
+    let page = PAGE as u64;
+    region.advise(20 * page - 10, 20 * page + 20, Advice::Discard).expect("storage takes it");
+    region.write(40 * page, &[7; 3 * PAGE]).expect("it is written");
+    known[20 * PAGE..40 * PAGE].copy_from_slice(&before[20 * PAGE..40 * PAGE]);
+    known[40 * PAGE..43 * PAGE].fill(7);
+    assert!(region[..length] == known[..], "what was discarded is the device's");
+    assert!(region.write(length as u64, &[1]).is_err(), "there is nothing behind the end");
+    region.discard().expect("nothing is written");
     assert!(stored(&*device) == before, "the device has not changed");
 }
 

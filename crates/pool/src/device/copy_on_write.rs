@@ -9,8 +9,8 @@ use std::sync::{PoisonError, RwLock};
 /// What is written is kept by units of this size, each whole.
 const UNIT: u64 = 4096;
 
-/// The bytes of a device, of which those that are written lie on another one from then on. What is written is as durable as nothing: it is known
-/// to this process alone which bytes these are.
+/// The bytes of a device, of which those that are written lie on another one from then on, until they are trimmed. What is written is as durable as
+/// nothing: it is known to this process alone which bytes these are.
 pub struct CopyOnWrite<D, C> {
     device: D,
     changes: C,
@@ -39,6 +39,10 @@ impl<D: Device, C: Device> CopyOnWrite<D, C> {
 
     fn set_changed(&self, unit: u64) {
         self.changed[(unit / 64) as usize].fetch_or(1 << (unit % 64), Ordering::AcqRel);
+    }
+
+    fn forget_change(&self, unit: u64) {
+        self.changed[(unit / 64) as usize].fetch_and(!(1 << (unit % 64)), Ordering::AcqRel);
     }
 
     /// A range as the longest runs that lie on one of both: whether it is that of the changes, and the run's length.
@@ -110,8 +114,19 @@ impl<D: Device, C: Device> Device for CopyOnWrite<D, C> {
         Ok(())
     }
 
+    /// The units that lie in the range as a whole are the device's again.
     fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
-        within(self, offset, length)
+        within(self, offset, length)?;
+        let end = offset + length;
+        let last = if end == self.len { end.div_ceil(UNIT) } else { end / UNIT };
+        let units = offset.div_ceil(UNIT)..last;
+        if units.is_empty() {
+            return Ok(());
+        }
+        let _alone = self.first_writes.write().unwrap_or_else(PoisonError::into_inner);
+        units.clone().for_each(|unit| self.forget_change(unit));
+        let (start, end) = (units.start * UNIT, (units.end * UNIT).min(self.len));
+        self.changes.trim(start, end - start)
     }
 
     fn write_zeroes(&self, offset: u64, length: u64, _allocate: bool) -> io::Result<()> {
@@ -197,5 +212,26 @@ mod tests {
         changed.write_zeroes(10, 20, false).unwrap();
         assert_eq!((read(&changed, 8, 24)[2..22].to_vec(), read(&changed, 30, 1)[0]), (vec![0; 20], bytes[30]));
         assert!(!changed.read_only() && changed.set_len(1).is_err());
+    }
+
+    #[test]
+    fn what_is_trimmed_is_the_devices_again() {
+        let (device, bytes) = original();
+        let changed = CopyOnWrite::new(device, MemoryDevice::new(bytes.len() as u64)).unwrap();
+        let mut expected = vec![255; bytes.len()];
+        changed.write(0, &[IoSlice::new(&expected)]).unwrap();
+        // Units 1 and 2 as a whole, and parts of those beside them.
+        changed.trim(UNIT - 1, 2 * UNIT + 2).unwrap();
+        let unit = UNIT as usize;
+        expected[unit..3 * unit].copy_from_slice(&bytes[unit..3 * unit]);
+        assert_eq!(read(&changed, 0, bytes.len()), expected);
+        // The last one ends where the device does.
+        changed.trim(5 * UNIT, 100).unwrap();
+        expected[5 * unit..].copy_from_slice(&bytes[5 * unit..]);
+        assert_eq!(read(&changed, 0, bytes.len()), expected);
+        changed.write(UNIT + 5, &[IoSlice::new(&[254])]).unwrap();
+        expected[unit + 5] = 254;
+        assert_eq!(read(&changed, 0, bytes.len()), expected, "what is written again is kept again");
+        assert!(changed.trim(5 * UNIT, 101).is_err());
     }
 }

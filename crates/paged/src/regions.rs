@@ -1,0 +1,259 @@
+//! The regions of a process, which the service's thread has: one after another for memory, and one for each mapped file.
+//!
+//! Swap space is a part of a file, which is where in the area the region lies: as often as addresses have been used, it has room for one region.
+
+use crate::files::{Asked, Window};
+use crate::fork::Verdict;
+use crate::heap;
+use crate::real::system;
+use crate::service::{Job, NotMapped, Service, in_words, lock};
+use crate::staged::{Run, Staged};
+use crate::swap::{Backing, Swap};
+use forebay_pager::{Advice, Pager, Region};
+use forebay_pool::device::{CopyOnWrite, Device};
+use forebay_pool::{Together, VolumeConfig};
+use libc::{PROT_READ, PROT_WRITE, c_int};
+use std::fs::File;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+/// The least and the most that regions of memory are made longer by, unless one allocation needs more.
+const GROWTH: Range<usize> = 16 << 20..4 << 30;
+
+/// How long a fork waits for writes that are under way, and how long others wait for a fork.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the thread works with.
+pub(crate) struct Regions {
+    service: &'static Service,
+    pager: Arc<Pager>,
+    /// What is counted of all regions, those that have gone, too.
+    together: Together,
+    backing: Arc<Backing>,
+    /// In the order of their addresses.
+    all: Vec<One>,
+    /// The folder, locked as long as this process may write there.
+    _used: Option<File>,
+}
+
+struct One {
+    start: usize,
+    region: Region,
+    swap: Arc<Swap>,
+    /// What its bytes are at first; else these are zeroes.
+    file: Option<Arc<Window>>,
+}
+
+impl Regions {
+    pub(crate) fn new(
+        service: &'static Service,
+        pager: Arc<Pager>,
+        together: Together,
+        backing: Backing,
+        used: Option<File>,
+    ) -> Self {
+        Self { service, pager, together, backing: Arc::new(backing), all: Vec::new(), _used: used }
+    }
+
+    /// Does a job. Its caller waits for the answer.
+    pub(crate) fn work(&mut self, job: Job) {
+        match job {
+            Job::Leave(range) => match self.reset(&range) {
+                Ok(()) => lock(&self.service.zeroed).push(range),
+                // Its addresses are not used again.
+                Err(error) => tracing::warn!("swap space could not be given back: {error}"),
+            },
+            Job::Discard(range) => {
+                if let Err(error) = self.reset(&range) {
+                    tracing::warn!("swap space could not be given back: {error}");
+                }
+            }
+            Job::Reset(range, answer) => _ = answer.send(self.reset(&range)),
+            Job::Grow(from, length, answer) => _ = answer.send(self.grow(from, length)),
+            Job::Map(from, length, asked, protection, answer) => {
+                _ = answer.send(self.map_file(from, length, asked, protection));
+            }
+            Job::Unmap(from, answer) => _ = answer.send(self.unmap(from)),
+            Job::Fork(live, verdict, answer, until) => self.fork(&live, verdict, &answer, &until),
+            Job::Pass(answer) => _ = answer.send(()),
+        }
+    }
+
+    /// The parts of a range by region, in order.
+    fn parts(&self, range: &Range<usize>) -> impl Iterator<Item = (&One, Range<u64>)> {
+        self.all.iter().filter_map(move |one| {
+            let (from, to) = (range.start.max(one.start), range.end.min(one.start + one.region.len()));
+            (from < to).then(|| (one, (from - one.start) as u64..(to - one.start) as u64))
+        })
+    }
+
+    fn reset(&self, range: &Range<usize>) -> Result<(), String> {
+        let page = u64::from(self.service.settings.page_size);
+        self.parts(range).try_for_each(|(one, part)| match &one.file {
+            None => one.region.advise(part.start, part.end - part.start, Advice::Zero).map_err(in_words),
+            Some(file) => one.discard(&part, file, page),
+        })
+    }
+
+    fn grow(&mut self, from: usize, length: usize) -> Result<Range<usize>, String> {
+        let settings = &self.service.settings;
+        let memory = self.all.iter().filter(|one| one.file.is_none());
+        let so_far: usize = memory.map(|one| one.region.len()).sum();
+        let length = length.max(so_far.max(settings.memory as usize).clamp(GROWTH.start, GROWTH.end));
+        let length = length.next_multiple_of(settings.page_size as usize);
+        if from + length > heap::end() {
+            return Err("there are no more addresses".to_owned());
+        }
+        let swap = self.swap(from, length)?;
+        self.add(from, "memory", Arc::clone(&swap) as Arc<dyn Device>, swap, None)?;
+        Ok(from..from + length)
+    }
+
+    fn map_file(
+        &mut self,
+        from: usize,
+        length: usize,
+        asked: Asked,
+        protection: c_int,
+    ) -> Result<Range<usize>, NotMapped> {
+        let page = u64::from(self.service.settings.page_size);
+        let window = Window::new(asked, length as u64, page, Arc::clone(&self.service.traffic));
+        let window = Arc::new(window.map_err(|_| NotMapped::NoFile)?);
+        let region = self.swap(from, length).and_then(|swap| {
+            let device = CopyOnWrite::new(Arc::clone(&window), Arc::clone(&swap)).map_err(in_words)?;
+            self.add(from, "file", Arc::new(device), swap, Some(window))
+        });
+        let region = region.map_err(|error| {
+            tracing::warn!("a mapped file is not paged: {error}");
+            NotMapped::NoRegion
+        })?;
+        if protection != PROT_READ | PROT_WRITE {
+            // SAFETY: the program does not know these addresses yet.
+            unsafe { system::mprotect(region.start as *mut _, region.len(), protection) };
+        }
+        Ok(region)
+    }
+
+    /// Swap space for a region.
+    fn swap(&self, from: usize, length: usize) -> Result<Arc<Swap>, String> {
+        let page = u64::from(self.service.settings.page_size);
+        let start = (from - heap::base()) as u64;
+        let traffic = Arc::clone(&self.service.traffic);
+        let swap = Swap::new(&self.backing, start..start + (length as u64).next_multiple_of(page), page, traffic);
+        Ok(Arc::new(swap.map_err(in_words)?))
+    }
+
+    fn add(
+        &mut self,
+        from: usize,
+        name: &str,
+        device: Arc<dyn Device>,
+        swap: Arc<Swap>,
+        file: Option<Arc<Window>>,
+    ) -> Result<Range<usize>, String> {
+        let (readahead, together) = (self.service.settings.readahead, Some(self.together.clone()));
+        let config = VolumeConfig { readahead, together, ..VolumeConfig::new(name) };
+        let address = NonNull::new(from as *mut u8).ok_or("there is no address 0")?;
+        // SAFETY: these addresses are reserved, and nobody has them yet.
+        let region = unsafe { Region::map_at(&self.pager, device, config, address) }.map_err(in_words)?;
+        let range = from..from + region.len();
+        let place = self.all.partition_point(|one| one.start < from);
+        self.all.insert(place, One { start: from, region, swap, file });
+        Ok(range)
+    }
+
+    fn unmap(&mut self, from: usize) -> bool {
+        let Ok(found) = self.all.binary_search_by_key(&from, |one| one.start) else { return false };
+        let One { region, swap, .. } = self.all.remove(found);
+        let discarded = region.discard();
+        let given_back = discarded.as_ref().map_err(in_words).and_then(|()| swap.trim(0, swap.len()).map_err(in_words));
+        if let Err(error) = given_back {
+            tracing::warn!("swap space could not be given back: {error}");
+        }
+        discarded.is_ok()
+    }
+
+    fn fork(
+        &self,
+        live: &[Range<usize>],
+        verdict: Verdict,
+        answer: &Sender<Result<Vec<Run>, String>>,
+        until: &Receiver<()>,
+    ) {
+        let frozen = match self.pager.freeze(PATIENCE) {
+            Ok(frozen) => frozen,
+            Err(error) => {
+                let _ = answer.send(Err(in_words(error)));
+                return;
+            }
+        };
+        let staged = match self.copy(live) {
+            Ok(staged) => staged,
+            Err(error) => {
+                let _ = answer.send(Err(error));
+                return;
+            }
+        };
+        let _ = answer.send(Ok(staged.runs().to_vec()));
+        if until.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) && !verdict.give_up() {
+            // The child is there, and its parent about to say so.
+            let _ = until.recv_timeout(PATIENCE);
+        }
+        drop((frozen, staged));
+    }
+
+    /// Copies ranges to a file, of mapped files what was changed, and maps that for a child.
+    fn copy(&self, live: &[Range<usize>]) -> Result<Staged, String> {
+        let mut parts = Vec::new();
+        for (one, part) in live.iter().flat_map(|range| self.parts(range)) {
+            let copied = one.file.as_ref().map_or_else(|| Ok(vec![part.clone()]), |file| one.changed(&part, file))?;
+            parts.push((one, part, copied));
+        }
+        let length = parts.iter().flat_map(|(.., copied)| copied).map(|range| range.end - range.start).sum();
+        let copies = self.backing.new_file(length).map_err(in_words)?;
+        let (mut staged, mut end) = (Staged::new(), 0);
+        for (one, part, copied) in &parts {
+            let place = |range: &Range<u64>| one.start + range.start as usize..one.start + range.end as usize;
+            let at = end;
+            for range in copied {
+                one.swap.copy(range, &copies, end).map_err(in_words)?;
+                end += range.end - range.start;
+            }
+            let done = match &one.file {
+                None => staged.map(&place(part), &copies, at),
+                Some(file) => staged.map(&place(part), file.file(), file.start() + part.start).and_then(|()| {
+                    let places: Vec<Range<usize>> = copied.iter().map(place).collect();
+                    staged.write(&places, &copies, at)
+                }),
+            };
+            done.map_err(in_words)?;
+        }
+        Ok(staged)
+    }
+}
+
+impl One {
+    /// Gives what was written of a part of a file's region up. Its pages are read again; of one that lies there in part the rest stays as it is.
+    fn discard(&self, part: &Range<u64>, file: &Window, page: u64) -> Result<(), String> {
+        let end = if part.end == file.len() { part.end } else { part.end / page * page };
+        let whole = part.start.next_multiple_of(page).min(part.end)..end;
+        self.region.advise(part.start, part.end - part.start, Advice::Discard).map_err(in_words)?;
+        let edges =
+            if whole.is_empty() { [part.clone(), 0..0] } else { [part.start..whole.start, whole.end..part.end] };
+        for edge in edges.into_iter().filter(|edge| !edge.is_empty()) {
+            let mut bytes = vec![0; (edge.end - edge.start) as usize];
+            file.read_at(edge.start, &mut bytes).map_err(in_words)?;
+            self.region.write(edge.start, &bytes).map_err(in_words)?;
+        }
+        Ok(())
+    }
+
+    /// What was changed of a part of a file, as far as there is that much of the file still: the rest is SIGBUS.
+    fn changed(&self, part: &Range<u64>, file: &Window) -> Result<Vec<Range<u64>>, String> {
+        let there = file.there().map_err(in_words)?;
+        Ok(self.swap.written(&(part.start..part.end.min(there))))
+    }
+}
