@@ -26,6 +26,8 @@ UMAP = stage.ROOT.parent / "shared/peers/umap.tar.zst"
 UMAP_SYSTEM = "umap"
 # Behind a policy: nothing is read ahead.
 ALONE = " without readahead"
+# Behind a policy: a fault is handled by the thread that has it.
+IN_PLACE = ", in place"
 PROGRAMS = {program.name: program for program in (large.Sort, large.Sqlite, large.Redis)}
 # The scan: megabytes of memory, index and array, and how often the array is read.
 MEMORY, INDEX, ARRAY, LOOPS = 16, 4, 24, 3
@@ -148,13 +150,15 @@ def measure_umapsort(session, given):
         run(*build, *ours.include, HERE / "umap_by_forebay.cpp", *ours.link, "-o", work / "sort-ours")
         for turn in range(given.rounds):
             for page in (4 * KIB, 16 * KIB):
-                for which in (UMAP_SYSTEM, *(cache for cache in given.caches.split(",") if cache != stage.KERNEL)):
+                policies = [cache for cache in given.caches.split(",") if cache != stage.KERNEL]
+                for which in (UMAP_SYSTEM, *policies, *(policy + IN_PLACE for policy in policies)):
                     session.run({"part": "umapsort", "page": page, "which": which, "round": turn}, one_sort, work, which, page)
 
 
 def one_sort(work, which, page):
     program = work / ("sort-umap" if which == UMAP_SYSTEM else "sort-ours")
-    sizes = {"UMAP_PAGESIZE": str(page), "UMAP_BUFSIZE": str(SORTED * MIB // page), "FOREBAY_POLICY": which}
+    sizes = {"UMAP_PAGESIZE": str(page), "UMAP_BUFSIZE": str(SORTED * MIB // page), "FOREBAY_POLICY": which.removesuffix(IN_PLACE)}
+    sizes |= {"FOREBAY_IN_PLACE": "1"} if which.endswith(IN_PLACE) else {}
     begin = time.perf_counter()
     words = [program, "-f", work / "sorted", "-p", str(2 * SORTED * MIB // page), "-N", "1", "-t", "2"]
     try:

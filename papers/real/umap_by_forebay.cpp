@@ -1,6 +1,7 @@
 // UMap's functions as its example umapsort calls them, by a pager of Forebay: the example is built from its own source for both.
 //
-// UMAP_PAGESIZE is the bytes of a page and UMAP_BUFSIZE the pages of memory, as for UMap; FOREBAY_POLICY names the policy. One range is mapped at a time.
+// UMAP_PAGESIZE is the bytes of a page and UMAP_BUFSIZE the pages of memory, as for UMap; FOREBAY_POLICY names the policy, and
+// FOREBAY_IN_PLACE=1 has each fault handled by the thread that has it. One range is mapped at a time.
 #include "umap/umap.h"
 #include <forebay_pager.h>
 #include <cstdio>
@@ -28,6 +29,7 @@ void *umap(void *, size_t length, int, int, int file, off_t) {
     options.page_size = umapcfg_get_umap_page_size();
     options.memory = umapcfg_get_max_pages_in_buffer() * options.page_size;
     options.policy = getenv("FOREBAY_POLICY");
+    options.in_place = getenv("FOREBAY_IN_PLACE") != nullptr;
     pager = forebay_pager_new(&options);
     region = pager ? forebay_region_map(pager, ("/proc/self/fd/" + std::to_string(file)).c_str(), 0) : nullptr;
     if (!region || forebay_region_length(region) < length) {
