@@ -28,16 +28,17 @@ SEARCHED = '[[manager]]\nname = "mru"\nowners = ["rg *"]\n'
 READ = '[[manager]]\nname = "lru-k"\nfiles = ["*.sst"]\n'
 ONCE = '[[manager]]\nname = "access-once"\nowners = ["kv-scan *"]\n'
 GETS = '[[manager]]\nname = "lru-k"\nowners = ["kv-get *"]\n'
-# By question, and by what is measured.
-SCANNED_ONCE = {"lru-sp+once": ONCE, "lru-sp+once+lru-2": ONCE + GETS}
-MANAGERS = {
-    "search": {sessions.MANAGED: SEARCHED},
-    "mix": {sessions.MANAGED: READ} | SCANNED_ONCE,
-    "mix-10": {sessions.MANAGED: READ} | SCANNED_ONCE,
-    "both": {sessions.MANAGED: SEARCHED + READ},
-}
 # The scanning process says of each file that it opens that it uses it once, by `posix_fadvise`.
 NOREUSE = "+noreuse"
+NOREUSE_GETS = f"lru-sp{NOREUSE}+lru-2"
+# By question, and by what is measured.
+OF_MIX = {sessions.MANAGED: READ, "lru-sp+once": ONCE, "lru-sp+once+lru-2": ONCE + GETS, NOREUSE_GETS: GETS}
+MANAGERS = {
+    "search": {sessions.MANAGED: SEARCHED},
+    "mix": OF_MIX,
+    "mix-10": OF_MIX,
+    "both": {sessions.MANAGED: SEARCHED + READ},
+}
 SAYS_NOREUSE = """#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -77,6 +78,8 @@ class Mix:
     needs = ("db_bench", "gcc")
     rows, store = ROWS, STORE
     seconds = 25
+    # How often the reads are made for that long before they are counted.
+    warmups = 0
 
     @property
     def base(self):
@@ -94,7 +97,8 @@ class Mix:
 
     def command(self, directory, before_scan=""):
         common = f"--db=store --use_existing_db --readonly {self.base}"
-        get = f"./kv-get --benchmarks=readrandom --threads=4 --read_random_exp_range=12 --histogram --duration={self.seconds} {common}"
+        reads = f"'readrandom[W{self.warmups}-X1]'" if self.warmups else "readrandom"
+        get = f"./kv-get --benchmarks={reads} --threads=4 --read_random_exp_range=12 --histogram --duration={self.seconds} {common}"
         # Scans go on until the gets are done: each says what it took.
         scan = f"./kv-scan --benchmarks=seekrandom --threads=1 --seek_nexts=5000 --readahead_size=131072 --stats_interval=1 {common}"
         run = f"{{ {before_scan} {scan} 2>scan.said & }}; scan=$!; {get} >get.said; kill $scan; wait $scan || true"
@@ -111,10 +115,11 @@ class Mix:
     def said(self, directory):
         """Reads a second and their 99th percentile, scans a second."""
         get, scan = ((directory / f"{name}.said").read_text() for name in ("get", "scan"))
-        seconds, gets = re.search(r"readrandom .* ([\d.]+) seconds (\d+) operations", get).groups()
+        # What comes before the last has warmed the cache.
+        seconds, gets = re.findall(r"readrandom .* ([\d.]+) seconds (\d+) operations", get)[-1]
         # As in "... thread 0: (3,42) ops and (2.9,3.1) ops/second in (1.03,13.5) seconds".
         scans, scanned = re.findall(r"\(\d+,(\d+)\) ops and .* in \([\d.]+,([\d.]+)\) seconds", scan)[-1]
-        percentile = float(re.search(r"P99: ([\d.]+)", get)[1])
+        percentile = float(re.findall(r"P99: ([\d.]+)", get)[-1])
         return {"gets_a_second": int(gets) / float(seconds), "get_p99_us": percentile, "scans_a_second": int(scans) / float(scanned)}
 
 
@@ -122,6 +127,8 @@ class MixOfTen(Mix):
     """The store is ten times the cache, as that of cache_ext."""
 
     rows, store = 10 * ROWS // 4, 10
+    # A cache that a tenth fits in is full in seconds, and knows what is read often much later.
+    warmups = 1
 
 
 class Both:
@@ -191,19 +198,21 @@ class Build:
         return 3 * stage.MIB
 
 
-CACHES = ["kernel", "kernel" + NOREUSE, "lru", sessions.SUGGESTED, sessions.MANAGED, "lru-sp" + NOREUSE, *SCANNED_ONCE, "ubm", "clock-pro"]
+CACHES = ["kernel", "kernel" + NOREUSE, "lru", sessions.SUGGESTED, *OF_MIX, "lru-sp" + NOREUSE, "ubm", "clock-pro"]
 QUESTIONS = {"search": Search, "mix": Mix, "mix-10": MixOfTen, "both": Both, "git": Git, "build": Build}
 
 
 def options():
     parser = sessions.parser(__doc__, delay=None, policies=",".join(CACHES), sizes="")
     parser.add_argument("--questions", default=",".join(QUESTIONS), help="which")
+    parser.add_argument("--seconds", type=int, default=Mix.seconds, help="how long the reads of the mix are counted, and the cache is warmed before")
     return parser.parse_args()
 
 
 def measure_all(given):
     sessions.begin(given)
     session = sessions.Session("questions", given, HERE)
+    Mix.seconds = given.seconds
     for name in given.questions.split(","):
         question = QUESTIONS[name]()
         sessions.need(*question.needs)
@@ -218,17 +227,16 @@ def measure_all(given):
             session.note(**{f"delay_check_{name}": place.check_delay()})
             for turn in range(given.rounds):
                 for which in given.caches.split(","):
-                    of_question = MANAGERS.get(name, {})
-                    says, managers, command = which.endswith(NOREUSE), None, question.command
-                    if which in (sessions.MANAGED, *SCANNED_ONCE) and which not in of_question or says and not isinstance(question, Mix):
+                    of_question, managers, command = MANAGERS.get(name, {}), None, question.command
+                    if which in OF_MIX and which not in of_question or NOREUSE in which and not isinstance(question, Mix):
                         continue
-                    policy = which.removesuffix(NOREUSE)
+                    policy = which.split("+")[0]
                     if which in of_question:
                         policy, managers = "lru-sp", work / "managers.toml"
                         managers.write_text(of_question[which])
                     elif which == sessions.SUGGESTED:
                         policy, managers = "lru-sp", stage.suggested(place, sizes[0])
-                    if says:
+                    if NOREUSE in which:
                         command = question.command_noreuse(None if policy == stage.KERNEL else given.forebay)
                     labels, spoken = {"question": name, "which": which, "round": turn}, getattr(question, "said", None)
                     session.run(labels, stage.measure, place, policy, sizes[0], command, managers=managers, spoken=spoken)

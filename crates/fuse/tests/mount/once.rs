@@ -3,7 +3,7 @@
 use crate::managers::{misses, under};
 use crate::mounted::Mounted;
 use crate::reader::Reader;
-use libc::{POSIX_FADV_NOREUSE, POSIX_FADV_NORMAL};
+use libc::{POSIX_FADV_NOREUSE, POSIX_FADV_NORMAL, POSIX_FADV_RANDOM};
 
 /// The misses of a process that reads 15 of 20 frames' pages again and again, while another scans the rest of the same file.
 fn missed(mounted: &Mounted, reader: &mut Reader, scanner: &mut Reader) -> u64 {
@@ -18,8 +18,9 @@ fn missed(mounted: &Mounted, reader: &mut Reader, scanner: &mut Reader) -> u64 {
     missed.sum()
 }
 
-/// All of four rounds; but the first, of which nothing is there yet; none.
+/// All of four rounds.
 const ALL: u64 = 60;
+/// The first round, when nothing is there yet.
 const FIRST: u64 = 15;
 
 #[test]
@@ -29,6 +30,7 @@ fn the_hint_of_a_scan_keeps_the_pages_of_who_reads_the_same_file() {
     let path = mounted.seen("store");
     assert_eq!(missed(&mounted, &mut reader, &mut scanner), ALL, "the scan pushes out what is read");
     assert_eq!(scanner.hint(&path, POSIX_FADV_NOREUSE as u32), 0);
+    assert_eq!(scanner.hint(&path, POSIX_FADV_RANDOM as u32), 0, "as RocksDB says of each file");
     missed(&mounted, &mut reader, &mut scanner);
     assert_eq!(missed(&mounted, &mut reader, &mut scanner), 0, "the scan says that it reads nothing twice");
     assert_eq!(scanner.hint(&path, POSIX_FADV_NORMAL as u32), 0);
