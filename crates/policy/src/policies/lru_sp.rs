@@ -58,8 +58,8 @@
 //! Reference figures: the paper's two worked examples; equal to LRU where nobody overrules, and to OPT where all pages
 //! are one owner's with `rmin`. Parameters: `swapping`,
 //! `place-holders` (off: to show what they are for), `manager` (of every owner).
-//! Memory: 24 bytes a page (two links, the place-holder's two ends, whether resident, its list and since when) and 24 of its manager's (rank, file,
-//! group), with LRU-K 8 more for each use but one; files and groups as in `managers/groups.rs`, which
+//! Memory: 24 bytes a page (two links, the place-holder's two ends, whether resident, its list and since when) and 24 of its
+//! manager's (rank, file, group), with LRU-K 8 more for each use but one; files and groups as in `managers/groups.rs`, which
 //! keeps arrays by the numbers of owners and objects: these are dense, as traces number them.
 
 use crate::control::{Control, Uncontrolled};
@@ -358,7 +358,8 @@ impl LruSp {
     fn replace<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
         let mut waiting = self.coming.len();
         let passed_over = self.coming.back_to_front(&self.pages).take_while(|&page| {
-            let over = waiting > self.capacity / 2 || self.came.wrapping_sub(self.pages[page].since) > 2 * waiting;
+            let came_since = self.came.wrapping_sub(self.pages[page].since);
+            let over = waiting > self.capacity / 2 || came_since > waiting.saturating_mul(2);
             waiting -= 1;
             over
         });
