@@ -21,7 +21,7 @@ enum forebay_advice {
     FOREBAY_SEQUENTIAL = 2, /* this open file: the longest readahead */
     FOREBAY_WILLNEED = 3,   /* read these bytes now, in the background */
     FOREBAY_DONTNEED = 4,   /* drop these bytes from the cache, dirty ones after they are written */
-    FOREBAY_NOREUSE = 5     /* this process uses the file once: its manager is access-once, under lru-sp */
+    FOREBAY_NOREUSE = 5     /* this process uses the file once: its manager is access-once, under lru-sp; others keep what they use of the file */
 };
 
 struct forebay_hint {

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 """What a user would ask: is a policy of the mount faster than the kernel's page cache for a search, a key-value store, git, a build?
 
-    papers/real/questions.py --forebay target/release/forebay      # as root; some 25 minutes a round
+    papers/real/questions.py --forebay target/release/forebay      # as root; some 40 minutes a round
 
-Search: ripgrep ten times over a tree a third larger than the cache. Mix: point reads of RocksDB beside scans, by two processes. Both: the two at
-once. Git: a history of two releases is compared and searched. Build: sources are compiled and linked twice. Keeps every run as JSON in runs/; `--show
-FILE` prints tables.
+Search: ripgrep ten times over a tree a third larger than the cache. Mix: point reads of RocksDB beside scans, by two processes; mix-10: the same
+with a store of ten times the cache. Both: search and mix at once. Git: a history of two releases is compared and searched. Build: sources are
+compiled and linked twice. Keeps every run as JSON in runs/; `--show FILE` prints tables.
 """
 
 import pathlib
@@ -22,10 +22,39 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROWS, VALUE = 100_000, 400
 # The pages of the tree, and of the key-value store, are by these factors more than the cache.
 TREE, STORE = 4 / 3, 4
-# Managers by question, for the policy lru-sp: MRU for files that are searched again and again, LRU-2 for a store that is read at points and scanned.
+# Managers for the policy lru-sp: MRU for files that are searched again and again, LRU-2 for a store that is read at points and scanned, or for its
+# reads alone; what scans use is used once.
 SEARCHED = '[[manager]]\nname = "mru"\nowners = ["rg *"]\n'
 READ = '[[manager]]\nname = "lru-k"\nfiles = ["*.sst"]\n'
-MANAGERS = {"search": SEARCHED, "mix": READ, "both": SEARCHED + READ}
+ONCE = '[[manager]]\nname = "access-once"\nowners = ["kv-scan *"]\n'
+GETS = '[[manager]]\nname = "lru-k"\nowners = ["kv-get *"]\n'
+# The scanning process says of each file that it opens that it uses it once, by `posix_fadvise`.
+NOREUSE = "+noreuse"
+NOREUSE_GETS = f"lru-sp{NOREUSE}+lru-2"
+# By question, and by what is measured.
+OF_MIX = {sessions.MANAGED: READ, "lru-sp+once": ONCE, "lru-sp+once+lru-2": ONCE + GETS, NOREUSE_GETS: GETS}
+MANAGERS = {
+    "search": {sessions.MANAGED: SEARCHED},
+    "mix": OF_MIX,
+    "mix-10": OF_MIX,
+    "both": {sessions.MANAGED: SEARCHED + READ},
+}
+SAYS_NOREUSE = """#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#define OPENS(name) \\
+    int name(const char *path, int flags, ...) { \\
+        va_list rest; \\
+        va_start(rest, flags); \\
+        int file = ((int (*)(const char *, int, int))dlsym(RTLD_NEXT, #name))(path, flags, va_arg(rest, int)); \\
+        va_end(rest); \\
+        if (file >= 0) posix_fadvise(file, 0, 0, POSIX_FADV_NOREUSE); \\
+        return file; \\
+    }
+OPENS(open)
+OPENS(open64)
+"""
 
 
 class Search:
@@ -46,33 +75,60 @@ class Mix:
     """db_bench has no process for two kinds of load, so there are two, under names of their own."""
 
     disk = "sata-ssd"
-    needs = ("db_bench",)
-    base = f"--num={ROWS} --value_size={VALUE} --compression_type=none --block_size=4096 --cache_size=0 --open_files=-1 --disable_wal=1 --seed=7"
+    needs = ("db_bench", "gcc")
+    rows, store = ROWS, STORE
     seconds = 25
+    # How often the reads are made for that long before they are counted.
+    warmups = 0
+
+    @property
+    def base(self):
+        sizes = f"--num={self.rows} --value_size={VALUE} --compression_type=none --block_size=4096 --cache_size=0"
+        return f"{sizes} --open_files=-1 --disable_wal=1 --seed=7"
 
     def fill(self, directory, work):
         checks.run("db_bench", "--benchmarks=filluniquerandom,compact", f"--db={directory}/store", *self.base.split())
         for name in ("kv-get", "kv-scan"):
             (directory / name).symlink_to("/usr/bin/db_bench")
+        self.library = work / "noreuse.so"
+        source = self.library.with_suffix(".c")
+        source.write_text(SAYS_NOREUSE)
+        checks.run("gcc", "-O2", "-shared", "-fPIC", "-o", self.library, source)
 
-    def command(self, directory):
+    def command(self, directory, before_scan=""):
         common = f"--db=store --use_existing_db --readonly {self.base}"
-        get = f"./kv-get --benchmarks=readrandom --threads=4 --read_random_exp_range=12 --histogram --duration={self.seconds} {common}"
+        reads = f"'readrandom[W{self.warmups}-X1]'" if self.warmups else "readrandom"
+        get = f"./kv-get --benchmarks={reads} --threads=4 --read_random_exp_range=12 --histogram --duration={self.seconds} {common}"
         # Scans go on until the gets are done: each says what it took.
         scan = f"./kv-scan --benchmarks=seekrandom --threads=1 --seek_nexts=5000 --readahead_size=131072 --stats_interval=1 {common}"
-        return {"kv": shell(directory, f"{{ {scan} 2>scan.said & }}; scan=$!; {get} >get.said; kill $scan; wait $scan || true")}
+        run = f"{{ {before_scan} {scan} 2>scan.said & }}; scan=$!; {get} >get.said; kill $scan; wait $scan || true"
+        return {"kv": shell(directory, run)}
+
+    def command_noreuse(self, forebay):
+        """The same, the scans saying what they will do: to the kernel, or to a mount of this program."""
+        advise = f"{forebay} advise --" if forebay else ""
+        return lambda directory: self.command(directory, f"env LD_PRELOAD={self.library} {advise}")
 
     def size(self, directory):
-        return sum(path.stat().st_size for path in (directory / "store").rglob("*.sst")) / STORE
+        return sum(path.stat().st_size for path in (directory / "store").rglob("*.sst")) / self.store
 
     def said(self, directory):
         """Reads a second and their 99th percentile, scans a second."""
         get, scan = ((directory / f"{name}.said").read_text() for name in ("get", "scan"))
-        seconds, gets = re.search(r"readrandom .* ([\d.]+) seconds (\d+) operations", get).groups()
+        # What comes before the last has warmed the cache.
+        seconds, gets = re.findall(r"readrandom .* ([\d.]+) seconds (\d+) operations", get)[-1]
         # As in "... thread 0: (3,42) ops and (2.9,3.1) ops/second in (1.03,13.5) seconds".
         scans, scanned = re.findall(r"\(\d+,(\d+)\) ops and .* in \([\d.]+,([\d.]+)\) seconds", scan)[-1]
-        percentile = float(re.search(r"P99: ([\d.]+)", get)[1])
+        percentile = float(re.findall(r"P99: ([\d.]+)", get)[-1])
         return {"gets_a_second": int(gets) / float(seconds), "get_p99_us": percentile, "scans_a_second": int(scans) / float(scanned)}
+
+
+class MixOfTen(Mix):
+    """The store is ten times the cache, as that of cache_ext."""
+
+    rows, store = 10 * ROWS // 4, 10
+    # A cache that a tenth fits in is full in seconds, and knows what is read often much later.
+    warmups = 1
 
 
 class Both:
@@ -142,18 +198,21 @@ class Build:
         return 3 * stage.MIB
 
 
-QUESTIONS = {"search": Search, "mix": Mix, "both": Both, "git": Git, "build": Build}
+CACHES = ["kernel", "kernel" + NOREUSE, "lru", sessions.SUGGESTED, *OF_MIX, "lru-sp" + NOREUSE, "ubm", "clock-pro"]
+QUESTIONS = {"search": Search, "mix": Mix, "mix-10": MixOfTen, "both": Both, "git": Git, "build": Build}
 
 
 def options():
-    parser = sessions.parser(__doc__, delay=None, policies=f"kernel,lru,{sessions.SUGGESTED},{sessions.MANAGED},ubm,clock-pro", sizes="")
+    parser = sessions.parser(__doc__, delay=None, policies=",".join(CACHES), sizes="")
     parser.add_argument("--questions", default=",".join(QUESTIONS), help="which")
+    parser.add_argument("--seconds", type=int, default=Mix.seconds, help="how long the reads of the mix are counted, and the cache is warmed before")
     return parser.parse_args()
 
 
 def measure_all(given):
     sessions.begin(given)
     session = sessions.Session("questions", given, HERE)
+    Mix.seconds = given.seconds
     for name in given.questions.split(","):
         question = QUESTIONS[name]()
         sessions.need(*question.needs)
@@ -166,17 +225,21 @@ def measure_all(given):
 
             place = stage.Stage(given.forebay, work, 640 * stage.MIB, given.delay or question.disk, fill, question.command)
             session.note(**{f"delay_check_{name}": place.check_delay()})
-            (work / "managers.toml").write_text(MANAGERS.get(name, ""))
             for turn in range(given.rounds):
                 for which in given.caches.split(","):
-                    if which == sessions.MANAGED and name not in MANAGERS:
+                    of_question, managers, command = MANAGERS.get(name, {}), None, question.command
+                    if which in OF_MIX and which not in of_question or NOREUSE in which and not isinstance(question, Mix):
                         continue
-                    managers = work / "managers.toml" if which == sessions.MANAGED else None
-                    if which == sessions.SUGGESTED:
-                        managers = stage.suggested(place, sizes[0])
+                    policy = which.split("+")[0]
+                    if which in of_question:
+                        policy, managers = "lru-sp", work / "managers.toml"
+                        managers.write_text(of_question[which])
+                    elif which == sessions.SUGGESTED:
+                        policy, managers = "lru-sp", stage.suggested(place, sizes[0])
+                    if NOREUSE in which:
+                        command = question.command_noreuse(None if policy == stage.KERNEL else given.forebay)
                     labels, spoken = {"question": name, "which": which, "round": turn}, getattr(question, "said", None)
-                    policy = "lru-sp" if managers else which
-                    session.run(labels, stage.measure, place, policy, sizes[0], question.command, managers=managers, spoken=spoken)
+                    session.run(labels, stage.measure, place, policy, sizes[0], command, managers=managers, spoken=spoken)
     return session.kept["runs"]
 
 

@@ -313,3 +313,25 @@ fn misses_are_split_by_program_or_by_file_without_managers() {
         }
     }
 }
+
+#[test]
+fn a_rule_that_helps_once_a_scan_need_not_agree_is_found_beside_it() {
+    // Reads of a skewed few pages, and of many that never come back, beside a scan of the same file.
+    let mut rows = "time_ns,owner,object,offset,length,operation\n".to_owned();
+    let mut random = 1_u64;
+    for round in 0..800 {
+        random = (random * 1_103_515_245 + 12_345) & 0x7fff_ffff;
+        let drawn = random >> 8 & 1023;
+        let hot = drawn * drawn / 1024 * 24 / 1024 + round / 200 * 24;
+        for (owner, page) in [("kv-get 1", hot), ("kv-get 1", 1000 + round), ("kv-scan 2", 9000 + round)] {
+            rows += &format!("{round},{owner},/store/1.sst,{},4096,read\n", page * 4096);
+        }
+    }
+    let trace = file("scanned.csv", &rows);
+    let output = forebay(&["managers", trace.to_str().unwrap(), "-s", "16", "--page-size", "4KiB", "-f", "json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rules = answer["rules"].as_array().expect("rules");
+    let of = |owner: &str| rules.iter().find(|rule| rule["owners"] == owner).unwrap_or_else(|| panic!("{answer}"));
+    assert_eq!(of("kv-scan *")["manager"], "access-once");
+    assert!(of("kv-get *")["saved"][0].as_u64().is_some_and(|saved| saved > 0), "{answer}");
+}

@@ -103,7 +103,8 @@ impl Shared {
             Advice::NoReuse => {}
             advice => open.readahead.set(advice),
         }
-        if let Some(user) = process {
+        // As in Linux, advice on readahead leaves alone that a file is used once.
+        if let (Some(user), Advice::NoReuse | Advice::Normal) = (process, hinted.advice) {
             self.use_once((*handle, open, asked.object()), user, hinted.advice == Advice::NoReuse);
         }
         Ok(())

@@ -9,6 +9,7 @@ mod made;
 mod managers;
 mod mounted;
 mod names;
+mod once;
 mod outside;
 mod permissions;
 mod reader;

@@ -118,7 +118,9 @@ const RULES: &str = r#"
 
 #[test]
 fn processes_have_the_hits_of_the_simulator_by_the_same_rules() {
-    for (processes, text, seed) in [(1, RULES, 1), (2, RULES, 2), (2, RULES, 3), (2, "default = \"mru\"", 4)] {
+    let once = "[[manager]]\nname = \"access-once\"\nowners = [\"scan *\"]\n";
+    let of_both = "default = \"mru\"";
+    for (processes, text, seed) in [(1, RULES, 1), (2, RULES, 2), (2, RULES, 3), (2, of_both, 4), (2, once, 5)] {
         let files = ["scanned.out", "second.out", "shared.db", "own.h"];
         let Some(mounted) = under(text, &files) else { return };
         let mut readers: Vec<Reader> = ["scan", "edit"][..processes].iter().map(|name| Reader::new(name)).collect();

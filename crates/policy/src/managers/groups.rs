@@ -4,6 +4,9 @@
 //! same rule is in charge of both, that rule's manager keeps the shared files in a group of their own; if not, nobody manages it
 //! any more, until no page of it is resident. A page changes its group at its next use, so that sharing costs nothing but then.
 //!
+//! Who uses what is another's once, its manager being access-once, has no say in that: it is no user of the file, and a file that had none
+//! but such is the next user's ([`is_only_use`](Groups::is_only_use)).
+//!
 //! Word that comes while the cache runs (`control.rs`) goes before the assignment: a rule of its own for an owner, a file or both, and a
 //! free-list for each owner that has one.
 //!
@@ -55,6 +58,8 @@ pub(crate) struct Groups {
     told: HashMap<u32, Vec<(u32, u32)>>,
     /// By manager: the number of the rule that has this instance, 0 for none.
     rules: Vec<u32>,
+    /// Whether one of the managers is access-once.
+    some_once: bool,
     /// MG3. The pages to go first, of each owner that has said so: resident ones.
     free: FreeLists,
 }
@@ -105,6 +110,7 @@ impl Groups {
             default: managers.len() as u32 - 1,
             told: HashMap::new(),
             rules: vec![0; managers.len()],
+            some_once: managers.contains(&Manager::AccessOnce),
             free: FreeLists::new(),
             now: 0,
             future: future.filter(|_| needs_future),
@@ -161,8 +167,38 @@ impl Groups {
         }
     }
 
-    /// A reference that found no frame.
-    pub(crate) fn refused(&mut self) {
+    /// Whether a page is used by one who says that it uses it once, and whose file it is not: it is as if it were not used. Users who agree
+    /// on access-once manage their file together.
+    pub(crate) fn is_only_use(&self, reference: &Reference) -> bool {
+        let (owner, object) = (reference.owner, reference.place.object);
+        let Some(&File { owner: of, rule, resident: 1.. }) = self.files.get(object as usize) else { return false };
+        if of == owner || !self.some_once {
+            return false;
+        }
+        let own = self.rule(owner, object);
+        own != rule && self.is_once(own)
+    }
+
+    /// Whether that number is a manager's who has no say in whose a file is.
+    fn is_once(&self, number: u32) -> bool {
+        self.managers.get(number as usize) == Some(&Manager::AccessOnce)
+    }
+
+    /// Whether somebody manages a page.
+    pub(crate) fn manages(&self, page: u32) -> bool {
+        self.pages[page as usize].group != NONE
+    }
+
+    /// A page has come that is used once, and is nobody's.
+    pub(crate) fn admitted_once(&mut self, reference: &Reference) {
+        let Reference { page, place, .. } = *reference;
+        self.now += 1;
+        self.files[place.object as usize].resident += 1;
+        self.pages[page as usize] = Page { object: place.object, group: NONE };
+    }
+
+    /// A reference that found no frame, or that counts for nothing.
+    pub(crate) fn passed(&mut self) {
         self.now += 1;
     }
 
@@ -296,6 +332,7 @@ impl Groups {
                 free
             }
         };
+        self.some_once |= *manager == Manager::AccessOnce;
         self.remember_uses(manager.earlier_uses());
         if *manager != Manager::Lru {
             self.ranking.reserve(self.pages.len() as u32);
@@ -365,10 +402,15 @@ impl Groups {
         }
     }
 
-    /// Puts in charge of a file whom all users name, if it is shared or its user says nothing.
+    /// Puts in charge of a file whom all users name, if it is shared or its user says nothing. Users who use it once are not asked.
     fn agree(&mut self, object: u32) {
         let of_others = self.rule(ANY, object);
-        let words = self.told.get(&object).map_or(&[][..], |words| words);
+        let all_words = self.told.get(&object).map_or(&[][..], |words| words);
+        let has_say = |&(owner, number): &(u32, u32)| owner == ANY || !self.is_once(number);
+        let words: Vec<(u32, u32)> = all_words.iter().copied().filter(has_say).collect();
+        if words.is_empty() && !all_words.is_empty() {
+            return;
+        }
         if let Some(file) = self.files.get_mut(object as usize).filter(|file| file.resident > 0) {
             let first = words.first().map_or(of_others, |&(_, number)| number);
             let all = words.iter().all(|&(_, number)| number == first);
@@ -425,8 +467,9 @@ impl Groups {
             return;
         }
         let rule = self.rule(owner, object);
+        let was_once = self.is_once(file.rule) && rule != file.rule;
         let file = &mut self.files[object as usize];
-        if file.resident == 0 {
+        if file.resident == 0 || was_once {
             (file.owner, file.rule) = (owner, rule);
         } else {
             file.owner = SHARED;

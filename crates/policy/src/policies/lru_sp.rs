@@ -28,6 +28,21 @@
 //! - A file is shared while several owners use it and pages of it are resident: traces tell nothing of open and close. If one rule
 //!   is in charge of all of them, they agree on its manager.
 //!
+//! One departure: **uses that are said to be the only ones**. The paper gives a file on whose manager its users do not agree to LRU, so
+//! a scan beside point reads of the same file pushes out what these need, although the scanning program has said that it reads nothing
+//! twice. Its word takes nothing from the others, so here it needs nobody's consent. An owner whose manager is `access-once` is no user
+//! of another's file: the file's manager stays, and a reference of that owner
+//!
+//! - that hits a page of the global list changes nothing;
+//! - that misses brings its page to a list of its own, `once`, whose earliest page goes before any candidate is asked for.
+//!
+//! The next use by somebody else makes such a page an ordinary one, used for the first time. What is read ahead for a scan is still to be
+//! used: it waits in the list `coming` and comes to `once` by its use. It goes before all others when more pages have come from that list
+//! to their use since than twice those that wait, so that the scan has passed it over, or when half of the cache waits.
+//!
+//! What others have used hits wherever global LRU hits, unless a use of the scanning program alone had kept it there. Without readahead
+//! they also hit wherever they would if the scan did not run and the cache had a frame less (`tests/all/once.rs`).
+//!
 //! The paper's three principles are property tests in `tests/all/lru_sp.rs`. They hold, of owners that share no page, against
 //! global LRU: who never overrules hits wherever it hits; who is always foolish changes nothing for others; who is always wise has
 //! no more misses. The third does not hold against what was before: a wise owner may cost another what that one owed to a third
@@ -43,8 +58,8 @@
 //! Reference figures: the paper's two worked examples; equal to LRU where nobody overrules, and to OPT where all pages
 //! are one owner's with `rmin`. Parameters: `swapping`,
 //! `place-holders` (off: to show what they are for), `manager` (of every owner).
-//! Memory: 20 bytes a page (two links, the place-holder's two ends, whether resident) and 24 of its manager's (rank, file,
-//! group), with LRU-K 8 more for each use but one; files and groups as in `managers/groups.rs`, which
+//! Memory: 24 bytes a page (two links, the place-holder's two ends, whether resident, its list and since when) and 24 of its
+//! manager's (rank, file, group), with LRU-K 8 more for each use but one; files and groups as in `managers/groups.rs`, which
 //! keeps arrays by the numbers of owners and objects: these are dense, as traces number them.
 
 use crate::control::{Control, Uncontrolled};
@@ -52,14 +67,27 @@ use crate::managers::groups::Groups;
 use crate::managers::{Manager, PLAIN};
 use crate::parameters::{Kind, Parameter, Settings};
 use crate::parts::list::{List, Nodes};
-use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
+use crate::policy::{AllRefused, Caller, Info, Operation, Policy, Reference, Setup, Uses};
 
 const NONE: u32 = u32::MAX;
 const SWITCH: Kind = Kind::Choice(&["on", "off"]);
 
+/// In which list a resident page is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Of {
+    #[default]
+    Global,
+    Once,
+    Coming,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Page {
     resident: bool,
+    /// Of a resident page.
+    list: Of,
+    /// Of a page in `coming`: how many had come from there to their use before it.
+    since: u32,
     /// Of a ghost: the resident page that its place-holder points to.
     points_to: u32,
     /// Of a resident page: the ghost whose place-holder points to it.
@@ -68,15 +96,31 @@ struct Page {
 
 impl Default for Page {
     fn default() -> Self {
-        Self { resident: false, points_to: NONE, held_for: NONE }
+        Self { resident: false, list: Of::Global, since: 0, points_to: NONE, held_for: NONE }
+    }
+}
+
+impl Of {
+    fn among<'a>(self, global: &'a mut List, once: &'a mut List, coming: &'a mut List) -> &'a mut List {
+        match self {
+            Self::Global => global,
+            Self::Once => once,
+            Self::Coming => coming,
+        }
     }
 }
 
 /// LRU-SP.
 #[derive(Debug)]
 pub struct LruSp {
-    /// SP1. The global list: the resident pages, each at the position that its frame has under global LRU.
+    /// SP1. The global list: the resident pages but those of SP4, each at the position that its frame has under global LRU.
     global: List,
+    /// SP4. Resident pages that nobody has used but owners who use them once, and those that were read ahead for these and that nobody has
+    /// used, the earliest at the back. No place-holder points to them, and nobody manages them.
+    once: List,
+    coming: List,
+    /// How many pages have come from `coming` to their use; compared by differences alone.
+    came: u32,
     /// SP2. `pages[b].points_to == a` if and only if `pages[a].held_for == b`; then `a` is resident and `b` is not.
     pages: Nodes<Page>,
     place_holders: u32,
@@ -120,7 +164,7 @@ impl Policy for LruSp {
         uses: Uses { place: true, request: true },
         off_line: false,
         ghosts: 1,
-        bytes_per_page: 20 + Groups::BYTES_PER_PAGE + Groups::BYTES_PER_FILE,
+        bytes_per_page: 24 + Groups::BYTES_PER_PAGE + Groups::BYTES_PER_FILE,
     };
 
     fn needs_future(settings: &Settings) -> bool {
@@ -131,6 +175,9 @@ impl Policy for LruSp {
         let on = |name| setup.settings.choice(name) == "on";
         Self {
             global: List::new(),
+            once: List::new(),
+            coming: List::new(),
+            came: 0,
             pages: Nodes::new(setup.pages),
             place_holders: 0,
             settled: List::new(),
@@ -149,7 +196,7 @@ impl Policy for LruSp {
     }
 
     fn len(&self) -> u32 {
-        self.global.len()
+        self.global.len() + self.once.len() + self.coming.len()
     }
 
     fn ghosts(&self) -> u32 {
@@ -169,7 +216,21 @@ impl Policy for LruSp {
 
     fn hit(&mut self, reference: &Reference) {
         let page = reference.page;
-        self.global.move_to_front(&mut self.pages, page);
+        let (once, list) = (self.managers.is_only_use(reference), self.pages[page].list);
+        self.came = self.came.wrapping_add(u32::from(list == Of::Coming));
+        if once {
+            if list == Of::Coming {
+                self.unlink(page);
+                self.link(page, Of::Once);
+            }
+            return self.managers.passed();
+        }
+        if list == Of::Global {
+            self.global.move_to_front(&mut self.pages, page);
+        } else {
+            self.unlink(page);
+            self.link(page, Of::Global);
+        }
         if let Some(ghost) = self.take_holder_to(page) {
             self.settled.push_front(&mut self.pages, ghost);
         }
@@ -179,17 +240,23 @@ impl Policy for LruSp {
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
         let page = reference.page;
         self.forget_settled(caller);
+        let once = self.managers.is_only_use(reference);
         if self.len() == self.capacity
-            && !self.confiscate(page, caller)
+            && (once || !self.confiscate(page, caller))
             && let Err(refused) = self.replace(caller)
         {
-            self.managers.refused();
+            self.managers.passed();
             return Err(refused);
         }
         self.take_holder_of(page);
         self.pages[page].resident = true;
-        self.global.push_front(&mut self.pages, page);
-        self.managers.used(reference, true);
+        if once {
+            self.link(page, if reference.operation == Operation::Readahead { Of::Coming } else { Of::Once });
+            self.managers.admitted_once(reference);
+        } else {
+            self.link(page, Of::Global);
+            self.managers.used(reference, true);
+        }
         Ok(())
     }
 
@@ -200,7 +267,7 @@ impl Policy for LruSp {
 
     fn remove<C: Caller>(&mut self, page: u32, caller: &mut C) {
         if self.pages[page].resident {
-            self.global.remove(&mut self.pages, page);
+            self.unlink(page);
             self.leave(page, caller);
         } else if self.pages.is_linked(page) {
             self.settled.remove(&mut self.pages, page);
@@ -212,7 +279,8 @@ impl Policy for LruSp {
 
     fn control(&mut self, control: &Control) -> Result<u32, Uncontrolled> {
         let Self { pages, managers, .. } = self;
-        managers.control(control, |page| pages[page].resident)
+        // What is used once is nobody's to give up.
+        managers.control(control, |page| pages[page].resident && pages[page].list == Of::Global)
     }
 
     fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C) {
@@ -230,6 +298,7 @@ impl Policy for LruSp {
         show("swaps", self.swaps as f64);
         show("place-holders", f64::from(self.place_holders));
         show("mistakes caught", self.mistakes as f64);
+        show("used once", f64::from(self.once.len() + self.coming.len()));
     }
 
     fn bytes(&self) -> usize {
@@ -240,10 +309,18 @@ impl Policy for LruSp {
         assert!(self.len() <= self.capacity);
         self.global.check(&self.pages);
         self.settled.check(&self.pages);
+        for (list, of) in [(&self.once, Of::Once), (&self.coming, Of::Coming)] {
+            list.check(&self.pages);
+            for page in list.front_to_back(&self.pages) {
+                let Page { resident, list, points_to, held_for, .. } = self.pages[page];
+                assert!(resident && list == of && points_to == NONE && held_for == NONE); // SP4
+                assert!(!self.managers.manages(page)); // SP4
+            }
+        }
         let mut pointed_to = 0;
         for page in self.global.front_to_back(&self.pages) {
-            let Page { resident, points_to, held_for } = self.pages[page];
-            assert!(resident && points_to == NONE); // SP1
+            let Page { resident, list, points_to, held_for, .. } = self.pages[page];
+            assert!(resident && list == Of::Global && points_to == NONE); // SP1
             if held_for != NONE {
                 pointed_to += 1;
                 assert_eq!(self.pages[held_for].points_to, page); // SP2
@@ -252,11 +329,12 @@ impl Policy for LruSp {
         }
         assert_eq!(pointed_to, self.place_holders); // SP2
         for ghost in self.settled.front_to_back(&self.pages) {
-            let Page { resident, points_to, held_for } = self.pages[ghost];
+            let Page { resident, points_to, held_for, .. } = self.pages[ghost];
             assert!(!resident && points_to == NONE && held_for == NONE); // SP3
         }
         assert!(self.ghosts() <= self.capacity); // SP3
-        self.managers.check(self.global.front_to_back(&self.pages));
+        let all = [&self.global, &self.once, &self.coming].into_iter().flat_map(|list| list.front_to_back(&self.pages));
+        self.managers.check(all);
     }
 }
 
@@ -275,18 +353,34 @@ impl LruSp {
         true
     }
 
-    /// Lets managers choose a victim, the one in charge of the candidate first.
+    /// Takes what a scan has passed over or used, the earliest first; if there is nothing, lets managers choose a victim, the one in charge
+    /// of the candidate first.
     fn replace<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
+        let mut waiting = self.coming.len();
+        let passed_over = self.coming.back_to_front(&self.pages).take_while(|&page| {
+            let came_since = self.came.wrapping_sub(self.pages[page].since);
+            let over = waiting > self.capacity / 2 || came_since > waiting.saturating_mul(2);
+            waiting -= 1;
+            over
+        });
+        let used = self.once.back_to_front(&self.pages);
+        let found = passed_over.chain(used).find(|&page| caller.evict(page));
+        if let Some(page) = found {
+            self.give_up(page, caller);
+            return Ok(());
+        }
         self.managers.begin_round();
         let asked = self
             .global
             .back_to_front(&self.pages)
             .find_map(|candidate| Some((candidate, self.managers.ask(candidate, caller)?)));
-        let (candidate, victim) = asked.ok_or(AllRefused)?;
+        let Some((candidate, victim)) = asked else {
+            let page = self.coming.back_to_front(&self.pages).find(|&page| caller.evict(page)).ok_or(AllRefused)?;
+            self.give_up(page, caller);
+            return Ok(());
+        };
         if victim == candidate {
-            self.global.remove(&mut self.pages, victim);
-            self.leave(victim, caller);
-            self.forget(victim, caller);
+            self.give_up(victim, caller);
         } else {
             self.overrule(candidate, victim, caller);
         }
@@ -317,6 +411,26 @@ impl LruSp {
             self.pages[candidate].held_for = under_lru;
             self.place_holders += 1;
         }
+    }
+
+    /// A page has been evicted for which nothing is to be remembered.
+    fn give_up<C: Caller>(&mut self, page: u32, caller: &mut C) {
+        self.unlink(page);
+        self.leave(page, caller);
+        self.forget(page, caller);
+    }
+
+    /// Puts a resident page at the front of a list.
+    fn link(&mut self, page: u32, of: Of) {
+        (self.pages[page].list, self.pages[page].since) = (of, self.came);
+        let Self { pages, global, once, coming, .. } = self;
+        of.among(global, once, coming).push_front(pages, page);
+    }
+
+    /// Takes a resident page off its list.
+    fn unlink(&mut self, page: u32) {
+        let Self { pages, global, once, coming, .. } = self;
+        pages[page].list.among(global, once, coming).remove(pages, page);
     }
 
     /// A page that is in the global list no more is not resident, and nothing points to it.

@@ -6,3 +6,4 @@ mod invariants;
 mod loops;
 mod lru_sp;
 mod models;
+mod once;

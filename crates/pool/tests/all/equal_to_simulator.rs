@@ -4,6 +4,7 @@ use crate::common;
 use crate::forecast::{PAGE_SIZE, by_page, ends_of_objects, on_line, sample, simulated};
 
 use common::Zeroes;
+use forebay_policy::managers::{Assignment, Manager};
 use forebay_policy::{Operation, Place, Spec};
 use forebay_pool::{Config, Durability, Pool, Volume, VolumeConfig, WriteMode};
 use forebay_sim::Trace;
@@ -99,6 +100,24 @@ fn mq_draws_the_same_sample_while_numbers_are_kept_for_it() {
     let config = Config::new(u64::from(pages) * u64::from(PAGE_SIZE), spec.clone()).with_page_size(PAGE_SIZE);
     assert!(config.known_pages >= trace.pages && trace.pages > 6 * pages, "more than residents and ghosts need");
     check_equal(&trace, &[spec], Cache { pages, known_pages: config.known_pages, readahead: 0 });
+}
+
+#[test]
+fn who_uses_shared_files_once_has_the_same_hits() {
+    let mut trace = by_page(sample(), REFERENCES);
+    // Three owners use the same files in turns; what the last of them uses it uses once.
+    trace.requests.owner.iter_mut().enumerate().for_each(|(request, owner)| *owner = request as u32 / 40 % 3);
+    let managed = ["lru-sp", "lru-sp:manager=lru-k"].map(|text| {
+        let spec = Spec::parse(text).expect("a policy");
+        let mut assignment = Assignment::new(None);
+        assignment.add(Manager::AccessOnce, Some(&[2]), None);
+        Spec { managers: Some(Arc::new(assignment)), ..spec }
+    });
+    for (pages, readahead) in [(90, 0), (900, 0), (90, READAHEAD), (900, READAHEAD)] {
+        check_equal(&trace, &managed, Cache { pages, known_pages: trace.pages, readahead });
+        let plain = simulated(&trace, &[Spec::parse("lru-sp").expect("a policy")], (pages, readahead));
+        assert_ne!(plain, simulated(&trace, &managed[..1], (pages, readahead)), "the rule changes something");
+    }
 }
 
 fn check_equal(trace: &Trace, specs: &[Spec], cache: Cache) {

@@ -7,6 +7,8 @@
 //! 3. Those that help are taken in the order of their gain. One is kept if, beside those kept before, it saves at least a 200th of the
 //!    misses and adds none at any size. With a device, what is saved is its time instead: where pages are read ahead, more misses may be
 //!    fewer requests, and the other way round.
+//!    Who uses a shared file once need not agree with its other users. So if access-once is kept, the other managers are tried once more
+//!    beside it: a rule for one program may help only now.
 //! 4. A rule that saves less beside all that are kept is dropped again, the idlest first: on files that programs share, one of them may do
 //!    the work of others.
 //!
@@ -32,7 +34,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 /// The managers that are tried: those that need neither a list nor the future. `same-order` is `mru` by another name.
-const TRIED: [&str; 4] = ["mru", "access-once", "sequential", "lru-k"];
+const TRIED: [&str; 4] = ["mru", ONCE, "sequential", "lru-k"];
+/// The manager of those who need not agree with others.
+const ONCE: &str = "access-once";
 /// A scope has at least this share of all references.
 const LEAST_SHARE: f64 = 0.02;
 /// A rule saves at least this share of the cost.
@@ -127,33 +131,9 @@ impl Asked {
         let unmanaged = costs(&[vec![]])?.remove(0);
 
         let scopes = scopes(&trace);
-        let rule = |scope: &Scope, manager| {
-            let Scope { owners, files } = scope.clone();
-            Rule { manager, owners, files, saved: Vec::new() }
-        };
-        let alone: Vec<Vec<Rule>> =
-            scopes.iter().flat_map(|scope| TRIED.map(|manager| vec![rule(scope, manager)])).collect();
-        let mut helping: Vec<(u64, Rule)> = costs(&alone)?
-            .iter()
-            .zip(alone)
-            .filter_map(|(of, mut rule)| Some((gain(&unmanaged, of)?, rule.remove(0))))
-            .collect();
-        helping.sort_by_key(|&(gain, _)| std::cmp::Reverse(gain));
-
-        let (mut kept, mut managed): (Vec<Rule>, Costs) = (Vec::new(), unmanaged.clone());
-        for (_, rule) in helping {
-            let same = |other: &Rule| (&other.owners, &other.files) == (&rule.owners, &rule.files);
-            if kept.iter().any(same) {
-                continue;
-            }
-            let mut with = kept.clone();
-            // Files before programs: the first rule that fits holds.
-            let place = if rule.files.is_some() { 0 } else { with.len() };
-            with.insert(place, rule);
-            let now = costs(std::slice::from_ref(&with))?.remove(0);
-            if gain(&managed, &now).is_some() {
-                (kept, managed) = (with, now);
-            }
+        let (mut kept, mut managed) = more(&scopes, (Vec::new(), unmanaged.clone()), &costs)?;
+        if kept.iter().any(|rule| rule.manager == ONCE) {
+            (kept, managed) = more(&scopes, (kept, managed), &costs)?;
         }
         while let Some(without) = idle(&kept, (&unmanaged, &managed), &costs)? {
             kept.remove(without.0);
@@ -197,6 +177,44 @@ impl Asked {
         let costs: Costs = outcomes.iter().map(cost).collect();
         Ok(costs.chunks(sizes.len()).map(<[u64]>::to_vec).collect())
     }
+}
+
+/// The rules that are kept, and those that help beside them, in the order of what each saves there; and what all cost.
+fn more(
+    scopes: &[Scope],
+    (mut kept, mut managed): (Vec<Rule>, Costs),
+    costs: Replay<'_>,
+) -> Result<(Vec<Rule>, Costs), Error> {
+    let rules = scopes.iter().flat_map(|Scope { owners, files }| {
+        TRIED.map(|manager| Rule { manager, owners: owners.clone(), files: files.clone(), saved: Vec::new() })
+    });
+    let tried: Vec<Rule> = rules.filter(|rule| !kept.iter().any(|other| same_scope(rule, other))).collect();
+    let beside: Vec<Vec<Rule>> = tried.iter().map(|rule| with(&kept, rule)).collect();
+    let gains = costs(&beside)?.into_iter().zip(tried);
+    let mut helping: Vec<(u64, Rule)> = gains.filter_map(|(of, rule)| Some((gain(&managed, &of)?, rule))).collect();
+    helping.sort_by_key(|&(gain, _)| std::cmp::Reverse(gain));
+    for (_, rule) in helping {
+        if kept.iter().any(|other| same_scope(&rule, other)) {
+            continue;
+        }
+        let with = with(&kept, &rule);
+        let now = costs(std::slice::from_ref(&with))?.remove(0);
+        if gain(&managed, &now).is_some() {
+            (kept, managed) = (with, now);
+        }
+    }
+    Ok((kept, managed))
+}
+
+fn same_scope(rule: &Rule, other: &Rule) -> bool {
+    (&rule.owners, &rule.files) == (&other.owners, &other.files)
+}
+
+/// Rules and one more. Files before programs: the first rule that fits holds.
+fn with(rules: &[Rule], rule: &Rule) -> Vec<Rule> {
+    let mut with = rules.to_vec();
+    with.insert(if rule.files.is_some() { 0 } else { with.len() }, rule.clone());
+    with
 }
 
 /// The rule that saves least beside all others, if that is nothing, and the costs without it: those that came later may do its work.
