@@ -321,11 +321,11 @@ impl Filesystem for FileSystem {
                     Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESTALE)) => return true,
                     // It has a name, as its directory can be read and not searched. From here on the kernel asks for names alone.
                     Err(_) if entries > 1 => return false,
-                    // Without a number it is a name alone, though some programs skip those.
-                    Err(_) => FileAttr { ino: INodeNo(0), ..entry.bare_attributes() },
+                    // What has the root's number is a name alone to the kernel, which then forgets one lookup of the root.
+                    Err(_) => FileAttr { ino: INodeNo::ROOT, ..entry.bare_attributes() },
                 };
                 let full = reply.add(attributes.ino, entry.next, &entry.name, &BELIEVED, &attributes, GENERATION);
-                if full && !itself && attributes.ino.0 != 0 {
+                if full && !itself {
                     self.0.forget(attributes.ino.0, 1);
                 }
                 !full
