@@ -5,6 +5,7 @@ use crate::inode::attributes;
 use crate::naming::Changes;
 use crate::nodes::Node;
 use crate::object::{Bytes, Done, Object, Until};
+use crate::permissions::check_whole;
 use crate::processes::User;
 use crate::shared::{Open, Shared};
 use forebay_policy::Operation;
@@ -213,6 +214,7 @@ impl Shared {
         if by_path {
             self.check_access(node.number, Access::WRITE_OK)?;
         }
+        check_whole(&*self.nodes.tree.path(&node.inode)?)?;
         self.set_length(node, length)?;
         self.set_attributes(node, changes)
     }

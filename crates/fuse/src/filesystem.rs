@@ -7,8 +7,8 @@ use crate::naming::Changes;
 use crate::object::{Done, Until};
 use crate::shared::Shared;
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
@@ -301,8 +301,10 @@ impl Filesystem for FileSystem {
     }
 
     fn readdirplus(&self, _: &Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let mut entries = 0;
         let read = self.0.directories.get(handle).and_then(|directory| {
             directory.read(offset, |entry| {
+                entries += 1;
                 // The kernel takes no lookup of these two.
                 let itself = entry.name == "." || entry.name == "..";
                 let attributes = if itself {
@@ -313,8 +315,15 @@ impl Filesystem for FileSystem {
                         .look_up(&directory.fd, &entry.name)
                         .map(|(node, found)| self.0.attributes(&node, found))
                 };
-                // It has gone meanwhile.
-                let Ok(attributes) = attributes else { return true };
+                let attributes = match attributes {
+                    Ok(attributes) => attributes,
+                    // It has gone meanwhile.
+                    Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESTALE)) => return true,
+                    // It has a name, as its directory can be read and not searched. From here on the kernel asks for names alone.
+                    Err(_) if entries > 1 => return false,
+                    // What has the root's number is a name alone to the kernel, which then forgets one lookup of the root.
+                    Err(_) => FileAttr { ino: INodeNo::ROOT, ..entry.bare_attributes() },
+                };
                 let full = reply.add(attributes.ino, entry.next, &entry.name, &BELIEVED, &attributes, GENERATION);
                 if full && !itself {
                     self.0.forget(attributes.ino.0, 1);

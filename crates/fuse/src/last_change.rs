@@ -20,6 +20,8 @@ pub(crate) struct LastChange {
     unsettled: AtomicUsize,
     /// Others had changed the file below when we began to, so that its times alone do not show it any more.
     foreign: AtomicBool,
+    /// Its last name was taken away through the mount, and nobody has looked at it since: its time of change is another one now.
+    unseen: AtomicBool,
 }
 
 struct State {
@@ -55,11 +57,22 @@ impl LastChange {
             changing: RwLock::new(()),
             unsettled: AtomicUsize::new(0),
             foreign: AtomicBool::new(false),
+            unseen: AtomicBool::new(false),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it was found as our last change has left it.
+    fn is_ours(&self, found: &Statx) -> bool {
+        let mut state = self.state();
+        let now = Seen::from(found);
+        if self.unseen.swap(false, Ordering::SeqCst) {
+            state.seen.changed = now.changed;
+        }
+        state.seen == now
     }
 
     /// The bytes of the file below after our last change.
@@ -80,9 +93,9 @@ impl LastChange {
         if self.unsettled.load(Ordering::SeqCst) > 0 {
             return;
         }
-        let same = |found: &Statx| self.state().seen == Seen::from(found);
         // What has just been seen may be older than a change of ours.
-        if !found.is_some_and(same) && attributes(file).is_ok_and(|found| !same(&found)) {
+        let same = |found: &Statx| self.state().seen == Seen::from(found);
+        if !found.is_some_and(same) && attributes(file).is_ok_and(|found| !self.is_ours(&found)) {
             self.foreign.store(true, Ordering::SeqCst);
         }
     }
@@ -102,8 +115,14 @@ impl LastChange {
         }
         if alone.is_ok() {
             state.seen = now;
+            self.unseen.store(false, Ordering::SeqCst);
         }
         Ok(found)
+    }
+
+    /// Its last name has been taken away through the mount, and nobody has it open: the next look takes note of that.
+    pub(crate) fn note_change_later(&self) {
+        self.unseen.store(true, Ordering::SeqCst);
     }
 
     /// When it was modified and changed, by what is found below.
@@ -124,7 +143,7 @@ impl LastChange {
             return Ok(Below::Busy);
         }
         let found = attributes()?;
-        let changed = self.state().seen != Seen::from(&found) || self.foreign.load(Ordering::SeqCst);
+        let changed = !self.is_ours(&found) || self.foreign.load(Ordering::SeqCst);
         Ok(if changed { Below::Changed(Box::new(found)) } else { Below::Same })
     }
 
@@ -136,6 +155,7 @@ impl LastChange {
     /// Takes it as it is found below.
     pub(crate) fn accept(&self, found: &Statx) {
         self.foreign.store(false, Ordering::SeqCst);
+        self.unseen.store(false, Ordering::SeqCst);
         *self.state() = State { seen: Seen::from(found), written: None };
     }
 
@@ -167,7 +187,7 @@ impl LastChange {
         if first
             && let Ok(_alone) = self.changing.try_write()
             && self.unsettled.load(Ordering::SeqCst) == 1
-            && self.state().seen != Seen::from(&attributes(file)?)
+            && !self.is_ours(&attributes(file)?)
         {
             self.foreign.store(true, Ordering::SeqCst);
         }
@@ -185,6 +205,7 @@ impl LastChange {
             let _ = rustix::fs::futimens(file, &Timestamps { last_access: omit, last_modification: modified });
         }
         state.seen = Seen::from(&attributes(file)?);
+        self.unseen.store(false, Ordering::SeqCst);
         Ok(())
     }
 }

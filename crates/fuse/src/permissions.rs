@@ -14,11 +14,11 @@
 //! Mounts of other users keep the kernel's checks. Without them a directory that may not be searched any more could be searched as long
 //! as the kernel believes the names in it.
 
-use crate::inode::proc_path;
+use crate::inode::{attributes, proc_path};
 use crate::shared::Shared;
 use fuser::Errno;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Access, AtFlags, CWD};
+use rustix::fs::{Access, AtFlags, CWD, StatxAttributes};
 use std::io;
 
 /// In the flags of a request to open: the kernel does it to run the file (`FMODE_EXEC`).
@@ -39,8 +39,15 @@ impl Shared {
             libc::O_WRONLY => Access::WRITE_OK,
             _ => Access::READ_OK | Access::WRITE_OK,
         };
-        check(path, wanted)
+        check(path, wanted)?;
+        if wanted.contains(Access::WRITE_OK) && flags & libc::O_APPEND == 0 { check_whole(path) } else { Ok(()) }
     }
+}
+
+/// Refuses a file that may only be appended to.
+pub(crate) fn check_whole(path: &OwnedFd) -> Result<(), Errno> {
+    let only_appended = attributes(path.as_fd())?.stx_attributes.contains(StatxAttributes::APPEND);
+    if only_appended { Err(Errno::EPERM) } else { Ok(()) }
 }
 
 fn check(path: &OwnedFd, wanted: Access) -> Result<(), Errno> {

@@ -1,5 +1,6 @@
 //! What the requests of a mount work on.
 
+use crate::clearing::Clearing;
 use crate::device::Files;
 use crate::directory::Directory;
 use crate::error::errno;
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     pub(crate) open: Slab<Open>,
     pub(crate) directories: Slab<Directory>,
     pub(crate) workers: Arc<Workers>,
+    pub(crate) clearing: Clearing,
     pub(crate) processes: Processes,
     pub(crate) managing: Managing,
     pub(crate) mapped: Arc<Mapped>,
@@ -131,6 +133,7 @@ impl Shared {
             open: Slab::default(),
             directories: Slab::default(),
             workers: Arc::default(),
+            clearing: Clearing::default(),
             processes,
             managing,
             mapped,
@@ -312,15 +315,8 @@ impl Shared {
         });
     }
 
-    /// The kernel forgets a file.
-    pub(crate) fn forget(self: &Arc<Self>, number: u64, lookups: u64) {
-        if let Some(node) = self.nodes.forget(number, lookups) {
-            self.let_go(&node);
-        }
-    }
-
     /// Somebody has stopped using a file: it goes, if nobody needs it, or rests as long as the pool knows its pages.
-    fn let_go(self: &Arc<Self>, node: &Arc<Node>) {
+    pub(crate) fn let_go(self: &Arc<Self>, node: &Arc<Node>) {
         let mut slot = node.object();
         let unknown = self.nodes.is_unknown(node.number);
         let Some(object) = &*slot else {
@@ -430,6 +426,11 @@ impl Shared {
     pub(crate) fn name_gone(&self, Victim { node, path, found }: &Victim) {
         let last = found.stx_nlink == 1 || u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFDIR;
         let now = match &*node.object() {
+            // Seldom does anybody look at it again.
+            Some(object) if last && !object.file.in_use() => {
+                object.file.last_change.note_change_later();
+                None
+            }
             Some(object) => Some(object.file.last_change.note_change(path.as_fd(), false)),
             // Of a file that has got another name meanwhile more is kept than must be.
             None => (!last).then(|| crate::inode::attributes(path.as_fd())),

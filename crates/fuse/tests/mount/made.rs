@@ -5,6 +5,7 @@ use forebay_policy::Spec;
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 use std::time::Duration;
 
 fn make(mounted: &Mounted, name: &str) -> File {
@@ -46,6 +47,41 @@ fn a_new_file_is_whole_whatever_is_done_with_it_first() {
     assert!(found == bytes && gone.metadata().expect("attributes").nlink() == 0);
     drop((synced, longer, shared, moved, gone));
     assert!(!mounted.below("gone").exists());
+    mounted.stop();
+}
+
+#[test]
+fn of_deleted_files_nothing_is_left_a_moment_later() {
+    const FILES: usize = 3000;
+    let Some(mounted) = Mounted::start(|_, config| config.dirty_age = Duration::from_secs(600)) else { return };
+    let deleted = || {
+        let below = mounted.below("gone-").display().to_string();
+        let of_below = |path: &Path| fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with(&below));
+        let nameless = |path: &Path| fs::metadata(path).is_ok_and(|found| found.nlink() == 0);
+        let all = fs::read_dir("/proc/self/fd").expect("descriptors").flatten().map(|entry| entry.path());
+        all.filter(|path| of_below(path) && nameless(path)).count()
+    };
+    let kept = make(&mounted, "gone-kept");
+    kept.write_all_at(b"bytes", 0).expect("a write");
+    for number in 0..FILES {
+        let name = format!("gone-{number}");
+        fs::write(mounted.seen(&name), b"bytes").expect("a file");
+        if number % 7 == 0 {
+            fs::hard_link(mounted.seen(&name), mounted.seen(&format!("kept-{number}"))).expect("a second name");
+        }
+        fs::remove_file(mounted.seen(&name)).expect("its name goes");
+    }
+    fs::remove_file(mounted.seen("gone-kept")).expect("its name goes");
+    crate::mounted::wait_until("what nobody has open is closed", || deleted() == 1);
+    crate::mounted::wait_until("its pages leave", || mounted.pool.statistics().dirty as usize <= FILES / 7 + 2);
+    let mut found = [0; 5];
+    kept.read_exact_at(&mut found, 0).expect("a read");
+    assert_eq!((&found, kept.metadata().expect("attributes").nlink()), (b"bytes", 0));
+    drop(kept);
+    crate::mounted::wait_until("the last one is closed", || deleted() == 0);
+    for number in (0..FILES).step_by(7) {
+        assert_eq!(fs::read(mounted.seen(&format!("kept-{number}"))).expect("it has a name"), b"bytes");
+    }
     mounted.stop();
 }
 

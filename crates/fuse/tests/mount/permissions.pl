@@ -32,7 +32,7 @@ if ($what eq 'make') {
     file("run-own-$_", oct $_, $user, "#!/bin/true\n") for qw(0755 0655 0644 0500);
     file("run-other-$_", oct $_, $other, "#!/bin/true\n") for qw(0755 0754 0644 0605);
     file("privileges-$_", oct $_, $user) for qw(6755 2745);
-    folder("folder-own-$_", oct $_, $user) for qw(0755 0555 0300);
+    folder("folder-own-$_", oct $_, $user) for qw(0755 0555 0300 0444);
     folder("folder-other-$_", oct $_, $other) for qw(0755 0777 1777 0711 0700 0733);
     folder('folder-of-group', 02775, $user, $other);
     exit 0;
@@ -72,7 +72,9 @@ for my $path (grep { -d } @files) {
     my $entered = chdir $path;
     try("enter $path", $entered);
     chdir $back if $entered;
-    try("list $path", opendir(my $listed, $path));
+    my $opened = opendir(my $listed, $path);
+    try("list $path", $opened);
+    print "names $path: @{[sort readdir $listed]}\n" if $opened;
     try("look $path", -e "$path/file");
     try("read $path", opens("$path/file", O_RDONLY));
     try("make $path", opens("$path/new", O_WRONLY | O_CREAT | O_EXCL));

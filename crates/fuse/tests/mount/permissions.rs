@@ -80,9 +80,9 @@ fn cut(path: &Path) -> std::io::Result<()> {
     if unsafe { libc::truncate(path.as_ptr(), 0) } == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// Makes a file immutable, or mutable again; `false` where its file system knows no such thing.
-fn fix(path: &Path, fixed: bool) -> bool {
-    let done = Command::new("chattr").arg(if fixed { "+i" } else { "-i" }).arg(path).output();
+/// Changes an attribute of a file: `+i` makes it immutable. `false` where its file system knows no such thing.
+fn fix(path: &Path, attribute: &str) -> bool {
+    let done = Command::new("chattr").arg(attribute).arg(path).output();
     done.is_ok_and(|done| done.status.success())
 }
 
@@ -94,10 +94,10 @@ fn a_file_that_nobody_may_change_below_is_not_changed_by_a_descriptor_from_befor
         let Some(mounted) = Mounted::over(folder, |options, _| options.allow_other = allow_other) else { return };
         fs::write(mounted.seen("file"), b"bytes").expect("a file");
         let held = File::options().read(true).write(true).open(mounted.seen("file")).expect("it opens");
-        if fix(&mounted.below("file"), true) {
+        if fix(&mounted.below("file"), "+i") {
             let [seen, below] = [mounted.seen("file"), mounted.below("file")].map(|path| changes(&path));
             // It has to go, whatever comes of this.
-            assert!(fix(&mounted.below("file"), false));
+            assert!(fix(&mounted.below("file"), "-i"));
             if allow_other {
                 // The kernel answers `access` by what it knows.
                 assert_eq!((&seen[..3], &seen[4..]), (&below[..3], &below[4..]));
@@ -105,6 +105,39 @@ fn a_file_that_nobody_may_change_below_is_not_changed_by_a_descriptor_from_befor
                 assert_eq!(seen, below);
             }
             assert_eq!(seen[1..3], [Err(Some(libc::EPERM)); 2]);
+        }
+        drop(held);
+        mounted.stop();
+    }
+}
+
+#[test]
+fn a_file_that_is_only_appended_to_below_is_not_opened_for_other_writes_by_a_descriptor_from_before() {
+    for allow_other in [false, true] {
+        // Elsewhere than in memory.
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder");
+        let Some(mounted) = Mounted::over(folder, |options, _| options.allow_other = allow_other) else { return };
+        fs::write(mounted.seen("file"), b"bytes").expect("a file");
+        let held = File::options().read(true).write(true).open(mounted.seen("file")).expect("it opens");
+        if fix(&mounted.below("file"), "+a") {
+            let [seen, below] = [mounted.seen("file"), mounted.below("file")].map(|path| {
+                let code = |done: std::io::Result<()>| done.map_err(|error| error.raw_os_error());
+                let open = |options: &mut fs::OpenOptions| code(options.open(&path).map(drop));
+                [
+                    open(File::options().read(true)),
+                    open(File::options().append(true)),
+                    open(File::options().write(true)),
+                    open(File::options().read(true).write(true)),
+                    open(File::options().write(true).truncate(true)),
+                    code(cut(&path)),
+                ]
+            });
+            let shorter = held.set_len(1).map_err(|error| error.raw_os_error());
+            // It has to go, whatever comes of this.
+            assert!(fix(&mounted.below("file"), "-a"));
+            assert_eq!(seen, below);
+            assert_eq!((seen[1], seen[2], shorter), (Ok(()), Err(Some(libc::EPERM)), Err(Some(libc::EPERM))));
+            assert_eq!(fs::read(mounted.seen("file")).expect("a read"), b"bytes");
         }
         drop(held);
         mounted.stop();
