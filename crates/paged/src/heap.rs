@@ -242,8 +242,12 @@ pub(crate) fn map_file(service: &Service, asked: Asked, length: usize, protectio
 }
 
 fn most_files() -> usize {
-    let open = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    open.map_or(FILES, |open| FILES.min(open as usize / PART_OF_FILES))
+    let limit = |of| rustix::process::getrlimit(of).current;
+    // Places in the swap file follow addresses. Where it may not be long, memory needs them.
+    if limit(rustix::process::Resource::Fsize).is_some() {
+        return 0;
+    }
+    limit(rustix::process::Resource::Nofile).map_or(FILES, |open| FILES.min(open as usize / PART_OF_FILES))
 }
 
 /// The bytes from an address on that its block has; `None`: no block begins there.

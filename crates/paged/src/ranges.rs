@@ -209,7 +209,11 @@ impl Ranges {
 
     /// No region has these addresses, which were a file's.
     pub(crate) fn vacate(&mut self, place: &Range<usize>) {
-        self.vacant.insert(place);
+        if place.end == self.top {
+            self.top = place.start;
+        } else {
+            self.vacant.insert(place);
+        }
     }
 
     /// A new region, of a file whose mapping has the first `length` bytes.

@@ -122,14 +122,11 @@ impl Regions {
         let page = u64::from(self.service.settings.page_size);
         let window = Window::new(asked, length as u64, page, Arc::clone(&self.service.traffic));
         let window = Arc::new(window.map_err(|_| NotMapped::NoFile)?);
-        let region = self.swap(from, length).and_then(|swap| {
-            let device = CopyOnWrite::new(Arc::clone(&window), Arc::clone(&swap)).map_err(in_words)?;
-            self.add(from, "file", Arc::new(device), swap, Some(window))
-        });
-        let region = region.map_err(|error| {
-            tracing::warn!("a mapped file is not paged: {error}");
-            NotMapped::NoRegion
-        })?;
+        let why = |error: String| tracing::warn!("a mapped file is not paged: {error}");
+        let swap = self.swap(from, length).map_err(why).map_err(|()| NotMapped::NoFile)?;
+        let device = CopyOnWrite::new(Arc::clone(&window), Arc::clone(&swap)).map_err(in_words);
+        let region = device.and_then(|device| self.add(from, "file", Arc::new(device), swap, Some(window)));
+        let region = region.map_err(why).map_err(|()| NotMapped::NoRegion)?;
         if protection != PROT_READ | PROT_WRITE {
             // SAFETY: the program does not know these addresses yet.
             unsafe { system::mprotect(region.start as *mut _, region.len(), protection) };

@@ -167,7 +167,11 @@ impl Swap {
 
     /// What was written of a part, in order.
     pub(crate) fn written(&self, part: &Range<u64>) -> Vec<Range<u64>> {
-        let (mut written, mut pages) = (Vec::new(), self.pages(part.start, part.end.saturating_sub(part.start)));
+        let mut written = Vec::new();
+        if part.is_empty() {
+            return written;
+        }
+        let mut pages = self.pages(part.start, part.end - part.start);
         while let Some(first) = pages.find(|&page| self.is_written(page)) {
             let end = pages.find(|&page| !self.is_written(page)).unwrap_or(pages.end);
             // A part may begin or end within a page.

@@ -101,6 +101,11 @@ impl Shared {
         true
     }
 
+    /// The most pages that one fault maps. Whoever watches is to see the first use of each.
+    fn at_once(&self) -> u64 {
+        if self.watch.is_some() { 1 } else { (AROUND / self.page_size).max(1) as u64 }
+    }
+
     /// What the kernel does not say: of which kind a fault is. And where in the region its page begins.
     fn kind_of(&self, handle: &Handle<Space>, region: &Mapped, address: usize, write: bool) -> (Kind, usize) {
         let at = (address - region.extent.base as usize) / self.page_size * self.page_size;
@@ -146,7 +151,7 @@ fn try_to_bring(
         let filled = resident.is_none();
         let page = resident.map_or_else(|| handle.read_absent(volume, block), Ok)?;
         // Who goes forward has those that were read ahead for it at once: a fault costs more than all the rest.
-        let most = (AROUND / shared.page_size).max(1) as u64;
+        let most = shared.at_once();
         let ahead: Vec<_> = (1..most).map_while(|next| handle.use_ahead(volume, block + next)).collect();
         let length = (1 + ahead.len()) * shared.page_size;
         // It may have been mapped as it was filled.
@@ -177,7 +182,7 @@ fn try_to_bring(
 /// Who writes forward has the pages that were read ahead for it at once, as dirty ones. To write back what is as it was would be wrong for a file; in swap space
 /// nothing depends on it. Returns how many they are.
 fn write_ahead(shared: &Shared, handle: &Handle<Space>, volume: &Arc<Volume>, block: u64) -> usize {
-    let most = (AROUND / shared.page_size) as u64;
+    let most = shared.at_once();
     let written = |next: u64| handle.write_ahead(volume, block + next).is_some_and(|page| page.commit().is_ok());
     let ahead = (1..most).take_while(|&next| written(next)).count();
     shared.hand.missed(ahead as u64);

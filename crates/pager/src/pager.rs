@@ -47,7 +47,8 @@ pub struct Options {
     /// Whether its regions are in front of swap space: what is written there is of no use after this process, so pages are written as they must leave,
     /// nearly all may be dirty, and who writes in order makes those that were read ahead dirty, too.
     pub swap: bool,
-    /// Who learns of the uses that the policy learns of.
+    /// Who learns of the uses that the policy learns of. Of those there are more while somebody watches: all but those of the 32 pages that were
+    /// mapped last, whatever the policy. That is slow.
     pub watch: Option<Watch>,
     /// Who learns that a page cannot be used, before the signal for it may end the process.
     pub failure: Option<Notice>,
@@ -134,7 +135,8 @@ impl Options {
             );
         }
         if self.memory / u64::from(self.page_size.max(1)) < 16 {
-            return wrong(format!("{} is too little: take 16 pages or more", show_bytes(self.memory)));
+            let least = show_bytes(16 * u64::from(self.page_size));
+            return wrong(format!("{} is too little: take 16 pages, {least}, or more", show_bytes(self.memory)));
         }
         let machine = memory_of_the_machine();
         if self.memory > machine {
@@ -275,6 +277,7 @@ impl Pager {
         let space = Space::new(frames, page_size, options.in_place, awaits && options.sampling > 0.0)
             .map_err(|source| Error::Memory { what: "faults cannot be handled", source })?;
         let space = Arc::new(space);
+        let share = if awaits { options.sampling } else { 0.0 };
         let pool = Pool::with_memory(config.clone(), Arc::clone(&space))?;
         let handle = pool.handle()?;
         let shared = Arc::new(Shared {
@@ -283,7 +286,7 @@ impl Pager {
             page_size,
             counters: FaultCounters::default(),
             hand: Hand::new(if awaits { 0.0 } else { options.sampling }),
-            uses: Uses::new(if awaits { options.sampling } else { 0.0 }, options.in_place, frames),
+            uses: Uses::new(share, options.in_place, frames, options.watch.is_some()),
             desk: Desk::new(options.threads),
             seats: Seats::new(if options.in_place { SEATS } else { 0 }),
             watch: options.watch.clone(),

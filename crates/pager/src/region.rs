@@ -56,7 +56,7 @@ pub enum Advice {
     DoNotNeed,
     /// These bytes are not needed any more: they read as zeroes, and storage may give their space back.
     Zero,
-    /// What was written there is not needed any more: the whole pages among these bytes are what the device makes of a
+    /// As with [`Zero`](Advice::Zero), pages that failed are read again. What was written there is not needed any more: the whole pages among these bytes are what the device makes of a
     /// [trim](forebay_pool::device::Device::trim). One that is copied on write has the bytes again that it had before.
     Discard,
 }
@@ -203,6 +203,7 @@ impl Region {
                 } else {
                     handle.trim(volume, offset, length)
                 };
+                self.mapped.extent.try_again();
                 // Pages that left before may still be mapped with what they were (rule 4 of `leaving.rs`).
                 self.pager.shared.space.give_back();
                 return Ok(done?);

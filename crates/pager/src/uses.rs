@@ -15,7 +15,9 @@
 //!
 //! One instruction may need several pages. It ends: each fault sets a bit, a page whose bit is set stays mapped, and wires are taken at misses alone.
 //!
-//! What this costs is bounded: for each page that was missed, the mappings whose faults take half the time of the miss, [`FOR_A_MISS`] at most; and what the
+//! 5. Who watches uses is to learn of all, whatever the policy: of what is mapped only the few pages mapped last stay so ([`WATCHED`]). Nothing bounds what that costs.
+//!
+//! What all but 5 costs is bounded: for each page that was missed, the mappings whose faults take half the time of the miss, [`FOR_A_MISS`] at most; and what the
 //! share of a processor allows that the pager was given. So where storage is slow all uses are seen, and where it is fast a program that pages takes
 //! half as long again at most. With a share of 1 each miss has [`FOR_A_MISS`]. Uses of other pages are not seen: the policy takes them as not used.
 
@@ -24,6 +26,7 @@ use crate::messages::Kind;
 use crate::pager::Shared;
 use crate::space::Space;
 use forebay_pool::Handle;
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,6 +58,10 @@ const MINOR_IN_PLACE: f64 = 5e-6;
 /// With a miss that takes so long storage is slow: mappings are taken away at once.
 const SLOW: Duration = Duration::from_micros(200);
 
+/// The pages that stay mapped while uses are watched: a part of the frames, and no fewer than the first, as an instruction may need several, nor more than the second.
+const WATCHED: (usize, usize) = (8, 32);
+const WATCHED_PART: usize = 8;
+
 /// A page: its object, and where it begins.
 type Page = (u32, usize);
 
@@ -66,12 +73,16 @@ pub(crate) struct Uses {
     minor: f64,
     /// The most mappings that may be taken away at once.
     most: f64,
+    /// The most pages that stay mapped; 0: nobody watches.
+    watched: usize,
     seen: Mutex<Seen>,
 }
 
 #[derive(Debug)]
 struct Seen {
     threads: Vec<Thread>,
+    /// Pages that stay mapped while uses are watched, the last mapped at the back.
+    watched: VecDeque<Page>,
     /// How many mappings may be taken away, and when that was counted.
     left: f64,
     counted: Instant,
@@ -89,17 +100,22 @@ struct Thread {
 }
 
 impl Uses {
-    pub(crate) fn new(share: f64, in_place: bool, pages: usize) -> Self {
+    pub(crate) fn new(share: f64, in_place: bool, pages: usize, watched: bool) -> Self {
         let minor = if in_place { MINOR_IN_PLACE } else { MINOR };
         let most = SAVED.max(pages as f64);
-        let seen = Seen { threads: Vec::new(), left: most, counted: Instant::now() };
-        Self { share, minor, most, seen: Mutex::new(seen) }
+        let watched = if watched { (pages / WATCHED_PART).clamp(WATCHED.0, WATCHED.1) } else { 0 };
+        let (threads, window) = (Vec::new(), VecDeque::with_capacity(watched));
+        let seen = Seen { threads, watched: window, left: most, counted: Instant::now() };
+        Self { share, minor, most, watched, seen: Mutex::new(seen) }
     }
 
     /// A fault has been handled, and its thread waits still: the policy learns of it, and the mappings are taken away of pages whose next use is to be seen.
     pub(crate) fn follow(&self, shared: &Shared, handle: &Handle<Space>, brought: &Brought<'_>) {
         // At once: which page the policy evicts next depends on it.
         handle.hand_over();
+        if self.watched > 0 {
+            return self.keep_few(shared, brought);
+        }
         if self.share == 0.0 {
             return;
         }
@@ -132,6 +148,20 @@ impl Uses {
         drop(seen);
         let unmapped = if at_once { shared.space.unmap(pages) } else { shared.space.unmap_later(pages) };
         shared.counters.unmapped.add(unmapped as u64);
+    }
+
+    /// Takes the mapping of all pages away but of those mapped last, as uses are watched.
+    fn keep_few(&self, shared: &Shared, Brought { region, at, length, .. }: &Brought<'_>) {
+        let object = region.volume.id();
+        let given = (*at..at + length).step_by(shared.page_size).map(|page| (object, page));
+        let mut seen = self.lock();
+        let Seen { watched, .. } = &mut *seen;
+        watched.retain(|&(of, page)| of != object || !(*at..at + length).contains(&page));
+        watched.extend(given);
+        let too_many = watched.len().saturating_sub(self.watched);
+        let pages = watched.drain(..too_many).collect();
+        drop(seen);
+        shared.counters.unmapped.add(shared.space.unmap(pages) as u64);
     }
 
     /// How many mappings may be taken away for a miss.

@@ -68,6 +68,11 @@ program, 2 the options are wrong.";
 const LONG: &str = include_str!("run.txt").trim_ascii_end();
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let program = arguments.program[0].to_string_lossy();
+    if program.starts_with('-') {
+        let why = format!("there is no option `{program}`; a program of that name is run as `./{program}`");
+        return Err(Failure::Usage(why));
+    }
     if let Some(out) = &arguments.record {
         check_path("--record", out, &[])?;
     }
@@ -122,7 +127,12 @@ fn tell(arguments: &Arguments, ended: &Ended) -> String {
     }
     if let (Some(requests), Some(out)) = (ended.recorded, &arguments.record) {
         let out = out.display();
-        line(format!("wrote {out} ({}); now: forebay compare {out}", counted(requests, "reference")));
+        // Of one process it is known for which size the trace is.
+        let size = match &ended.processes[..] {
+            [one] => format!(" --sizes {}B", one.policy_capacity),
+            _ => String::new(),
+        };
+        line(format!("wrote {out} ({}); now: forebay compare {out}{size}", counted(requests, "reference")));
     }
     said
 }

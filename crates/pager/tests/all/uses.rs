@@ -1,14 +1,16 @@
 //! Uses of resident pages, as policies with reference bits learn of them.
 
 use crate::common::{IN_PLACE, PAGE, limit, options};
-use forebay_pager::{Faults, Options, Pager, Region};
+use forebay_pager::{Faults, Options, Pager, Region, Watch};
 use forebay_policy::{Caller, Reference, Spec};
 use forebay_pool::VolumeConfig;
 use forebay_pool::device::{Delayed, Device, MemoryDevice, Timing};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// A millisecond a request.
@@ -139,6 +141,40 @@ fn in_front_of_fast_storage_uses_are_seen_though_mappings_are_taken_away_togethe
     println!("{faults:?}");
     assert!(faults.minor > u64::from(HOT), "their uses are seen: {faults:?}");
     assert!(faults.unmapped < u64::from(COLD), "{faults:?}");
+}
+
+#[test]
+fn who_watches_sees_the_same_uses_whatever_the_policy() {
+    const STAY: usize = 32;
+    let _limit = limit("watched regions");
+    let references = references();
+    // What is left of them where the pages that came last are not seen again.
+    let (mut stay, mut expected) = (VecDeque::new(), 0);
+    for &page in &references {
+        if !stay.contains(&page) {
+            stay.push_back(page);
+            expected += 1;
+            stay.drain(..stay.len().saturating_sub(STAY));
+        }
+    }
+    for policy in ["lru", "mq", "fifo", "clock", "clock-pro", "lirs", "s3-fifo"] {
+        let seen = Arc::new(AtomicUsize::new(0));
+        let own = Arc::clone(&seen);
+        let watch = Some(Watch::new(move |_, _| _ = own.fetch_add(1, Ordering::Relaxed)));
+        let spec = Spec::parse(policy).expect("a policy");
+        let pager = match Pager::new(&Options { watch, ..options(344 * PAGE as u64, spec) }) {
+            Err(error) if IN_PLACE => return assert!(error.to_string().contains("watched"), "{error}"),
+            pager => pager.expect("a pager"),
+        };
+        let device = Arc::new(MemoryDevice::new(1500 * PAGE as u64));
+        let config = VolumeConfig { readahead: 0, ..VolumeConfig::new("region") };
+        let region = Region::map(&pager, device, config).expect("a region");
+        references.iter().for_each(|&page| touch(&region, page));
+        let seen = seen.load(Ordering::Relaxed);
+        println!("{policy}: {seen} of {}, {expected} expected", references.len());
+        // Beside these, uses of pages that the policy had evicted while they were mapped.
+        assert!((expected..expected + expected / 50).contains(&seen), "{policy}: {seen} seen, {expected} expected");
+    }
 }
 
 #[test]
