@@ -212,7 +212,7 @@ fn who_writes_forward_to_swap_space_has_few_faults_and_a_file_gets_no_page_that_
 fn wrong_settings_are_refused_with_what_is_right() {
     let options = options(1 << 20, Spec::parse("lru").expect("a policy"));
     let wrong = |options: Options| Pager::new(&options).err().expect("it is refused").to_string();
-    assert!(wrong(Options { memory: 4096, ..options.clone() }).contains("16 pages or more"));
+    assert!(wrong(Options { memory: 4096, ..options.clone() }).contains("16 pages, 64 KiB, or more"));
     for memory in [1 << 50, u64::MAX] {
         assert!(wrong(Options { memory, ..options.clone() }).contains("more than this machine's"));
     }
