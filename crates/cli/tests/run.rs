@@ -467,6 +467,9 @@ fn the_hit_ratio_is_that_of_a_comparison_of_the_recording() {
             assert!(of != policy || difference.abs() < 3.0, "{policy}: {difference:+.1} points off: {said}\n{answer}");
         }
         assert!(ratio("readahead_ratio") < 0.001, "nothing is read ahead: {said}");
+        let own = &answer[0]["runs"][policies.iter().position(|other| *other == policy).expect("it is one")];
+        let replayed = number(&said, "pages of");
+        assert_eq!(Some(replayed), own["total"]["misses"].as_u64(), "{said}");
     }
     // Whatever the policy of the recording.
     for (policy, misses) in policies.iter().zip(&misses) {

@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
     must(!forebay_pager_new(NULL), "no options");
     failed(EINVAL, "options is NULL");
     must(!forebay_pager_new(&options), "no memory");
-    failed(EINVAL, "16 pages or more");
+    failed(EINVAL, "16 pages, 64 KiB, or more");
     options.memory = UINT64_MAX;
     must(!forebay_pager_new(&options), "too much");
     failed(EINVAL, "more than this machine's");

@@ -224,7 +224,7 @@ def test_threads_share_an_array(path):
         (lambda path: forebay.memmap(path, "u1", "r+", shape=1 << 45, memory=MEMORY), (ValueError, OSError), "numbers|too large|EFBIG"),
         (lambda path: forebay.memmap(path, policy="lru2"), ValueError, "there is no policy"),
         (lambda path: forebay.memmap(path, policy="opt"), ValueError, "future"),
-        (lambda path: forebay.memmap(path, memory="1KiB"), ValueError, "16 pages or more"),
+        (lambda path: forebay.memmap(path, memory="1KiB"), ValueError, "16 pages, 64 KiB, or more"),
         (lambda path: forebay.memmap(path, memory="x"), ValueError, "x"),
         (lambda path: forebay.memmap(path, memory=MEMORY, page_size=5000), ValueError, "power of two"),
         (lambda path: forebay.memmap(path, memory=1 << 60), ValueError, "than this machine's"),

@@ -19,6 +19,7 @@ pub(crate) mod mix;
 pub(crate) mod mount;
 pub(crate) mod policies;
 pub(crate) mod record;
+pub(crate) mod replayed;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod top;

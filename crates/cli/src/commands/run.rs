@@ -1,5 +1,6 @@
 //! `forebay run`: a program whose large memory is under a policy.
 
+use crate::commands::replayed::lines;
 use crate::failure::Failure;
 use crate::files::check_path;
 use clap::Args;
@@ -56,6 +57,9 @@ pub(crate) struct Arguments {
 
 /// As by the kernel's `vm.page-cluster` of 3: what is read in vain pushes out what is used.
 const READAHEAD: &str = "32KiB";
+
+/// The most references that are replayed at the end: more take a while.
+const MOST_REPLAYED: u64 = 20_000_000;
 
 /// The exit code of a program that SIGBUS ended, as shells have it.
 const BY_SIGBUS: u8 = 128 + 7;
@@ -126,13 +130,22 @@ fn tell(arguments: &Arguments, ended: &Ended) -> String {
         line("ended by SIGBUS: where a page failed, an error above says why".to_owned());
     }
     if let (Some(requests), Some(out)) = (ended.recorded, &arguments.record) {
-        let out = out.display();
+        let name = out.display();
         // Of one process it is known for which size the trace is.
         let size = match &ended.processes[..] {
-            [one] => format!(" --sizes {}B", one.policy_capacity),
+            [one] => {
+                let replayed = || lines(out, one.policy_capacity, &arguments.policy, arguments.readahead);
+                if (1..=MOST_REPLAYED).contains(&requests) {
+                    let said =
+                        replayed().unwrap_or_else(|why| [format!("it cannot be replayed: {why}"), String::new()]);
+                    said.into_iter().filter(|said| !said.is_empty()).for_each(&mut line);
+                }
+                format!(" --sizes {}B", one.policy_capacity)
+            }
             _ => String::new(),
         };
-        line(format!("wrote {out} ({}); now: forebay compare {out}{size}", counted(requests, "reference")));
+        let now = if requests > 0 { format!("; now: forebay compare {name}{size}") } else { String::new() };
+        line(format!("wrote {name} ({}){now}", counted(requests, "reference")));
     }
     said
 }
