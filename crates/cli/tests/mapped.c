@@ -1,29 +1,17 @@
 /* What tests of `forebay run` have programs do with files that they map privately. */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(holds)                                                            \
-    do {                                                                        \
-        if (!(holds)) {                                                         \
-            fprintf(stderr, "%s:%d: %s does not hold: %s\n", __FILE__, __LINE__, #holds, strerror(errno)); \
-            exit(1);                                                            \
-        }                                                                       \
-    } while (0)
-
-enum { MEGABYTE = 1 << 20, PAGE = 4096 };
+#include "check.h"
 
 /* The byte of a file at a place. */
 static unsigned char at(size_t place) {

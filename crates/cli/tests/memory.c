@@ -1,27 +1,15 @@
 /* What tests of `forebay run` have programs do with large memory. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(holds)                                                            \
-    do {                                                                        \
-        if (!(holds)) {                                                         \
-            fprintf(stderr, "%s:%d: %s does not hold: %s\n", __FILE__, __LINE__, #holds, strerror(errno)); \
-            exit(1);                                                            \
-        }                                                                       \
-    } while (0)
-
-enum { MEGABYTE = 1 << 20, PAGE = 4096 };
+#include "check.h"
 
 static void fill(unsigned char *bytes, size_t length, unsigned seed) {
     for (size_t at = 0; at < length; at++)

@@ -56,7 +56,8 @@ pub enum Advice {
     DoNotNeed,
     /// These bytes are not needed any more: they read as zeroes, and storage may give their space back.
     Zero,
-    /// As with [`Zero`](Advice::Zero), pages that failed are read again. What was written there is not needed any more: the whole pages among these bytes are what the device makes of a
+    /// What was written there is not needed any more, and, as with [`Zero`](Advice::Zero), pages that failed are read again.
+    /// The whole pages among these bytes are what the device makes of a
     /// [trim](forebay_pool::device::Device::trim). One that is copied on write has the bytes again that it had before.
     Discard,
 }

@@ -13,7 +13,7 @@ use forebay_sim::study::{counted, grouped};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Run a program in little memory: at most so much of its large memory is resident, under any policy.
@@ -103,6 +103,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(out) = &arguments.figures {
         write(out, json(&ended.processes).as_bytes())?;
     }
+    if let (Some(requests), Some(out)) = (ended.recorded, &arguments.record) {
+        let _ = std::io::stderr().write_all(tell_of_recording(arguments, &ended, requests, out).as_bytes());
+    }
     if ended.code == 0 { Ok(()) } else { Err(Failure::Said(ended.code)) }
 }
 
@@ -129,25 +132,27 @@ fn tell(arguments: &Arguments, ended: &Ended) -> String {
     if ended.code == BY_SIGBUS {
         line("ended by SIGBUS: where a page failed, an error above says why".to_owned());
     }
-    if let (Some(requests), Some(out)) = (ended.recorded, &arguments.record) {
-        let name = out.display();
-        // Of one process it is known for which size the trace is.
-        let size = match &ended.processes[..] {
-            [one] => {
-                let replayed = || lines(out, one.policy_capacity, &arguments.policy, arguments.readahead);
-                if (1..=MOST_REPLAYED).contains(&requests) {
-                    let said =
-                        replayed().unwrap_or_else(|why| [format!("it cannot be replayed: {why}"), String::new()]);
-                    said.into_iter().filter(|said| !said.is_empty()).for_each(&mut line);
-                }
-                format!(" --sizes {}B", one.policy_capacity)
-            }
-            _ => String::new(),
-        };
-        let now = if requests > 0 { format!("; now: forebay compare {name}{size}") } else { String::new() };
-        line(format!("wrote {name} ({}){now}", counted(requests, "reference")));
-    }
     said
+}
+
+/// What there is to say of a recording.
+fn tell_of_recording(arguments: &Arguments, ended: &Ended, requests: u64, out: &Path) -> String {
+    let (mut said, mut next) = (Vec::new(), String::new());
+    if requests > 0 {
+        next = format!("; now: forebay compare {}", out.display());
+    }
+    // Of one process it is known for which size the trace is.
+    if let ([one], 1..) = (&ended.processes[..], requests) {
+        next += &format!(" --sizes {}B", one.policy_capacity);
+        if requests <= MOST_REPLAYED {
+            match lines(out, one.policy_capacity, &arguments.policy, arguments.readahead) {
+                Ok(lines) => said.extend(lines),
+                Err(why) => said.push(format!("it cannot be replayed: {why}")),
+            }
+        }
+    }
+    said.push(format!("wrote {} ({}){next}", out.display(), counted(requests, "reference")));
+    said.iter().map(|line| format!("forebay: {line}\n")).collect()
 }
 
 /// A list of an object for each process, in the order of their numbers.
