@@ -1,6 +1,6 @@
 //! Files are made as the user who asks: theirs, with their umask.
 
-use fuser::Request;
+use crate::protocol::Caller;
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::io;
@@ -32,7 +32,7 @@ fn prepare(superuser: bool) -> io::Result<()> {
 /// Makes something in the name of the user who asks. The kernel has checked their rights; this thread keeps its own.
 pub(crate) fn as_user<T>(
     superuser: bool,
-    request: &Request,
+    caller: Caller,
     umask: u32,
     make: impl FnOnce() -> Result<T, Errno>,
 ) -> io::Result<T> {
@@ -41,7 +41,7 @@ pub(crate) fn as_user<T>(
     if UMASK.replace(Some(umask)) != Some(umask) {
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask));
     }
-    let other = superuser && (request.uid() != 0 || request.gid() != 0);
+    let other = superuser && (caller.user != 0 || caller.group != 0);
     let become_user = |uid, gid| {
         // SAFETY: both calls change the identity of this thread alone by which the file system judges, and cannot fail for root.
         unsafe {
@@ -50,7 +50,7 @@ pub(crate) fn as_user<T>(
         }
     };
     if other {
-        become_user(request.uid(), request.gid());
+        become_user(caller.user, caller.group);
     }
     let made = make();
     if other {

@@ -1,19 +1,17 @@
 //! Bytes: what is answered at once where the pool has it, and else by a thread that may wait.
 
+use crate::attributes::Attributes;
 use crate::error::errno;
-use crate::inode::attributes;
-use crate::naming::Changes;
 use crate::nodes::Node;
 use crate::object::{Bytes, Done, Object, Until};
 use crate::permissions::check_whole;
+use crate::privileges::drop_before_cut;
 use crate::processes::User;
+use crate::protocol::{Caller, Errno, Reply, SetAttributes, Write};
 use crate::shared::{Open, Shared};
 use forebay_policy::Operation;
-use fuser::{Errno, FileAttr, FileHandle, ReplyData, ReplyWrite};
-use rustix::fd::AsFd;
 use rustix::fs::{Access, FallocateFlags, OFlags};
 use std::cell::RefCell;
-use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -41,7 +39,8 @@ fn with_room<T>(size: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
 /// Who asks, and of which file.
 pub(crate) struct Asked {
     pub(crate) open: Arc<Open>,
-    pub(crate) handle: FileHandle,
+    pub(crate) handle: u64,
+    pub(crate) caller: Caller,
     pub(crate) process: Option<Arc<User>>,
 }
 
@@ -52,18 +51,19 @@ impl Asked {
 }
 
 impl Shared {
-    pub(crate) fn asked(&self, handle: FileHandle, thread: u32) -> Result<Asked, Errno> {
+    /// A request of an open file.
+    pub(crate) fn asked(&self, handle: u64, caller: Caller) -> Result<Asked, Errno> {
         let open = self.open.get(handle)?;
         let object = self.object_of(&open)?;
         let designated = || open.designated.read().unwrap_or_else(PoisonError::into_inner).clone();
         let designated = if open.said.load(Ordering::Relaxed) { designated() } else { None };
-        let process = designated.or_else(|| self.processes.of_request(&self.pool, thread));
+        let process = designated.or_else(|| self.processes.of_request(&self.pool, caller.thread));
         if let Some(user) = &process
             && open.last_user.load(Ordering::Relaxed) != user.serial
         {
             self.begin_use(&open, object, user);
         }
-        Ok(Asked { open, handle, process })
+        Ok(Asked { open, handle, caller, process })
     }
 
     fn watch(&self, asked: &Asked, offset: u64, length: u64, operation: Operation) {
@@ -82,7 +82,7 @@ impl Shared {
     }
 
     /// `cached`: the kernel reads for its own copies, as a program has mapped the file.
-    pub(crate) fn read(self: &Arc<Self>, asked: Asked, offset: u64, size: usize, cached: bool, reply: ReplyData) {
+    pub(crate) fn read(self: &Arc<Self>, asked: Asked, offset: u64, size: usize, cached: bool, mut reply: Reply) {
         let object = asked.object();
         if cached && object.map() {
             self.mapped.add(object.volume.id(), object.number);
@@ -91,14 +91,15 @@ impl Shared {
         with_room(size, |room| match self.read_into(&asked, offset, room, false) {
             Ok(Done::Now(length)) => {
                 self.counters.immediate.add(1);
-                reply.data(&room[..length]);
+                reply.bytes(&room[..length]);
             }
             Err(errno) => reply.error(self.failed(errno)),
             Ok(Done::Later) => {
                 let shared = Arc::clone(self);
+                reply.hand_over(&self.under_way, asked.caller.thread);
                 self.workers.run(move || {
                     with_room(size, |room| match shared.read_into(&asked, offset, room, true) {
-                        Ok(Done::Now(length)) => reply.data(&room[..length]),
+                        Ok(Done::Now(length)) => reply.bytes(&room[..length]),
                         Ok(Done::Later) => reply.error(shared.failed(Errno::EIO)),
                         Err(errno) => reply.error(shared.failed(errno)),
                     });
@@ -122,18 +123,13 @@ impl Shared {
         Ok(done)
     }
 
-    /// `privileges`: the writer's rights are not enough to leave those of the file.
-    pub(crate) fn write(
-        self: &Arc<Self>,
-        asked: Asked,
-        (offset, data): (u64, &[u8]),
-        (until, privileges): (Until, bool),
-        reply: ReplyWrite,
-    ) {
+    pub(crate) fn write(self: &Arc<Self>, asked: Asked, write: &Write<'_>, mut reply: Reply) {
+        let (offset, data) = (write.offset, write.data);
+        let until = if write.mapped { Until::Cached } else { Until::of_flags(write.flags) };
         self.counters.requests.write.add(1);
         let begun = self.check_open().and_then(|()| {
-            if privileges {
-                self.drop_privileges(&asked.open.node, asked.object())?;
+            if !write.mapped {
+                self.drop_privileges(&asked.open.node, asked.object(), (asked.caller, write.drop_privileges))?;
             }
             // To make it durable is to wait.
             let at_once = Bytes { offset, data, until, wait: false };
@@ -142,13 +138,14 @@ impl Shared {
         match begun {
             Ok(Done::Now(())) => {
                 self.counters.immediate.add(1);
-                reply.written(data.len() as u32);
+                reply.count(data.len() as u32);
             }
             Err(errno) => reply.error(self.failed(errno)),
             Ok(Done::Later) => {
                 let (shared, data) = (Arc::clone(self), data.to_vec());
+                reply.hand_over(&self.under_way, asked.caller.thread);
                 let write = move || match shared.write_from(&asked, &Bytes { offset, data: &data, until, wait: true }) {
-                    Ok(Done::Now(())) => reply.written(data.len() as u32),
+                    Ok(Done::Now(())) => reply.count(data.len() as u32),
                     Ok(Done::Later) => reply.error(shared.failed(Errno::EIO)),
                     Err(errno) => reply.error(shared.failed(errno)),
                 };
@@ -168,29 +165,14 @@ impl Shared {
         Ok(done)
     }
 
-    /// A file that others write to loses set-user-id, and set-group-id where that is one.
-    fn drop_privileges(&self, node: &Node, object: &Object) -> Result<(), Errno> {
-        if !object.is_privileged() {
-            return Ok(());
-        }
-        let mode = u32::from(attributes(self.nodes.tree.path(&node.inode)?.as_fd())?.stx_mode);
-        let group = if mode & libc::S_IXGRP == 0 { 0 } else { libc::S_ISGID };
-        let left = mode & !(libc::S_ISUID | group);
-        if left != mode {
-            let changes = Changes { mode: Some(left), user: None, group: None, accessed: None, modified: None };
-            self.set_attributes(node, &changes)?;
-        }
-        object.set_privileged(false);
-        Ok(())
-    }
-
     /// Makes a file as long as this.
-    pub(crate) fn set_length(&self, node: &Node, length: u64) -> Result<(), Errno> {
+    fn set_length(&self, node: &Node, length: u64, by: (Caller, bool)) -> Result<(), Errno> {
         self.check_open()?;
         let slot = node.object();
         match slot.clone() {
             Some(object) => {
                 drop(slot);
+                self.drop_privileges(node, &object, by)?;
                 self.with_handle(None, |handle| {
                     object.look_again(&self.pool, handle, true)?;
                     object.set_len(handle, length)
@@ -199,24 +181,43 @@ impl Shared {
             None => {
                 let open = || self.nodes.tree.open_inode(&node.inode, OFlags::WRONLY | OFlags::NOCTTY).map(Arc::new);
                 let fd = node.inode.opened().map_or_else(open, Ok)?;
-                Ok(rustix::fs::ftruncate(fd, length).map_err(io::Error::from)?)
+                drop_before_cut(&fd, by)?;
+                Ok(rustix::fs::ftruncate(fd, length)?)
             }
         }
     }
 
-    /// Changes length and attributes. `by_path`: nobody has opened the file for it.
+    /// Changes length and attributes.
     pub(crate) fn set_all(
         &self,
         node: &Node,
-        (length, by_path): (u64, bool),
-        changes: &Changes,
-    ) -> Result<FileAttr, Errno> {
-        if by_path {
+        caller: Caller,
+        length: u64,
+        changes: &SetAttributes,
+    ) -> Result<Attributes, Errno> {
+        if !changes.by_handle {
             self.check_access(node.number, Access::WRITE_OK)?;
         }
         check_whole(&*self.nodes.tree.path(&node.inode)?)?;
-        self.set_length(node, length)?;
-        self.set_attributes(node, changes)
+        self.set_length(node, length, (caller, changes.drop_privileges))?;
+        self.set_attributes(node, caller, changes)
+    }
+
+    /// A program closes a file. A new file, or new contents, are the file system below's from then on: what it refuses, the program
+    /// learns now. A kill then seldom leaves a file without contents.
+    pub(crate) fn flush(self: &Arc<Self>, open: Arc<Open>, caller: Caller, mut reply: Reply) {
+        // One that was deleted meanwhile is wanted by none.
+        let fresh = !open.node.inode.is_deleted() && open.object().is_some_and(|object| object.is_fresh());
+        if !fresh {
+            return reply.done(self.news(&open));
+        }
+        let shared = Arc::clone(self);
+        reply.hand_over(&self.under_way, caller.thread);
+        self.workers.run(move || {
+            let handed_over = open.object().map_or(Ok(()), |object| object.hand_over(&shared.pool));
+            let news = shared.news(&open);
+            reply.done(handed_over.map_err(|errno| shared.failed(errno)).and(news));
+        });
     }
 
     /// What has failed of a file since its user learned of it last.
@@ -234,28 +235,29 @@ impl Shared {
         synced.map_err(|errno| self.failed(errno)).and(news)
     }
 
-    pub(crate) fn allocate(&self, asked: &Asked, (offset, length): (u64, u64), mode: i32) -> Result<(), Errno> {
+    pub(crate) fn allocate(&self, asked: &Asked, (offset, length): (u64, u64), mode: u32) -> Result<(), Errno> {
         self.check_open()?;
-        let flags = FallocateFlags::from_bits_retain(mode as u32);
+        let flags = FallocateFlags::from_bits_retain(mode);
         let object = asked.object();
+        self.drop_privileges_of(&asked.open.node, object, asked.caller)?;
         self.with_handle(asked.process.as_deref(), |handle| object.allocate(handle, offset, length, flags))
     }
 
-    pub(crate) fn seek(&self, asked: &Asked, offset: i64, whence: i32) -> Result<i64, Errno> {
-        let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
-        let hole = match whence {
+    pub(crate) fn seek(&self, asked: &Asked, offset: u64, whence: u32) -> Result<u64, Errno> {
+        // A negative one is behind all ends, too.
+        let hole = match whence as i32 {
             libc::SEEK_HOLE => true,
             libc::SEEK_DATA => false,
             _ => return Err(Errno::EINVAL),
         };
         let object = asked.object();
-        let found = self.with_handle(None, |handle| object.seek(handle, offset, hole))?;
-        i64::try_from(found).map_err(|_| Errno::EOVERFLOW)
+        self.with_handle(None, |handle| object.seek(handle, offset, hole))
     }
 
     /// Copies through the cache, as far as one request goes.
     pub(crate) fn copy(&self, from: (&Asked, u64), to: (&Asked, u64), length: u64) -> Result<u32, Errno> {
         self.check_open()?;
+        self.drop_privileges_of(&to.0.open.node, to.0.object(), to.0.caller)?;
         let mut done = 0;
         while done < length.min(COPIED) {
             let size = (length.min(COPIED) - done).min(STEP as u64) as usize;

@@ -10,6 +10,7 @@
 use crate::descriptors::Descriptors;
 use crate::inode::{Inode, Tree, attributes, proc_path};
 use crate::last_change::{Below, LastChange};
+use crate::protocol::UnderWay;
 use crate::recent::{Closable, Recent};
 use forebay_pool::WriteMode;
 use forebay_pool::device::{Device, Extent};
@@ -19,7 +20,7 @@ use rustix::fs::{FallocateFlags, SeekFrom, Statx, seek};
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 /// How far the file below may stay behind before it is made longer at once: so a length that it cannot have is refused in time.
@@ -36,6 +37,8 @@ pub(crate) struct Files {
     pub(crate) tree: Arc<Tree>,
     pub(crate) mode: WriteMode,
     pub(crate) wrap: Option<Wrap>,
+    /// Requests that wait for transfers.
+    pub(crate) under_way: Arc<UnderWay>,
     /// Those with descriptors that nobody has open.
     pub(crate) idle: Recent<LowerFile>,
 }
@@ -69,6 +72,9 @@ pub(crate) struct LowerFile {
     unsynced: AtomicBool,
     pub(crate) last_change: LastChange,
     failures: Mutex<Failures>,
+    /// The error of the first sync that failed since it was emptied last: what was written before it may be lost, and no later sync can
+    /// know.
+    failed_sync: AtomicI32,
 }
 
 /// Writebacks that failed: everybody who has the file open then learns of it, once.
@@ -104,6 +110,7 @@ impl LowerFile {
             unsynced: AtomicBool::new(false),
             last_change: LastChange::new(&found),
             failures: Mutex::default(),
+            failed_sync: AtomicI32::new(0),
         }))
     }
 
@@ -196,7 +203,17 @@ impl LowerFile {
     fn change<T>(&self, alone: bool, work: impl FnOnce(&Descriptors) -> io::Result<T>) -> io::Result<T> {
         let descriptors = self.descriptors(true)?;
         self.unsynced.store(true, Ordering::SeqCst);
-        self.last_change.make(descriptors.main.as_fd(), alone, || work(&descriptors))
+        let changed = self.last_change.make(descriptors.main.as_fd(), alone, || work(&descriptors));
+        self.files.under_way.note_transfer();
+        changed
+    }
+
+    /// Cuts the file below where it ends: that changes nothing but what a cut takes away.
+    pub(crate) fn touch_length(&self) -> io::Result<()> {
+        self.change(true, |descriptors| {
+            let length = attributes(descriptors.main.as_fd())?.stx_size;
+            Ok(rustix::fs::ftruncate(&descriptors.main, length)?)
+        })
     }
 
     /// Puts the time of modification right below.
@@ -243,13 +260,25 @@ impl LowerFile {
     }
 
     /// Makes the file below as long as this one, and durable. `data_only`: of its attributes only those that its bytes need.
+    ///
+    /// After a failed sync Linux takes the pages for written that it could not write, and says so at the next one. Their bytes have
+    /// left this cache as clean. So the failure stays, until the file is emptied.
     pub(crate) fn sync(&self, data_only: bool) -> io::Result<()> {
+        let kept = self.failed_sync.load(Ordering::SeqCst);
+        if kept != 0 {
+            return Err(io::Error::from_raw_os_error(kept));
+        }
         let synced = self.lengthen().and_then(|()| {
             let descriptors = self.descriptors(false)?;
             // Before: what is written meanwhile is for the next one.
             self.unsynced.store(false, Ordering::SeqCst);
             let sync = if data_only { rustix::fs::fdatasync } else { rustix::fs::fsync };
-            sync(descriptors.main.as_fd()).inspect_err(|_| self.unsynced.store(true, Ordering::SeqCst))?;
+            if let Err(error) = sync(descriptors.main.as_fd()) {
+                self.unsynced.store(true, Ordering::SeqCst);
+                let error = io::Error::from(error);
+                self.keep_failure(&error);
+                return Err(error);
+            }
             descriptors.drop_behind();
             Ok(())
         });
@@ -257,6 +286,24 @@ impl LowerFile {
             Err(error) if is_gone(&error) => Ok(()),
             synced => synced.inspect_err(|error| self.note_failure(error)),
         }
+    }
+
+    fn keep_failure(&self, error: &io::Error) {
+        if is_gone(error) || error.kind() == io::ErrorKind::Interrupted {
+            return;
+        }
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        if self.failed_sync.swap(errno, Ordering::SeqCst) == 0 {
+            let name = self.name();
+            tracing::error!(
+                "{name}: what was written did not become durable: {error}; no fsync of it succeeds until it is emptied"
+            );
+        }
+    }
+
+    /// Whether what was written to it may be lost below.
+    pub(crate) fn failed_to_sync(&self) -> bool {
+        self.failed_sync.load(Ordering::SeqCst) != 0
     }
 
     /// Whether nothing of it is to be made durable.
@@ -321,6 +368,10 @@ impl Device for LowerFile {
     /// A farther end is the file's below only when that comes to it, or lies too far behind.
     fn set_len(&self, length: u64) -> io::Result<()> {
         let before = self.length.swap(length, Ordering::AcqRel);
+        if length == 0 {
+            // What was lost is wanted no more.
+            self.failed_sync.store(0, Ordering::SeqCst);
+        }
         let below = self.last_change.size();
         let set = if length < below {
             self.change(false, |descriptors| Ok(rustix::fs::ftruncate(&descriptors.main, length)?))
@@ -333,7 +384,9 @@ impl Device for LowerFile {
     }
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
-        self.descriptors(false)?.read(offset, buffers)
+        let read = self.descriptors(false)?.read(offset, buffers);
+        self.files.under_way.note_transfer();
+        read
     }
 
     fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {

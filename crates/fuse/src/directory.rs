@@ -2,14 +2,13 @@
 
 use crate::inode::{Tree, attributes};
 use crate::nodes::Node;
-use fuser::{Errno, FileAttr, FileType, INodeNo};
+use crate::protocol::Errno;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{OFlags, RawDir, SeekFrom, seek};
+use rustix::fs::{FileType, OFlags, RawDir, SeekFrom, seek};
 use std::ffi::OsString;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::UNIX_EPOCH;
 
 /// Bytes of entries that are read at once.
 const ROOM: usize = 32 << 10;
@@ -29,7 +28,8 @@ struct Stream {
 
 pub(crate) struct Entry {
     pub(crate) number: u64,
-    pub(crate) kind: FileType,
+    /// The kind of file, as in a mode; none where only a look at it tells.
+    pub(crate) kind: u32,
     pub(crate) name: OsString,
     /// Where the one behind it begins.
     pub(crate) next: u64,
@@ -47,7 +47,7 @@ impl Directory {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         if position != stream.position || position == 0 {
             stream.entries.clear();
-            seek(&*self.fd, SeekFrom::Start(position)).map_err(std::io::Error::from)?;
+            seek(&*self.fd, SeekFrom::Start(position))?;
             stream.position = position;
         }
         loop {
@@ -73,10 +73,13 @@ impl Directory {
         let mut raw = RawDir::new(&*self.fd, &mut room);
         let mut entries = Vec::new();
         while let Some(entry) = raw.next() {
-            let entry = entry.map_err(std::io::Error::from)?;
+            let entry = entry?;
             entries.push(Entry {
                 number: entry.ino(),
-                kind: kind_of(entry.file_type()),
+                kind: match entry.file_type() {
+                    FileType::Unknown => 0,
+                    known => known.as_raw_mode(),
+                },
                 name: OsString::from_vec(entry.file_name().to_bytes().to_vec()),
                 next: entry.next_entry_cookie(),
             });
@@ -86,42 +89,5 @@ impl Directory {
         }
         entries.reverse();
         Ok(entries)
-    }
-}
-
-impl Entry {
-    /// What is known of it without a look.
-    pub(crate) fn bare_attributes(&self) -> FileAttr {
-        FileAttr {
-            ino: INodeNo(self.number),
-            size: 0,
-            blocks: 0,
-            atime: UNIX_EPOCH,
-            mtime: UNIX_EPOCH,
-            ctime: UNIX_EPOCH,
-            crtime: UNIX_EPOCH,
-            kind: self.kind,
-            perm: 0,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: 0,
-            flags: 0,
-        }
-    }
-}
-
-fn kind_of(kind: rustix::fs::FileType) -> FileType {
-    use rustix::fs::FileType as Kind;
-    match kind {
-        Kind::Directory => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::Fifo => FileType::NamedPipe,
-        Kind::Socket => FileType::Socket,
-        Kind::CharacterDevice => FileType::CharDevice,
-        Kind::BlockDevice => FileType::BlockDevice,
-        // The kernel asks again where it matters.
-        Kind::RegularFile | Kind::Unknown => FileType::RegularFile,
     }
 }

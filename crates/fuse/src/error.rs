@@ -1,6 +1,6 @@
 //! Why a mount fails, and what programs get of the pool's errors.
 
-use fuser::Errno;
+use crate::protocol::Errno;
 use std::fmt;
 use std::io;
 
@@ -42,7 +42,7 @@ impl std::error::Error for Error {
 /// The system's number for an error of the pool.
 pub(crate) fn errno(error: &forebay_pool::Error) -> Errno {
     match error {
-        forebay_pool::Error::Device { source, .. } => source.raw_os_error().map_or(Errno::EIO, Errno::from_i32),
+        forebay_pool::Error::Device { source, .. } => source.raw_os_error().map_or(Errno::EIO, Errno::of),
         forebay_pool::Error::AllPinned | forebay_pool::Error::TooManyHandles | forebay_pool::Error::Memory { .. } => {
             Errno::ENOMEM
         }

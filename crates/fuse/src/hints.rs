@@ -6,9 +6,9 @@ use crate::inode::attributes;
 use crate::managing::HINT;
 use crate::object::Object;
 use crate::processes::User;
+use crate::protocol::Errno;
 use crate::shared::{Open, Shared};
 use forebay_pool::Hint;
-use fuser::Errno;
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use std::fmt;
@@ -97,7 +97,7 @@ impl Readahead {
 impl Shared {
     /// Takes a hint. Nothing is waited for.
     pub(crate) fn hint(&self, asked: &Asked, hinted: Hinted) -> Result<(), Errno> {
-        let Asked { open, handle, process } = asked;
+        let Asked { open, handle, process, .. } = asked;
         match hinted.advice {
             Advice::WillNeed | Advice::DoNotNeed => return self.hint_at(asked.object(), process.as_deref(), hinted),
             Advice::NoReuse => {}
@@ -137,9 +137,9 @@ impl Shared {
                 Err(Errno::EISDIR)
             }
             Advice::WillNeed | Advice::DoNotNeed => self.open(Arc::clone(&node), libc::O_RDONLY).and_then(|opened| {
-                let open = self.open.get(opened.0)?;
+                let open = self.open.get(opened.handle)?;
                 let done = self.object_of(&open).and_then(|object| self.hint_at(object, None, Hinted::whole(advice)));
-                self.close(opened.0);
+                self.close(opened.handle);
                 done
             }),
             Advice::Normal => match self.set_ours(node.number, HINT, None) {
@@ -150,7 +150,7 @@ impl Shared {
             advice => self.set_ours(node.number, HINT, Some((advice.to_string().as_bytes(), 0))),
         };
         self.forget(node.number, 1);
-        done.map_err(|errno| io::Error::from_raw_os_error(errno.code()))
+        done.map_err(io::Error::from)
     }
 
     /// A file is opened whose attributes hint at something.

@@ -28,7 +28,7 @@ const LAST_PAGES: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// What is asked of an inode.
-pub(crate) const ATTRIBUTES: StatxFlags = StatxFlags::BASIC_STATS;
+pub(crate) const ATTRIBUTES: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 /// The directory that is mounted elsewhere, and how what is in it is opened.
 pub(crate) struct Tree {
@@ -255,6 +255,11 @@ impl Inode {
     /// Refuses what was deleted behind our back, and may be opened by nobody any more: the kernel then looks at the name again.
     pub(crate) fn check_named(&self, found: &Statx) -> io::Result<()> {
         if self.named && found.stx_nlink == 0 && !self.is_deleted() { Err(Errno::STALE.into()) } else { Ok(()) }
+    }
+
+    /// Takes note that it has got a name.
+    pub(crate) fn named(&self) {
+        self.deleted.store(false, Ordering::Relaxed);
     }
 
     /// Takes note that its last name has gone. No handle opens it now: this descriptor does.

@@ -1,7 +1,7 @@
 //! What programs say of open files by `ioctl`: `include/forebay.h` as this side reads it.
 
 use crate::hints::{Advice, Hinted};
-use fuser::Errno;
+use crate::protocol::Errno;
 use std::ffi::CStr;
 
 /// The type of all requests, in the second byte of their number.

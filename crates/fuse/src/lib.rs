@@ -1,7 +1,7 @@
 //! A directory behind a buffer pool, mounted over FUSE: any program, unchanged, runs on any policy.
 //!
 //! ```text
-//!   kernel (requests)         filesystem.rs, naming.rs, data.rs    a request each
+//!   kernel (protocol/)        filesystem.rs, naming.rs, data.rs    a request each
 //!     |                          |
 //!   nodes.rs (numbers)        object.rs (a file's bytes: a volume of the pool)
 //!     |                          |
@@ -37,12 +37,17 @@ mod object;
 mod outside;
 mod permissions;
 mod place;
+mod privileges;
 mod processes;
+mod protocol;
 mod recent;
 mod shared;
 mod slab;
 mod times;
 mod workers;
+
+#[cfg(feature = "testing")]
+pub use protocol::read_message;
 
 pub use device::Wrap;
 pub use error::Error;

@@ -1,8 +1,8 @@
 //! Copies that the kernel keeps of files that programs map. When our page leaves, so do they.
 
+use crate::protocol::Notifier;
 use foldhash::HashMap;
 use forebay_policy::Place;
-use fuser::{INodeNo, Notifier};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -61,8 +61,7 @@ pub(crate) fn invalidate(left: &Receiver<(u64, u64)>, notifier: &Notifier, page_
         let (mut number, mut blocks) = (number, block..block + 1);
         let flush = |number: u64, blocks: &std::ops::Range<u64>| {
             let (offset, length) = (blocks.start * page_size, (blocks.end - blocks.start) * page_size);
-            // The kernel may have forgotten the file, and its copies with it.
-            let _ = notifier.inval_inode(INodeNo(number), offset as i64, length as i64);
+            notifier.forget_bytes(number, offset, length);
         };
         for (next, block) in left.try_iter() {
             if next == number && block == blocks.end {

@@ -15,13 +15,12 @@ use crate::object::{Looked, Object};
 use crate::outside::Outside;
 use crate::place::{self, Place};
 use crate::processes::{Owners, Processes};
+use crate::protocol::{self, Notifier, Session};
 use crate::recent::Recent;
 use crate::shared::Shared;
 use forebay_figures::clients::Counts;
 use forebay_policy::Operation;
 use forebay_pool::{Together, VolumeConfig, VolumeStatistics, WriteMode};
-use fuser::{Config, INodeNo, MountOption, Notifier, Session, SessionACL};
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,9 +35,6 @@ const RESTING_OF_A_FRAME: u64 = 4;
 /// Threads that receive requests.
 const LEAST_THREADS: usize = 2;
 pub(crate) const MOST_THREADS: usize = 16;
-
-/// By which the kernel's requests are received.
-const DEVICE: &str = "/dev/fuse";
 
 /// How often an unmounted directory is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -77,6 +73,8 @@ pub struct Options {
     pub watch_below: bool,
     /// What lies between the pool and each file.
     pub wrap: Option<Wrap>,
+    /// How long a program waits for storage that does not answer; for ever, if there is no limit.
+    pub device_timeout: Option<Duration>,
     /// What learns of references.
     pub watch: Option<Arc<dyn Watch>>,
     /// Whose uses are one owner's.
@@ -100,6 +98,7 @@ impl Options {
             direct: true,
             watch_below: false,
             wrap: None,
+            device_timeout: None,
             watch: None,
             owners: Owners::Process,
             prefix: PathBuf::new(),
@@ -133,7 +132,7 @@ impl Mount {
         credentials::check(superuser).map_err(system("files cannot be made in their users' names"))?;
         let (mode, wrap, tree) = (options.mode, options.wrap, Arc::new(tree));
         let idle = Recent::new(tree.most_files());
-        let files = Arc::new(Files { tree: Arc::clone(&tree), mode, wrap, idle });
+        let files = Arc::new(Files { tree: Arc::clone(&tree), mode, wrap, under_way: Arc::default(), idle });
         let nodes = Nodes::new(tree).map_err(system("source"))?;
         let (mapped, left) = Mapped::new();
         mounts.follow(&mapped);
@@ -149,33 +148,28 @@ impl Mount {
         let root_alone = superuser && !options.allow_other;
         let of_users = (Processes::new(options.owners), managing, root_alone);
         let shared = Arc::new(Shared::new(pool, files, nodes, mapped, of_files, of_users, resting.max(LEAST_RESTING)));
-        let mut config = Config::default();
-        config.mount_options = vec![
-            MountOption::FSName(source.display().to_string()),
-            // The superuser mounts by a call of the system, which has another name for it than `fusermount3`.
-            if superuser {
-                MountOption::CUSTOM("subtype=forebay".to_owned())
-            } else {
-                MountOption::Subtype("forebay".to_owned())
-            },
-            if options.read_only { MountOption::RO } else { MountOption::RW },
-        ];
-        if !root_alone {
-            config.mount_options.push(MountOption::DefaultPermissions);
-        }
-        if superuser {
-            config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
-        }
-        config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+        let to_mount = protocol::Place {
+            source: &source,
+            mountpoint: &mountpoint,
+            read_only: options.read_only,
+            allow_other: options.allow_other,
+            kernel_checks: !root_alone,
+        };
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        config.n_threads = Some(cores.clamp(LEAST_THREADS, MOST_THREADS));
-        // Each thread receives by a descriptor of its own: one for all would be written to by each of them at each request. Who has the
-        // directory mounted by `fusermount3` may be unable to open the device.
-        config.clone_fd = File::options().read(true).write(true).open(DEVICE).is_ok();
+        let how = protocol::Options {
+            threads: cores.clamp(LEAST_THREADS, MOST_THREADS),
+            superuser,
+            only_user: (!options.allow_other).then(|| rustix::process::geteuid().as_raw()),
+            // With an idea of access lists the kernel checks permissions, too. Without, they are attributes as any others.
+            access_lists: !root_alone,
+            limit: options.device_timeout,
+        };
         let what = format!("{} cannot be mounted", mountpoint.display());
-        let session = Session::new(FileSystem(Arc::clone(&shared)), &mountpoint, &config);
+        let session = Session::new(&to_mount, how, &shared.under_way);
         let failed = |source| Error::System { what, source };
-        let (session, place) = session.and_then(|session| Ok((session, Place::new(mountpoint)?))).map_err(failed)?;
+        let (session, place) =
+            session.and_then(|session| Ok((session, Place::new(mountpoint.clone())?))).map_err(failed)?;
+        shared.set_notifier(session.notifier());
         let cut = Cut::of(place.device()).map(Arc::new);
         if let Err(error) = &cut {
             tracing::debug!("{place}: it cannot be cut from the kernel if it is killed: {error}");
@@ -197,7 +191,8 @@ impl Mount {
             if let Some(Err(error)) = &guard {
                 tracing::warn!("nothing cuts the mount from the kernel if it is killed: {error}");
             }
-            let served = serve(session);
+            let answers = FileSystem(Arc::clone(&watching));
+            let served = session.serve(move |request, reply| answers.answer(request, reply));
             going.store(true, Ordering::SeqCst);
             watching.outside.iter().for_each(Outside::end);
             // Nobody may wait for it.
@@ -325,22 +320,13 @@ fn watch_below(shared: &Shared, notifier: &Notifier) {
     let changed = |object: &Arc<Object>| {
         let looked = shared.look_below(object, true);
         if looked == Looked::New {
-            // Its attributes, of which the kernel may have copies; it may have forgotten the file.
-            let _ = notifier.inval_inode(INodeNo(object.number), -1, 0);
+            notifier.forget_attributes(object.number);
         }
         looked == Looked::Later
     };
     if let Some(Err(error)) = shared.outside.as_ref().map(|outside| outside.run(changed)) {
         tracing::error!("changes below are noticed when files are opened, as they cannot be watched: {error}");
     }
-}
-
-/// Answers requests until the directory is unmounted.
-fn serve(session: Session<FileSystem>) -> io::Result<()> {
-    // fuser's handle of the mount unmounts by path when it is dropped, and another mount may be there then: it is never dropped.
-    let session = Box::leak(Box::new(session.spawn()?));
-    let served = std::mem::replace(&mut session.guard, std::thread::spawn(|| Ok(())));
-    served.join().unwrap_or_else(|_| Err(io::Error::other("a thread that receives them panicked")))
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {

@@ -1,20 +1,18 @@
 //! Names and attributes: what is answered by the tree below at once.
 
-use crate::attributes::decode_device;
+use crate::attributes::{Attributes, decode_device};
 use crate::credentials::as_user;
 use crate::directory::Directory;
 use crate::inode::{attributes, proc_path};
 use crate::nodes::Node;
 use crate::object::{Done, Object};
+use crate::protocol::{Caller, Create, Errno, Opened, SetAttributes, SetTime};
 use crate::shared::{Shared, Victim};
-use crate::times::Stamp;
-use fuser::{Errno, FileAttr, FileHandle, FopenFlags, Request, TimeOrNow};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Statx, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags,
 };
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,49 +20,47 @@ use std::sync::Arc;
 /// The most bytes of an extended attribute, or of a list of them.
 const MOST_XATTR: usize = 64 << 10;
 
-/// What is to change of a file's attributes, its length apart.
-pub(crate) struct Changes {
-    pub(crate) mode: Option<u32>,
-    pub(crate) user: Option<u32>,
-    pub(crate) group: Option<u32>,
-    pub(crate) accessed: Option<TimeOrNow>,
-    pub(crate) modified: Option<TimeOrNow>,
-}
-
 impl Shared {
-    pub(crate) fn look_up(&self, parent: u64, name: &OsStr) -> Result<FileAttr, Errno> {
+    pub(crate) fn look_up(&self, parent: u64, name: &OsStr) -> Result<Attributes, Errno> {
         let (node, found) = self.nodes.look_up(&*self.nodes.path(parent)?, name)?;
         Ok(self.attributes(&node, found))
     }
 
-    pub(crate) fn get_attributes(&self, number: u64) -> Result<FileAttr, Errno> {
+    pub(crate) fn get_attributes(&self, number: u64) -> Result<Attributes, Errno> {
         let node = self.nodes.get(number)?;
         let found = attributes(self.nodes.tree.path(&node.inode)?.as_fd())?;
         Ok(self.attributes(&node, found))
     }
 
-    pub(crate) fn set_attributes(&self, node: &Node, changes: &Changes) -> Result<FileAttr, Errno> {
+    /// Changes attributes, the length apart.
+    pub(crate) fn set_attributes(
+        &self,
+        node: &Node,
+        caller: Caller,
+        changes: &SetAttributes,
+    ) -> Result<Attributes, Errno> {
         let path = self.nodes.tree.path(&node.inode)?;
         self.about_to_change(node, &path, None);
         if changes.user.is_some() || changes.group.is_some() {
             let user = changes.user.map(rustix::fs::Uid::from_raw);
             let group = changes.group.map(rustix::fs::Gid::from_raw);
-            rustix::fs::chownat(&path, c"", user, group, AtFlags::EMPTY_PATH).map_err(io::Error::from)?;
+            let left = self.mode_after_owner(&path, caller)?;
+            rustix::fs::chownat(&path, c"", user, group, AtFlags::EMPTY_PATH)?;
+            if let Some(left) = left {
+                rustix::fs::chmod(proc_path(path.as_fd()), Mode::from_raw_mode(left & 0o7777))?;
+            }
         }
         if let Some(mode) = changes.mode {
             let mode = Mode::from_raw_mode(mode & 0o7777);
-            rustix::fs::chmod(proc_path(path.as_fd()), mode).map_err(io::Error::from)?;
+            rustix::fs::chmod(proc_path(path.as_fd()), mode)?;
         }
         if changes.accessed.is_some() || changes.modified.is_some() {
             let times =
                 Timestamps { last_access: timespec(changes.accessed), last_modification: timespec(changes.modified) };
-            rustix::fs::utimensat(&path, c"", &times, AtFlags::EMPTY_PATH).map_err(io::Error::from)?;
+            rustix::fs::utimensat(&path, c"", &times, AtFlags::EMPTY_PATH)?;
         }
         let found = match &*node.object() {
-            Some(object) => {
-                object.set_privileged(true);
-                object.file.last_change.note_change(path.as_fd(), changes.modified.is_some())?
-            }
+            Some(object) => object.file.last_change.note_change(path.as_fd(), changes.modified.is_some())?,
             None => attributes(path.as_fd())?,
         };
         Ok(self.attributes(node, found))
@@ -87,49 +83,50 @@ impl Shared {
     }
 
     pub(crate) fn read_link(&self, number: u64) -> Result<Vec<u8>, Errno> {
-        let target = rustix::fs::readlinkat(&*self.nodes.path(number)?, c"", Vec::new()).map_err(io::Error::from)?;
+        let target = rustix::fs::readlinkat(&*self.nodes.path(number)?, c"", Vec::new())?;
         Ok(target.into_bytes())
     }
 
     /// Makes something in a directory in its user's name, and tells the kernel of it.
     fn make(
         &self,
-        (request, umask): (&Request, u32),
+        (caller, umask): (Caller, u32),
         (parent, name): (u64, &OsStr),
         make: impl FnOnce(&OwnedFd) -> rustix::io::Result<()>,
-    ) -> Result<FileAttr, Errno> {
+    ) -> Result<Attributes, Errno> {
         let parent = self.nodes.path(parent)?;
-        as_user(self.nodes.tree.superuser(), request, umask, || make(&parent))?;
+        as_user(self.nodes.tree.superuser(), caller, umask, || make(&parent))?;
         let (node, found) = self.nodes.look_up(&parent, name)?;
         Ok(self.attributes(&node, found))
     }
 
     pub(crate) fn make_node(
         &self,
-        by: (&Request, u32),
+        by: (Caller, u32),
         at: (u64, &OsStr),
         (mode, device): (u32, u32),
-    ) -> Result<FileAttr, Errno> {
+    ) -> Result<Attributes, Errno> {
         let (kind, mode) = (FileType::from_raw_mode(mode), Mode::from_raw_mode(mode & 0o7777));
         self.make(by, at, |parent| rustix::fs::mknodat(parent, at.1.as_bytes(), kind, mode, decode_device(device)))
     }
 
-    pub(crate) fn make_directory(&self, by: (&Request, u32), at: (u64, &OsStr), mode: u32) -> Result<FileAttr, Errno> {
+    pub(crate) fn make_directory(&self, by: (Caller, u32), at: (u64, &OsStr), mode: u32) -> Result<Attributes, Errno> {
         self.make(by, at, |parent| rustix::fs::mkdirat(parent, at.1.as_bytes(), Mode::from_raw_mode(mode & 0o7777)))
     }
 
-    pub(crate) fn make_link(&self, request: &Request, at: (u64, &OsStr), target: &Path) -> Result<FileAttr, Errno> {
-        let target = target.as_os_str().as_bytes();
-        self.make((request, 0), at, |parent| rustix::fs::symlinkat(target, parent, at.1.as_bytes()))
+    pub(crate) fn make_link(&self, caller: Caller, at: (u64, &OsStr), target: &OsStr) -> Result<Attributes, Errno> {
+        self.make((caller, 0), at, |parent| rustix::fs::symlinkat(target.as_bytes(), parent, at.1.as_bytes()))
     }
 
-    pub(crate) fn link(&self, number: u64, parent: u64, name: &OsStr) -> Result<FileAttr, Errno> {
+    pub(crate) fn link(&self, number: u64, parent: u64, name: &OsStr) -> Result<Attributes, Errno> {
         let (node, parent) = (self.nodes.get(number)?, self.nodes.path(parent)?);
         let path = self.nodes.tree.path(&node.inode)?;
         let from = proc_path(path.as_fd());
         self.about_to_change(&node, &path, None);
         let linked = rustix::fs::linkat(CWD, from, &*parent, name.as_bytes(), AtFlags::SYMLINK_FOLLOW);
-        linked.map_err(io::Error::from)?;
+        linked?;
+        // It may have had none.
+        node.inode.named();
         self.changed(&node, &path);
         let (node, found) = self.nodes.look_up(&parent, name)?;
         Ok(self.attributes(&node, found))
@@ -139,7 +136,7 @@ impl Shared {
         let parent = self.nodes.path(parent)?;
         let victim = self.victim(&parent, name);
         victim.iter().for_each(|Victim { node, path, found, .. }| self.about_to_change(node, path, Some(found)));
-        rustix::fs::unlinkat(&*parent, name.as_bytes(), flags).map_err(io::Error::from)?;
+        rustix::fs::unlinkat(&*parent, name.as_bytes(), flags)?;
         if let Some(victim) = victim {
             self.name_gone(&victim);
         }
@@ -159,18 +156,18 @@ impl Shared {
         let moved = self.victim(&parent, name);
         let replaced = self.victim(&new_parent, new_name);
         let object = moved.as_ref().filter(|_| replaced.is_some()).and_then(|moved| moved.node.object().clone());
-        if let Some(object) = object.filter(|object| object.volume.dirty_pages() > 0) {
+        if let Some(object) = object.filter(|object| object.has_unwritten()) {
             if !wait {
                 return Ok(Done::Later);
             }
-            // A failure is kept for whoever has it open.
-            let _ = self.pool.write_back(&object.volume);
+            // Both names stay.
+            object.hand_over(&self.pool).map_err(|errno| self.failed(errno))?;
         }
         for Victim { node, path, found } in moved.iter().chain(&replaced) {
             self.about_to_change(node, path, Some(found));
         }
         let renamed = rustix::fs::renameat_with(&*parent, name.as_bytes(), &*new_parent, new_name.as_bytes(), flags);
-        renamed.map_err(io::Error::from)?;
+        renamed?;
         if let Some(Victim { node, path, .. }) = &moved {
             self.changed(node, path);
             self.renamed(node, path, (&parent, name));
@@ -213,39 +210,41 @@ impl Shared {
     }
 
     /// Makes a file and opens it.
-    pub(crate) fn create(
-        &self,
-        (request, umask): (&Request, u32),
-        (parent, name): (u64, &OsStr),
-        (mode, flags): (u32, i32),
-    ) -> Result<(FileAttr, FileHandle, FopenFlags), Errno> {
+    pub(crate) fn create(&self, caller: Caller, parent: u64, file: &Create<'_>) -> Result<(Attributes, Opened), Errno> {
         let parent = self.nodes.path(parent)?;
-        let how = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(mode & 0o7777);
-        let superuser = self.nodes.tree.superuser();
+        let how = match file.name {
+            Some(_) => OFlags::CREATE | OFlags::EXCL,
+            // Without O_EXCL it may get a name later.
+            None => OFlags::TMPFILE | OFlags::from_bits_retain(file.flags as u32) & OFlags::EXCL,
+        };
+        let how = how | OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(file.mode & 0o7777);
+        let name = file.name.unwrap_or(OsStr::new("."));
         let open = || rustix::fs::openat(&*parent, name.as_bytes(), how, mode);
-        let fd = as_user(superuser, request, umask, open).map_err(|error| match Errno::from(error) {
-            // It has come below meanwhile: the kernel looks again, and whether its user may open it.
-            Errno::EEXIST if flags & libc::O_EXCL == 0 => Errno::ESTALE,
-            error => error,
+        let fd = as_user(self.nodes.tree.superuser(), caller, file.umask, open).map_err(|error| {
+            match Errno::from(error) {
+                // It has come below meanwhile: the kernel looks again, and whether its user may open it.
+                Errno::EEXIST if file.flags & libc::O_EXCL == 0 => Errno::ESTALE,
+                error => error,
+            }
         })?;
         let fd = Arc::new(fd);
         let found = attributes(fd.as_fd())?;
         // By what was opened: the name may be another's already.
         let node = self.nodes.enter(&fd, true, &found);
-        let (handle, opened) = self.open_new(Arc::clone(&node), flags)?;
-        Ok((self.attributes(&node, found), handle, opened))
+        let opened = self.open_new(Arc::clone(&node), file.flags)?;
+        Ok((self.attributes(&node, found), opened))
     }
 
-    pub(crate) fn open_directory(&self, number: u64) -> Result<FileHandle, Errno> {
+    pub(crate) fn open_directory(&self, number: u64) -> Result<u64, Errno> {
         let node = self.nodes.get(number)?;
         Ok(self.directories.add(Directory::open(&self.nodes.tree, &node)?))
     }
 
     /// `fsync` of a directory.
-    pub(crate) fn sync_directory(&self, handle: FileHandle) -> Result<(), Errno> {
+    pub(crate) fn sync_directory(&self, handle: u64) -> Result<(), Errno> {
         let directory = self.directories.get(handle)?;
-        Ok(rustix::fs::fsync(&*directory.fd).map_err(io::Error::from)?)
+        Ok(rustix::fs::fsync(&*directory.fd)?)
     }
 
     /// An extended attribute, or the list of their names.
@@ -257,16 +256,27 @@ impl Shared {
             Some(name) => rustix::fs::getxattr(path, name.as_bytes(), &mut value[..]),
             None => rustix::fs::listxattr(path, &mut value[..]),
         };
-        value.truncate(length.map_err(io::Error::from)?);
+        value.truncate(length?);
         Ok(value)
     }
 
-    pub(crate) fn set_xattr(&self, number: u64, name: &OsStr, value: &[u8], flags: i32) -> Result<(), Errno> {
+    /// Sets an extended attribute. `drop_group_id`: it is an access list, set by a process that may not keep set-group-id.
+    pub(crate) fn set_xattr(
+        &self,
+        number: u64,
+        name: &OsStr,
+        (value, flags): (&[u8], u32),
+        drop_group_id: bool,
+    ) -> Result<(), Errno> {
         let node = self.nodes.get(number)?;
         let path = self.nodes.tree.path(&node.inode)?;
-        let flags = XattrFlags::from_bits_retain(flags as u32);
+        let flags = XattrFlags::from_bits_retain(flags);
         self.about_to_change(&node, &path, None);
-        rustix::fs::setxattr(proc_path(path.as_fd()), name.as_bytes(), value, flags).map_err(io::Error::from)?;
+        rustix::fs::setxattr(proc_path(path.as_fd()), name.as_bytes(), value, flags)?;
+        if drop_group_id {
+            let mode = u32::from(attributes(path.as_fd())?.stx_mode) & 0o7777;
+            rustix::fs::chmod(proc_path(path.as_fd()), Mode::from_raw_mode(mode & !libc::S_ISGID))?;
+        }
         self.changed(&node, &path);
         Ok(())
     }
@@ -275,19 +285,16 @@ impl Shared {
         let node = self.nodes.get(number)?;
         let path = self.nodes.tree.path(&node.inode)?;
         self.about_to_change(&node, &path, None);
-        rustix::fs::removexattr(proc_path(path.as_fd()), name.as_bytes()).map_err(io::Error::from)?;
+        rustix::fs::removexattr(proc_path(path.as_fd()), name.as_bytes())?;
         self.changed(&node, &path);
         Ok(())
     }
 }
 
-fn timespec(time: Option<TimeOrNow>) -> Timespec {
+fn timespec(time: Option<SetTime>) -> Timespec {
     match time {
         None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
-        Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW as _ },
-        Some(TimeOrNow::SpecificTime(time)) => {
-            let Stamp { seconds, nanoseconds } = Stamp::of_request(time);
-            Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() }
-        }
+        Some(SetTime::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW as _ },
+        Some(SetTime::At(seconds, nanoseconds)) => Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() },
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::inode::{Inode, Tree, attributes, attributes_at, find, place_of};
 use crate::object::Object;
+use crate::protocol::Errno;
 use foldhash::HashMap;
-use fuser::Errno;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::Statx;
 use std::ffi::OsStr;

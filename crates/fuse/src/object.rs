@@ -6,8 +6,9 @@ use crate::inode::Inode;
 use crate::last_change::Below;
 use crate::managing::Users;
 use crate::mount::Watch;
+use crate::privileges::Bare;
+use crate::protocol::Errno;
 use forebay_pool::{Durability, Handle, Pool, Volume, VolumeConfig};
-use fuser::Errno;
 use rustix::fs::{FallocateFlags, Statx};
 use std::io;
 use std::path::Path;
@@ -29,10 +30,9 @@ pub(crate) struct Object {
     mapped: AtomicBool,
     /// It waits among those that nobody has open.
     pub(crate) resting: AtomicBool,
-    /// It may have bits that a write takes away: set-user-id, set-group-id.
-    privileged: AtomicBool,
-    /// It was emptied, and has got new contents or is to get them.
-    emptied: AtomicBool,
+    pub(crate) bare: Bare,
+    /// It was made or emptied, and the file below has not got its contents since.
+    fresh: AtomicBool,
     /// The number of its watch for changes below, or [`UNWATCHED`].
     watch: AtomicI32,
     /// It was changed below while it had changes of its own, which was said.
@@ -99,12 +99,13 @@ impl Object {
         watch: Option<&dyn Watch>,
         write: bool,
     ) -> io::Result<Arc<Self>> {
+        let made = inode.opened().is_some();
         let file = LowerFile::open(files, inode, name, write)?;
         let watched = AtomicU32::new(watch.map_or(0, |watch| watch.file(&file.name())));
         let config = VolumeConfig { name: file.name().to_string(), ..config.clone() };
         let volume = pool.attach(files.device(&file), config);
         let (mapped, resting) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (privileged, emptied, shape) = (AtomicBool::new(true), AtomicBool::new(false), RwLock::new(()));
+        let (fresh, shape) = (AtomicBool::new(made), RwLock::new(()));
         Ok(Arc::new(Self {
             number,
             watched,
@@ -114,8 +115,8 @@ impl Object {
             shape,
             mapped,
             resting,
-            privileged,
-            emptied,
+            bare: Bare::default(),
+            fresh,
             watch: AtomicI32::new(UNWATCHED),
             conflict: AtomicBool::new(false),
         }))
@@ -148,15 +149,6 @@ impl Object {
     pub(crate) fn take_watch(&self) -> Option<i32> {
         let number = self.watch.swap(UNWATCHED, Ordering::SeqCst);
         (number != UNWATCHED).then_some(number)
-    }
-
-    /// Whether a write may have privileges to take away.
-    pub(crate) fn is_privileged(&self) -> bool {
-        self.privileged.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_privileged(&self, privileged: bool) {
-        self.privileged.store(privileged, Ordering::Relaxed);
     }
 
     fn within(&self, wait: bool) -> Option<RwLockReadGuard<'_, ()>> {
@@ -234,7 +226,7 @@ impl Object {
         let _alone = self.alone();
         self.file.note_write();
         if length == 0 && !self.volume.is_empty() {
-            self.emptied.store(true, Ordering::Relaxed);
+            self.fresh.store(true, Ordering::Relaxed);
         }
         handle.set_len(&self.volume, length).map_err(|error| errno(&error))?;
         self.file.lengthen()?;
@@ -243,9 +235,25 @@ impl Object {
         Ok(())
     }
 
-    /// Whether it was emptied since this was asked last.
-    pub(crate) fn take_emptied(&self) -> bool {
-        self.emptied.swap(false, Ordering::Relaxed)
+    /// Whether the file below is to get its contents when it is closed: it was made or emptied, and has not got any since.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.fresh.load(Ordering::Relaxed) && self.has_unwritten()
+    }
+
+    /// Whether the file below lacks something of what it has here.
+    pub(crate) fn has_unwritten(&self) -> bool {
+        self.volume.dirty_pages() > 0 || !self.file.is_caught_up()
+    }
+
+    /// Gives the file below the contents that it has here, if it has others. They are not durable by that.
+    pub(crate) fn hand_over(&self, pool: &Pool) -> Result<(), Errno> {
+        if !self.has_unwritten() {
+            return Ok(());
+        }
+        pool.write_back(&self.volume).map_err(|error| errno(&error))?;
+        self.file.lengthen()?;
+        self.fresh.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Makes what was written durable.
@@ -348,7 +356,7 @@ impl Object {
             Below::Busy => return Ok(Looked::Later),
             Below::Changed(found) => found,
         };
-        if self.volume.dirty_pages() > 0 || !self.file.is_caught_up() {
+        if self.has_unwritten() {
             if !self.conflict.swap(true, Ordering::Relaxed) {
                 let name = self.file.name();
                 tracing::warn!("{name}: changed below while it has unwritten changes of its own, which stay");

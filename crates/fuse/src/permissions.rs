@@ -8,18 +8,17 @@
 //! 2. What the pool does with a descriptor that is open already is not judged below: an open file, or one that is cut by its path, is
 //!    looked at anew. So is a program that is to run: the kernel goes by attributes that may be a second old.
 //!
-//! The kernel lets in a process of root that acts in another user's name (`setfsuid`), as file servers do. The library refuses its
+//! The kernel lets in a process of root that acts in another user's name (`setfsuid`), as file servers do. The room `protocol` refuses its
 //! requests, but for those on what is open.
 //!
 //! Mounts of other users keep the kernel's checks. Without them a directory that may not be searched any more could be searched as long
 //! as the kernel believes the names in it.
 
 use crate::inode::{attributes, proc_path};
+use crate::protocol::Errno;
 use crate::shared::Shared;
-use fuser::Errno;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Access, AtFlags, CWD, StatxAttributes};
-use std::io;
 
 /// In the flags of a request to open: the kernel does it to run the file (`FMODE_EXEC`).
 const TO_RUN: i32 = 0x20;
@@ -52,5 +51,5 @@ pub(crate) fn check_whole(path: &OwnedFd) -> Result<(), Errno> {
 
 fn check(path: &OwnedFd, wanted: Access) -> Result<(), Errno> {
     let checked = rustix::fs::accessat(CWD, proc_path(path.as_fd()), wanted, AtFlags::EACCESS);
-    Ok(checked.map_err(io::Error::from)?)
+    Ok(checked?)
 }

@@ -1,5 +1,6 @@
 //! What the requests of a mount work on.
 
+use crate::attributes::Attributes;
 use crate::clearing::Clearing;
 use crate::device::Files;
 use crate::directory::Directory;
@@ -12,11 +13,11 @@ use crate::nodes::{Node, Nodes};
 use crate::object::{Looked, Object};
 use crate::outside::Outside;
 use crate::processes::{Processes, User};
+use crate::protocol::{DIRECT_IO, Errno, KEEP_CACHE, NO_FLUSH, Notifier, Opened, PARALLEL_DIRECT_WRITES, UnderWay};
 use crate::slab::Slab;
 use crate::workers::{MOST_WORKERS, Workers};
 use forebay_figures::clients::Counters;
 use forebay_pool::{Handle, Pool, VolumeConfig};
-use fuser::{Errno, FileAttr, FileHandle, FopenFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::Statx;
 use std::collections::VecDeque;
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) open: Slab<Open>,
     pub(crate) directories: Slab<Directory>,
     pub(crate) workers: Arc<Workers>,
+    pub(crate) under_way: Arc<UnderWay>,
+    notifier: OnceLock<Notifier>,
     pub(crate) clearing: Clearing,
     pub(crate) processes: Processes,
     pub(crate) managing: Managing,
@@ -126,6 +129,7 @@ impl Shared {
         (processes, managing, root_alone): (Processes, Managing, bool),
         most_resting: usize,
     ) -> Self {
+        let under_way = Arc::clone(&files.under_way);
         Self {
             pool,
             files,
@@ -133,6 +137,8 @@ impl Shared {
             open: Slab::default(),
             directories: Slab::default(),
             workers: Arc::default(),
+            under_way,
+            notifier: OnceLock::new(),
             clearing: Clearing::default(),
             processes,
             managing,
@@ -169,13 +175,25 @@ impl Shared {
         }
     }
 
+    /// From now on the kernel can be asked to forget.
+    pub(crate) fn set_notifier(&self, notifier: Notifier) {
+        let _ = self.notifier.set(notifier);
+    }
+
+    /// Has the kernel ask again for a file's attributes, as they were changed below. Waits for nothing.
+    pub(crate) fn forget_attributes(&self, node: &Node) {
+        if let Some(notifier) = self.notifier.get() {
+            notifier.forget_attributes(node.number);
+        }
+    }
+
     /// Refuses what would be lost, as the last flush has begun.
     pub(crate) fn check_open(&self) -> Result<(), Errno> {
         if self.closing.load(Ordering::SeqCst) { Err(Errno::ENOTCONN) } else { Ok(()) }
     }
 
     /// The attributes of a file that was just found so below.
-    pub(crate) fn attributes(&self, node: &Node, mut found: Statx) -> FileAttr {
+    pub(crate) fn attributes(&self, node: &Node, mut found: Statx) -> Attributes {
         let object = node.object().clone();
         if let Some(object) = object {
             if object.file.last_change.differs(&found)
@@ -186,17 +204,17 @@ impl Shared {
             }
             object.adjust(&mut found);
         }
-        crate::attributes::attributes_of(node.number, &found)
+        Attributes::new(node.number, &found)
     }
 
     /// Opens a file's bytes.
-    pub(crate) fn open(&self, node: Arc<Node>, flags: i32) -> Result<(FileHandle, FopenFlags), Errno> {
+    pub(crate) fn open(&self, node: Arc<Node>, flags: i32) -> Result<Opened, Errno> {
         // Its descriptor below may be open already.
         self.check_flags(&*self.nodes.tree.path(&node.inode)?, flags)?;
         self.open_checked(node, flags)
     }
 
-    fn open_checked(&self, node: Arc<Node>, flags: i32) -> Result<(FileHandle, FopenFlags), Errno> {
+    fn open_checked(&self, node: Arc<Node>, flags: i32) -> Result<Opened, Errno> {
         let open = Open::new(node, flags & libc::O_ACCMODE != libc::O_RDONLY);
         let (object, looked) = self.enter_object(&open.node, open.write)?;
         open.known.store(object.file.failures_known(), Ordering::Relaxed);
@@ -206,7 +224,7 @@ impl Shared {
     }
 
     /// Opens a file that was just made: what only its bytes need waits until they are used.
-    pub(crate) fn open_new(&self, node: Arc<Node>, flags: i32) -> Result<(FileHandle, FopenFlags), Errno> {
+    pub(crate) fn open_new(&self, node: Arc<Node>, flags: i32) -> Result<Opened, Errno> {
         if node.object().is_some() {
             // Another was faster.
             return self.open_checked(node, flags);
@@ -215,11 +233,15 @@ impl Shared {
         Ok(self.opened(open, Looked::Same))
     }
 
-    fn opened(&self, open: Open, looked: Looked) -> (FileHandle, FopenFlags) {
-        let mut how = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
-        how.set(FopenFlags::FOPEN_KEEP_CACHE, looked != Looked::New);
-        how.set(FopenFlags::FOPEN_NOFLUSH, !open.write);
-        (self.open.add(open), how)
+    fn opened(&self, open: Open, looked: Looked) -> Opened {
+        let mut how = DIRECT_IO | PARALLEL_DIRECT_WRITES;
+        if looked != Looked::New {
+            how |= KEEP_CACHE;
+        }
+        if !open.write {
+            how |= NO_FLUSH;
+        }
+        Opened { handle: self.open.add(open), how }
     }
 
     /// The bytes of an open file, which are used.
@@ -288,7 +310,7 @@ impl Shared {
     }
 
     /// Closes a file.
-    pub(crate) fn close(self: &Arc<Self>, handle: FileHandle) {
+    pub(crate) fn close(self: &Arc<Self>, handle: u64) {
         let Some(open) = self.open.remove(handle) else { return };
         self.end_words(handle, &open);
         let Some(object) = open.object().cloned() else {
@@ -301,10 +323,8 @@ impl Shared {
             return;
         }
         self.hint_at_close(&object);
-        // New contents of a file that was emptied are written soon, as ext4 does: a kill then seldom leaves it empty. And a file that
-        // cannot be opened again is written as long as its descriptor is there.
-        let write = object.take_emptied() || !self.files.tree.reopens();
-        if !write || object.volume.dirty_pages() == 0 {
+        // A file that cannot be opened again is written as long as its descriptor is there.
+        if self.files.tree.reopens() || object.volume.dirty_pages() == 0 {
             return self.let_go(&open.node);
         }
         let shared = Arc::clone(self);
@@ -371,7 +391,8 @@ impl Shared {
             object.resting.store(false, Ordering::SeqCst);
             return false;
         }
-        if self.pool.knows(&object.volume) || !object.file.is_caught_up() || !self.discard(&object) {
+        let needed = !object.file.is_caught_up() || object.file.failed_to_sync();
+        if needed || self.pool.knows(&object.volume) || !self.discard(&object) {
             return true;
         }
         *slot = None;

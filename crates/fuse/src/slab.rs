@@ -1,6 +1,6 @@
 //! Things that are open, by the numbers that the kernel names them by.
 
-use fuser::{Errno, FileHandle};
+use crate::protocol::Errno;
 use std::sync::{Arc, PoisonError, RwLock};
 
 pub(crate) struct Slab<T>(RwLock<Places<T>>);
@@ -17,7 +17,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    pub(crate) fn add(&self, item: T) -> FileHandle {
+    pub(crate) fn add(&self, item: T) -> u64 {
         let mut places = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let item = Some(Arc::new(item));
         let place = match places.free.pop() {
@@ -30,12 +30,12 @@ impl<T> Slab<T> {
                 places.taken.len() - 1
             }
         };
-        FileHandle(place as u64)
+        place as u64
     }
 
-    pub(crate) fn get(&self, handle: FileHandle) -> Result<Arc<T>, Errno> {
+    pub(crate) fn get(&self, handle: u64) -> Result<Arc<T>, Errno> {
         let places = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        places.taken.get(handle.0 as usize).cloned().flatten().ok_or(Errno::EBADF)
+        places.taken.get(handle as usize).cloned().flatten().ok_or(Errno::EBADF)
     }
 
     /// One of which `is` says that it is meant.
@@ -44,10 +44,10 @@ impl<T> Slab<T> {
         places.taken.iter().flatten().find(|item| is(item)).cloned()
     }
 
-    pub(crate) fn remove(&self, handle: FileHandle) -> Option<Arc<T>> {
+    pub(crate) fn remove(&self, handle: u64) -> Option<Arc<T>> {
         let mut places = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let item = places.taken.get_mut(handle.0 as usize)?.take()?;
-        places.free.push(handle.0 as usize);
+        let item = places.taken.get_mut(handle as usize)?.take()?;
+        places.free.push(handle as usize);
         Some(item)
     }
 }

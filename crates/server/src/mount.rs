@@ -326,6 +326,7 @@ impl MountOptions {
         made.watch_below = directory.watch.unwrap_or(self.watch);
         made.allow_other = self.allow_other || geteuid().is_root() && !self.private;
         made.direct = self.direct != Some(Direct::No);
+        made.device_timeout = self.device_timeout.map(|timeout| timeout.0);
         if let Some(disk) = disk.map(Arc::clone) {
             made.wrap = Some(Box::new(move |file, number| disk.delay(file, number)));
         }

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::managers::OwnersOption;
 use crate::options::{Direct, Options, only_a_restart_changes, read_file};
+use crate::source::NO_TIME;
 use crate::volume_options::Mode;
 use crate::words::{Address, Age, Policy, Share, Size};
 use clap::Args;
@@ -89,6 +90,9 @@ pub struct MountOptions {
     /// How long a page may be dirty before it is written back [default: 5s]
     #[arg(long, value_name = "TIME")]
     pub dirty_age: Option<Age>,
+    /// How long a program waits for storage that answers nothing, before its request fails with ETIMEDOUT [default: for ever]
+    #[arg(long, value_name = "TIME")]
+    pub device_timeout: Option<Age>,
     /// How long a stopping mount waits for storage that takes nothing; then it names what is not durable, and exits with 1
     /// [default: 60s]
     #[arg(long, value_name = "TIME")]
@@ -136,6 +140,7 @@ impl MountOptions {
             delay: self.delay.or(file.delay),
             dirty_limit: self.dirty_limit.or(file.dirty_limit),
             dirty_age: self.dirty_age.or(file.dirty_age),
+            device_timeout: self.device_timeout.or(file.device_timeout),
             stop_timeout: self.stop_timeout.or(file.stop_timeout),
             huge_pages: self.huge_pages || file.huge_pages,
             direct: self.direct.or(file.direct),
@@ -164,6 +169,7 @@ impl MountOptions {
             manager_socket,
             record,
             delay,
+            device_timeout,
             stop_timeout,
             huge_pages,
             direct,
@@ -184,6 +190,7 @@ impl MountOptions {
             ("manager-socket", *manager_socket != new.manager_socket),
             ("record", *record != new.record),
             ("delay", *delay != new.delay),
+            ("device-timeout", *device_timeout != new.device_timeout),
             ("stop-timeout", *stop_timeout != new.stop_timeout),
             ("huge-pages", *huge_pages != new.huge_pages),
             ("direct", *direct != new.direct),
@@ -195,6 +202,9 @@ impl MountOptions {
         if self.mounts.is_empty() {
             let hint = "name SOURCE and MOUNTPOINT, or `[[mount]]` tables in a file with --config";
             return Err(Error::Usage(format!("there is no directory to mount; {hint}")));
+        }
+        if self.device_timeout.is_some_and(|timeout| timeout.0.is_zero()) {
+            return Err(Error::Usage(NO_TIME.to_owned()));
         }
         if self.private && self.allow_other {
             return Err(Error::Usage("private and allow-other: choose one, as they are opposites".to_owned()));

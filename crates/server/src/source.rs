@@ -17,6 +17,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Why a `--device-timeout` is refused.
+pub(crate) const NO_TIME: &str = "--device-timeout must be above 0: every request takes a while";
+
 /// Where the bytes of a volume are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -155,7 +158,7 @@ impl Opening {
         let mut device: Arc<dyn Device> = Arc::new(device);
         if let Some(timeout) = self.timeout {
             if timeout.is_zero() {
-                return Err(Error::Usage("--device-timeout must be above 0: every request takes a while".to_owned()));
+                return Err(Error::Usage(NO_TIME.to_owned()));
             }
             // Within the others: what is slow on purpose does not hang.
             device = Arc::new(Bounded::new(device, timeout));

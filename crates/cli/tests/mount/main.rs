@@ -1,5 +1,6 @@
 //! `forebay mount` as its users meet it: in the background and in the foreground, stopped, killed, steered and recorded.
 
+mod hung;
 mod managers;
 mod mapped;
 mod permissions;
@@ -115,7 +116,7 @@ impl Drop for Running<'_> {
         // After a test that failed.
         if !self.process.has_ended() {
             let _ = self.process.child.kill();
-            for name in ["seen", "other-seen"].into_iter().filter(|name| self.folder.is_mounted_at(name)) {
+            for name in ["above", "seen", "other-seen"].into_iter().filter(|name| self.folder.is_mounted_at(name)) {
                 let _ = Command::new("umount").arg("-l").arg(self.folder.path(name)).status();
             }
         }

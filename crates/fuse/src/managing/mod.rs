@@ -24,11 +24,11 @@ use crate::data::Asked;
 use crate::hints::Advice;
 use crate::object::Object;
 use crate::processes::{User, user_of};
+use crate::protocol::Errno;
 use crate::shared::{Open, Shared};
 use forebay_policy::Charge;
 use forebay_policy::managers::Listed;
 use forebay_policy::spelling::printable;
-use fuser::{Errno, FileHandle};
 use rules::Numbered;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ struct FileUser {
 struct Own {
     word: Word,
     user: Arc<User>,
-    open: FileHandle,
+    open: u64,
     /// By a hint, which another hint takes back.
     hint: bool,
 }
@@ -263,13 +263,7 @@ impl Shared {
     }
 
     /// A user says who manages its uses of an open file; `None` takes that back.
-    fn say(
-        &self,
-        (handle, open, object): (FileHandle, &Open, &Object),
-        user: &Arc<User>,
-        word: Option<Word>,
-        hint: bool,
-    ) {
+    fn say(&self, (handle, open, object): (u64, &Open, &Object), user: &Arc<User>, word: Option<Word>, hint: bool) {
         open.said.store(true, Ordering::Relaxed);
         let mut state = object.users.lock();
         let place = state.place_of(user);
@@ -279,14 +273,9 @@ impl Shared {
     }
 
     /// `FOREBAY_MANAGE`: who manages a user's uses of an open file.
-    pub(crate) fn manage(
-        &self,
-        asked: &Asked,
-        (thread, uid): (u32, u32),
-        (manager, process): (&str, u64),
-    ) -> Result<(), Errno> {
-        let (Asked { open, handle, .. }, object) = (asked, asked.object());
-        let user = &self.processes.of(&self.pool, thread).ok_or(Errno::ESRCH)?;
+    pub(crate) fn manage(&self, asked: &Asked, (manager, process): (&str, u64)) -> Result<(), Errno> {
+        let (Asked { open, handle, caller, .. }, object) = (asked, asked.object());
+        let user = &self.processes.of(&self.pool, caller.thread).ok_or(Errno::ESRCH)?;
         if !self.managing.possible {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -303,7 +292,7 @@ impl Shared {
         }
         let number = u32::try_from(process).map_err(|_| Errno::ESRCH)?;
         let of = user_of(number).ok_or(Errno::ESRCH)?;
-        if uid != 0 && uid != of {
+        if caller.user != 0 && caller.user != of {
             return Err(Errno::EPERM);
         }
         let other = self.processes.of(&self.pool, number).ok_or(Errno::ESRCH)?;
@@ -317,7 +306,7 @@ impl Shared {
     }
 
     /// A user says whether it uses an open file once: then its manager is access-once.
-    pub(crate) fn use_once(&self, of: (FileHandle, &Open, &Object), user: &Arc<User>, once: bool) {
+    pub(crate) fn use_once(&self, of: (u64, &Open, &Object), user: &Arc<User>, once: bool) {
         if !self.managing.possible {
             return;
         }
@@ -332,7 +321,7 @@ impl Shared {
     }
 
     /// An open file is closed: what was said by it ends. The policy keeps it until the next use, as others may use the file so already.
-    pub(crate) fn end_words(&self, handle: FileHandle, open: &Open) {
+    pub(crate) fn end_words(&self, handle: u64, open: &Open) {
         if open.said.load(Ordering::Relaxed)
             && let Some(object) = open.object()
         {

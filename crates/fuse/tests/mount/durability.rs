@@ -34,23 +34,34 @@ fn fsync_o_dsync_and_write_through_put_bytes_below_and_nothing_else_does_at_once
 #[test]
 fn what_is_deleted_or_cut_off_is_never_written() {
     let Some(mounted) = Mounted::start(|_, config| config.dirty_age = Duration::from_secs(3600)) else { return };
-    for name in ["deleted", "open"] {
-        fs::write(mounted.seen(name), pattern(1, 50_000)).expect("a file");
-    }
-    let open = File::options().read(true).write(true).open(mounted.seen("open")).expect("it opens");
+    // New files are the file system below's when they are closed. What is written to them later stays here.
+    let again = |name: &str| {
+        fs::write(mounted.seen(name), b"new").expect("a file");
+        let file = File::options().read(true).write(true).open(mounted.seen(name)).expect("it opens");
+        file.write_all_at(&pattern(1, 50_000), 0).expect("a write");
+        file
+    };
+    drop(again("deleted"));
+    let open = again("open");
+    let cut = again("cut");
+    let before = mounted.mount.statistics().device.written_bytes;
     fs::remove_file(mounted.seen("deleted")).expect("it goes");
     fs::remove_file(mounted.seen("open")).expect("its name goes");
     open.write_all_at(b"more", 7).expect("a write");
     drop(open);
-    fs::write(mounted.seen("cut"), pattern(1, 50_000)).expect("a file");
-    File::options().write(true).open(mounted.seen("cut")).and_then(|file| file.set_len(0)).expect("a length");
+    cut.set_len(0).expect("a length");
+    // One that is deleted before it is closed is never written at all.
+    let unclosed = File::create(mounted.seen("unclosed")).expect("a file");
+    unclosed.write_all_at(&pattern(1, 50_000), 0).expect("a write");
+    fs::remove_file(mounted.seen("unclosed")).expect("it goes");
+    drop((cut, unclosed));
     wait_until("nothing is dirty", || mounted.pool.statistics().dirty == 0);
-    assert_eq!(mounted.mount.statistics().device.written_bytes, 0);
+    assert_eq!(mounted.mount.statistics().device.written_bytes, before);
     mounted.stop();
 }
 
 #[test]
-fn what_takes_the_place_of_old_contents_is_written_at_once() {
+fn what_takes_the_place_of_old_contents_is_below_when_it_is_closed_or_renamed() {
     let Some(mounted) = Mounted::start(|_, config| config.dirty_age = Duration::from_secs(3600)) else { return };
     for name in ["renamed", "emptied"] {
         fs::write(mounted.below(name), b"old").expect("a file below");
@@ -59,7 +70,7 @@ fn what_takes_the_place_of_old_contents_is_written_at_once() {
     fs::rename(mounted.seen("new"), mounted.seen("renamed")).expect("it takes the other's place");
     assert_eq!(fs::read(mounted.below("renamed")).expect("a read below"), b"new contents");
     fs::write(mounted.seen("emptied"), b"new contents").expect("a file");
-    wait_until("it is written", || fs::read(mounted.below("emptied")).expect("a read below") == b"new contents");
+    assert_eq!(fs::read(mounted.below("emptied")).expect("a read below"), b"new contents");
     mounted.stop();
 }
 
@@ -124,7 +135,9 @@ fn storage_that_hangs_holds_neither_readers_nor_a_stop_up() {
     });
     let Some(mounted) = mounted else { return };
     fs::write(mounted.below("other"), pattern(2, 10_000)).expect("a file below");
-    fs::write(mounted.seen("stuck"), pattern(1, 10_000)).expect("the cache has room");
+    // To close it would be to wait for storage: it is new.
+    let stuck = File::create(mounted.seen("stuck")).expect("a file");
+    stuck.write_all_at(&pattern(1, 10_000), 0).expect("the cache has room");
     assert!(fs::read(mounted.seen("stuck")).expect("a read") == pattern(1, 10_000));
     assert!(fs::read(mounted.seen("other")).expect("a read") == pattern(2, 10_000));
     let short = Duration::from_millis(200);

@@ -203,3 +203,53 @@ fn a_file_that_is_held_and_was_never_used_outlives_its_name_below_among_many_oth
     drop(held);
     mounted.stop();
 }
+
+#[test]
+fn a_file_without_a_name_gets_one_later_or_goes() {
+    let Some(mounted) = Mounted::start(|_, _| {}) else { return };
+    let bytes = pattern(4, 10_000);
+    let unnamed = |flags: OFlags| {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | flags;
+        File::from(rustix::fs::open(mounted.seen(""), flags, Mode::from_raw_mode(0o640)).expect("a file"))
+    };
+    let link = |file: &File, name: &str| {
+        let from = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+        let follow = rustix::fs::AtFlags::SYMLINK_FOLLOW;
+        rustix::fs::linkat(rustix::fs::CWD, from, rustix::fs::CWD, mounted.seen(name), follow)
+    };
+    let file = unnamed(OFlags::empty());
+    file.write_all_at(&bytes, 0).expect("a write");
+    assert_eq!(file.metadata().expect("attributes").nlink(), 0);
+    assert_eq!(fs::read_dir(mounted.seen("")).expect("a list").count(), 0);
+    link(&file, "named").expect("a name");
+    assert_eq!(file.metadata().expect("attributes").nlink(), 1);
+    drop(file);
+    assert!(fs::read(mounted.seen("named")).expect("a read") == bytes);
+    assert_eq!(fs::metadata(mounted.below("named")).expect("it is below").mode() & 0o777, 0o640);
+
+    let never = unnamed(OFlags::EXCL);
+    never.write_all_at(&bytes, 0).expect("a write");
+    assert_eq!(link(&never, "never"), Err(rustix::io::Errno::NOENT), "as below");
+    let (unused, gone) = (unnamed(OFlags::empty()), unnamed(OFlags::empty()));
+    link(&unused, "unused").expect("a name");
+    gone.write_all_at(&bytes, 0).expect("a write");
+    drop((never, unused, gone));
+    fs::write(mounted.seen("unused"), &bytes).expect("a write");
+    let folder = mounted.stop();
+    let below = folder.path().join("source");
+    let mut names: Vec<_> = fs::read_dir(&below).expect("a list").map(|entry| entry.expect("it").file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["named", "unused"]);
+    assert!(names.iter().all(|name| fs::read(below.join(name)).expect("a read") == bytes));
+}
+
+#[test]
+fn a_file_was_born_when_it_was_below() {
+    let Some(mounted) = Mounted::start(|_, _| {}) else { return };
+    fs::write(mounted.seen("file"), b"bytes").expect("a write");
+    let born =
+        |path: std::path::PathBuf| fs::metadata(path).expect("attributes").created().expect("the file system keeps it");
+    assert_eq!(born(mounted.seen("file")), born(mounted.below("file")));
+    assert_eq!(born(mounted.seen("")), born(mounted.below("")));
+    mounted.stop();
+}

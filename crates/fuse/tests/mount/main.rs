@@ -12,6 +12,7 @@ mod names;
 mod once;
 mod outside;
 mod permissions;
+mod privileges;
 mod reader;
 mod simulator;
 mod words;
