@@ -133,7 +133,7 @@ impl Source {
 
     /// Opens it. Each of its parts is a device, with a delay and a rate of its own.
     pub(crate) fn open(&self, opening: &Opening) -> Result<Arc<dyn Device>, Error> {
-        let failed = |error: io::Error| Error::Failed(error.to_string());
+        let failed = |error: io::Error| not_opened(&error, "");
         let all = |parts: &[Self]| parts.iter().map(|part| part.open(opening)).collect::<Result<Vec<_>, _>>();
         Ok(match self {
             Self::File(path) => opening.slow(open_file(path, opening)?)?,
@@ -172,6 +172,11 @@ impl Opening {
     }
 }
 
+fn not_opened(error: &io::Error, hint: &str) -> Error {
+    let what = format!("{error}{hint}");
+    if error.kind() == io::ErrorKind::ResourceBusy { Error::InUse(what) } else { Error::Failed(what) }
+}
+
 fn open_file(path: &Path, opening: &Opening) -> Result<FileDevice, Error> {
     let missing = std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     if let Some(bytes) = opening.create.filter(|_| missing) {
@@ -180,10 +185,8 @@ fn open_file(path: &Path, opening: &Opening) -> Result<FileDevice, Error> {
     }
     let options =
         FileOptions { read_only: opening.read_only, direct: opening.direct != Direct::No, ..FileOptions::default() };
-    let file = FileDevice::open(path, options).map_err(|error| {
-        let hint = if missing { "; create=SIZE makes it" } else { "" };
-        Error::Failed(format!("{error}{hint}"))
-    })?;
+    let file = FileDevice::open(path, options)
+        .map_err(|error| not_opened(&error, if missing { "; create=SIZE makes it" } else { "" }))?;
     if let Some(why) = file.why_buffered() {
         let name = path.display();
         match opening.direct {
