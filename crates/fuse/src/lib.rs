@@ -23,6 +23,7 @@ mod device;
 mod directory;
 mod error;
 mod filesystem;
+mod fuse_device;
 mod hints;
 mod inode;
 mod ioctl;

@@ -1,6 +1,7 @@
 //! Where a directory is mounted: what may be mounted where, and the end of this mount and no other.
 
 use crate::error::Error;
+use crate::fuse_device;
 use rustix::fs::{AtFlags, CWD, Statx, StatxAttributes, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -114,6 +115,7 @@ pub(crate) fn check(source: &Path, mountpoint: &Path) -> Result<(PathBuf, PathBu
     if mountpoint.read_dir().map_err(failed)?.next().is_some() {
         return refused(format!("{at} is not empty: a mount would hide what is in it"));
     }
+    fuse_device::check()?;
     Ok((source, mountpoint))
 }
 
