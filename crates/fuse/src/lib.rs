@@ -14,6 +14,7 @@
 //! - Locks are taken in this order: a node's object, an object's shape, the pool's.
 
 mod attributes;
+mod claim;
 mod clearing;
 mod credentials;
 mod cut;
@@ -31,6 +32,7 @@ mod last_change;
 mod managing;
 mod mapped;
 mod mount;
+mod mountinfo;
 mod mounts;
 mod naming;
 mod nodes;

@@ -3,6 +3,7 @@
 mod fuse_device;
 mod managers;
 mod mapped;
+mod nested;
 mod permissions;
 #[path = "../command/running.rs"]
 mod running;
