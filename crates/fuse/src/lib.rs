@@ -23,6 +23,7 @@ mod descriptors;
 mod device;
 mod directory;
 mod error;
+mod file_limit;
 mod filesystem;
 mod fuse_device;
 mod hints;

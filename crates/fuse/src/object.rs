@@ -2,6 +2,7 @@
 
 use crate::device::{Files, LowerFile};
 use crate::error::errno;
+use crate::file_limit;
 use crate::inode::Inode;
 use crate::last_change::Below;
 use crate::managing::Users;
@@ -184,7 +185,8 @@ impl Object {
 
     /// Writes; the file becomes longer if need be.
     pub(crate) fn write(&self, handle: &Handle, bytes: &Bytes<'_>) -> Result<Done<()>, Errno> {
-        let end = bytes.offset.checked_add(bytes.data.len() as u64).ok_or(Errno::EFBIG)?;
+        let end = bytes.offset.checked_add(bytes.data.len() as u64);
+        let end = end.filter(|end| file_limit::allows(*end)).ok_or(Errno::EFBIG)?;
         let Some(shape) = self.within(bytes.wait) else { return Ok(Done::Later) };
         self.file.note_write();
         let written = if end <= self.volume.len() {

@@ -5,12 +5,14 @@ use crate::error::Error;
 use crate::options::Direct;
 use crate::words::read_as_words;
 use forebay_model::Model;
-use forebay_policy::parse_bytes;
+use forebay_policy::{parse_bytes, show_bytes};
 use forebay_pool::device::{
     Bounded, Delayed, Device, FileDevice, FileOptions, Joined, Limited, Limits, MemoryDevice, NewVolume, ObjectDevice,
     ObjectOptions,
 };
+use rustix::process::{Resource, getrlimit};
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -172,6 +174,13 @@ impl Opening {
     }
 }
 
+/// Makes a file of that length, or none.
+fn make(path: &Path, bytes: u64) -> io::Result<()> {
+    let file = File::create_new(path)?;
+    // What is left of a failure would be taken for the volume next time.
+    file.set_len(bytes).inspect_err(|_| drop(std::fs::remove_file(path)))
+}
+
 fn not_opened(error: &io::Error, hint: &str) -> Error {
     let what = format!("{error}{hint}");
     if error.kind() == io::ErrorKind::ResourceBusy { Error::InUse(what) } else { Error::Failed(what) }
@@ -180,13 +189,17 @@ fn not_opened(error: &io::Error, hint: &str) -> Error {
 fn open_file(path: &Path, opening: &Opening) -> Result<FileDevice, Error> {
     let missing = std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     if let Some(bytes) = opening.create.filter(|_| missing) {
-        let made = std::fs::File::create_new(path).and_then(|file| file.set_len(bytes));
-        made.map_err(|error| Error::Failed(format!("{}: cannot be made: {error}", path.display())))?;
+        make(path, bytes).map_err(|error| Error::Failed(format!("{}: cannot be made: {error}", path.display())))?;
     }
     let options =
         FileOptions { read_only: opening.read_only, direct: opening.direct != Direct::No, ..FileOptions::default() };
     let file = FileDevice::open(path, options)
         .map_err(|error| not_opened(&error, if missing { "; create=SIZE makes it" } else { "" }))?;
+    let longest = getrlimit(Resource::Fsize).current.filter(|longest| file.len() > *longest && !opening.read_only);
+    if let Some(longest) = longest.filter(|_| path.is_file()) {
+        let (name, longest) = (path.display(), show_bytes(longest));
+        tracing::warn!("{name}: `ulimit -f` lets this process write files up to {longest}: writes behind that fail");
+    }
     if let Some(why) = file.why_buffered() {
         let name = path.display();
         match opening.direct {

@@ -1,6 +1,7 @@
 //! `forebay mount` as its users meet it: in the background and in the foreground, stopped, killed, steered and recorded.
 
 mod fuse_device;
+mod inherited;
 mod managers;
 mod mapped;
 mod nested;
