@@ -231,6 +231,15 @@ impl Object {
         if end > self.volume.len() { handle.set_len(&self.volume, end).map_err(|error| errno(&error)) } else { Ok(()) }
     }
 
+    /// Gives the file below its new end, or takes the end back if that is refused.
+    fn lengthen_below(&self, handle: &Handle, before: u64) -> Result<(), Errno> {
+        let lengthened = self.file.lengthen();
+        if lengthened.is_err() && before < self.volume.len() {
+            handle.set_len(&self.volume, before).map_err(|error| errno(&error))?;
+        }
+        Ok(lengthened?)
+    }
+
     /// Makes it as long as this, below, too.
     pub(crate) fn set_len(&self, handle: &Handle, length: u64) -> Result<(), Errno> {
         let _alone = self.alone();
@@ -238,8 +247,9 @@ impl Object {
         if length == 0 && !self.volume.is_empty() {
             self.emptied.store(true, Ordering::Relaxed);
         }
+        let before = self.volume.len();
         handle.set_len(&self.volume, length).map_err(|error| errno(&error))?;
-        self.file.lengthen()?;
+        self.lengthen_below(handle, before)?;
         // Nothing may have changed below: what it had of the file was still to be written.
         self.file.keep_times()?;
         Ok(())
@@ -292,7 +302,7 @@ impl Object {
         }
         if !keep && end > before {
             self.lengthen(handle, end)?;
-            self.file.lengthen()?;
+            self.lengthen_below(handle, before)?;
         }
         Ok(())
     }
