@@ -145,7 +145,7 @@ impl From<forebay_server::Error> for Failure {
     fn from(error: forebay_server::Error) -> Self {
         match error {
             forebay_server::Error::Usage(message) => Self::Usage(message),
-            forebay_server::Error::Failed(message) => Self::from(message),
+            forebay_server::Error::Failed(message) | forebay_server::Error::InUse(message) => Self::from(message),
         }
     }
 }

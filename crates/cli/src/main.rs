@@ -76,6 +76,12 @@ fn exit(error: &clap::Error) -> ! {
     }
 }
 
+/// Runs a service, whatever limits and signals it has inherited.
+fn service(run: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    forebay_server::settle();
+    run()
+}
+
 fn main() -> ExitCode {
     let matches = take_negative(Arguments::command()).try_get_matches().unwrap_or_else(|error| exit(&error));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -95,8 +101,8 @@ fn main() -> ExitCode {
         Command::Formats(arguments) => formats::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Experiment(arguments) => experiment::run(&arguments),
-        Command::Serve(arguments) => serve::run(*arguments),
-        Command::Mount(arguments) => mount::run(*arguments),
+        Command::Serve(arguments) => service(|| serve::run(*arguments)),
+        Command::Mount(arguments) => service(|| mount::run(*arguments)),
         Command::Run(arguments) => run::run(&arguments),
         Command::Advise(arguments) => advise::run(&arguments),
         Command::Control(arguments) => control::run(arguments),

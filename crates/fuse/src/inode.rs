@@ -3,10 +3,11 @@
 //! An inode keeps the descriptor by which it was found. Where the process may open file handles (root, and a file system that has them),
 //! few of those descriptors stay: of the others' inodes the handle is kept, so that a million known files need no million descriptors.
 
+use crate::claim::Claim;
 use crate::mount::Options;
 use crate::recent::{Closable, Recent};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Statx, StatxFlags, flock, openat, statx};
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, openat, statx};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use std::ffi::{CStr, OsStr};
@@ -15,17 +16,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 /// Path descriptors and file descriptors that are kept open, of those that can be opened again.
 const MOST_PATHS: usize = 4096;
 const MOST_FILES: usize = 2048;
-
-/// How long a mount waits for one of the same directory that ends.
-const LAST_PAGES: Duration = Duration::from_secs(10);
-
-/// How long that goes without a word.
-const SILENCE: Duration = Duration::from_secs(1);
 
 /// What is asked of an inode.
 pub(crate) const ATTRIBUTES: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
@@ -35,6 +29,8 @@ pub(crate) struct Tree {
     source: PathBuf,
     pub(crate) prefix: PathBuf,
     root: OwnedFd,
+    /// What keeps other mounts out.
+    _claim: Claim,
     /// The mount whose handles can be opened; none can without.
     mount: Option<i32>,
     superuser: bool,
@@ -86,10 +82,7 @@ impl Tree {
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(source, flags, Mode::empty()).map_err(failed)?;
-        lock(&root, options.read_only, source).map_err(|error| {
-            let why = "is mounted already, and the cache of that mount would not see what this one writes: unmount that one first";
-            io::Error::new(io::Error::from(error).kind(), format!("{}: {why}", source.display()))
-        })?;
+        let claim = Claim::new(&root, options.read_only)?;
         let limit = raise_descriptor_limit() / options.mounts;
         let superuser = geteuid().is_root();
         let mount = handle_of(root.as_fd()).filter(|(handle, _)| open_handle(&root, handle, OFlags::PATH).is_ok());
@@ -97,6 +90,7 @@ impl Tree {
             source: source.to_owned(),
             prefix: options.prefix.clone(),
             root,
+            _claim: claim,
             mount: mount.map(|(_, mount)| mount),
             superuser,
             paths: Recent::new(MOST_PATHS.min(limit / 4)),
@@ -293,29 +287,6 @@ impl Closable for Inode {
 /// What is known of an open file or path descriptor.
 pub(crate) fn attributes(fd: BorrowedFd<'_>) -> io::Result<Statx> {
     Ok(statx(fd, c"", AtFlags::EMPTY_PATH, ATTRIBUTES)?)
-}
-
-/// Keeps other mounts of a directory out. One that was just unmounted may be writing its last pages.
-fn lock(root: &OwnedFd, shared: bool, source: &Path) -> Result<(), Errno> {
-    let how = if shared { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
-    let (start, mut said) = (Instant::now(), false);
-    loop {
-        match flock(root, how) {
-            Err(Errno::WOULDBLOCK) if start.elapsed() < LAST_PAGES => {
-                std::thread::sleep(Duration::from_millis(20));
-                if !said && start.elapsed() > SILENCE {
-                    said = true;
-                    let (source, patience) = (source.display(), LAST_PAGES.as_secs());
-                    tracing::warn!(
-                        "{source}: is mounted already: waiting up to {patience} seconds for that mount to end"
-                    );
-                }
-            }
-            Err(Errno::WOULDBLOCK) => return Err(Errno::WOULDBLOCK),
-            // Some file systems have no locks.
-            Ok(()) | Err(_) => return Ok(()),
-        }
-    }
 }
 
 /// What is known of a name in a directory.

@@ -14,6 +14,7 @@
 //! - Locks are taken in this order: a node's object, an object's shape, the pool's.
 
 mod attributes;
+mod claim;
 mod clearing;
 mod credentials;
 mod cut;
@@ -22,7 +23,9 @@ mod descriptors;
 mod device;
 mod directory;
 mod error;
+mod file_limit;
 mod filesystem;
+mod fuse_device;
 mod hints;
 mod inode;
 mod ioctl;
@@ -30,6 +33,7 @@ mod last_change;
 mod managing;
 mod mapped;
 mod mount;
+mod mountinfo;
 mod mounts;
 mod naming;
 mod nodes;

@@ -2,6 +2,7 @@
 
 use crate::device::{Files, LowerFile};
 use crate::error::errno;
+use crate::file_limit;
 use crate::inode::Inode;
 use crate::last_change::Below;
 use crate::managing::Users;
@@ -176,7 +177,8 @@ impl Object {
 
     /// Writes; the file becomes longer if need be.
     pub(crate) fn write(&self, handle: &Handle, bytes: &Bytes<'_>) -> Result<Done<()>, Errno> {
-        let end = bytes.offset.checked_add(bytes.data.len() as u64).ok_or(Errno::EFBIG)?;
+        let end = bytes.offset.checked_add(bytes.data.len() as u64);
+        let end = end.filter(|end| file_limit::allows(*end)).ok_or(Errno::EFBIG)?;
         let Some(shape) = self.within(bytes.wait) else { return Ok(Done::Later) };
         self.file.note_write();
         let written = if end <= self.volume.len() {
@@ -221,6 +223,15 @@ impl Object {
         if end > self.volume.len() { handle.set_len(&self.volume, end).map_err(|error| errno(&error)) } else { Ok(()) }
     }
 
+    /// Gives the file below its new end, or takes the end back if that is refused.
+    fn lengthen_below(&self, handle: &Handle, before: u64) -> Result<(), Errno> {
+        let lengthened = self.file.lengthen();
+        if lengthened.is_err() && before < self.volume.len() {
+            handle.set_len(&self.volume, before).map_err(|error| errno(&error))?;
+        }
+        Ok(lengthened?)
+    }
+
     /// Makes it as long as this, below, too.
     pub(crate) fn set_len(&self, handle: &Handle, length: u64) -> Result<(), Errno> {
         let _alone = self.alone();
@@ -228,8 +239,9 @@ impl Object {
         if length == 0 && !self.volume.is_empty() {
             self.fresh.store(true, Ordering::Relaxed);
         }
+        let before = self.volume.len();
         handle.set_len(&self.volume, length).map_err(|error| errno(&error))?;
-        self.file.lengthen()?;
+        self.lengthen_below(handle, before)?;
         // Nothing may have changed below: what it had of the file was still to be written.
         self.file.keep_times()?;
         Ok(())
@@ -298,7 +310,7 @@ impl Object {
         }
         if !keep && end > before {
             self.lengthen(handle, end)?;
-            self.file.lengthen()?;
+            self.lengthen_below(handle, before)?;
         }
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! Where a directory is mounted: what may be mounted where, and the end of this mount and no other.
 
 use crate::error::Error;
+use crate::fuse_device;
+use crate::mountinfo;
 use rustix::fs::{AtFlags, CWD, Statx, StatxAttributes, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -59,9 +61,7 @@ impl Place {
 
     /// Whether the file system is mounted anywhere.
     fn is_mounted(&self) -> io::Result<bool> {
-        let device = format!("{}:{}", self.device.0, self.device.1);
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
-        Ok(mounts.lines().any(|mount| mount.split(' ').nth(2) == Some(&device)))
+        Ok(mountinfo::read()?.iter().any(|mount| mount.device == self.device))
     }
 }
 
@@ -79,11 +79,10 @@ fn look(path: &Path) -> io::Result<Statx> {
 /// Whether a FUSE file system is mounted on this path, which is not asked.
 fn is_fuse(path: &Path) -> bool {
     let Ok(found) = look(path) else { return false };
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let id = found.stx_mnt_id.to_string();
-    let kind = mounts.lines().find(|mount| mount.split(' ').next() == Some(&id));
-    let kind = kind.and_then(|mount| mount.split_once(" - ")).is_some_and(|(_, kind)| kind.starts_with("fuse"));
-    kind && found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+    let mounts = mountinfo::read().unwrap_or_default();
+    let mount = mounts.iter().find(|mount| mount.id == found.stx_mnt_id);
+    mount.is_some_and(|mount| mount.kind.starts_with("fuse"))
+        && found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
 }
 
 /// How to unmount what is there, alive or not.
@@ -114,6 +113,7 @@ pub(crate) fn check(source: &Path, mountpoint: &Path) -> Result<(PathBuf, PathBu
     if mountpoint.read_dir().map_err(failed)?.next().is_some() {
         return refused(format!("{at} is not empty: a mount would hide what is in it"));
     }
+    fuse_device::check()?;
     Ok((source, mountpoint))
 }
 

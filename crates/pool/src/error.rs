@@ -69,6 +69,8 @@ pub enum Error {
         /// What the system said.
         source: Arc<io::Error>,
     },
+    /// The system has no thread for the pool.
+    Threads(Arc<io::Error>),
     /// The configuration makes no sense.
     Configuration(String),
 }
@@ -101,6 +103,12 @@ impl fmt::Display for Error {
             Self::Memory { bytes, source } => {
                 write!(f, "no address space for a cache of up to {bytes} bytes: {source}; ask for less")
             }
+            Self::Threads(source) => {
+                write!(
+                    f,
+                    "the pool cannot start its threads: {source}; is the limit of processes (`ulimit -u`) too low?"
+                )
+            }
             Self::Configuration(what) => f.write_str(what),
         }
     }
@@ -109,7 +117,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Device { source, .. } | Self::Memory { source, .. } => Some(source),
+            Self::Device { source, .. } | Self::Memory { source, .. } | Self::Threads(source) => Some(source),
             _ => None,
         }
     }
@@ -121,6 +129,7 @@ impl Error {
         match self {
             Self::Device { source, .. } => source.kind(),
             Self::AllPinned | Self::TooManyHandles | Self::Memory { .. } => io::ErrorKind::OutOfMemory,
+            Self::Threads(source) => source.kind(),
             Self::Superseded => io::ErrorKind::Interrupted,
             Self::Uncontrolled { .. } => io::ErrorKind::Unsupported,
             Self::Detached { .. } => io::ErrorKind::NotFound,

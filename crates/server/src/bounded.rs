@@ -1,7 +1,8 @@
-//! Work that may hang, on a thread of its own.
+//! Work that may hang, on a thread of its own if there is one.
 
 use crate::error::Error;
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often to look whether it goes on.
@@ -19,10 +20,15 @@ pub(crate) fn bounded<T: Send + 'static>(
 ) -> Result<T, Error> {
     let failed = |why: &str| Error::Failed(format!("{what}: {why}"));
     let (sender, result) = channel();
+    let work = Arc::new(Mutex::new(Some(work)));
+    let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let taken = Arc::clone(&work);
     // Whoever asked may have gone.
-    let work = move || drop(sender.send(work()));
-    let thread = std::thread::Builder::new().name("bounded".to_owned()).spawn(work);
-    thread.map_err(|error| failed(&format!("no thread for it: {error}")))?;
+    let run = move || drop(take(&taken).map(|work| sender.send(work())));
+    if let Err(error) = std::thread::Builder::new().name("bounded".to_owned()).spawn(run) {
+        tracing::warn!("{what}: no thread for it: {error}; it is waited for without a limit");
+        return take(&work).expect("no thread has taken it")();
+    }
     let (mut before, mut last) = (progress(), Instant::now());
     loop {
         match result.recv_timeout(LOOK) {
@@ -44,7 +50,6 @@ pub(crate) fn bounded<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::mpsc::Sender;
 

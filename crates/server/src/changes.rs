@@ -189,7 +189,8 @@ impl Service {
         self.check_handles(&options, volume)?;
         let shared = if volume.own_cache() { None } else { Some(self.shared_cache(&options)?) };
         let patience = options.device_timeout.map_or(CHANGE_TIMEOUT, |timeout| timeout.0.max(CHANGE_TIMEOUT));
-        let attached = options.attach(volume, shared.as_ref(), self.delay.as_ref(), Some(patience))?;
+        let attach = || options.attach(volume, shared.as_ref(), self.delay.as_ref(), Some(patience));
+        let attached = wait_free(volume, deadline, attach)?;
         self.serve_volume(&attached)?;
         tracing::info!("volume {}: added", volume.name);
         Ok(())
@@ -291,6 +292,26 @@ impl Service {
         }
         serving.exports = exports;
         Ok(())
+    }
+}
+
+/// Attaches a volume, again and again until `deadline` while its storage is open elsewhere: that of a volume which was just removed is
+/// closed a moment after its last use, and may have been named otherwise.
+fn wait_free(
+    volume: &VolumeOptions,
+    deadline: Instant,
+    attach: impl Fn() -> Result<Arc<Attached>, Error>,
+) -> Result<Arc<Attached>, Error> {
+    let begun = Instant::now();
+    loop {
+        match attach() {
+            Err(Error::InUse(_)) if Instant::now() < deadline => std::thread::sleep(LOOK),
+            Err(Error::InUse(what)) => {
+                let waited = begun.elapsed().as_secs();
+                return Err(Error::InUse(format!("{what}; waited {waited} seconds for {} to be closed", volume.path)));
+            }
+            done => return done,
+        }
     }
 }
 

@@ -272,7 +272,7 @@ impl From<Error> for Answer {
     fn from(error: Error) -> Self {
         match error {
             Error::Usage(message) => Self::Refused { message },
-            Error::Failed(message) => Self::Failed { message },
+            Error::Failed(message) | Error::InUse(message) => Self::Failed { message },
         }
     }
 }

@@ -9,6 +9,8 @@ pub enum Error {
     Usage(String),
     /// A file, a device, a socket or the system failed.
     Failed(String),
+    /// Storage is open elsewhere. It may be closed in a moment.
+    InUse(String),
 }
 
 impl Error {
@@ -19,6 +21,7 @@ impl Error {
         match self {
             Self::Usage(what) => Self::Usage(named(what)),
             Self::Failed(what) => Self::Failed(named(what)),
+            Self::InUse(what) => Self::InUse(named(what)),
         }
     }
 }
@@ -26,7 +29,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(what) | Self::Failed(what) => f.write_str(what),
+            Self::Usage(what) | Self::Failed(what) | Self::InUse(what) => f.write_str(what),
         }
     }
 }

@@ -19,15 +19,18 @@ impl Flushes {
     pub(crate) fn begin(volumes: Vec<Arc<Attached>>) -> Self {
         let (sender, results) = channel();
         for (place, attached) in volumes.iter().enumerate() {
-            let (answer, volume) = (sender.clone(), Arc::clone(attached));
-            let flush = move || {
-                let flushed = volume.make_durable();
-                // Nobody may wait any more.
-                let _ = answer.send((place, flushed.map_err(|error| error.to_string())));
+            let flush = || {
+                let (answer, volume) = (sender.clone(), Arc::clone(attached));
+                move || {
+                    let flushed = volume.make_durable();
+                    // Nobody may wait any more.
+                    let _ = answer.send((place, flushed.map_err(|error| error.to_string())));
+                }
             };
-            if let Err(error) = std::thread::Builder::new().name("flush".to_owned()).spawn(flush) {
-                let why = format!("volume {}: no thread to flush it: {error}", attached.options.name);
-                sender.send((place, Err(why))).expect("its other end is here");
+            if let Err(error) = std::thread::Builder::new().name("flush".to_owned()).spawn(flush()) {
+                // The others wait for it then, however long its device takes: nothing is lost for want of a thread.
+                tracing::warn!("volume {}: no thread to flush it: {error}", attached.options.name);
+                flush()();
             }
         }
         Self { volumes, results }

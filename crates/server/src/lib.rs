@@ -5,7 +5,8 @@
 //! `volumes.rs` puts devices behind pools, `export.rs` shows them to the NBD server, `record.rs` writes down what clients refer to,
 //! `report.rs` gathers figures, which `metrics.rs` says in Prometheus' words and `control.rs` hands out. `attached.rs` is a volume's
 //! life from when it is attached to when it is closed, `changes.rs` what changes at run time, on SIGHUP or by the commands of
-//! `commands.rs`, which come through `command_socket.rs`. `owning.rs` lets programs manage their own pages.
+//! `commands.rs`, which come through `command_socket.rs`. `inherited.rs` frees a service of limits and signals of the program that
+//! starts it. `owning.rs` lets programs manage their own pages.
 
 mod attached;
 mod bounded;
@@ -18,6 +19,7 @@ mod directories;
 mod error;
 mod export;
 mod flushes;
+mod inherited;
 mod listen;
 pub mod log;
 mod managers;
@@ -39,6 +41,7 @@ mod words;
 pub use command_socket::ask;
 pub use commands::{Answer, Command};
 pub use error::Error;
+pub use inherited::settle;
 pub use listen::Listen;
 pub use managers::{ManagerReport, OwnersOption};
 pub use mount::{MountHooks, mount};

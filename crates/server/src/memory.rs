@@ -1,5 +1,6 @@
-//! How much memory the server may take: the machine's, or less if a control group of this process has a limit.
+//! How much memory the server may take: the machine's, or less if a control group or `ulimit` limits this process.
 
+use rustix::process::{Resource, getrlimit};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,19 @@ pub(crate) fn limit() -> u64 {
     let machine = info.totalram as u64 * u64::from(info.mem_unit);
     let [groups, mounts] =
         ["cgroup", "mountinfo"].map(|name| fs::read_to_string(Path::new("/proc/self").join(name)).unwrap_or_default());
-    limit_files(&groups, &mounts).iter().filter_map(|file| read(file)).fold(machine, u64::min)
+    let groups = limit_files(&groups, &mounts).into_iter().filter_map(|file| read(&file));
+    // The other half of the addresses is for stacks, buffers and what else the process needs.
+    groups.chain(addresses().map(|bytes| bytes / 2)).fold(machine, u64::min)
+}
+
+/// The most bytes that a cache of this size may grow to. Its addresses are taken at once, and are not to be spared where they are limited.
+pub(crate) fn most_capacity(capacity: u64) -> u64 {
+    if addresses().is_some() { capacity } else { limit() }
+}
+
+/// The bytes of addresses that `ulimit -v` and `ulimit -d` let this process have.
+fn addresses() -> Option<u64> {
+    [Resource::As, Resource::Data].into_iter().filter_map(|limit| getrlimit(limit).current).min()
 }
 
 /// A file that says `max` has no number, and no limit.

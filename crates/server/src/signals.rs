@@ -1,7 +1,7 @@
 //! What signals ask for.
 
 use crate::error::Error;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// SIGTERM, SIGINT: stop in order.
+    /// SIGTERM, SIGINT, and SIGXCPU as the limit of processor time comes near: stop in order.
     Stop,
     /// SIGHUP: read the configuration file again.
     Reload,
@@ -21,13 +21,20 @@ const SAME: Duration = Duration::from_secs(1);
 /// The requests of signals from now on, and of the sender's other users. A second signal to stop, later than [`SAME`], ends the process at once.
 pub(crate) fn listen() -> Result<(Sender<Request>, Receiver<Request>), Error> {
     let failed = |error: std::io::Error| Error::Failed(format!("cannot listen to signals: {error}"));
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGXCPU]).map_err(failed)?;
     let (sender, receiver) = channel();
     let asking = sender.clone();
     let serve = move || {
         let mut stopping: Option<Instant> = None;
         for signal in signals.forever() {
             let request = if signal == SIGHUP { Request::Reload } else { Request::Stop };
+            if signal == SIGXCPU {
+                // It comes again with each second of processor time.
+                if stopping.is_some() {
+                    continue;
+                }
+                tracing::error!("the processor time that `ulimit -t` allows is nearly used up");
+            }
             if request == Request::Stop {
                 match stopping {
                     None => stopping = Some(Instant::now()),

@@ -5,12 +5,14 @@ use crate::error::Error;
 use crate::options::Direct;
 use crate::words::read_as_words;
 use forebay_model::Model;
-use forebay_policy::parse_bytes;
+use forebay_policy::{parse_bytes, show_bytes};
 use forebay_pool::device::{
     Bounded, Delayed, Device, FileDevice, FileOptions, Joined, Limited, Limits, MemoryDevice, NewVolume, ObjectDevice,
     ObjectOptions,
 };
+use rustix::process::{Resource, getrlimit};
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -136,7 +138,7 @@ impl Source {
 
     /// Opens it. Each of its parts is a device, with a delay and a rate of its own.
     pub(crate) fn open(&self, opening: &Opening) -> Result<Arc<dyn Device>, Error> {
-        let failed = |error: io::Error| Error::Failed(error.to_string());
+        let failed = |error: io::Error| not_opened(&error, "");
         let all = |parts: &[Self]| parts.iter().map(|part| part.open(opening)).collect::<Result<Vec<_>, _>>();
         Ok(match self {
             Self::File(path) => opening.slow(open_file(path, opening)?)?,
@@ -175,18 +177,32 @@ impl Opening {
     }
 }
 
+/// Makes a file of that length, or none.
+fn make(path: &Path, bytes: u64) -> io::Result<()> {
+    let file = File::create_new(path)?;
+    // What is left of a failure would be taken for the volume next time.
+    file.set_len(bytes).inspect_err(|_| drop(std::fs::remove_file(path)))
+}
+
+fn not_opened(error: &io::Error, hint: &str) -> Error {
+    let what = format!("{error}{hint}");
+    if error.kind() == io::ErrorKind::ResourceBusy { Error::InUse(what) } else { Error::Failed(what) }
+}
+
 fn open_file(path: &Path, opening: &Opening) -> Result<FileDevice, Error> {
     let missing = std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     if let Some(bytes) = opening.create.filter(|_| missing) {
-        let made = std::fs::File::create_new(path).and_then(|file| file.set_len(bytes));
-        made.map_err(|error| Error::Failed(format!("{}: cannot be made: {error}", path.display())))?;
+        make(path, bytes).map_err(|error| Error::Failed(format!("{}: cannot be made: {error}", path.display())))?;
     }
     let options =
         FileOptions { read_only: opening.read_only, direct: opening.direct != Direct::No, ..FileOptions::default() };
-    let file = FileDevice::open(path, options).map_err(|error| {
-        let hint = if missing { "; create=SIZE makes it" } else { "" };
-        Error::Failed(format!("{error}{hint}"))
-    })?;
+    let file = FileDevice::open(path, options)
+        .map_err(|error| not_opened(&error, if missing { "; create=SIZE makes it" } else { "" }))?;
+    let longest = getrlimit(Resource::Fsize).current.filter(|longest| file.len() > *longest && !opening.read_only);
+    if let Some(longest) = longest.filter(|_| path.is_file()) {
+        let (name, longest) = (path.display(), show_bytes(longest));
+        tracing::warn!("{name}: `ulimit -f` lets this process write files up to {longest}: writes behind that fail");
+    }
     if let Some(why) = file.why_buffered() {
         let name = path.display();
         match opening.direct {

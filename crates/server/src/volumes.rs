@@ -115,7 +115,7 @@ impl Options {
         if memory > limit {
             let [memory, limit] = [memory, limit].map(show_bytes);
             return Err(Error::Usage(format!(
-                "volumes of {memory} in memory are more than the {limit} that this machine or a control group allows: \
+                "volumes of {memory} in memory are more than the {limit} that this machine, a control group or `ulimit` allows: \
                  make memory:SIZE smaller"
             )));
         }
@@ -135,7 +135,7 @@ impl Options {
         let [frames, metadata, buffers, limit] = [frames, metadata, buffers, limit].map(show_bytes);
         Err(Error::Usage(format!(
             "caches of {frames}, up to {metadata} of metadata and --buffers of {buffers} need more memory than the {limit} \
-             that this machine or a control group allows: make --cache, size= or --buffers smaller"
+             that this machine, a control group or `ulimit` allows: make --cache, size= or --buffers smaller"
         )))
     }
 
@@ -147,8 +147,8 @@ impl Options {
         }
         let [frames, metadata, limit] = [config.capacity, config.most_metadata(), limit].map(show_bytes);
         Err(Error::Usage(format!(
-            "a cache of {frames} and up to {metadata} of metadata need more memory than the {limit} that this machine or a \
-             control group allows: make --cache smaller"
+            "a cache of {frames} and up to {metadata} of metadata need more memory than the {limit} that this machine, a control \
+             group or `ulimit` allows: make --cache smaller"
         )))
     }
 
@@ -194,7 +194,8 @@ impl Options {
             Error::Usage(format!("a page of {page_size} bytes: it is a power of two from 4 KiB to 2 MiB"))
         })?;
         check_size(capacity, page_size)?;
-        let mut config = Config::new(capacity, policy).with_page_size(page_size).with_most_capacity(memory::limit());
+        let mut config =
+            Config::new(capacity, policy).with_page_size(page_size).with_most_capacity(memory::most_capacity(capacity));
         config.huge_pages = self.huge_pages;
         if let Some(share) = self.dirty_limit {
             config.dirty_limit = share.0;

@@ -42,7 +42,7 @@ enum What {
     Plain(Command),
     /// Serve another volume
     ///
-    /// A file that a volume just detached still has open is waited for, up to 5 seconds.
+    /// A file that is open elsewhere, as that of a volume which was just detached, is waited for, up to 5 seconds.
     #[command(display_order = 7)]
     Attach {
         /// Its name, or all of it as after --volume

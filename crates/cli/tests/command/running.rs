@@ -87,6 +87,14 @@ impl Running {
         }
     }
 
+    /// Whether the log has this text, or gets it in a moment.
+    pub(crate) fn log_has(&mut self, text: &str) -> bool {
+        while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(20)) {
+            self.keep(&line);
+        }
+        self.log.contains(text)
+    }
+
     /// Where it serves figures, as its log says: host and port.
     #[track_caller]
     pub(crate) fn figures_at(&mut self) -> String {

@@ -36,6 +36,11 @@ impl Server {
         self.process.wait_for(text)
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.child.id()
+    }
+
     pub(crate) fn signal(&self, signal: &str) {
         self.process.signal(signal);
     }
@@ -89,9 +94,16 @@ pub(crate) fn get(address: &str, path: &str) -> String {
 pub(crate) struct Client(UnixStream);
 
 impl Client {
-    fn shake(mut stream: UnixStream, volume: &str) -> Option<Self> {
+    /// A client of a volume; none if the server has none of that name.
+    #[track_caller]
+    pub(crate) fn shake(stream: UnixStream, volume: &str) -> Option<Self> {
+        Self::try_shake(stream, volume).expect("a greeting")
+    }
+
+    /// The same; none if the server closes the connection at once.
+    pub(crate) fn try_shake(mut stream: UnixStream, volume: &str) -> Option<Option<Self>> {
         let mut greeting = [0; 18];
-        stream.read_exact(&mut greeting).expect("a greeting");
+        stream.read_exact(&mut greeting).ok()?;
         assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
         let mut hello = 3_u32.to_be_bytes().to_vec();
         hello.extend(b"IHAVEOPT");
@@ -100,10 +112,15 @@ impl Client {
         hello.extend(volume.as_bytes());
         stream.write_all(&hello).expect("it is sent");
         let mut export = [0; 10];
-        stream.read_exact(&mut export).ok().map(|()| Self(stream))
+        Some(stream.read_exact(&mut export).ok().map(|()| Self(stream)))
     }
 
     fn ask(&mut self, command: u16, offset: u64, length: u32, data: &[u8]) -> u32 {
+        self.try_ask(command, offset, length, data).expect("a reply")
+    }
+
+    /// The error's number, 0 for none; nothing if the server has closed the connection.
+    fn try_ask(&mut self, command: u16, offset: u64, length: u32, data: &[u8]) -> Option<u32> {
         let mut request = 0x2560_9513_u32.to_be_bytes().to_vec();
         request.extend(0_u16.to_be_bytes());
         request.extend(command.to_be_bytes());
@@ -111,10 +128,17 @@ impl Client {
         request.extend(offset.to_be_bytes());
         request.extend(length.to_be_bytes());
         request.extend(data);
-        self.0.write_all(&request).expect("it is sent");
+        self.0.write_all(&request).ok()?;
         let mut reply = [0; 16];
-        self.0.read_exact(&mut reply).expect("a reply");
-        u32::from_be_bytes(reply[4..8].try_into().expect("four bytes"))
+        self.0.read_exact(&mut reply).ok()?;
+        Some(u32::from_be_bytes(reply[4..8].try_into().expect("four bytes")))
+    }
+
+    /// The bytes; nothing if the server closes the connection.
+    pub(crate) fn try_read(&mut self, offset: u64, length: u32) -> Option<Vec<u8>> {
+        let mut data = vec![0; length as usize];
+        let answered = self.try_ask(0, offset, length, &[])? == 0;
+        (answered && self.0.read_exact(&mut data).is_ok()).then_some(data)
     }
 
     pub(crate) fn read(&mut self, offset: u64, length: u32) -> Vec<u8> {

@@ -1,8 +1,11 @@
 //! `forebay mount` as its users meet it: in the background and in the foreground, stopped, killed, steered and recorded.
 
+mod fuse_device;
 mod hung;
+mod inherited;
 mod managers;
 mod mapped;
+mod nested;
 mod permissions;
 #[path = "../command/running.rs"]
 mod running;
@@ -41,13 +44,32 @@ impl Folder {
         self.path(name).display().to_string()
     }
 
+    /// A copy of the program that every user can run.
+    fn program(&self) -> PathBuf {
+        let program = self.path("forebay");
+        if !program.exists() {
+            // By a process of its own: a program that another test starts at this moment would have a copy of this one's descriptor, and
+            // what is open for writing cannot run.
+            let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_forebay")).arg(&program).status();
+            assert!(copied.expect("cp runs").success());
+        }
+        program
+    }
+
+    /// A user owns the folder, the source and the place to mount it.
+    fn belongs_to(&self, user: u32) {
+        let own = |name: &str| std::os::unix::fs::chown(self.path(name), Some(user), Some(user)).expect("root may");
+        ["", "source", "seen"].into_iter().for_each(own);
+    }
+
     fn is_mounted(&self) -> bool {
         self.is_mounted_at("seen")
     }
 
     fn is_mounted_at(&self, name: &str) -> bool {
         let at = format!(" {} ", self.text(name));
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        // The thread may have mounts of its own.
+        let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
         mounts.lines().any(|mount| mount.contains(&at) && mount.contains(" - fuse.forebay "))
     }
 

@@ -1,13 +1,11 @@
 //! What a mount allows and refuses, beside the file system below: to root that let nobody else in, and to a user who mounts for himself.
 
+use crate::fuse_device::{USER, with_mode};
 use crate::{Folder, text};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-
-/// `nobody`: a user without rights, whose name `fusermount3` asks for.
-const USER: u32 = 65534;
 
 /// The number of the error "permission denied".
 const EACCES: i32 = 13;
@@ -32,10 +30,9 @@ fn same_as_below(user: u32, arguments: &[&str], checked: bool, refused: &[&str])
     fs::create_dir(folder.path("plain")).expect("a folder");
     ["plain", "source"].iter().for_each(|name| drop(script(0, &["make", &folder.text(name), &user.to_string()])));
     std::os::unix::fs::chown(folder.path("seen"), Some(user), Some(user)).expect("it is the user's");
-    let program = folder.path("forebay");
-    fs::copy(env!("CARGO_BIN_EXE_forebay"), &program).expect("a program that all may run");
-    let running = folder.mount_by(Command::new(&program).uid(user).gid(user), arguments);
-    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("it can be read");
+    with_mode(0o666);
+    let running = folder.mount_by(Command::new(folder.program()).uid(user).gid(user), arguments);
+    let mounts = fs::read_to_string("/proc/thread-self/mountinfo").expect("it can be read");
     let at = format!(" {} ", folder.text("seen"));
     let mount = mounts.lines().find(|line| line.contains(&at)).expect("it is mounted");
     assert_eq!(mount.contains("default_permissions"), checked, "{mount}");

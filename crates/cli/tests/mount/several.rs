@@ -1,10 +1,12 @@
 //! Several directories behind one cache.
 
+use crate::fuse_device::{USER, with_mode};
 use crate::running::{self, wait_until};
 use crate::{Folder, Running, forebay, text};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 const PAGE: usize = 4096;
@@ -113,7 +115,12 @@ fn one_is_unmounted_and_the_other_goes_on_until_it_is_unmounted_too() {
     let Some(folder) = two() else { return };
     let mut running = folder.mount_both(&["--dirty-age", "1h"]);
     let names = ["seen/file", "other-seen/file"];
-    names.iter().for_each(|name| fs::write(folder.path(name), [7; 100_000]).expect("a file"));
+    for name in names {
+        // A new file is below when it is closed, and what is written to it later is not.
+        fs::write(folder.path(name), b"new").expect("a file");
+        let file = File::options().write(true).open(folder.path(name)).expect("it opens");
+        file.write_all_at(&[7; 100_000], 0).expect("a write");
+    }
     assert!(folder.unmount_at("other-seen"));
     running.wait_for("has been unmounted, and is flushed; still mounted: ");
     assert!(fs::read(folder.path("other/file")).expect("a read below") == [7; 100_000]);
@@ -195,19 +202,17 @@ fn one_that_cannot_be_mounted_keeps_the_others_from_it() {
 fn the_mounts_before_one_that_fails_are_undone() {
     let Some(folder) = two() else { return };
     // A user of files that are not its own: it sees that the second source is a directory, and cannot open it.
-    let chown = |name: &str| std::os::unix::fs::chown(folder.path(name), Some(65534), Some(65534)).expect("root may");
-    ["", "source", "seen", "other-seen"].into_iter().for_each(chown);
+    folder.belongs_to(USER);
+    std::os::unix::fs::chown(folder.path("other-seen"), Some(USER), Some(USER)).expect("root may");
     let mode = |name: &str, mode| {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
         fs::set_permissions(folder.path(name), mode).expect("root may");
     };
     mode("other", 0o700);
-    let program = folder.path("forebay");
-    fs::copy(env!("CARGO_BIN_EXE_forebay"), &program).expect("a copy that the user can run");
-    let mut command = Command::new("setpriv");
+    with_mode(0o666);
+    let mut command = Command::new(folder.program());
     let [source, seen, other, other_seen] = ["source", "seen", "other", "other-seen"].map(|name| folder.text(name));
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
-    command.args(["mount", "--foreground", &source, &seen, "--also", &other, &other_seen]);
+    command.uid(USER).gid(USER).args(["mount", "--foreground", &source, &seen, "--also", &other, &other_seen]);
     let mut refused = running::Running::start(&mut command);
     assert_eq!(refused.end(), Some(1), "{}", refused.log);
     assert!(refused.log.contains("other: cannot be opened: Permission denied"), "{}", refused.log);

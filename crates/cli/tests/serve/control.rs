@@ -96,6 +96,53 @@ fn a_running_server_is_steered_by_its_socket() {
 }
 
 #[test]
+fn a_volume_is_attached_right_after_it_was_detached_by_any_name_of_its_file() {
+    for more in [&[][..], &["--device-timeout", "30s"]] {
+        let (folder, path) = folder();
+        let (image, socket) = (sparse(&path("image"), MIB), path("control"));
+        std::os::unix::fs::symlink("image", path("link")).unwrap();
+        let volume = format!("a={image}");
+        let arguments = ["-V", &volume, "--dirty-age", "1h", "--control", socket.to_str().unwrap()];
+        let mut server = Server::start(folder.path(), &[&arguments[..], more].concat());
+        server.wait_for("commands are taken at");
+        let winding = path(&format!("../{}/image", folder.path().file_name().unwrap().to_str().unwrap()));
+        let (link, winding) = (path("link").display().to_string(), winding.display().to_string());
+        for (round, (name, file)) in
+            [("a", &link), ("b", &winding), ("a", &image)].into_iter().cycle().take(9).enumerate()
+        {
+            let before = ["a", "a", "b"][round % 3];
+            let bytes = vec![round as u8 + 1; MIB as usize];
+            assert_eq!(server.client(before).write(0, &bytes), 0);
+            control(&socket, &format!("detach {before}"));
+            control(&socket, &format!("attach {name} {file}"));
+            assert!(server.client(name).read(0, MIB as u32) == bytes, "round {round}");
+        }
+        server.stop();
+    }
+}
+
+#[test]
+fn a_file_that_is_open_elsewhere_is_waited_for_and_then_refused_with_why() {
+    let (folder, path) = folder();
+    let (image, socket) = (sparse(&path("image"), MIB), path("control"));
+    let mut server = Server::start(folder.path(), &["-V", "m=memory:1MiB", "--control", socket.to_str().unwrap()]);
+    server.wait_for("commands are taken at");
+    let other = std::fs::File::open(&image).unwrap();
+    other.lock().unwrap();
+    let message = refused(&socket, &format!("attach a {image}"), 1);
+    let waited = format!("stop the other, or open both read-only; waited 5 seconds for {image} to be closed");
+    assert!(message.contains("is open elsewhere already") && message.contains(&waited), "{message}");
+    server.wait_for("asked to attach");
+    std::thread::scope(|scope| {
+        let attached = scope.spawn(|| control(&socket, &format!("attach a {image}")));
+        server.wait_for("asked to attach");
+        drop(other);
+        assert!(attached.join().unwrap().contains("1 MiB are served"));
+    });
+    server.stop();
+}
+
+#[test]
 fn storage_that_a_volume_writes_is_no_other_volumes() {
     let (folder, path) = folder();
     let (image, socket) = (sparse(&path("image"), MIB), path("control"));

@@ -4,6 +4,7 @@
 #[path = "../command/mod.rs"]
 mod command;
 mod control;
+mod inherited;
 mod reload;
 #[path = "../command/running.rs"]
 mod running;

@@ -1,6 +1,6 @@
 //! Connects a mount point with this process: by the system's call as root, by `fusermount3` as another user.
 
-use super::channel::{Channel, DEVICE};
+use super::channel::Channel;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
@@ -41,7 +41,7 @@ impl Place<'_> {
         if !superuser {
             return self.by_helper();
         }
-        let device = Channel::open_device().map_err(|error| explained(&error))?;
+        let device = Channel::open_device()?;
         match self.by_call(&device) {
             // It may not mount: it is root in a namespace of its own.
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => self.by_helper(),
@@ -128,13 +128,4 @@ fn received(socket: &UnixStream) -> io::Result<OwnedFd> {
         _ => None,
     });
     device.ok_or_else(|| io::Error::other(format!("{HELPER} has handed over no connection")))
-}
-
-/// Why the device cannot be opened, and what to do.
-fn explained(error: &io::Error) -> io::Error {
-    let why = match error.kind() {
-        io::ErrorKind::NotFound => "it is missing: load the kernel's module (modprobe fuse)",
-        _ => return io::Error::new(error.kind(), format!("{DEVICE}: {error}")),
-    };
-    io::Error::new(error.kind(), format!("{DEVICE}: {why}"))
 }

@@ -28,6 +28,7 @@ pub fn read_message(message: &[u8]) -> bool {
     }
 }
 
+pub(crate) use channel::DEVICE;
 pub(crate) use connect::Place;
 pub(crate) use errno::Errno;
 pub(crate) use reply::{

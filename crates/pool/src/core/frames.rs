@@ -41,6 +41,8 @@ impl Frames {
         let advice = if huge_pages { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
         // SAFETY: the range is the mapping made above. That the kernel may know no huge pages harms nothing.
         unsafe { libc::madvise(base, bytes, advice) };
+        // SAFETY: as above. What users have in their files is not to be in a core file, which would have the size of the cache.
+        unsafe { libc::madvise(base, bytes, libc::MADV_DONTDUMP) };
         let base = NonNull::new(base.cast()).expect("a mapping is not at address 0");
         Ok(Self { base, bytes, page_size })
     }
@@ -77,6 +79,16 @@ impl Drop for Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_are_in_no_core_file() {
+        let frames = Frames::new(4, 4096, false).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let address = format!("{:x}-", frames.pointer(0).addr());
+        let mapping = maps.split("VmFlags:").position(|part| part.contains(&address)).unwrap();
+        let flags = maps.split("VmFlags:").nth(mapping + 1).unwrap().lines().next().unwrap();
+        assert!(flags.split(' ').any(|flag| flag == "dd"), "{flags}");
+    }
 
     #[test]
     fn frames_are_aligned_apart_and_zero_again_once_retired() {

@@ -154,7 +154,7 @@ impl<M: Memory> Shared<M> {
         if cfg!(feature = "model-check") {
             return Ok(());
         }
-        let no_thread = |source| Error::Configuration(format!("the pool cannot start its threads: {source}"));
+        let no_thread = |source| Error::Threads(Arc::new(source));
         self.readahead.open();
         for reader in 0..READERS {
             let handle = Handle::new(self)?;

@@ -11,6 +11,7 @@
 mod known;
 mod manifest;
 mod single;
+mod threads;
 
 pub use manifest::NewVolume;
 pub use single::SingleObject;
@@ -33,7 +34,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 use url::Url;
@@ -172,8 +173,7 @@ impl ObjectDevice {
         directory: Option<PathBuf>,
         ObjectOptions { new, read_only, retry }: ObjectOptions,
     ) -> io::Result<Self> {
-        let runtime =
-            Builder::new_multi_thread().worker_threads(2).thread_name("object-storage").enable_all().build()?;
+        let runtime = threads::start()?;
         let manifest = runtime.block_on(manifest(opening, &prefix.clone().join("manifest.json"), &name, new))?;
         let directory = directory.map(File::open).transpose()?;
         if let Some(directory) = &directory {

@@ -4,14 +4,14 @@
 
 use super::super::Device;
 use super::super::pieces::{cut_mut, scatter, total, within, writable};
-use super::{AT_ONCE, RETRIED, RETRIED_AT_OPENING, nothing_of_it, part_of_it, s3, storage_error, wrong};
+use super::{AT_ONCE, RETRIED, RETRIED_AT_OPENING, nothing_of_it, part_of_it, s3, storage_error, threads, wrong};
 use futures_util::{StreamExt, stream};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStore};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use url::Url;
 
 /// The longest part that is asked for at once: longer reads are several, at the same time.
@@ -44,8 +44,7 @@ impl SingleObject {
             "s3" => (s3(url, RETRIED_AT_OPENING)?, s3(url, RETRIED)?),
             other => return Err(wrong(url, &format!("`{other}:` is unknown; write file:/// or s3://"))),
         };
-        let runtime =
-            Builder::new_multi_thread().worker_threads(2).thread_name("object-storage").enable_all().build()?;
+        let runtime = threads::start()?;
         let found = match runtime.block_on(opening.get_opts(&path, nothing_of_it())) {
             Ok(found) => found.meta,
             Err(Error::NotFound { .. }) => return Ok(None),
