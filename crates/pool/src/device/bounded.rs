@@ -5,7 +5,7 @@
 //! change is begun: what it writes late could come after what is newer. Nor are its bytes read: who caches what they were would keep it
 //! after the device has changed them. Such reads wait for it up to the limit; those of other bytes go on.
 
-use super::{Device, Extent};
+use super::{Device, Extent, Reserved, Space};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
@@ -239,7 +239,7 @@ fn for_all(runs: usize, error: &io::Error) -> Vec<io::Result<()>> {
 }
 
 impl Device for Bounded {
-    forward!(self => self.device; len measure read_only describe zeroes_fast);
+    forward!(self => self.device; len measure read_only describe zeroes_fast spaces);
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let length = buffers.iter().map(|buffer| buffer.len()).sum();
@@ -316,6 +316,10 @@ impl Device for Bounded {
 
     fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {
         self.ask(Access::Read(one_range(offset, length)), move |device| device.extents(offset, length))?
+    }
+
+    fn reserve(&self, offset: u64, length: u64) -> io::Result<Reserved> {
+        self.ask(Access::Read(one_range(offset, length)), move |device| device.reserve(offset, length))?
     }
 }
 

@@ -1,7 +1,7 @@
 //! A device that is never written: changes go to another one.
 
-use super::Device;
 use super::pieces::{by_unit, cut_mut, total, within, write_zeroes};
+use super::{Device, Reserved, Space};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
@@ -132,6 +132,16 @@ impl<D: Device, C: Device> Device for CopyOnWrite<D, C> {
     fn write_zeroes(&self, offset: u64, length: u64, _allocate: bool) -> io::Result<()> {
         within(self, offset, length)?;
         write_zeroes(self, offset, length)
+    }
+
+    fn spaces(&self) -> Vec<Space> {
+        self.changes.spaces()
+    }
+
+    fn reserve(&self, offset: u64, length: u64) -> io::Result<Reserved> {
+        let start = offset - offset % UNIT;
+        let end = (offset + length).next_multiple_of(UNIT).min(self.len);
+        self.changes.reserve(start, end - start)
     }
 
     fn describe(&self) -> String {

@@ -1,7 +1,7 @@
 //! A delay like a disk's: one request at a time holds it.
 
 use super::pieces::{total, within, writable};
-use super::{Clock, Device, Extent, SystemClock};
+use super::{Clock, Device, Extent, Reserved, Space, SystemClock};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl<D: Device, C: Clock> Delayed<D, C> {
 }
 
 impl<D: Device, C: Clock> Device for Delayed<D, C> {
-    forward!(self => self.device; len measure read_only describe set_len extents flush trim);
+    forward!(self => self.device; len measure read_only describe set_len extents flush trim spaces reserve);
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let length = total(buffers);

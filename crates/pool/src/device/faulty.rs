@@ -1,7 +1,7 @@
 //! Faults by plan: errors, short reads, torn writes, stalls.
 
 use super::pieces::{cut, cut_mut, total, within, writable};
-use super::{Clock, Device, Extent, SystemClock};
+use super::{Clock, Device, Extent, Reserved, Space, SystemClock};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -217,7 +217,7 @@ impl Plan {
 }
 
 impl<D: Device, C: Clock> Device for Faulty<D, C> {
-    forward!(self => self.device; len measure read_only describe set_len extents);
+    forward!(self => self.device; len measure read_only describe set_len extents spaces reserve);
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let length = total(buffers);

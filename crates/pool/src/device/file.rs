@@ -12,7 +12,7 @@ use super::latch::Latch;
 use super::lock::keep_out;
 use super::pieces::{append, cut, cut_mut, total, within, writable, write_zeroes};
 use super::ring::{RINGS, Transfer};
-use super::{Device, Extent};
+use super::{Device, Extent, Reserved, Space};
 use rustix::fs::{AtFlags, FallocateFlags, SeekFrom, StatxFlags, fallocate, fstatfs, seek, statx};
 use rustix::io::{Errno, preadv, pwritev};
 use std::fs::{File, OpenOptions};
@@ -51,6 +51,8 @@ pub struct FileDevice {
     buffered: File,
     direct: Result<Direct, String>,
     failed: Latch,
+    /// Of a regular file that is written.
+    space: Option<Space>,
     /// Shared by direct writes, held alone by buffered ones beside which there may be direct ones.
     mixed: RwLock<()>,
 }
@@ -109,6 +111,8 @@ impl FileDevice {
         // The ring hands each write to a thread of the kernel where storage is memory.
         let in_memory = fstatfs(&buffered).is_ok_and(|told| told.f_type as u32 == TMPFS);
         let options = FileOptions { ring: options.ring && !in_memory, ..options };
+        let space = (kind.is_file() && !options.read_only).then(|| Space::new(&buffered)).transpose();
+        let space = space.map_err(|error| failed("its file system does not answer", error))?;
         Ok(Self {
             path,
             options,
@@ -117,6 +121,7 @@ impl FileDevice {
             buffered,
             direct,
             failed: Latch::default(),
+            space,
             mixed: RwLock::new(()),
         })
     }
@@ -355,6 +360,14 @@ impl Device for FileDevice {
             at = next;
         }
         Ok(extents)
+    }
+
+    fn spaces(&self) -> Vec<Space> {
+        self.space.iter().cloned().collect()
+    }
+
+    fn reserve(&self, offset: u64, length: u64) -> io::Result<Reserved> {
+        self.space.as_ref().map_or(Ok(Reserved::Plenty), |space| space.reserve(&self.buffered, offset, length))
     }
 
     fn reads_in_place(&self) -> bool {

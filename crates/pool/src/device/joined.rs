@@ -1,7 +1,7 @@
 //! Several devices as one: one behind the other, or in stripes (RAID-0).
 
 use super::pieces::{append, by_unit, cut, cut_mut, total, within, writable};
-use super::{Device, Extent};
+use super::{Device, Extent, Reserved, Space};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 
@@ -246,6 +246,16 @@ impl Device for Joined {
 
     fn zeroes_fast(&self) -> bool {
         self.parts.iter().all(|part| part.zeroes_fast())
+    }
+
+    fn spaces(&self) -> Vec<Space> {
+        self.parts.iter().flat_map(|part| part.spaces()).collect()
+    }
+
+    fn reserve(&self, offset: u64, length: u64) -> io::Result<Reserved> {
+        let pieces = self.pieces(offset, length);
+        let reserve = |piece: &Piece| self.parts[piece.part].reserve(piece.offset, piece.length);
+        pieces.iter().map(reserve).try_fold(Reserved::Plenty, |worst, next| Ok(worst.max(next?)))
     }
 
     fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {

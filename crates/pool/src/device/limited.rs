@@ -1,7 +1,7 @@
 //! A limit on bytes and requests a second.
 
 use super::pieces::total;
-use super::{Clock, Device, Extent, SystemClock};
+use super::{Clock, Device, Extent, Reserved, Space, SystemClock};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -125,7 +125,7 @@ fn lengths<T: std::ops::Deref<Target = [u8]>>(runs: &[(u64, T)]) -> u64 {
 
 impl<D: Device, C: Clock> Device for Limited<D, C> {
     // That zeroes are fast stays true: they pay for a request, and not for their bytes.
-    forward!(self => self.device; len measure read_only describe set_len extents zeroes_fast);
+    forward!(self => self.device; len measure read_only describe set_len extents zeroes_fast spaces reserve);
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         self.pay(1, total(buffers));

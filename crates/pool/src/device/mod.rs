@@ -75,6 +75,16 @@ macro_rules! forward {
             $within.reads_in_place()
         }
     };
+    (@spaces $self:ident $within:expr) => {
+        fn spaces(&$self) -> Vec<Space> {
+            $within.spaces()
+        }
+    };
+    (@reserve $self:ident $within:expr) => {
+        fn reserve(&$self, offset: u64, length: u64) -> io::Result<Reserved> {
+            $within.reserve(offset, length)
+        }
+    };
     (@describe $self:ident $within:expr) => {
         fn describe(&$self) -> String {
             $within.describe()
@@ -97,6 +107,7 @@ mod memory;
 mod object;
 mod pieces;
 mod ring;
+mod space;
 mod volatile;
 
 pub use bounded::Bounded;
@@ -110,6 +121,7 @@ pub use limited::{Limited, Limits};
 pub use memory::MemoryDevice;
 #[cfg(feature = "object")]
 pub use object::{NewVolume, ObjectDevice, ObjectOptions, SingleObject};
+pub use space::{Reserved, Space};
 pub use volatile::Volatile;
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -215,6 +227,20 @@ pub trait Device: Send + Sync {
         Ok(vec![Extent { length, hole: false, zero: false }])
     }
 
+    /// The file systems in which it takes space as it is written, asked once. None: all its space is there.
+    fn spaces(&self) -> Vec<Space> {
+        Vec::new()
+    }
+
+    /// Finds space for a range that is about to become dirty in a cache, where one of its [spaces](Device::spaces) has no room without being asked.
+    ///
+    /// # Errors
+    /// There is none: the write is refused.
+    fn reserve(&self, offset: u64, length: u64) -> io::Result<Reserved> {
+        let _ = (offset, length);
+        Ok(Reserved::Unknown)
+    }
+
     /// Whether a read is a system call, or a copy, of the thread that asks for it, and neither waits for another thread of this process nor logs: so it
     /// may be called while that thread handles a signal.
     fn reads_in_place(&self) -> bool {
@@ -241,7 +267,7 @@ macro_rules! device_behind {
     ($($pointer:ident)*) => {$(
         impl<D: Device + ?Sized> Device for $pointer<D> {
             forward!(self => (**self); len measure set_len read_only read write read_many write_many flush trim write_zeroes
-                zeroes_fast extents reads_in_place describe);
+                zeroes_fast extents spaces reserve reads_in_place describe);
         }
     )*};
 }

@@ -2,7 +2,7 @@
 
 use super::faulty::SECTOR;
 use super::pieces::{by_unit, cut, cut_mut, gather, scatter, total, within, writable, write_zeroes};
-use super::{Device, Extent};
+use super::{Device, Extent, Reserved, Space};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ fn sectors(offset: u64, length: u64) -> Vec<(u64, u64, u64)> {
 }
 
 impl<D: Device> Device for Volatile<D> {
-    forward!(self => self.device; len measure read_only describe);
+    forward!(self => self.device; len measure read_only describe spaces reserve);
 
     fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let length = total(buffers);
