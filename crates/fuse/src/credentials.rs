@@ -1,13 +1,18 @@
-//! Files are made as the user who asks: theirs, with their umask.
+//! Files are made as the user who asks: theirs, with their umask. Space is taken as theirs, too: by their quota, and not from what is kept
+//! for root.
 
 use crate::protocol::Caller;
 use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use std::cell::Cell;
 use std::io;
 
 thread_local! {
     /// This thread has its own umask and, for root, keeps its capabilities when it takes a user's identity.
     static READY: Cell<bool> = const { Cell::new(false) };
+
+    /// For whom this thread writes now.
+    static WRITER: Cell<Option<Caller>> = const { Cell::new(None) };
 
     /// This thread's umask, once it was set.
     static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
@@ -42,13 +47,6 @@ pub(crate) fn as_user<T>(
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask));
     }
     let other = superuser && (caller.user != 0 || caller.group != 0);
-    let become_user = |uid, gid| {
-        // SAFETY: both calls change the identity of this thread alone by which the file system judges, and cannot fail for root.
-        unsafe {
-            libc::setfsgid(gid);
-            libc::setfsuid(uid);
-        }
-    };
     if other {
         become_user(caller.user, caller.group);
     }
@@ -57,6 +55,38 @@ pub(crate) fn as_user<T>(
         become_user(0, 0);
     }
     Ok(made?)
+}
+
+/// Works for a caller: what takes space meanwhile takes the caller's.
+pub(crate) fn writing_for<T>(caller: Caller, work: impl FnOnce() -> T) -> T {
+    let before = WRITER.replace(Some(caller));
+    let done = work();
+    WRITER.set(before);
+    done
+}
+
+/// Takes space in the name of the caller that this thread writes for: within that user's quota and without what is kept for root, unless
+/// it is root.
+pub(crate) fn as_writer<T>(superuser: bool, take: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let Some(caller) = WRITER.get().filter(|caller| superuser && caller.user != 0) else { return take() };
+    prepare(superuser)?;
+    let all = capabilities(None)?;
+    let fewer = CapabilitySets { effective: all.effective - CapabilitySet::SYS_RESOURCE, ..all };
+    set_capabilities(None, fewer)?;
+    become_user(caller.user, caller.group);
+    let taken = take();
+    become_user(0, 0);
+    set_capabilities(None, all)?;
+    taken
+}
+
+/// Changes the identity of this thread by which the file system judges.
+fn become_user(user: u32, group: u32) {
+    // SAFETY: both calls change this thread alone, and cannot fail for root.
+    unsafe {
+        libc::setfsgid(group);
+        libc::setfsuid(user);
+    }
 }
 
 /// Whether this process can do so.

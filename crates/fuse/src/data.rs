@@ -1,6 +1,7 @@
 //! Bytes: what is answered at once where the pool has it, and else by a thread that may wait.
 
 use crate::attributes::Attributes;
+use crate::credentials::writing_for;
 use crate::error::errno;
 use crate::nodes::Node;
 use crate::object::{Bytes, Done, Object, Until};
@@ -156,7 +157,8 @@ impl Shared {
 
     fn write_from(&self, asked: &Asked, bytes: &Bytes<'_>) -> Result<Done<()>, Errno> {
         let object = asked.object();
-        let done = self.with_handle(asked.process.as_deref(), |handle| object.write(handle, bytes))?;
+        let write = |handle: &_| writing_for(asked.caller, || object.write(handle, bytes));
+        let done = self.with_handle(asked.process.as_deref(), write)?;
         if matches!(done, Done::Now(())) {
             let length = bytes.data.len() as u64;
             self.counters.written_bytes.add(length);
@@ -240,7 +242,9 @@ impl Shared {
         let flags = FallocateFlags::from_bits_retain(mode);
         let object = asked.object();
         self.drop_privileges_of(&asked.open.node, object, asked.caller)?;
-        self.with_handle(asked.process.as_deref(), |handle| object.allocate(handle, offset, length, flags))
+        self.with_handle(asked.process.as_deref(), |handle| {
+            writing_for(asked.caller, || object.allocate(handle, offset, length, flags))
+        })
     }
 
     pub(crate) fn seek(&self, asked: &Asked, offset: u64, whence: u32) -> Result<u64, Errno> {

@@ -7,13 +7,14 @@
 //!   dropped. Files of other file systems are dropped behind.
 //! - **Descriptors** are opened when needed and stay while somebody has the file open. Of the others, few stay.
 
+use crate::credentials::as_writer;
 use crate::descriptors::Descriptors;
 use crate::inode::{Inode, Tree, attributes, proc_path};
 use crate::last_change::{Below, LastChange};
 use crate::protocol::UnderWay;
 use crate::recent::{Closable, Recent};
 use forebay_pool::WriteMode;
-use forebay_pool::device::{Device, Extent};
+use forebay_pool::device::{Device, Extent, Reserved, Space};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::inotify::{self, WatchFlags};
 use rustix::fs::{FallocateFlags, SeekFrom, Statx, seek};
@@ -39,6 +40,8 @@ pub(crate) struct Files {
     pub(crate) wrap: Option<Wrap>,
     /// Requests that wait for transfers.
     pub(crate) under_way: Arc<UnderWay>,
+    /// The space of the directory's own file system.
+    pub(crate) space: Space,
     /// Those with descriptors that nobody has open.
     pub(crate) idle: Recent<LowerFile>,
 }
@@ -75,6 +78,10 @@ pub(crate) struct LowerFile {
     /// The error of the first sync that failed since it was emptied last: what was written before it may be lost, and no later sync can
     /// know.
     failed_sync: AtomicI32,
+    /// Bytes of it have become dirty for which no space could be reserved, and little is left.
+    unreserved: AtomicBool,
+    /// Up to here space may have been reserved behind the end of the file below.
+    reserved: AtomicU64,
 }
 
 /// Writebacks that failed: everybody who has the file open then learns of it, once.
@@ -111,6 +118,8 @@ impl LowerFile {
             last_change: LastChange::new(&found),
             failures: Mutex::default(),
             failed_sync: AtomicI32::new(0),
+            unreserved: AtomicBool::new(false),
+            reserved: AtomicU64::new(0),
         }))
     }
 
@@ -301,6 +310,16 @@ impl LowerFile {
         }
     }
 
+    /// Whether bytes of it may find no space, although they were taken.
+    pub(crate) fn is_unreserved(&self) -> bool {
+        self.unreserved.load(Ordering::Relaxed)
+    }
+
+    /// All of it has found its space.
+    pub(crate) fn note_written(&self) {
+        self.unreserved.store(false, Ordering::Relaxed);
+    }
+
     /// Whether what was written to it may be lost below.
     pub(crate) fn failed_to_sync(&self) -> bool {
         self.failed_sync.load(Ordering::SeqCst) != 0
@@ -318,7 +337,10 @@ impl LowerFile {
 
     /// `fallocate` of the file below.
     pub(crate) fn allocate(&self, flags: FallocateFlags, offset: u64, length: u64) -> io::Result<()> {
-        self.change(false, |descriptors| Ok(rustix::fs::fallocate(&descriptors.main, flags, offset, length)?))
+        self.change(false, |descriptors| {
+            let allocate = || Ok(rustix::fs::fallocate(&descriptors.main, flags, offset, length)?);
+            as_writer(self.files.tree.superuser(), allocate)
+        })
     }
 
     fn write_runs(&self, runs: &[(u64, &[IoSlice<'_>])]) -> Vec<io::Result<()>> {
@@ -373,7 +395,8 @@ impl Device for LowerFile {
             self.failed_sync.store(0, Ordering::SeqCst);
         }
         let below = self.last_change.size();
-        let set = if length < below {
+        let set = if length < below.max(self.reserved.load(Ordering::Acquire)) {
+            self.reserved.store(length, Ordering::Release);
             self.change(false, |descriptors| Ok(rustix::fs::ftruncate(&descriptors.main, length)?))
         } else if length - below > BEHIND {
             self.lengthen()
@@ -432,6 +455,27 @@ impl Device for LowerFile {
             at = hole;
         }
         Ok(extents)
+    }
+
+    fn spaces(&self) -> Vec<Space> {
+        // A tree may have file systems mounted in it.
+        if self.inode.place.0 == self.files.space.device() {
+            return vec![self.files.space.clone()];
+        }
+        let of_other = self.descriptors(false).and_then(|descriptors| Space::new(&descriptors.main));
+        of_other.into_iter().collect()
+    }
+
+    fn reserve(&self, offset: u64, length: u64) -> io::Result<Reserved> {
+        let spaces = self.spaces();
+        let Some(space) = spaces.first() else { return Ok(Reserved::Unknown) };
+        let descriptors = self.descriptors(true)?;
+        self.reserved.fetch_max(offset + length, Ordering::AcqRel);
+        // It may allocate, which changes the file below.
+        let reserve = || as_writer(self.files.tree.superuser(), || space.reserve(&descriptors.main, offset, length));
+        let reserved = self.last_change.make(descriptors.main.as_fd(), false, reserve)?;
+        self.unreserved.fetch_or(reserved == Reserved::Unknown, Ordering::Relaxed);
+        Ok(reserved)
     }
 
     fn describe(&self) -> String {

@@ -20,6 +20,7 @@ use crate::recent::Recent;
 use crate::shared::Shared;
 use forebay_figures::clients::Counts;
 use forebay_policy::Operation;
+use forebay_pool::device::Space;
 use forebay_pool::{Together, VolumeConfig, VolumeStatistics, WriteMode};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -132,7 +133,8 @@ impl Mount {
         credentials::check(superuser).map_err(system("files cannot be made in their users' names"))?;
         let (mode, wrap, tree) = (options.mode, options.wrap, Arc::new(tree));
         let idle = Recent::new(tree.most_files());
-        let files = Arc::new(Files { tree: Arc::clone(&tree), mode, wrap, under_way: Arc::default(), idle });
+        let space = Space::new(tree.root()).map_err(system("source"))?;
+        let files = Arc::new(Files { tree: Arc::clone(&tree), mode, wrap, under_way: Arc::default(), space, idle });
         let nodes = Nodes::new(tree).map_err(system("source"))?;
         let (mapped, left) = Mapped::new();
         mounts.follow(&mapped);

@@ -247,9 +247,10 @@ impl Object {
         Ok(())
     }
 
-    /// Whether the file below is to get its contents when it is closed: it was made or emptied, and has not got any since.
+    /// Whether the file below is to get its contents when it is closed: it was made or emptied, and has not got any since; or it may
+    /// find no space.
     pub(crate) fn is_fresh(&self) -> bool {
-        self.fresh.load(Ordering::Relaxed) && self.has_unwritten()
+        (self.fresh.load(Ordering::Relaxed) || self.file.is_unreserved()) && self.has_unwritten()
     }
 
     /// Whether the file below lacks something of what it has here.
@@ -265,6 +266,7 @@ impl Object {
         pool.write_back(&self.volume).map_err(|error| errno(&error))?;
         self.file.lengthen()?;
         self.fresh.store(false, Ordering::Relaxed);
+        self.file.note_written();
         Ok(())
     }
 

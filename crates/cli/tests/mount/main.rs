@@ -1,5 +1,6 @@
 //! `forebay mount` as its users meet it: in the background and in the foreground, stopped, killed, steered and recorded.
 
+mod full;
 mod fuse_device;
 mod hung;
 mod inherited;

@@ -114,6 +114,11 @@ impl Space {
         Ok(Self(new))
     }
 
+    /// The number of the file system (`st_dev`).
+    pub fn device(&self) -> u64 {
+        self.0.device
+    }
+
     /// Takes this many bytes from the budget, if it has them. Never waits, and makes no system call.
     #[inline]
     pub fn has_room(&self, length: u64) -> bool {

@@ -1,0 +1,197 @@
+//! Programs that replace files on a full disk, on a disk that fails, and where a quota is used up: what they are not told of is there.
+
+use crate::{Folder, text};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const MIB: usize = 1 << 20;
+
+/// What becomes of what is written to a disk.
+#[derive(Clone, Copy, Debug)]
+enum Storage {
+    /// ext4 with 2 MiB left.
+    Full,
+    /// Btrfs with much left, of which a quota allows 2 MiB.
+    Quota,
+    /// ext4 with much left, on a device of which nothing more can be written.
+    Failing,
+}
+
+/// A small file system in the place of a folder's source. It is unmounted when it is dropped.
+struct Disk<'f> {
+    folder: &'f Folder,
+    mounted: Vec<PathBuf>,
+}
+
+#[track_caller]
+fn run(command: &[&str]) -> Output {
+    let done = Command::new(command[0]).args(&command[1..]).output();
+    let done = done.unwrap_or_else(|error| panic!("{}: {error}: run tests/install-tools.sh", command[0]));
+    assert!(done.status.success(), "{command:?}: {}", text(&done.stderr));
+    done
+}
+
+/// As many bytes as a program writes, none of which is zero.
+fn contents(seed: u8, length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at / 251) as u8 | 1 ^ seed << 1).map(|byte| byte.max(1)).collect()
+}
+
+impl<'f> Disk<'f> {
+    /// With a file `config` of 100,000 bytes.
+    fn new(folder: &'f Folder, storage: Storage) -> Self {
+        let mut disk = Self { folder, mounted: Vec::new() };
+        let (image, source) = (folder.text("memory/image"), folder.text("source"));
+        fs::create_dir(folder.path("memory")).expect("a folder");
+        let room = if matches!(storage, Storage::Failing) { "size=8M" } else { "size=300M" };
+        run(&["mount", "-t", "tmpfs", "-o", room, "none", &folder.text("memory")]);
+        disk.mounted.push(folder.path("memory"));
+        let size = if matches!(storage, Storage::Quota) { "300M" } else { "32M" };
+        run(&["truncate", "-s", size, &image]);
+        match storage {
+            Storage::Full => run(&["mkfs.ext4", "-q", "-m", "0", &image]),
+            Storage::Failing => run(&["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", &image]),
+            Storage::Quota => run(&["mkfs.btrfs", "-q", &image]),
+        };
+        run(&["mount", "-o", "loop", &image, &source]);
+        disk.mounted.push(folder.path("source"));
+        fs::write(folder.path("source/config"), contents(1, 100_000)).expect("a file");
+        run(&["sync", "-f", &source]);
+        match storage {
+            Storage::Full => {
+                let free = rustix::fs::statvfs(&*source).expect("it is there");
+                let fill = fs::File::create(folder.path("source/fill")).expect("a file");
+                let length = free.f_bavail * free.f_frsize - 2 * MIB as u64;
+                rustix::fs::fallocate(&fill, rustix::fs::FallocateFlags::empty(), 0, length).expect("it has room");
+            }
+            Storage::Quota => {
+                run(&["btrfs", "quota", "enable", &source]);
+                run(&["btrfs", "qgroup", "limit", "2M", &source]);
+            }
+            Storage::Failing => {
+                // The device is a file of which parts are not there, and nothing can be added to it.
+                let fill = fs::File::create(folder.path("memory/fill")).expect("a file");
+                let mut filled = 0;
+                while let Ok(length) = fill.write_at(&[1; 4096], filled) {
+                    filled += length as u64;
+                }
+            }
+        }
+        disk
+    }
+}
+
+impl Drop for Disk<'_> {
+    fn drop(&mut self) {
+        if self.folder.is_mounted() {
+            let _ = Command::new("umount").arg("-l").arg(self.folder.path("seen")).status();
+        }
+        for place in self.mounted.iter().rev() {
+            let gone = Command::new("umount").arg("-l").arg(place).status().expect("umount runs");
+            assert!(gone.success() || std::thread::panicking(), "{} cannot be unmounted", place.display());
+        }
+    }
+}
+
+/// How a program replaces `config`, which is in its working directory. Beside it, elsewhere, lies what it is to have then.
+const REPLACE: [(&str, &str); 5] = [
+    ("sed -i", "sed -i -e \"1r $NEW\" -e 1d config"),
+    ("rsync", "rsync --whole-file $NEW config"),
+    ("an editor", "cp $NEW .config.swp && mv .config.swp config"),
+    ("an editor that syncs", "cp $NEW .config.swp && sync .config.swp && mv .config.swp config"),
+    ("a shell", "cat $NEW >.new && mv .new config"),
+];
+
+/// Runs each of them on a mount of such storage: where it succeeds, the new contents are there after the unmount, and else the old ones.
+fn check(storage: Storage, mode: &str) {
+    for (name, command) in REPLACE {
+        let Some(folder) = Folder::new() else { return };
+        let disk = Disk::new(&folder, storage);
+        let new = contents(2, 8 * MIB);
+        fs::write(folder.path("new"), &new).expect("a file");
+        let running = folder.mount(&["--cache", "64MiB", "--stop-timeout", "2s", "--mode", mode]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).env("NEW", folder.path("new")).current_dir(folder.path("seen"));
+        let done = shell.output().expect("it runs");
+        assert!(folder.unmount());
+        // With 1 it says that something is not durable.
+        assert!(matches!(running.end(), Some(0 | 1)), "{name}");
+        // Only what was in the page cache could differ from what the disk has.
+        let found = fs::read(folder.path("source/config")).expect("one of both is there");
+        let expected = if done.status.success() { new } else { contents(1, 100_000) };
+        assert!(
+            found == expected,
+            "{storage:?}, {mode}: {name} has ended with {}, and there are {} bytes: {}",
+            done.status,
+            found.len(),
+            text(&done.stderr)
+        );
+        assert!(!done.status.success(), "{storage:?}: {name} writes more than there is room for");
+        drop(disk);
+    }
+}
+
+#[test]
+fn on_a_full_disk_a_program_that_fails_leaves_the_old_file() {
+    check(Storage::Full, "write-back");
+    check(Storage::Full, "write-through");
+}
+
+#[test]
+fn where_a_quota_is_used_up_a_program_that_fails_leaves_the_old_file() {
+    check(Storage::Quota, "write-back");
+}
+
+#[test]
+fn on_a_disk_that_fails_a_program_that_fails_leaves_the_old_file() {
+    check(Storage::Failing, "write-back");
+}
+
+#[test]
+fn a_database_on_a_full_disk_keeps_what_was_committed() {
+    for storage in [Storage::Full, Storage::Quota] {
+        let Some(folder) = Folder::new() else { return };
+        let disk = Disk::new(&folder, storage);
+        let running = folder.mount(&["--cache", "64MiB", "--stop-timeout", "2s"]);
+        let insert = "insert into t select randomblob(1000) from generate_series(1, ";
+        let sql = |statement: &str| {
+            let done = Command::new("sqlite3").arg(folder.path("seen/base")).arg(statement).output();
+            done.expect("sqlite3 runs: tests/install-tools.sh installs it")
+        };
+        assert!(sql(&format!("create table t(x); {insert}300)")).status.success(), "there is room for it");
+        let full = sql(&format!("{insert}8000)"));
+        assert!(!full.status.success() && text(&full.stderr).contains("full"), "{storage:?}: {}", text(&full.stderr));
+        assert_eq!(text(&sql("pragma integrity_check; select count(*) from t").stdout), "ok\n300\n");
+        assert!(folder.unmount());
+        assert_eq!(running.end(), Some(0), "{storage:?}: all of it is durable");
+        let below = run(&["sqlite3", &folder.text("source/base"), "pragma integrity_check; select count(*) from t"]);
+        assert_eq!(text(&below.stdout), "ok\n300\n", "{storage:?}");
+        drop(disk);
+    }
+}
+
+#[test]
+fn a_write_for_which_there_is_no_room_fails_as_below() {
+    let Some(folder) = Folder::new() else { return };
+    let disk = Disk::new(&folder, Storage::Full);
+    let running = folder.mount(&["--cache", "64MiB"]);
+    let file = fs::File::create(folder.path("seen/file")).expect("a file");
+    let mut written = 0;
+    let full = loop {
+        match file.write_at(&contents(3, 64 << 10), written) {
+            Ok(length) => written += length as u64,
+            Err(error) => break error,
+        }
+        assert!(written < 8 * MIB as u64, "there is no room for that");
+    };
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    assert!(written > MIB as u64, "{written} bytes");
+    // Holes take no room.
+    file.set_len(1 << 30).expect("a length");
+    file.sync_all().expect("all that was written has its place");
+    drop(file);
+    assert!(folder.unmount());
+    assert_eq!(running.end(), Some(0));
+    drop(disk);
+}
