@@ -28,6 +28,7 @@ TESTS = [
     "durability",
     "fio",
     "stopping",
+    "full_disk",
     "tls",
     "activation",
     "objects",

@@ -177,8 +177,10 @@ fn failure(error: forebay_pool::Error) -> Failure {
         ErrorKind::Unsupported => Errno::NotSupported,
         _ => Errno::Io,
     };
-    if errno == Errno::Io {
-        tracing::error!("{error}");
+    match errno {
+        Errno::Io => tracing::error!("{error}"),
+        Errno::NoSpace => tracing::warn!("{error}"),
+        _ => {}
     }
     Failure { errno, message: error.to_string() }
 }

@@ -215,7 +215,7 @@ impl<M: Memory> Handle<M> {
         self.state_of(volume, block).is_some_and(|state| state.valid() && !state.busy() && !state.in_laundry())
     }
 
-    fn state_of(&self, volume: &Volume, block: u64) -> Option<State> {
+    pub(crate) fn state_of(&self, volume: &Volume, block: u64) -> Option<State> {
         let core = &self.shared.core;
         let hash = table::hash(volume.id, block);
         let number = core.table.find(hash, |number| core.pages.get(number).is(volume.id, block))?;
@@ -257,7 +257,7 @@ impl<M: Memory> Handle<M> {
         volume.check_writable()?;
         volume.check_range(offset, data.len() as u64)?;
         if volume.mode == WriteMode::Back {
-            return self.write_behind(volume, offset, data);
+            return self.write_behind(volume, offset, data, false);
         }
         let mut done = 0;
         while done < data.len() {
@@ -273,6 +273,7 @@ impl<M: Memory> Handle<M> {
             || volume.check_writable().is_err()
             || volume.check_range(offset, data.len() as u64).is_err()
             || !self.shared.takes_writes()
+            || !self.has_room(volume, self.pages_of(offset, data.len()))
         {
             return false;
         }
@@ -284,7 +285,7 @@ impl<M: Memory> Handle<M> {
             }
             done = part.request.end;
         }
-        self.write_behind(volume, offset, data).is_ok()
+        self.write_behind(volume, offset, data, true).is_ok()
     }
 
     /// Whether a write covers all of a page.
@@ -292,7 +293,9 @@ impl<M: Memory> Handle<M> {
         part.page == (0..volume.bytes_of(part.block))
     }
 
-    fn write_behind(&self, volume: &Arc<Volume>, offset: u64, data: &[u8]) -> Result<(), Error> {
+    /// `has_room`: below there is room for all of it.
+    fn write_behind(&self, volume: &Arc<Volume>, offset: u64, data: &[u8], has_room: bool) -> Result<(), Error> {
+        let make_room = |blocks| if has_room { Ok(()) } else { self.make_room(volume, blocks) };
         let mut done = 0;
         while done < data.len() {
             self.shared.throttle(volume)?;
@@ -306,9 +309,13 @@ impl<M: Memory> Handle<M> {
                 let whole_end = if end >= length { length.div_ceil(page_size) } else { end / page_size };
                 let blocks =
                     part.block..whole_end.min(part.block + self.shared.most_run().min(self.shared.room_for_dirty()));
-                if !blocks.is_empty()
-                    && let Admission::Run(run) = self.admit_run(volume, blocks, Operation::Write)?
-                {
+                let admission = if blocks.is_empty() {
+                    None
+                } else {
+                    make_room(blocks.clone())?;
+                    Some(self.admit_run(volume, blocks, Operation::Write)?)
+                };
+                if let Some(Admission::Run(run)) = admission {
                     // While the pages are held the end stays; before, it may have moved, and the last page be no whole one.
                     if volume.len() != length {
                         self.shared.drop_loading(&run);
@@ -323,6 +330,7 @@ impl<M: Memory> Handle<M> {
                     continue;
                 }
             }
+            make_room(part.block..part.block + 1)?;
             let number = self.hold(volume, part.block, false)?;
             // It may have come nearer before the page was held.
             let part = match self.part(volume, offset, data.len(), done) {
@@ -342,6 +350,8 @@ impl<M: Memory> Handle<M> {
     /// Writes the next pages of a request to the device, in one request; returns how much of the data is then done. Nothing is waited
     /// for while pages are held.
     fn write_chunk(&self, volume: &Arc<Volume>, offset: u64, data: &[u8], mut done: usize) -> Result<usize, Error> {
+        let part = self.part(volume, offset, data.len(), done)?;
+        self.make_room(volume, self.run_of(part.block, offset, data.len()))?;
         let mut held: Vec<Held> = Vec::new();
         while done < data.len() && (held.len() as u64) < self.shared.most_run() {
             let length = volume.len();

@@ -216,12 +216,14 @@ impl<M: Memory> Handle<M> {
         volume.check_writable()?;
         volume.check_block(block)?;
         self.shared.throttle(volume)?;
+        self.make_room(volume, block..block + 1)?;
         let number = self.hold(volume, block, volume.mode == WriteMode::Through)?;
         Ok(WritePin::new(self, volume, number, block))
     }
 
     /// The same for a page that a program has touched in memory, to write to a part of it: as its bytes are needed, those behind it are read ahead if
-    /// the program goes forward.
+    /// the program goes forward. Where there is no room below it is not refused, as that would end the program with a
+    /// signal: its writeback reports that.
     ///
     /// # Errors
     /// As for [`write`](Handle::write).

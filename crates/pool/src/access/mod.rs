@@ -8,3 +8,4 @@ pub(crate) mod handle;
 pub(crate) mod hints;
 pub(crate) mod load;
 pub(crate) mod pins;
+pub(crate) mod room;

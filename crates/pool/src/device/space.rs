@@ -149,17 +149,17 @@ impl Space {
     }
 
     /// Whether both are of one file system.
-    pub fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Bytes of a file in it have become dirty.
-    pub fn dirtied(&self, bytes: u64) {
+    pub(crate) fn dirtied(&self, bytes: u64) {
         self.0.dirty.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Dirty bytes have been written, or dropped.
-    pub fn cleaned(&self, bytes: u64) {
+    pub(crate) fn cleaned(&self, bytes: u64) {
         self.0.dirty.fetch_sub(bytes, Ordering::Relaxed);
     }
 

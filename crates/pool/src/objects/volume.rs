@@ -1,7 +1,7 @@
 //! A device behind the pool, with what is known of its pages as a whole: which are dirty, what failed, what is being given up.
 
 use crate::config::{VolumeConfig, WriteMode};
-use crate::device::Device;
+use crate::device::{Device, Space};
 use crate::error::Error;
 use crate::objects::ObjectNumbers;
 use crate::stats::VolumeCounters;
@@ -32,6 +32,8 @@ pub struct Volume {
     page_size: u32,
     name: Box<str>,
     pub(crate) device: Arc<dyn Device>,
+    /// The file systems that its pages need room in.
+    pub(crate) spaces: Box<[Space]>,
     pub(crate) mode: WriteMode,
     read_only: bool,
     /// It gets no more pages. Read under the replacer's lock where pages are admitted.
@@ -103,8 +105,11 @@ impl Volume {
         counters: Arc<VolumeCounters>,
         numbers: Arc<ObjectNumbers>,
     ) -> Self {
+        let mut spaces = device.spaces();
+        spaces.dedup_by(|one, another| one.is(another));
         Self {
             id,
+            spaces: spaces.into(),
             page_size,
             name: config.name.into(),
             mode: config.mode,
@@ -137,6 +142,16 @@ impl Volume {
     /// Its number: the object of its pages.
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    /// A page has become dirty.
+    pub(crate) fn dirtied(&self) {
+        self.spaces.iter().for_each(|space| space.dirtied(self.page_size.into()));
+    }
+
+    /// A dirty page has been written back, or dropped.
+    pub(crate) fn cleaned(&self) {
+        self.spaces.iter().for_each(|space| space.cleaned(self.page_size.into()));
     }
 
     /// Its bytes.
@@ -394,6 +409,9 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
+        // What a pool could not write is lost with it, and needs no room any more.
+        let lost = self.dirty.load(Ordering::Relaxed) * u64::from(self.page_size);
+        self.spaces.iter().for_each(|space| space.cleaned(lost));
         self.numbers.give(self.id);
     }
 }

@@ -81,6 +81,7 @@ impl<M: Memory> Shared<M> {
         let page = self.core.pages.get(number);
         if page.make_dirty() {
             self.dirty.fetch_add(1, Ordering::Relaxed);
+            volume.dirtied();
             lock(&self.dirty_pages).add(volume, block, number, owner);
         }
         // Not before: a flush that its program asks for after the write must find the page among the dirty ones.
@@ -91,10 +92,11 @@ impl<M: Memory> Shared<M> {
     pub(crate) fn forget_dirty(&self, volume: &Volume, block: u64) {
         lock(&self.dirty_pages).remove(volume, block);
         self.dirty.fetch_sub(1, Ordering::Relaxed);
+        volume.cleaned();
     }
 
     /// Some of the volumes that have dirty pages.
-    fn dirty_volumes(&self, most: usize) -> Vec<Arc<Volume>> {
+    pub(crate) fn dirty_volumes(&self, most: usize) -> Vec<Arc<Volume>> {
         let objects = lock(&self.dirty_pages).objects(most);
         let volumes = lock(&self.volumes);
         objects.into_iter().filter_map(|object| volumes.get(object)).collect()
@@ -339,7 +341,13 @@ impl<M: Memory> Shared<M> {
 
     /// Writes pages back, given in the order of their blocks, of which some may be clean or gone by now. Those that are being written to
     /// are passed over, and named in `busy`. All that can be written is; the first error is answered, and kept for the next flush.
-    fn write_back(&self, volume: &Volume, _: &Writing<'_>, pages: &[Held], busy: &mut Vec<Held>) -> Result<u64, Error> {
+    pub(crate) fn write_back(
+        &self,
+        volume: &Volume,
+        _: &Writing<'_>,
+        pages: &[Held],
+        busy: &mut Vec<Held>,
+    ) -> Result<u64, Error> {
         if pages.is_empty() {
             return Ok(0);
         }
@@ -460,6 +468,7 @@ impl<M: Memory> Shared<M> {
                     dirty.add(volume, block, number, owner);
                 } else {
                     self.dirty.fetch_sub(1, Ordering::Relaxed);
+                    volume.cleaned();
                 }
                 drop(dirty);
                 self.core.waiters.wake(number, wake);

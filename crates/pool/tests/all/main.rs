@@ -9,6 +9,7 @@ mod device_file;
 mod equal_to_simulator;
 mod faults;
 mod forecast;
+mod full_disk;
 mod hints;
 mod hung_devices;
 mod lengths;
