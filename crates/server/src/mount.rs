@@ -99,6 +99,7 @@ pub fn mount(options: MountOptions, hooks: MountHooks) -> Result<(), Error> {
         log: hooks.log,
     });
     let begun = begin(&service, &options, metrics, commands);
+    let mut served = Ok(());
     if begun.is_ok() {
         let cache = &service.cache;
         for DirectoryOptions { source, mountpoint, .. } in &options.mounts {
@@ -112,7 +113,7 @@ pub fn mount(options: MountOptions, hooks: MountHooks) -> Result<(), Error> {
         }
         (hooks.mounted)();
         let reloading = Arc::clone(&service);
-        serve_until_stopped(&requests, move || drop(reloading.read_again()))?;
+        served = serve_until_stopped(&requests, move || drop(reloading.read_again()));
         tracing::info!("stopping: who uses the directory may finish, and everything is flushed");
     }
     let stopped = service.stop();
@@ -121,7 +122,7 @@ pub fn mount(options: MountOptions, hooks: MountHooks) -> Result<(), Error> {
     }
     // What it holds waits for storage when it is dropped, and that may hang.
     std::mem::forget(service);
-    begun.map(drop).and(stopped)
+    begun.map(drop).and(stopped).and(served)
 }
 
 /// Starts what runs beside the mount. The socket of managers goes with what is returned.

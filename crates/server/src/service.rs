@@ -96,7 +96,8 @@ pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
         tracing::info!("figures at http://{address}/metrics");
     }
     let reloading = Arc::clone(&service);
-    serve_until_stopped(&requests, move || drop(reloading.read_again()))?;
+    // What clients have written by then is flushed, even if it cannot go on.
+    let served = serve_until_stopped(&requests, move || drop(reloading.read_again()));
     tracing::info!("stopping: what is under way is finished, and everything flushed");
     let stopped = service.stop();
     if stopped.is_ok() {
@@ -104,7 +105,7 @@ pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
     }
     // What it holds waits for devices when it is dropped, and there may be one that hangs.
     std::mem::forget(service);
-    stopped
+    stopped.and(served)
 }
 
 /// Whether others than this machine reach an address.

@@ -148,6 +148,11 @@ impl Client {
         data
     }
 
+    /// The error's number, 0 for none; nothing if the server has closed the connection.
+    pub(crate) fn try_write(&mut self, offset: u64, data: &[u8]) -> Option<u32> {
+        self.try_ask(1, offset, data.len() as u32, data)
+    }
+
     /// The error's number, 0 for none.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> u32 {
         self.ask(1, offset, data.len() as u32, data)
