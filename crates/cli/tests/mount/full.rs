@@ -150,7 +150,8 @@ fn on_a_disk_that_fails_a_program_that_fails_leaves_the_old_file() {
 
 #[test]
 fn a_database_on_a_full_disk_keeps_what_was_committed() {
-    for storage in [Storage::Full, Storage::Quota] {
+    // SQLite has no word of its own for a quota.
+    for (storage, word) in [(Storage::Full, "full"), (Storage::Quota, "disk I/O error")] {
         let Some(folder) = Folder::new() else { return };
         let disk = Disk::new(&folder, storage);
         let running = folder.mount(&["--cache", "64MiB", "--stop-timeout", "2s"]);
@@ -161,7 +162,7 @@ fn a_database_on_a_full_disk_keeps_what_was_committed() {
         };
         assert!(sql(&format!("create table t(x); {insert}300)")).status.success(), "there is room for it");
         let full = sql(&format!("{insert}8000)"));
-        assert!(!full.status.success() && text(&full.stderr).contains("full"), "{storage:?}: {}", text(&full.stderr));
+        assert!(!full.status.success() && text(&full.stderr).contains(word), "{storage:?}: {}", text(&full.stderr));
         assert_eq!(text(&sql("pragma integrity_check; select count(*) from t").stdout), "ok\n300\n");
         assert!(folder.unmount());
         assert_eq!(running.end(), Some(0), "{storage:?}: all of it is durable");
@@ -191,6 +192,34 @@ fn a_write_for_which_there_is_no_room_fails_as_below() {
     file.set_len(1 << 30).expect("a length");
     file.sync_all().expect("all that was written has its place");
     drop(file);
+    assert!(folder.unmount());
+    assert_eq!(running.end(), Some(0));
+    drop(disk);
+}
+
+#[test]
+fn a_user_does_not_get_the_space_that_is_kept_for_root() {
+    const KEPT: u64 = 6 << 20;
+    let Some(folder) = Folder::new() else { return };
+    let (image, source, seen) = (folder.text("image"), folder.text("source"), folder.text("seen"));
+    run(&["truncate", "-s", "32M", &image]);
+    run(&["mkfs.ext4", "-q", "-m", "20", &image]);
+    run(&["mount", "-o", "loop", &image, &source]);
+    let disk = Disk { folder: &folder, mounted: vec![folder.path("source")] };
+    run(&["chmod", "777", &source, &folder.text("")]);
+    let running = folder.mount(&["--cache", "64MiB"]);
+    let fill = |name: &str, user: &str| {
+        let write = format!("exec dd if=/dev/urandom of={seen}/{name} bs=64k status=none");
+        let ended = Command::new("setpriv").args(["--reuid", user, "--clear-groups", "sh", "-c", &write]).status();
+        assert!(!ended.expect("setpriv runs").success(), "{user}: there is an end to the space");
+        run(&["sync", "-f", &source]);
+        let left = rustix::fs::statvfs(&*source).expect("it is there");
+        left.f_bfree * left.f_frsize
+    };
+    let left = fill("user", "65534");
+    assert!(left >= KEPT, "{left} bytes are left for root");
+    let left = fill("root", "0");
+    assert!(left < 1 << 20, "{left} bytes are left, and root may have them");
     assert!(folder.unmount());
     assert_eq!(running.end(), Some(0));
     drop(disk);
