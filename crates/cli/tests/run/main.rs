@@ -1,5 +1,7 @@
 //! `forebay run`: programs do what they do without it, in less memory.
 
+mod signals;
+
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

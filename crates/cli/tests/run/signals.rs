@@ -1,0 +1,20 @@
+//! Handlers of signals that touch paged memory.
+
+use crate::{build_named, can_page, run, text};
+use std::process::Output;
+
+#[test]
+fn a_handler_may_touch_paged_memory_wherever_it_interrupts_malloc() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build_named(folder.path(), "interrupted");
+    for arenas in ["1", "8"] {
+        let mut command = run(&["-m", "1MiB"], &[&program]);
+        let Output { status, stdout, stderr } = command.env("MALLOC_ARENA_MAX", arenas).output().expect("it runs");
+        let said = text(&stderr);
+        assert!(status.success(), "{arenas} arenas: {status} (124: it waited for ever): {said}");
+        assert_eq!(text(&stdout), "interrupted: all is well\n", "{arenas} arenas: {said}");
+    }
+}
