@@ -6,7 +6,7 @@ use crate::references::Recorded;
 use crate::settings::{Settings, VARIABLE};
 use forebay_model::presets::{Named, NoDevice};
 use forebay_pager::{Options, Pager};
-use forebay_policy::Spec;
+use forebay_policy::{Spec, show_bytes};
 use forebay_preload::{Library, command};
 use forebay_record::{Error, OWN_FAILURE, ignored_signals};
 use forebay_trace::{ConvertOptions, convert, write};
@@ -25,6 +25,11 @@ use std::process::{Child, ExitStatus};
 /// What is preloaded.
 const LIBRARY: Library =
     Library { file: "libforebay_paged.so", package: "forebay-paged", variable: "FOREBAY_PAGED_LIB" };
+
+/// The fewest pages of a limit. An instruction may need four at once: two operands, each across the end of a page. It is tried again until all of them
+/// are there, while other threads' pages push them out. Of 64 pages the policy has 46 at least: thirty threads of such instructions go on, with 32 pages they
+/// bring pages without end.
+const LEAST_PAGES: u64 = 64;
 
 /// A program to be run.
 pub struct Asked<'a> {
@@ -131,6 +136,14 @@ impl Asked<'_> {
             if path.to_str().is_none_or(|path| path.contains('\n')) {
                 return Err(Error::Usage(format!("{}: is no text of one line: take another folder", path.display())));
             }
+        }
+        let least = LEAST_PAGES * u64::from(self.page_size);
+        if self.memory < least && self.page_size.is_power_of_two() {
+            return Err(Error::Usage(format!(
+                "{} is too little: take {LEAST_PAGES} pages, {}, or more, or smaller pages; with less, threads take pages from each other and none goes on",
+                show_bytes(self.memory),
+                show_bytes(least)
+            )));
         }
         let options = Options { page_size: self.page_size, ..Options::new(self.memory, self.policy.clone()) };
         let pager = Pager::new(&options).map_err(|error| match error {

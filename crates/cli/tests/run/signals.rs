@@ -1,6 +1,6 @@
-//! Handlers of signals that touch paged memory.
+//! Threads of which much is asked at once: handlers of signals that touch paged memory, and instructions that need several pages.
 
-use crate::{build_named, can_page, run, text};
+use crate::{build_named, can_page, done, run, text};
 use std::process::Output;
 
 #[test]
@@ -16,5 +16,18 @@ fn a_handler_may_touch_paged_memory_wherever_it_interrupts_malloc() {
         let said = text(&stderr);
         assert!(status.success(), "{arenas} arenas: {status} (124: it waited for ever): {said}");
         assert_eq!(text(&stdout), "interrupted: all is well\n", "{arenas} arenas: {said}");
+    }
+}
+
+#[test]
+fn threads_whose_instructions_need_four_pages_each_go_on_with_the_least_memory() {
+    if !can_page() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build_named(folder.path(), "interrupted");
+    for policy in ["clock-pro", "lru"] {
+        let (said, _) = done(&["-m", "256KiB", "-p", policy], &[&program, "straddle"]);
+        assert_eq!(text(&said), "straddle: all is well\n", "{policy}");
     }
 }
