@@ -1,6 +1,6 @@
 //! `malloc(3)` and its kin: large blocks lie in regions, others are the C library's. What that allocates on the pager's threads is this library's own.
 
-use crate::heap::{self, Full, LARGE, owns, service};
+use crate::heap::{self, Full, LARGE, Wanted, owns, service};
 use crate::own;
 use crate::real::{self, keeping_errno, set_errno};
 use crate::threads::is_pagers;
@@ -13,7 +13,8 @@ fn large(size: size_t, alignment: size_t, zero: bool, grows: bool) -> Option<*mu
         return None;
     }
     let service = service()?;
-    Some(keeping_errno(|| heap::allocate(service, size, alignment, zero, grows)).unwrap_or_else(|Full| {
+    let wanted = Wanted { alignment, zero, grows, reserved: true };
+    Some(keeping_errno(|| heap::allocate(service, size, wanted)).unwrap_or_else(|Full| {
         set_errno(ENOMEM);
         null_mut()
     }))

@@ -179,13 +179,23 @@ pub(crate) fn begin_anew(ranges: Ranges) {
     STATE.store(UNKNOWN, Ordering::Release);
 }
 
-/// Addresses of `length` bytes; `zero`: they read as zeroes. `grows`: they are likely to become more.
+/// What is asked of memory beside its length.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) alignment: usize,
+    /// It reads as zeroes.
+    pub(crate) zero: bool,
+    /// It is likely to become more.
+    pub(crate) grows: bool,
+    /// It has room in swap space.
+    pub(crate) reserved: bool,
+}
+
+/// Addresses of `length` bytes.
 pub(crate) fn allocate(
     service: &Service,
     length: usize,
-    alignment: usize,
-    zero: bool,
-    grows: bool,
+    Wanted { alignment, zero, grows, reserved }: Wanted,
 ) -> Result<*mut c_void, Full> {
     let mut ranges = ranges();
     let length = whole(length).ok_or(Full)?;
@@ -212,8 +222,13 @@ pub(crate) fn allocate(
         ranges.add_region(region);
         taken = ranges.take(length, alignment, grows);
     }
+    let start = taken.ok_or(Full)?;
+    if reserved && !service.reserve(start..start + length) {
+        release(ranges, start..start + length, false);
+        return Err(Full);
+    }
     service.used(ranges.most);
-    taken.map(|start| start as *mut c_void).ok_or(Full)
+    Ok(start as *mut c_void)
 }
 
 /// Maps a part of a file in a region of its own; `None`: it is to be the system's.
@@ -266,6 +281,10 @@ pub(crate) fn resize(block: *mut c_void, length: usize) -> bool {
     if length > old {
         started().iter().flat_map(|service| service.take_zeroed()).for_each(|range| ranges.give(&range));
         let grown = ranges.extend(start, length);
+        if grown && !started().is_none_or(|service| service.reserve(live.end..start + length)) {
+            release(ranges, live.end..start + length, false);
+            return false;
+        }
         started().iter().for_each(|service| service.used(ranges.most));
         return grown;
     }

@@ -14,6 +14,7 @@
 //!     |  own.rs: its memory, and that of the pager's threads (threads.rs)
 //!     |  files.rs: files that the program maps
 //!     |  swap.rs: a file without a name, of which only what was written is read
+//!     |  room.rs: what the program has, it can write
 //!     |  requests.rs: what that file is asked for
 //!     |  messages.rs: what there is to say
 //!     v
@@ -38,6 +39,7 @@ mod ranges;
 mod real;
 mod regions;
 mod requests;
+mod room;
 mod service;
 mod signals;
 mod spans;

@@ -71,7 +71,9 @@ impl Regions {
                     tracing::warn!("swap space could not be given back: {error}");
                 }
             }
-            Job::Reset(range, answer) => _ = answer.send(self.reset(&range)),
+            // It stays the program's.
+            Job::Reset(range, answer) => _ = answer.send(self.reset(&range).and_then(|()| self.reserve(&range))),
+            Job::Reserve(range, answer) => _ = answer.send(self.reserve(&range)),
             Job::Grow(from, length, answer) => _ = answer.send(self.grow(from, length)),
             Job::Map(from, length, asked, protection, answer) => {
                 _ = answer.send(self.map_file(from, length, asked, protection));
@@ -98,6 +100,23 @@ impl Regions {
         })
     }
 
+    /// Finds room in swap space for memory.
+    fn reserve(&self, range: &Range<usize>) -> Result<(), String> {
+        let parts = || self.parts(range).filter(|(one, _)| one.file.is_none());
+        if self.backing.has_plenty(range.len() as u64).map_err(in_words)? {
+            parts().for_each(|(one, part)| one.swap.promise(&part));
+            return Ok(());
+        }
+        self.keep_promises()?;
+        parts().try_for_each(|(one, part)| one.swap.allocate(&part, false)).map_err(in_words)
+    }
+
+    /// What was promised before has its room before others get it.
+    fn keep_promises(&self) -> Result<(), String> {
+        let keep = |one: &One| one.swap.allocate(&(0..one.swap.len()), true);
+        self.all.iter().try_for_each(keep).map_err(in_words)
+    }
+
     fn grow(&mut self, from: usize, length: usize) -> Result<Range<usize>, String> {
         let settings = &self.service.settings;
         let memory = self.all.iter().filter(|one| one.file.is_none());
@@ -108,7 +127,8 @@ impl Regions {
             return Err("there are no more addresses".to_owned());
         }
         let swap = self.swap(from, length)?;
-        self.add(from, "memory", Arc::clone(&swap) as Arc<dyn Device>, swap, None)?;
+        self.add(from, "memory", Arc::clone(&swap) as Arc<dyn Device>, Arc::clone(&swap), None)?;
+        lock(&self.service.swaps).push((from..from + length, swap));
         Ok(from..from + length)
     }
 
@@ -124,6 +144,9 @@ impl Regions {
         let window = Arc::new(window.map_err(|_| NotMapped::NoFile)?);
         let why = |error: String| tracing::warn!("a mapped file is not paged: {error}");
         let swap = self.swap(from, length).map_err(why).map_err(|()| NotMapped::NoFile)?;
+        if protection & PROT_WRITE != 0 {
+            self.reserve_changes(&swap).map_err(why).map_err(|()| NotMapped::NoFile)?;
+        }
         let device = CopyOnWrite::new(Arc::clone(&window), Arc::clone(&swap)).map_err(in_words);
         let region = device.and_then(|device| self.add(from, "file", Arc::new(device), swap, Some(window)));
         let region = region.map_err(why).map_err(|()| NotMapped::NoRegion)?;
@@ -132,6 +155,21 @@ impl Regions {
             unsafe { system::mprotect(region.start as *mut _, region.len(), protection) };
         }
         Ok(region)
+    }
+
+    /// Finds room for what the program may change of a file that it is about to map.
+    fn reserve_changes(&self, swap: &Swap) -> Result<(), String> {
+        let all = 0..swap.len();
+        if self.backing.has_plenty(swap.len()).map_err(in_words)? {
+            swap.promise(&all);
+            return Ok(());
+        }
+        self.keep_promises()?;
+        swap.allocate(&all, false).map_err(|error| {
+            // What it has allocated of it.
+            let _ = swap.trim(0, swap.len());
+            in_words(error)
+        })
     }
 
     /// Swap space for a region.

@@ -10,7 +10,7 @@ use crate::messages;
 use crate::regions::Regions;
 use crate::signals;
 use crate::staged::Run;
-use crate::swap::{Backing, Traffic, model};
+use crate::swap::{Backing, Swap, Traffic, model};
 use forebay_pager::{Notice, Options, Pager, Watch};
 use forebay_policy::Spec;
 use forebay_pool::Together;
@@ -41,6 +41,8 @@ pub(crate) struct Service {
     jobs: Sender<Job>,
     /// Ranges that read as zeroes by now.
     pub(crate) zeroed: Mutex<Vec<Range<usize>>>,
+    /// Where regions of memory lie, and their swap space.
+    pub(crate) swaps: Mutex<Vec<(Range<usize>, Arc<Swap>)>>,
     /// Ranges that are being made zeroes, or have been and are not taken yet.
     leaving: AtomicUsize,
     pager: OnceLock<(Arc<Pager>, Together)>,
@@ -59,6 +61,8 @@ pub(crate) enum Job {
     Discard(Range<usize>),
     /// Makes a range zeroes, or what its file has, that stays the program's.
     Reset(Range<usize>, Sender<Result<(), String>>),
+    /// Finds room in swap space for a range.
+    Reserve(Range<usize>, Sender<Result<(), String>>),
     /// Maps a region from an address on, of at least this length.
     Grow(usize, usize, Sender<Result<Range<usize>, String>>),
     /// Maps a region of a file from an address on, of this length, protected so.
@@ -111,6 +115,7 @@ impl Service {
             settings,
             jobs,
             zeroed: Mutex::default(),
+            swaps: Mutex::default(),
             leaving: AtomicUsize::new(0),
             pager: OnceLock::new(),
             figures: OnceLock::new(),
@@ -279,6 +284,30 @@ impl Service {
     /// Has a range made zeroes, or what its file has.
     pub(crate) fn reset(&self, range: Range<usize>) -> bool {
         self.ask(|answer| Job::Reset(range, answer)).is_some_and(|reset| reset.is_ok())
+    }
+
+    /// Finds room in swap space for a range that the program is about to get; `false`: there is none.
+    pub(crate) fn reserve(&self, range: Range<usize>) -> bool {
+        if self.promise(&range) {
+            return true;
+        }
+        let reserved = self.ask(|answer| Job::Reserve(range, answer)).unwrap_or(Ok(()));
+        reserved.inspect_err(|why| self.say(&format!("there is no more memory: swap space: {why}"))).is_ok()
+    }
+
+    /// The same without asking the file system, as long as it has plenty.
+    fn promise(&self, range: &Range<usize>) -> bool {
+        let swaps = lock(&self.swaps);
+        let parts = swaps.iter().filter_map(|(place, swap)| {
+            let (from, to) = (range.start.max(place.start), range.end.min(place.end));
+            (from < to).then(|| (swap, (from - place.start) as u64..(to - place.start) as u64))
+        });
+        let mut parts = parts.peekable();
+        let has_room = parts.peek().is_none_or(|(swap, _)| swap.has_budget(range.len() as u64));
+        has_room && {
+            parts.for_each(|(swap, part)| swap.promise(&part));
+            true
+        }
     }
 
     pub(crate) fn grow(&self, from: usize, length: usize) -> Option<Range<usize>> {

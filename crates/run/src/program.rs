@@ -10,6 +10,7 @@ use forebay_policy::{Spec, show_bytes};
 use forebay_preload::{Library, command};
 use forebay_record::{Error, OWN_FAILURE, ignored_signals};
 use forebay_trace::{ConvertOptions, convert, write};
+use libc::SIGXFSZ;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
@@ -70,6 +71,11 @@ impl Asked<'_> {
     /// Why it is not run; or why there is no trace.
     pub fn run(&self) -> Result<Ended, Error> {
         let mut command = command(&LIBRARY, self.program)?;
+        let began = |error: io::Error| Error::Failed(format!("signals cannot be passed on: {error}"));
+        // Before the program is there, so that none is lost. What is ignored here, as by `nohup`, is ignored there.
+        let ignored = ignored_signals();
+        let passed = PASSED.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+        let signals = SignalsInfo::with_exfiltrator(passed, WithOrigin::default()).map_err(began)?;
         self.check()?;
         let folder = Folder::new(&std::env::temp_dir())?;
         let absolute = |path: &Path| path.canonicalize().map_err(|error| Error::File(path.to_owned(), error));
@@ -83,11 +89,6 @@ impl Asked<'_> {
             folder: folder.path().to_owned(),
             record: self.record.is_some(),
         };
-        let began = |error: io::Error| Error::Failed(format!("signals cannot be passed on: {error}"));
-        // Before the program is there, so that none is lost. What is ignored here, as by `nohup`, is ignored there.
-        let ignored = ignored_signals();
-        let passed = PASSED.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
-        let signals = SignalsInfo::with_exfiltrator(passed, WithOrigin::default()).map_err(began)?;
         let path = command.get_program().to_owned();
         let child = command.env(VARIABLE, settings.to_value()).spawn();
         let child =
@@ -175,8 +176,9 @@ fn as_text(path: PathBuf) -> Option<String> {
     path.is_file().then(|| path.to_str().map(str::to_owned)).flatten()
 }
 
-/// The signals that the program gets, too.
-const PASSED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+/// The signals that the program gets, too. SIGXFSZ among them: where a limit of files' lengths is in force, it would end this process at the first line on
+/// standard error that is too much, and take the program's exit code with it. The kernel's own are not passed on.
+const PASSED: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ];
 
 /// Waits for the end of the program. Signals go to it, but those of the terminal, which it has got.
 fn wait(mut child: Child, mut signals: SignalsInfo<WithOrigin>) -> io::Result<ExitStatus> {
