@@ -10,7 +10,7 @@
 //!     |  fork.rs, staged.rs: what a child gets
 //!     v
 //!   service.rs           a thread that has the pager, with open files of its own
-//!     |  regions.rs: what it does with regions
+//!     |  regions.rs: what it does with regions; lanes.rs: with those of files, whose storage may hang
 //!     |  own.rs: its memory, and that of the pager's threads (threads.rs)
 //!     |  files.rs: files that the program maps
 //!     |  swap.rs: a file without a name, of which only what was written is read
@@ -32,6 +32,7 @@ mod direct;
 mod files;
 mod fork;
 mod heap;
+mod lanes;
 mod map;
 mod messages;
 mod own;

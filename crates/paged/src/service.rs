@@ -41,6 +41,8 @@ pub(crate) struct Service {
     jobs: Sender<Job>,
     /// Ranges that read as zeroes by now.
     pub(crate) zeroed: Mutex<Vec<Range<usize>>>,
+    /// Places of files whose regions have gone.
+    pub(crate) vacant: Mutex<Vec<Range<usize>>>,
     /// Where regions of memory lie, and their swap space.
     pub(crate) swaps: Mutex<Vec<(Range<usize>, Arc<Swap>)>>,
     /// Ranges that are being made zeroes, or have been and are not taken yet.
@@ -67,8 +69,8 @@ pub(crate) enum Job {
     Grow(usize, usize, Sender<Result<Range<usize>, String>>),
     /// Maps a region of a file from an address on, of this length, protected so.
     Map(usize, usize, Asked, c_int, Sender<Result<Range<usize>, NotMapped>>),
-    /// Unmaps the region that begins at an address, where the program has nothing any more; whether nobody has its addresses then.
-    Unmap(usize, Sender<bool>),
+    /// Unmaps the region of a file that begins at an address, where the program has nothing any more. When nobody has its addresses this place is vacant.
+    Unmap(usize, Option<Range<usize>>, Sender<()>),
     /// Copies ranges for a child, and keeps everything as it is until the last is over.
     Fork(Vec<Range<usize>>, Verdict, Sender<Result<Vec<Run>, String>>, Receiver<()>),
     /// Has been reached.
@@ -115,6 +117,7 @@ impl Service {
             settings,
             jobs,
             zeroed: Mutex::default(),
+            vacant: Mutex::default(),
             swaps: Mutex::default(),
             leaving: AtomicUsize::new(0),
             pager: OnceLock::new(),
@@ -325,9 +328,12 @@ impl Service {
         self.ask(|answer| Job::Map(from, length, asked, protection, answer)).unwrap_or(Err(NotMapped::NoRegion))
     }
 
-    /// Unmaps the region that begins at an address; whether nobody has its addresses then.
-    pub(crate) fn unmap(&self, from: usize) -> bool {
-        self.ask(|answer| Job::Unmap(from, answer)).unwrap_or(false)
+    /// Unmaps the region of a file that begins at an address; then its place is [vacant](Self::vacant), if there is one.
+    /// What is returned has an answer when it has gone.
+    pub(crate) fn unmap(&self, from: usize, place: Option<Range<usize>>) -> Receiver<()> {
+        let (answer, gone) = channel();
+        self.push(Job::Unmap(from, place, answer));
+        gone
     }
 
     /// Copies what is live for a child, and keeps it as it is until what is returned is dropped, or for a while: then it says so.

@@ -1,5 +1,9 @@
 //! `forebay run`: programs do what they do without it, in less memory.
 
+mod hung;
+mod limits;
+#[path = "../command/running.rs"]
+mod running;
 mod signals;
 
 use std::io::{BufRead, Write};
@@ -334,7 +338,20 @@ fn where_there_is_no_room_the_program_or_the_command_says_so() {
     };
     let (code, said) = within(&["-m", "4MiB", "--swap", &small], &[&program, "fill", "8"], "");
     assert_eq!(code, Some(0), "{said}");
-    let (code, said) = within(&["-m", "4MiB", "--swap", &small], &[&program, "fill", "64"], "");
+    // The program learns that there is no room when it asks for memory, and has what it had.
+    for way in ["malloc", "mmap", "mremap"] {
+        let (code, said) = within(&["-m", "4MiB", "--swap", &small], &[&program, "fill", "24", way], "");
+        assert!(
+            code == Some(1) && said.contains("Cannot allocate memory") && said.contains("swap space: No space left"),
+            "{way}: {code:?} {said}"
+        );
+    }
+    let kept =
+        format!("{program} fill 10; for round in 1 2 3; do {program} functions >/dev/null || exit 9; done; exec");
+    let (code, said) =
+        within(&["-m", "4MiB", "--swap", &small], &["sh", "-c", &format!("{kept} {program} fill 24")], "");
+    assert!(code == Some(1) && said.contains("No space left"), "what is given back can be had again: {code:?} {said}");
+    let (code, said) = within(&["-m", "4MiB", "--swap", &small], &[&program, "fill", "64", "noreserve"], "");
     assert!(
         code == Some(128 + 7) && said.contains("No space left") && said.contains("ended by SIGBUS"),
         "{code:?} {said}"
