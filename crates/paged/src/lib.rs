@@ -13,7 +13,7 @@
 //!     |  regions.rs: what it does with regions; lanes.rs: with those of files, whose storage may hang
 //!     |  own.rs: its memory, and that of the pager's threads (threads.rs)
 //!     |  files.rs: files that the program maps
-//!     |  swap.rs: a file without a name, of which only what was written is read
+//!     |  swap.rs: a file without a name, of which only what was written is read (bits.rs: which pages that are)
 //!     |  room.rs: what the program has, it can write
 //!     |  requests.rs: what that file is asked for
 //!     |  messages.rs: what there is to say
@@ -28,6 +28,7 @@
 //! It begins with the first large allocation or mapping: a process without any has no thread more. Without the settings of `forebay run` it does nothing.
 
 mod allocate;
+mod bits;
 mod direct;
 mod files;
 mod fork;

@@ -149,7 +149,7 @@ impl Regions {
     /// What was promised before has its room before others get it.
     fn keep_promises(&self) -> Result<(), String> {
         let keep = |one: &One| one.swap.allocate(&(0..one.swap.len()), true);
-        self.all.iter().try_for_each(keep).map_err(in_words)
+        if self.backing.has_promised() { self.all.iter().try_for_each(keep).map_err(in_words) } else { Ok(()) }
     }
 
     fn grow(&mut self, from: usize, length: usize) -> Result<Range<usize>, String> {

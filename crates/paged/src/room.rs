@@ -43,10 +43,15 @@ impl Room {
         let system = fstatvfs(file)?;
         // One that does not count its blocks has no end.
         let free = if system.f_blocks == 0 { u64::MAX } else { system.f_bavail.saturating_mul(system.f_frsize) };
-        let left = free.saturating_sub(self.promised.load(Ordering::Relaxed)).saturating_sub(MARGIN);
+        let left = free.saturating_sub(self.promised()).saturating_sub(MARGIN);
         self.budget.store(left, Ordering::Relaxed);
         self.looked.store(now(), Ordering::Relaxed);
         Ok(self.take(length))
+    }
+
+    /// The bytes that are promised.
+    pub(crate) fn promised(&self) -> u64 {
+        self.promised.load(Ordering::Relaxed)
     }
 
     pub(crate) fn promise(&self, bytes: u64) {

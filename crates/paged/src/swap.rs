@@ -1,5 +1,6 @@
 //! Swap space: a file without a name, of which only what was written is read.
 
+use crate::bits::{Bits, words};
 use crate::requests::Requests;
 use crate::room::Room;
 use forebay_model::presets::Named;
@@ -65,26 +66,6 @@ pub(crate) struct Swap {
     traffic: Arc<Traffic>,
 }
 
-/// A bit a page.
-struct Bits(Vec<AtomicU64>);
-
-impl Bits {
-    fn new(pages: u64) -> Self {
-        Self((0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
-    }
-
-    fn has(&self, page: u64) -> bool {
-        self.0[(page / 64) as usize].load(Ordering::Acquire) >> (page % 64) & 1 == 1
-    }
-
-    /// Sets a bit; whether it was not so.
-    fn set(&self, page: u64, set: bool) -> bool {
-        let (word, bit) = (&self.0[(page / 64) as usize], 1 << (page % 64));
-        let before = if set { word.fetch_or(bit, Ordering::AcqRel) } else { word.fetch_and(!bit, Ordering::AcqRel) };
-        (before & bit != 0) != set
-    }
-}
-
 /// A device as slow as its model.
 struct Slow(SimulatedDevice);
 
@@ -132,6 +113,11 @@ impl Backing {
     /// Whether its file system has plenty of room for more, which is taken then.
     pub(crate) fn has_plenty(&self, length: u64) -> io::Result<bool> {
         Ok(self.room.take(length) || self.room.look(&self.file, length)?)
+    }
+
+    /// Whether anything is promised room that has none yet.
+    pub(crate) fn has_promised(&self) -> bool {
+        self.room.promised() > 0
     }
 
     /// A file for a copy. Where no more files can be made it is in memory.
@@ -203,14 +189,29 @@ impl Swap {
 
     /// Promises the pages of a part their room.
     pub(crate) fn promise(&self, part: &Range<u64>) {
-        let mut pages = self.pages(part.start, part.end - part.start);
-        let promised = pages.by_ref().filter(|&page| self.has_no_room(page) && self.promised.set(page, true)).count();
-        self.backing.room.promise(promised as u64 * self.page);
+        let mut promised = 0;
+        for (word, mask) in words(self.pages(part.start, part.end - part.start)) {
+            let has_room =
+                [&self.bits, &self.allocated].iter().fold(0, |all, bits| all | bits.0[word].load(Ordering::Acquire));
+            let mask = mask & !has_room;
+            promised += (mask & !self.promised.0[word].fetch_or(mask, Ordering::AcqRel)).count_ones();
+        }
+        self.backing.room.promise(u64::from(promised) * self.page);
     }
 
     fn end_promises(&self, pages: Range<u64>) {
-        let ended = pages.filter(|&page| self.promised.has(page) && self.promised.set(page, false)).count();
-        self.backing.room.end(ended as u64 * self.page);
+        let end = |(word, mask): (usize, u64)| {
+            let promised = self.promised.0[word].load(Ordering::Acquire) & mask;
+            if promised == 0 {
+                0
+            } else {
+                (self.promised.0[word].fetch_and(!mask, Ordering::AcqRel) & mask).count_ones()
+            }
+        };
+        let ended: u64 = words(pages).map(end).map(u64::from).sum();
+        if ended > 0 {
+            self.backing.room.end(ended * self.page);
+        }
     }
 
     /// Has the file system allocate room for the pages of a part that have none: for all, or for those that are promised it.
@@ -408,6 +409,31 @@ impl Device for Swap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_is_promised_its_room_once_until_it_is_written_or_given_up() {
+        const PAGE: u64 = 4096;
+        let backing = Arc::new(Backing::new(Path::new("/var/tmp"), None).expect("a file"));
+        let swap = Swap::new(&backing, 0..200 * PAGE, PAGE, Arc::default()).expect("there is room");
+        let promised = || backing.room.promised() / PAGE;
+        swap.promise(&(3 * PAGE..130 * PAGE));
+        swap.promise(&(63 * PAGE + 1..131 * PAGE));
+        assert_eq!(promised(), 128);
+        swap.write(64 * PAGE, &[IoSlice::new(&[7; 2 * PAGE as usize])]).expect("it is written");
+        assert_eq!(promised(), 126);
+        swap.promise(&(0..200 * PAGE));
+        assert_eq!(promised(), 198, "what is written has its room");
+        swap.allocate(&(100 * PAGE..110 * PAGE), true).expect("there is room");
+        assert_eq!(promised(), 188);
+        let written = || swap.written(&(0..200 * PAGE));
+        assert_eq!(written(), [64 * PAGE..66 * PAGE], "what is allocated is not written");
+        swap.trim(60 * PAGE, 140 * PAGE).expect("it is given up");
+        assert_eq!((promised(), written()), (60, Vec::new()));
+        swap.promise(&(100 * PAGE..101 * PAGE));
+        assert_eq!(promised(), 61, "what was allocated has been given back");
+        drop(swap);
+        assert_eq!(promised(), 0);
+    }
 
     #[test]
     fn what_was_never_written_is_zeroes_and_is_not_read() {

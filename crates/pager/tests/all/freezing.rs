@@ -1,11 +1,10 @@
 //! Moments at which no byte changes.
 
-use crate::common::{PAGE, limit, map, pager, stored};
+use crate::common::{Hung, PAGE, limit, map, pager, stored};
 use forebay_pager::Advice;
-use forebay_pool::device::{Device, MemoryDevice};
-use std::io::{self, IoSlice, IoSliceMut};
+use forebay_pool::device::MemoryDevice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -69,66 +68,6 @@ fn what_is_frozen_is_what_each_thread_had_written_at_one_moment() {
     ended.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().expect("it ends: its writes go on"));
     region.close().expect("it is written");
-}
-
-/// A device whose reads hang until they are let go.
-struct Hung {
-    inner: MemoryDevice,
-    /// Reads that wait, and whether they still do.
-    waiting: Mutex<(usize, bool)>,
-    changed: Condvar,
-}
-
-impl Hung {
-    fn new(pages: usize) -> Self {
-        let inner = MemoryDevice::new((pages * PAGE) as u64);
-        Self { inner, waiting: Mutex::new((0, true)), changed: Condvar::new() }
-    }
-
-    /// Waits until a read does.
-    fn wait_for_a_read(&self) {
-        let waiting = self.waiting.lock().expect("no panic");
-        drop(self.changed.wait_while(waiting, |(reads, _)| *reads == 0).expect("no panic"));
-    }
-
-    fn let_go(&self) {
-        self.waiting.lock().expect("no panic").1 = false;
-        self.changed.notify_all();
-    }
-}
-
-impl Device for Hung {
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-
-    fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
-        let mut waiting = self.waiting.lock().expect("no panic");
-        waiting.0 += 1;
-        self.changed.notify_all();
-        drop(self.changed.wait_while(waiting, |(_, hangs)| *hangs).expect("no panic"));
-        self.inner.read(offset, buffers)
-    }
-
-    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
-        self.inner.write(offset, buffers)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.inner.flush()
-    }
-
-    fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.inner.trim(offset, length)
-    }
-
-    fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
-        self.inner.write_zeroes(offset, length, allocate)
-    }
-
-    fn describe(&self) -> String {
-        "a device that hangs".to_owned()
-    }
 }
 
 #[test]
