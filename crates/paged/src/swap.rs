@@ -426,7 +426,8 @@ mod tests {
         swap.allocate(&(100 * PAGE..110 * PAGE), true).expect("there is room");
         assert_eq!(promised(), 188);
         let written = || swap.written(&(0..200 * PAGE));
-        assert_eq!(written(), [64 * PAGE..66 * PAGE], "what is allocated is not written");
+        let two = 64 * PAGE..66 * PAGE;
+        assert_eq!(written(), [two], "what is allocated is not written");
         swap.trim(60 * PAGE, 140 * PAGE).expect("it is given up");
         assert_eq!((promised(), written()), (60, Vec::new()));
         swap.promise(&(100 * PAGE..101 * PAGE));
