@@ -3,7 +3,7 @@
 //! A signal may interrupt the program's `malloc` while it has a lock of the C library's, and the signal's handler may touch a paged page. The
 //! thread that brings this page must not need that lock. Therefore:
 //!
-//! 1. Whatever this library allocates, and whatever the C library allocates on the pager's [threads](crate::threads), comes from here.
+//! 1. Whatever this library allocates, and whatever the C library allocates on the pager's [threads], comes from here.
 //! 2. A lock of this heap is held for a few instructions, with signals blocked. The pager's threads have them blocked always.
 //! 3. Nothing here calls the C library's allocator, nor touches a region.
 //!
