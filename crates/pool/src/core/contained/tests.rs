@@ -42,8 +42,11 @@ impl Memory for Asking {
     }
 }
 
+/// Two volumes with their devices.
+type Volumes = [(Arc<Volume>, Arc<MemoryDevice>); 2];
+
 /// A pool of two volumes, of which the second has a share if `shared`.
-fn pool(policy: &str, shared: bool) -> (Pool<Asking>, [(Arc<Volume>, Arc<MemoryDevice>); 2]) {
+fn pool(policy: &str, shared: bool) -> (Pool<Asking>, Volumes) {
     let spec = Spec::parse(policy).expect("a policy");
     let config =
         Config { laundry: 4, shares: 1, ..Config::new(FRAMES * PAGE, spec) }.with_most_capacity(2 * FRAMES * PAGE);
@@ -101,7 +104,7 @@ fn use_blocks(handle: &Handle<Asking>, volumes: [&Arc<Volume>; 2], thread: u64, 
 }
 
 /// Has threads use the pool while its size changes, volumes come and go, managers are named and figures are read.
-fn use_pool(pool: &Pool<Asking>, volumes: &[(Arc<Volume>, Arc<MemoryDevice>); 2], written: &mut [Written]) {
+fn use_pool(pool: &Pool<Asking>, volumes: &Volumes, written: &mut [Written]) {
     let both = [&volumes[0].0, &volumes[1].0];
     let running = AtomicU32::new(THREADS as u32);
     std::thread::scope(|scope| {
@@ -133,7 +136,7 @@ fn use_pool(pool: &Pool<Asking>, volumes: &[(Arc<Volume>, Arc<MemoryDevice>); 2]
 }
 
 /// All that was written is in storage after a flush, and the pool's state is whole.
-fn check(pool: &Pool<Asking>, volumes: &[(Arc<Volume>, Arc<MemoryDevice>); 2], written: &[Written]) {
+fn check(pool: &Pool<Asking>, volumes: &Volumes, written: &[Written]) {
     let deadline = Instant::now() + PATIENCE;
     while pool.is_reading_ahead() {
         assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain: readahead ends");
