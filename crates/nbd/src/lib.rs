@@ -33,6 +33,7 @@ mod link;
 mod receiver;
 mod server;
 mod socket;
+mod spin;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tls;
