@@ -121,11 +121,16 @@ fn use_pool(pool: &Pool<Asking>, volumes: &Volumes, written: &mut [Written]) {
         // At least as often as a call is awaited.
         while round < 8 || running.load(Ordering::SeqCst) > 0 && round < 1000 {
             round += 1;
-            pool.resize((FRAMES + 20 * (round % 2)) * PAGE).expect("it is resized");
+            pool.resize((FRAMES + 20) * PAGE).expect("it grows");
+            // The cache is full, so that pages have to leave.
+            let handle = pool.handle().expect("a handle");
+            (0..BLOCKS).for_each(|block| drop(handle.read(both[0], block).expect("a read")));
+            drop(handle);
+            pool.resize(FRAMES * PAGE).expect("it shrinks");
             let _ = pool.manage(None, Some(both[0]), Some(Manager::Mru));
             let statistics = pool.statistics();
             assert!(statistics.resident <= statistics.policy_frames);
-            pool.drop_clean(both[round as usize % 2]);
+            pool.drop_clean(both[round % 2]);
             let other = pool.attach(Arc::new(MemoryDevice::new(9 * PAGE)), VolumeConfig::new("other"));
             let handle = pool.handle().expect("a handle");
             (0..9).for_each(|block| drop(handle.read(&other, block).expect("a read")));
