@@ -32,7 +32,7 @@ LOOKUPS = ["--caches", "pool:clock-pro,pool:lru", "--rounds", "1", "--threads", 
 SERVED = ["4 KiB random reads, depth 1", "4 KiB random reads, depth 32", "256 KiB sequential reads, depth 32", "4 KiB random writes, depth 32"]
 MOUNTED = ["4 KiB random reads, depth 1", "4 KiB random writes, depth 1", "256 KiB sequential writes, depth 1"]
 # 500 files of 512 bytes to 32 KiB, made in a folder of their own.
-POSTMARK = "set number 500\nset size 512 32768\nset transactions 20000\nset bias read 8\nset bias create 5\nset seed 7\nset buffering false\nrun\nquit\n"
+POSTMARK = "set number 500\nset size 512 32768\nset transactions 4000\nset bias read 8\nset bias create 5\nset seed 7\nset buffering false\nrun\nquit\n"
 # Slower by more than this is marked.
 LIMIT = 0.03
 
