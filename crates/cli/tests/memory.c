@@ -474,6 +474,8 @@ static unsigned char *large(size_t length, const char *way) {
         return map(length);
     if (!strcmp(way, "mmap64"))
         return mmap64(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!strcmp(way, "noreserve"))
+        return mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!strcmp(way, "file")) {
         char name[] = "/var/tmp/forebay-memory-XXXXXX";
         int fd = mkstemp(name);

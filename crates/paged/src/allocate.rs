@@ -1,7 +1,9 @@
-//! `malloc(3)` and its kin: large blocks lie in regions, others are the C library's.
+//! `malloc(3)` and its kin: large blocks lie in regions, others are the C library's. What that allocates on the pager's threads is this library's own.
 
-use crate::heap::{self, Full, LARGE, owns, service};
+use crate::heap::{self, Full, LARGE, Wanted, owns, service};
+use crate::own;
 use crate::real::{self, keeping_errno, set_errno};
+use crate::threads::is_pagers;
 use libc::{EINVAL, ENOMEM, c_int, c_void, size_t};
 use std::ptr::null_mut;
 
@@ -11,16 +13,33 @@ fn large(size: size_t, alignment: size_t, zero: bool, grows: bool) -> Option<*mu
         return None;
     }
     let service = service()?;
-    Some(keeping_errno(|| heap::allocate(service, size, alignment, zero, grows)).unwrap_or_else(|Full| {
+    let wanted = Wanted { alignment, zero, grows, reserved: true };
+    Some(keeping_errno(|| heap::allocate(service, size, wanted)).unwrap_or_else(|Full| {
         set_errno(ENOMEM);
         null_mut()
     }))
+}
+
+/// A block for the C library on a pager's thread.
+#[cold]
+fn for_pager(size: size_t, alignment: size_t, zero: bool) -> *mut c_void {
+    let block = own::allocate(size, alignment);
+    if block.is_null() {
+        set_errno(ENOMEM);
+    } else if zero {
+        // SAFETY: the block has as many bytes.
+        unsafe { block.write_bytes(0, size) };
+    }
+    block.cast()
 }
 
 /// # Safety
 /// As of `malloc(3)`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
+    if is_pagers() {
+        return for_pager(size, 1, false);
+    }
     large(size, 1, false, false).unwrap_or_else(|| real::malloc(size))
 }
 
@@ -29,6 +48,9 @@ pub(crate) unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
     let bytes = count.checked_mul(size);
+    if is_pagers() {
+        return for_pager(bytes.unwrap_or(usize::MAX), 1, true);
+    }
     let block = bytes.and_then(|bytes| large(bytes, 1, true, false));
     block.unwrap_or_else(|| real::calloc(count, size))
 }
@@ -43,8 +65,30 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
             heap::free(start..start + size_of_block(block), true);
         });
     }
-    // SAFETY: the caller's block is not of a region, so it is the C library's.
+    if own::owns(block as usize) {
+        // SAFETY: the caller's block.
+        return keeping_errno(|| unsafe { own::free(block as usize) });
+    }
+    // SAFETY: the caller's block is neither of a region nor this library's, so it is the C library's.
     unsafe { real::free(block) }
+}
+
+/// Makes a block of the pager's another one, or any block one of the pager's.
+///
+/// # Safety
+/// As of `realloc(3)`.
+#[cold]
+unsafe fn move_pagers(block: *mut c_void, size: size_t) -> *mut c_void {
+    // SAFETY: the caller's block.
+    let (old, new) = unsafe { (malloc_usable_size(block), malloc(size)) };
+    if !new.is_null() {
+        // SAFETY: both blocks have as many bytes, and the old one is the caller's.
+        unsafe {
+            new.cast::<u8>().copy_from_nonoverlapping(block.cast(), old.min(size));
+            free(block);
+        }
+    }
+    new
 }
 
 /// The bytes of a block in a region; a wrong address ends the program, as in the C library.
@@ -63,6 +107,10 @@ fn size_of_block(block: *mut c_void) -> size_t {
 /// As of `realloc(3)`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: size_t) -> *mut c_void {
+    if is_pagers() || own::owns(block as usize) {
+        // SAFETY: the caller's block.
+        return unsafe { move_pagers(block, size) };
+    }
     let own = owns(block);
     if !own && (block.is_null() || size < LARGE || service().is_none()) {
         // SAFETY: the caller's block is not of a region, so it is the C library's.
@@ -107,6 +155,9 @@ pub(crate) unsafe extern "C" fn reallocarray(block: *mut c_void, count: size_t, 
 /// As of `memalign(3)`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn memalign(alignment: size_t, size: size_t) -> *mut c_void {
+    if is_pagers() {
+        return for_pager(size, alignment.next_power_of_two(), false);
+    }
     let block = if alignment.is_power_of_two() { large(size, alignment, false, false) } else { None };
     block.unwrap_or_else(|| real::memalign(alignment, size))
 }
@@ -166,8 +217,10 @@ pub(crate) unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> size_t
         0
     } else if owns(block) {
         size_of_block(block)
+    } else if own::owns(block as usize) {
+        own::usable(block as usize)
     } else {
-        // SAFETY: the caller's block is not of a region, so it is the C library's.
+        // SAFETY: the caller's block is neither of a region nor this library's, so it is the C library's.
         unsafe { real::usable_size(block) }
     }
 }

@@ -3,12 +3,12 @@
 use crate::heap::PART;
 use crate::swap::Traffic;
 use forebay_pool::device::Device;
-use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, fstatfs};
+use rustix::fs::{AtFlags, FileType, OFlags, Statx, StatxFlags, fcntl_getfl, fstat, fstatfs, makedev, statx};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -54,14 +54,21 @@ impl Asked {
     fn take(self) -> io::Result<File> {
         let process = pidfd_open(getpid(), PidfdFlags::empty())?;
         let file = File::from(pidfd_getfd(process, self.descriptor, PidfdGetfdFlags::empty())?);
-        let status = file.metadata()?;
+        let status = known(&file)?;
+        let device = makedev(status.stx_dev_major, status.stx_dev_minor);
         // The numbers are those of the first thread, and of this moment.
-        if (status.dev(), status.ino()) == (self.device, self.inode) {
+        if (device, status.stx_ino) == (self.device, self.inode) {
             Ok(file)
         } else {
             Err(io::ErrorKind::NotFound.into())
         }
     }
+}
+
+/// What is known here of a file, without asking a storage elsewhere, which may hang.
+fn known(file: &File) -> io::Result<Statx> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    Ok(statx(file, c"", flags, StatxFlags::INO | StatxFlags::SIZE)?)
 }
 
 /// A part of a file, which is read.
@@ -89,7 +96,7 @@ impl Window {
 
     /// How much of it lies before the end that the file has now, in whole pages of the system.
     pub(crate) fn there(&self) -> io::Result<u64> {
-        let end = self.file.metadata()?.len().next_multiple_of(PART as u64);
+        let end = known(&self.file)?.stx_size.next_multiple_of(PART as u64);
         Ok(end.saturating_sub(self.start).min(self.length))
     }
 

@@ -21,6 +21,7 @@
 
 use crate::heap::{self, begin_anew, lock_all, reserve_where_free, started};
 use crate::messages::say_here;
+use crate::own;
 use crate::ranges::Ranges;
 use crate::real::system::{self, FAILED};
 use crate::real::{self, Handler, set_errno};
@@ -235,6 +236,7 @@ fn vanish(why: &str) -> ! {
 }
 
 extern "C" fn in_child() {
+    own::begin_anew();
     let Some(held) = take() else { return };
     // What else is held is of the parent's threads: it is neither let go nor freed.
     let mut ranges = held.locks.1.clone();

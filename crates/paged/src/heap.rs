@@ -5,7 +5,7 @@ use crate::fork;
 use crate::messages;
 use crate::ranges::{BETWEEN, Live, Ranges, whole};
 use crate::real::system;
-use crate::service::{NotMapped, Service};
+use crate::service::{NotMapped, Service, lock};
 use forebay_run::{Settings, VARIABLE};
 use libc::{
     MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ,
@@ -14,7 +14,9 @@ use libc::{
 use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What is allocated or mapped from this on lies in regions.
 pub(crate) const LARGE: usize = 128 << 10;
@@ -29,6 +31,9 @@ const LEAST_RESERVED: usize = 1 << 30;
 /// The most files that are mapped in regions at a time, and what part of the process' open files they may be: each is two.
 const FILES: usize = 256;
 const PART_OF_FILES: usize = 8;
+
+/// How long a program that unmaps a file waits until its region has gone, which keeps memory and open files.
+const GONE: Duration = Duration::from_secs(1);
 
 /// What is made zeroes here rather than by the service.
 const SOON: usize = 2 << 20;
@@ -179,13 +184,23 @@ pub(crate) fn begin_anew(ranges: Ranges) {
     STATE.store(UNKNOWN, Ordering::Release);
 }
 
-/// Addresses of `length` bytes; `zero`: they read as zeroes. `grows`: they are likely to become more.
+/// What is asked of memory beside its length.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) alignment: usize,
+    /// It reads as zeroes.
+    pub(crate) zero: bool,
+    /// It is likely to become more.
+    pub(crate) grows: bool,
+    /// It has room in swap space.
+    pub(crate) reserved: bool,
+}
+
+/// Addresses of `length` bytes.
 pub(crate) fn allocate(
     service: &Service,
     length: usize,
-    alignment: usize,
-    zero: bool,
-    grows: bool,
+    Wanted { alignment, zero, grows, reserved }: Wanted,
 ) -> Result<*mut c_void, Full> {
     let mut ranges = ranges();
     let length = whole(length).ok_or(Full)?;
@@ -212,8 +227,13 @@ pub(crate) fn allocate(
         ranges.add_region(region);
         taken = ranges.take(length, alignment, grows);
     }
+    let start = taken.ok_or(Full)?;
+    if reserved && !service.reserve(start..start + length) {
+        release(ranges, start..start + length, false);
+        return Err(Full);
+    }
     service.used(ranges.most);
-    taken.map(|start| start as *mut c_void).ok_or(Full)
+    Ok(start as *mut c_void)
 }
 
 /// Maps a part of a file in a region of its own; `None`: it is to be the system's.
@@ -223,6 +243,7 @@ pub(crate) fn map_file(service: &Service, asked: Asked, length: usize, protectio
     if ranges.files() >= most_files() {
         return None;
     }
+    std::mem::take(&mut *lock(&service.vacant)).iter().for_each(|place| ranges.vacate(place));
     let place = ranges.place_file(length, end())?;
     match service.map(place.start, length, asked, protection) {
         Ok(region) => {
@@ -266,6 +287,10 @@ pub(crate) fn resize(block: *mut c_void, length: usize) -> bool {
     if length > old {
         started().iter().flat_map(|service| service.take_zeroed()).for_each(|range| ranges.give(&range));
         let grown = ranges.extend(start, length);
+        if grown && !started().is_none_or(|service| service.reserve(live.end..start + length)) {
+            release(ranges, live.end..start + length, false);
+            return false;
+        }
         started().iter().for_each(|service| service.used(ranges.most));
         return grown;
     }
@@ -305,19 +330,27 @@ fn release(mut ranges: MutexGuard<'_, Ranges>, range: Range<usize>, recent: bool
             service.leave(piece);
         }
     }
-    end_files(&mut ranges, &range);
+    let ending = end_files(&mut ranges, &range);
+    drop(ranges);
+    wait_for(ending);
+}
+
+/// Waits until regions have gone, but for no storage that hangs. Nobody waits for this thread: it has no lock.
+fn wait_for(ending: Vec<Receiver<()>>) {
+    ending.into_iter().for_each(|gone| _ = gone.recv_timeout(GONE));
 }
 
 /// Ends the regions of files of which nothing is live any more.
-fn end_files(ranges: &mut Ranges, range: &Range<usize>) {
-    let Some(service) = started() else { return };
+fn end_files(ranges: &mut Ranges, range: &Range<usize>) -> Vec<Receiver<()>> {
+    let Some(service) = started() else { return Vec::new() };
+    let mut ending = Vec::new();
     for (region, own) in ranges.take_ended(range) {
         // In place of the region, and before it goes: else others might get its addresses.
         own.iter().for_each(reserve_again);
-        if service.unmap(region.start) && own == [region.clone()] {
-            ranges.vacate(&(region.start..region.end.next_multiple_of(BETWEEN)));
-        }
+        let place = region.start..region.end.next_multiple_of(BETWEEN);
+        ending.push(service.unmap(region.start, (own == [region]).then_some(place)));
     }
+    ending
 }
 
 /// The program unmaps a range: what is live of it is freed, and what it has mapped over the area goes, too.
@@ -342,7 +375,9 @@ pub(crate) fn replace(range: &Range<usize>, map: impl FnOnce() -> *mut c_void) -
         if let Some(service) = started() {
             left.into_iter().for_each(|piece| service.discard(piece));
         }
-        end_files(&mut ranges, range);
+        let ending = end_files(&mut ranges, range);
+        drop(ranges);
+        wait_for(ending);
     }
     mapped
 }

@@ -10,40 +10,47 @@
 //!     |  fork.rs, staged.rs: what a child gets
 //!     v
 //!   service.rs           a thread that has the pager, with open files of its own
-//!     |  regions.rs: what it does with regions
+//!     |  regions.rs: what it does with regions; lanes.rs: with those of files, whose storage may hang
+//!     |  own.rs: its memory, and that of the pager's threads (threads.rs)
 //!     |  files.rs: files that the program maps
-//!     |  swap.rs: a file without a name, of which only what was written is read
+//!     |  swap.rs: a file without a name, of which only what was written is read (bits.rs: which pages that are)
+//!     |  room.rs: what the program has, it can write
 //!     |  requests.rs: what that file is asked for
 //!     |  messages.rs: what there is to say
 //!     v
 //!   forebay-pager        its threads bring pages when the program touches them
 //! ```
 //!
-//! **Who handles a fault must not wait for one.** So nothing that this library and the pager allocate lies in a region: they have the C library's own
-//! allocator, by names that nobody stands before (`real.rs`). Nor do small blocks lie there, so what the C library allocates on the pager's
-//! threads does not. Nobody touches a region while he has a lock that the service needs.
+//! **Who handles a fault must not wait for one.** So nothing that this library and the pager allocate lies in a region, nor is it the C library's,
+//! whose locks a thread of the program may hold while it waits for its fault: a signal's handler may have it. Both have a heap of their own. No thread
+//! touches a region while it has a lock that the service needs.
 //!
 //! It begins with the first large allocation or mapping: a process without any has no thread more. Without the settings of `forebay run` it does nothing.
 
 mod allocate;
+mod bits;
 mod direct;
 mod files;
 mod fork;
 mod heap;
+mod lanes;
 mod map;
 mod messages;
+mod own;
 mod ranges;
 mod real;
 mod regions;
 mod requests;
+mod room;
 mod service;
 mod signals;
 mod spans;
 mod staged;
 mod swap;
+mod threads;
 
 #[global_allocator]
-static OWN: real::Own = real::Own;
+static OWN: own::Own = own::Own;
 
 /// Before the program registers anything for its forks; `fork.rs` sees to it that libraries whose beginnings come before do not either.
 #[used]

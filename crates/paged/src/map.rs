@@ -1,7 +1,7 @@
 //! `mmap(2)` and its kin: large private memory and large private mappings of files lie in regions, all else is the system's.
 
 use crate::files::Asked;
-use crate::heap::{self, Full, LARGE, PART, Pieces, owns, ranges, service};
+use crate::heap::{self, Full, LARGE, PART, Pieces, Wanted, owns, ranges, service};
 use crate::real::system::{self, FAILED};
 use crate::real::{keeping_errno, set_errno};
 use crate::spans::gaps;
@@ -38,7 +38,7 @@ unsafe fn map(
 ) -> *mut c_void {
     if flags & !TAKEN == 0 && flags & MAP_PRIVATE != 0 && (LARGE..=LONGEST).contains(&length) {
         let paged = if flags & MAP_ANONYMOUS != 0 {
-            memory(length, protection)
+            memory(length, protection, flags & MAP_NORESERVE == 0)
         } else {
             keeping_errno(|| file(length, protection, fd, offset))
         };
@@ -53,9 +53,10 @@ unsafe fn map(
 }
 
 /// Maps memory in a region, or fails; `None`: it is to be the system's.
-fn memory(length: usize, protection: c_int) -> Option<*mut c_void> {
+fn memory(length: usize, protection: c_int, reserved: bool) -> Option<*mut c_void> {
     let service = (protection == PROT_READ | PROT_WRITE).then(service).flatten()?;
-    let mapped = keeping_errno(|| heap::allocate(service, length, PART, true, false));
+    let wanted = Wanted { alignment: PART, zero: true, grows: false, reserved };
+    let mapped = keeping_errno(|| heap::allocate(service, length, wanted));
     Some(mapped.unwrap_or_else(|Full| fail(ENOMEM, FAILED)))
 }
 

@@ -1,7 +1,6 @@
 //! The C library's own functions, behind those of this library.
 
 use libc::{ENOSYS, c_int, c_void, pid_t, size_t};
-use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::CStr;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -110,55 +109,6 @@ pub(crate) unsafe fn register_atfork(prepare: Handler, parent: Handler, child: H
     let Some(found) = FUNCTION.find() else { return ENOSYS };
     // SAFETY: the function of that name has this type.
     unsafe { std::mem::transmute::<usize, Register>(found)(prepare, parent, child, library) }
-}
-
-/// What this library itself allocates is never in a region: the memory of those who handle faults has none.
-pub(crate) struct Own;
-
-/// What the C library aligns every block to.
-const ALIGNED: usize = 16;
-
-// SAFETY: the C library's allocator is one; blocks that it aligns more are freed by the same function.
-unsafe impl GlobalAlloc for Own {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let size = layout.size();
-        if layout.align() <= ALIGNED { malloc(size).cast() } else { memalign(layout.align(), size).cast() }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.align() <= ALIGNED {
-            return calloc(1, layout.size()).cast();
-        }
-        // SAFETY: the caller's layout.
-        let block = unsafe { self.alloc(layout) };
-        if !block.is_null() {
-            // SAFETY: the block has as many bytes.
-            unsafe { block.write_bytes(0, layout.size()) };
-        }
-        block
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if layout.align() <= ALIGNED {
-            // SAFETY: the caller's block, made above.
-            return unsafe { realloc(block.cast(), size).cast() };
-        }
-        // SAFETY: the caller has seen to it that the size is one.
-        let new = unsafe { self.alloc(Layout::from_size_align_unchecked(size, layout.align())) };
-        if !new.is_null() {
-            // SAFETY: both blocks have as many bytes, and the old one is the caller's.
-            unsafe {
-                new.copy_from_nonoverlapping(block, size.min(layout.size()));
-                self.dealloc(block, layout);
-            }
-        }
-        new
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
-        // SAFETY: the caller's block, made above.
-        unsafe { free(block.cast()) };
-    }
 }
 
 /// The system's own calls, by their numbers: the C library's functions of these names are this library's.

@@ -10,7 +10,7 @@ use crate::messages;
 use crate::regions::Regions;
 use crate::signals;
 use crate::staged::Run;
-use crate::swap::{Backing, Traffic, model};
+use crate::swap::{Backing, Swap, Traffic, model};
 use forebay_pager::{Notice, Options, Pager, Watch};
 use forebay_policy::Spec;
 use forebay_pool::Together;
@@ -41,6 +41,10 @@ pub(crate) struct Service {
     jobs: Sender<Job>,
     /// Ranges that read as zeroes by now.
     pub(crate) zeroed: Mutex<Vec<Range<usize>>>,
+    /// Places of files whose regions have gone.
+    pub(crate) vacant: Mutex<Vec<Range<usize>>>,
+    /// Where regions of memory lie, and their swap space.
+    pub(crate) swaps: Mutex<Vec<(Range<usize>, Arc<Swap>)>>,
     /// Ranges that are being made zeroes, or have been and are not taken yet.
     leaving: AtomicUsize,
     pager: OnceLock<(Arc<Pager>, Together)>,
@@ -59,12 +63,14 @@ pub(crate) enum Job {
     Discard(Range<usize>),
     /// Makes a range zeroes, or what its file has, that stays the program's.
     Reset(Range<usize>, Sender<Result<(), String>>),
+    /// Finds room in swap space for a range.
+    Reserve(Range<usize>, Sender<Result<(), String>>),
     /// Maps a region from an address on, of at least this length.
     Grow(usize, usize, Sender<Result<Range<usize>, String>>),
     /// Maps a region of a file from an address on, of this length, protected so.
     Map(usize, usize, Asked, c_int, Sender<Result<Range<usize>, NotMapped>>),
-    /// Unmaps the region that begins at an address, where the program has nothing any more; whether nobody has its addresses then.
-    Unmap(usize, Sender<bool>),
+    /// Unmaps the region of a file that begins at an address, where the program has nothing any more. When nobody has its addresses this place is vacant.
+    Unmap(usize, Option<Range<usize>>, Sender<()>),
     /// Copies ranges for a child, and keeps everything as it is until the last is over.
     Fork(Vec<Range<usize>>, Verdict, Sender<Result<Vec<Run>, String>>, Receiver<()>),
     /// Has been reached.
@@ -111,6 +117,8 @@ impl Service {
             settings,
             jobs,
             zeroed: Mutex::default(),
+            vacant: Mutex::default(),
+            swaps: Mutex::default(),
             leaving: AtomicUsize::new(0),
             pager: OnceLock::new(),
             figures: OnceLock::new(),
@@ -281,6 +289,30 @@ impl Service {
         self.ask(|answer| Job::Reset(range, answer)).is_some_and(|reset| reset.is_ok())
     }
 
+    /// Finds room in swap space for a range that the program is about to get; `false`: there is none.
+    pub(crate) fn reserve(&self, range: Range<usize>) -> bool {
+        if self.promise(&range) {
+            return true;
+        }
+        let reserved = self.ask(|answer| Job::Reserve(range, answer)).unwrap_or(Ok(()));
+        reserved.inspect_err(|why| self.say(&format!("there is no more memory: swap space: {why}"))).is_ok()
+    }
+
+    /// The same without asking the file system, as long as it has plenty.
+    fn promise(&self, range: &Range<usize>) -> bool {
+        let swaps = lock(&self.swaps);
+        let parts = swaps.iter().filter_map(|(place, swap)| {
+            let (from, to) = (range.start.max(place.start), range.end.min(place.end));
+            (from < to).then(|| (swap, (from - place.start) as u64..(to - place.start) as u64))
+        });
+        let mut parts = parts.peekable();
+        let has_room = parts.peek().is_none_or(|(swap, _)| swap.has_budget(range.len() as u64));
+        has_room && {
+            parts.for_each(|(swap, part)| swap.promise(&part));
+            true
+        }
+    }
+
     pub(crate) fn grow(&self, from: usize, length: usize) -> Option<Range<usize>> {
         let grown = self.ask(|answer| Job::Grow(from, length, answer))?;
         grown.inspect_err(|why| self.say(&format!("there is no more memory: {why}"))).ok()
@@ -296,9 +328,12 @@ impl Service {
         self.ask(|answer| Job::Map(from, length, asked, protection, answer)).unwrap_or(Err(NotMapped::NoRegion))
     }
 
-    /// Unmaps the region that begins at an address; whether nobody has its addresses then.
-    pub(crate) fn unmap(&self, from: usize) -> bool {
-        self.ask(|answer| Job::Unmap(from, answer)).unwrap_or(false)
+    /// Unmaps the region of a file that begins at an address; then its place is [vacant](Self::vacant), if there is one.
+    /// What is returned has an answer when it has gone.
+    pub(crate) fn unmap(&self, from: usize, place: Option<Range<usize>>) -> Receiver<()> {
+        let (answer, gone) = channel();
+        self.push(Job::Unmap(from, place, answer));
+        gone
     }
 
     /// Copies what is live for a child, and keeps it as it is until what is returned is dropped, or for a while: then it says so.

@@ -1,10 +1,14 @@
 //! Swap space: a file without a name, of which only what was written is read.
 
+use crate::bits::{Bits, words};
 use crate::requests::Requests;
+use crate::room::Room;
 use forebay_model::presets::Named;
 use forebay_model::{Model, SimulatedDevice};
 use forebay_pool::device::{Delayed, Device, FileDevice, FileOptions, Timing};
-use rustix::fs::{AtFlags, MemfdFlags, Mode, OFlags, copy_file_range, memfd_create, openat, unlinkat};
+use rustix::fs::{
+    AtFlags, FallocateFlags, MemfdFlags, Mode, OFlags, copy_file_range, fallocate, memfd_create, openat, unlinkat,
+};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -44,6 +48,7 @@ pub(crate) struct Backing {
     device: Arc<FileDevice>,
     /// The same, as slow as it is to be.
     timed: Arc<dyn Device>,
+    room: Room,
 }
 
 /// The swap space of one region: a part of the file.
@@ -54,7 +59,10 @@ pub(crate) struct Swap {
     length: u64,
     page: u64,
     /// A bit a page: it has been written.
-    bits: Vec<AtomicU64>,
+    bits: Bits,
+    /// It is promised room in the file, or has been allocated some.
+    promised: Bits,
+    allocated: Bits,
     traffic: Arc<Traffic>,
 }
 
@@ -99,7 +107,17 @@ impl Backing {
         if let Some(model) = delay {
             timed = Arc::new(Delayed::new(timed, Box::new(Slow(SimulatedDevice::new(model, SECTOR)))));
         }
-        Ok(Self { folder, file, device, timed })
+        Ok(Self { folder, file, device, timed, room: Room::default() })
+    }
+
+    /// Whether its file system has plenty of room for more, which is taken then.
+    pub(crate) fn has_plenty(&self, length: u64) -> io::Result<bool> {
+        Ok(self.room.take(length) || self.room.look(&self.file, length)?)
+    }
+
+    /// Whether anything is promised room that has none yet.
+    pub(crate) fn has_promised(&self) -> bool {
+        self.room.promised() > 0
     }
 
     /// A file for a copy. Where no more files can be made it is in memory.
@@ -124,8 +142,8 @@ impl Swap {
             backing.device.set_len(end)?;
         }
         let length = end - start;
-        let bits = (0..length.div_ceil(page).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { backing: Arc::clone(backing), start, length, page, bits, traffic })
+        let [bits, promised, allocated] = [(); 3].map(|()| Bits::new(length.div_ceil(page)));
+        Ok(Self { backing: Arc::clone(backing), start, length, page, bits, promised, allocated, traffic })
     }
 
     fn pages(&self, offset: u64, length: u64) -> Range<u64> {
@@ -133,7 +151,7 @@ impl Swap {
     }
 
     fn is_written(&self, page: u64) -> bool {
-        self.bits[(page / 64) as usize].load(Ordering::Acquire) >> (page % 64) & 1 == 1
+        self.bits.has(page)
     }
 
     fn all_written(&self, offset: u64, length: u64) -> bool {
@@ -154,15 +172,71 @@ impl Swap {
         self.traffic.requests.write();
     }
 
-    fn mark(&self, pages: Range<u64>, written: bool) {
-        for page in pages {
-            let (word, bit) = (&self.bits[(page / 64) as usize], 1 << (page % 64));
-            if written {
-                word.fetch_or(bit, Ordering::AcqRel)
-            } else {
-                word.fetch_and(!bit, Ordering::AcqRel)
-            };
+    /// Pages have been written, and have their room then.
+    fn mark(&self, pages: Range<u64>) {
+        pages.clone().for_each(|page| _ = self.bits.set(page, true));
+        self.end_promises(pages);
+    }
+
+    fn has_no_room(&self, page: u64) -> bool {
+        !self.bits.has(page) && !self.allocated.has(page)
+    }
+
+    /// Takes room for more from what is known to be free, if that is plenty.
+    pub(crate) fn has_budget(&self, length: u64) -> bool {
+        self.backing.room.take(length)
+    }
+
+    /// Promises the pages of a part their room.
+    pub(crate) fn promise(&self, part: &Range<u64>) {
+        let mut promised = 0;
+        for (word, mask) in words(self.pages(part.start, part.end - part.start)) {
+            let has_room =
+                [&self.bits, &self.allocated].iter().fold(0, |all, bits| all | bits.0[word].load(Ordering::Acquire));
+            let mask = mask & !has_room;
+            promised += (mask & !self.promised.0[word].fetch_or(mask, Ordering::AcqRel)).count_ones();
         }
+        self.backing.room.promise(u64::from(promised) * self.page);
+    }
+
+    fn end_promises(&self, pages: Range<u64>) {
+        let end = |(word, mask): (usize, u64)| {
+            let promised = self.promised.0[word].load(Ordering::Acquire) & mask;
+            if promised == 0 {
+                0
+            } else {
+                (self.promised.0[word].fetch_and(!mask, Ordering::AcqRel) & mask).count_ones()
+            }
+        };
+        let ended: u64 = words(pages).map(end).map(u64::from).sum();
+        if ended > 0 {
+            self.backing.room.end(ended * self.page);
+        }
+    }
+
+    /// Has the file system allocate room for the pages of a part that have none: for all, or for those that are promised it.
+    ///
+    /// # Errors
+    /// The system's: it is full.
+    pub(crate) fn allocate(&self, part: &Range<u64>, promised: bool) -> io::Result<()> {
+        let needs = |page: &u64| self.has_no_room(*page) && (!promised || self.promised.has(*page));
+        let mut pages = self.pages(part.start, part.end - part.start);
+        while let Some(first) = pages.find(needs) {
+            let end = pages.find(|page| !needs(page)).unwrap_or(pages.end);
+            // Before it is so: where it fails the file system may have allocated some.
+            (first..end).for_each(|page| _ = self.allocated.set(page, true));
+            let (at, length) = (self.start + first * self.page, (end - first) * self.page);
+            loop {
+                match fallocate(&self.backing.file, FallocateFlags::KEEP_SIZE, at, length) {
+                    Err(Errno::INTR) => {}
+                    // It cannot be reserved on this file system.
+                    Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => break,
+                    done => break done?,
+                }
+            }
+            self.end_promises(first..end);
+        }
+        Ok(())
     }
 
     /// What was written of a part, in order.
@@ -231,6 +305,12 @@ fn copy_file(file: &File, part: Range<u64>, to: &File, mut at: u64) -> io::Resul
     Ok(())
 }
 
+impl Drop for Swap {
+    fn drop(&mut self) {
+        self.end_promises(self.pages(0, self.length));
+    }
+}
+
 impl Device for Swap {
     fn len(&self) -> u64 {
         self.length
@@ -260,7 +340,7 @@ impl Device for Swap {
 
     fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
         let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
-        self.mark(self.pages(offset, length), true);
+        self.mark(self.pages(offset, length));
         self.backing.timed.write(self.start + offset, buffers)?;
         self.note_written(offset, length);
         Ok(())
@@ -281,7 +361,7 @@ impl Device for Swap {
 
     fn write_many(&self, runs: &[(u64, IoSlice<'_>)]) -> Vec<io::Result<()>> {
         for (offset, run) in runs {
-            self.mark(self.pages(*offset, run.len() as u64), true);
+            self.mark(self.pages(*offset, run.len() as u64));
         }
         let moved: Vec<_> = runs.iter().map(|&(offset, run)| (self.start + offset, run)).collect();
         let written = self.backing.timed.write_many(&moved);
@@ -302,9 +382,17 @@ impl Device for Swap {
 
     fn write_zeroes(&self, offset: u64, length: u64, _: bool) -> io::Result<()> {
         let pages = self.pages(offset, length);
-        if pages.clone().any(|page| self.is_written(page)) {
-            self.backing.timed.write_zeroes(self.start + offset, length, false)?;
-            self.mark(pages, false);
+        self.end_promises(pages.clone());
+        let written = pages.clone().any(|page| self.is_written(page));
+        if !written && !pages.clone().any(|page| self.allocated.has(page)) {
+            return Ok(());
+        }
+        // What was allocated alone is no request to the device.
+        let device = if written { &*self.backing.timed } else { &*self.backing.device };
+        device.write_zeroes(self.start + offset, length, false)?;
+        for page in pages {
+            self.bits.set(page, false);
+            self.allocated.set(page, false);
         }
         Ok(())
     }
@@ -321,6 +409,32 @@ impl Device for Swap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_is_promised_its_room_once_until_it_is_written_or_given_up() {
+        const PAGE: u64 = 4096;
+        let backing = Arc::new(Backing::new(Path::new("/var/tmp"), None).expect("a file"));
+        let swap = Swap::new(&backing, 0..200 * PAGE, PAGE, Arc::default()).expect("there is room");
+        let promised = || backing.room.promised() / PAGE;
+        swap.promise(&(3 * PAGE..130 * PAGE));
+        swap.promise(&(63 * PAGE + 1..131 * PAGE));
+        assert_eq!(promised(), 128);
+        swap.write(64 * PAGE, &[IoSlice::new(&[7; 2 * PAGE as usize])]).expect("it is written");
+        assert_eq!(promised(), 126);
+        swap.promise(&(0..200 * PAGE));
+        assert_eq!(promised(), 198, "what is written has its room");
+        swap.allocate(&(100 * PAGE..110 * PAGE), true).expect("there is room");
+        assert_eq!(promised(), 188);
+        let written = || swap.written(&(0..200 * PAGE));
+        let two = 64 * PAGE..66 * PAGE;
+        assert_eq!(written(), [two], "what is allocated is not written");
+        swap.trim(60 * PAGE, 140 * PAGE).expect("it is given up");
+        assert_eq!((promised(), written()), (60, Vec::new()));
+        swap.promise(&(100 * PAGE..101 * PAGE));
+        assert_eq!(promised(), 61, "what was allocated has been given back");
+        drop(swap);
+        assert_eq!(promised(), 0);
+    }
 
     #[test]
     fn what_was_never_written_is_zeroes_and_is_not_read() {

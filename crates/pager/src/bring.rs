@@ -42,7 +42,11 @@ impl Shared {
         let kind = if handed { self.kind_of(handle, region, fault.address, fault.write).0 } else { fault.kind };
         let fault = Fault { kind, ..fault };
         self.count(kind);
-        let brought = try_to_bring(self, handle, region, at, fault.write);
+        let brought = try_to_bring(self, handle, region, at, fault.write, Some(fault)).transpose();
+        let Some(brought) = brought else {
+            self.counters.fault_time.add_time(start.elapsed());
+            return self.page_size;
+        };
         let mapped = *brought.as_ref().unwrap_or(&self.page_size);
         self.uses.follow(self, handle, &Brought { region, at, length: mapped, fault, took: start.elapsed() });
         self.counters.fault_time.add_time(start.elapsed());
@@ -82,16 +86,10 @@ impl Shared {
             return false;
         }
         let Some(seat) = self.seats.take(&self.pool) else { return false };
-        if write && !self.desk.begin_write() {
-            return false;
-        }
         let start = Instant::now();
         let (kind, at) = self.kind_of(seat.handle(), region, address, write);
-        let brought = try_to_bring(self, seat.handle(), region, at, write);
-        if write {
-            self.desk.end_write();
-        }
-        let Ok(length) = brought else { return false };
+        let brought = try_to_bring(self, seat.handle(), region, at, write, None);
+        let Ok(Some(length)) = brought else { return false };
         self.count(kind);
         self.counters.in_place.add(1);
         let fault = Fault { address, write, kind, thread: own_number() };
@@ -130,13 +128,15 @@ fn own_number() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
+/// Brings a page, and returns how many bytes are mapped from there on. `None`: the fault is of a write, and regions are frozen; it waits, if it is given.
 fn try_to_bring(
     shared: &Shared,
     handle: &Handle<Space>,
     region: &Mapped,
     at: usize,
     write: bool,
-) -> Result<usize, Error> {
+    fault: Option<Fault>,
+) -> Result<Option<usize>, Error> {
     let Mapped { extent, volume, .. } = region;
     let block = (at / shared.page_size) as u64;
     let see = |pages: usize| {
@@ -164,19 +164,29 @@ fn try_to_bring(
         see(1 + ahead.len());
         drop((page, ahead));
         match mapped {
-            Ok(Continued::Mapped) => return Ok(length),
+            Ok(Continued::Mapped) => return Ok(Some(length)),
             // What was removed is zeroes from now on: that is a write.
             Ok(Continued::Removed) => {}
             Err(source) => return Err(Error::Memory { what: "a page cannot be mapped", source }),
         }
     }
+    let page = handle.write_touched(volume, block)?;
+    let _write = if write {
+        let Some(begun) = shared.desk.begin_write(fault) else {
+            page.abandon();
+            return Ok(None);
+        };
+        Some(begun)
+    } else {
+        None
+    };
     // As the page becomes dirty it is mapped: `unprotect` in space.rs.
-    handle.write_touched(volume, block)?.commit()?;
+    page.commit()?;
     let ahead = if write && shared.swap { write_ahead(shared, handle, volume, block) } else { 0 };
     if write {
         see(1 + ahead);
     }
-    Ok((1 + ahead) * shared.page_size)
+    Ok(Some((1 + ahead) * shared.page_size))
 }
 
 /// Who writes forward has the pages that were read ahead for it at once, as dirty ones. To write back what is as it was would be wrong for a file; in swap space

@@ -38,7 +38,7 @@ pub(crate) struct Desk {
     /// Whether none does, and it is seen to that one will.
     short: AtomicBool,
     shorter: Condvar,
-    /// No fault of a write is under way.
+    /// No page is being mapped for a write.
     unwritten: Condvar,
     cores: Cores,
     work: Mutex<Work>,
@@ -52,7 +52,7 @@ struct Work {
     under_way: HashSet<usize>,
     /// By their first address: regions with pages under way.
     regions: HashMap<usize, Waiting>,
-    /// Faults of writes that are under way.
+    /// Pages that are being mapped for writes. One that is still read does not count: its storage may hang.
     writes: usize,
     /// While the pager is frozen: the faults of writes that wait for its end.
     frozen: Option<Vec<Fault>>,
@@ -64,12 +64,16 @@ struct Waiting {
     parked: VecDeque<Fault>,
 }
 
-impl Work {
-    fn end_write(&mut self, unwritten: &Condvar) {
-        self.writes -= 1;
+/// A page is being mapped for a write.
+pub(crate) struct Write<'a>(&'a Desk);
+
+impl Drop for Write<'_> {
+    fn drop(&mut self) {
+        let mut work = self.0.lock();
+        work.writes -= 1;
         // To notify is a system call, even where nobody waits.
-        if self.writes == 0 && self.frozen.is_some() {
-            unwritten.notify_all();
+        if work.writes == 0 && work.frozen.is_some() {
+            self.0.unwritten.notify_all();
         }
     }
 }
@@ -151,7 +155,7 @@ impl Desk {
         first
     }
 
-    /// Waits until no fault of a write is under way; `false`: one still is.
+    /// Waits until no page is being mapped for a write; `false`: one still is.
     pub(crate) fn wait_until_unwritten(&self, patience: Duration) -> bool {
         let written = |work: &mut Work| work.writes > 0;
         let waited = self.unwritten.wait_timeout_while(self.lock(), patience, written);
@@ -163,16 +167,15 @@ impl Desk {
         self.lock().frozen.take().unwrap_or_default()
     }
 
-    /// A write is about to be handled in place. `false`: it waits while regions are frozen.
-    pub(crate) fn begin_write(&self) -> bool {
+    /// The page of a write is there, and is about to be mapped for it. `None`: regions are frozen, and the fault waits, if it is given.
+    pub(crate) fn begin_write(&self, fault: Option<Fault>) -> Option<Write<'_>> {
         let mut work = self.lock();
-        work.writes += usize::from(work.frozen.is_none());
-        work.frozen.is_none()
-    }
-
-    /// It is over.
-    pub(crate) fn end_write(&self) {
-        self.lock().end_write(&self.unwritten);
+        if let Some(waiting) = &mut work.frozen {
+            waiting.extend(fault);
+            return None;
+        }
+        work.writes += 1;
+        Some(Write(self))
     }
 
     /// Whether the caller is to bring the page of a fault.
@@ -198,17 +201,13 @@ impl Desk {
         }
         waiting.under_way += 1;
         work.under_way.insert(page);
-        work.writes += usize::from(fault.write);
         Turn::Bring
     }
 
     /// The page is there: a fault to handle next. Those who wait for the page are to be woken after this.
-    fn end(&self, region: usize, page: usize, fault: Fault) -> Option<Fault> {
+    fn end(&self, region: usize, page: usize) -> Option<Fault> {
         let mut work = self.lock();
         assert!(work.under_way.remove(&page), "it was under way");
-        if fault.write {
-            work.end_write(&self.unwritten);
-        }
         let waiting = work.regions.get_mut(&region).expect("it has a page under way");
         waiting.under_way -= 1;
         let next = waiting.parked.pop_front();
@@ -302,7 +301,7 @@ fn resolve(shared: &Shared, handle: &Handle<Space>, fault: Fault) {
             Turn::HandOut(parked) => return shared.space.faults.again(parked),
         }
         let mapped = shared.bring(handle, &region, page - base, fault);
-        next = shared.desk.end(base, page, fault);
+        next = shared.desk.end(base, page);
         region.extent.wake(page - base, mapped);
     }
 }

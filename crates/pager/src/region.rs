@@ -190,7 +190,18 @@ impl Region {
     }
 
     fn take_advice(&self, offset: u64, length: u64, advice: Advice) -> Result<(), Error> {
-        let handle = self.pager.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who has the pager's may wait for another region's storage.
+        let (shared, own);
+        let handle = match self.pager.handle.try_lock() {
+            Ok(free) => {
+                shared = free;
+                &*shared
+            }
+            Err(_) => {
+                own = self.pager.shared.pool.handle()?;
+                &own
+            }
+        };
         let volume = &self.mapped.volume;
         let hint = match advice {
             Advice::Normal => Hint::Normal,

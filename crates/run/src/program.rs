@@ -6,10 +6,11 @@ use crate::references::Recorded;
 use crate::settings::{Settings, VARIABLE};
 use forebay_model::presets::{Named, NoDevice};
 use forebay_pager::{Options, Pager};
-use forebay_policy::Spec;
+use forebay_policy::{Spec, show_bytes};
 use forebay_preload::{Library, command};
 use forebay_record::{Error, OWN_FAILURE, ignored_signals};
 use forebay_trace::{ConvertOptions, convert, write};
+use libc::SIGXFSZ;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
@@ -25,6 +26,11 @@ use std::process::{Child, ExitStatus};
 /// What is preloaded.
 const LIBRARY: Library =
     Library { file: "libforebay_paged.so", package: "forebay-paged", variable: "FOREBAY_PAGED_LIB" };
+
+/// The fewest pages of a limit. An instruction may need four at once: two operands, each across the end of a page. It is tried again until all of them
+/// are there, while other threads' pages push them out. Of 64 pages the policy has 46 at least: thirty threads of such instructions go on, with 32 pages they
+/// bring pages without end.
+const LEAST_PAGES: u64 = 64;
 
 /// A program to be run.
 pub struct Asked<'a> {
@@ -65,6 +71,11 @@ impl Asked<'_> {
     /// Why it is not run; or why there is no trace.
     pub fn run(&self) -> Result<Ended, Error> {
         let mut command = command(&LIBRARY, self.program)?;
+        let began = |error: io::Error| Error::Failed(format!("signals cannot be passed on: {error}"));
+        // Before the program is there, so that none is lost. What is ignored here, as by `nohup`, is ignored there.
+        let ignored = ignored_signals();
+        let passed = PASSED.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+        let signals = SignalsInfo::with_exfiltrator(passed, WithOrigin::default()).map_err(began)?;
         self.check()?;
         let folder = Folder::new(&std::env::temp_dir())?;
         let absolute = |path: &Path| path.canonicalize().map_err(|error| Error::File(path.to_owned(), error));
@@ -78,11 +89,6 @@ impl Asked<'_> {
             folder: folder.path().to_owned(),
             record: self.record.is_some(),
         };
-        let began = |error: io::Error| Error::Failed(format!("signals cannot be passed on: {error}"));
-        // Before the program is there, so that none is lost. What is ignored here, as by `nohup`, is ignored there.
-        let ignored = ignored_signals();
-        let passed = PASSED.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
-        let signals = SignalsInfo::with_exfiltrator(passed, WithOrigin::default()).map_err(began)?;
         let path = command.get_program().to_owned();
         let child = command.env(VARIABLE, settings.to_value()).spawn();
         let child =
@@ -132,6 +138,14 @@ impl Asked<'_> {
                 return Err(Error::Usage(format!("{}: is no text of one line: take another folder", path.display())));
             }
         }
+        let least = LEAST_PAGES * u64::from(self.page_size);
+        if self.memory < least && self.page_size.is_power_of_two() {
+            return Err(Error::Usage(format!(
+                "{} is too little: take {LEAST_PAGES} pages, {}, or more, or smaller pages; with less, threads take pages from each other and none goes on",
+                show_bytes(self.memory),
+                show_bytes(least)
+            )));
+        }
         let options = Options { page_size: self.page_size, ..Options::new(self.memory, self.policy.clone()) };
         let pager = Pager::new(&options).map_err(|error| match error {
             forebay_pager::Error::Configuration(_) | forebay_pager::Error::Pool(_) => Error::Usage(error.to_string()),
@@ -162,8 +176,9 @@ fn as_text(path: PathBuf) -> Option<String> {
     path.is_file().then(|| path.to_str().map(str::to_owned)).flatten()
 }
 
-/// The signals that the program gets, too.
-const PASSED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+/// The signals that the program gets, too. SIGXFSZ among them: where a limit of files' lengths is in force, it would end this process at the first line on
+/// standard error that is too much, and take the program's exit code with it. The kernel's own are not passed on.
+const PASSED: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ];
 
 /// Waits for the end of the program. Signals go to it, but those of the terminal, which it has got.
 fn wait(mut child: Child, mut signals: SignalsInfo<WithOrigin>) -> io::Result<ExitStatus> {

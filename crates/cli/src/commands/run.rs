@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// The program, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
-    /// The most bytes of each process' large memory that are resident
+    /// The most bytes of each process' large memory that are resident: 64 pages or more
     #[arg(short, long, value_name = "SIZE", value_parser = parse_bytes)]
     memory: u64,
     /// The policy that chooses the pages that leave; `forebay policies` lists them

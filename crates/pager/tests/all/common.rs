@@ -4,12 +4,12 @@ use forebay_pager::{Options, Pager, Region};
 use forebay_policy::Spec;
 use forebay_pool::VolumeConfig;
 use forebay_pool::device::{Device, MemoryDevice};
-use std::io::IoSliceMut;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -66,6 +66,66 @@ pub(crate) fn stored(device: &dyn Device) -> Vec<u8> {
     let mut bytes = vec![0; device.len() as usize];
     device.read(0, &mut [IoSliceMut::new(&mut bytes)]).expect("it is read");
     bytes
+}
+
+/// A device whose reads hang until they are let go.
+pub(crate) struct Hung {
+    inner: MemoryDevice,
+    /// Reads that wait, and whether they still do.
+    waiting: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+impl Hung {
+    pub(crate) fn new(pages: usize) -> Self {
+        let inner = MemoryDevice::new((pages * PAGE) as u64);
+        Self { inner, waiting: Mutex::new((0, true)), changed: Condvar::new() }
+    }
+
+    /// Waits until a read does.
+    pub(crate) fn wait_for_a_read(&self) {
+        let waiting = self.waiting.lock().expect("no panic");
+        drop(self.changed.wait_while(waiting, |(reads, _)| *reads == 0).expect("no panic"));
+    }
+
+    pub(crate) fn let_go(&self) {
+        self.waiting.lock().expect("no panic").1 = false;
+        self.changed.notify_all();
+    }
+}
+
+impl Device for Hung {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let mut waiting = self.waiting.lock().expect("no panic");
+        waiting.0 += 1;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(waiting, |(_, hangs)| *hangs).expect("no panic"));
+        self.inner.read(offset, buffers)
+    }
+
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
+        self.inner.write(offset, buffers)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn trim(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.inner.trim(offset, length)
+    }
+
+    fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
+        self.inner.write_zeroes(offset, length, allocate)
+    }
+
+    fn describe(&self) -> String {
+        "a device that hangs".to_owned()
+    }
 }
 
 /// Sends a signal to this thread, whose handler is set, every so often until what is returned is dropped.

@@ -1,6 +1,7 @@
 //! Moments at which no byte changes.
 
-use crate::common::{PAGE, limit, map, pager, stored};
+use crate::common::{Hung, PAGE, limit, map, pager, stored};
+use forebay_pager::Advice;
 use forebay_pool::device::MemoryDevice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -67,4 +68,59 @@ fn what_is_frozen_is_what_each_thread_had_written_at_one_moment() {
     ended.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().expect("it ends: its writes go on"));
     region.close().expect("it is written");
+}
+
+#[test]
+fn a_page_that_is_read_from_hung_storage_for_a_write_keeps_nobody_from_freezing() {
+    let _limit = limit("a moment while a page is read for a write, and that page afterwards");
+    let pager = pager("clock-pro", 64 * PAGE);
+    let (hung, quick) = (Arc::new(Hung::new(8)), Arc::new(MemoryDevice::new(8 * PAGE as u64)));
+    let (mut slow, mut fast) = (map(&pager, &hung), map(&pager, &quick));
+    let words = Words(slow.as_mut_ptr().cast());
+    let written = Arc::new(AtomicBool::new(false));
+    let writer = std::thread::spawn({
+        let written = Arc::clone(&written);
+        move || {
+            words.at(3).store(9, Ordering::SeqCst);
+            written.store(true, Ordering::SeqCst);
+        }
+    });
+    hung.wait_for_a_read();
+    fast[0] = 7;
+    let frozen = pager.freeze(Duration::from_secs(20)).expect("the page that is read does not count");
+    assert_eq!(stored(&*quick)[0], 7);
+    hung.let_go();
+    // It has come when it can be read.
+    assert_eq!(words.at(3).load(Ordering::SeqCst), 0);
+    assert!(!written.load(Ordering::SeqCst), "the write waits");
+    drop(frozen);
+    writer.join().expect("it goes on");
+    assert_eq!(slow[3 * PAGE], 9);
+}
+
+#[test]
+fn advice_on_one_region_does_not_wait_for_another_regions_storage() {
+    let _limit = limit("advice beside advice on a page that is read");
+    let pager = pager("clock-pro", 64 * PAGE);
+    let (hung, quick) = (Arc::new(Hung::new(8)), Arc::new(MemoryDevice::new(8 * PAGE as u64)));
+    let (slow, mut fast) = (map(&pager, &hung), map(&pager, &quick));
+    fast[0] = 7;
+    let advised = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(slow[3 * PAGE], 0));
+        hung.wait_for_a_read();
+        scope.spawn(|| {
+            advised.fetch_add(1, Ordering::SeqCst);
+            slow.advise(0, 8 * PAGE as u64, Advice::Zero).expect("when the page has come");
+            advised.fetch_add(1, Ordering::SeqCst);
+        });
+        while advised.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        for _ in 0..100 {
+            fast.advise(0, PAGE as u64, Advice::Zero).expect("it does not wait");
+        }
+        assert_eq!((fast[0], advised.load(Ordering::SeqCst)), (0, 1));
+        hung.let_go();
+    });
 }

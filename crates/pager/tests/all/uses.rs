@@ -105,11 +105,16 @@ fn in_front_of_slow_storage_every_use_is_seen_and_in_front_of_fast_storage_what_
     assert!((0.97..=1.03).contains(&ratio), "{} faults, {misses} misses", faults.major);
     let start = Instant::now();
     let (fast, _) = faults_and_misses("clock", 0.02, &references);
+    let most = most_unmapped(&fast, start, 4096);
+    assert!((fast.unmapped as f64) < most, "{most:.0} at most: {fast:?}");
+}
+
+/// The most mappings that a pager with a share of 2 % may take away since `start`: those that it saves up at first, and what half the time of its faults
+/// and that share of the time pay for. However slow the machine is.
+fn most_unmapped(faults: &Faults, start: Instant, saved: u64) -> f64 {
     let minor = if IN_PLACE { 5e-6 } else { 40e-6 };
-    let of_misses = fast.fault_time.sum as f64 / 1e9 / 2.0 / minor;
-    let of_share = start.elapsed().as_secs_f64() * 0.02 / minor;
-    println!("{of_misses:.0} and {of_share:.0} at most: {fast:?}");
-    assert!((fast.unmapped as f64) < 4096.0 + of_misses + of_share, "{fast:?}");
+    let of_misses = faults.fault_time.sum as f64 / 1e9 / 2.0 / minor;
+    saved as f64 + of_misses + start.elapsed().as_secs_f64() * 0.02 / minor
 }
 
 #[test]
@@ -126,11 +131,13 @@ fn a_policy_that_waits_for_no_use_costs_no_minor_fault_and_none_is_seen_without_
 fn in_front_of_fast_storage_uses_are_seen_though_mappings_are_taken_away_together() {
     const HOT: u32 = 500;
     const COLD: u32 = 40_000;
+    const FRAMES: u64 = 8192;
     let _limit = limit("a scan of more than fits, and a page of 500 after each");
+    let start = Instant::now();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
     let device = Arc::new(MemoryDevice::new(u64::from(HOT + COLD) * PAGE as u64));
     let spec = Spec::parse("clock").expect("a policy");
-    let pager = Pager::new(&options(8192 * PAGE as u64, spec)).expect("a pager");
+    let pager = Pager::new(&options(FRAMES * PAGE as u64, spec)).expect("a pager");
     let config = VolumeConfig { readahead: 0, ..VolumeConfig::new("region") };
     let region = Region::map(&pager, device, config).expect("a region");
     for page in HOT..HOT + COLD {
@@ -140,7 +147,8 @@ fn in_front_of_fast_storage_uses_are_seen_though_mappings_are_taken_away_togethe
     let faults = pager.faults();
     println!("{faults:?}");
     assert!(faults.minor > u64::from(HOT), "their uses are seen: {faults:?}");
-    assert!(faults.unmapped < u64::from(COLD), "{faults:?}");
+    let most = most_unmapped(&faults, start, FRAMES);
+    assert!((faults.unmapped as f64) < most, "{most:.0} at most: {faults:?}");
 }
 
 #[test]
@@ -195,15 +203,22 @@ fn what_is_resident_costs_no_fault_once_each_page_was_used_again() {
 #[test]
 fn where_all_pages_are_used_between_two_misses_not_all_of_these_uses_are_seen() {
     let _limit = limit("a loop with a miss in each round");
+    let start = Instant::now();
     let (pager, region, frames) = region("clock", 0.02, 4000);
     for round in 0..1500 {
         (0..frames - 1).for_each(|page| touch(&region, page));
         touch(&region, frames + round % 3000);
     }
     let faults = pager.faults();
-    // Without a bound each round has as many as there are pages.
-    let (bound, all) = (6 * faults.major + 4096 + 100_000 / 20, 1500 * u64::from(frames));
-    assert!(faults.minor <= faults.unmapped && faults.unmapped < bound && bound < all, "{all} uses: {faults:?}");
+    // Six for each miss, those saved up, and those of the share. Without a bound each round has as many as there are pages.
+    let minor = if IN_PLACE { 5e-6 } else { 40e-6 };
+    let of_share = start.elapsed().as_secs_f64() * 0.02 / minor;
+    let (bound, all) = ((6 * faults.major + 4096) as f64 + of_share, 1500 * u64::from(frames));
+    assert!(
+        faults.minor <= faults.unmapped && (faults.unmapped as f64) < bound,
+        "{all} uses, {bound:.0} at most: {faults:?}"
+    );
+    assert!(faults.unmapped < all, "not all are seen: {faults:?}");
 }
 
 #[test]

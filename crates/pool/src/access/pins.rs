@@ -126,6 +126,13 @@ impl<'h, M: Memory> WritePin<'h, M> {
         self.close()
     }
 
+    /// Lets the page go as it was. Nobody has written to it, whose memory is a program's.
+    pub fn abandon(mut self) {
+        if std::mem::take(&mut self.open) {
+            self.shared.let_go(self.number);
+        }
+    }
+
     fn close(&mut self) -> Result<(), Error> {
         if !std::mem::take(&mut self.open) {
             return Ok(());
