@@ -32,6 +32,7 @@ TRANSFERS = {
     "4 KiB random reads, depth 32": ("io_uring", "randread", 4 * KIB, 32),
     "256 KiB sequential reads, depth 1": ("psync", "read", 256 * KIB, 1),
     "4 KiB random writes, depth 1": ("psync", "randwrite", 4 * KIB, 1),
+    "256 KiB sequential writes, depth 1": ("psync", "write", 256 * KIB, 1),
 }
 NAMES = {"create": "filecreate", "unlink": "filedelete"}
 FILES = 2000
@@ -130,7 +131,7 @@ def transfer(mounted, given, job):
     engine, pattern, size, depth = TRANSFERS[job]
     of_file = [f"--filename={mounted.seen / 'data'}", "--direct=1", "--norandommap", f"--size={given.size}M"]
     done = fio(*of_file, f"--ioengine={engine}", f"--rw={pattern}", f"--bs={size}", f"--iodepth={depth}", "--time_based", f"--runtime={given.seconds}s")
-    done = done["write" if pattern == "randwrite" else "read"]
+    done = done["write" if pattern.endswith("write") else "read"]
     return done["iops"], done["total_ios"]
 
 

@@ -77,8 +77,9 @@ def programs(given):
     }
 
 
-def fio(server, name, given, pattern, size, depth):
-    command = ["fio", "--name=measured", "--ioengine=nbd", f"--uri={server.uri(name)}", f"--rw={pattern}", f"--bs={size}"]
+def fio(server, name, given, pattern, size, depth, *before):
+    """`before`: words before fio's, as those that choose its processor."""
+    command = [*before, "fio", "--name=measured", "--ioengine=nbd", f"--uri={server.uri(name)}", f"--rw={pattern}", f"--bs={size}"]
     command += [f"--iodepth={depth}", f"--size={given.size}M", "--time_based", f"--runtime={given.seconds}s", "--norandommap"]
     said = run(*command, "--output-format=json", cwd=server.log.parent)
     # Notes may come before the JSON.

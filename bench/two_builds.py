@@ -1,7 +1,9 @@
-"""Two builds of Forebay in turns: replay of ten policies, the pool's lookups, and `forebay serve` under fio.
+"""Two builds of Forebay in turns: replay of ten policies, the pool's lookups, `forebay serve` and `forebay mount` under fio, and PostMark on
+the mount.
 
 Usage: /usr/bin/python3 two_builds.py BEFORE AFTER [OPTIONS]; each is a folder with a checkout in which `cargo build --release` and
-`cargo bench -p forebay-bench --no-run` have been run. Needs fio and nbdcopy (tests/install-tools.sh), and real traces for the replay.
+`cargo bench -p forebay-bench --no-run` have been run. Needs fio and nbdcopy (tests/install-tools.sh), Debian's postmark and root for the mount,
+and real traces for the replay.
 
 Which build goes first alternates from round to round. What is compared is the median of each; a figure above the limit is marked. The
 builds must have the same hits. Keeps every figure as JSON in bench/runs/.
@@ -15,7 +17,10 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
 
+import mount_speed
 import nbd_speed
 import serving
 from measure import TRACES, keep, machine, of_served_file, parsed, program, run, spread, table
@@ -25,6 +30,9 @@ POLICIES = ["lru", "fifo", "clock", "arc", "lirs", "clock-pro", "mq", "ubm", "du
 REPLAYED = ["arc/P6.lis.zst", "arc/OLTP.lis.zst"]
 LOOKUPS = ["--caches", "pool:clock-pro,pool:lru", "--rounds", "1", "--threads", "1", "--lookups", "2000000", "--pages", "200000", "--room", "20000"]
 SERVED = ["4 KiB random reads, depth 1", "4 KiB random reads, depth 32", "256 KiB sequential reads, depth 32", "4 KiB random writes, depth 32"]
+MOUNTED = ["4 KiB random reads, depth 1", "4 KiB random writes, depth 1", "256 KiB sequential writes, depth 1"]
+# 500 files of 512 bytes to 32 KiB, made in a folder of their own.
+POSTMARK = "set number 500\nset size 512 32768\nset transactions 4000\nset bias read 8\nset bias create 5\nset seed 7\nset buffering false\nrun\nquit\n"
 # Slower by more than this is marked.
 LIMIT = 0.03
 
@@ -33,12 +41,12 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("before", type=pathlib.Path, help="the folder of the earlier build")
     parser.add_argument("after", type=pathlib.Path, help="the folder of the later build")
-    parser.add_argument("--parts", default="replay,pool,server", help="which parts, between commas")
+    parser.add_argument("--parts", default="replay,pool,server,mount", help="which parts, between commas")
     of_served_file(parser)
     given = parsed(parser)
     given.parts = given.parts.split(",")
-    if unknown := set(given.parts) - {"replay", "pool", "server"}:
-        parser.error(f"there is no part {', '.join(unknown)}; there are replay, pool and server")
+    if unknown := set(given.parts) - {"replay", "pool", "server", "mount"}:
+        parser.error(f"there is no part {', '.join(unknown)}; there are replay, pool, server and mount")
     return given
 
 
@@ -95,6 +103,37 @@ def served(given):
         yield measure
 
 
+@contextlib.contextmanager
+def mounted(given):
+    """A way to measure the mounts of both builds, which run throughout, over a directory in memory each."""
+    with tempfile.TemporaryDirectory(prefix="forebay-", dir="/dev/shm") as folder, contextlib.ExitStack() as running:
+        mounts = {}
+        for build in (given.before, given.after):
+            forebay = program(build / "target/release/forebay")
+            words = [forebay, "mount", "--foreground", "--log", "warn", "--cache", f"{given.size * 4}MiB", "--dirty-limit", "50%"]
+            own = pathlib.Path(folder) / str(len(mounts))
+            mounts[build] = mount_speed.Mounted(str(build), own, given.size, lambda source, seen, words=words: [*words, source, seen])
+            running.callback(mounts[build].end)
+            (own / "postmark").write_text(POSTMARK)
+
+        def measure(build):
+            mount = mounts[build]
+            for job in MOUNTED:
+                before = mount_speed.processor_seconds(mount.process)
+                rate, done = mount_speed.transfer(mount, given, job)
+                yield {"figure": f"mount: {job}, µs a request", "value": 1e6 / rate, "check": None}
+                spent = mount_speed.processor_seconds(mount.process) - before
+                yield {"figure": f"mount: {job}, processor µs", "value": spent / done * 1e6, "check": None}
+            files = mount.seen / "files"
+            files.mkdir()
+            started = time.perf_counter()
+            subprocess.run(["postmark", mount.source.parent / "postmark"], cwd=files, check=True, stdout=subprocess.DEVNULL)
+            yield {"figure": "mount: PostMark, seconds", "value": time.perf_counter() - started, "check": None}
+            files.rmdir()
+
+        yield measure
+
+
 def rows(runs):
     for figure in dict.fromkeys(run["figure"] for run in runs):
         of = {build: [run for run in runs if (run["figure"], run["build"]) == (figure, build)] for build in ("before", "after")}
@@ -115,6 +154,9 @@ def main():
         parts = {"replay": replays, "pool": pool}
         if "server" in given.parts:
             parts["server"] = open_servers.enter_context(served(given))
+        if "mount" in given.parts:
+            serving.need("postmark")
+            parts["mount"] = open_servers.enter_context(mounted(given))
         for turn in range(given.rounds):
             builds = [("before", given.before), ("after", given.after)]
             for part in given.parts:

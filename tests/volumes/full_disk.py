@@ -1,4 +1,4 @@
-"""Sparse volumes in a file system or under a quota that is used up: the write that finds no space fails with ENOSPC, and all those that were acknowledged become durable."""
+"""Sparse volumes in a file system or under a quota that is used up: the write that finds no space fails with ENOSPC, and all those that were acknowledged become durable. And a recording onto a full file system."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import threading
 
 import nbd
 
-from volumes.checks import Skipped, check, check_refused, run
+from volumes.checks import Skipped, check, check_refused, run, wait_until
 from volumes.server import KIB, MIB, make_volume
 
 NEEDS = ("mount", "umount", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "btrfs")
@@ -126,9 +126,41 @@ def check_quota(start, folder):
         check_full(start, mounted / "limited", QUOTA - 4, "a quota of Btrfs")
 
 
+def check_recording(start, folder):
+    """A recording ends where its file system is full; the server goes on, and its exit code says that the trace is not whole."""
+    small = folder / "small"
+    small.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", small)
+    try:
+        volume = make_volume(folder, "recorded", 16 * MIB)
+        with start(volume, cache="32MiB", options=("--record", small / "trace.csv")) as server:
+            client, log = server.client("recorded"), lambda: server.log.read_text(errors="replace")
+
+            def read_until_it_stops():
+                for block in range(256):
+                    client.pread(512, block * BLOCK)
+                return "recording has stopped" in log()
+
+            check("a recording onto a full file system stops", wait_until(read_until_it_stops, 60), log())
+            for block in range(256):
+                client.pread(512, block * BLOCK)
+                client.pwrite(content(block), block * BLOCK)
+            client.flush()
+            wrong = wrong_blocks(volume, range(256))
+            check("the server goes on", not wrong, f"{len(wrong)} blocks are not durable")
+            client.shutdown()
+            code = server.stop()
+            check("SIGTERM ends the server with 1, as the trace is not whole", code == 1, f"{code}: {log()}")
+            once = log().count("recording has stopped") == 1 and "as fast as they come" not in log()
+            check("the log says once that the recording stopped, and why", once and "No space left" in log(), log())
+    finally:
+        run("umount", small)
+
+
 def test(start, folder):
     if os.geteuid() != 0:
         raise Skipped("only root may mount")
+    check_recording(start, folder)
     if not os.path.exists("/dev/loop-control"):
         raise Skipped("there is no /dev/loop-control")
     for kind, sizes in FILE_SYSTEMS.items():

@@ -82,6 +82,11 @@ impl Mounts {
         self.shared().iter().for_each(|shared| shared.decide_all_anew());
     }
 
+    /// The policy was made anew: it learns again who manages what is open.
+    pub fn manage_anew(&self) {
+        self.shared().iter().for_each(|shared| shared.tell_all_anew());
+    }
+
     /// All that says who manages, in the order of rules and then of files' names.
     pub fn managers(&self) -> Vec<InForce> {
         let of_rule = |(rule, command): (&Rule, bool)| {

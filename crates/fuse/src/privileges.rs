@@ -71,7 +71,8 @@ impl Shared {
 
     /// The same where the kernel has not looked at the caller's rights.
     pub(crate) fn drop_privileges_of(&self, node: &Node, object: &Object, caller: Caller) -> Result<(), Errno> {
-        self.drop_privileges(node, object, (caller, !keeps_privileges(caller)))
+        let privileged = fstat(&object.file.open_below()?.main)?.st_mode & (libc::S_ISUID | libc::S_ISGID) != 0;
+        self.drop_privileges(node, object, (caller, privileged && !keeps_privileges(caller)))
     }
 
     #[cold]

@@ -1,6 +1,7 @@
 //! Threads for what has to wait, so that those that receive requests never do.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -56,7 +57,7 @@ impl Workers {
             tracing::warn!("no thread for what has to wait: {error}; requests wait for each other");
             let job = queue.jobs.pop_back().expect("it has just come");
             drop(queue);
-            job();
+            do_it(job);
         }
     }
 
@@ -65,7 +66,7 @@ impl Workers {
         loop {
             if let Some(job) = queue.jobs.pop_front() {
                 drop(queue);
-                job();
+                do_it(job);
                 queue = self.queue();
                 continue;
             }
@@ -94,6 +95,12 @@ impl Workers {
     }
 }
 
+/// Does a job. One that panics costs its own request, which is answered with an error as it is dropped, and no thread.
+fn do_it(job: Job) {
+    // The panic has been reported where it was.
+    let _ = catch_unwind(AssertUnwindSafe(job));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,6 +124,18 @@ mod tests {
         let mut results: Vec<i32> = all.iter().collect();
         results.sort_unstable();
         assert_eq!(results, [1, 2]);
+        assert!(workers.finish(PATIENCE));
+    }
+
+    #[test]
+    fn jobs_that_panic_take_no_thread_with_them() {
+        let workers = Arc::new(Workers::default());
+        for _ in 0..2 * MOST_WORKERS {
+            workers.run(|| panic!("a test wants it"));
+        }
+        let (done, last) = channel();
+        workers.run(move || done.send(()).expect("the test waits"));
+        last.recv_timeout(PATIENCE).expect("it is done");
         assert!(workers.finish(PATIENCE));
     }
 }

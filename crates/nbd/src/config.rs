@@ -38,9 +38,8 @@ pub struct Config {
     pub workers: usize,
     /// Requests of a connection that have come singly before its own thread does one that may have to wait, without a worker.
     pub trusted: u32,
-    /// How long a connection's thread asks its socket again and again before it sleeps. None by default: where client and
-    /// server share two cores, the thread that asks takes the core on which the client would make its next request. With cores
-    /// to spare it saves wake-ups.
+    /// How long a connection's thread asks its socket again and again before it sleeps, while its client's requests come within that
+    /// time and processors are to spare; 0 is never.
     pub spin: Duration,
     /// Encryption.
     pub tls: Tls,
@@ -72,7 +71,7 @@ impl Default for Config {
             in_flight_bytes: 64 << 20,
             workers: 16,
             trusted: 64,
-            spin: Duration::ZERO,
+            spin: Duration::from_micros(100),
             tls: Tls::Off,
         }
     }

@@ -18,5 +18,9 @@ figures! {
         /// Connections closed because what came was not the protocol.
         #[serde(rename = "connections_malformed")]
         malformed: u64, Count "connection_outcomes" outcome="malformed";
+        /// Times that a connection's thread asked its socket again and again, and a request came.
+        spins_paid: u64, Count "spins" outcome="paid";
+        /// Times that it did so, and none came: the thread slept.
+        spins_vain: u64, Count "spins" outcome="vain";
     }
 }

@@ -81,7 +81,7 @@ pub(crate) fn shake(
 ) -> Result<Chosen, Close> {
     let deadline = Some(Instant::now() + config.handshake);
     link.deadline = deadline;
-    let wait = Wait { spin: std::time::Duration::ZERO, deadline, stop };
+    let wait = Wait { spin: None, deadline, stop };
     let mut out = [SERVER_MAGIC.to_be_bytes(), OPTION_MAGIC.to_be_bytes()].concat();
     out.extend((FIXED_NEWSTYLE | NO_ZEROES).to_be_bytes());
     link.send(Parcel::borrowed(&out, None))?;

@@ -12,7 +12,7 @@
 //! export, and the export says so in [`Features::multi_conn`].
 //!
 //! **Threads.** Each connection has a thread that receives; requests that need no waiting ([`Session::try_read`],
-//! [`Session::try_write`]) are answered on it, the others by threads of their export. One more of these commits ([`Export::commit`]): it makes
+//! [`Session::try_write`]) are answered on it, the others by threads of their export. While requests come quickly it spins before it sleeps ([`Config::spin`]). One more of these commits ([`Export::commit`]): it makes
 //! durable, together, all that FLUSH and FUA have asked for since it began the time before. What is malformed ends its connection,
 //! with a reason in the log.
 //!
@@ -33,6 +33,7 @@ mod link;
 mod receiver;
 mod server;
 mod socket;
+mod spin;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tls;

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustls::ServerConnection;
 
@@ -363,7 +363,7 @@ impl Link {
             self.socket.send(&out, &mut self.pace(out.len()))?;
             if tls.is_handshaking() {
                 sealed.bytes.resize(32 << 10, 0);
-                match self.socket.receive(&mut sealed.bytes, Wait { spin: Duration::ZERO, ..wait })? {
+                match self.socket.receive(&mut sealed.bytes, wait)? {
                     Received::Bytes(count) => (sealed.start, sealed.end) = (0, count),
                     Received::End => return Err(io::ErrorKind::UnexpectedEof.into()),
                     Received::Nothing => return Err(io::ErrorKind::TimedOut.into()),

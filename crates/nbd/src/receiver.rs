@@ -20,6 +20,7 @@ use crate::connection::Connection;
 use crate::error::Close;
 use crate::input::Input;
 use crate::socket::{Received, Stop, Wait};
+use crate::spin::{Spin, Spinners};
 use crate::wire::reply::{EXTENTS, Replies};
 use crate::wire::request::{Command, REQ_ONE, Request, header};
 use crate::workers::{Job, conclude, count, is_durable, perform, range};
@@ -57,6 +58,7 @@ pub(crate) struct Receiver<'a> {
     header: usize,
     /// When the message must be whole that has begun to come.
     whole: Option<Instant>,
+    spin: Spin<'a>,
     config: &'a Config,
     stop: &'a Stop,
 }
@@ -68,11 +70,13 @@ impl<'a> Receiver<'a> {
         input: Input,
         config: &'a Config,
         stop: &'a Stop,
+        spinners: &'a Spinners,
     ) -> Self {
         let replies = Replies::new(connection.terms.form);
         let counts = Counts { connections: 1, ..Counts::default() };
         let header = header(connection.terms.form);
-        Self { connection, session, input, replies, counts, serial: 0, header, whole: None, config, stop }
+        let spin = Spin::new(spinners);
+        Self { connection, session, input, replies, counts, serial: 0, header, whole: None, spin, config, stop }
     }
 
     /// Serves until the end, and says why it came. Nothing is in flight afterwards.
@@ -426,7 +430,9 @@ impl<'a> Receiver<'a> {
         self.connection.link.settle()?;
         self.session.rest();
         loop {
-            let wait = self.wait(self.deadline());
+            // What is in flight needs a processor, and its reply is what the client waits for.
+            let spin = (self.connection.in_flight() == 0).then_some(&self.spin);
+            let wait = Wait { spin, deadline: self.deadline(), stop: self.stop };
             let received = self.input.fill(&self.connection.link, wait)?;
             if self.judge(received)? > 0 {
                 return Ok(());
@@ -440,7 +446,7 @@ impl<'a> Receiver<'a> {
         loop {
             let next = hurry.next();
             let first = deadline.map_or(next, |deadline| deadline.min(next));
-            let wait = self.wait(Some(first));
+            let wait = Wait { spin: None, deadline: Some(first), stop: self.stop };
             let received = self.connection.link.receive(&mut self.input.sealed, buffer, wait)?;
             let looked = received == Received::Nothing && Some(first) != deadline && !self.stop.told();
             let count = if looked { 0 } else { self.judge(received)? };
@@ -459,10 +465,6 @@ impl<'a> Receiver<'a> {
             (Some(whole), _) => Some(whole.min(Instant::now() + self.config.message)),
             (None, idle) => idle.map(|idle| Instant::now() + idle),
         }
-    }
-
-    fn wait(&self, deadline: Option<Instant>) -> Wait<'a> {
-        Wait { spin: self.config.spin, deadline, stop: self.stop }
     }
 
     fn judge(&self, received: Received) -> Result<usize, Close> {

@@ -22,6 +22,7 @@ use crate::input::Input;
 use crate::link::{Link, lock};
 use crate::receiver::Receiver;
 use crate::socket::{Socket, Stop, SystemSocket};
+use crate::spin::{Spinners, spare_processors};
 use crate::wire::STRING_LIMIT;
 use crate::workers::Volume;
 use crate::{Config, Counts, Error, Export};
@@ -114,6 +115,7 @@ pub struct Server {
 struct Shared {
     config: Arc<Config>,
     budget: Arc<Budget>,
+    spinners: Spinners,
     stop: Stop,
     volumes: Mutex<Arc<Volumes>>,
     /// By number, in the order in which they came.
@@ -141,6 +143,7 @@ impl Server {
         let volumes = arrange(exports, &Volumes::new(), &config)?;
         let shared = Shared {
             budget: Budget::new(&config),
+            spinners: Spinners::new(config.spin, spare_processors),
             config: Arc::new(config),
             stop: Stop::new().map_err(Error::Listen)?,
             volumes: Mutex::new(Arc::new(volumes)),
@@ -190,11 +193,14 @@ impl Server {
     /// The counts of connections.
     pub fn counts(&self) -> ServerCounts {
         let shared = &self.shared;
+        let (spins_paid, spins_vain) = shared.spinners.counts();
         ServerCounts {
             open: lock(&shared.open).len() as u64,
             accepted: shared.accepted.load(Ordering::Relaxed),
             refused: shared.refused.load(Ordering::Relaxed),
             malformed: shared.malformed.load(Ordering::Relaxed),
+            spins_paid,
+            spins_vain,
         }
     }
 
@@ -370,7 +376,7 @@ fn serve(shared: &Shared, id: u64, socket: Arc<SystemSocket>, peer: &str) -> Clo
     link.purse = Some(Arc::clone(&purse));
     let link = Arc::new(link);
     let connection = Arc::new(Connection::new(Arc::clone(&link), chosen.terms, chosen.volume, purse));
-    let close = Receiver::new(connection, chosen.session, input, config, stop).run();
+    let close = Receiver::new(connection, chosen.session, input, config, stop, &shared.spinners).run();
     link.close(matches!(close, Close::Finished | Close::Stopping));
     close
 }

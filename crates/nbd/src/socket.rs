@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
 use crate::budget::{Hurry, Purse};
+use crate::spin::{PAUSES, Spin};
 
 /// How often a connection checks, once the server stops, whether it can end.
 const MOMENT: Duration = Duration::from_millis(5);
@@ -72,10 +73,10 @@ fn wait(fds: &mut [PollFd<'_>], deadline: Option<Instant>) -> io::Result<bool> {
 }
 
 /// How long to wait for bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Wait<'a> {
-    /// Ask again and again for this long before sleeping: a sleep and its end cost more than a short request.
-    pub(crate) spin: Duration,
+    /// Whether to ask again and again before sleeping.
+    pub(crate) spin: Option<&'a Spin<'a>>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) stop: &'a Stop,
 }
@@ -180,17 +181,27 @@ impl SystemSocket {
 
 impl Socket for SystemSocket {
     fn receive(&self, buffer: &mut [u8], wait: Wait<'_>) -> io::Result<Received> {
-        let begin = (!wait.spin.is_zero()).then(Instant::now);
-        loop {
+        if let Some(received) = self.take(buffer)? {
+            return Ok(received);
+        }
+        if let Some(turn) = wait.spin.and_then(Spin::turn) {
+            while turn.goes_on() {
+                (0..PAUSES).for_each(|_| std::hint::spin_loop());
+                if let Some(received) = self.take(buffer)? {
+                    turn.end(true);
+                    return Ok(received);
+                }
+            }
+            turn.end(false);
+        }
+        let begin = Instant::now();
+        while wait.stop.wait_readable(&self.0, wait.deadline)? {
             if let Some(received) = self.take(buffer)? {
+                wait.spin.into_iter().for_each(|spin| spin.slept(begin.elapsed()));
                 return Ok(received);
             }
-            if begin.is_some_and(|begin| begin.elapsed() < wait.spin) {
-                std::hint::spin_loop();
-            } else if !wait.stop.wait_readable(&self.0, wait.deadline)? {
-                return Ok(Received::Nothing);
-            }
         }
+        Ok(Received::Nothing)
     }
 
     fn send(&self, mut bytes: &[u8], pace: &mut Pace<'_>) -> io::Result<()> {

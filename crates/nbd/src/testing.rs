@@ -13,6 +13,7 @@ use crate::input::Input;
 use crate::link::{Link, lock};
 use crate::receiver::Receiver;
 use crate::socket::{Pace, Received, Socket, Stop, Wait};
+use crate::spin::Spinners;
 use crate::workers::Volume;
 use crate::{Config, Export, Extent, Failure, Features, Limits, Session};
 use forebay_figures::clients::Counters;
@@ -225,5 +226,6 @@ pub(crate) fn talk(
     let purse = Purse::new(&Budget::new(config), config);
     link.purse = Some(Arc::clone(&purse));
     let connection = Arc::new(Connection::new(Arc::new(link), chosen.terms, chosen.volume, purse));
-    Ok(Receiver::new(connection, chosen.session, input, config, stop).run())
+    let spinners = Spinners::new(config.spin, || 0);
+    Ok(Receiver::new(connection, chosen.session, input, config, stop, &spinners).run())
 }

@@ -79,6 +79,8 @@ pub enum Uncontrolled {
     NeedsFuture,
     /// The most managers are in use.
     TooMany,
+    /// It has panicked, and a built-in order decides.
+    Panicked,
 }
 
 impl fmt::Display for Uncontrolled {
@@ -87,6 +89,7 @@ impl fmt::Display for Uncontrolled {
             Self::NoManagers => "it takes no managers: run lru-sp",
             Self::NeedsFuture => "that manager needs to know the future: it can be simulated, not run",
             Self::TooMany => "the most different managers are in use: let an owner leave first",
+            Self::Panicked => "it panicked again: the cache goes on under a built-in order, and has lost no data",
         })
     }
 }

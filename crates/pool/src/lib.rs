@@ -47,6 +47,7 @@
 //!   Other threads that want the page wait for that one read.
 //! - **A dirty victim** goes to the laundry: the policy has let it go, and it keeps its frame, readable, until it is written. So the
 //!   policy decides here as in the simulator, whatever is dirty: one thread has the same hits in both.
+//! - **A policy that panics** is replaced by CLOCK, with the resident pages, and no request fails (`contained.rs`).
 //! - **Writing** holds a page alone; a page in writeback is copied first, and can be written again meanwhile.
 //! - A failed writeback leaves its pages dirty; the next flush tells of it, and they are written again.
 //! - A flush is shared by all who ask for one while another is under way (`commit.rs`), and holds nothing that a reader needs.

@@ -195,7 +195,7 @@ impl<M: Memory> Pool<M> {
         let frames = |bytes: u64| u32::try_from(bytes / page_size).unwrap_or(u32::MAX);
         let (min, max) = (frames(share.min.next_multiple_of(page_size)), frames(share.max));
         let mut replacer = self.shared.replacer();
-        let before = replacer.share_of(volume.id());
+        let before = replacer.share_of(&self.shared.core, volume.id());
         let others = replacer.policy.least() - before.map_or(0, |share| share.min.max(1));
         let room = replacer.policy.capacity();
         if u64::from(others) + u64::from(min.max(1)) > u64::from(room) {
@@ -391,24 +391,25 @@ impl<M: Memory> Pool<M> {
             (volumes.counted(), together.fold(volumes.past, sum))
         };
         let dirty = lock(&shared.dirty_pages).len();
-        let replacer = shared.replacer();
+        let mut replacer = shared.replacer();
+        let policy = replacer.figures(&shared.core);
         let page_size = u64::from(shared.config.page_size);
-        let share_of = |volume: &Volume| {
-            let ShareState { min, max, resident } = replacer.share_of(volume.id())?;
+        let mut share_of = |volume: &Volume| {
+            let ShareState { min, max, resident } = replacer.share_of(&shared.core, volume.id())?;
             let [min, max, resident] =
-                [min, max.min(replacer.policy.capacity()), resident].map(|frames| u64::from(frames) * page_size);
+                [min, max.min(policy.capacity), resident].map(|frames| u64::from(frames) * page_size);
             Some(ShareStatistics { min, max, resident })
         };
         let volumes: Vec<VolumeStatistics> =
             volumes.iter().map(|volume| VolumeStatistics { share: share_of(volume), ..volume.statistics() }).collect();
-        let state = replacer.policy.state().into_iter();
+        let state = policy.state.into_iter();
         Statistics {
             policy: shared.config.policy.label.clone(),
             page_size: shared.config.page_size,
             capacity: u64::from(replacer.frame_limit()) * u64::from(shared.config.page_size),
-            policy_frames: replacer.policy.capacity(),
-            resident: replacer.policy.len(),
-            ghosts: replacer.policy.ghosts(),
+            policy_frames: policy.capacity,
+            resident: policy.resident,
+            ghosts: policy.ghosts,
             dirty,
             laundry: shared.core.laundered(),
             hits: past.0 + volumes.iter().map(|volume| volume.hits).sum::<u64>(),
@@ -417,7 +418,8 @@ impl<M: Memory> Pool<M> {
             evictions: replacer.evictions,
             refused_dirty: replacer.refused_dirty,
             readahead_wasted: replacer.readahead_wasted,
-            metadata: replacer.bytes() + shared.core.bytes(),
+            policy_panics: policy.panics,
+            metadata: policy.bytes + replacer.bytes() + shared.core.bytes(),
             hit_time: shared.hit_time.read(),
             miss_time: shared.miss_time.read(),
             policy_state: state.map(|(name, value)| (name.to_owned(), value)).collect(),

@@ -36,6 +36,8 @@ figures! {
         refused_dirty: u64, Count "cache_refused_dirty";
         /// Pages read ahead and evicted unused.
         readahead_wasted: u64, Count "cache_readahead_wasted";
+        /// Panics of the policy: from the first on the cache goes on under CLOCK, until the policy is restarted.
+        policy_panics: u64, Count "cache_policy_panics";
         /// The bytes of metadata: the policy's, and the pages' and page table's.
         metadata: usize, Bytes "cache_metadata";
         /// The time of a hit, one of 64 reads measured, in nanoseconds.

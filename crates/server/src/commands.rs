@@ -89,6 +89,14 @@ pub enum Command {
         #[arg(long, value_name = "TIME")]
         age: Option<Age>,
     },
+    /// Make the policy of a cache anew, as after it has panicked: the pages stay
+    ///
+    /// It has to learn again which pages are used often, and which were evicted. Clients wait until it knows all pages: a second for
+    /// some millions of them.
+    RestartPolicy {
+        /// `shared`, or the volume whose own cache it is
+        cache: String,
+    },
     /// Show or change a volume's limits of what is read from and written to its storage
     Rate {
         /// The volume
@@ -171,7 +179,12 @@ impl Command {
     pub(crate) fn may_wait(&self) -> bool {
         !matches!(
             self,
-            Self::Statistics {} | Self::Dirty { .. } | Self::Rate { .. } | Self::Connections { .. } | Self::Log { .. }
+            Self::Statistics {}
+                | Self::Dirty { .. }
+                | Self::RestartPolicy { .. }
+                | Self::Rate { .. }
+                | Self::Connections { .. }
+                | Self::Log { .. }
         )
     }
 }
@@ -197,6 +210,7 @@ impl fmt::Display for Command {
                 let limits = limits.into_iter().flatten().collect::<Vec<_>>().join(" and ");
                 write!(f, "let at most {limits} of cache {cache} be dirty")
             }
+            Self::RestartPolicy { cache } => write!(f, "restart the policy of cache {cache}"),
             Self::Rate { volume, rate: None, iops: None } | Self::Connections { volume, limit: None } => {
                 write!(f, "show the limits of volume {volume}")
             }
@@ -301,6 +315,9 @@ pub(crate) trait Steered: Send + Sync {
 
     fn cache(&self, name: &str) -> Result<Arc<Cache>, Error>;
 
+    /// The policy of a cache was made anew.
+    fn policy_restarted(&self) {}
+
     /// Does what not every service does in the same way.
     fn execute_own(self: Arc<Self>, command: Command) -> Result<Answer, Error>;
 
@@ -324,6 +341,13 @@ pub(crate) trait Steered: Send + Sync {
         match command {
             Command::Statistics {} => Ok(Answer::Statistics { statistics: Box::new(self.report()) }),
             Command::Dirty { cache, limit, age } => dirty(&*self.cache(&cache)?, limit, age),
+            Command::RestartPolicy { cache } => {
+                let cache = self.cache(&cache)?;
+                let pages = u64::from(cache.pool.restart_policy()?);
+                self.policy_restarted();
+                let message = format!("cache {}: {} has started anew with {pages} pages", cache.name, cache.policy);
+                with_figures(message, [("pages", pages)])
+            }
             Command::Log { level } => {
                 self.set_log(&level)?;
                 done(format!("the log is at {level} now"))
@@ -472,6 +496,7 @@ mod tests {
             },
             Command::Rate { volume: "a".to_owned(), rate: Some(Limit(Some(Rate(4096)))), iops: Some(Limit(None)) },
             Command::Evicted { volume: "a".to_owned(), offset: Size(8192), length: Size(4096), hits: 3, dirty: true },
+            Command::RestartPolicy { cache: "shared".to_owned() },
             Command::RecordSnapshot { file: "/a".into() },
         ] {
             assert_eq!(read(&serde_json::to_string(&command).unwrap()), Ok(command));

@@ -4,6 +4,12 @@ use rustix::process::{Resource, getrlimit};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// What the program takes for itself.
+pub(crate) const PROGRAM: u64 = 10 << 20;
+
+/// What a connection takes beside what the buffers are for: its input, and its thread's stack.
+pub(crate) const CONNECTION: u64 = 96 << 10;
+
 /// The most bytes.
 pub(crate) fn limit() -> u64 {
     let info = rustix::system::sysinfo();

@@ -267,6 +267,10 @@ impl Steered for Mounted {
         Err(Error::Usage(format!("there is no cache `{name}`; there is {}", self.cache.name)))
     }
 
+    fn policy_restarted(&self) {
+        self.directories.mounts.manage_anew();
+    }
+
     fn execute_own(self: Arc<Self>, command: Command) -> Result<Answer, Error> {
         match command {
             Command::Resize { cache, size } => {

@@ -128,27 +128,34 @@ impl Options {
         }
         let sum = |bytes: fn(&Config) -> u64| caches.iter().map(bytes).fold(0, u64::saturating_add);
         let (frames, metadata) = (sum(|config| config.capacity), sum(Config::most_metadata));
-        let buffers = self.buffers.map_or(forebay_nbd::Config::default().buffers as u64, |size| size.0);
-        if frames.saturating_add(metadata).saturating_add(buffers) <= limit {
+        let nbd = forebay_nbd::Config::default();
+        let buffers = self.buffers.map_or(nbd.buffers as u64, |size| size.0);
+        let clients = self.max_connections.unwrap_or(nbd.connections) as u64;
+        let program = clients.saturating_mul(memory::CONNECTION).saturating_add(memory::PROGRAM);
+        let all = [frames, metadata, buffers, memory, program];
+        if all.iter().copied().fold(0, u64::saturating_add) <= limit {
             return Ok(());
         }
-        let [frames, metadata, buffers, limit] = [frames, metadata, buffers, limit].map(show_bytes);
+        let [frames, metadata, buffers, memory, program] = all.map(show_bytes);
+        let limit = show_bytes(limit);
         Err(Error::Usage(format!(
-            "caches of {frames}, up to {metadata} of metadata and --buffers of {buffers} need more memory than the {limit} \
-             that this machine, a control group or `ulimit` allows: make --cache, size= or --buffers smaller"
+            "caches of {frames}, up to {metadata} of metadata, --buffers of {buffers}, volumes of {memory} in memory, and {program} for the program and \
+             {clients} connections need more memory than the {limit} that this machine, a control group or `ulimit` allows: make --cache, size=, \
+             --buffers or --max-connections smaller"
         )))
     }
 
     /// The same of the shared cache alone.
     pub(crate) fn check_shared_memory(&self, limit: u64) -> Result<(), Error> {
         let config = self.shared_config(self.policy())?;
-        if config.capacity.saturating_add(config.most_metadata()) <= limit {
+        if config.capacity.saturating_add(config.most_metadata()).saturating_add(memory::PROGRAM) <= limit {
             return Ok(());
         }
-        let [frames, metadata, limit] = [config.capacity, config.most_metadata(), limit].map(show_bytes);
+        let [frames, metadata, program, limit] =
+            [config.capacity, config.most_metadata(), memory::PROGRAM, limit].map(show_bytes);
         Err(Error::Usage(format!(
-            "a cache of {frames} and up to {metadata} of metadata need more memory than the {limit} that this machine, a control \
-             group or `ulimit` allows: make --cache smaller"
+            "a cache of {frames}, up to {metadata} of metadata and {program} for the program need more memory than the {limit} that this machine, a \
+             control group or `ulimit` allows: make --cache smaller"
         )))
     }
 

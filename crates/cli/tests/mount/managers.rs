@@ -109,6 +109,9 @@ fn commands_put_managers_in_charge_show_them_and_take_hints() {
     let said = managed.done(&["manage", "--owner", &own, "--file", "*.out", "mru"]);
     assert_eq!(said, format!("in force: mru owners \"* {own}\" files \"*.out\"\n"));
     assert!(managed.is_managed());
+    let restarted = managed.done(&["restart-policy", "shared"]);
+    assert!(restarted.starts_with("cache shared: lru-sp has started anew with "), "{restarted}");
+    assert!(managed.is_managed(), "the policy learns again who manages");
     managed.done(&["abdicate", "--owner", &own, "--file", "*.out"]);
     assert!(!managed.is_managed());
     managed.done(&["manage", "lru-k:k=3"]);

@@ -65,6 +65,16 @@ fn a_running_server_is_steered_by_its_socket() {
     let dirty = control(&socket, "dirty shared --limit 25% --age 1500ms");
     assert_eq!(dirty, "cache shared: at most 25 % may be dirty, and for 1s 500ms\n");
     assert_eq!(control(&socket, "dirty own"), "cache own: at most 50 % may be dirty, and for 1h\n");
+    let resident = |cache: usize| json("statistics")["statistics"]["caches"][cache]["resident"].as_u64().unwrap();
+    let restarted = json("restart-policy shared");
+    assert_eq!(restarted["figures"]["pages"], resident(0));
+    assert!(resident(0) > 0, "pages stay");
+    assert_eq!(restarted["message"], format!("cache shared: clock-pro has started anew with {} pages", resident(0)));
+    assert_eq!(control(&socket, "restart-policy own"), "cache own: clock-pro has started anew with 0 pages\n");
+    assert!(refused(&socket, "restart-policy other", 2).contains("there is no cache `other`; choose from shared, own"));
+    assert_eq!(json("statistics")["statistics"]["caches"][0]["policy_panics"], 0);
+    assert_eq!(client.read(0, 8192), [7; 8192]);
+
     assert_eq!(client.write(0, &[8; 512]), 0);
     wait_until("it is written after its age", || std::fs::read(&a).unwrap()[0] == 8);
 

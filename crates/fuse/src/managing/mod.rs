@@ -336,6 +336,16 @@ impl Shared {
         self.nodes.objects().iter().for_each(|object| self.decide_anew(object));
     }
 
+    /// The policy knows nothing of who manages what is open.
+    pub(crate) fn tell_all_anew(&self) {
+        for object in self.nodes.objects() {
+            let mut state = object.users.lock();
+            state.of_all = None;
+            state.users.iter_mut().for_each(|of| of.told = None);
+            self.decide_all(&object, &mut state);
+        }
+    }
+
     /// What attributes and own words say of who manages.
     pub(crate) fn said_of_files(&self) -> Vec<InForce> {
         let mut of_files = Vec::new();

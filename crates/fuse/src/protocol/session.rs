@@ -10,6 +10,7 @@ use super::reply::{Fixed, Reply, Unwanted};
 use super::request::{HEADER, Initialize, Operation, Request};
 use super::under_way::{Looks, Seat, UnderWay};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -269,8 +270,12 @@ impl Receivers {
         let result = loop {
             match channel.receive(&mut room) {
                 Ok(Some(message)) => {
-                    self.take(channel, message, &seat);
+                    // A panic costs the request, which is answered with an error as it is dropped, and not the thread.
+                    let taken = catch_unwind(AssertUnwindSafe(|| self.take(channel, message, &seat)));
                     seat.leave();
+                    if taken.is_err() {
+                        tracing::error!("a request failed inside: this is a fault of forebay's");
+                    }
                 }
                 Ok(None) => break Some(Ok(())),
                 Err(error) => break Some(Err(error)),

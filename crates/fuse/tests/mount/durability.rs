@@ -145,35 +145,43 @@ fn storage_that_hangs_holds_neither_readers_nor_a_stop_up() {
     assert!(said.contains("not all that was written is durable") && said.contains("stuck"), "{said}");
 }
 
-/// A small file system below, in memory.
-struct Small<'m>(&'m Mounted);
+/// A file system below, in memory, that can lose its space.
+struct Shrinking<'m>(&'m Mounted);
 
-impl<'m> Small<'m> {
+impl<'m> Shrinking<'m> {
     fn new(mounted: &'m Mounted) -> Self {
-        fs::create_dir(mounted.below("small")).expect("a folder");
-        let made =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "none"]).arg(mounted.below("small")).status();
-        assert!(made.expect("mount runs").success());
-        Self(mounted)
+        fs::create_dir(mounted.below("shrinking")).expect("a folder");
+        let system = Self(mounted);
+        system.mount("size=256m");
+        system
+    }
+
+    fn mount(&self, options: &str) {
+        let below = self.0.below("shrinking");
+        let made = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(below).status();
+        assert!(made.expect("mount runs").success(), "mount -o {options}");
     }
 }
 
-impl Drop for Small<'_> {
+impl Drop for Shrinking<'_> {
     fn drop(&mut self) {
-        let gone = Command::new("umount").arg("-l").arg(self.0.below("small")).status();
+        let gone = Command::new("umount").arg("-l").arg(self.0.below("shrinking")).status();
         assert!(gone.expect("umount runs").success());
     }
 }
 
 #[test]
 fn everybody_who_has_a_file_open_learns_once_of_a_writeback_that_failed() {
-    let Some(mounted) = Mounted::start(|_, config| config.dirty_age = Duration::from_millis(100)) else { return };
-    let small = Small::new(&mounted);
-    let path = mounted.seen("small/file");
-    let file = File::create(&path).expect("a file");
-    let other = File::options().write(true).open(&path).expect("it opens");
-    file.write_all_at(&pattern(1, 400_000), 0).expect("the cache has room");
-    wait_until("the writeback has failed", || mounted.mount.statistics().failed_writebacks > 0);
+    let Some(mounted) = Mounted::start(|_, config| config.dirty_age = Duration::from_secs(3600)) else { return };
+    let system = Shrinking::new(&mounted);
+    let path = mounted.seen("shrinking/file");
+    // Not new when it is written: a new file would be handed to the file system below as `mount` starts, whose descriptors close.
+    fs::write(&path, b"old").expect("a file");
+    let open = || File::options().write(true).open(&path).expect("it opens");
+    let (file, other) = (open(), open());
+    file.write_all_at(&pattern(1, 40_000), 0).expect("there is space");
+    // What was free as it was written is taken by others.
+    system.mount("remount,size=16k");
     let full = file.sync_all().expect_err("the file system is full");
     assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));
     // Nothing is too much any more, and the other learns of what was.
@@ -182,9 +190,9 @@ fn everybody_who_has_a_file_open_learns_once_of_a_writeback_that_failed() {
     assert_eq!(late.raw_os_error(), Some(libc::ENOSPC));
     other.sync_all().expect("now it has");
     file.sync_all().expect("and so has the first");
-    assert!(fs::read(&path).expect("a read") == pattern(1, 400_000)[..1000]);
+    assert!(fs::read(&path).expect("a read") == pattern(1, 40_000)[..1000]);
     drop((file, other));
-    drop(small);
+    drop(system);
     mounted.stop();
 }
 

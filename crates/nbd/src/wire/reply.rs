@@ -134,9 +134,10 @@ impl Replies {
         self.room(count)
     }
 
-    /// A reply that all is well.
+    /// A reply that all is well, to a request that gives nothing back. Those may be simple beside structured ones, and a client
+    /// takes a simple one with fewer calls.
     pub(crate) fn done(&mut self, request: &Request) {
-        if self.form == Form::Simple { self.simple(request, 0) } else { self.chunk(NONE, request, 0) }
+        if self.form == Form::Extended { self.chunk(NONE, request, 0) } else { self.simple(request, 0) }
     }
 
     /// A reply that it has failed.
@@ -227,8 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn a_structured_reply_is_one_chunk_that_is_done() {
-        assert_eq!(replies(Form::Structured, |r| r.done(&asked(0))), b"\x66\x8e\x33\xef\0\x01\0\0ABCDEFGH\0\0\0\0");
+    fn a_structured_reply_is_one_chunk_that_is_done_and_a_simple_one_where_it_says_nothing() {
+        assert_eq!(replies(Form::Structured, |r| r.done(&asked(0))), b"\x67\x44\x66\x98\0\0\0\0ABCDEFGH");
         let failure = Failure { errno: Errno::NotSupported, message: "no".into() };
         assert_eq!(
             replies(Form::Structured, |r| r.error(&asked(0), &failure)),

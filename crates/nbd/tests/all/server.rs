@@ -427,3 +427,23 @@ fn a_missing_key_is_named() {
     let refused = Identity::from_files(&file("server.key"), &file("server.key"), None).expect_err("no certificate");
     assert!(refused.to_string().contains("no certificate"), "{refused}");
 }
+
+#[test]
+fn a_thread_spins_for_a_client_that_comes_quickly_where_a_processor_is_to_spare_and_never_without_leave() {
+    // Whatever the machine's load, requests come within a time that no test waits.
+    for (spin, spins) in [(PATIENCE, true), (Duration::ZERO, false)] {
+        let running = Running::new(vec![memory("a")], Config { spin, ..Config::default() });
+        let mut client = running.client("a");
+        (0..200).for_each(|_| assert!(client.ask(READ, 0, 512, &[]).is_ok()));
+        let counts = running.server.counts();
+        if !spins {
+            assert_eq!((counts.spins_paid, counts.spins_vain), (0, 0));
+        } else if std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
+            assert!(counts.spins_paid > 0, "{counts:?}");
+        }
+        assert!(counts.spins_paid <= 200 && counts.spins_vain == 0, "{counts:?}");
+        client.send(DISCONNECT, 0, 0, 0, &[]);
+        assert!(client.ended());
+        assert_eq!(running.server.stop(PATIENCE), 0);
+    }
+}

@@ -91,7 +91,7 @@ impl<M: Memory> Handle<M> {
     fn drop_pages<'v>(&self, volume: &'v Volume, blocks: &Range<u64>) -> Change<'v> {
         let (change, held) = self.hold_range(volume, blocks);
         self.drop_held(volume, &held);
-        self.shared.replacer().discard(volume.id, blocks.clone());
+        self.shared.replacer().discard(&self.shared.core, volume.id, blocks);
         change
     }
 

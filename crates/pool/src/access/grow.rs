@@ -72,7 +72,8 @@ impl<M: Memory> Handle<M> {
         drop(writing);
         self.drop_held(volume, &behind);
         if changed.is_ok() && length < before {
-            self.shared.replacer().discard(volume.id, length.div_ceil(page_size)..u64::MAX);
+            let cut = length.div_ceil(page_size)..u64::MAX;
+            self.shared.replacer().discard(&self.shared.core, volume.id, &cut);
         }
         stays.iter().for_each(|&(_, number)| self.shared.let_go(number));
         changed

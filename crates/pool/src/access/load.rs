@@ -83,7 +83,7 @@ impl<M: Memory> Handle<M> {
         blocks: Range<u64>,
         operation: Operation,
     ) -> Result<Admission, Error> {
-        let (mut tries, mut stuck, mut hanging) = (0, None, None);
+        let (mut tries, mut stuck, mut hanging) = (0, None::<(Instant, u64)>, None);
         let mut failure = None;
         let mut backoff = Backoff::new();
         let progress = &self.shared.progress;
@@ -133,7 +133,10 @@ impl<M: Memory> Handle<M> {
                 }
                 Ok(Cleaned::Nothing) => {
                     tries += 1;
-                    if stuck.get_or_insert_with(Instant::now).elapsed() > HELD_MOST {
+                    // Where other threads get frames, the pages are not held for long: this thread gets one later.
+                    let since = stuck.filter(|&(_, made)| failure.is_some() || made == seen);
+                    let since = *stuck.insert(since.unwrap_or((Instant::now(), seen)));
+                    if since.0.elapsed() > HELD_MOST {
                         let Some(error) = failure.take() else { return Err(Error::AllPinned) };
                         // It may have been another's attempt, and storage may have recovered since.
                         if !matches!(self.shared.clean_some(Some(volume)), Ok(Cleaned::Some)) {
@@ -293,5 +296,38 @@ impl<M: Memory> Shared<M> {
     /// Lets go of a page held exclusively.
     pub(crate) fn let_go(&self, number: u32) {
         self.core.waiters.wake(number, self.core.pages.get(number).end_exclusive());
+    }
+}
+
+#[cfg(all(test, not(feature = "model-check")))]
+mod tests {
+    use super::*;
+    use crate::{Config, Pool, VolumeConfig, device::MemoryDevice};
+    use forebay_policy::Spec;
+
+    #[test]
+    fn a_miss_waits_for_held_pages_as_long_as_other_threads_get_frames() {
+        let spec = Spec::parse("lru").expect("a policy");
+        let pool = Pool::new(Config { laundry: 1, ..Config::new(9 * 4096, spec) }).expect("a pool");
+        let config = VolumeConfig { readahead: 0, ..VolumeConfig::new("volume") };
+        let volume = pool.attach(Arc::new(MemoryDevice::new(20 * 4096)), config);
+        let handle = pool.handle().expect("a handle");
+        let frames = pool.statistics().policy_frames;
+        let pins: Vec<_> = (0..frames).map(|block| handle.read(&volume, block).expect("a read")).collect();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| pool.handle().expect("a handle").read(&volume, 19).map(drop));
+            let begin = Instant::now();
+            while begin.elapsed() < HELD_MOST + HELD_MOST / 2 {
+                // As a page that another thread has loaded.
+                pool.shared.progress.make();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            drop(pins);
+            waiting.join().expect("no panic").expect("there are frames at last");
+        });
+        let pins: Vec<_> = (0..frames).map(|block| handle.read(&volume, block).expect("a read")).collect();
+        let refused = pool.handle().expect("a handle").read(&volume, 19).map(drop);
+        assert!(matches!(refused, Err(Error::AllPinned)), "no thread gets a frame");
+        drop(pins);
     }
 }

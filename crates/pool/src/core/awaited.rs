@@ -8,13 +8,14 @@ use crate::core::replacer::Replacer;
 
 impl Replacer {
     /// After the page's admission or a hit: whether its next use is to be seen.
-    pub(crate) fn note_awaited(&self, core: &Core, number: u32) {
+    pub(crate) fn note_awaited(&mut self, core: &Core, number: u32) {
         if !self.awaits_uses {
             return;
         }
         let page = core.pages.get(number);
         if !page.state().absent() {
-            core.memory.await_use(page.frame(), self.policy.awaits_use(number));
+            let awaited = self.call(core, |policy, _| policy.awaits_use(number));
+            core.memory.await_use(page.frame(), awaited);
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) struct Judge<'a> {
     pub(crate) waiters: &'a Waiters,
     /// Dirty pages that may still go to the laundry.
     pub(crate) laundry_room: u32,
-    /// The page that is being admitted: its number is kept even if its ghost is forgotten.
+    /// The page that is being admitted or dropped: its number is kept even if its ghost is forgotten.
     pub(crate) admitted: Option<u32>,
     /// Blocks of an object: what of them was read ahead and not used stays.
     pub(crate) sheltered: &'a (u32, Range<u64>),

@@ -1,6 +1,7 @@
 //! What frames hold, and who decides it: pages and their states, the page table, the replacer, and where bytes lie.
 
 pub(crate) mod awaited;
+pub(crate) mod contained;
 pub(crate) mod frames;
 pub(crate) mod judge;
 pub(crate) mod memory;

@@ -1,7 +1,8 @@
 //! What one lock guards: the policy, the free frames, the page numbers, the laundry.
 
 use crate::core::Core;
-use crate::core::judge::{Events, Judge};
+use crate::core::contained::Asked;
+use crate::core::judge::Events;
 use crate::core::numbers::Numbers;
 use crate::core::regions::Regions;
 use crate::core::search::LOOKED_AT;
@@ -9,8 +10,7 @@ use crate::core::shares::{ShareState, Shares};
 use crate::core::table;
 use crate::objects::followers::{Followers, Happened};
 use crate::sync::Ordering;
-use forebay_policy::Hit;
-use forebay_policy::{Operation, Place, Reference};
+use forebay_policy::{Hit, Operation, Place, Reference};
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
@@ -27,7 +27,9 @@ const NOBODY: u32 = u32::MAX;
 /// - RP3. `laundry` names each page of the laundry, and perhaps pages that were rescued from it; `Core::laundered` counts the former.
 /// - RP4. `regions` lists the numbers of each object, and counts its pages with a frame.
 pub(crate) struct Replacer {
+    /// What may call a policy is asked by way of `contained.rs`.
     pub(crate) policy: Shares,
+    pub(super) asked: Asked,
     pub(crate) events: Events,
     free_frames: Vec<u32>,
     /// Frames whose memory was given back.
@@ -40,7 +42,7 @@ pub(crate) struct Replacer {
     /// Numbers that the policy has forgotten, the earliest first, and perhaps some that it knows again.
     forgotten: VecDeque<u32>,
     /// Numbers below this have been given out.
-    given: u32,
+    pub(super) given: u32,
     numbers: Numbers,
     pub(crate) regions: Regions,
     pub(crate) laundry: VecDeque<u32>,
@@ -71,10 +73,17 @@ pub(crate) struct NoFrame;
 
 impl Replacer {
     /// A replacer whose policy accepts as many page numbers as `numbers` says for this many frames.
-    pub(crate) fn new(policy: Shares, frames: u32, laundry_limit: u32, numbers: Numbers, awaits_uses: bool) -> Self {
+    pub(crate) fn new(
+        mut policy: Shares,
+        frames: u32,
+        laundry_limit: u32,
+        numbers: Numbers,
+        awaits_uses: bool,
+    ) -> Self {
         let mut regions = Regions::default();
         regions.reserve(numbers.most(frames));
         Self {
+            asked: Asked::new(&mut policy),
             policy,
             events: Events::default(),
             free_frames: Vec::new(),
@@ -105,7 +114,7 @@ impl Replacer {
         for _ in 0..LOOKED_AT {
             let Some(number) = self.regions.any(object) else { return false };
             if core.pages.get(number).set_known(false) {
-                self.ask(core, Some(number), |policy, judge| policy.remove(number, judge));
+                self.ask_about(core, number, |policy, judge| policy.remove(number, judge));
             }
             self.unname(core, number);
             // The first to be used again.
@@ -116,10 +125,10 @@ impl Replacer {
         self.knows(object)
     }
 
-    /// The bytes of metadata that are its own.
+    /// The bytes of metadata that are its own, without the policy's.
     pub(crate) fn bytes(&self) -> usize {
         let free = self.free_frames.capacity() + self.retired_frames.capacity() + self.laundry.capacity();
-        self.policy.bytes() + self.regions.bytes() + (free + self.forgotten.capacity()) * size_of::<u32>()
+        self.regions.bytes() + (free + self.forgotten.capacity()) * size_of::<u32>()
     }
 
     /// Takes note of pages that leave from now on.
@@ -132,8 +141,8 @@ impl Replacer {
     }
 
     /// Whether a miss may have to send a page to the laundry that has no room for it.
-    pub(crate) fn laundry_full(&self, core: &Core) -> bool {
-        core.laundered() >= self.laundry_limit && self.laundry_limit > 0 && self.policy.full()
+    pub(crate) fn laundry_full(&mut self, core: &Core) -> bool {
+        core.laundered() >= self.laundry_limit && self.laundry_limit > 0 && self.call(core, |policy, _| policy.full())
     }
 
     /// Tells the policy of hits.
@@ -149,7 +158,7 @@ impl Replacer {
                 self.followers.note(Happened::Hit, place, Some(owner));
             }
         }
-        self.policy.hits(hits);
+        self.call(core, |policy, _| policy.hits(hits));
         hits.iter().for_each(|hit| self.note_awaited(core, hit.reference.page));
         hits.clear();
     }
@@ -168,7 +177,7 @@ impl Replacer {
         page.clear_used();
         let place = Place { object: page.object(), block: page.block() };
         let reference = Reference { page: number, owner: page.object(), place, operation: Operation::Read };
-        self.policy.hits(&[Hit { reference, first_use: false }]);
+        self.call(core, |policy, _| policy.hits(&[Hit { reference, first_use: false }]));
         self.note_awaited(core, number);
     }
 
@@ -190,14 +199,17 @@ impl Replacer {
         let number = found.unwrap_or_else(|| self.number_of(core, place));
         let was_known = core.pages.get(number).set_known(true);
         let reference = Reference { page: number, owner, place, operation };
-        let mut refused = self.ask(core, Some(number), |policy, judge| policy.miss(&reference, judge)).is_err();
+        self.asked.begin(number);
+        self.events.forgot_admitted = false;
+        let mut refused = self.miss(core, &reference).is_err();
         if refused && !self.events.in_use.is_empty() {
             self.tell_in_use(core);
-            refused = self.ask(core, Some(number), |policy, judge| policy.miss(&reference, judge)).is_err();
+            refused = self.miss(core, &reference).is_err();
         }
         self.tell_in_use(core);
         let page = core.pages.get(number);
         if refused {
+            self.asked.end();
             let forgotten = !was_known || self.events.forgot_admitted;
             if forgotten && page.state().in_laundry() {
                 page.forget();
@@ -213,6 +225,7 @@ impl Replacer {
         if page.state().in_laundry() {
             page.rescue(operation == Operation::Readahead);
             core.laundered.fetch_sub(1, Ordering::Relaxed);
+            self.asked.end();
             self.note_awaited(core, number);
             return Ok(Admitted::Rescued);
         }
@@ -220,6 +233,7 @@ impl Replacer {
         core.memory.place(frame, place);
         self.regions.add(page.region().expect("a page that is admitted has a name"));
         page.bind(frame, operation == Operation::Readahead);
+        self.asked.end();
         self.note_awaited(core, number);
         Ok(Admitted::Loading(number))
     }
@@ -237,7 +251,8 @@ impl Replacer {
         for block in blocks {
             let place = Place { object, block };
             if let Some(page) = self.find(core, place).filter(|&number| core.pages.get(number).known()) {
-                self.policy.evicted_above(&Reference { page, owner, place, operation }, hits);
+                let reference = Reference { page, owner, place, operation };
+                self.call(core, |policy, _| policy.evicted_above(&reference, hits));
             }
         }
     }
@@ -259,16 +274,17 @@ impl Replacer {
         } else if !self.followers.is_empty() {
             self.followers.note(Happened::Evicted, place_of(core, number), None);
         }
-        self.ask(core, Some(number), |policy, judge| policy.remove(number, judge));
+        // Before the policy is asked: it is not resident any more, whatever becomes of that.
         let wake = page.unbind();
+        self.ask_about(core, number, |policy, judge| policy.remove(number, judge));
         self.left(core, number);
         self.release(core, number);
         core.waiters.wake(number, wake);
     }
 
     /// Blocks are given up; their pages have been dropped.
-    pub(crate) fn discard(&mut self, object: u32, blocks: Range<u64>) {
-        self.policy.discard(object, blocks);
+    pub(crate) fn discard(&mut self, core: &Core, object: u32, blocks: &Range<u64>) {
+        self.call(core, |policy, _| policy.discard(object, blocks.clone()));
     }
 
     /// Lets go of a page of the laundry if it is clean and nobody holds it. `true`: its frame is free.
@@ -305,9 +321,9 @@ impl Replacer {
         let most_numbers = self.numbers.most(frames);
         self.forgotten.reserve_exact((most_numbers as usize).saturating_sub(self.forgotten.len()));
         self.regions.reserve(most_numbers);
-        self.policy.reserve(most_numbers);
+        self.call(core, |policy, _| policy.reserve(most_numbers));
         core.table.reserve(most_numbers, |number| core.pages.get(number).hash());
-        let all = self.ask(core, None, |policy, judge| policy.resize(capacity, judge)).is_ok();
+        let all = self.ask(core, |policy, judge| policy.resize(capacity, judge)).is_ok();
         self.tell_in_use(core);
         self.frame_limit = self.policy.capacity() + self.laundry_limit;
         while self.live_frames > self.frame_limit
@@ -320,13 +336,13 @@ impl Replacer {
 
     /// Gives an object that has no page yet a share of `min` to `max` frames, or changes the one that it has.
     pub(crate) fn set_share(&mut self, core: &Core, object: u32, min: u32, max: u32) {
-        self.ask(core, None, |policy, judge| policy.set(object, min, max, judge));
+        self.ask(core, |policy, judge| policy.set(object, min, max, judge));
         self.tell_in_use(core);
     }
 
     /// An object that has no page any more, and gets none, gives up its share.
     pub(crate) fn unset_share(&mut self, core: &Core, object: u32) {
-        for number in self.ask(core, None, |policy, judge| policy.unset(object, judge)) {
+        for number in self.ask(core, |policy, judge| policy.unset(object, judge)) {
             if core.pages.get(number).known() {
                 self.release(core, number);
             }
@@ -334,8 +350,8 @@ impl Replacer {
     }
 
     /// What an object has, if it has a share.
-    pub(crate) fn share_of(&self, object: u32) -> Option<ShareState> {
-        self.policy.state_of(object)
+    pub(crate) fn share_of(&mut self, core: &Core, object: u32) -> Option<ShareState> {
+        self.call(core, |policy, _| policy.state_of(object))
     }
 
     /// Recounts the whole state, while no handle is in use.
@@ -368,26 +384,9 @@ impl Replacer {
         assert!(self.live_frames <= self.frame_limit.max(self.policy.len() + laundered), "RP1");
     }
 
-    /// Asks the policy, and takes account of what happened.
-    fn ask<T>(
-        &mut self,
-        core: &Core,
-        admitted: Option<u32>,
-        question: impl FnOnce(&mut Shares, &mut Judge<'_>) -> T,
-    ) -> T {
-        self.events.forgot_admitted = false;
-        let mut judge = Judge {
-            pages: &core.pages,
-            slots: &core.slots,
-            waiters: &core.waiters,
-            laundry_room: self.laundry_limit.saturating_sub(core.laundered()),
-            admitted,
-            sheltered: &self.sheltered,
-            numbers: &[],
-            awaits: self.awaits_uses,
-            events: &mut self.events,
-        };
-        let answer = question(&mut self.policy, &mut judge);
+    /// Takes account of what happened to pages while the policy was asked.
+    pub(super) fn account(&mut self, core: &Core) {
+        self.note_all_awaited(core);
         if !self.followers.is_empty() {
             for &number in self.events.left.iter().chain(&self.events.laundered) {
                 self.followers.note(Happened::Evicted, place_of(core, number), None);
@@ -401,11 +400,9 @@ impl Replacer {
         while let Some(number) = self.events.forgotten.pop() {
             self.release(core, number);
         }
-        self.note_all_awaited(core);
         self.evictions += std::mem::take(&mut self.events.evicted);
         self.readahead_wasted += std::mem::take(&mut self.events.wasted);
         self.refused_dirty += std::mem::take(&mut self.events.refused_dirty);
-        answer
     }
 
     /// A number for a place that has none.
@@ -416,7 +413,7 @@ impl Replacer {
         let page = core.pages.get(number);
         page.name(place.object, place.block);
         self.regions.name(&core.pages, number);
-        self.policy.named(number, place.object);
+        self.call(core, |policy, _| policy.named(number, place.object));
         core.table.insert(page.hash(), number, |number| core.pages.get(number).hash());
         number
     }
@@ -453,7 +450,7 @@ impl Replacer {
     }
 
     /// The policy knows nothing of the page any more.
-    fn release(&mut self, core: &Core, number: u32) {
+    pub(super) fn release(&mut self, core: &Core, number: u32) {
         let page = core.pages.get(number);
         page.set_known(false);
         if !page.set_queued(true) {

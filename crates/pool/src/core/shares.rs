@@ -12,6 +12,8 @@
 //!
 //! An instance numbers its pages itself, so that its arrays are as long as its own pages need.
 
+mod renewed;
+
 use crate::core::judge::Judge;
 use forebay_policy::{AllRefused, AnyPolicy, Control, Hit, Reference, Setup, Spec, Uncontrolled};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -52,6 +54,8 @@ pub(crate) struct Shares {
     shares: Vec<Share>,
     /// By the pool's page number: the object whose share has the page, and its number there. Empty while there is no share.
     own: Vec<Option<(u32, u32)>>,
+    /// The pool's page numbers are below this.
+    pages: u32,
     capacity: u32,
     spec: Spec,
     page_size: u64,
@@ -65,6 +69,7 @@ impl Shares {
             common: spec.build(setup),
             shares: Vec::new(),
             own: Vec::new(),
+            pages: setup.pages,
             capacity: setup.capacity,
             spec: spec.clone(),
             page_size: setup.page_size,
@@ -105,6 +110,7 @@ impl Shares {
 
     /// The pool's page numbers below `pages` may occur from now on.
     pub(crate) fn reserve(&mut self, pages: u32) {
+        self.pages = self.pages.max(pages);
         self.common.reserve(pages);
     }
 

@@ -95,8 +95,18 @@ impl<M: Memory> Pool<M> {
         let _ = self.control(&Control::Leave { owner });
     }
 
+    /// Makes the policy anew, as after it has panicked, with the pages that are in the cache; returns how many they are. It has to learn again what
+    /// it knew of them and of others, and managers are to be assigned again. Until it is done no page comes or leaves.
+    ///
+    /// # Errors
+    /// [`Error::Uncontrolled`]: it has panicked again.
+    pub fn restart_policy(&self) -> Result<u32, Error> {
+        let answer = self.shared.replacer().restart(&self.shared.core);
+        answer.map_err(|why| Error::Uncontrolled { policy: self.shared.config.policy.label.clone(), why })
+    }
+
     fn control(&self, control: &Control) -> Result<u32, Error> {
-        let answer = self.shared.replacer().policy.control(control);
+        let answer = self.shared.replacer().control(&self.shared.core, control);
         answer.map_err(|why| Error::Uncontrolled { policy: self.shared.config.policy.label.clone(), why })
     }
 }

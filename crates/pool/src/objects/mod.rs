@@ -142,10 +142,10 @@ impl<M: Memory> Shared<M> {
         loop {
             let mut replacer = self.replacer();
             if !replacer.forget_some(&self.core, volume.id) {
-                replacer.discard(volume.id, 0..u64::MAX);
+                replacer.discard(&self.core, volume.id, &(0..u64::MAX));
                 replacer.unset_share(&self.core, volume.id);
                 // Most policies know nothing else of it.
-                let _ = replacer.policy.control(&Control::Forget { object: volume.id });
+                let _ = replacer.control(&self.core, &Control::Forget { object: volume.id });
                 break;
             }
             drop(replacer);

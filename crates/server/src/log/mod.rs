@@ -72,6 +72,33 @@ impl Write for System {
     }
 }
 
+/// A file, and where it is said that the file takes nothing more: once, until it takes a line again.
+struct LogFile<F, S> {
+    file: F,
+    name: String,
+    failing: bool,
+    aside: S,
+}
+
+impl<F: Write, S: Write> Write for LogFile<F, S> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(line);
+        match &written {
+            Ok(_) => self.failing = false,
+            // Standard error may be closed, or on the same full disk.
+            Err(error) if !std::mem::replace(&mut self.failing, true) => {
+                let _ = writeln!(self.aside, "forebay: {}: the log cannot be written: {error}", self.name);
+            }
+            Err(_) => {}
+        }
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
 fn system() -> io::Result<System> {
     let socket = UnixDatagram::unbound()?;
     socket.connect("/dev/log")?;
@@ -87,10 +114,9 @@ pub fn start(levels: &str, to: &To<'_>) -> Result<SetLog, Error> {
     let (filter, level) = reload::Layer::new(filter(levels).map_err(Error::Usage)?);
     let writer = match to {
         To::File(path) => {
-            let opened = File::options().create(true).append(true).open(path);
-            BoxMakeWriter::new(Mutex::new(
-                opened.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))?,
-            ))
+            let (opened, name) = (File::options().create(true).append(true).open(path), path.display().to_string());
+            let file = opened.map_err(|error| Error::Failed(format!("{name}: {error}")))?;
+            BoxMakeWriter::new(Mutex::new(LogFile { file, name, failing: false, aside: io::stderr() }))
         }
         To::System => match system() {
             Ok(system) => BoxMakeWriter::new(std::io::stderr.and(Mutex::new(system))),
@@ -110,4 +136,20 @@ pub fn start(levels: &str, to: &To<'_>) -> Result<SetLog, Error> {
         let filter = self::filter(text).map_err(|error| Error::Usage(format!("log: {error}")))?;
         level.reload(filter).map_err(|error| Error::Failed(error.to_string()))
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_said_once_beside_the_log() {
+        let file = File::options().write(true).open("/dev/full").expect("Linux has it");
+        let mut log = LogFile { file, name: "log".to_owned(), failing: false, aside: Vec::new() };
+        for _ in 0..3 {
+            log.write_all(b"a line\n").expect_err("it is full");
+        }
+        let said = String::from_utf8(log.aside).expect("text");
+        assert_eq!(said, "forebay: log: the log cannot be written: No space left on device (os error 28)\n");
+    }
 }

@@ -247,10 +247,13 @@ impl Recorder {
         let message = Message::Reference { time, offset, length, owner, object, operation };
         let sender = self.sender.read().unwrap_or_else(PoisonError::into_inner);
         let sent = sender.as_ref().map(|sender| sender.try_send(message));
-        if let Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) = sent
-            && self.lost.fetch_add(1, Ordering::Relaxed) == 0
-        {
-            tracing::warn!("requests cannot be written as fast as they come: some are left out of the trace");
+        match sent {
+            Some(Err(TrySendError::Full(_))) if self.lost.fetch_add(1, Ordering::Relaxed) == 0 => {
+                tracing::warn!("requests cannot be written as fast as they come: some are left out of the trace");
+            }
+            // The thread that writes has failed, and has said why.
+            Some(Err(TrySendError::Disconnected(_))) => drop(self.lost.fetch_add(1, Ordering::Relaxed)),
+            _ => {}
         }
     }
 

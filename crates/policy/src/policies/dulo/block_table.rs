@@ -54,13 +54,14 @@ pub(super) struct Timestamps {
 
 #[derive(Debug)]
 pub(super) struct BlockTable {
-    global: BTreeMap<Key, Global>,
     /// DT1. Each is a directory, a leaf or free; at most `limit`.
     nodes: Vec<Node>,
     free: Vec<u32>,
     limit: usize,
     /// DT2. The disk access clock: no timestamp is later, and no entry has one later than the entry above it.
     clock: u32,
+    /// DT3. `global` names the directories that have a leaf, and no others: when no node is left there are leaves to reclaim.
+    global: BTreeMap<Key, Global>,
     /// The timestamps that a reclamation compares, kept lest it allocate.
     of_leaves: Vec<u32>,
 }
@@ -123,15 +124,19 @@ impl BlockTable {
 
     /// The block's place on the disk is given up: what comes there next does not inherit its timestamps.
     pub(super) fn reset(&mut self, place: Place) {
-        if let Some(leaf) = self.leaf(place) {
-            self.nodes[leaf][low(place)] = Entry::default();
-        }
+        self.clear(place.object, place.block, place.block);
     }
 
     /// So are the places of a range of blocks. Takes time by the directories that the table has of the range, not by its length.
     pub(super) fn reset_all(&mut self, object: u32, blocks: Range<u64>) {
+        if let Some(last) = blocks.end.checked_sub(1) {
+            self.clear(object, blocks.start, last);
+        }
+    }
+
+    /// Clears the entries of the blocks from `at` to `last`, and frees the leaves and directories that this empties (DT3).
+    fn clear(&mut self, object: u32, mut at: u64, last: u64) {
         let Self { global, nodes, free, .. } = self;
-        let (mut at, Some(last)) = (blocks.start, blocks.end.checked_sub(1)) else { return };
         while at <= last {
             let keys = (object, at >> (2 * BITS))..=(object, last >> (2 * BITS));
             let Some((&key, &Global { directory, .. })) = global.range(keys).next() else { return };
@@ -141,15 +146,17 @@ impl BlockTable {
                 let entry = nodes[directory as usize][middle];
                 let stop = start + (FAN_OUT as u64 - 1);
                 if entry.newest == 0 || stop < at || start > last {
-                } else if at <= start && stop <= last {
+                    continue;
+                }
+                let (from, to) = (at.max(start) - start, last.min(stop) - start);
+                let leaf = &mut nodes[entry.other as usize];
+                leaf[from as usize..=to as usize].fill(Entry::default());
+                if is_empty(leaf) {
                     free.push(entry.other);
                     nodes[directory as usize][middle] = Entry::default();
-                } else {
-                    let (from, to) = (at.max(start) - start, last.min(stop) - start);
-                    nodes[entry.other as usize][from as usize..=to as usize].fill(Entry::default());
                 }
             }
-            if at <= first && end <= last {
+            if is_empty(&nodes[directory as usize]) {
                 free.push(directory);
                 global.remove(&key);
             }
@@ -170,6 +177,7 @@ impl BlockTable {
         for global in self.global.values() {
             used += 1;
             assert!(global.newest <= self.clock); // DT2
+            assert!(!is_empty(&self.nodes[global.directory as usize])); // DT3
             for entry in self.nodes[global.directory as usize].iter().filter(|entry| entry.newest > 0) {
                 used += 1;
                 assert!(entry.newest <= global.newest); // DT2
@@ -221,7 +229,7 @@ impl BlockTable {
         set_back(&mut self.clock);
     }
 
-    /// Removes the older half of the leaves.
+    /// Removes the older half of the leaves, of which there are nearly half as many as nodes or more (DT3).
     fn reclaim(&mut self) {
         self.of_leaves.clear();
         for global in self.global.values() {
@@ -242,12 +250,18 @@ impl BlockTable {
                 free.push(entry.other);
                 *entry = Entry::default();
             }
-            if global.newest < threshold {
+            // Its own timestamp may be that of a leaf that was cleared.
+            let kept = !is_empty(directory);
+            if !kept {
                 free.push(global.directory);
             }
-            global.newest >= threshold
+            kept
         });
     }
+}
+
+fn is_empty(node: &Node) -> bool {
+    node.iter().all(|entry| entry.newest == 0)
 }
 
 fn key(place: Place) -> Key {
@@ -318,6 +332,40 @@ mod tests {
         table.record(at(0, 0));
         assert_eq!(table.nodes.len(), nodes);
         table.check();
+    }
+
+    #[test]
+    fn years_of_trims_leave_no_empty_nodes_and_end_in_no_panic() {
+        // How much is fetched before a trim, and trimmed: a leaf, part of one, and all leaves of a directory but one.
+        for (fetched, trimmed) in [(0..1, 0..64), (10..12, 10..20), (0..4096, 64..5000)] {
+            let bytes = 1000 * BYTES_PER_NODE;
+            let mut table = BlockTable::new(bytes);
+            for round in 0..5000u64 {
+                let start = round << (2 * BITS);
+                fetched.clone().step_by(FAN_OUT).for_each(|block| table.record(at(0, start + block)));
+                table.reset_all(0, start + trimmed.start..start + trimmed.end);
+                assert!(table.bytes() <= bytes, "{} bytes", table.bytes());
+            }
+            table.check();
+            let all_trimmed = trimmed.start <= fetched.start;
+            assert_eq!(table.global.is_empty(), all_trimmed, "{fetched:?} {trimmed:?}");
+            assert!(table.nodes.len() < 80 || !all_trimmed, "{} nodes", table.nodes.len());
+        }
+    }
+
+    #[test]
+    fn a_directory_whose_newest_blocks_are_discarded_is_reclaimed_by_those_that_are_left() {
+        let mut table = BlockTable::new(0);
+        for round in 0..10_000u64 {
+            let start = round << (2 * BITS);
+            table.record(at(0, start));
+            // The directory keeps this block's timestamp.
+            table.record(at(0, start + 64));
+            table.reset(at(0, start + 64));
+        }
+        table.check();
+        assert!(table.nodes.len() <= LEAST_NODES);
+        assert_eq!(table.timestamps(at(0, 9_999 << (2 * BITS))), Timestamps { newest: 19_999, older: 0 });
     }
 
     #[test]

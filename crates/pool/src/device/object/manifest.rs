@@ -71,8 +71,14 @@ pub(super) async fn manifest(
             let text = serde_json::to_vec_pretty(&made)?;
             // Of two that make one volume the second fails.
             let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-            store.put_opts(path, text.into(), options).await.map_err(failed)?;
-            return Ok(made);
+            return match store.put_opts(path, text.into(), options).await {
+                Ok(_) => Ok(made),
+                Err(Error::AlreadyExists { .. }) => {
+                    let message = format!("{name}: another program has just made a volume there; name another prefix");
+                    Err(io::Error::new(io::ErrorKind::AlreadyExists, message))
+                }
+                Err(error) => Err(failed(error)),
+            };
         }
         Err(error) => return Err(failed(error)),
     };
