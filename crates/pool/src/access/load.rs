@@ -312,7 +312,7 @@ mod tests {
         let config = VolumeConfig { readahead: 0, ..VolumeConfig::new("volume") };
         let volume = pool.attach(Arc::new(MemoryDevice::new(20 * 4096)), config);
         let handle = pool.handle().expect("a handle");
-        let frames = pool.statistics().policy_frames;
+        let frames = u64::from(pool.statistics().policy_frames);
         let pins: Vec<_> = (0..frames).map(|block| handle.read(&volume, block).expect("a read")).collect();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| pool.handle().expect("a handle").read(&volume, 19).map(drop));
