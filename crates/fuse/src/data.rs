@@ -124,10 +124,14 @@ impl Shared {
         Ok(done)
     }
 
-    pub(crate) fn write(self: &Arc<Self>, asked: Asked, write: &Write<'_>, mut reply: Reply) {
+    pub(crate) fn write(self: &Arc<Self>, mut asked: Asked, write: &Write<'_>, mut reply: Reply) {
         let (offset, data) = (write.offset, write.data);
         let until = if write.mapped { Until::Cached } else { Until::of_flags(write.flags) };
         self.counters.requests.write.add(1);
+        if let Some(opener) = asked.open.opener.filter(|_| write.mapped) {
+            // The kernel hands back what a program wrote, in its own name. Space is taken in the program's.
+            asked.caller = Caller { thread: asked.caller.thread, ..opener };
+        }
         let begun = self.check_open().and_then(|()| {
             if !write.mapped {
                 self.drop_privileges(&asked.open.node, asked.object(), (asked.caller, write.drop_privileges))?;

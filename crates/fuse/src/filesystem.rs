@@ -54,7 +54,7 @@ impl FileSystem {
             Operation::Link { node: of, name } => self.entry(reply, shared.link(of, node, name)),
             Operation::Open { flags } => {
                 shared.processes.look_again(caller.thread);
-                self.opened(reply, shared.nodes.get(node).and_then(|node| shared.open(node, flags)));
+                self.opened(reply, shared.nodes.get(node).and_then(|node| shared.open(node, flags, Some(caller))));
             }
             Operation::Create(file) => self.create(caller, node, &file, reply),
             Operation::Read { handle, offset, size, by_program } => match shared.asked(handle, caller) {

@@ -136,12 +136,15 @@ impl Shared {
             Advice::WillNeed | Advice::DoNotNeed if u32::from(found.stx_mode) & libc::S_IFMT != libc::S_IFREG => {
                 Err(Errno::EISDIR)
             }
-            Advice::WillNeed | Advice::DoNotNeed => self.open(Arc::clone(&node), libc::O_RDONLY).and_then(|opened| {
-                let open = self.open.get(opened.handle)?;
-                let done = self.object_of(&open).and_then(|object| self.hint_at(object, None, Hinted::whole(advice)));
-                self.close(opened.handle);
-                done
-            }),
+            Advice::WillNeed | Advice::DoNotNeed => {
+                self.open(Arc::clone(&node), libc::O_RDONLY, None).and_then(|opened| {
+                    let open = self.open.get(opened.handle)?;
+                    let done =
+                        self.object_of(&open).and_then(|object| self.hint_at(object, None, Hinted::whole(advice)));
+                    self.close(opened.handle);
+                    done
+                })
+            }
             Advice::Normal => match self.set_ours(node.number, HINT, None) {
                 // There was none.
                 Err(errno) if errno.code() == libc::ENODATA => Ok(()),

@@ -232,7 +232,7 @@ impl Shared {
         let found = attributes(fd.as_fd())?;
         // By what was opened: the name may be another's already.
         let node = self.nodes.enter(&fd, true, &found);
-        let opened = self.open_new(Arc::clone(&node), file.flags)?;
+        let opened = self.open_new(Arc::clone(&node), file.flags, caller)?;
         Ok((self.attributes(&node, found), opened))
     }
 

@@ -13,7 +13,9 @@ use crate::nodes::{Node, Nodes};
 use crate::object::{Looked, Object};
 use crate::outside::Outside;
 use crate::processes::{Processes, User};
-use crate::protocol::{DIRECT_IO, Errno, KEEP_CACHE, NO_FLUSH, Notifier, Opened, PARALLEL_DIRECT_WRITES, UnderWay};
+use crate::protocol::{
+    Caller, DIRECT_IO, Errno, KEEP_CACHE, NO_FLUSH, Notifier, Opened, PARALLEL_DIRECT_WRITES, UnderWay,
+};
 use crate::slab::Slab;
 use crate::workers::{MOST_WORKERS, Workers};
 use forebay_figures::clients::Counters;
@@ -78,6 +80,8 @@ pub(crate) struct Open {
     /// Its bytes. Of a file that was just made there are none before they are used.
     object: OnceLock<Arc<Object>>,
     write: bool,
+    /// The program that has opened it, in whose name space is taken for what programs write to their maps.
+    pub(crate) opener: Option<Caller>,
     /// How many of its failures its user knows of.
     pub(crate) known: AtomicU64,
     pub(crate) readahead: Readahead,
@@ -99,11 +103,12 @@ pub(crate) struct Victim {
 }
 
 impl Open {
-    fn new(node: Arc<Node>, write: bool) -> Self {
+    fn new(node: Arc<Node>, flags: i32, opener: Option<Caller>) -> Self {
         Self {
             node,
             object: OnceLock::new(),
-            write,
+            write: flags & libc::O_ACCMODE != libc::O_RDONLY,
+            opener,
             known: AtomicU64::new(0),
             readahead: Readahead::default(),
             last_user: AtomicU64::new(0),
@@ -208,14 +213,13 @@ impl Shared {
     }
 
     /// Opens a file's bytes.
-    pub(crate) fn open(&self, node: Arc<Node>, flags: i32) -> Result<Opened, Errno> {
+    pub(crate) fn open(&self, node: Arc<Node>, flags: i32, opener: Option<Caller>) -> Result<Opened, Errno> {
         // Its descriptor below may be open already.
         self.check_flags(&*self.nodes.tree.path(&node.inode)?, flags)?;
-        self.open_checked(node, flags)
+        self.open_checked(Open::new(node, flags, opener))
     }
 
-    fn open_checked(&self, node: Arc<Node>, flags: i32) -> Result<Opened, Errno> {
-        let open = Open::new(node, flags & libc::O_ACCMODE != libc::O_RDONLY);
+    fn open_checked(&self, open: Open) -> Result<Opened, Errno> {
         let (object, looked) = self.enter_object(&open.node, open.write)?;
         open.known.store(object.file.failures_known(), Ordering::Relaxed);
         self.hint_at_open(&open, &object);
@@ -224,12 +228,12 @@ impl Shared {
     }
 
     /// Opens a file that was just made: what only its bytes need waits until they are used.
-    pub(crate) fn open_new(&self, node: Arc<Node>, flags: i32) -> Result<Opened, Errno> {
-        if node.object().is_some() {
+    pub(crate) fn open_new(&self, node: Arc<Node>, flags: i32, opener: Caller) -> Result<Opened, Errno> {
+        let open = Open::new(node, flags, Some(opener));
+        if open.node.object().is_some() {
             // Another was faster.
-            return self.open_checked(node, flags);
+            return self.open_checked(open);
         }
-        let open = Open::new(node, flags & libc::O_ACCMODE != libc::O_RDONLY);
         Ok(self.opened(open, Looked::Same))
     }
 

@@ -218,6 +218,16 @@ fn a_user_does_not_get_the_space_that_is_kept_for_root() {
     };
     let left = fill("user", "65534");
     assert!(left >= KEPT, "{left} bytes are left for root");
+    // What is written to a map of a hole takes its space when the kernel hands it back.
+    let map = format!(
+        "import mmap, os\nfile = os.open('{seen}/hole', os.O_CREAT | os.O_RDWR)\nos.ftruncate(file, 4 << 20)\n\
+         bytes = mmap.mmap(file, 4 << 20)\nbytes[:] = b'x' * (4 << 20)\nbytes.flush()"
+    );
+    let by_user = ["--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", &map];
+    let mapped = Command::new("setpriv").args(by_user).output().expect("setpriv runs");
+    assert!(text(&mapped.stderr).contains("No space left on device"), "{}", text(&mapped.stderr));
+    let left = rustix::fs::statvfs(&*source).map(|left| left.f_bfree * left.f_frsize).expect("it is there");
+    assert!(left >= KEPT, "{left} bytes are left for root");
     let left = fill("root", "0");
     assert!(left < 1 << 20, "{left} bytes are left, and root may have them");
     assert!(folder.unmount());
