@@ -46,15 +46,27 @@ pub(crate) fn as_user<T>(
     if UMASK.replace(Some(umask)) != Some(umask) {
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask));
     }
-    let other = superuser && (caller.user != 0 || caller.group != 0);
-    if other {
-        become_user(caller.user, caller.group);
+    Ok(in_name_of(superuser, caller, make)??)
+}
+
+/// Does something as this user: space that it takes is the user's. This thread keeps its rights, but for that to what is kept for root.
+pub(crate) fn in_name_of<T>(superuser: bool, caller: Caller, work: impl FnOnce() -> T) -> io::Result<T> {
+    if !superuser || (caller.user, caller.group) == (0, 0) {
+        return Ok(work());
     }
-    let made = make();
-    if other {
-        become_user(0, 0);
+    prepare(superuser)?;
+    let all = capabilities(None)?;
+    let fewer = CapabilitySets { effective: all.effective - CapabilitySet::SYS_RESOURCE, ..all };
+    if caller.user != 0 {
+        set_capabilities(None, fewer)?;
     }
-    Ok(made?)
+    become_user(caller.user, caller.group);
+    let done = work();
+    become_user(0, 0);
+    if caller.user != 0 {
+        set_capabilities(None, all)?;
+    }
+    Ok(done)
 }
 
 /// Works for a caller: what takes space meanwhile takes the caller's.
@@ -68,16 +80,10 @@ pub(crate) fn writing_for<T>(caller: Caller, work: impl FnOnce() -> T) -> T {
 /// Takes space in the name of the caller that this thread writes for: within that user's quota and without what is kept for root, unless
 /// it is root.
 pub(crate) fn as_writer<T>(superuser: bool, take: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    let Some(caller) = WRITER.get().filter(|caller| superuser && caller.user != 0) else { return take() };
-    prepare(superuser)?;
-    let all = capabilities(None)?;
-    let fewer = CapabilitySets { effective: all.effective - CapabilitySet::SYS_RESOURCE, ..all };
-    set_capabilities(None, fewer)?;
-    become_user(caller.user, caller.group);
-    let taken = take();
-    become_user(0, 0);
-    set_capabilities(None, all)?;
-    taken
+    match WRITER.get() {
+        Some(caller) => in_name_of(superuser, caller, take)?,
+        None => take(),
+    }
 }
 
 /// Changes the identity of this thread by which the file system judges.

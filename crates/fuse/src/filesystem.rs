@@ -51,7 +51,7 @@ impl FileSystem {
             Operation::Rename { name, new_parent, new_name, flags } => {
                 self.rename(caller, (node, name), (new_parent, new_name), flags, reply);
             }
-            Operation::Link { node: of, name } => self.entry(reply, shared.link(of, node, name)),
+            Operation::Link { node: of, name } => self.entry(reply, shared.link(caller, of, node, name)),
             Operation::Open { flags } => {
                 shared.processes.look_again(caller.thread);
                 self.opened(reply, shared.nodes.get(node).and_then(|node| shared.open(node, flags, Some(caller))));
@@ -86,11 +86,11 @@ impl FileSystem {
                 });
             }
             Operation::SetXattr { name, value, flags, drop_group_id } => match of_ours(name) {
-                None => reply.done(shared.set_xattr(node, name, (value, flags), drop_group_id)),
+                None => reply.done(shared.set_xattr(node, name, (value, flags), (caller, drop_group_id))),
                 Some(ours) => {
                     let value = value.to_owned();
                     self.wait(caller, reply, move |shared, reply| {
-                        reply.done(shared.set_ours(node, ours, Some((&value, flags))));
+                        reply.done(shared.set_ours(caller, node, ours, Some((&value, flags))));
                     });
                 }
             },
@@ -99,7 +99,9 @@ impl FileSystem {
             Operation::RemoveXattr { name } => match of_ours(name) {
                 None => reply.done(shared.remove_xattr(node, name)),
                 Some(ours) => {
-                    self.wait(caller, reply, move |shared, reply| reply.done(shared.set_ours(node, ours, None)));
+                    self.wait(caller, reply, move |shared, reply| {
+                        reply.done(shared.set_ours(caller, node, ours, None))
+                    });
                 }
             },
             Operation::OpenDirectory => match shared.open_directory(node) {
@@ -232,13 +234,14 @@ impl FileSystem {
     }
 
     fn rename(&self, caller: Caller, from: (u64, &OsStr), to: (u64, &OsStr), flags: u32, reply: Reply) {
-        match self.0.rename(from, to, flags, false) {
+        match self.0.rename(caller, from, to, flags, false) {
             Ok(Done::Now(())) => reply.done(Ok(())),
             Err(errno) => reply.error(errno),
             Ok(Done::Later) => {
                 let ((parent, name), (new_parent, new_name)) = ((from.0, from.1.to_owned()), (to.0, to.1.to_owned()));
                 self.wait(caller, reply, move |shared, reply| {
-                    reply.done(shared.rename((parent, &name), (new_parent, &new_name), flags, true).map(drop));
+                    let (from, to) = ((parent, &*name), (new_parent, &*new_name));
+                    reply.done(shared.rename(caller, from, to, flags, true).map(drop));
                 });
             }
         }

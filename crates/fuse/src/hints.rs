@@ -6,7 +6,7 @@ use crate::inode::attributes;
 use crate::managing::HINT;
 use crate::object::Object;
 use crate::processes::User;
-use crate::protocol::Errno;
+use crate::protocol::{Caller, Errno};
 use crate::shared::{Open, Shared};
 use forebay_pool::Hint;
 use rustix::fd::AsFd;
@@ -145,12 +145,12 @@ impl Shared {
                     done
                 })
             }
-            Advice::Normal => match self.set_ours(node.number, HINT, None) {
+            Advice::Normal => match self.set_ours(Caller::ROOT, node.number, HINT, None) {
                 // There was none.
                 Err(errno) if errno.code() == libc::ENODATA => Ok(()),
                 done => done,
             },
-            advice => self.set_ours(node.number, HINT, Some((advice.to_string().as_bytes(), 0))),
+            advice => self.set_ours(Caller::ROOT, node.number, HINT, Some((advice.to_string().as_bytes(), 0))),
         };
         self.forget(node.number, 1);
         done.map_err(io::Error::from)

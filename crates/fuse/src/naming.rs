@@ -1,7 +1,7 @@
 //! Names and attributes: what is answered by the tree below at once.
 
 use crate::attributes::{Attributes, decode_device};
-use crate::credentials::as_user;
+use crate::credentials::{as_user, in_name_of};
 use crate::directory::Directory;
 use crate::inode::{attributes, proc_path};
 use crate::nodes::Node;
@@ -118,13 +118,13 @@ impl Shared {
         self.make((caller, 0), at, |parent| rustix::fs::symlinkat(target.as_bytes(), parent, at.1.as_bytes()))
     }
 
-    pub(crate) fn link(&self, number: u64, parent: u64, name: &OsStr) -> Result<Attributes, Errno> {
+    pub(crate) fn link(&self, caller: Caller, number: u64, parent: u64, name: &OsStr) -> Result<Attributes, Errno> {
         let (node, parent) = (self.nodes.get(number)?, self.nodes.path(parent)?);
         let path = self.nodes.tree.path(&node.inode)?;
         let from = proc_path(path.as_fd());
         self.about_to_change(&node, &path, None);
-        let linked = rustix::fs::linkat(CWD, from, &*parent, name.as_bytes(), AtFlags::SYMLINK_FOLLOW);
-        linked?;
+        let link = || rustix::fs::linkat(CWD, &*from, &*parent, name.as_bytes(), AtFlags::SYMLINK_FOLLOW);
+        in_name_of(self.nodes.tree.superuser(), caller, link)??;
         // It may have had none.
         node.inode.named();
         self.changed(&node, &path);
@@ -146,6 +146,7 @@ impl Shared {
     /// What takes another file's place is written first, as ext4 does: so that after a kill there is one or the other. `wait`: for that.
     pub(crate) fn rename(
         &self,
+        caller: Caller,
         (parent, name): (u64, &OsStr),
         (new_parent, new_name): (u64, &OsStr),
         flags: u32,
@@ -166,8 +167,9 @@ impl Shared {
         for Victim { node, path, found } in moved.iter().chain(&replaced) {
             self.about_to_change(node, path, Some(found));
         }
-        let renamed = rustix::fs::renameat_with(&*parent, name.as_bytes(), &*new_parent, new_name.as_bytes(), flags);
-        renamed?;
+        let (from, to) = (name.as_bytes(), new_name.as_bytes());
+        let rename = || rustix::fs::renameat_with(&*parent, from, &*new_parent, to, flags);
+        in_name_of(self.nodes.tree.superuser(), caller, rename)??;
         if let Some(Victim { node, path, .. }) = &moved {
             self.changed(node, path);
             self.renamed(node, path, (&parent, name));
@@ -266,13 +268,14 @@ impl Shared {
         number: u64,
         name: &OsStr,
         (value, flags): (&[u8], u32),
-        drop_group_id: bool,
+        (caller, drop_group_id): (Caller, bool),
     ) -> Result<(), Errno> {
         let node = self.nodes.get(number)?;
         let path = self.nodes.tree.path(&node.inode)?;
         let flags = XattrFlags::from_bits_retain(flags);
         self.about_to_change(&node, &path, None);
-        rustix::fs::setxattr(proc_path(path.as_fd()), name.as_bytes(), value, flags)?;
+        let set = || rustix::fs::setxattr(&*proc_path(path.as_fd()), name.as_bytes(), value, flags);
+        in_name_of(self.nodes.tree.superuser(), caller, set)??;
         if drop_group_id {
             let mode = u32::from(attributes(path.as_fd())?.stx_mode) & 0o7777;
             rustix::fs::chmod(proc_path(path.as_fd()), Mode::from_raw_mode(mode & !libc::S_ISGID))?;

@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caches_fit_in_the_memory_there_is_with_their_metadata_and_the_buffers() {
+    fn all_that_a_server_takes_fits_in_the_memory_there_is() {
         let of = |volumes: &[&str]| Options {
             volumes: volumes.iter().map(|volume| volume.parse().unwrap()).collect(),
             cache: Some("512MiB".parse().unwrap()),
@@ -288,14 +288,19 @@ mod tests {
         const MIB: u64 = 1 << 20;
         // CLOCK-Pro's metadata is a 20th of its cache.
         let one = of(&["a=/x"]);
-        assert_eq!(one.check_memory(800 * MIB), Ok(()));
-        assert!(one.check_memory(780 * MIB).unwrap_err().to_string().contains("need more memory than the 780 MiB"));
+        assert_eq!(one.check_memory(830 * MIB), Ok(()));
+        // The program and its connections take 34 MiB.
+        assert!(one.check_memory(820 * MIB).unwrap_err().to_string().contains("need more memory than the 820 MiB"));
+        let few = Options { max_connections: Some(1), ..one.clone() };
+        assert_eq!(few.check_memory(820 * MIB), Ok(()));
         let two = of(&["a=/x", "b=/y,size=1GiB,policy=lru"]);
         assert!(two.check_memory(1800 * MIB).is_err());
         assert_eq!(two.check_memory(1900 * MIB), Ok(()));
         assert_eq!(of(&["b=/y,size=1GiB"]).check_memory(1400 * MIB), Ok(()));
         let memory = of(&["a=memory:600MiB", "b=concat:memory:300MiB+memory:300MiB"]);
-        assert_eq!(memory.check_memory(1200 * MIB), Ok(()));
+        assert_eq!(memory.check_memory(2040 * MIB), Ok(()));
+        let refused = memory.check_memory(2000 * MIB).unwrap_err().to_string();
+        assert!(refused.contains("volumes of 1.2 GiB in memory"), "{refused}");
         let refused = memory.check_memory(1199 * MIB).unwrap_err().to_string();
         assert!(refused.contains("volumes of 1.2 GiB in memory are more than the 1.2 GiB"), "{refused}");
     }

@@ -2,7 +2,7 @@
 
 use crate::{Folder, text};
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, chown};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -203,9 +203,17 @@ fn a_user_does_not_get_the_space_that_is_kept_for_root() {
     let Some(folder) = Folder::new() else { return };
     let (image, source, seen) = (folder.text("image"), folder.text("source"), folder.text("seen"));
     run(&["truncate", "-s", "32M", &image]);
-    run(&["mkfs.ext4", "-q", "-m", "20", &image]);
+    run(&["mkfs.ext4", "-q", "-m", "20", "-N", "5000", &image]);
     run(&["mount", "-o", "loop", &image, &source]);
     let disk = Disk { folder: &folder, mounted: vec![folder.path("source")] };
+    for name in ["from", "links", "made", "moved"] {
+        fs::create_dir(folder.path("source").join(name)).expect("a folder");
+        run(&["chmod", "777", &folder.text(&format!("source/{name}"))]);
+    }
+    for at in 0..400 {
+        let file = folder.path("source/from").join(at.to_string());
+        fs::write(&file, "").and_then(|()| chown(&file, Some(65534), Some(0))).expect("a file of the user's");
+    }
     run(&["chmod", "777", &source, &folder.text("")]);
     let running = folder.mount(&["--cache", "64MiB"]);
     let fill = |name: &str, user: &str| {
@@ -226,6 +234,24 @@ fn a_user_does_not_get_the_space_that_is_kept_for_root() {
     let by_user = ["--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", &map];
     let mapped = Command::new("setpriv").args(by_user).output().expect("setpriv runs");
     assert!(text(&mapped.stderr).contains("No space left on device"), "{}", text(&mapped.stderr));
+    let left = rustix::fs::statvfs(&*source).map(|left| left.f_bfree * left.f_frsize).expect("it is there");
+    assert!(left >= KEPT, "{left} bytes are left for root");
+    // So do names and attributes.
+    let names = format!(
+        "import os\nos.chdir('{seen}')\n\
+         def fails(what, act):\n  try:\n    for at in range(2000): act(at)\n  except OSError as error: print(what, error.errno)\n\
+         name = 'n' * 240 + '%d'\n\
+         fails('setxattr', lambda at: os.setxattr('from/%d' % (at % 400), 'user.a%d' % (at // 400), b'%0900d' % at))\n\
+         fails('link', lambda at: os.link('from/0', 'links/' + name % at))\n\
+         fails('symlink', lambda at: os.symlink('t' * 200, 'links/%d' % at))\n\
+         fails('mkdir', lambda at: os.mkdir('links/d%d' % at))\n\
+         fails('create', lambda at: os.close(os.open('made/' + name % at, os.O_CREAT)))\n\
+         fails('rename', lambda at: os.rename('from/%d' % at, 'moved/' + name % at))"
+    );
+    let by_user = ["--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", &names];
+    let failed = Command::new("setpriv").args(by_user).output().expect("setpriv runs");
+    let expected = "setxattr 28\nlink 28\nsymlink 28\nmkdir 28\ncreate 28\nrename 28\n";
+    assert_eq!(text(&failed.stdout), expected, "{}", text(&failed.stderr));
     let left = rustix::fs::statvfs(&*source).map(|left| left.f_bfree * left.f_frsize).expect("it is there");
     assert!(left >= KEPT, "{left} bytes are left for root");
     let left = fill("root", "0");

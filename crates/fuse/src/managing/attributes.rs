@@ -5,7 +5,7 @@ use crate::hints::{Advice, Hinted};
 use crate::inode::proc_path;
 use crate::nodes::Node;
 use crate::object::Object;
-use crate::protocol::Errno;
+use crate::protocol::{Caller, Errno};
 use crate::shared::Shared;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
@@ -92,7 +92,13 @@ impl Shared {
     }
 
     /// Sets an attribute of ours to a value, or removes it. It holds at once for what is open.
-    pub(crate) fn set_ours(&self, number: u64, name: &str, value: Option<(&[u8], u32)>) -> Result<(), Errno> {
+    pub(crate) fn set_ours(
+        &self,
+        caller: Caller,
+        number: u64,
+        name: &str,
+        value: Option<(&[u8], u32)>,
+    ) -> Result<(), Errno> {
         let node = self.nodes.get(number)?;
         match value {
             Some((value, flags)) => {
@@ -101,7 +107,7 @@ impl Shared {
                     self.managing.mistake(&format!("{}: {name}: {wrong}", path.unwrap_or_default().display()));
                     Errno::EINVAL
                 })?;
-                self.set_xattr(number, OsStr::new(name), (value, flags), false)?;
+                self.set_xattr(number, OsStr::new(name), (value, flags), (caller, false))?;
             }
             None => self.remove_xattr(number, OsStr::new(name))?,
         }

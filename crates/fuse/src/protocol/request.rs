@@ -17,6 +17,11 @@ pub(crate) struct Caller {
     pub(crate) thread: u32,
 }
 
+impl Caller {
+    /// Who gives commands to the mount.
+    pub(crate) const ROOT: Self = Self { user: 0, group: 0, thread: 0 };
+}
+
 /// A request of the kernel.
 #[derive(Debug)]
 pub(crate) struct Request<'m> {
