@@ -94,8 +94,8 @@ impl FileSystem {
                     });
                 }
             },
-            Operation::GetXattr { name, room } => value(reply, room, shared.xattr(node, Some(name))),
-            Operation::ListXattrs { room } => value(reply, room, shared.xattr(node, None)),
+            Operation::GetXattr { name, room } => value(reply, room, shared.xattr(caller, node, Some(name))),
+            Operation::ListXattrs { room } => value(reply, room, shared.xattr(caller, node, None)),
             Operation::RemoveXattr { name } => match of_ours(name) {
                 None => reply.done(shared.remove_xattr(node, name)),
                 Some(ours) => {

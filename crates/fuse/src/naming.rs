@@ -41,6 +41,8 @@ impl Shared {
     ) -> Result<Attributes, Errno> {
         let path = self.nodes.tree.path(&node.inode)?;
         self.about_to_change(node, &path, None);
+        let of_mode = changes.user.is_some() || changes.group.is_some() || changes.mode.is_some();
+        let modes = of_mode.then(|| self.change_modes());
         if changes.user.is_some() || changes.group.is_some() {
             let user = changes.user.map(rustix::fs::Uid::from_raw);
             let group = changes.group.map(rustix::fs::Gid::from_raw);
@@ -54,6 +56,7 @@ impl Shared {
             let mode = Mode::from_raw_mode(mode & 0o7777);
             rustix::fs::chmod(proc_path(path.as_fd()), mode)?;
         }
+        drop(modes);
         if changes.accessed.is_some() || changes.modified.is_some() {
             let times =
                 Timestamps { last_access: timespec(changes.accessed), last_modification: timespec(changes.modified) };
@@ -250,7 +253,7 @@ impl Shared {
     }
 
     /// An extended attribute, or the list of their names.
-    pub(crate) fn xattr(&self, number: u64, name: Option<&OsStr>) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn xattr(&self, caller: Caller, number: u64, name: Option<&OsStr>) -> Result<Vec<u8>, Errno> {
         let path = self.nodes.path(number)?;
         let path = proc_path(path.as_fd());
         let mut value = vec![0; MOST_XATTR];
@@ -259,6 +262,9 @@ impl Shared {
             None => rustix::fs::listxattr(path, &mut value[..]),
         };
         value.truncate(length?);
+        if name.is_none() && caller.user != 0 {
+            value = without_trusted(&value);
+        }
         Ok(value)
     }
 
@@ -274,6 +280,8 @@ impl Shared {
         let path = self.nodes.tree.path(&node.inode)?;
         let flags = XattrFlags::from_bits_retain(flags);
         self.about_to_change(&node, &path, None);
+        // An access list is also a mode.
+        let _modes = drop_group_id.then(|| self.change_modes());
         let set = || rustix::fs::setxattr(&*proc_path(path.as_fd()), name.as_bytes(), value, flags);
         in_name_of(self.nodes.tree.superuser(), caller, set)??;
         if drop_group_id {
@@ -292,6 +300,12 @@ impl Shared {
         self.changed(&node, &path);
         Ok(())
     }
+}
+
+/// A list of names without those that only root sees.
+fn without_trusted(names: &[u8]) -> Vec<u8> {
+    let names = names.split_inclusive(|&byte| byte == 0);
+    names.filter(|name| !name.starts_with(b"trusted.")).flatten().copied().collect()
 }
 
 fn timespec(time: Option<SetTime>) -> Timespec {

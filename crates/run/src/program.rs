@@ -141,7 +141,7 @@ impl Asked<'_> {
         let least = LEAST_PAGES * u64::from(self.page_size);
         if self.memory < least && self.page_size.is_power_of_two() {
             return Err(Error::Usage(format!(
-                "{} is too little: take {LEAST_PAGES} pages, {}, or more, or smaller pages; with less, threads take pages from each other and none goes on",
+                "--memory {} is too little: give at least {LEAST_PAGES} pages, {}, or smaller pages; with less, threads take each other's pages and none goes on",
                 show_bytes(self.memory),
                 show_bytes(least)
             )));

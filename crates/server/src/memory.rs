@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 /// What the program takes for itself.
 pub(crate) const PROGRAM: u64 = 10 << 20;
 
+/// What a mount takes beside its cache: the program, and buffers of requests that are under way.
+pub(crate) const MOUNT: u64 = PROGRAM + (16 << 20);
+
 /// What a connection takes beside what the buffers are for: its input, and its thread's stack.
 pub(crate) const CONNECTION: u64 = 96 << 10;
 

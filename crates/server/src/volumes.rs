@@ -148,13 +148,13 @@ impl Options {
     /// The same of the shared cache alone.
     pub(crate) fn check_shared_memory(&self, limit: u64) -> Result<(), Error> {
         let config = self.shared_config(self.policy())?;
-        if config.capacity.saturating_add(config.most_metadata()).saturating_add(memory::PROGRAM) <= limit {
+        if config.capacity.saturating_add(config.most_metadata()).saturating_add(memory::MOUNT) <= limit {
             return Ok(());
         }
         let [frames, metadata, program, limit] =
-            [config.capacity, config.most_metadata(), memory::PROGRAM, limit].map(show_bytes);
+            [config.capacity, config.most_metadata(), memory::MOUNT, limit].map(show_bytes);
         Err(Error::Usage(format!(
-            "a cache of {frames}, up to {metadata} of metadata and {program} for the program need more memory than the {limit} that this machine, a \
+            "a cache of {frames}, up to {metadata} of metadata and {program} for the program and its buffers need more memory than the {limit} that this machine, a \
              control group or `ulimit` allows: make --cache smaller"
         )))
     }

@@ -2,6 +2,7 @@
 
 use crate::fuse_device::{USER, with_mode};
 use crate::{Folder, text};
+use rustix::fs::XattrFlags;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -58,4 +59,22 @@ fn root_that_lets_nobody_else_in_is_allowed_what_it_is_below() {
 fn a_user_is_allowed_what_he_is_below_and_the_kernel_checks_it() {
     // The cache must read what it writes parts of.
     same_as_below(USER, &[], true, &["open own-0200 w", "open own-0200 a"]);
+}
+
+#[test]
+fn a_user_does_not_see_the_names_of_attributes_that_are_for_root() {
+    let Some(folder) = Folder::new() else { return };
+    fs::set_permissions(folder.path(""), Permissions::from_mode(0o755)).expect("a mode");
+    fs::write(folder.path("source/file"), b"bytes").expect("a file");
+    for name in ["trusted.a", "user.b"] {
+        rustix::fs::setxattr(folder.path("source/file"), name, b"value", XattrFlags::CREATE).expect("an attribute");
+    }
+    let running = folder.mount(&[]);
+    for (user, expected) in [(USER, "['user.b']\n"), (0, "['trusted.a', 'user.b']\n")] {
+        let list = format!("import os; print(sorted(os.listxattr('{}')))", folder.text("seen/file"));
+        let done = Command::new("/usr/bin/python3").args(["-c", &list]).uid(user).gid(user).output();
+        assert_eq!(text(&done.expect("python runs").stdout), expected);
+    }
+    assert!(folder.unmount());
+    assert_eq!(running.end(), Some(0));
 }
