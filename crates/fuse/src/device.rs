@@ -78,8 +78,8 @@ pub(crate) struct LowerFile {
     /// The error of the first sync that failed since it was emptied last: what was written before it may be lost, and no later sync can
     /// know.
     failed_sync: AtomicI32,
-    /// Bytes of it have become dirty for which no space could be reserved, and little is left.
-    unreserved: AtomicBool,
+    /// Bytes of it have become dirty while little space was left, or none could be reserved.
+    scarce: AtomicBool,
     /// Up to here space may have been reserved behind the end of the file below.
     reserved: AtomicU64,
 }
@@ -118,7 +118,7 @@ impl LowerFile {
             last_change: LastChange::new(&found),
             failures: Mutex::default(),
             failed_sync: AtomicI32::new(0),
-            unreserved: AtomicBool::new(false),
+            scarce: AtomicBool::new(false),
             reserved: AtomicU64::new(0),
         }))
     }
@@ -311,13 +311,13 @@ impl LowerFile {
     }
 
     /// Whether bytes of it may find no space, although they were taken.
-    pub(crate) fn is_unreserved(&self) -> bool {
-        self.unreserved.load(Ordering::Relaxed)
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.scarce.load(Ordering::Relaxed)
     }
 
     /// All of it has found its space.
     pub(crate) fn note_written(&self) {
-        self.unreserved.store(false, Ordering::Relaxed);
+        self.scarce.store(false, Ordering::Relaxed);
     }
 
     /// Whether what was written to it may be lost below.
@@ -474,7 +474,8 @@ impl Device for LowerFile {
         // It may allocate, which changes the file below.
         let reserve = || as_writer(self.files.tree.superuser(), || space.reserve(&descriptors.main, offset, length));
         let reserved = self.last_change.make(descriptors.main.as_fd(), false, reserve)?;
-        self.unreserved.fetch_or(reserved == Reserved::Unknown, Ordering::Relaxed);
+        // A range that has its space may need more for its place in the file's map, as it is written.
+        self.scarce.fetch_or(reserved != Reserved::Plenty, Ordering::Relaxed);
         Ok(reserved)
     }
 

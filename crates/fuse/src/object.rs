@@ -247,10 +247,10 @@ impl Object {
         Ok(())
     }
 
-    /// Whether the file below is to get its contents when it is closed: it was made or emptied, and has not got any since; or it may
-    /// find no space.
+    /// Whether the file below is to get its contents when it is closed: it was made or emptied, and has not got any since; or little
+    /// space was left.
     pub(crate) fn is_fresh(&self) -> bool {
-        (self.fresh.load(Ordering::Relaxed) || self.file.is_unreserved()) && self.has_unwritten()
+        (self.fresh.load(Ordering::Relaxed) || self.file.is_scarce()) && self.has_unwritten()
     }
 
     /// Whether the file below lacks something of what it has here.

@@ -401,8 +401,8 @@ fn what_cannot_be_run_so_is_refused_with_its_reason() {
     std::fs::write(&existing, "x").expect("a file");
     let cases: [(&[&str], &str, i32, &str); 10] = [
         (&["-m", "1MiB", "--recrod", "x"], "true", 2, "there is no option `--recrod`"),
-        (&["-m", "64KiB"], "true", 2, "take 64 pages, 256 KiB, or more"),
-        (&["-m", "31MiB", "--page-size", "512KiB"], "true", 2, "take 64 pages, 32 MiB, or more"),
+        (&["-m", "64KiB"], "true", 2, "give at least 64 pages, 256 KiB, or smaller"),
+        (&["-m", "31MiB", "--page-size", "512KiB"], "true", 2, "give at least 64 pages, 32 MiB, or smaller"),
         (&["-m", "1MiB", "--page-size", "5000"], "true", 2, "page"),
         (&["-m", "1MiB", "--policy", "opt"], "true", 2, "needs the future"),
         (&["-m", "1MiB", "--swap", &missing], "true", 2, "is no folder"),
