@@ -147,15 +147,24 @@ impl Shared {
             }
             Err(errno) => reply.error(self.failed(errno)),
             Ok(Done::Later) => {
-                let (shared, data) = (Arc::clone(self), data.to_vec());
                 reply.hand_over(&self.under_way, asked.caller.thread);
-                let write = move || match shared.write_from(&asked, &Bytes { offset, data: &data, until, wait: true }) {
-                    Ok(Done::Now(())) => reply.count(data.len() as u32),
-                    Ok(Done::Later) => reply.error(shared.failed(Errno::EIO)),
-                    Err(errno) => reply.error(shared.failed(errno)),
+                let Some(kept) = self.workers.keep(data.len()) else {
+                    return self.write_now(&asked, &Bytes { offset, data, until, wait: true }, reply);
                 };
-                self.workers.run(write);
+                let (shared, data) = (Arc::clone(self), data.to_vec());
+                self.workers.run(move || {
+                    shared.write_now(&asked, &Bytes { offset, data: &data, until, wait: true }, reply);
+                    drop((data, kept));
+                });
             }
+        }
+    }
+
+    fn write_now(&self, asked: &Asked, bytes: &Bytes<'_>, reply: Reply) {
+        match self.write_from(asked, bytes) {
+            Ok(Done::Now(())) => reply.count(bytes.data.len() as u32),
+            Ok(Done::Later) => reply.error(self.failed(Errno::EIO)),
+            Err(errno) => reply.error(self.failed(errno)),
         }
     }
 

@@ -2,11 +2,15 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The most at a time.
 pub(crate) const MOST_WORKERS: usize = 64;
+
+/// The most bytes of written data that jobs keep together.
+const MOST_KEPT: usize = 32 << 20;
 
 /// How long one waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -19,6 +23,20 @@ pub(crate) struct Workers {
     queue: Mutex<Queue>,
     work: Condvar,
     ended: Condvar,
+    /// Bytes of written data that jobs keep.
+    kept: AtomicUsize,
+}
+
+/// Bytes that a job keeps, until it is dropped.
+pub(crate) struct Kept {
+    workers: Arc<Workers>,
+    bytes: usize,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.workers.kept.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 #[derive(Default)]
@@ -33,6 +51,14 @@ struct Queue {
 impl Workers {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a job may keep so much data. If jobs keep too much already, the thread that has the data does the work itself, and
+    /// the kernel keeps the data of the next requests.
+    pub(crate) fn keep(self: &Arc<Self>, bytes: usize) -> Option<Kept> {
+        let kept = |kept: usize| Some(kept + bytes).filter(|&kept| kept <= MOST_KEPT);
+        self.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, kept).ok()?;
+        Some(Kept { workers: Arc::clone(self), bytes })
     }
 
     /// Has a job done.
@@ -125,6 +151,15 @@ mod tests {
         results.sort_unstable();
         assert_eq!(results, [1, 2]);
         assert!(workers.finish(PATIENCE));
+    }
+
+    #[test]
+    fn jobs_keep_no_more_data_than_there_may_be() {
+        let workers = Arc::new(Workers::default());
+        let kept: Vec<_> = (0..MOST_KEPT >> 20).map(|_| workers.keep(1 << 20).expect("there is room")).collect();
+        assert!(workers.keep(1).is_none());
+        drop(kept);
+        assert!(workers.keep(MOST_KEPT).is_some());
     }
 
     #[test]

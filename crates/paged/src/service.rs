@@ -22,7 +22,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::IntoRawFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -54,6 +54,8 @@ pub(crate) struct Service {
     pub(crate) traffic: Arc<Traffic>,
     /// The most bytes that the program had at a time.
     most: AtomicU64,
+    /// The user knows that there is no more memory. Some programs ask again for each of their objects.
+    is_known_full: AtomicBool,
 }
 
 pub(crate) enum Job {
@@ -125,6 +127,7 @@ impl Service {
             noting: Mutex::default(),
             traffic: Arc::default(),
             most: AtomicU64::new(0),
+            is_known_full: AtomicBool::new(false),
         };
         (service, asked)
     }
@@ -295,7 +298,14 @@ impl Service {
             return true;
         }
         let reserved = self.ask(|answer| Job::Reserve(range, answer)).unwrap_or(Ok(()));
-        reserved.inspect_err(|why| self.say(&format!("there is no more memory: swap space: {why}"))).is_ok()
+        reserved.inspect_err(|why| self.say_full(&format!("swap space: {why}"))).is_ok()
+    }
+
+    /// Says, once, that the program gets no more memory.
+    fn say_full(&self, why: &str) {
+        if !self.is_known_full.swap(true, Ordering::Relaxed) {
+            self.say(&format!("there is no more memory: {why}"));
+        }
     }
 
     /// The same without asking the file system, as long as it has plenty.
@@ -315,7 +325,7 @@ impl Service {
 
     pub(crate) fn grow(&self, from: usize, length: usize) -> Option<Range<usize>> {
         let grown = self.ask(|answer| Job::Grow(from, length, answer))?;
-        grown.inspect_err(|why| self.say(&format!("there is no more memory: {why}"))).ok()
+        grown.inspect_err(|why| self.say_full(why)).ok()
     }
 
     pub(crate) fn map(

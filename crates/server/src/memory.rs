@@ -13,6 +13,16 @@ pub(crate) const MOUNT: u64 = PROGRAM + (16 << 20);
 /// What a connection takes beside what the buffers are for: its input, and its thread's stack.
 pub(crate) const CONNECTION: u64 = 96 << 10;
 
+/// Has the C library give large blocks back to the system when they are freed. It would keep them after a burst of requests, for each of
+/// many threads.
+pub(crate) fn keep_no_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it sets a number of the C library's allocator.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 512 << 10);
+    }
+}
+
 /// The most bytes.
 pub(crate) fn limit() -> u64 {
     let info = rustix::system::sysinfo();

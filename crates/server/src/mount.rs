@@ -57,6 +57,7 @@ pub fn mount(options: MountOptions, hooks: MountHooks) -> Result<(), Error> {
     let delay = of_server.delay()?;
     options.record.as_deref().map_or(Ok(()), |path| record::check(&record::free(path)))?;
     of_server.check_shared_memory(memory::limit())?;
+    memory::keep_no_large_blocks();
     let metrics = options.metrics.as_ref().map(control::bind).transpose()?;
     let (commands, _socket) = options.control.as_deref().map(command_socket::bind).transpose()?.unzip();
     let cache = Arc::new(of_server.shared_cache()?);

@@ -347,6 +347,9 @@ fn where_there_is_no_room_the_program_or_the_command_says_so() {
             "{way}: {code:?} {said}"
         );
     }
+    let again = "for _ in range(500):\n  try: bytearray(32 << 20)\n  except MemoryError: pass";
+    let (code, said) = within(&["-m", "4MiB", "--swap", &small], &["/usr/bin/python3", "-c", again], "");
+    assert_eq!((code, said.matches("there is no more memory").count()), (Some(0), 1), "{said}");
     let kept =
         format!("{program} fill 10; for round in 1 2 3; do {program} functions >/dev/null || exit 9; done; exec");
     let (code, said) =
