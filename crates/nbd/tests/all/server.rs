@@ -434,7 +434,11 @@ fn a_thread_spins_for_a_client_that_comes_quickly_where_a_processor_is_to_spare_
     for (spin, spins) in [(PATIENCE, true), (Duration::ZERO, false)] {
         let running = Running::new(vec![memory("a")], Config { spin, ..Config::default() });
         let mut client = running.client("a");
-        (0..200).for_each(|_| assert!(client.ask(READ, 0, 512, &[]).is_ok()));
+        for _ in 0..200 {
+            // The server's thread has nothing to do before the next request comes: it sleeps, or spins.
+            std::thread::sleep(Duration::from_millis(1));
+            assert!(client.ask(READ, 0, 512, &[]).is_ok());
+        }
         let counts = running.server.counts();
         if !spins {
             assert_eq!((counts.spins_paid, counts.spins_vain), (0, 0));
