@@ -136,10 +136,12 @@ impl Options {
         if all.iter().copied().fold(0, u64::saturating_add) <= limit {
             return Ok(());
         }
-        let [frames, metadata, buffers, memory, program] = all.map(show_bytes);
+        let in_memory =
+            if memory > 0 { format!(" volumes of {} in memory,", show_bytes(memory)) } else { String::new() };
+        let [frames, metadata, buffers, _, program] = all.map(show_bytes);
         let limit = show_bytes(limit);
         Err(Error::Usage(format!(
-            "caches of {frames}, up to {metadata} of metadata, --buffers of {buffers}, volumes of {memory} in memory, and {program} for the program and \
+            "caches of {frames}, up to {metadata} of metadata, --buffers of {buffers},{in_memory} and {program} for the program and \
              {clients} connections need more memory than the {limit} that this machine, a control group or `ulimit` allows: make --cache, size=, \
              --buffers or --max-connections smaller"
         )))
