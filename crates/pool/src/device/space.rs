@@ -96,7 +96,12 @@ impl Space {
     /// The file system does not answer.
     pub fn new(file: impl AsFd) -> io::Result<Self> {
         let device = fstat(&file)?.st_dev;
-        let is_btrfs = fstatfs(&file)?.f_type as u32 == BTRFS;
+        let is_btrfs = match fstatfs(&file) {
+            Ok(found) => found.f_type as u32 == BTRFS,
+            // Some file systems in user space have no answer.
+            Err(Errno::NOSYS) => false,
+            Err(error) => return Err(error.into()),
+        };
         let mut all = FILE_SYSTEMS.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|known| known.strong_count() > 0);
         if let Some(known) = all.iter().filter_map(Weak::upgrade).find(|known| known.device == device) {
@@ -220,11 +225,12 @@ fn is_mounted_with_quotas(mounts: &str, device: &str) -> bool {
     mounts.lines().filter(of_device).filter_map(options).any(|options| options.split(',').any(is_quota))
 }
 
-/// The bytes that a file system has left for this process. One that does not count its blocks has no end.
+/// The bytes that a file system has left for this process. One that does not count its blocks, or does not say, has no end.
 fn free(file: impl AsFd) -> u64 {
     match fstatvfs(file) {
         Ok(told) if told.f_blocks == 0 => u64::MAX,
         Ok(told) => told.f_bavail.saturating_mul(told.f_frsize),
+        Err(Errno::NOSYS) => u64::MAX,
         Err(_) => 0,
     }
 }
