@@ -1,5 +1,5 @@
-//! Files are made as the user who asks: theirs, with their umask. Space is taken as theirs, too: by their quota, and not from what is kept
-//! for root.
+//! A file is made in the name of the user whose program makes it, with the program's umask. Space is taken in that name, too: within the
+//! user's quota, and not from what the file system keeps for root.
 
 use crate::protocol::Caller;
 use rustix::io::Errno;
@@ -56,25 +56,36 @@ pub(crate) fn in_name_of<T>(superuser: bool, caller: Caller, work: impl FnOnce()
     }
     prepare(superuser)?;
     let all = capabilities(None)?;
-    let fewer = CapabilitySets { effective: all.effective - CapabilitySet::SYS_RESOURCE, ..all };
+    // Work that panics is caught further up, and the thread goes on: as itself.
+    let _itself = Finally(|| {
+        become_user(0, 0);
+        if caller.user != 0
+            && let Err(error) = set_capabilities(None, all)
+        {
+            tracing::error!("a thread has lost its right to the space that is kept for root: {error}");
+        }
+    });
     if caller.user != 0 {
-        set_capabilities(None, fewer)?;
+        set_capabilities(None, CapabilitySets { effective: all.effective - CapabilitySet::SYS_RESOURCE, ..all })?;
     }
     become_user(caller.user, caller.group);
-    let done = work();
-    become_user(0, 0);
-    if caller.user != 0 {
-        set_capabilities(None, all)?;
+    Ok(work())
+}
+
+/// Does something when it is dropped.
+struct Finally<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for Finally<F> {
+    fn drop(&mut self) {
+        self.0();
     }
-    Ok(done)
 }
 
 /// Works for a caller: what takes space meanwhile takes the caller's.
 pub(crate) fn writing_for<T>(caller: Caller, work: impl FnOnce() -> T) -> T {
     let before = WRITER.replace(Some(caller));
-    let done = work();
-    WRITER.set(before);
-    done
+    let _before = Finally(|| WRITER.set(before));
+    work()
 }
 
 /// Takes space in the name of the caller that this thread writes for: within that user's quota and without what is kept for root, unless
@@ -99,4 +110,22 @@ fn become_user(user: u32, group: u32) {
 pub(crate) fn check(superuser: bool) -> io::Result<()> {
     let tried = std::thread::spawn(move || prepare(superuser)).join();
     tried.unwrap_or_else(|_| Err(io::Error::other("the thread that tried it panicked")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::catch_unwind;
+
+    #[test]
+    fn a_thread_whose_work_panics_is_itself_again() {
+        let caller = Caller { user: 65534, group: 65534, thread: 0 };
+        catch_unwind(|| writing_for(caller, || panic!("a test wants it"))).expect_err("it panics");
+        assert!(WRITER.get().is_none());
+        let superuser = rustix::process::geteuid().is_root();
+        catch_unwind(|| in_name_of(superuser, caller, || panic!("a test wants it"))).expect_err("it panics");
+        let status = std::fs::read_to_string("/proc/thread-self/status").expect("it can be read");
+        let of_files = status.lines().find_map(|line| line.strip_prefix("Uid:")).expect("its users");
+        assert_eq!(of_files.split_whitespace().last(), of_files.split_whitespace().nth(1), "{of_files}");
+    }
 }

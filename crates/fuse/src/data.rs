@@ -196,9 +196,7 @@ impl Shared {
             None => {
                 let open = || self.nodes.tree.open_inode(&node.inode, OFlags::WRONLY | OFlags::NOCTTY).map(Arc::new);
                 let fd = node.inode.opened().map_or_else(open, Ok)?;
-                let modes = self.change_modes();
                 drop_before_cut(&fd, by)?;
-                drop(modes);
                 Ok(rustix::fs::ftruncate(fd, length)?)
             }
         }

@@ -41,8 +41,6 @@ impl Shared {
     ) -> Result<Attributes, Errno> {
         let path = self.nodes.tree.path(&node.inode)?;
         self.about_to_change(node, &path, None);
-        let of_mode = changes.user.is_some() || changes.group.is_some() || changes.mode.is_some();
-        let modes = of_mode.then(|| self.change_modes());
         if changes.user.is_some() || changes.group.is_some() {
             let user = changes.user.map(rustix::fs::Uid::from_raw);
             let group = changes.group.map(rustix::fs::Gid::from_raw);
@@ -56,7 +54,6 @@ impl Shared {
             let mode = Mode::from_raw_mode(mode & 0o7777);
             rustix::fs::chmod(proc_path(path.as_fd()), mode)?;
         }
-        drop(modes);
         if changes.accessed.is_some() || changes.modified.is_some() {
             let times =
                 Timestamps { last_access: timespec(changes.accessed), last_modification: timespec(changes.modified) };
@@ -280,8 +277,6 @@ impl Shared {
         let path = self.nodes.tree.path(&node.inode)?;
         let flags = XattrFlags::from_bits_retain(flags);
         self.about_to_change(&node, &path, None);
-        // An access list is also a mode.
-        let _modes = drop_group_id.then(|| self.change_modes());
         let set = || rustix::fs::setxattr(&*proc_path(path.as_fd()), name.as_bytes(), value, flags);
         in_name_of(self.nodes.tree.superuser(), caller, set)??;
         if drop_group_id {

@@ -22,7 +22,7 @@ use crate::times::Stamp;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, Stat, fstat};
 use std::fs::read_to_string;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// The attribute in which a file's capabilities are kept.
 const CAPABILITIES: &str = "security.capability";
@@ -59,24 +59,15 @@ impl Shared {
         object: &Object,
         (caller, marked): (Caller, bool),
     ) -> Result<(), Errno> {
-        let below = object.file.open_below()?;
-        let look =
-            || fstat(&below.main).map(|found| (found, if marked { mode_left(&found, caller) } else { found.st_mode }));
-        let (found, left) = look()?;
+        let found = fstat(&object.file.open_below()?.main)?;
+        let left = if marked { mode_left(&found, caller) } else { found.st_mode };
         let capable = !object.bare.is_known(&found) && has_capabilities(&*self.nodes.tree.path(&node.inode)?);
         if left == found.st_mode && !capable {
             object.bare.note(&found);
             return Ok(());
         }
-        // The owner may have changed the mode since.
-        let _modes = self.change_modes();
-        let (found, left) = look()?;
+        // The owner does not change the mode meanwhile: the kernel lets a change of attributes and a change of bytes of one file not run at once.
         self.take_away(node, object, (found.st_mode, left), capable)
-    }
-
-    /// Held from a look at a file's mode to a change that rests on it, and while a program changes one.
-    pub(crate) fn change_modes(&self) -> MutexGuard<'_, ()> {
-        self.modes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same where the kernel has not looked at the caller's rights.

@@ -58,8 +58,6 @@ pub(crate) struct Shared {
     pub(crate) processes: Processes,
     pub(crate) managing: Managing,
     pub(crate) mapped: Arc<Mapped>,
-    /// Held while modes of files are changed.
-    pub(crate) modes: Mutex<()>,
     pub(crate) counters: Apart,
     pub(crate) watch: Option<Arc<dyn Watch>>,
     pub(crate) volume: VolumeConfig,
@@ -150,7 +148,6 @@ impl Shared {
             processes,
             managing,
             mapped,
-            modes: Mutex::default(),
             counters: Apart::default(),
             watch,
             volume,

@@ -1,4 +1,4 @@
-//! Programs that replace files on a full disk, on a disk that fails, and where a quota is used up: what they are not told of is there.
+//! Programs that replace files on a full disk, on a disk that fails, and where a quota is used up: what no call has reported as failed is there.
 
 use crate::{Folder, text};
 use std::fs;

@@ -18,7 +18,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Who gives commands to the mount.
+    /// The administrator, whose commands come by the control socket and not from the kernel.
     pub(crate) const ROOT: Self = Self { user: 0, group: 0, thread: 0 };
 }
 
