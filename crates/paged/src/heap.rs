@@ -335,7 +335,7 @@ fn release(mut ranges: MutexGuard<'_, Ranges>, range: Range<usize>, recent: bool
     wait_for(ending);
 }
 
-/// Waits until regions have gone, but for no storage that hangs. Nobody waits for this thread: it has no lock.
+/// Waits until regions have gone, but not for storage that hangs. This thread has no lock meanwhile, so no other thread waits for it.
 fn wait_for(ending: Vec<Receiver<()>>) {
     ending.into_iter().for_each(|gone| _ = gone.recv_timeout(GONE));
 }

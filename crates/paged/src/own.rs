@@ -3,7 +3,7 @@
 //! A signal may interrupt the program's `malloc` while it has a lock of the C library's, and the signal's handler may touch a paged page. The
 //! thread that brings this page must not need that lock. Therefore:
 //!
-//! 1. Whatever this library allocates, and whatever the C library allocates on the pager's [threads], comes from here.
+//! 1. What this library allocates comes from here, and what the C library allocates on the pager's [threads](crate::threads).
 //! 2. A lock of this heap is held for a few instructions, with signals blocked. The pager's threads have them blocked always.
 //! 3. Nothing here calls the C library's allocator, nor touches a region.
 //!
@@ -34,7 +34,7 @@ const PART: usize = 4096;
 /// What the area is divided into.
 const SLAB: usize = 64 << 10;
 
-/// The addresses that are reserved: at most so many, and this part of those that the process may have.
+/// The addresses that are reserved: `RESERVED` bytes, or this part of the process' limit of addresses if that is less.
 const RESERVED: usize = SLABS * SLAB;
 const PART_OF_LIMIT: u64 = 16;
 const SLABS: usize = 64 << 10;

@@ -190,7 +190,7 @@ impl Region {
     }
 
     fn take_advice(&self, offset: u64, length: u64, advice: Advice) -> Result<(), Error> {
-        // Who has the pager's may wait for another region's storage.
+        // A thread that has the pager's handle may wait for another region's storage.
         let (shared, own);
         let handle = match self.pager.handle.try_lock() {
             Ok(free) => {

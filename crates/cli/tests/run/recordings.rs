@@ -77,7 +77,7 @@ fn the_hit_ratio_is_that_of_a_comparison_of_the_recording() {
         let replayed = number(&said, "pages of");
         assert_eq!(Some(replayed), own["total"]["misses"].as_u64(), "{said}");
     }
-    // Whatever the policy of the recording.
+    // Each policy misses as often, whichever policy ran when the trace was recorded.
     for (policy, misses) in policies.iter().zip(&misses) {
         let [least, most] = [f64::min, f64::max].map(|of| misses.iter().copied().reduce(of).expect("there are three"));
         println!("{policy}: {misses:?}");

@@ -430,7 +430,7 @@ fn a_missing_key_is_named() {
 
 #[test]
 fn a_thread_spins_for_a_client_that_comes_quickly_where_a_processor_is_to_spare_and_never_without_leave() {
-    // Whatever the machine's load, requests come within a time that no test waits.
+    // The bound is longer than any request takes to come, on a busy machine too.
     for (spin, spins) in [(PATIENCE, true), (Duration::ZERO, false)] {
         let running = Running::new(vec![memory("a")], Config { spin, ..Config::default() });
         let mut client = running.client("a");
