@@ -22,7 +22,7 @@ pub use seek::{Curve, Points, Rated, Seek};
 pub use units::{Amount, Count, Positive};
 
 use disk::Drive;
-use forebay_policy::Place;
+use forebay_policy::{DeviceCost, Place};
 use parallel::{Lanes, Parallel};
 use queue::Queue;
 use request::{Address, Request};
@@ -85,6 +85,30 @@ struct UnderWay {
 enum Server {
     Queue(Queue),
     Parallel(Parallel),
+}
+
+impl Model {
+    /// What reads of pages of this many bytes cost, in milliseconds: the mean over reads here and there, each waited for.
+    pub fn reads(&self, page_size: u64) -> DeviceCost {
+        const READS: u64 = 512;
+        const LONG: u64 = 32;
+        let mean = |pages: u64| {
+            let mut device = SimulatedDevice::new(self, page_size);
+            // All over the first 64 GiB, in an order without one.
+            let places = (64 << 30) / page_size / READS;
+            for read in 0..READS {
+                let block = read * 197 % READS * places + read * 7_919 % places.max(1);
+                for page in 0..pages {
+                    device.miss(Place { object: 0, block: block + page }, page == 0, false);
+                }
+            }
+            device.finish();
+            device.device_ms / READS as f64
+        };
+        let (one, long) = (mean(1), mean(LONG));
+        let page = ((long - one) / (LONG - 1) as f64).max(0.0);
+        DeviceCost { request: (one - page).max(0.0), page }
+    }
 }
 
 impl SimulatedDevice {

@@ -54,6 +54,10 @@ pub trait Policy: Sized + Send + 'static {
     /// simulator; a cache keeps as many of them as its metadata allows.
     const NUMBERS_KEPT: u32 = 0;
 
+    /// Whether a policy that looks at places remembers what it knows of them by page number: then it knows no more pages than a real
+    /// cache keeps numbers for. One that remembers by place says that it does not.
+    const REMEMBERS_BY_NUMBER: bool = Self::INFO.uses.place;
+
     /// Whether a hit (and a [`first_use`](Policy::first_use)) does no more than set a bit of its page. Then the hits between two other
     /// calls may be told in any order, and each page once: a cache that many threads use may keep the bits itself, without a lock,
     /// and tell of them before it asks for a victim. A policy of which that holds only at some settings does not claim it.
@@ -299,6 +303,15 @@ impl Uses {
     pub const PAGE: Self = Self { place: false, request: false };
 }
 
+/// What reads cost on a device: `request + n × page` for n pages in a row, in any unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeviceCost {
+    /// To begin a request elsewhere.
+    pub request: f64,
+    /// To transfer a page.
+    pub page: f64,
+}
+
 /// What a policy is made from.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -308,6 +321,8 @@ pub struct Setup {
     pub pages: u32,
     /// The bytes of a page.
     pub page_size: u64,
+    /// What reads cost, where that is known.
+    pub device: Option<DeviceCost>,
     /// The values of the policy's parameters.
     pub settings: Settings,
     /// The references to come, for off-line policies.
@@ -325,7 +340,7 @@ impl Setup {
     /// If the capacity is 0.
     pub fn new(capacity: u32, pages: u32, settings: Settings) -> Self {
         assert!(capacity > 0, "a cache holds at least one page");
-        Self { capacity, pages, page_size: 4096, settings, future: None, managers: None, host: None }
+        Self { capacity, pages, page_size: 4096, device: None, settings, future: None, managers: None, host: None }
     }
 }
 

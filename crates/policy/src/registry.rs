@@ -196,6 +196,19 @@ impl Spec {
         visit(self.info.name, Kept).expect("the policy is in the registry")
     }
 
+    /// Whether it knows no more pages than numbers are kept for ([`Policy::REMEMBERS_BY_NUMBER`]).
+    pub fn remembers_by_number(&self) -> bool {
+        struct Remembers;
+        impl Visitor for Remembers {
+            type Output = bool;
+
+            fn visit<P: Policy>(self) -> bool {
+                P::REMEMBERS_BY_NUMBER
+            }
+        }
+        visit(self.info.name, Remembers).expect("the policy is in the registry")
+    }
+
     fn history(&self) -> Option<&'static Parameter> {
         struct History;
         impl Visitor for History {

@@ -22,8 +22,8 @@ pub struct Config {
     pub page_size: u32,
     /// The replacement policy.
     pub policy: Spec,
-    /// For how many pages a number is kept at this capacity, resident, ghosts and forgotten ones together. UBM and DULO detect loops
-    /// and sequences among this many pages: the more, the farther back they see, at 170 to 230 bytes a page. MQ's sample is drawn by
+    /// For how many pages a number is kept at this capacity, resident, ghosts and forgotten ones together. DULO detects
+    /// sequences among this many pages: the more, the farther back it sees, at some 200 bytes a page. MQ's sample is drawn by
     /// number ([`NUMBERS_KEPT`](forebay_policy::Policy::NUMBERS_KEPT)). The others need their ghosts alone.
     pub known_pages: u32,
     /// How many volumes will have a share ([`Pool::set_share`](crate::Pool::set_share)), each with a policy of its own, whose metadata
@@ -72,14 +72,15 @@ impl Config {
     }
 
     /// The same with another page size, a 32nd of the frames for the laundry and, for policies that look at places, numbers for four
-    /// times as many pages as there are frames; for those that decide by number, for as many as they state and metadata may take.
+    /// times as many pages as there are frames, unless they need none; for those that decide by number, for as many as they state and metadata
+    /// may take.
     #[must_use]
     pub fn with_page_size(mut self, page_size: u32) -> Self {
         self.page_size = page_size;
         let frames = self.capacity / u64::from(page_size.max(1));
         self.laundry = (frames / 32).clamp(1, u64::from(MOST_FRAMES)) as u32;
         let by_number = u64::from(self.policy.numbers_kept()).min(self.numbers_of_a_frame());
-        let far = if self.policy.info.uses.place { 4 } else { by_number };
+        let far = if self.policy.remembers_by_number() { 4 } else { by_number };
         self.known_pages = (frames * far).min(u64::from(MOST_FRAMES)) as u32;
         self
     }

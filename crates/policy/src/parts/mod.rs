@@ -6,6 +6,7 @@ pub(crate) mod heap;
 pub(crate) mod list;
 #[cfg(test)]
 pub(crate) mod long_run;
+pub(crate) mod ordered;
 pub mod prefetch;
 pub(crate) mod slots;
 pub(crate) mod time_set;

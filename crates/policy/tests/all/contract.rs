@@ -233,7 +233,7 @@ fn specs() -> Vec<Spec> {
         "seq:length=2:distance=2:misses=3:sequences=4",
         "ubm:run=2:gap=2",
         "ubm:other=lfu:run=3",
-        "ubm:other=lru-2:run=2:open=2",
+        "ubm:other=lru-2:run=2:in-use=leaves:ended=keeps",
         "ubm:other=lrfu:run=1:gap=1",
         "dulo:correlation=20%:bank=50%:longest=3",
         "dulo:correlation=80%:bank=5%:distance=1:gap=9",

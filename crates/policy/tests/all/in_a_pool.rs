@@ -278,7 +278,7 @@ fn specs() -> Vec<Spec> {
         "lrfu:lambda=0:period=3",
         "lrfu:history=2",
         "seq:length=2:distance=2:misses=3:sequences=4",
-        "ubm:other=lru-2:run=2:open=2",
+        "ubm:other=lru-2:run=2:in-use=leaves:ended=keeps",
         "dulo:correlation=20%:bank=50%:longest=3",
         "dulo:base=linux:correlation=50%:bank=50%:longest=3",
         "lru-sp:manager=mru",

@@ -40,7 +40,8 @@ pub(crate) struct Numbers {
 impl Numbers {
     pub(crate) fn of(config: &Config) -> Self {
         // With shares a number costs more than `Config::with_page_size` could know.
-        let most = if config.shares > 0 && !config.policy.info.uses.place { config.numbers_of_a_frame() } else { MOST };
+        let most =
+            if config.shares > 0 && !config.policy.remembers_by_number() { config.numbers_of_a_frame() } else { MOST };
         let known = u64::from(config.known_pages).min(config.frames().saturating_mul(most));
         Self { ghosts: config.policy.ghosts().into(), laundry: config.laundry.into(), known: (known, config.frames()) }
     }
@@ -120,11 +121,13 @@ mod tests {
 
     #[test]
     fn numbers_are_in_proportion_to_the_frames() {
-        let numbers = Numbers::of(&config("ubm", 8 << 20, TIB));
+        let numbers = Numbers::of(&config("seq", 8 << 20, TIB));
         assert_eq!((numbers.kept(2048), numbers.kept(4096), numbers.kept(512)), (8192, 16384, 2048));
-        // UBM keeps more numbers than its pages, ghosts and the laundry need; CLOCK-Pro needs them all, and gives them again at once.
+        // SEQ keeps more numbers than its pages and the laundry need; CLOCK-Pro and UBM need them all, and give them again at once.
         assert_eq!(numbers.most(2048), 8192);
-        let numbers = Numbers::of(&config("clock-pro", 8 << 20, TIB));
-        assert_eq!((numbers.kept(2048), numbers.most(2048)), (0, 2 * (2048 - 64) + 64 + 1));
+        for policy in ["clock-pro", "ubm"] {
+            let numbers = Numbers::of(&config(policy, 8 << 20, TIB));
+            assert_eq!((numbers.kept(2048), numbers.most(2048)), (0, 2 * (2048 - 64) + 64 + 1), "{policy}");
+        }
     }
 }

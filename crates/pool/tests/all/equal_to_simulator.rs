@@ -1,7 +1,7 @@
 //! One trace, replayed by one thread through the pool and through the simulator, gives equal hits under every policy.
 
 use crate::common;
-use crate::forecast::{PAGE_SIZE, by_page, ends_of_objects, on_line, sample, simulated};
+use crate::forecast::{PAGE_SIZE, by_page, ends_of_objects, load, on_line, sample, simulated};
 
 use common::Zeroes;
 use forebay_policy::managers::{Assignment, Manager};
@@ -88,10 +88,31 @@ fn every_policy_has_the_same_hits_with_readahead() {
 
 #[test]
 fn numbers_that_stand_for_other_pages_once_forgotten_change_no_hit() {
-    // These look at places, or draw their sample by number.
-    let by_number = |spec: &Spec| spec.info.uses.place || spec.info.name == "mq";
+    // These remember by number what they know of places, or draw their sample by number.
+    let by_number = |spec: &Spec| spec.remembers_by_number() || spec.info.name == "mq";
     let specs: Vec<Spec> = on_line().into_iter().filter(|spec| !by_number(spec)).collect();
+    assert!(specs.iter().any(|spec| spec.info.name == "ubm"));
     check_equal(&sample(), &specs, Cache { pages: 90, known_pages: 0, readahead: 0 });
+}
+
+/// A loop over one file beside random reads of another: from one round to the next, far more pages are read than there are numbers for.
+#[test]
+fn ubm_finds_a_loop_though_more_than_four_times_the_frames_come_between() {
+    const FRAMES: u32 = 64;
+    let (length, rounds) = (6 * u64::from(FRAMES), 6);
+    let mut text = String::from("object,offset,length,operation\n");
+    for step in 0..length * rounds {
+        let [looped, random] = [step % length, step * step * 7_919 % 20_011].map(|block| block * u64::from(PAGE_SIZE));
+        text += &format!("loop,{looped},{PAGE_SIZE},read\nrandom,{random},{PAGE_SIZE},read\n");
+    }
+    let trace = load("loop-beside-random", text.into_bytes());
+    let cache = Cache { pages: FRAMES, known_pages: 0, readahead: 0 };
+    assert!(trace.pages > 4 * 4 * FRAMES, "{} pages", trace.pages);
+    let [ubm, lru] = ["ubm", "lru"].map(|name| Spec::parse(name).expect("a policy"));
+    check_equal(&trace, &[ubm.clone(), lru.clone()], cache);
+    let hits = simulated(&trace, &[ubm, lru], (FRAMES, 0));
+    // From the third round on nearly all frames hold blocks of the loop.
+    assert!(hits[0].0 > hits[1].0 + u64::from(FRAMES) * (rounds - 2) * 3 / 4, "{hits:?}");
 }
 
 #[test]

@@ -18,6 +18,14 @@ pub(crate) fn sample() -> Trace {
     Trace::load("sample", reader.as_mut(), None, keep, &mut |_| {}).expect("the sample is well-formed")
 }
 
+/// A trace in the bytes of a file, in pages of the sample's size.
+pub(crate) fn load(name: &str, bytes: Vec<u8>) -> Trace {
+    let input = forebay_trace::Input::from_bytes(name, bytes).expect("the trace opens");
+    let (_, mut reader) = forebay_trace::reader::read(input, &Options::default()).expect("a known format");
+    let keep = Keep { places: true, requests: true };
+    Trace::load(name, reader.as_mut(), Some(PAGE_SIZE.into()), keep, &mut |_| {}).expect("the trace is well-formed")
+}
+
 /// The first references of a trace, each page as a request of its own, of which the pool sees as much as the simulator; and at the end the blocks that are passed over: a
 /// policy that remembers pages which it no longer knows would take them for others, as their numbers come back at other times. The last
 /// request writes, since the simulator reads nothing ahead behind the last one.

@@ -5,7 +5,7 @@ use super::space_time::SpaceTime;
 use crate::input::trace::Trace;
 use crate::walk::walk;
 use forebay_policy::Histogram;
-use forebay_policy::ubm::{Class, KnownRun, RunFinder};
+use forebay_policy::ubm::{Class, Classifier, KnownRun};
 use serde::Serialize;
 
 /// How many runs are named.
@@ -56,7 +56,7 @@ pub struct BlockRun {
 impl Classes {
     /// Classifies all references, and adds them to the space–time graph, if there is one.
     pub(super) fn of(trace: &Trace, mut grid: Option<&mut SpaceTime>, progress: &(dyn Fn(u64) + Sync)) -> Self {
-        let mut finder = RunFinder::new(trace.pages, trace.page_size);
+        let mut finder = Classifier::new(trace.pages, trace.page_size);
         let mut counts = [0u64; 3];
         let mut by_period = Histogram::<u64, 0>::default();
         let rows = grid.as_ref().map(|grid| grid.rows_of(trace));
@@ -66,10 +66,9 @@ impl Classes {
         };
         walk(&trace.references, 0..trace.len(), &progress, |time, page, soon| {
             if let Some(soon) = soon {
-                finder.prefetch(soon);
                 trace.places.prefetch(soon);
             }
-            let found = finder.refer(page, trace.places.of(page));
+            let found = finder.refer(trace.places.of(page));
             counts[found.class as usize] += 1;
             if found.class == Class::Looping {
                 *by_period.at((found.period.ceil() as u64).max(1) - 1) += 1;

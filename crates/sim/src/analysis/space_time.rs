@@ -48,11 +48,10 @@ impl SpaceTime {
         };
         walk(&trace.references, 0..trace.len(), &progress, |time, page, soon| {
             if let Some(soon) = soon {
-                classifier.prefetch(soon);
                 trace.places.prefetch(soon);
                 prefetch(&rows, soon as usize);
             }
-            let class = classifier.refer(page, trace.places.of(page));
+            let class = classifier.refer(trace.places.of(page)).class;
             self.add(time, rows[page as usize], class);
         });
     }

@@ -186,18 +186,10 @@ enum Rule {
 }
 
 impl Rule {
-    /// A page is going to be referenced soon.
-    #[inline]
-    fn prefetch(&self, page: u32) {
-        if let Self::Regular(regular) = self {
-            regular.prefetch(page);
-        }
-    }
-
     /// Pages are referenced, one after the other.
     fn refer(&mut self, pages: &[u32], places: &Places) {
         if let Self::Regular(regular) = self {
-            pages.iter().for_each(|&page| regular.refer(page, places.of(page)));
+            pages.iter().for_each(|&page| regular.refer(places.of(page)));
         }
     }
 

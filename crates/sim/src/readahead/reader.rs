@@ -124,12 +124,6 @@ impl Reader {
         ReadaheadCounts { wasted: fetched - used, late: with_device.then_some(self.late), ..self.counts }
     }
 
-    /// The page is going to be referenced soon.
-    #[inline]
-    pub(crate) fn prefetch(&self, page: u32) {
-        self.rule.prefetch(page);
-    }
-
     /// A read is going to end with the page soon.
     #[inline]
     pub(crate) fn prefetch_end(&self, page: u32, places: &Places) {

@@ -9,26 +9,21 @@
 use super::Expected;
 use forebay_policy::Place;
 use forebay_policy::readahead::Read;
-use forebay_policy::ubm::{Course, RunFinder};
+use forebay_policy::ubm::{Classifier, Course};
 
 #[derive(Debug)]
 pub(super) struct Regular {
-    regularity: RunFinder,
+    regularity: Classifier,
     max: u64,
 }
 
 impl Regular {
     pub(super) fn new(pages: u32, page_size: u64, max: u64) -> Self {
-        Self { regularity: RunFinder::new(pages, page_size), max }
+        Self { regularity: Classifier::new(pages, page_size), max }
     }
 
-    #[inline]
-    pub(super) fn prefetch(&self, page: u32) {
-        self.regularity.prefetch(page);
-    }
-
-    pub(super) fn refer(&mut self, page: u32, place: Place) {
-        self.regularity.refer(page, place);
+    pub(super) fn refer(&mut self, place: Place) {
+        self.regularity.refer(place);
     }
 
     /// A read is over.

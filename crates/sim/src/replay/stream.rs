@@ -142,6 +142,7 @@ impl Sweep {
             let room = if more { room_for(pages).max(capacity.min(ROOM)) } else { pages };
             let mut setup = spec.setup(capacity, room);
             setup.page_size = ingest.page_size().bytes;
+            setup.device = watch.cost_of_reads(setup.page_size);
             Start { spec, setup, warmup: self.warmup as u64, watch, references: 0, successors: None }.run()
         };
         let ends = ends::SIZES.into_iter().filter(|_| self.weighs_time(watch)).map(|size| {

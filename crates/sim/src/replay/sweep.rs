@@ -82,6 +82,7 @@ impl Sweep {
                 [size] => {
                     let mut setup = spec.setup(size, trace.pages);
                     setup.page_size = trace.page_size;
+                    setup.device = watch.cost_of_reads(trace.page_size);
                     setup.future = future.clone().filter(|_| spec.needs_future());
                     let (warmup, successors) = (self.warmup as u64, successors.as_ref());
                     Start { spec, setup, warmup, watch, references, successors }.run()

@@ -6,7 +6,7 @@ use crate::device_time::DeviceTime;
 use crate::readahead::{Readahead, Reader, Successors};
 use crate::recency::Recency;
 use forebay_model::Model;
-use forebay_policy::{AnyPolicy, Operation, Policy, Setup};
+use forebay_policy::{AnyPolicy, DeviceCost, Operation, Policy, Setup};
 use std::sync::Arc;
 
 /// How many requests ahead readahead fetches what it needs where they end.
@@ -51,6 +51,11 @@ impl By {
 impl Watch {
     pub(crate) fn anything(&self) -> bool {
         self.device.is_some() || !self.readahead.is_none() || self.distances || self.by.is_some() || self.states > 0
+    }
+
+    /// What a policy learns of the device, if there is one.
+    pub(crate) fn cost_of_reads(&self, page_size: u64) -> Option<DeviceCost> {
+        self.device.as_ref().map(|model| model.reads(page_size))
     }
 }
 
@@ -178,9 +183,6 @@ impl Observer for Watcher {
     #[inline]
     fn soon(&self, stretch: &Stretch<'_>, page: u32) {
         self.device.prefetch(stretch.places, page);
-        if let Some(reader) = &self.reader {
-            reader.prefetch(page);
-        }
     }
 
     #[inline]

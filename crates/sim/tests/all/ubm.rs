@@ -179,7 +179,7 @@ fn sample() -> BTreeMap<String, Vec<Seen>> {
     replay(&trace, trace.pages / 10, |ubm, reference| {
         time += 1;
         let file = trace.names.object_name(reference.place.object).to_owned();
-        let class = ubm.class_of(reference.page, reference.place).expect("the block was just referenced");
+        let class = ubm.last_class();
         files.entry(file).or_default().push(Seen { time, block: reference.place.block, class });
     });
     files

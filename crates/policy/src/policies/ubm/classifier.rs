@@ -2,33 +2,18 @@
 //! referenced.
 
 use super::Ubm;
-use super::detector::{Class, Detector, Finding};
-use super::runs::{Block, Runs};
+use super::detector::{Class, Detector};
 use crate::parameters::Settings;
-use crate::parts::prefetch::prefetch;
 use crate::policy::{Place, Policy};
 
-/// Classifies references as UBM does, which depends on the references alone and on no cache.
+/// Classifies references as UBM does in a cache of as many pages as there are, and knows the runs that their blocks are in.
 ///
-/// The work for a reference ends: it looks at one entry of the table of blocks, ages two, and follows two chains of at most `open` passes.
+/// The work for a reference ends: it looks for its pass and for its run in search trees, and adds two runs at most.
 #[derive(Debug)]
 pub struct Classifier {
     detector: Detector,
     /// References so far.
     now: u64,
-}
-
-/// The same, and the runs that the blocks are in: a table that takes longer than the rest where blocks are referenced without order.
-///
-/// The work for a reference ends: the table is a search tree, and two runs are added at most.
-#[derive(Debug)]
-pub struct RunFinder {
-    classifier: Classifier,
-    runs: Runs,
-    /// By page, the run that its block was put into last: where to look for it first.
-    runs_of: Vec<u32>,
-    /// The run that grew last: the next block is likely to belong to it.
-    run: u32,
     /// The last reference, and its class.
     last: Place,
     class: Class,
@@ -76,82 +61,28 @@ pub enum Course {
 }
 
 impl Classifier {
-    /// A classifier with UBM's default parameters, for page numbers below `pages` and pages of `page_size` bytes.
+    /// A classifier with UBM's default parameters, for `pages` pages of `page_size` bytes.
     pub fn new(pages: u32, page_size: u64) -> Self {
         let settings = Settings::defaults(Ubm::INFO.parameters);
-        Self { detector: Detector::of(&settings, pages, page_size), now: 0 }
-    }
-
-    /// The page is going to be referenced soon.
-    #[inline]
-    pub fn prefetch(&self, page: u32) {
-        self.detector.prefetch(page);
-    }
-
-    /// A page is referenced: in which class.
-    ///
-    /// # Panics
-    /// If the page's number is not below those that the classifier was made for.
-    #[inline]
-    pub fn refer(&mut self, page: u32, place: Place) -> Class {
-        self.find(page, place).class
-    }
-
-    #[inline]
-    fn find(&mut self, page: u32, place: Place) -> Finding {
-        self.now += 1;
-        self.detector.refer(page, place, self.now)
-    }
-}
-
-impl RunFinder {
-    /// One with UBM's default parameters, for page numbers below `pages` and pages of `page_size` bytes.
-    pub fn new(pages: u32, page_size: u64) -> Self {
-        Self {
-            classifier: Classifier::new(pages, page_size),
-            runs: Runs::new(pages),
-            runs_of: vec![0; pages as usize],
-            run: 0,
-            last: Place::default(),
-            class: Class::Other,
-        }
-    }
-
-    /// The page is going to be referenced soon.
-    #[inline]
-    pub fn prefetch(&self, page: u32) {
-        self.classifier.prefetch(page);
-        prefetch(&self.runs_of, page as usize);
+        let detector = Detector::of(&settings, pages, page_size);
+        Self { detector, now: 0, last: Place::default(), class: Class::Other }
     }
 
     /// A page is referenced.
-    ///
-    /// # Panics
-    /// If the page's number is not below those that this was made for.
-    pub fn refer(&mut self, page: u32, place: Place) -> Classified {
-        let finding = self.classifier.find(page, place);
-        let now = self.classifier.now;
-        if !finding.repeated {
-            let Finding { pass, class, kept: period, follows, .. } = finding;
-            self.runs.make_room();
-            let holder = self.runs.holder_by([Some(self.runs_of[page as usize])], place);
-            let growing = place.block.checked_sub(1).filter(|_| follows).and_then(|before| {
-                let index = self.runs.holder_by([Some(self.run)], Place { block: before, ..place });
-                index.filter(|&index| self.runs.is_of(index, pass))
-            });
-            self.run = self.runs.put(holder, growing, Block { place, pass, class, period, now });
-            self.runs_of[page as usize] = self.run;
-        }
+    pub fn refer(&mut self, place: Place) -> Classified {
+        self.now += 1;
+        let found = self.detector.find(place);
+        let finding = self.detector.refer(&found, place, self.now);
         (self.last, self.class) = (place, finding.class);
         Classified { class: finding.class, period: finding.period }
     }
 
-    /// What is known of the blocks referenced so far, by the last reference to each. A loop over several files, or over blocks
+    /// The runs that the blocks referenced so far are in. A loop over several files, or over blocks
     /// that others lie between, is one for each run of consecutive blocks.
     pub fn runs(&self) -> impl Iterator<Item = KnownRun> {
-        self.runs.iter().map(|run| KnownRun {
-            start: run.start,
-            end: run.end(),
+        self.detector.runs().iter().map(|(start, end, run)| KnownRun {
+            start,
+            end,
             class: run.class,
             period: if run.class == Class::Looping { run.period } else { f32::INFINITY },
         })
@@ -159,19 +90,21 @@ impl RunFinder {
 
     /// Where the references go on, if the last one was sequential or looping.
     pub fn course(&self) -> Option<Course> {
-        let run = self.runs.find(self.last)?;
+        let runs = self.detector.runs();
+        let run = runs.holder(self.last)?;
+        let start = runs.start(run).block;
         match self.class {
             Class::Other => None,
-            Class::Sequential => Some(Course::Sequence { blocks: run.end() - run.start.block + 1 }),
+            Class::Sequential => Some(Course::Sequence { blocks: runs.end(run) - start + 1 }),
             Class::Looping => {
                 let next = Place { block: self.last.block.saturating_add(1), ..self.last };
                 // What this pass has yet to come to is still in the run of the pass before.
-                let before = self.runs.find(next).filter(|before| before.pass != run.pass && before.detected());
-                let again = run.first.saturating_add(run.period as u64);
+                let before = runs.holder(next).filter(|&before| before != run);
+                let again = runs.begun(run).saturating_add(runs.get(run).period as u64);
                 Some(Course::Loop {
-                    end: before.map_or(self.last.block, |before| before.end()),
-                    start: run.start.block,
-                    due: again.saturating_sub(self.classifier.now),
+                    end: before.map_or(self.last.block, |before| runs.end(before)),
+                    start,
+                    due: again.saturating_sub(self.now),
                 })
             }
         }
@@ -184,10 +117,9 @@ mod tests {
 
     #[test]
     fn a_loop_is_sequential_at_first_and_looping_from_its_second_round_on() {
-        let mut classifier = RunFinder::new(20, 8192);
-        let mut round = || -> Vec<Classified> {
-            (0..20).map(|block| classifier.refer(block, Place { object: 3, block: u64::from(block) })).collect()
-        };
+        let mut classifier = Classifier::new(20, 8192);
+        let mut round =
+            || -> Vec<Classified> { (0..20).map(|block| classifier.refer(Place { object: 3, block })).collect() };
         let first = round();
         assert!(first[..7].iter().all(|found| found.class == Class::Other));
         assert!(
@@ -199,16 +131,16 @@ mod tests {
         assert_eq!(runs, [KnownRun { start, end: 19, class: Class::Looping, period: 20.0 }]);
     }
 
-    fn refer(classifier: &mut RunFinder, blocks: std::ops::Range<u64>) -> Option<Course> {
+    fn refer(classifier: &mut Classifier, blocks: std::ops::Range<u64>) -> Option<Course> {
         for block in blocks {
-            classifier.refer(block as u32, Place { object: 3, block });
+            classifier.refer(Place { object: 3, block });
         }
         classifier.course()
     }
 
     #[test]
     fn a_sequence_has_a_length_and_a_loop_its_end_and_the_time_of_its_start() {
-        let mut classifier = RunFinder::new(100, 8192);
+        let mut classifier = Classifier::new(100, 8192);
         assert_eq!(refer(&mut classifier, 10..17), None);
         assert_eq!(refer(&mut classifier, 17..18), Some(Course::Sequence { blocks: 8 }));
         assert_eq!(refer(&mut classifier, 18..30), Some(Course::Sequence { blocks: 20 }));
@@ -219,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_part_that_is_read_again_becomes_a_loop_of_its_own() {
-        let mut classifier = RunFinder::new(100, 8192);
+        let mut classifier = Classifier::new(100, 8192);
         refer(&mut classifier, 0..100);
         refer(&mut classifier, 40..60);
         let mut runs: Vec<_> = classifier.runs().map(|run| (run.start.block, run.end, run.class)).collect();
@@ -229,7 +161,7 @@ mod tests {
 
     #[test]
     fn references_without_order_have_no_course() {
-        let mut classifier = RunFinder::new(100, 8192);
+        let mut classifier = Classifier::new(100, 8192);
         for block in [5, 90, 33, 71, 12, 64, 50, 20, 81] {
             assert_eq!(refer(&mut classifier, block..block + 1), None);
         }

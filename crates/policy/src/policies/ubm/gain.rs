@@ -48,6 +48,8 @@ pub(super) struct Stack {
     /// The gains up to each preset size and above the one before, fitted when `until_refit` was `REFIT`.
     zones: [Zone; SIZES],
     until_refit: u32,
+    /// Whether the gain is not taken to be below the hull.
+    hull: bool,
     /// The size that was asked for last since then, and its gain.
     asked: Cell<(u32, f64)>,
 }
@@ -65,8 +67,9 @@ struct Zone {
 }
 
 impl Stack {
-    pub(super) fn new(pages: u32, capacity: u32) -> Self {
+    pub(super) fn new(pages: u32, capacity: u32, hull: bool) -> Self {
         let mut stack = Self {
+            hull,
             nodes: Nodes::new(pages),
             pages: List::new(),
             sizes: Vec::with_capacity(SIZES),
@@ -244,7 +247,7 @@ impl Stack {
             let (below, above) = hits[..=count].split_at(index + 1);
             let slope = |from: &(f64, f64), to: &(f64, f64)| (to.1 - from.1) / (to.0 - from.0);
             let least = |to| below.iter().map(|from| slope(from, to)).fold(f64::INFINITY, f64::min);
-            let slope = above.iter().map(least).fold(0.0, f64::max);
+            let slope = if self.hull { above.iter().map(least).fold(0.0, f64::max) } else { 0.0 };
             self.zones[index] = Zone { c: (1.0 - at_p) * p.powf(k), k, slope, share };
         }
     }
@@ -314,7 +317,7 @@ mod tests {
 
     /// A stack whose references follow the lifetime function; a quarter of all references are other.
     fn following(c: f64, k: f64) -> Stack {
-        let mut stack = Stack::new(0, 640);
+        let mut stack = Stack::new(0, 640, true);
         let hit_ratio = |size: u32| 1.0 - c * f64::from(size).powf(-k);
         (stack.others, stack.all) = (1e9, 4e9);
         let mut below = 0.0;
@@ -345,7 +348,7 @@ mod tests {
     #[test]
     fn hits_far_beyond_the_present_size_are_seen_from_it() {
         // Half of all references are a cycle through more than 250 pages.
-        let mut stack = Stack::new(0, 1000);
+        let mut stack = Stack::new(0, 1000, true);
         (stack.others, stack.all, stack.hits[5]) = (1e9, 2e9, 1e9);
         stack.refit();
         for n in [1, 20, 100, 251, 400, 500] {
@@ -357,7 +360,7 @@ mod tests {
 
     #[test]
     fn hits_are_counted_at_the_least_preset_size_that_holds_them() {
-        let mut stack = Stack::new(20, 8);
+        let mut stack = Stack::new(20, 8, true);
         for page in 0..10 {
             stack.push(page);
         }
@@ -374,7 +377,7 @@ mod tests {
     fn to_touch_a_page_is_to_take_it_out_and_put_it_on_top() {
         for depth in 0..20 {
             let [mut touched, mut taken] = [(); 2].map(|()| {
-                let mut stack = Stack::new(20, 8);
+                let mut stack = Stack::new(20, 8, true);
                 (0..20).for_each(|page| stack.push(page));
                 stack
             });

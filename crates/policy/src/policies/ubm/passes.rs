@@ -1,214 +1,211 @@
-//! The open passes: found by where they are, so that a reference costs the same however many are open.
+//! The open passes: found by where they are, in logarithmic time however many are open, and closed by what they cost.
 //!
 //! ```text
-//! windows   …| 8 blocks | 8 blocks | 8 blocks |…      as long as `gap`, rounded up to a power of two
-//!                  ^ pass     ^ pass ^ reference      what it may continue is in its own window or in the one before
+//! …   ^ pass      ^ pass   reference …      the last pass before the reference, if it is no more than `gap` blocks behind
 //! ```
 //!
-//! Passes are chained by window, in a small table of chains. No two are at one block, so a chain is short.
+//! There is room for a pass to every [`FRAMES`] pages of the cache, and for [`LEAST_OPEN`] at least. When it is full, the one is
+//! closed whose loss costs the least for the time that it has waited: a pass of one block can be found again at its next, a run takes as
+//! many blocks again as make one. So references all over the place do not close streams.
 
 use super::detector::Class;
 use crate::parts::list::{List, Nodes};
+use crate::parts::ordered::Ordered;
 use crate::policy::Place;
 
-const NONE: u32 = u32::MAX;
+/// Frames for each pass that there is room for.
+const FRAMES: u32 = 8;
+const LEAST_OPEN: u32 = 64;
+/// How often a pass of one block is looked for at random.
+const TRIES: u32 = 4;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass {
-    pub(super) number: u64,
-    /// The block referenced last, and how.
-    pub(super) last: Place,
+    /// How its last block was referenced.
     pub(super) class: Class,
-    /// How many blocks it has referenced, counted up to the least of a run.
+    /// How many blocks it has referenced, counted up to the least of a sequence.
     pub(super) length: u32,
     /// Infinite where its blocks were not known before.
     pub(super) period: f32,
-    /// The page that it referenced last.
-    pub(super) page: u32,
-    /// Whether it is long enough to be a run.
-    proven: bool,
-    next: u32,
+    /// The run that it adds to.
+    pub(super) run: u32,
+    /// Its first block, and when it was referenced.
+    pub(super) first: u64,
+    pub(super) begun: u64,
 }
 
-impl Pass {
-    pub(super) fn new(number: u64, place: Place, page: u32, length: u32) -> Self {
-        let (class, period) = (Class::Other, f32::INFINITY);
-        Self { number, last: place, class, length, period, page, proven: false, next: NONE }
-    }
+/// What a pass costs, by its length: one block; fewer than make a run; a run.
+const COSTS: usize = 3;
+
+/// Where a reference is among the open passes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// The pass that it belongs to, and whether that is at this very block already.
+    pub(super) pass: Option<u32>,
+    pub(super) repeated: bool,
+    /// Another pass that is at this block.
+    resting: Option<u32>,
 }
 
 #[derive(Debug)]
 pub(super) struct Passes {
+    /// UP1. The blocks where the open passes are. No two of them are at one block.
+    places: Ordered,
+    /// By their slots there.
     passes: Vec<Pass>,
-    /// UP1. `chains[chain(pass.last)]` leads to each open pass. UP2. No two of them are at one block.
-    chains: Vec<u32>,
-    shift: u32,
-    gap: u64,
-    /// UP3. An open pass is in one of these, the one continued last at the front: in `proven` if it is long enough to be a run.
-    proven: List,
-    unproven: List,
+    /// UP2. An open pass is in the list of its cost, the one continued last at the front; the value says when that was.
+    by_cost: [List; COSTS],
     links: Nodes<u64>,
-    /// Places of `passes` that are free, chained by `next`.
-    unused: u32,
-    open: u32,
+    gap: u64,
+    /// The least length of a run.
+    least: u32,
+    /// UP3. No more are open.
+    most: u32,
+    /// References so far.
     continued: u64,
+    /// Random numbers: xorshift.
+    random: u32,
 }
 
 impl Passes {
-    pub(super) fn new(open: usize, gap: u64) -> Self {
-        Self {
-            passes: Vec::with_capacity(open),
-            chains: vec![NONE; (2 * open).next_power_of_two()],
-            shift: gap.max(1).next_power_of_two().trailing_zeros(),
+    pub(super) fn new(capacity: u32, least: u32, gap: u64) -> Self {
+        let mut passes = Self {
+            places: Ordered::new(),
+            passes: Vec::new(),
+            by_cost: [List::new(); COSTS],
+            links: Nodes::new(0),
             gap,
-            proven: List::new(),
-            unproven: List::new(),
-            links: Nodes::new(open as u32),
-            unused: NONE,
-            open: open as u32,
+            least,
+            most: 0,
             continued: 0,
-        }
+            random: 1,
+        };
+        passes.reserve(capacity);
+        passes
+    }
+
+    /// The cache may have this many pages.
+    pub(super) fn reserve(&mut self, capacity: u32) {
+        self.most = self.most.max(LEAST_OPEN + capacity / FRAMES);
+        self.places.reserve(self.most);
+        self.passes.reserve_exact(self.most as usize - self.passes.len());
+        self.links.reserve(self.most);
+    }
+
+    /// Passes have numbers below this.
+    pub(super) fn most(&self) -> u32 {
+        self.most
     }
 
     pub(super) fn len(&self) -> u32 {
-        self.proven.len() + self.unproven.len()
+        self.by_cost.iter().map(List::len).sum()
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.passes.capacity() * size_of::<Pass>() + self.chains.capacity() * size_of::<u32>() + self.links.bytes()
+        self.places.bytes() + self.passes.capacity() * size_of::<Pass>() + self.links.bytes()
     }
 
     pub(super) fn get(&mut self, index: u32) -> &mut Pass {
         &mut self.passes[index as usize]
     }
 
-    fn chain(&self, object: u32, window: u64) -> usize {
-        // Fibonacci hashing: windows in a row, and objects, lie far apart.
-        let key = window.wrapping_add(u64::from(object) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (key >> 32) as usize & (self.chains.len() - 1)
+    /// The block that a pass referenced last.
+    pub(super) fn place(&self, index: u32) -> Place {
+        self.places.key(index)
     }
 
     /// The open pass that a reference belongs to: the one that it is least far ahead of. One that has just been at that very block comes
-    /// after them: it may have ended there, as another over the same blocks will.
-    pub(super) fn continued_by(&self, place: Place) -> Option<u32> {
-        let window = place.block >> self.shift;
-        let mut nearest = (u64::MAX, NONE);
-        for back in 0..=u64::from(window > 0) {
-            let mut at = self.chains[self.chain(place.object, window - back)];
-            while at != NONE {
-                let pass = &self.passes[at as usize];
-                let behind = place.block.wrapping_sub(pass.last.block);
-                if pass.last.object == place.object && behind <= self.gap {
-                    // 0 becomes the largest.
-                    nearest = nearest.min((behind.wrapping_sub(1), at));
-                }
-                at = pass.next;
-            }
-        }
-        // A pass at the very block has the distance `u64::MAX`, and a number less than none.
-        (nearest.1 != NONE).then_some(nearest.1)
+    /// after that: it may have ended there, as another over the same blocks will.
+    pub(super) fn find(&self, place: Place) -> Found {
+        let nearest = self.places.at_or_before(place);
+        let resting = nearest.filter(|&index| self.place(index) == place);
+        let behind = if resting.is_some() { self.places.before(place) } else { nearest };
+        let reaches = |&index: &u32| {
+            let last = self.place(index);
+            last.object == place.object && place.block - last.block <= self.gap
+        };
+        let behind = behind.filter(reaches);
+        Found { pass: behind.or(resting), repeated: behind.is_none() && resting.is_some(), resting }
     }
 
-    /// Opens a pass. If too many are open, the one continued least recently ends; half of the places are for runs, so that references all
-    /// over the place do not end them.
-    pub(super) fn open(&mut self, pass: Pass) -> u32 {
-        if self.len() == self.open {
-            let [proven, unproven] = [self.proven.back(), self.unproven.back()];
-            let crowded = 2 * self.unproven.len() > self.open;
-            let oldest = [proven.filter(|_| !crowded), unproven].into_iter().flatten().min_by_key(|&at| self.links[at]);
-            self.close(oldest.or(proven).expect("passes are open"));
+    /// Opens a pass at a block where none is.
+    pub(super) fn open(&mut self, pass: Pass, place: Place) -> u32 {
+        if self.len() == self.most {
+            let cheapest = self.cheapest();
+            self.close(cheapest);
         }
-        let index = if self.unused == NONE {
-            self.passes.push(pass);
-            self.passes.len() as u32 - 1
-        } else {
-            let index = self.unused;
-            self.unused = self.passes[index as usize].next;
-            self.passes[index as usize] = pass;
-            index
-        };
-        self.passes[index as usize].proven = false;
-        self.unproven.push_front(&mut self.links, index);
+        let index = self.places.insert(place);
+        match self.passes.get_mut(index as usize) {
+            Some(unused) => *unused = pass,
+            None => self.passes.push(pass),
+        }
+        self.by_cost[self.cost(pass.length)].push_front(&mut self.links, index);
         self.links[index] = self.continued;
-        self.hang(index, pass.last);
         index
     }
 
-    /// A pass goes on to a block, which may be the one where it is. One that rests there ends.
-    pub(super) fn advance(&mut self, index: u32, to: Place, proven: bool) {
-        let from = self.passes[index as usize].last;
-        if from != to {
-            if let Some(resting) = self.at(to) {
-                self.close(resting);
-            }
-            self.unhang(index);
-            self.hang(index, to);
+    /// A pass goes on to the block where it was found for. Another that rests there ends.
+    pub(super) fn advance(&mut self, found: &Found, index: u32, to: Place, was: u32) {
+        if let Some(resting) = found.resting
+            && resting != index
+        {
+            self.close(resting);
         }
-        let was = std::mem::replace(&mut self.passes[index as usize].proven, proven);
-        let list = if was { &mut self.proven } else { &mut self.unproven };
-        if was == proven {
-            list.move_to_front(&mut self.links, index);
+        self.places.move_to(index, to);
+        let (was, is) = (self.cost(was), self.cost(self.passes[index as usize].length));
+        if was == is {
+            self.by_cost[is].move_to_front(&mut self.links, index);
         } else {
-            list.remove(&mut self.links, index);
-            let list = if proven { &mut self.proven } else { &mut self.unproven };
-            list.push_front(&mut self.links, index);
+            self.by_cost[was].remove(&mut self.links, index);
+            self.by_cost[is].push_front(&mut self.links, index);
         }
         self.continued += 1;
         self.links[index] = self.continued;
     }
 
-    fn at(&self, place: Place) -> Option<u32> {
-        let mut at = self.chains[self.chain(place.object, place.block >> self.shift)];
-        while at != NONE && self.passes[at as usize].last != place {
-            at = self.passes[at as usize].next;
+    fn cost(&self, length: u32) -> usize {
+        match length {
+            _ if length >= self.least => 2,
+            0..=1 => 0,
+            _ => 1,
         }
-        (at != NONE).then_some(at)
+    }
+
+    /// The pass that has waited longest for its cost, of those of each cost. Of those of one block it is any: if there are more streams than
+    /// passes, the oldest would always be the next to go on.
+    fn cheapest(&mut self) -> u32 {
+        let least = u64::from(self.least);
+        let costs = [1, least.div_ceil(2).max(2), 2 * least.max(2)];
+        let oldest = self.by_cost.iter().zip(costs).filter_map(|(list, cost)| Some((list.back()?, cost)));
+        let waited = |index: u32, cost: u64| (self.continued - self.links[index]) / cost;
+        let (cheapest, cost) = oldest.max_by_key(|&(index, cost)| waited(index, cost)).expect("passes are open");
+        for _ in 0..TRIES * u32::from(cost == 1) {
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 17;
+            self.random ^= self.random << 5;
+            let index = (u64::from(self.random) * u64::from(self.most) >> 32) as u32;
+            if self.cost(self.passes[index as usize].length) == 0 {
+                return index;
+            }
+        }
+        cheapest
     }
 
     fn close(&mut self, index: u32) {
-        self.unhang(index);
-        let list = if self.passes[index as usize].proven { &mut self.proven } else { &mut self.unproven };
-        list.remove(&mut self.links, index);
-        self.passes[index as usize].next = self.unused;
-        self.unused = index;
-    }
-
-    fn hang(&mut self, index: u32, place: Place) {
-        let chain = self.chain(place.object, place.block >> self.shift);
-        let pass = &mut self.passes[index as usize];
-        pass.last = place;
-        pass.next = std::mem::replace(&mut self.chains[chain], index);
-    }
-
-    fn unhang(&mut self, index: u32) {
-        let Pass { last, next, .. } = self.passes[index as usize];
-        let chain = self.chain(last.object, last.block >> self.shift);
-        if self.chains[chain] == index {
-            self.chains[chain] = next;
-            return;
-        }
-        let mut at = self.chains[chain];
-        while self.passes[at as usize].next != index {
-            at = self.passes[at as usize].next;
-        }
-        self.passes[at as usize].next = next;
+        self.places.remove(index);
+        self.by_cost[self.cost(self.passes[index as usize].length)].remove(&mut self.links, index);
     }
 
     pub(super) fn check(&self) {
-        self.proven.check(&self.links);
-        self.unproven.check(&self.links);
-        assert!(self.len() <= self.open);
-        for (list, proven) in [(&self.proven, true), (&self.unproven, false)] {
+        let (places, _) = self.places.check();
+        assert_eq!(places, self.len()); // UP1
+        assert!(self.len() <= self.most); // UP3
+        for (cost, list) in self.by_cost.iter().enumerate() {
+            list.check(&self.links);
             for index in list.front_to_back(&self.links) {
-                let pass = &self.passes[index as usize];
-                assert_eq!(pass.proven, proven); // UP3
-                assert_eq!(self.at(pass.last), Some(index)); // UP1, UP2
+                assert_eq!(self.cost(self.passes[index as usize].length), cost); // UP2
+                assert_eq!(self.places.at_or_before(self.place(index)), Some(index)); // UP1
             }
         }
-        let chained = self.chains.iter().flat_map(|&first| {
-            let pass = |at: u32| (at != NONE).then_some(at);
-            std::iter::successors(pass(first), move |&at| pass(self.passes[at as usize].next))
-        });
-        assert_eq!(chained.count(), self.len() as usize); // UP1
     }
 }

@@ -1,324 +1,309 @@
-//! The table of runs: for each, its object, first and last block, when these were referenced, and its period.
+//! The table of section 3.1: runs of consecutive blocks that were sequential or looping, each with its object, first and last block and period.
 //!
-//! Runs never overlap: a block is in the run of its last reference. So a run whose part is read again is split, and what is
-//! left of it keeps its period. The table is a treap by (object, first block): the run that holds a block is found in O(log n) steps.
-//! The runs are also in a list by their last growth: when the table is full, the one grown least recently is dropped.
+//! ```text
+//! object 7   [ 0 … 19, period 80 ]   [ 24 … 90, sequential ]   [ 91 … 99, period 40 ]   …
+//! ```
+//!
+//! Runs do not overlap: a block is in the run that was detected of it last. So a run whose part is read again is split, and what is left of it
+//! keeps its period. The run that holds a block is found in O(log n) steps. When a block was referenced is not kept for each, but reckoned from
+//! the run's first and last, taking it to have been read at an even pace.
+//!
+//! There is room for [`OF_A_FRAME`] runs to every page of the cache, and for [`LEAST_KNOWN`] at least. When it is full, the run leaves
+//! that costs the least to lose for the time since it grew: a long one is as much worth as all its blocks.
 
 use super::detector::Class;
 use crate::parts::list::{List, Nodes};
+use crate::parts::ordered::Ordered;
 use crate::policy::Place;
 
-const NONE: u32 = u32::MAX;
-/// One reference adds two runs at most: the rest of a run that it splits, and its own.
-const ADDED: u32 = 2;
+/// Runs that there is room for, for each frame.
+const OF_A_FRAME: u32 = 2;
+const LEAST_KNOWN: u32 = 1024;
+/// Runs cost by the binary logarithm of their length, up to this.
+const COSTS: usize = 16;
+
+/// A reckoned time may be wrong by so many references, and by this part of the time since the run began.
+const NEAR: f32 = 32.0;
+const NEAR_PART: f32 = 16.0;
+
+/// No run.
+pub(super) const NO_RUN: u32 = u32::MAX;
 
 /// Consecutive blocks, referenced in their order in one pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    pub(super) start: Place,
-    /// The blocks after the first.
-    pub(super) more: u32,
-    /// The pass that referenced it.
-    pub(super) pass: u64,
     /// When the first block was referenced, and the last.
-    pub(super) first: u64,
-    pub(super) last: u64,
-    /// Infinite for all but looping references.
+    first: u64,
+    last: u64,
+    /// The blocks after the first.
+    more: u32,
+    /// The mean of its blocks' periods; infinite where it was read once.
     pub(super) period: f32,
     pub(super) class: Class,
-    priority: u32,
-    left: u32,
-    right: u32,
+    /// Between which paces, in references a block, a line from its first block comes near the time of each block.
+    slowest: f32,
+    fastest: f32,
+    /// Whether its first block began a pass.
+    head: bool,
+    /// UK2. The list that it is in.
+    cost: u8,
+}
+
+/// What is known of a block that is referenced again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    /// References since the last one to the block.
+    pub(super) gap: u64,
+    pub(super) period: f32,
+    pub(super) class: Class,
+    /// Whether a pass began with this block.
+    pub(super) head: bool,
+}
+
+impl Before {
+    /// The exponential average of the periods, this one included.
+    pub(super) fn averaged(&self) -> f32 {
+        if self.period.is_finite() { (self.period + self.gap as f32) / 2.0 } else { self.gap as f32 }
+    }
+}
+
+/// How a block is referenced now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    pub(super) class: Class,
+    pub(super) period: f32,
+    /// Whether it begins a pass.
+    pub(super) head: bool,
 }
 
 impl Run {
-    pub(super) fn end(&self) -> u64 {
-        self.start.block + u64::from(self.more)
-    }
-
-    /// Whether it is long enough to be a run.
-    pub(super) fn detected(&self) -> bool {
-        self.class != Class::Other || self.period.is_finite()
-    }
-
-    /// When `block` was referenced, taking the run to have been read at an even pace.
-    fn time_of(&self, block: u64) -> u64 {
-        if self.more == 0 {
-            return self.first;
-        }
-        let span = u128::from(self.last - self.first);
-        self.first + (span * u128::from(block - self.start.block) / u128::from(self.more)) as u64
-    }
-
-    fn holds(&self, place: Place) -> bool {
-        self.start.object == place.object && self.start.block <= place.block && place.block <= self.end()
+    /// The pace, if the block `more` behind the first is referenced now, and how much less or more would be near enough.
+    fn pace(&self, now: u64, more: u32) -> (f32, f32) {
+        let (time, blocks) = (now.saturating_sub(self.first) as f32, more as f32);
+        (time / blocks, (NEAR + time / NEAR_PART) / blocks)
     }
 }
 
-/// A block that is referenced now.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
-    pub(super) place: Place,
-    pub(super) pass: u64,
-    pub(super) class: Class,
-    pub(super) period: f32,
-    pub(super) now: u64,
-}
-
-/// The runs, about as many at most as there are page numbers: enough for a run of its own for each known page.
 #[derive(Debug)]
 pub(super) struct Runs {
-    /// UR1. A treap: starts rise from left to right, priorities fall from the root down; runs do not overlap.
+    /// UK1. The first block of each run; no two runs have a block in common.
+    starts: Ordered,
+    /// By their slots there.
     runs: Vec<Run>,
-    root: u32,
-    /// UR2. In `growth` if and only if in the treap, the run grown last at the front.
-    growth: List,
+    /// UK2. A run is in one of these: it cost no less than 2^k blocks when it grew last, or lost a block. The one of which that was last is at the front.
+    by_cost: [List; COSTS],
     links: Nodes<()>,
-    /// Slots out of use, chained by `right`.
-    unused: u32,
+    /// UK3. There are no more.
     most: u32,
-    seed: u32,
 }
 
 impl Runs {
-    pub(super) fn new(pages: u32) -> Self {
+    pub(super) fn new(capacity: u32) -> Self {
         let mut runs = Self {
+            starts: Ordered::new(),
             runs: Vec::new(),
-            root: NONE,
-            growth: List::new(),
+            by_cost: [List::new(); COSTS],
             links: Nodes::new(0),
-            unused: NONE,
             most: 0,
-            seed: 1,
         };
-        runs.reserve(pages);
+        runs.reserve(capacity);
         runs
     }
 
-    pub(super) fn reserve(&mut self, pages: u32) {
-        self.most = self.most.max(pages + ADDED);
+    /// The cache may have this many pages.
+    pub(super) fn reserve(&mut self, capacity: u32) {
+        self.most = self.most.max(capacity.saturating_mul(OF_A_FRAME).saturating_add(LEAST_KNOWN));
+        self.starts.reserve(self.most);
+        self.runs.reserve_exact(self.most as usize - self.runs.len());
         self.links.reserve(self.most);
-        self.runs.reserve(self.most as usize - self.runs.len());
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.starts.bytes() + self.runs.capacity() * size_of::<Run>() + self.links.bytes()
     }
 
     pub(super) fn len(&self) -> u32 {
-        self.growth.len()
+        self.by_cost.iter().map(List::len).sum()
     }
 
-    /// All runs, the one grown last first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Run> {
-        self.growth.front_to_back(&self.links).map(|index| &self.runs[index as usize])
+    /// First block, last block and kind of each run.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Place, u64, &Run)> {
+        let slots = self.by_cost.iter().flat_map(|list| list.front_to_back(&self.links));
+        slots.map(|index| (self.starts.key(index), self.end(index), &self.runs[index as usize]))
     }
 
     /// The run that holds a place.
-    pub(super) fn find(&self, place: Place) -> Option<&Run> {
-        self.holder(place).map(|index| &self.runs[index as usize])
-    }
-
-    /// The number of the run that holds a place; the `guesses` are looked at first.
     #[inline]
-    pub(super) fn holder_by<const N: usize>(&self, guesses: [Option<u32>; N], place: Place) -> Option<u32> {
-        let right = |&index: &u32| {
-            self.runs.get(index as usize).is_some_and(|run| run.holds(place)) && self.links.is_linked(index)
-        };
-        guesses.into_iter().flatten().find(right).or_else(|| self.holder(place))
+    pub(super) fn holder(&self, place: Place) -> Option<u32> {
+        self.starts
+            .at_or_before(place)
+            .filter(|&index| self.starts.key(index).object == place.object && place.block <= self.end(index))
     }
 
-    /// Whether a pass put the blocks of a run there.
-    pub(super) fn is_of(&self, index: u32, pass: u64) -> bool {
-        self.runs[index as usize].pass == pass
+    pub(super) fn get(&self, index: u32) -> &Run {
+        &self.runs[index as usize]
     }
 
-    /// A block is referenced: it leaves the run that holds it, if any does, and is added to the run before it, if that is of
-    /// the same pass and kind. Else it is a run of its own. Says in which run it is.
-    pub(super) fn put(&mut self, holder: Option<u32>, growing: Option<u32>, block: Block) -> u32 {
-        let Block { place, pass, class, period, now, .. } = block;
-        if let Some(index) = growing {
-            let run = &mut self.runs[index as usize];
-            debug_assert!(run.pass == pass && run.start.object == place.object && run.end() + 1 == place.block);
-            // What the pass referenced before it was long enough to be a run is of the run's kind too.
-            let undetected = run.class == Class::Other && run.period.is_infinite();
-            if run.more < u32::MAX && (undetected || run.class == class && run.period == period) {
-                (run.more, run.last, run.class, run.period) = (run.more + 1, now, class, period);
-                if let Some(holder) = holder {
-                    self.shrink(holder, place);
-                }
-                self.growth.move_to_front(&mut self.links, index);
-                return index;
-            }
+    pub(super) fn start(&self, index: u32) -> Place {
+        self.starts.key(index)
+    }
+
+    pub(super) fn end(&self, index: u32) -> u64 {
+        self.starts.key(index).block + u64::from(self.runs[index as usize].more)
+    }
+
+    /// When the first block of a run was referenced.
+    pub(super) fn begun(&self, index: u32) -> u64 {
+        self.runs[index as usize].first
+    }
+
+    /// What is known of a place that a run holds.
+    pub(super) fn before(&self, index: u32, place: Place, now: u64) -> Before {
+        let Run { period, class, head, .. } = self.runs[index as usize];
+        let gap = now - self.time_of(index, place.block);
+        Before { gap, period, class, head: head && place == self.starts.key(index) }
+    }
+
+    fn time_of(&self, index: u32, block: u64) -> u64 {
+        let Run { first, last, more, .. } = self.runs[index as usize];
+        if more == 0 {
+            return first;
         }
-        let run = Run {
-            start: place,
-            more: 0,
-            pass,
-            first: now,
-            last: now,
-            period,
-            class,
-            priority: 0,
-            left: NONE,
-            right: NONE,
-        };
-        match holder {
-            Some(index) if self.runs[index as usize].more == 0 => {
-                // The same block again: its place in the treap stays.
-                let Run { priority, left, right, .. } = self.runs[index as usize];
-                self.runs[index as usize] = Run { priority, left, right, ..run };
-                self.growth.move_to_front(&mut self.links, index);
-                index
-            }
-            _ => {
-                if let Some(holder) = holder {
-                    self.shrink(holder, place);
-                }
-                self.add(run)
-            }
+        let span = u128::from(last - first);
+        first + (span * u128::from(block - self.starts.key(index).block) / u128::from(more)) as u64
+    }
+
+    /// A block is referenced at a time: it leaves the run that holds it, if one does, and is added to the run `growing`, if that ends before
+    /// it and is of its kind. Else it is a run of its own. Says in which run it is.
+    pub(super) fn put(&mut self, growing: u32, place: Place, kind: Kind, now: u64) -> u32 {
+        if let Some(holder) = self.holder(place) {
+            self.take_out(holder, place, now);
         }
+        if self.grows(growing, place, kind, now) {
+            let run = &mut self.runs[growing as usize];
+            (run.more, run.last) = (run.more + 1, now);
+            let (pace, slack) = run.pace(now, run.more);
+            (run.fastest, run.slowest) = (run.fastest.max(pace - slack), run.slowest.min(pace + slack));
+            if kind.period.is_finite() {
+                run.period += (kind.period - run.period) / (run.more + 1) as f32;
+            }
+            self.settle(growing);
+            return growing;
+        }
+        self.make_room(now);
+        let Kind { class, period, head } = kind;
+        self.add(
+            place,
+            Run { first: now, last: now, more: 0, period, class, fastest: 0.0, slowest: f32::INFINITY, head, cost: 0 },
+        )
+    }
+
+    /// Whether a pass adds the place to the run that it has added to: one that ends right before the place was last read by this pass.
+    fn grows(&self, index: u32, place: Place, Kind { class, period, .. }: Kind, now: u64) -> bool {
+        if index == NO_RUN || !self.links.is_linked(index) {
+            return false;
+        }
+        let (run, start) = (&self.runs[index as usize], self.starts.key(index));
+        let (pace, _) = run.pace(now, run.more.saturating_add(1));
+        start.object == place.object
+            && self.end(index).checked_add(1) == Some(place.block)
+            && run.more < u32::MAX - 1
+            && (run.fastest..=run.slowest).contains(&pace)
+            && (run.class, run.period.is_finite()) == (class, period.is_finite())
     }
 
     /// Takes a block out of the run that holds it, splitting that if need be.
-    fn shrink(&mut self, index: u32, place: Place) {
-        let run = self.runs[index as usize];
-        let after = (run.end() - place.block) as u32;
-        let next = Place { block: place.block.saturating_add(1), ..place };
+    fn take_out(&mut self, index: u32, place: Place, now: u64) {
+        let (run, start) = (self.runs[index as usize], self.starts.key(index));
+        let after = self.end(index) - place.block;
         if run.more == 0 {
             self.drop_run(index);
-        } else if place.block == run.start.block {
-            // Its place in the treap is the same: no run lies between.
-            self.runs[index as usize] = Run { start: next, more: after - 1, first: run.time_of(next.block), ..run };
-        } else {
-            let before = (place.block - run.start.block) as u32;
-            let kept = &mut self.runs[index as usize];
-            (kept.more, kept.last) = (before - 1, run.time_of(place.block - 1));
-            if after > 0 {
-                self.add(Run { start: next, more: after - 1, first: run.time_of(next.block), ..run });
-            }
+            return;
+        }
+        let time = |block| self.time_of(index, block);
+        let left = (place != start).then(|| Run {
+            more: (place.block - start.block) as u32 - 1,
+            last: time(place.block - 1),
+            ..run
+        });
+        if after == 0 {
+            self.runs[index as usize] = left.expect("the run has other blocks");
+            self.settle(index);
+            return;
+        }
+        // What is behind the block keeps the run's slot: its own pass may be adding to it.
+        let next = Place { block: place.block + 1, ..place };
+        let right = Run { more: after as u32 - 1, first: time(next.block), head: false, ..run };
+        self.runs[index as usize] = right;
+        self.starts.move_to(index, next);
+        self.settle(index);
+        if let Some(left) = left {
+            self.make_room(now);
+            self.add(start, left);
         }
     }
 
-    /// Makes room for the runs that one reference may add.
-    pub(super) fn make_room(&mut self) {
-        while self.len() + ADDED > self.most {
-            let oldest = self.growth.back().expect("the table is full");
-            self.drop_run(oldest);
+    fn add(&mut self, start: Place, run: Run) -> u32 {
+        let index = self.starts.insert(start);
+        match self.runs.get_mut(index as usize) {
+            Some(unused) => *unused = run,
+            None => self.runs.push(run),
         }
-    }
-
-    fn key(&self, index: u32) -> Place {
-        self.runs[index as usize].start
-    }
-
-    fn holder(&self, place: Place) -> Option<u32> {
-        let (mut at, mut below) = (self.root, NONE);
-        while at != NONE {
-            let run = &self.runs[at as usize];
-            if run.start <= place {
-                (below, at) = (at, run.right);
-            } else {
-                at = run.left;
-            }
-        }
-        let run = self.runs.get(below as usize)?;
-        run.holds(place).then_some(below)
-    }
-
-    fn add(&mut self, run: Run) -> u32 {
-        // Xorshift: any spread of priorities keeps the treap shallow.
-        self.seed ^= self.seed << 13;
-        self.seed ^= self.seed >> 17;
-        self.seed ^= self.seed << 5;
-        let run = Run { priority: self.seed, left: NONE, right: NONE, ..run };
-        let index = if self.unused == NONE {
-            self.runs.push(run);
-            self.runs.len() as u32 - 1
-        } else {
-            let index = self.unused;
-            self.unused = self.runs[index as usize].right;
-            self.runs[index as usize] = run;
-            index
-        };
-        self.growth.push_front(&mut self.links, index);
-        // Down to where its priority belongs; what hangs there is split around its start.
-        let mut parent = None;
-        let mut at = self.root;
-        while at != NONE && self.runs[at as usize].priority >= run.priority {
-            let right = self.key(at) < run.start;
-            parent = Some((at, right));
-            at = if right { self.runs[at as usize].right } else { self.runs[at as usize].left };
-        }
-        let (mut into_left, mut into_right) = ((index, false), (index, true));
-        self.hang(parent, index);
-        while at != NONE {
-            if self.key(at) < run.start {
-                self.hang(Some(into_left), at);
-                into_left = (at, true);
-                at = self.runs[at as usize].right;
-            } else {
-                self.hang(Some(into_right), at);
-                into_right = (at, false);
-                at = self.runs[at as usize].left;
-            }
-        }
-        self.hang(Some(into_left), NONE);
-        self.hang(Some(into_right), NONE);
+        let cost = cost(run.more);
+        self.runs[index as usize].cost = cost;
+        self.by_cost[usize::from(cost)].push_front(&mut self.links, index);
         index
     }
 
+    /// A run has grown or lost a block.
+    fn settle(&mut self, index: u32) {
+        let run = &mut self.runs[index as usize];
+        let was = std::mem::replace(&mut run.cost, cost(run.more));
+        let is = usize::from(run.cost);
+        if usize::from(was) == is {
+            self.by_cost[is].move_to_front(&mut self.links, index);
+        } else {
+            self.by_cost[usize::from(was)].remove(&mut self.links, index);
+            self.by_cost[is].push_front(&mut self.links, index);
+        }
+    }
+
+    /// Makes room for one more run.
+    fn make_room(&mut self, now: u64) {
+        if self.len() < self.most {
+            return;
+        }
+        let oldest = self.by_cost.iter().zip(0..).filter_map(|(list, cost)| Some((list.back()?, cost)));
+        let waited = |index: u32, cost: u32| {
+            u128::from(now.saturating_sub(self.runs[index as usize].last)) << (COSTS as u32 - cost)
+        };
+        let (cheapest, _) = oldest.max_by_key(|&(index, cost)| waited(index, cost)).expect("the table is full");
+        self.drop_run(cheapest);
+    }
+
     fn drop_run(&mut self, index: u32) {
-        let key = self.key(index);
-        let mut parent = None;
-        let mut at = self.root;
-        while at != index {
-            let right = self.key(at) < key;
-            parent = Some((at, right));
-            at = if right { self.runs[at as usize].right } else { self.runs[at as usize].left };
-        }
-        // Its two subtrees are joined in its place.
-        let Run { mut left, mut right, .. } = self.runs[index as usize];
-        while left != NONE && right != NONE {
-            if self.runs[left as usize].priority >= self.runs[right as usize].priority {
-                self.hang(parent, left);
-                parent = Some((left, true));
-                left = self.runs[left as usize].right;
-            } else {
-                self.hang(parent, right);
-                parent = Some((right, false));
-                right = self.runs[right as usize].left;
-            }
-        }
-        self.hang(parent, if left == NONE { right } else { left });
-        self.growth.remove(&mut self.links, index);
-        self.runs[index as usize].right = self.unused;
-        self.unused = index;
+        self.starts.remove(index);
+        self.by_cost[usize::from(self.runs[index as usize].cost)].remove(&mut self.links, index);
     }
 
-    /// Hangs `child` below a run, on its right side or its left; without one, as the root.
-    fn hang(&mut self, parent: Option<(u32, bool)>, child: u32) {
-        match parent {
-            None => self.root = child,
-            Some((parent, true)) => self.runs[parent as usize].right = child,
-            Some((parent, false)) => self.runs[parent as usize].left = child,
-        }
-    }
-
-    #[cfg(test)]
     pub(super) fn check(&self) {
-        self.growth.check(&self.links);
-        let mut sorted: Vec<&Run> = self.iter().collect();
-        sorted.sort_by_key(|run| run.start);
+        let (starts, _) = self.starts.check();
+        assert_eq!(starts, self.len()); // UK1
+        assert!(self.len() <= self.most); // UK3
+        let mut sorted: Vec<(Place, u64)> = self.iter().map(|(start, end, _)| (start, end)).collect();
+        sorted.sort_unstable();
         for pair in sorted.windows(2) {
-            assert!(pair[0].start.object < pair[1].start.object || pair[0].end() < pair[1].start.block); // UR1
+            assert!(pair[0].0.object < pair[1].0.object || pair[0].1 < pair[1].0.block); // UK1
         }
-        for index in self.growth.front_to_back(&self.links) {
-            let run = &self.runs[index as usize];
-            assert_eq!(self.holder(run.start), Some(index)); // UR1, UR2
-            for child in [run.left, run.right].into_iter().filter(|&child| child != NONE) {
-                assert!(self.runs[child as usize].priority <= run.priority); // UR1
-                assert!(self.links.is_linked(child)); // UR2
-            }
+        for (cost, list) in self.by_cost.iter().enumerate() {
+            list.check(&self.links);
+            assert!(list.front_to_back(&self.links).all(|index| usize::from(self.runs[index as usize].cost) == cost)); // UK2
         }
-        assert!(self.len() <= self.most);
     }
+}
+
+fn cost(more: u32) -> u8 {
+    (more + 1).ilog2().min(COSTS as u32 - 1) as u8
 }
 
 #[cfg(test)]
@@ -327,53 +312,52 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    const INFINITE: f32 = f32::INFINITY;
-
     fn place(block: u64) -> Place {
         Place { object: 7, block }
     }
 
-    /// A reference to a block as the next of a pass, and the run that had it.
-    fn refer(runs: &mut Runs, last: Option<u32>, block: Block) -> (u32, Option<Run>) {
-        runs.make_room();
-        let holder = runs.holder(block.place);
-        let before = holder.map(|holder| runs.runs[holder as usize]);
-        (runs.put(holder, last, block), before)
-    }
-
-    fn block(block: u64, pass: u64, class: Class, now: u64) -> Block {
-        Block { place: place(block), pass, class, period: INFINITE, now }
+    fn kind(class: Class, period: f32) -> Kind {
+        Kind { class, period, head: false }
     }
 
     #[test]
-    fn a_block_taken_out_splits_its_run_and_tells_its_time() {
+    fn a_block_taken_out_splits_its_run_and_keeps_the_times() {
         let mut runs = Runs::new(10);
-        let mut last = None;
+        let mut last = NO_RUN;
         for number in 0..10 {
             // Two references for each block, beyond what 32 bits hold.
-            let of = block(100 + number, 1, Class::Looping, (1 << 32) + 50 + 2 * number);
-            last = Some(refer(&mut runs, last, Block { period: 30.0, ..of }).0);
+            last = runs.put(last, place(100 + number), kind(Class::Looping, 30.0), (1 << 32) + 50 + 2 * number);
         }
         let now = (1 << 32) + 90;
-        let before = refer(&mut runs, None, block(104, 2, Class::Other, now)).1.unwrap();
-        assert_eq!((before.time_of(104) - (1 << 32), before.period, before.class), (58, 30.0, Class::Looping));
-        let parts = [103, 104, 105].map(|block| runs.find(place(block)).unwrap());
-        assert_eq!(parts.map(|run| (run.start.block, run.end())), [(100, 103), (104, 104), (105, 109)]);
-        let times = parts.map(|run| (run.first - (1 << 32), run.last - (1 << 32)));
-        assert_eq!(times, [(50, 56), (90, 90), (60, 68)]);
+        let before = runs.before(runs.holder(place(104)).unwrap(), place(104), now);
+        assert_eq!((before.gap, before.period, before.class), (32, 30.0, Class::Looping));
+        runs.put(NO_RUN, place(104), kind(Class::Other, 30.0), now);
+        let parts = [103, 104, 105].map(|block| runs.holder(place(block)).unwrap());
+        assert_eq!(parts.map(|run| (runs.start(run).block, runs.end(run))), [(100, 103), (104, 104), (105, 109)]);
+        let gaps =
+            [100, 103, 105, 109].map(|block| runs.before(runs.holder(place(block)).unwrap(), place(block), now).gap);
+        assert_eq!(gaps, [40, 34, 30, 22]);
         runs.check();
     }
 
     #[test]
-    fn the_run_grown_least_recently_makes_room() {
-        let mut runs = Runs::new(2);
-        let mut last = [None; 5];
-        for (time, number) in [10, 20, 11, 30, 40].into_iter().enumerate() {
-            let last = &mut last[number as usize / 10];
-            *last = Some(refer(&mut runs, *last, block(number, number / 10, Class::Other, time as u64)).0);
+    fn a_long_run_outlives_short_ones_that_are_newer() {
+        let mut runs = Runs::new(0);
+        runs.most = 64;
+        let mut last = NO_RUN;
+        for now in 0..64 {
+            last = runs.put(last, place(now), kind(Class::Sequential, f32::INFINITY), now);
         }
-        let known = [11, 20, 30, 40].map(|block| runs.find(place(block)).is_some());
-        assert_eq!(known, [true, false, true, true]);
+        for number in 0..1_000 {
+            runs.put(NO_RUN, place(1_000 + 2 * number), kind(Class::Sequential, f32::INFINITY), 64 + number);
+        }
+        assert!(runs.holder(place(30)).is_some() && runs.holder(place(1_000)).is_none());
+        assert!(runs.holder(place(2_998)).is_some());
+        // It is worth no more than its 64 blocks.
+        for number in 0..10_000 {
+            runs.put(NO_RUN, place(5_000 + 2 * number), kind(Class::Sequential, f32::INFINITY), 1_064 + number);
+        }
+        assert!(runs.holder(place(30)).is_none());
         runs.check();
     }
 
@@ -383,20 +367,16 @@ mod tests {
             let mut runs = Runs::new(240);
             let mut model = BTreeMap::new();
             for (pass, &(object, start, length)) in steps.iter().enumerate() {
-                let mut last = None;
+                let mut last = NO_RUN;
                 for number in start..start + length {
                     let place = Place { object, block: number };
-                    let of = Block { place, ..block(number, pass as u64, Class::Sequential, 0) };
-                    let (index, before) = refer(&mut runs, last, of);
-                    last = Some(index);
-                    prop_assert_eq!(before.is_some(), model.insert(place, pass as u64).is_some());
+                    prop_assert_eq!(runs.holder(place).is_some(), model.insert(place, pass).is_some());
+                    last = runs.put(last, place, kind(Class::Looping, pass as f32 + 1.0), pass as u64);
                 }
+                runs.check();
             }
-            runs.check();
             for (place, pass) in model {
-                prop_assert_eq!(runs.find(place).unwrap().pass, pass);
-                let all = 0..runs.len();
-                prop_assert!(all.clone().all(|guess| runs.holder_by([Some(guess)], place) == runs.holder(place)));
+                prop_assert_eq!(runs.before(runs.holder(place).unwrap(), place, 120).period, pass as f32 + 1.0);
             }
         }
     }

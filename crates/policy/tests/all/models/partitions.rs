@@ -2,7 +2,6 @@
 
 use crate::models::{Model, Reference, take};
 use forebay_policy::Place;
-use std::collections::HashMap;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
@@ -11,23 +10,60 @@ enum Kind {
     Other,
 }
 
-/// What is known of a page's last reference.
-#[derive(Clone, Copy)]
-struct Known {
-    now: u32,
+/// Consecutive blocks that a pass has referenced at an even pace.
+#[derive(Clone)]
+struct Run {
+    /// Of what is behind a block taken out: the pass that adds to it goes on doing so.
+    number: usize,
+    object: u32,
+    start: u64,
+    end: u64,
+    first: u64,
+    last: u64,
+    kind: Kind,
+    period: f32,
+    head: bool,
+    /// The least and the most references for a block that a line may have.
+    paces: (f32, f32),
+}
+
+impl Run {
+    fn time_of(&self, block: u64) -> u64 {
+        if self.start == self.end {
+            return self.first;
+        }
+        self.first + (self.last - self.first) * (block - self.start) / (self.end - self.start)
+    }
+}
+
+struct Pass {
+    number: usize,
+    begun: u64,
+    /// The blocks that it has referenced, as long as it is no run.
+    early: Vec<u64>,
+    last: Place,
+    kind: Kind,
+    length: usize,
+    period: f32,
+    /// The number of the run that it adds to.
+    adds: Option<usize>,
+}
+
+/// What is known of a block.
+struct Before {
+    gap: u64,
     kind: Kind,
     period: f32,
     head: bool,
 }
 
-struct Pass {
-    number: usize,
-    early: Vec<u32>,
-    page: u32,
-    last: Place,
+/// What is found of a reference.
+struct Found {
     kind: Kind,
-    length: usize,
     period: f32,
+    repeated: bool,
+    before: Option<Before>,
+    pass: usize,
 }
 
 /// A page of the other partition.
@@ -45,12 +81,18 @@ pub(crate) struct Partitions {
     rule: &'static str,
     least: usize,
     gap: u64,
-    open: usize,
+    hull: bool,
+    ages: bool,
+    stays: bool,
+    sequential_first: bool,
     passes: Vec<Pass>,
     begun: usize,
-    known: HashMap<u32, Known>,
-    /// The oldest first, in each of these.
-    in_use: Vec<(u32, Kind, usize)>,
+    runs: Vec<Run>,
+    made: usize,
+    /// The oldest first, in each of these. Page, kind, bucket, and the pass that is there.
+    in_use: Vec<(u32, Kind, usize, usize)>,
+    /// Pages whose last reference was sequential, as long as they are known.
+    once: Vec<u32>,
     sequential: Vec<u32>,
     loops: Vec<(u32, usize)>,
     others: Vec<Other>,
@@ -64,7 +106,7 @@ pub(crate) struct Partitions {
     /// c, k and the slope of the hull at each preset size, and the share of other references, all as they were every 64 references.
     fitted: Vec<(f64, f64, f64)>,
     share: f64,
-    once: f64,
+    once_read: f64,
     soon: f64,
     gaps: f64,
     residence: f64,
@@ -79,18 +121,29 @@ fn quarter_octave(period: f32) -> usize {
 }
 
 impl Partitions {
-    pub(crate) fn new(capacity: usize, rule: &'static str, least: usize, gap: u64, open: usize) -> Self {
+    /// By the paper's rules where ours are others.
+    pub(crate) fn literal(capacity: usize) -> Self {
+        let ours = Self::new(capacity, "lru", 8, 1);
+        Self { hull: false, ages: false, stays: false, sequential_first: true, ..ours }
+    }
+
+    pub(crate) fn new(capacity: usize, rule: &'static str, least: usize, gap: u64) -> Self {
         let sizes = (0..7).filter(|halvings| capacity >> halvings > 0).count();
         Self {
             capacity,
             rule,
             least,
             gap,
-            open,
+            hull: true,
+            ages: true,
+            stays: true,
+            sequential_first: false,
             passes: Vec::new(),
             begun: 0,
-            known: HashMap::new(),
+            runs: Vec::new(),
+            made: 0,
             in_use: Vec::new(),
+            once: Vec::new(),
             sequential: Vec::new(),
             loops: Vec::new(),
             others: Vec::new(),
@@ -103,57 +156,52 @@ impl Partitions {
             counted: 0,
             fitted: vec![(0.0, 0.0, 0.0); sizes],
             share: 0.0,
-            once: 0.0,
+            once_read: 0.0,
             soon: 0.0,
             gaps: 0.0,
             residence: 0.0,
         }
     }
 
-    /// Kind, period, whether the block is repeated, the gap if it was sequential, and the page that the pass leaves.
-    fn detect(&mut self, page: u32, place: Place, now: u32) -> (Kind, f32, bool, Option<u32>, Option<u32>) {
+    fn detect(&mut self, place: Place, now: u64) -> Found {
         let least = self.least;
-        // The farthest pass that is behind the block, or else the one that is at it.
-        let at_or_behind = |pass: &&Pass| pass.last.object == place.object && pass.last.block <= place.block;
-        let last = |pass: &&Pass| if pass.last.block == place.block { 0 } else { 1 + pass.last.block };
-        let reached = self.passes.iter().filter(at_or_behind).filter(|pass| place.block - pass.last.block <= self.gap);
-        let number = reached.max_by_key(last).map(|pass| pass.number);
+        // The farthest pass that is behind the block, if it is near enough, or else the one that is at it.
+        let is_behind = |pass: &&Pass| pass.last.object == place.object && pass.last.block < place.block;
+        let nearest = self.passes.iter().filter(is_behind).max_by_key(|pass| pass.last.block);
+        let reaching = nearest.filter(|pass| place.block - pass.last.block <= self.gap);
+        let number = reaching.or(self.passes.iter().find(|pass| pass.last == place)).map(|pass| pass.number);
         let found = self.passes.iter().position(|pass| Some(pass.number) == number);
-        if let Some(index) = found
-            && self.passes[index].last == place
+        if let Some(pass) = found.map(|index| &self.passes[index])
+            && pass.last == place
         {
-            let pass = self.passes.remove(index);
-            let result = (pass.kind, pass.period, true, None, None);
-            self.passes.push(pass);
-            return result;
+            return Found { kind: pass.kind, period: pass.period, repeated: true, before: None, pass: pass.number };
         }
-        let before = self.known.get(&page).map(|known| (now - known.now, known.period, known.kind, known.head));
-        let mut pass = if let Some(index) = found {
-            self.passes.remove(index)
-        } else {
-            if self.passes.len() == self.open {
-                let short = self.passes.iter().filter(|pass| pass.length < least).count();
-                let oldest_short = self.passes.iter().position(|pass| pass.length < least);
-                self.passes.remove(if short * 2 > self.open { oldest_short.unwrap() } else { 0 });
-            }
+        let held = |run: &&Run| run.object == place.object && (run.start..=run.end).contains(&place.block);
+        let before = self.runs.iter().find(held).map(|run| Before {
+            gap: now - run.time_of(place.block),
+            kind: run.kind,
+            period: run.period,
+            head: run.head && run.start == place.block,
+        });
+        let mut pass = found.map(|index| self.passes.remove(index)).unwrap_or_else(|| {
             self.begun += 1;
-            let again = matches!(before, Some((_, period, kind, true)) if kind != Kind::Other || period.is_finite());
-            let length = if again { least - 1 } else { 0 };
-            let (number, last) = (self.begun, place);
-            Pass { number, early: Vec::new(), page, last, kind: Kind::Other, length, period: f32::INFINITY }
-        };
+            let length = if before.as_ref().is_some_and(|before| before.head) { least - 1 } else { 0 };
+            let (number, kind, period) = (self.begun, Kind::Other, f32::INFINITY);
+            Pass { number, begun: now, early: Vec::new(), last: place, kind, length, period, adds: None }
+        });
         // Where it comes to, no other pass stays.
         self.passes.retain(|other| other.last != place);
         pass.length += 1;
-        let period = match before {
+        let measured = match &before {
             None => f32::INFINITY,
-            Some((gap, old, ..)) if old.is_infinite() => gap as f32,
-            Some((gap, old, ..)) => (old + gap as f32) / 2.0,
+            Some(Before { gap, period, .. }) if period.is_infinite() => *gap as f32,
+            Some(Before { gap, period, .. }) => (period + *gap as f32) / 2.0,
         };
-        if !near(pass.period, period, 1.25) {
-            pass.period = period;
+        if !near(pass.period, measured, 1.25) {
+            (pass.period, pass.adds) = (measured, None);
         }
-        let irregular = before.is_some_and(|(gap, old, ..)| old.is_finite() && !near(gap as f32, old, 4.5));
+        let irregular =
+            before.as_ref().is_some_and(|known| known.period.is_finite() && !near(known.gap as f32, known.period, 4.5));
         pass.kind = if pass.length < least || (irregular && pass.period.is_finite()) {
             Kind::Other
         } else if pass.period.is_finite() {
@@ -161,29 +209,81 @@ impl Partitions {
         } else {
             Kind::Sequential
         };
-        let of_run = if pass.length < least { f32::INFINITY } else { pass.period };
+        let period = if pass.period.is_finite() { (pass.period + measured) / 2.0 } else { pass.period };
         if pass.length < least {
-            pass.early.push(page);
-        }
-        if pass.length == least {
-            for early in pass.early.drain(..) {
-                let known = self.known.get_mut(&early).unwrap();
-                (known.kind, known.period) = (pass.kind, of_run);
+            pass.early.push(place.block);
+        } else {
+            let count = pass.early.len() as u64;
+            for (index, block) in std::mem::take(&mut pass.early).into_iter().enumerate() {
+                let time = pass.begun + (now - pass.begun) * index as u64 / count;
+                pass.last = Place { block, ..place };
+                let period = pass.period;
+                self.put(&mut pass, period, index == 0, time);
             }
+            pass.last = place;
+            self.put(&mut pass, period, found.is_none(), now);
         }
-        let period = (of_run + period) / 2.0;
-        self.known.insert(page, Known { now, kind: pass.kind, period, head: found.is_none() });
-        let left = found.map(|_| std::mem::replace(&mut pass.page, page));
         pass.last = place;
-        let gap = before.filter(|before| before.2 == Kind::Sequential).map(|before| before.0);
-        let result = (pass.kind, period, false, gap, left);
+        let result = Found { kind: pass.kind, period, repeated: false, before, pass: pass.number };
         self.passes.push(pass);
         result
     }
 
+    /// The block where a pass is leaves its run, and is added to that of the pass if it fits.
+    fn put(&mut self, pass: &mut Pass, period: f32, head: bool, now: u64) {
+        let Place { object, block } = pass.last;
+        self.made += 2;
+        let mut number = self.made;
+        let holds = |run: &Run| run.object == object && (run.start..=run.end).contains(&block);
+        if let Some(at) = self.runs.iter().position(holds) {
+            let run = self.runs.remove(at);
+            if run.start == run.end {
+                number = run.number;
+            }
+            if run.start < block {
+                let number = if run.end == block { run.number } else { self.made - 1 };
+                self.runs.push(Run { number, end: block - 1, last: run.time_of(block - 1), ..run.clone() });
+            }
+            if block < run.end {
+                self.runs.push(Run { start: block + 1, first: run.time_of(block + 1), head: false, ..run });
+            }
+        }
+        let of_pass = self.runs.iter_mut().find(|run| Some(run.number) == pass.adds);
+        let of_pass = of_pass.filter(|run| run.object == object && run.end + 1 == block);
+        if let Some(run) = of_pass
+            && run.kind == pass.kind
+            && run.period.is_finite() == period.is_finite()
+        {
+            let (time, blocks) = ((now - run.first) as f32, (block - run.start) as f32);
+            let (pace, slack) = (time / blocks, (32.0 + time / 16.0) / blocks);
+            if run.paces.0 <= pace && pace <= run.paces.1 {
+                run.paces = (run.paces.0.max(pace - slack), run.paces.1.min(pace + slack));
+                (run.end, run.last) = (block, now);
+                if period.is_finite() {
+                    run.period += (period - run.period) / (block - run.start + 1) as f32;
+                }
+                return;
+            }
+        }
+        pass.adds = Some(number);
+        let (kind, paces) = (pass.kind, (0.0, f32::INFINITY));
+        self.runs.push(Run {
+            number,
+            object,
+            start: block,
+            end: block,
+            first: now,
+            last: now,
+            kind,
+            period,
+            head,
+            paces,
+        });
+    }
+
     /// A page in use becomes one that may leave.
     fn release(&mut self, at: usize) {
-        let (page, kind, bucket) = self.in_use.remove(at);
+        let (page, kind, bucket, _) = self.in_use.remove(at);
         match kind {
             Kind::Looping => self.loops.push((page, bucket)),
             _ => self.sequential.push(page),
@@ -221,7 +321,7 @@ impl Partitions {
             }
             // The steepest from there on, where what lies before has the least slope.
             let mut hull = 0.0f64;
-            for to in &points[upper..] {
+            for to in points[upper..].iter().filter(|_| self.hull) {
                 let slopes = points[..upper].iter().map(|from| (to.1 - from.1) / (to.0 - from.0));
                 hull = hull.max(slopes.fold(f64::INFINITY, f64::min));
             }
@@ -300,6 +400,22 @@ impl Partitions {
         page
     }
 
+    fn resident(&self) -> usize {
+        self.in_use.len() + self.sequential.len() + self.loops.len() + self.others.len()
+    }
+
+    fn once_counted(&mut self, repeated: bool) {
+        self.once_read += f64::from(u8::from(!repeated));
+        if self.once_read > 1000.0 {
+            (self.once_read, self.soon, self.gaps) = (self.once_read / 2.0, self.soon / 2.0, self.gaps / 2.0);
+        }
+    }
+
+    fn sequential_earns(&self) -> bool {
+        let occupied = self.gaps + (self.once_read - self.soon).max(0.0) * self.residence;
+        occupied > 0.0 && self.soon / occupied > self.gain_of_others()
+    }
+
     fn limit_stack(&mut self) {
         while self.stack.len() > self.capacity {
             self.stack.remove(0);
@@ -310,56 +426,66 @@ impl Partitions {
 impl Model for Partitions {
     fn reference(&mut self, reference: &Reference, now: usize) -> Vec<u32> {
         let (page, now) = (reference.page, now + 1);
-        let (mut kind, period, repeated, gap, left) = self.detect(page, reference.place, now as u32);
-        if let Some(at) = self.in_use.iter().position(|entry| Some(entry.0) == left) {
+        let Found { mut kind, period, repeated, before, pass } = self.detect(reference.place, now as u64);
+        // The page that the pass was at; in its place it may be this one.
+        if let Some(at) = self.in_use.iter().position(|entry| entry.3 == pass)
+            && !repeated
+        {
             self.release(at);
         }
-        if let Some(gap) = gap.map(f64::from)
-            && gap <= self.residence
+        let was_other = self.others.iter().position(|other| other.page == page);
+        let was_loop = self.loops.iter().position(|entry| entry.0 == page);
+        let was_sequential = self.sequential.iter().position(|&other| other == page);
+        let was_in_use = self.in_use.iter().position(|entry| entry.0 == page);
+        let hit = was_sequential.or(was_in_use).or(was_loop).or(was_other).is_some();
+        // Room is made first: as it is now, without the reference.
+        let evicted: Vec<u32> =
+            if !hit && self.resident() == self.capacity { vec![self.evict(now - 1)] } else { Vec::new() };
+        let known = hit || self.stack.contains(&page);
+        if let Some(Before { gap, kind: Kind::Sequential, .. }) = before
+            && gap as f64 <= self.residence
+            && (!known || self.once.contains(&page))
         {
             self.soon += 1.0;
-            self.gaps += gap;
+            self.gaps += gap as f64;
         }
+        take(&mut self.once, page);
         if kind == Kind::Sequential {
-            self.once += f64::from(u8::from(!repeated));
-            if self.once > 1000.0 {
-                (self.once, self.soon, self.gaps) = (self.once / 2.0, self.soon / 2.0, self.gaps / 2.0);
-            }
-            let occupied = self.gaps + (self.once - self.soon).max(0.0) * self.residence;
+            self.once.push(page);
+            self.once_counted(repeated);
             // 64 KiB in pages of 4 KiB.
-            let short = self.passes.last().unwrap().length < self.least.max(16);
-            if short || occupied > 0.0 && self.soon / occupied > self.gain_of_others() {
+            let length = self.passes.iter().find(|other| other.number == pass).unwrap().length;
+            if !self.sequential_first && (length < self.least.max(16) || self.sequential_earns()) {
                 kind = Kind::Other;
             }
         }
         self.count((kind == Kind::Other || self.stack.contains(&page)).then_some(page));
-        self.age(now);
-
-        let mut evicted = Vec::new();
-        let was_other = self.others.iter().position(|other| other.page == page);
-        let was_loop = self.loops.iter().position(|entry| entry.0 == page);
-        let was_sequential = take(&mut self.sequential, page);
-        let was_in_use = self.in_use.iter().position(|entry| entry.0 == page);
-        if let Some(at) = was_in_use {
-            self.in_use.remove(at);
+        if self.ages {
+            self.age(now);
         }
-        if let Some(at) = was_loop {
-            self.loops.remove(at);
-        }
-        let known = was_other.map(|at| self.others.remove(at));
-        let resident = self.in_use.len() + self.sequential.len() + self.loops.len() + self.others.len();
-        let hit = was_sequential || was_in_use.is_some() || was_loop.is_some() || known.is_some();
-        if !hit && resident == self.capacity {
-            evicted.push(self.evict(now));
-        }
+        let old = match (was_in_use, was_loop) {
+            _ if kind != Kind::Looping => None,
+            (Some(_), _) => {
+                self.in_use.iter().find(|entry| entry.0 == page && entry.1 == Kind::Looping).map(|entry| entry.2)
+            }
+            _ => self.loops.iter().find(|entry| entry.0 == page).map(|entry| entry.1),
+        };
+        self.in_use.retain(|entry| entry.0 != page);
+        self.loops.retain(|entry| entry.0 != page);
+        self.sequential.retain(|&other| other != page);
+        let at = self.others.iter().position(|other| other.page == page);
+        let known = at.map(|at| self.others.remove(at));
         // The last use of a page is history for as long as it is in the stack, or resident as other.
         let history = known.is_some() || self.stack.contains(&page);
         let before = history.then(|| self.used(page));
         take(&mut self.stack, page);
         match kind {
             Kind::Sequential | Kind::Looping => {
-                self.in_use.push((page, kind, quarter_octave(period)));
-                if self.in_use.len() > self.passes.len().min(self.capacity / 64).max(1) {
+                let bucket = if kind == Kind::Looping { quarter_octave(period) } else { usize::MAX };
+                let bucket = old.filter(|old| old.abs_diff(bucket) <= 1).unwrap_or(bucket);
+                self.in_use.push((page, kind, bucket, pass));
+                let most = if self.stays { self.passes.len().min(self.capacity / 64).max(1) } else { 0 };
+                if self.in_use.len() > most {
                     self.release(0);
                 }
             }
