@@ -34,8 +34,11 @@
 //!
 //! Memory: 48 bytes a stream, for the objects that asked last, at most 1024 of them.
 
+mod waiting;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
+pub use waiting::{BYTES_A_FRAME, BYTES_A_PAGE, WithReadahead};
 
 /// The most streams of an object, and places where one may begin.
 const STREAMS: usize = 64;

@@ -248,12 +248,13 @@ impl Policy for Dulo {
         }
     }
 
-    /// Linux's readahead sets no bit: this use does what the read of a missing page would have done.
-    fn first_use(&mut self, reference: &Reference) {
-        if self.active.is_none() {
-            self.hit(reference);
-        }
+    /// With `base=linux`: pages read ahead enter the inactive list, as in the kernel.
+    fn ranks_readahead(&self) -> bool {
+        self.active.is_some()
     }
+
+    /// Linux's readahead sets no bit: this use does what the read of a missing page would have done.
+    fn first_use<C: Caller>(&mut self, _: &Reference, _: &mut C) {}
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
         if self.len() == self.capacity {

@@ -1,0 +1,438 @@
+//! Pages that are read ahead wait for their first use, apart from the policy.
+//!
+//! ```text
+//!             read ahead                      first use
+//!   device  ------------>  waiting pages  ------------------>  the policy: a miss of the page
+//!                             |                                that needs no frame
+//!                             v  no first use: evicted, the oldest window first
+//! ```
+//!
+//! Readahead is a guess of the cache. It proves nothing about the page, so a policy must not take it for a use, nor the first use for the
+//! second. Under [`WithReadahead`]
+//!
+//! 1. a page that is read ahead gets a frame, which the policy gives up by [`evict`](Policy::evict) if none is free. The policy does not learn which page it
+//!    is: a ghost of the page stays a ghost, and no adaptive parameter moves.
+//! 2. The first use is the page's miss. The policy admits the page with its ghost's history, and evicts nothing, since the page brings its frame.
+//!    A caller may report a first use late and in batches, as hits.
+//! 3. At most half of the cache waits, as in the kernel. Beyond that the oldest window leaves first; of a window, its farthest page. A window
+//!    does not push out its own pages: it is cut short.
+//! 4. A window also leaves, one page for each frame that is needed, once as many pages have been admitted since it was read as the cache holds:
+//!    then its stream has most likely ended.
+//!
+//! A window is what is read ahead between two other admissions. A policy that ranks these pages by a rule of its own says so by
+//! [`Policy::ranks_readahead`], and gets them as misses by [`Operation::Readahead`].
+//!
+//! Every operation takes constant time, but that refused victims are passed over: a page is offered once in a call. Memory:
+//! [`BYTES_A_PAGE`] and [`BYTES_A_FRAME`].
+
+use crate::control::{Control, Uncontrolled};
+use crate::guest::Host;
+use crate::parameters::Settings;
+use crate::parts::list::{List, Nodes};
+use crate::parts::slots::PageSlots;
+use crate::policy::{AllRefused, Caller, Info, Operation, Policy, Reference, Setup};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// One part in this many of the cache may wait.
+const MOST: u32 = 2;
+
+/// The most bytes for each page number, beside the policy's own: a slot and a bit.
+pub const BYTES_A_PAGE: usize = 4 + 1;
+/// The same for each page of the capacity: half of them may have a slot, which has its page, two links and when its window began.
+pub const BYTES_A_FRAME: usize = (4 + 8 + 4) / MOST as usize;
+
+/// A policy, and pages read ahead that wait apart from it. Invariants:
+///
+/// - WR1. Resident are the policy's pages and the waiting ones, no page is both, and together they are at most the capacity.
+/// - WR2. `known[page]` if and only if the policy knows the page. A waiting page that it knows is a ghost of its; `ghosts` counts these.
+pub struct WithReadahead<P> {
+    policy: P,
+    waiting: Waiting,
+    /// A bit for each page.
+    known: Vec<u64>,
+    ghosts: u32,
+    /// The policy ranks pages read ahead itself: all calls go to it.
+    ranks: bool,
+}
+
+/// The waiting pages. Invariants:
+///
+/// - WA1. `order` has all of them. From back to front the windows rise, and in a window the farthest page is at its back.
+/// - WA2. `farthest` is the slot at the back of the newest window, if that is still open and has a page.
+struct Waiting {
+    slots: PageSlots,
+    /// By slot: when its window began.
+    nodes: Nodes<u32>,
+    order: List,
+    farthest: Option<u32>,
+    /// Admissions so far, modulo 2^32.
+    now: u32,
+    /// Windows so far.
+    windows: u64,
+}
+
+impl Waiting {
+    fn new(pages: u32, capacity: u32) -> Self {
+        let slots = PageSlots::new(pages, u64::from(capacity / MOST));
+        Self { nodes: Nodes::new(slots.end()), slots, order: List::new(), farthest: None, now: 0, windows: 0 }
+    }
+
+    fn reserve(&mut self, pages: u32, capacity: u32) {
+        self.slots.reserve(pages, u64::from(capacity / MOST).max(self.order.len().into()));
+        self.nodes.reserve(self.slots.end());
+    }
+
+    fn len(&self) -> u32 {
+        self.order.len()
+    }
+
+    fn has(&self, page: u32) -> bool {
+        self.slots.of(page).is_some()
+    }
+
+    /// A page that is not read ahead is admitted.
+    fn admitted(&mut self) {
+        self.now = self.now.wrapping_add(1);
+        self.farthest = None;
+    }
+
+    /// Another page of the newest window.
+    fn push(&mut self, page: u32) {
+        let slot = self.slots.give(page);
+        self.now = self.now.wrapping_add(1);
+        match self.farthest {
+            Some(farthest) => {
+                self.nodes[slot] = self.nodes[farthest];
+                self.order.insert_behind(&mut self.nodes, farthest, slot);
+            }
+            None => {
+                self.windows += 1;
+                self.nodes[slot] = self.now;
+                self.order.push_front(&mut self.nodes, slot);
+            }
+        }
+        self.farthest = Some(slot);
+    }
+
+    fn take(&mut self, slot: u32) -> u32 {
+        if self.farthest == Some(slot) {
+            let window = self.nodes[slot];
+            self.farthest = self.nodes.towards_front(slot).filter(|&next| self.nodes[next] == window);
+        }
+        self.order.remove(&mut self.nodes, slot);
+        self.slots.take_back(slot)
+    }
+
+    /// The next page to leave, if its window is older than this many admissions.
+    fn old(&self, capacity: u32) -> Option<u32> {
+        self.order.back().filter(|&slot| self.now.wrapping_sub(self.nodes[slot]) > capacity)
+    }
+
+    /// Evicts the first page in the order that the caller accepts, or of old pages only the first.
+    fn evict<C: Caller>(&mut self, which: Which, capacity: u32, caller: &mut C) -> Option<u32> {
+        let mut next = match which {
+            Which::Old => self.old(capacity),
+            Which::Any | Which::NotOpen => self.order.back(),
+        };
+        let open = self.farthest.map(|slot| self.nodes[slot]);
+        while let Some(slot) = next {
+            if which == Which::NotOpen && Some(self.nodes[slot]) == open {
+                return None;
+            }
+            if caller.evict(self.slots.page(slot)) {
+                return Some(self.take(slot));
+            }
+            next = if which == Which::Old { None } else { self.nodes.towards_front(slot) };
+        }
+        None
+    }
+
+    fn bytes(&self) -> usize {
+        self.slots.bytes() + self.nodes.bytes()
+    }
+
+    fn check(&self) {
+        self.order.check(&self.nodes);
+        self.slots.check(self.len());
+        let ages = self.order.back_to_front(&self.nodes).map(|slot| self.now.wrapping_sub(self.nodes[slot]));
+        assert!(ages.is_sorted_by(|older, newer| older >= newer)); // WA1
+        if let Some(farthest) = self.farthest {
+            let window = self.order.front().map(|slot| self.nodes[slot]);
+            assert_eq!(window, Some(self.nodes[farthest])); // WA2
+        }
+    }
+}
+
+/// Which waiting pages may leave.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Any,
+    /// Those of an old window.
+    Old,
+    /// All but those of the window that is being read.
+    NotOpen,
+}
+
+/// What the policy says to the caller. A waiting page stays known to the caller when the policy forgets it.
+struct Between<'a, C> {
+    waiting: &'a Waiting,
+    known: &'a mut [u64],
+    ghosts: &'a mut u32,
+    /// A page that is resident, whatever the policy forgets of it.
+    kept: Option<u32>,
+    caller: &'a mut C,
+}
+
+impl<C: Caller> Caller for Between<'_, C> {
+    fn evict(&mut self, page: u32) -> bool {
+        self.caller.evict(page)
+    }
+
+    fn forget(&mut self, page: u32) {
+        set(self.known, page, false);
+        if self.waiting.has(page) {
+            *self.ghosts -= 1;
+        } else if self.kept != Some(page) {
+            self.caller.forget(page);
+        }
+    }
+
+    fn await_use(&mut self, page: u32) {
+        self.caller.await_use(page);
+    }
+}
+
+fn get(bits: &[u64], page: u32) -> bool {
+    bits[page as usize / 64] >> (page % 64) & 1 == 1
+}
+
+fn set(bits: &mut [u64], page: u32, value: bool) {
+    let (word, bit) = (&mut bits[page as usize / 64], 1 << (page % 64));
+    *word = if value { *word | bit } else { *word & !bit };
+}
+
+impl<P: Policy> WithReadahead<P> {
+    /// Calls the policy, whose words to the caller are seen on the way.
+    fn ask<C: Caller, T>(
+        &mut self,
+        kept: Option<u32>,
+        caller: &mut C,
+        question: impl FnOnce(&mut P, &mut Between<'_, C>) -> T,
+    ) -> T {
+        let Self { policy, waiting, known, ghosts, .. } = self;
+        question(policy, &mut Between { waiting, known, ghosts, kept, caller })
+    }
+
+    fn is_full(&self) -> bool {
+        self.policy.len() + self.waiting.len() >= self.policy.capacity()
+    }
+
+    /// Evicts a waiting page: it becomes the policy's ghost again, or unknown.
+    fn evict_waiting<C: Caller>(&mut self, which: Which, caller: &mut C) -> bool {
+        let Some(page) = self.waiting.evict(which, self.policy.capacity(), caller) else { return false };
+        if get(&self.known, page) {
+            self.ghosts -= 1;
+        } else {
+            caller.forget(page);
+        }
+        true
+    }
+
+    /// Evicts a page of the policy, but for old windows. Waiting pages leave if the policy's are refused.
+    fn make_room<C: Caller>(&mut self, others: Which, caller: &mut C) -> Result<(), AllRefused> {
+        if self.evict_waiting(Which::Old, caller) {
+            return Ok(());
+        }
+        let answer = match self.policy.is_empty() {
+            true => Err(AllRefused),
+            false => self.ask(None, caller, |policy, between| policy.evict(between)),
+        };
+        answer.or_else(|refused| if self.evict_waiting(others, caller) { Ok(()) } else { Err(refused) })
+    }
+
+    fn read_ahead<C: Caller>(&mut self, page: u32, caller: &mut C) -> Result<(), AllRefused> {
+        while self.waiting.len() >= self.policy.capacity() / MOST {
+            if !self.evict_waiting(Which::NotOpen, caller) {
+                return Err(AllRefused);
+            }
+        }
+        if self.is_full() {
+            self.make_room(Which::NotOpen, caller)?;
+        }
+        self.ghosts += u32::from(get(&self.known, page));
+        self.waiting.push(page);
+        Ok(())
+    }
+}
+
+impl<P: Policy> Policy for WithReadahead<P> {
+    const INFO: Info = P::INFO;
+    const NEEDS_FOOTPRINT: bool = P::NEEDS_FOOTPRINT;
+    const HISTORY: Option<&'static str> = P::HISTORY;
+    const NUMBERS_KEPT: u32 = P::NUMBERS_KEPT;
+    const HIT_SETS_BIT: bool = P::HIT_SETS_BIT;
+    const AWAITS_USES: bool = P::AWAITS_USES;
+
+    fn needs_future(settings: &Settings) -> bool {
+        P::needs_future(settings)
+    }
+
+    fn check_settings(settings: &Settings) -> Result<(), String> {
+        P::check_settings(settings)
+    }
+
+    fn new(setup: &Setup) -> Self {
+        let policy = P::new(setup);
+        let ranks = policy.ranks_readahead();
+        Self {
+            ranks,
+            policy,
+            waiting: Waiting::new(setup.pages, if ranks { 0 } else { setup.capacity }),
+            known: vec![0; (setup.pages as usize).div_ceil(64)],
+            ghosts: 0,
+        }
+    }
+
+    fn ranks_readahead(&self) -> bool {
+        true
+    }
+
+    fn capacity(&self) -> u32 {
+        self.policy.capacity()
+    }
+
+    fn len(&self) -> u32 {
+        self.policy.len() + self.waiting.len()
+    }
+
+    fn ghosts(&self) -> u32 {
+        self.policy.ghosts() - self.ghosts
+    }
+
+    fn contains(&self, page: u32) -> bool {
+        self.policy.contains(page) || self.waiting.has(page)
+    }
+
+    fn waits(&self, page: u32) -> bool {
+        self.waiting.has(page)
+    }
+
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.policy.prefetch(page);
+    }
+
+    #[inline]
+    fn hit(&mut self, reference: &Reference) {
+        self.policy.hit(reference);
+    }
+
+    fn first_use<C: Caller>(&mut self, reference: &Reference, caller: &mut C) {
+        if self.ranks {
+            return self.policy.first_use(reference, caller);
+        }
+        // If another thread's report came first, the policy has the page already.
+        let Some(slot) = self.waiting.slots.of(reference.page) else { return };
+        self.waiting.take(slot);
+        self.waiting.admitted();
+        self.ghosts -= u32::from(get(&self.known, reference.page));
+        let admitted = self.ask(Some(reference.page), caller, |policy, between| policy.miss(reference, between));
+        admitted.expect("a policy with a free frame admits a page");
+        set(&mut self.known, reference.page, true);
+    }
+
+    fn awaits_use(&self, page: u32) -> bool {
+        self.waiting.has(page) || self.policy.awaits_use(page)
+    }
+
+    fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
+        if self.ranks {
+            return self.policy.miss(reference, caller);
+        }
+        if reference.operation == Operation::Readahead {
+            return self.read_ahead(reference.page, caller);
+        }
+        self.waiting.admitted();
+        if self.waiting.len() > 0 && self.is_full() {
+            self.make_room(Which::Any, caller)?;
+        }
+        self.ask(None, caller, |policy, between| policy.miss(reference, between))?;
+        set(&mut self.known, reference.page, true);
+        Ok(())
+    }
+
+    fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
+        if self.ranks { self.policy.evict(caller) } else { self.make_room(Which::Any, caller) }
+    }
+
+    fn evicted_above(&mut self, reference: &Reference, hits: u32) {
+        if !self.waiting.has(reference.page) {
+            self.policy.evicted_above(reference, hits);
+        }
+    }
+
+    fn remove<C: Caller>(&mut self, page: u32, caller: &mut C) {
+        if self.ranks {
+            return self.policy.remove(page, caller);
+        }
+        if let Some(slot) = self.waiting.slots.of(page) {
+            self.waiting.take(slot);
+            self.ghosts -= u32::from(get(&self.known, page));
+        }
+        if get(&self.known, page) {
+            self.ask(Some(page), caller, |policy, between| policy.remove(page, between));
+            set(&mut self.known, page, false);
+        }
+    }
+
+    fn discard(&mut self, object: u32, blocks: Range<u64>) {
+        self.policy.discard(object, blocks);
+    }
+
+    fn control(&mut self, control: &Control) -> Result<u32, Uncontrolled> {
+        self.policy.control(control)
+    }
+
+    fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C) {
+        self.ask(None, caller, |policy, between| policy.set_capacity(capacity, between));
+        if !self.ranks {
+            self.waiting.reserve(self.waiting.slots.pages(), capacity);
+        }
+    }
+
+    fn host(&self) -> Option<Arc<dyn Host>> {
+        self.policy.host()
+    }
+
+    fn reserve(&mut self, pages: u32) {
+        self.policy.reserve(pages);
+        self.waiting.reserve(pages, if self.ranks { 0 } else { self.policy.capacity() });
+        self.known.resize(self.known.len().max((pages as usize).div_ceil(64)), 0);
+    }
+
+    fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        self.policy.state(show);
+        if self.waiting.windows > 0 {
+            show("waiting", f64::from(self.waiting.len()));
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.policy.bytes() + self.waiting.bytes() + self.known.capacity() * size_of::<u64>()
+    }
+
+    fn check_invariants(&self) {
+        self.policy.check_invariants();
+        self.waiting.check();
+        assert!(self.len() <= self.capacity()); // WR1
+        let waiting =
+            || self.waiting.order.back_to_front(&self.waiting.nodes).map(|slot| self.waiting.slots.page(slot));
+        assert!(waiting().all(|page| !self.policy.contains(page))); // WR1
+        if !self.ranks {
+            assert_eq!(waiting().filter(|&page| get(&self.known, page)).count(), self.ghosts as usize); // WR2
+            let known: u32 = self.known.iter().map(|word| word.count_ones()).sum();
+            assert_eq!(known, self.policy.len() + self.policy.ghosts()); // WR2
+        }
+    }
+}
