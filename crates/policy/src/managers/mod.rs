@@ -24,6 +24,7 @@ mod rmin;
 mod rule;
 mod same_order;
 mod sequential;
+mod users;
 mod weights;
 
 pub use file::{Rules, RulesError};

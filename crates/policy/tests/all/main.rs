@@ -7,3 +7,4 @@ mod loops;
 mod lru_sp;
 mod models;
 mod once;
+mod sharing;
