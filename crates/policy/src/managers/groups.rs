@@ -13,10 +13,11 @@
 //! What is kept by the numbers of owners and files stays when the last page leaves, but means nothing then: a file without resident
 //! pages has no owner, and its group is empty. So a caller that opens many files gives their numbers again.
 //!
-//! Memory: 24 bytes a page, 8 more for each earlier use that an LRU-K wants; 40 bytes a file; 24 bytes a group, and for
+//! Memory: 24 bytes a page, 8 more for each earlier use that an LRU-K wants; 40 bytes a file; 40 bytes a group, and for
 //! each rule 4 bytes an owner (or file, where the rule chooses within files).
 
 use super::free_lists::FreeLists;
+use super::hands::{self, Hands};
 use super::lru::NOBODY;
 use super::ranking::{EMPTY, Ranking};
 use super::users::{File, Users};
@@ -51,6 +52,8 @@ pub(crate) struct Groups {
     earlier_uses: usize,
     /// Rounds of offers so far.
     round: u64,
+    /// How often a page has come, or has been moved by a hand.
+    stamp: u64,
     /// The manager of those for whom the assignment has none, by number.
     default: u32,
     /// Rules that came while it runs, by object: the owner, and the manager's number. `ANY` is any of both.
@@ -80,6 +83,15 @@ struct Group {
     last: u64,
     /// The round in which its manager was last asked.
     asked: u64,
+    /// MG4. Of a manager with two hands: the rank of the page that the hand ahead has passed last, and how many of the pages it has passed.
+    front: u64,
+    passed: u32,
+}
+
+impl Group {
+    fn new(rule: u32) -> Self {
+        Self { rule, root: EMPTY, last: 0, asked: 0, front: u64::MAX, passed: 0 }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +129,7 @@ impl Groups {
             earlier: Vec::new(),
             earlier_uses: managers.iter().map(Manager::earlier_uses).max().unwrap_or(0),
             round: 0,
+            stamp: 0,
             assignment,
             managers,
         };
@@ -146,19 +159,21 @@ impl Groups {
         let Reference { page, owner, place, .. } = *reference;
         let next = self.future.as_ref().map_or(NEVER, |future| future.next(self.now as u32));
         self.now += 1;
-        if !admitted {
-            self.leave_group(page);
-        }
+        let left = if admitted { None } else { self.leave_group(page) };
         self.free.remove(page);
         self.count_user(owner, place.object);
         self.users.of_mut(place.object).resident += u32::from(admitted);
-        self.pages[page as usize] = Page { object: place.object, group: self.group(place.object) };
-        if let Some(group) = self.groups.get_mut(self.pages[page as usize].group as usize) {
+        let number = self.group(place.object);
+        self.pages[page as usize] = Page { object: place.object, group: number };
+        if let Some(group) = self.groups.get(number as usize) {
             let from = page as usize * self.earlier_uses;
             let earlier = &mut self.earlier[from..from + self.earlier_uses];
-            let rank = self.managers[group.rule as usize].rank(&mut Use { place, now: self.now, next, earlier });
-            self.ranking.insert(&mut group.root, page, rank);
-            group.last = rank;
+            let before = left.filter(|left| left.0 == number).map(|left| left.1);
+            self.stamp += 1;
+            let mut used = Use { place, now: self.now, next, earlier, before, stamp: self.stamp };
+            let rank = self.managers[group.rule as usize].rank(&mut used);
+            self.enter_group(number, page, rank);
+            self.groups[number as usize].last = rank;
         }
     }
 
@@ -233,12 +248,15 @@ impl Groups {
     }
 
     /// Asks the manager of a group, unless it was asked in this round.
-    fn ask_group<C: Caller>(&mut self, group: u32, candidate: u32, caller: &mut C) -> Option<u32> {
-        let group = &mut self.groups[group as usize];
+    fn ask_group<C: Caller>(&mut self, number: u32, candidate: u32, caller: &mut C) -> Option<u32> {
+        let group = &mut self.groups[number as usize];
         if std::mem::replace(&mut group.asked, self.round) == self.round {
             return None;
         }
-        let (ranking, Group { root, last, .. }) = (&self.ranking, *group);
+        let (ranking, Group { root, last, rule, .. }) = (&self.ranking, *group);
+        if let Some(Hands { spread }) = self.managers[rule as usize].hands() {
+            return self.sweep(number, spread, caller);
+        }
         let manager = &self.managers[group.rule as usize];
         if let Manager::Weights(weights) = manager {
             return weights.order(ranking, root, self.now).find(|&page| caller.evict(page));
@@ -465,6 +483,8 @@ impl Groups {
             members.sort_unstable();
             ranked.sort_unstable();
             assert_eq!(ranked, members); // MG2
+            let passed = members.iter().filter(|&&page| hands::is_passed(self.ranking.rank(page), group.front));
+            assert_eq!(passed.count(), group.passed as usize); // MG4
         }
     }
 
@@ -501,14 +521,60 @@ impl Groups {
         let group = &mut of[index as usize];
         if *group == NONE {
             *group = self.groups.len() as u32;
-            self.groups.push(Group { rule, root: EMPTY, last: 0, asked: 0 });
+            self.groups.push(Group::new(rule));
         }
         *group
     }
 
-    fn leave_group(&mut self, page: u32) {
-        if let Some(group) = self.groups.get_mut(self.pages[page as usize].group as usize) {
-            self.ranking.remove(&mut group.root, page);
+    fn enter_group(&mut self, number: u32, page: u32, rank: u64) {
+        let group = &mut self.groups[number as usize];
+        self.ranking.insert(&mut group.root, page, rank);
+        group.passed += u32::from(hands::is_passed(rank, group.front));
+    }
+
+    /// Which group a page leaves, and its rank there.
+    fn leave_group(&mut self, page: u32) -> Option<(u32, u64)> {
+        let number = self.pages[page as usize].group;
+        let group = self.groups.get_mut(number as usize)?;
+        let rank = self.ranking.rank(page);
+        self.ranking.remove(&mut group.root, page);
+        group.passed -= u32::from(hands::is_passed(rank, group.front));
+        Some((number, rank))
+    }
+
+    /// Goes round in the circle of a group until a page is given up, twice at most.
+    fn sweep<C: Caller>(&mut self, number: u32, spread: u32, caller: &mut C) -> Option<u32> {
+        for _ in 0..2 {
+            let begun = self.stamp;
+            loop {
+                self.advance_front(number, spread);
+                let root = self.groups[number as usize].root;
+                let next = self.ranking.down_from(root, u64::MAX).next();
+                let Some(page) = next.filter(|&page| hands::stamp(self.ranking.rank(page)) <= begun) else { break };
+                let rank = self.ranking.rank(page);
+                if !hands::is_used(rank) && caller.evict(page) {
+                    return Some(page);
+                }
+                self.leave_group(page);
+                self.stamp += 1;
+                let behind = hands::behind(self.stamp);
+                // Where a hand ahead clears the bit it stays set until then.
+                self.enter_group(number, page, if spread > 0 { behind | (rank ^ hands::clear(rank)) } else { behind });
+            }
+        }
+        None
+    }
+
+    /// The hand ahead clears reference bits until it is as many pages ahead as it is to be, or has passed all.
+    fn advance_front(&mut self, number: u32, spread: u32) {
+        while self.groups[number as usize].passed < spread {
+            let Group { root, front, .. } = self.groups[number as usize];
+            let below = hands::clear(front).saturating_sub(1);
+            let Some(page) = self.ranking.down_from(root, below).next() else { return };
+            let rank = hands::clear(self.ranking.rank(page));
+            self.ranking.clear_lowest_bit(page);
+            let group = &mut self.groups[number as usize];
+            (group.front, group.passed) = (rank, group.passed + 1);
         }
     }
 }

@@ -26,9 +26,9 @@
 //! - The paper calls an overruling wise if "the alternative block is referenced before the candidate". Its examples and
 //!   proofs say the reverse, which is meant here: wise if the candidate is used before the alternative, foolish if after.
 //! - A file is shared while several owners use it "simultaneously". A mount says who has it open. Traces tell nothing of that: there an
-//!   owner is a user until as many references after its last use as the cache has pages, times `sharing`. Of 9,500 hits of a loop
-//!   over 1,000 pages in 500 one stray use by another owner takes 1 % so; with `sharing=1000000`, until no page of the
-//!   file is resident, 90 % (`tests/all/sharing.rs`). If one rule is in charge of all users, they agree on its manager.
+//!   owner is a user until as many references after its last use as the cache has pages, times `sharing`. Of the 9,500 hits of a loop
+//!   over 1,000 pages in 500, one stray use by another owner leaves 9,483; with `sharing=1000000`, that is until no page of the file is
+//!   resident, 1,000 (`tests/all/sharing.rs`). If one rule is in charge of all users, they agree on its manager.
 //!
 //! One departure: **uses that are said to be the only ones**. The paper gives a file on whose manager its users do not agree to LRU, so
 //! a scan beside point reads of the same file pushes out what these need, although the scanning program has said that it reads nothing
