@@ -13,7 +13,7 @@
 //! What is kept by the numbers of owners and files stays when the last page leaves, but means nothing then: a file without resident
 //! pages has no owner, and its group is empty. So a caller that opens many files gives their numbers again.
 //!
-//! Memory: 24 bytes a page, 8 more for each earlier use that an LRU-K wants; 40 bytes a file; 40 bytes a group, and for
+//! Memory: 24 bytes a page, 8 more for each earlier use that an LRU-K wants; 40 bytes a file; 48 bytes a group, and for
 //! each rule 4 bytes an owner (or file, where the rule chooses within files).
 
 use super::free_lists::FreeLists;
@@ -62,6 +62,11 @@ pub(crate) struct Groups {
     rules: Vec<u32>,
     /// Whether one of the managers is access-once.
     some_once: bool,
+    /// After this many mistakes beyond the decisions that proved right a manager's charge ends; 0: never. How many have ended so.
+    revoke: u32,
+    charges_ended: u64,
+    /// Whether the last victim came from a free-list.
+    took_listed: bool,
     /// MG3. The pages to go first, of each owner that has said so: resident ones.
     free: FreeLists,
 }
@@ -86,11 +91,15 @@ struct Group {
     /// MG4. Of a manager with two hands: the rank of the page that the hand ahead has passed last, and how many of the pages it has passed.
     front: u64,
     passed: u32,
+    /// Its mistakes beyond the decisions that proved right, and whether these were so many that its charge has ended.
+    mistakes: u32,
+    ended: bool,
 }
 
 impl Group {
     fn new(rule: u32) -> Self {
-        Self { rule, root: EMPTY, last: 0, asked: 0, front: u64::MAX, passed: 0 }
+        let (front, passed) = (u64::MAX, 0);
+        Self { rule, root: EMPTY, last: 0, asked: 0, front, passed, mistakes: 0, ended: false }
     }
 }
 
@@ -106,7 +115,7 @@ impl Groups {
     /// The most for a page that alone makes up a file and a group, arrays having doubled just now.
     pub(crate) const BYTES_PER_FILE: usize = 2 * (size_of::<File>() + size_of::<Group>() + size_of::<u32>());
 
-    pub(crate) fn new(setup: &Setup, default: Manager, window: u64) -> Self {
+    pub(crate) fn new(setup: &Setup, default: Manager, window: u64, revoke: u32) -> Self {
         let assignment = setup.managers.clone().unwrap_or_default();
         let mut managers = assignment.managers.clone();
         managers.push(assignment.default.clone().unwrap_or(default));
@@ -130,6 +139,9 @@ impl Groups {
             earlier_uses: managers.iter().map(Manager::earlier_uses).max().unwrap_or(0),
             round: 0,
             stamp: 0,
+            revoke,
+            charges_ended: 0,
+            took_listed: false,
             assignment,
             managers,
         };
@@ -233,10 +245,10 @@ impl Groups {
     /// Asks the candidate's manager, who offers the pages in its charge one after the other until one is accepted. A manager
     /// whose pages were all refused in this round is not asked again.
     pub(crate) fn ask<C: Caller>(&mut self, candidate: u32, caller: &mut C) -> Option<u32> {
-        if !self.free.is_empty()
-            && let Some(page) = self.take_listed(candidate, caller)
-        {
-            return Some(page);
+        let listed = if self.free.is_empty() { None } else { self.take_listed(candidate, caller) };
+        self.took_listed = listed.is_some();
+        if listed.is_some() {
+            return listed;
         }
         let Page { object, group } = self.pages[candidate as usize];
         if group != NONE {
@@ -250,6 +262,9 @@ impl Groups {
     /// Asks the manager of a group, unless it was asked in this round.
     fn ask_group<C: Caller>(&mut self, number: u32, candidate: u32, caller: &mut C) -> Option<u32> {
         let group = &mut self.groups[number as usize];
+        if group.ended {
+            return caller.evict(candidate).then_some(candidate);
+        }
         if std::mem::replace(&mut group.asked, self.round) == self.round {
             return None;
         }
@@ -270,6 +285,44 @@ impl Groups {
         candidate.into_iter().chain(order.filter(|&page| Some(page) != candidate)).find(|&page| caller.evict(page))
     }
 
+    /// Whether a manager has chosen the last victim, and not an owner's free-list.
+    pub(crate) fn chose(&self) -> bool {
+        !self.took_listed
+    }
+
+    /// It has turned out whether its manager was right to keep a page as a candidate.
+    pub(crate) fn judge(&mut self, page: u32, right: bool) {
+        if self.revoke == 0 {
+            return;
+        }
+        let Page { object, group } = self.pages[page as usize];
+        let number = if group == NONE { self.known_group(object).unwrap_or(NONE) } else { group };
+        let Some(group) = self.groups.get_mut(number as usize) else { return };
+        group.mistakes = if right { group.mistakes.saturating_sub(1) } else { group.mistakes.saturating_add(1) };
+        if group.mistakes >= self.revoke && !group.ended {
+            group.ended = true;
+            self.charges_ended += 1;
+        }
+    }
+
+    /// How many managers' charges have ended by their mistakes.
+    pub(crate) fn charges_ended(&self) -> u64 {
+        self.charges_ended
+    }
+
+    /// What comes under a manager, or under an owner's or a file's number, is judged anew.
+    fn judge_anew(&mut self, of: impl Fn(&Manager, u32, usize) -> bool) {
+        for (rule, groups) in self.of.iter().enumerate() {
+            for (index, &number) in groups.iter().enumerate() {
+                if let Some(group) = self.groups.get_mut(number as usize)
+                    && of(&self.managers[rule], rule as u32, index)
+                {
+                    (group.mistakes, group.ended) = (0, false);
+                }
+            }
+        }
+    }
+
     /// Takes a victim from the free-list of the candidate's owner.
     fn take_listed<C: Caller>(&mut self, candidate: u32, caller: &mut C) -> Option<u32> {
         let owner_of = |page: u32| self.users.in_charge(self.pages[page as usize].object, self.now).0;
@@ -282,6 +335,7 @@ impl Groups {
         match control {
             Control::Manage { owner, object, manager } => {
                 let manager = self.number_of(manager.as_ref().unwrap_or(&Manager::Lru), 0)?;
+                self.judge_anew(|_, rule, _| rule == manager);
                 self.tell(owner.unwrap_or(ANY), object.unwrap_or(ANY), Some(manager));
                 self.rules_anew(object.unwrap_or(ANY));
                 if let Some(object) = *object {
@@ -306,6 +360,7 @@ impl Groups {
             Control::Forget { object } => {
                 self.told.remove(object);
                 self.users.forget(*object);
+                self.judge_anew(|manager, _, index| manager.scope() == Scope::File && index == *object as usize);
                 Ok(0)
             }
             Control::Open { owner, object } => {
@@ -345,6 +400,8 @@ impl Groups {
                 let Self { users, managers, .. } = self;
                 let opened = users.opened_by(*owner);
                 opened.into_iter().for_each(|object| users.close(object, *owner, |number| is_once(managers, number)));
+                let index_of_owner = owner.wrapping_add(1) as usize;
+                self.judge_anew(|manager, _, index| manager.scope() == Scope::Owner && index == index_of_owner);
                 Ok(0)
             }
         }
@@ -367,6 +424,11 @@ impl Groups {
             None => {
                 let free = self.vacant().ok_or(Uncontrolled::TooMany)?;
                 (self.managers[free], self.rules[free]) = (manager.clone(), rule);
+                // It has no pages.
+                self.groups
+                    .iter_mut()
+                    .filter(|group| group.rule == free as u32)
+                    .for_each(|group| *group = Group::new(free as u32));
                 free
             }
         };

@@ -53,13 +53,18 @@
 //! A running cache may be told otherwise (`control.rs`): another manager for an owner or a file, and free-lists, from which a victim is taken
 //! before the manager is asked; that counts as overruling, with swap and place-holder.
 //!
+//! With `revoke=N` (off by default, since the paper has it not) a manager loses its charge that was caught at N mistakes more than it had
+//! decisions that proved right, a place-holder's page being used first, or the page that stayed. Place-holders keep others' *hits*
+//! whole, but the fool's own misses go to the same disk: so others wait longer (`papers/acfc/README.md`). Its owner's pages are LRU's then,
+//! until the owner has gone or a manager is named for it anew. Mistakes of free-lists are not counted.
+//!
 //! Refused victims: the manager offers its further pages in its order; when all are refused, the manager of the next candidate towards
 //! the front is asked that has not been. If the frame of a place-holder is refused, a victim is sought as if there were none.
 //! Place-holders whose page was hit are given back at the next miss: a hit cannot `forget`.
 //!
 //! Reference figures: the paper's two worked examples; equal to LRU where nobody overrules, and to OPT where all pages
 //! are one owner's with `rmin`. Parameters: `swapping`,
-//! `place-holders` (off: to show what they are for), `manager` (of every owner), `sharing`.
+//! `place-holders` (off: to show what they are for), `manager` (of every owner), `sharing`, `revoke`.
 //! Memory: 24 bytes a page (two links, the place-holder's two ends, whether resident, its list and since when) and 24 of its
 //! manager's (rank, file, group), with LRU-K 8 more for each use but one; files and groups as in `managers/groups.rs`, which
 //! keeps arrays by the numbers of owners and objects: these are dense, as traces number them.
@@ -88,6 +93,8 @@ struct Page {
     resident: bool,
     /// Of a resident page.
     list: Of,
+    /// Of a resident page with a place-holder: a manager has kept it, and not an owner's free-list.
+    chosen: bool,
     /// Of a page in `coming`: how many had come from there to their use before it.
     since: u32,
     /// Of a ghost: the resident page that its place-holder points to.
@@ -98,7 +105,7 @@ struct Page {
 
 impl Default for Page {
     fn default() -> Self {
-        Self { resident: false, list: Of::Global, since: 0, points_to: NONE, held_for: NONE }
+        Self { resident: false, list: Of::Global, chosen: false, since: 0, points_to: NONE, held_for: NONE }
     }
 }
 
@@ -170,6 +177,12 @@ impl Policy for LruSp {
                 kind: Kind::Integer { least: 0, most: 1_000_000 },
                 default: "1",
             },
+            Parameter {
+                name: "revoke",
+                help: "a manager's charge ends after this many mistakes caught beyond its decisions that proved right; 0: never",
+                kind: Kind::Integer { least: 0, most: 1_000_000 },
+                default: "0",
+            },
         ],
         uses: Uses { place: true, request: true },
         off_line: false,
@@ -183,7 +196,7 @@ impl Policy for LruSp {
 
     fn new(setup: &Setup) -> Self {
         let on = |name| setup.settings.choice(name) == "on";
-        let sharing = setup.settings.integer("sharing");
+        let (sharing, revoke) = (setup.settings.integer("sharing"), setup.settings.integer("revoke") as u32);
         Self {
             global: List::new(),
             once: List::new(),
@@ -192,7 +205,7 @@ impl Policy for LruSp {
             pages: Nodes::new(setup.pages),
             place_holders: 0,
             settled: List::new(),
-            managers: Groups::new(setup, default_manager(&setup.settings), window(sharing, setup.capacity)),
+            managers: Groups::new(setup, default_manager(&setup.settings), window(sharing, setup.capacity), revoke),
             capacity: setup.capacity,
             sharing,
             swapping: on("swapping"),
@@ -245,6 +258,7 @@ impl Policy for LruSp {
         }
         if let Some(ghost) = self.take_holder_to(page) {
             self.settled.push_front(&mut self.pages, ghost);
+            self.judge(page, true);
         }
         self.managers.used(reference, false);
     }
@@ -311,6 +325,7 @@ impl Policy for LruSp {
         show("swaps", self.swaps as f64);
         show("place-holders", f64::from(self.place_holders));
         show("mistakes caught", self.mistakes as f64);
+        show("charges ended", self.managers.charges_ended() as f64);
         show("used once", f64::from(self.once.len() + self.coming.len()));
     }
 
@@ -359,6 +374,7 @@ impl LruSp {
             return false;
         }
         self.mistakes += 1;
+        self.judge(holder, false);
         self.take_holder_of(page);
         self.global.remove(&mut self.pages, holder);
         self.leave(holder, caller);
@@ -422,7 +438,15 @@ impl LruSp {
         if self.placing {
             self.pages[under_lru].points_to = candidate;
             self.pages[candidate].held_for = under_lru;
+            self.pages[candidate].chosen = self.managers.chose();
             self.place_holders += 1;
+        }
+    }
+
+    /// The candidate `page` that stayed was used first, or the page that went for it was.
+    fn judge(&mut self, page: u32, right: bool) {
+        if self.pages[page].chosen {
+            self.managers.judge(page, right);
         }
     }
 

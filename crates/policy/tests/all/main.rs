@@ -8,4 +8,5 @@ mod loops;
 mod lru_sp;
 mod models;
 mod once;
+mod revoke;
 mod sharing;
