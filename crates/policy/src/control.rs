@@ -33,6 +33,21 @@ pub enum Control {
         /// Which file.
         object: u32,
     },
+    /// The caller says who has a file open. From the first word of that on only these owners are its users; a file that nobody has open
+    /// stays whose it was.
+    Open {
+        /// Who has it open from now on; `None`: nobody yet.
+        owner: Option<u32>,
+        /// Which file.
+        object: u32,
+    },
+    /// An owner has a file open no more.
+    Close {
+        /// Who.
+        owner: u32,
+        /// Which file.
+        object: u32,
+    },
     /// The file has gone: what was said of its users is dropped.
     Forget {
         /// Which file.

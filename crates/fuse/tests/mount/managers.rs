@@ -75,7 +75,8 @@ fn simulated(owners: &[String], references: &References<'_>, text: &str) -> u64 
     let trace = Trace::load("trace", reader.as_mut(), Some(PAGE), keep, &mut |_| {}).expect("it is well-formed");
     let rules = Rules::parse("test.toml", text.to_owned()).expect("the rules are right");
     let assignment = rules.assign("trace", trace.names.owners(), trace.names.objects(), &|_| {});
-    let mut spec = Spec::parse("lru-sp").expect("a policy");
+    // On the mount a process has a file open until it ends.
+    let mut spec = Spec::parse("lru-sp:sharing=1000").expect("a policy");
     spec.managers = Some(Arc::new(assignment.expect("the rules are right")));
     let sweep = Sweep { specs: vec![spec], sizes: vec![FRAMES], warmup: 0, threads: 1 };
     trace.len() as u64 - sweep.run(&trace, &|_| true)[0].total.hits

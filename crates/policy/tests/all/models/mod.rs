@@ -106,6 +106,8 @@ const VARIANTS: &[&str] = &[
     "lru-sp:manager=lru-k",
     "lru-sp:manager=mru:swapping=off",
     "lru-sp:manager=mru:place-holders=off",
+    "lru-sp:manager=mru:sharing=0",
+    "lru-sp:manager=lru-k:sharing=3",
 ];
 
 /// A cache as a textbook tells it.
@@ -212,6 +214,7 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "lru-sp:manager=mru:swapping=off" | "lru-sp:manager=mru:place-holders=off" => {
             Box::new(Managed::new(name, capacity))
         }
+        "lru-sp:manager=mru:sharing=0" | "lru-sp:manager=lru-k:sharing=3" => Box::new(Managed::new(name, capacity)),
         other => panic!("`{other}` has no plain model: write one here"),
     }
 }
