@@ -191,20 +191,6 @@ impl List {
         }
     }
 
-    /// Puts `page` next to `other`, towards the back.
-    #[inline]
-    pub(crate) fn insert_behind<T>(&mut self, nodes: &mut Nodes<T>, other: u32, page: u32) {
-        let behind = nodes.links[other as usize].towards_back;
-        debug_assert_eq!(nodes.links[page as usize].towards_front, UNLINKED, "page {page} is in a list already");
-        nodes.links[page as usize] = Links { towards_front: other, towards_back: behind };
-        nodes.links[other as usize].towards_back = page;
-        match behind {
-            NONE => self.back = page,
-            neighbour => nodes.links[neighbour as usize].towards_front = page,
-        }
-        self.len += 1;
-    }
-
     /// Puts `page` where `other` is, which leaves the list.
     #[inline]
     pub(crate) fn replace<T>(&mut self, nodes: &mut Nodes<T>, other: u32, page: u32) {
@@ -269,20 +255,6 @@ mod tests {
             list.check(&nodes);
             assert!(!nodes.is_linked(other));
             let expected = [2, 0, 3].map(|page| if page == other { 4 } else { page });
-            assert_eq!(list.back_to_front(&nodes).collect::<Vec<_>>(), expected);
-        }
-    }
-
-    #[test]
-    fn a_page_is_put_behind_another() {
-        for (other, expected) in [(3, [2, 0, 4, 3]), (0, [2, 4, 0, 3]), (2, [4, 2, 0, 3])] {
-            let mut nodes: Nodes<()> = Nodes::new(5);
-            let mut list = List::new();
-            for page in [2, 0, 3] {
-                list.push_front(&mut nodes, page);
-            }
-            list.insert_behind(&mut nodes, other, 4);
-            list.check(&nodes);
             assert_eq!(list.back_to_front(&nodes).collect::<Vec<_>>(), expected);
         }
     }

@@ -14,12 +14,11 @@
 //!    is: a ghost of the page stays a ghost, and no adaptive parameter moves.
 //! 2. The first use is the page's miss. The policy admits the page with its ghost's history, and evicts nothing, since the page brings its frame.
 //!    A caller may report a first use late and in batches, as hits.
-//! 3. At most half of the cache waits, as in the kernel. Beyond that the oldest window leaves first; of a window, its farthest page. A window
-//!    does not push out its own pages: it is cut short.
-//! 4. A window also leaves, one page for each frame that is needed, once as many pages have been admitted since it was read as the cache holds:
-//!    then its stream has most likely ended.
+//! 3. At most half of the cache waits, as in the kernel. Beyond that a new window is cut short: windows in use would only push out each other.
+//! 4. A window leaves, one page for each frame that is needed and the farthest first, once as many pages have been admitted since its last use as the
+//!    cache holds. Then its stream has most likely ended. Of several such windows the one unused the longest leaves first.
 //!
-//! A window is what is read ahead between two other admissions. A policy that ranks these pages by a rule of its own says so by
+//! A window is what is read ahead between two other admissions. There is one for 16 pages of the cache at most. A policy that ranks these pages by a rule of its own says so by
 //! [`Policy::ranks_readahead`], and gets them as misses by [`Operation::Readahead`].
 //!
 //! Every operation takes constant time, but that refused victims are passed over: a page is offered once in a call. Memory:
@@ -37,10 +36,15 @@ use std::sync::Arc;
 /// One part in this many of the cache may wait.
 const MOST: u32 = 2;
 
+/// There are at most as many windows as the cache has pages divided by this, and always [`LEAST_WINDOWS`].
+const PAGES_A_WINDOW: u32 = 16;
+const LEAST_WINDOWS: u32 = 4;
+
 /// The most bytes for each page number, beside the policy's own: a slot and a bit.
 pub const BYTES_A_PAGE: usize = 4 + 1;
-/// The same for each page of the capacity: half of them may have a slot, which has its page, two links and when its window began.
-pub const BYTES_A_FRAME: usize = (4 + 8 + 4) / MOST as usize;
+/// The same for each page of the capacity: half of them may have a slot (its page, two links, its window), and one in `PAGES_A_WINDOW` be a window.
+pub const BYTES_A_FRAME: usize =
+    (4 + 8 + 4) / MOST as usize + (8 + size_of::<Window>() + 4).div_ceil(PAGES_A_WINDOW as usize);
 
 /// A policy, and pages read ahead that wait apart from it. Invariants:
 ///
@@ -58,33 +62,75 @@ pub struct WithReadahead<P> {
 
 /// The waiting pages. Invariants:
 ///
-/// - WA1. `order` has all of them. From back to front the windows rise, and in a window the farthest page is at its back.
-/// - WA2. `farthest` is the slot at the back of the newest window, if that is still open and has a page.
+/// - WA1. Each is in the list of the window that its slot names. A window in `order` has a page; `free` are all others.
+/// - WA2. The front of `order` is the window read or used last, the back the one used the longest ago. A window's farthest page is at its back.
+/// - WA3. The window that is being read, `open`, has a page.
 struct Waiting {
     slots: PageSlots,
-    /// By slot: when its window began.
-    nodes: Nodes<u32>,
+    /// By slot: the window.
+    pages: Nodes<u32>,
+    windows: Nodes<Window>,
     order: List,
-    farthest: Option<u32>,
+    free: Vec<u32>,
+    open: Option<u32>,
+    len: u32,
     /// Admissions so far, modulo 2^32.
     now: u32,
-    /// Windows so far.
-    windows: u64,
+    /// Whether anything was ever read ahead.
+    begun: bool,
+}
+
+/// Pages that were read ahead together.
+#[derive(Clone, Debug)]
+struct Window {
+    pages: List,
+    /// When it was read, or one of its pages used last.
+    used: u32,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { pages: List::new(), used: 0 }
+    }
+}
+
+/// Which waiting pages may leave.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Any,
+    /// Those of windows unused for longer than as many admissions.
+    UnusedFor(u32),
 }
 
 impl Waiting {
     fn new(pages: u32, capacity: u32) -> Self {
         let slots = PageSlots::new(pages, u64::from(capacity / MOST));
-        Self { nodes: Nodes::new(slots.end()), slots, order: List::new(), farthest: None, now: 0, windows: 0 }
+        let windows = most_windows(capacity);
+        Self {
+            pages: Nodes::new(slots.end()),
+            slots,
+            windows: Nodes::new(windows),
+            order: List::new(),
+            free: (0..windows).rev().collect(),
+            open: None,
+            len: 0,
+            now: 0,
+            begun: false,
+        }
     }
 
     fn reserve(&mut self, pages: u32, capacity: u32) {
-        self.slots.reserve(pages, u64::from(capacity / MOST).max(self.order.len().into()));
-        self.nodes.reserve(self.slots.end());
+        self.slots.reserve(pages, u64::from(capacity / MOST));
+        self.pages.reserve(self.slots.end());
+        let (before, windows) = (self.free.len() as u32 + self.order.len(), most_windows(capacity));
+        self.windows.reserve(windows);
+        self.free.reserve_exact(windows.saturating_sub(self.free.len() as u32) as usize);
+        self.free.extend((before..windows).rev());
     }
 
-    fn len(&self) -> u32 {
-        self.order.len()
+    /// Whether there is room for another page, of `most`.
+    fn has_room(&self, most: u32) -> bool {
+        self.len < most && (self.open.is_some() || !self.free.is_empty())
     }
 
     fn has(&self, page: u32) -> bool {
@@ -94,84 +140,97 @@ impl Waiting {
     /// A page that is not read ahead is admitted.
     fn admitted(&mut self) {
         self.now = self.now.wrapping_add(1);
-        self.farthest = None;
+        self.open = None;
     }
 
     /// Another page of the newest window.
     fn push(&mut self, page: u32) {
-        let slot = self.slots.give(page);
         self.now = self.now.wrapping_add(1);
-        match self.farthest {
-            Some(farthest) => {
-                self.nodes[slot] = self.nodes[farthest];
-                self.order.insert_behind(&mut self.nodes, farthest, slot);
-            }
-            None => {
-                self.windows += 1;
-                self.nodes[slot] = self.now;
-                self.order.push_front(&mut self.nodes, slot);
-            }
-        }
-        self.farthest = Some(slot);
+        let window = self.open.unwrap_or_else(|| {
+            let window = self.free.pop().expect("there is room for a window");
+            self.order.push_front(&mut self.windows, window);
+            window
+        });
+        let slot = self.slots.give(page);
+        self.pages[slot] = window;
+        let Window { pages, used } = &mut self.windows[window];
+        pages.push_back(&mut self.pages, slot);
+        *used = self.now;
+        (self.open, self.begun) = (Some(window), true);
+        self.len += 1;
     }
 
+    /// Takes a page out, and says which window has lost it.
     fn take(&mut self, slot: u32) -> u32 {
-        if self.farthest == Some(slot) {
-            let window = self.nodes[slot];
-            self.farthest = self.nodes.towards_front(slot).filter(|&next| self.nodes[next] == window);
+        let window = self.pages[slot];
+        let pages = &mut self.windows[window].pages;
+        pages.remove(&mut self.pages, slot);
+        if pages.is_empty() {
+            self.order.remove(&mut self.windows, window);
+            self.free.push(window);
+            self.open = self.open.filter(|&open| open != window);
         }
-        self.order.remove(&mut self.nodes, slot);
-        self.slots.take_back(slot)
+        self.slots.take_back(slot);
+        self.len -= 1;
+        window
     }
 
-    /// The next page to leave, if its window is older than this many admissions.
-    fn old(&self, capacity: u32) -> Option<u32> {
-        self.order.back().filter(|&slot| self.now.wrapping_sub(self.nodes[slot]) > capacity)
+    /// A page is used for the first time, and waits no more.
+    fn use_first(&mut self, slot: u32) {
+        let window = self.take(slot);
+        self.admitted();
+        if self.windows.is_linked(window) {
+            self.windows[window].used = self.now;
+            self.order.move_to_front(&mut self.windows, window);
+        }
     }
 
-    /// Evicts the first page in the order that the caller accepts, or of old pages only the first.
-    fn evict<C: Caller>(&mut self, which: Which, capacity: u32, caller: &mut C) -> Option<u32> {
-        let mut next = match which {
-            Which::Old => self.old(capacity),
-            Which::Any | Which::NotOpen => self.order.back(),
+    /// Evicts the first page that the caller accepts.
+    fn evict<C: Caller>(&mut self, which: Which, caller: &mut C) -> Option<u32> {
+        let unused_for = |window: &u32| self.now.wrapping_sub(self.windows[*window].used);
+        let may_leave = |window: &u32| match which {
+            Which::Any => true,
+            Which::UnusedFor(least) => unused_for(window) > least,
         };
-        let open = self.farthest.map(|slot| self.nodes[slot]);
-        while let Some(slot) = next {
-            if which == Which::NotOpen && Some(self.nodes[slot]) == open {
-                return None;
-            }
-            if caller.evict(self.slots.page(slot)) {
-                return Some(self.take(slot));
-            }
-            next = if which == Which::Old { None } else { self.nodes.towards_front(slot) };
-        }
-        None
+        let windows = self.order.back_to_front(&self.windows).take_while(may_leave);
+        let slot = windows
+            .flat_map(|window| self.windows[window].pages.back_to_front(&self.pages))
+            .find(|&slot| caller.evict(self.slots.page(slot)))?;
+        let page = self.slots.page(slot);
+        self.take(slot);
+        Some(page)
     }
 
     fn bytes(&self) -> usize {
-        self.slots.bytes() + self.nodes.bytes()
+        self.slots.bytes() + self.pages.bytes() + self.windows.bytes() + self.free.capacity() * size_of::<u32>()
     }
 
     fn check(&self) {
-        self.order.check(&self.nodes);
-        self.slots.check(self.len());
-        let ages = self.order.back_to_front(&self.nodes).map(|slot| self.now.wrapping_sub(self.nodes[slot]));
-        assert!(ages.is_sorted_by(|older, newer| older >= newer)); // WA1
-        if let Some(farthest) = self.farthest {
-            let window = self.order.front().map(|slot| self.nodes[slot]);
-            assert_eq!(window, Some(self.nodes[farthest])); // WA2
+        self.order.check(&self.windows);
+        self.slots.check(self.len);
+        let windows = || self.order.back_to_front(&self.windows);
+        for window in windows() {
+            let pages = &self.windows[window].pages;
+            pages.check(&self.pages);
+            assert!(!pages.is_empty() && pages.back_to_front(&self.pages).all(|slot| self.pages[slot] == window)); // WA1
         }
+        assert_eq!(windows().map(|window| self.windows[window].pages.len()).sum::<u32>(), self.len); // WA1
+        assert_eq!(self.free.len() + self.order.len() as usize, self.windows.values().count()); // WA1
+        let ages = windows().map(|window| self.now.wrapping_sub(self.windows[window].used));
+        assert!(ages.is_sorted_by(|older, newer| older >= newer)); // WA2
+        assert!(self.open.is_none_or(|open| self.windows.is_linked(open))); // WA3
+    }
+
+    /// The waiting pages.
+    fn pages(&self) -> impl Iterator<Item = u32> {
+        let windows = self.order.back_to_front(&self.windows);
+        let slots = windows.flat_map(|window| self.windows[window].pages.back_to_front(&self.pages));
+        slots.map(|slot| self.slots.page(slot))
     }
 }
 
-/// Which waiting pages may leave.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
-    Any,
-    /// Those of an old window.
-    Old,
-    /// All but those of the window that is being read.
-    NotOpen,
+fn most_windows(capacity: u32) -> u32 {
+    (capacity / PAGES_A_WINDOW).max(LEAST_WINDOWS)
 }
 
 /// What the policy says to the caller. A waiting page stays known to the caller when the policy forgets it.
@@ -225,12 +284,12 @@ impl<P: Policy> WithReadahead<P> {
     }
 
     fn is_full(&self) -> bool {
-        self.policy.len() + self.waiting.len() >= self.policy.capacity()
+        self.policy.len() + self.waiting.len >= self.policy.capacity()
     }
 
     /// Evicts a waiting page: it becomes the policy's ghost again, or unknown.
     fn evict_waiting<C: Caller>(&mut self, which: Which, caller: &mut C) -> bool {
-        let Some(page) = self.waiting.evict(which, self.policy.capacity(), caller) else { return false };
+        let Some(page) = self.waiting.evict(which, caller) else { return false };
         if get(&self.known, page) {
             self.ghosts -= 1;
         } else {
@@ -239,26 +298,27 @@ impl<P: Policy> WithReadahead<P> {
         true
     }
 
-    /// Evicts a page of the policy, but for old windows. Waiting pages leave if the policy's are refused.
-    fn make_room<C: Caller>(&mut self, others: Which, caller: &mut C) -> Result<(), AllRefused> {
-        if self.evict_waiting(Which::Old, caller) {
+    /// Evicts a page: of a window long unused, or the policy's; other waiting pages leave if the policy's are refused.
+    fn make_room<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
+        if self.evict_waiting(Which::UnusedFor(self.policy.capacity()), caller) {
             return Ok(());
         }
         let answer = match self.policy.is_empty() {
             true => Err(AllRefused),
             false => self.ask(None, caller, |policy, between| policy.evict(between)),
         };
-        answer.or_else(|refused| if self.evict_waiting(others, caller) { Ok(()) } else { Err(refused) })
+        answer.or_else(|refused| if self.evict_waiting(Which::Any, caller) { Ok(()) } else { Err(refused) })
     }
 
     fn read_ahead<C: Caller>(&mut self, page: u32, caller: &mut C) -> Result<(), AllRefused> {
-        while self.waiting.len() >= self.policy.capacity() / MOST {
-            if !self.evict_waiting(Which::NotOpen, caller) {
+        let capacity = self.policy.capacity();
+        while !self.waiting.has_room(capacity / MOST) {
+            if !self.evict_waiting(Which::UnusedFor(capacity), caller) {
                 return Err(AllRefused);
             }
         }
         if self.is_full() {
-            self.make_room(Which::NotOpen, caller)?;
+            self.make_room(caller)?;
         }
         self.ghosts += u32::from(get(&self.known, page));
         self.waiting.push(page);
@@ -303,7 +363,7 @@ impl<P: Policy> Policy for WithReadahead<P> {
     }
 
     fn len(&self) -> u32 {
-        self.policy.len() + self.waiting.len()
+        self.policy.len() + self.waiting.len
     }
 
     fn ghosts(&self) -> u32 {
@@ -334,8 +394,7 @@ impl<P: Policy> Policy for WithReadahead<P> {
         }
         // If another thread's report came first, the policy has the page already.
         let Some(slot) = self.waiting.slots.of(reference.page) else { return };
-        self.waiting.take(slot);
-        self.waiting.admitted();
+        self.waiting.use_first(slot);
         self.ghosts -= u32::from(get(&self.known, reference.page));
         let admitted = self.ask(Some(reference.page), caller, |policy, between| policy.miss(reference, between));
         admitted.expect("a policy with a free frame admits a page");
@@ -354,8 +413,8 @@ impl<P: Policy> Policy for WithReadahead<P> {
             return self.read_ahead(reference.page, caller);
         }
         self.waiting.admitted();
-        if self.waiting.len() > 0 && self.is_full() {
-            self.make_room(Which::Any, caller)?;
+        if self.waiting.len > 0 && self.is_full() {
+            self.make_room(caller)?;
         }
         self.ask(None, caller, |policy, between| policy.miss(reference, between))?;
         set(&mut self.known, reference.page, true);
@@ -363,7 +422,7 @@ impl<P: Policy> Policy for WithReadahead<P> {
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        if self.ranks { self.policy.evict(caller) } else { self.make_room(Which::Any, caller) }
+        if self.ranks { self.policy.evict(caller) } else { self.make_room(caller) }
     }
 
     fn evicted_above(&mut self, reference: &Reference, hits: u32) {
@@ -413,8 +472,8 @@ impl<P: Policy> Policy for WithReadahead<P> {
 
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
         self.policy.state(show);
-        if self.waiting.windows > 0 {
-            show("waiting", f64::from(self.waiting.len()));
+        if self.waiting.begun {
+            show("waiting", f64::from(self.waiting.len));
         }
     }
 
@@ -426,11 +485,9 @@ impl<P: Policy> Policy for WithReadahead<P> {
         self.policy.check_invariants();
         self.waiting.check();
         assert!(self.len() <= self.capacity()); // WR1
-        let waiting =
-            || self.waiting.order.back_to_front(&self.waiting.nodes).map(|slot| self.waiting.slots.page(slot));
-        assert!(waiting().all(|page| !self.policy.contains(page))); // WR1
+        assert!(self.waiting.pages().all(|page| !self.policy.contains(page))); // WR1
         if !self.ranks {
-            assert_eq!(waiting().filter(|&page| get(&self.known, page)).count(), self.ghosts as usize); // WR2
+            assert_eq!(self.waiting.pages().filter(|&page| get(&self.known, page)).count(), self.ghosts as usize); // WR2
             let known: u32 = self.known.iter().map(|word| word.count_ones()).sum();
             assert_eq!(known, self.policy.len() + self.policy.ghosts()); // WR2
         }

@@ -209,7 +209,7 @@ fn a_scan_read_ahead_is_used_page_for_page() {
 
 /// Of 8 pages 4 may wait.
 #[test]
-fn the_oldest_window_leaves_first_and_its_farthest_page_before_the_others() {
+fn windows_in_use_stay_and_the_one_unused_the_longest_leaves_with_its_farthest_page_first() {
     let spec = Spec::parse("lru").expect("a policy");
     let mut pair = Pair::<forebay_policy::Lru> {
         with: WithReadahead::new(&spec.setup(8, PAGES)),
@@ -217,21 +217,17 @@ fn the_oldest_window_leaves_first_and_its_farthest_page_before_the_others() {
         twin: Policy::new(&spec.setup(8, PAGES)),
         frames_of_twin: Frames::default(),
     };
+    let waiting = |pair: &Pair<_>| (0..PAGES).filter(|&page| pair.with.waits(page)).collect::<Vec<_>>();
     pair.use_page(0);
     pair.read_ahead(10..12);
     pair.use_page(1);
-    pair.read_ahead(20..23);
-    let waiting = |pair: &Pair<_>| (0..PAGES).filter(|&page| pair.with.waits(page)).collect::<Vec<_>>();
-    assert_eq!(waiting(&pair), [10, 20, 21, 22], "11 has gone");
-    // Behind the oldest window there is the open one alone, which is cut short.
-    pair.read_ahead(23..30);
-    assert_eq!(waiting(&pair), [20, 21, 22, 23]);
-    // Two pages get the free frames, and three those of 0, 1 and 30: the window is eight admissions old.
-    (30..35).for_each(|page| pair.use_page(page));
-    assert_eq!(waiting(&pair), [20, 21, 22, 23]);
-    // Older than the cache has pages, it leaves before the policy's pages.
-    (35..37).for_each(|page| pair.use_page(page));
-    assert_eq!(waiting(&pair), [20, 21]);
-    (0..2).for_each(|page| pair.use_page(page));
-    assert_eq!(waiting(&pair), []);
+    pair.read_ahead(20..25);
+    assert_eq!(waiting(&pair), [10, 11, 20, 21], "the second window is cut short");
+    pair.use_page(20);
+    (2..5).for_each(|page| pair.use_page(page));
+    pair.read_ahead(22..25);
+    assert_eq!(waiting(&pair), [10, 11, 21, 22], "the first window was unused for seven admissions");
+    // Nine are more than the cache has pages.
+    (5..7).for_each(|page| pair.use_page(page));
+    assert_eq!(waiting(&pair), [21, 22], "11 and then 10 have left, and no page of the policy's");
 }
