@@ -568,6 +568,7 @@ impl Groups {
         match self.managers.get(rule as usize) {
             None | Some(Manager::Lru) => None,
             Some(manager) if manager.scope() == Scope::File => Some((rule, object)),
+            Some(_) if self.users.of(object).several => Some((rule, 0)),
             Some(_) => Some((rule, owner.wrapping_add(1))),
         }
     }
