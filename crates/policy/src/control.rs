@@ -48,6 +48,11 @@ pub enum Control {
         /// Which file.
         object: u32,
     },
+    /// How many managers have lost their charge by their mistakes is asked, or whether that of one file has.
+    ChargesEnded {
+        /// Of which file; `None`: how many.
+        object: Option<u32>,
+    },
     /// The file has gone: what was said of its users is dropped.
     Forget {
         /// Which file.

@@ -101,6 +101,15 @@ enum Decision {
     Rule(Numbered, Option<Listed>),
 }
 
+impl std::fmt::Display for Decision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Word(word) => word.fmt(f),
+            Self::Rule(numbered, _) => numbered.rule.fmt(f),
+        }
+    }
+}
+
 impl Decision {
     fn charge(&self) -> Charge {
         match self {
@@ -115,7 +124,7 @@ impl Decision {
 /// Something that says who manages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InForce {
-    /// What: `command`, `rule`, `attribute` or `own word`.
+    /// What: `command`, `rule`, `attribute` or `own word`; `lost` of a manager that has lost its charge by its mistakes.
     pub by: &'static str,
     /// The manager, and of a rule the patterns of its owners and files.
     pub manager: String,
@@ -421,6 +430,24 @@ impl Shared {
             }
             self.decide_all(&object, &mut state);
         }
+    }
+
+    /// The users of files whose managers have lost their charge, each once.
+    pub(crate) fn lost_charges(&self) -> Vec<InForce> {
+        let mut lost: Vec<InForce> = Vec::new();
+        for object in self.nodes.objects().iter().filter(|object| self.pool.charge_has_ended(&object.volume)) {
+            let state = object.users.lock();
+            for of in &state.users {
+                let Some(user) = &of.kept else { continue };
+                let of_file = state.of_all.as_ref().map(Word::to_string);
+                let manager = of.told.as_ref().map(Decision::to_string).or(of_file).unwrap_or_default();
+                let found = InForce { by: "lost", manager, owner: Some(user.name()), file: None };
+                if !lost.contains(&found) {
+                    lost.push(found);
+                }
+            }
+        }
+        lost
     }
 
     /// What attributes and own words say of who manages.

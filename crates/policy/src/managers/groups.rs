@@ -369,6 +369,11 @@ impl Groups {
                 users.open(*object, opener, |number| is_once(managers, number));
                 Ok(0)
             }
+            Control::ChargesEnded { object: None } => Ok(u32::try_from(self.charges_ended).unwrap_or(u32::MAX)),
+            Control::ChargesEnded { object: Some(object) } => {
+                let group = self.known_group(*object).map(|number| self.groups[number as usize]);
+                Ok(u32::from(group.is_some_and(|group| group.ended)))
+            }
             Control::Close { owner, object } => {
                 let Self { users, managers, .. } = self;
                 users.close(*object, *owner, |number| is_once(managers, number));
@@ -563,6 +568,7 @@ impl Groups {
         match self.managers.get(rule as usize) {
             None | Some(Manager::Lru) => None,
             Some(manager) if manager.scope() == Scope::File => Some((rule, object)),
+            Some(_) if self.users.of(object).several => Some((rule, 0)),
             Some(_) => Some((rule, owner.wrapping_add(1))),
         }
     }

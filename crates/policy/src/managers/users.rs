@@ -4,6 +4,9 @@
 //! caller that knows who has a file open says so ([`open`](Users::open), [`close`](Users::close)); then nothing else counts. Elsewhere, as
 //! in traces, an owner is a user for `window` references after its last use of the file.
 //!
+//! Whose a file is says whose pages are given up, and who may give them up. Files that owners of one rule have used one after the other stay in
+//! the charge of that rule's manager of shared files, which knows more than that of the last of them alone ([`File::several`]).
+//!
 //! Two times a file are enough to know that exactly: of the users but the last one, and of those under another rule than the last one's,
 //! only the latest use decides. Both change when another owner than the last one uses the file.
 //!
@@ -31,6 +34,8 @@ pub(super) struct File {
     pub(super) resident: u32,
     /// The caller says who has it open.
     stated: bool,
+    /// Owners under this rule have used it, and more than one, while pages of it were resident.
+    pub(super) several: bool,
     /// When its owner used it, when another did, and when one did that has another manager.
     last: u64,
     other: u64,
@@ -53,8 +58,23 @@ pub(super) struct Users {
 }
 
 impl File {
-    pub(super) const NONE: Self =
-        Self { owner: SHARED, rule: NOBODY, resident: 0, stated: false, last: NEVER, other: NEVER, disputed: NEVER };
+    pub(super) const NONE: Self = Self {
+        owner: SHARED,
+        rule: NOBODY,
+        resident: 0,
+        stated: false,
+        several: false,
+        last: NEVER,
+        other: NEVER,
+        disputed: NEVER,
+    };
+
+    /// Another owner has it, under the manager of this number.
+    fn pass_to(&mut self, owner: u32, rule: u32) {
+        let before = self.resident > 0 && self.owner != SHARED && rule == self.rule;
+        self.several = before && (self.several || owner != self.owner);
+        (self.owner, self.rule) = (owner, rule);
+    }
 }
 
 impl Users {
@@ -138,7 +158,7 @@ impl Users {
                     file.disputed = file.last;
                 }
             }
-            (file.owner, file.rule) = (owner, rule);
+            file.pass_to(owner, rule);
         }
         file.last = now;
     }
@@ -192,7 +212,9 @@ impl Users {
             self.open.get_mut(&object).into_iter().flatten().for_each(|opener| opener.rule = rule(opener.owner));
         }
         if resident > 0 && owner != SHARED && !self.is_shared(object, now) {
-            self.files[object as usize].rule = rule(owner);
+            let (file, rule) = (&mut self.files[object as usize], rule(owner));
+            file.several &= rule == file.rule;
+            file.rule = rule;
         }
         if stated {
             self.settle(object, is_once);
@@ -207,9 +229,9 @@ impl Users {
             return;
         };
         match agreed {
-            Some(rule) if shared => (file.rule, file.disputed) = (rule, NEVER),
+            Some(rule) if shared => (file.rule, file.disputed, file.several) = (rule, NEVER, true),
             // Whose pages they are has nothing to say any more.
-            Some(rule) if silent => (file.rule, file.other) = (rule, now),
+            Some(rule) if silent => (file.rule, file.other, file.several) = (rule, now, true),
             None if shared => file.disputed = now,
             _ => {}
         }
@@ -232,10 +254,11 @@ impl Users {
         let counted = count(&mut usual()).or_else(|| if of_others { None } else { count(&mut once()) });
         (file.other, file.disputed) = (NEVER, NEVER);
         if let Some((first, more, agree)) = counted {
-            (file.owner, file.rule) = (first.owner, first.rule);
+            file.pass_to(first.owner, first.rule);
+            file.several |= more && agree;
             (file.other, file.disputed) = (if more { ALWAYS } else { NEVER }, if agree { NEVER } else { ALWAYS });
         } else if file.resident == 0 {
-            (file.owner, file.rule) = (SHARED, NOBODY);
+            (file.owner, file.rule, file.several) = (SHARED, NOBODY, false);
         }
     }
 

@@ -16,10 +16,8 @@ pub(crate) struct Managed {
     /// Resident page to its object, and to who manages it: an owner, or all owners together.
     objects: BTreeMap<u32, u32>,
     managed_by: BTreeMap<u32, Who>,
-    /// Object to those who have used it since it last had no resident page, and when.
-    users: BTreeMap<u32, Vec<(u32, usize)>>,
-    /// For as many references after its last use an owner counts as a user.
-    window: usize,
+    /// Object to those who have used it since it last had no resident page. All have one rule, so that it does not matter when.
+    users: BTreeMap<u32, Vec<u32>>,
     /// The times of each page's uses, as long as it is resident or has a place-holder.
     uses: BTreeMap<u32, Vec<usize>>,
     /// The time of the last use of a page under each manager.
@@ -60,7 +58,6 @@ impl Managed {
             objects: BTreeMap::new(),
             managed_by: BTreeMap::new(),
             users: BTreeMap::new(),
-            window: capacity * label.rsplit_once("sharing=").map_or(1, |(_, times)| times.parse().unwrap()),
             uses: BTreeMap::new(),
             last: BTreeMap::new(),
             settled: Vec::new(),
@@ -149,9 +146,8 @@ impl Model for Managed {
         self.uses.entry(page).or_default().push(now);
         self.objects.insert(page, object);
         let users = self.users.entry(object).or_default();
-        users.push((owner, now));
-        let alone = users.iter().all(|&(user, time)| user == owner || now - time > self.window);
-        let who = if alone { Who::Owner(owner) } else { Who::AllTogether };
+        users.push(owner);
+        let who = if users.iter().all(|&user| user == owner) { Who::Owner(owner) } else { Who::AllTogether };
         self.managed_by.insert(page, who);
         self.last.insert(who, now);
         evicted
