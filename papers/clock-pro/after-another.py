@@ -4,7 +4,7 @@
     papers/clock-pro/after-another.py target/release/forebay --traces FOLDER     # some 10 minutes on one core; writes the table of the README
 
 Each of the LIRS authors' traces is replayed after each other one, in a cache of 40 % of the second trace's pages. Hits are counted over the second
-trace. `phases`: a slowly moving working set, then laps of a loop 1.2, 1.5 and 1.8 times the cache; hits in percent of those of LIRS.
+trace; where there are none alone, none are lost. `phases`: a slowly moving working set, then laps of a loop 1.2, 1.5 and 1.8 times the cache; hits in percent of those of LIRS.
 """
 
 import argparse
@@ -58,7 +58,8 @@ def main():
                 both = write(trace, pages[first] + [APART + page for page in pages[second]])
                 after = hits(arguments.program, both, size, len(pages[first]))
                 for policy in POLICIES:
-                    of[policy].append((100 * after[policy] / max(alone[policy], 1), f"{second} after {first}"))
+                    percent = 100 * after[policy] / alone[policy] if alone[policy] else 100
+                    of[policy].append((percent, f"{second} after {first}"))
         for count, loop in PHASES:
             draw = random.Random(2)
             moving = [at // 20 + min(int(draw.expovariate(1 / 60)), 400) for at in range(count)]
