@@ -23,6 +23,7 @@ use super::ranking::{EMPTY, Ranking};
 use super::users::{File, Users};
 use super::{Assignment, Manager, Scope, Use};
 use crate::control::{Charge, Control, Uncontrolled};
+use crate::parts::growth::lengthen;
 use crate::parts::prefetch::prefetch;
 use crate::policy::{Caller, Future, NEVER, Reference, Setup};
 use std::collections::HashMap;
@@ -112,8 +113,8 @@ struct Page {
 impl Groups {
     /// With LRU-2; an assignment may ask for a larger K.
     pub(crate) const BYTES_PER_PAGE: usize = size_of::<Page>() + Ranking::BYTES_PER_PAGE + 8;
-    /// The most for a page that alone makes up a file and a group, arrays having doubled just now.
-    pub(crate) const BYTES_PER_FILE: usize = 2 * (size_of::<File>() + size_of::<Group>() + size_of::<u32>());
+    /// The most for a page that alone makes up a file and a group, arrays having grown by an eighth just now.
+    pub(crate) const BYTES_PER_FILE: usize = (size_of::<File>() + size_of::<Group>() + size_of::<u32>()) * 9 / 8;
 
     pub(crate) fn new(setup: &Setup, default: Manager, window: u64, revoke: u32) -> Self {
         let assignment = setup.managers.clone().unwrap_or_default();
@@ -583,13 +584,11 @@ impl Groups {
     fn group(&mut self, object: u32) -> u32 {
         let Some((rule, index)) = self.place_of_group(object) else { return NONE };
         let of = &mut self.of[rule as usize];
-        if index as usize >= of.len() {
-            of.resize(index as usize + 1, NONE);
-        }
+        lengthen(of, index as usize + 1, NONE);
         let group = &mut of[index as usize];
         if *group == NONE {
             *group = self.groups.len() as u32;
-            self.groups.push(Group::new(rule));
+            lengthen(&mut self.groups, *group as usize + 1, Group::new(rule));
         }
         *group
     }

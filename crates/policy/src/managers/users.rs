@@ -15,6 +15,7 @@
 //! Memory: 40 bytes a file, 16 for each owner that is said to have it open.
 
 use super::lru::NOBODY;
+use crate::parts::growth::lengthen;
 use std::collections::HashMap;
 
 /// In place of an owner: there is none, or there are several.
@@ -105,9 +106,7 @@ impl Users {
     }
 
     pub(super) fn of_mut(&mut self, object: u32) -> &mut File {
-        if object as usize >= self.files.len() {
-            self.files.resize(object as usize + 1, File::NONE);
-        }
+        lengthen(&mut self.files, object as usize + 1, File::NONE);
         &mut self.files[object as usize]
     }
 

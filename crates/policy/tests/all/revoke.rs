@@ -93,7 +93,8 @@ fn managers_that_are_right_more_often_keep_their_charge() {
 #[test]
 fn whoever_has_the_number_of_a_fool_next_is_judged_anew() {
     let (mut policy, _) = run("lru-sp:revoke=32", [Manager::Mru, Manager::Lru], &uses());
-    let ended = |policy: &mut LruSp, object| policy.control(&Control::ChargesEnded { object }).expect("it has managers");
+    let ended =
+        |policy: &mut LruSp, object| policy.control(&Control::ChargesEnded { object }).expect("it has managers");
     assert_eq!([None, Some(FOOL), Some(INNOCENT)].map(|object| ended(&mut policy, object)), [1, 1, 0]);
     policy.control(&Control::Leave { owner: FOOL }).expect("it has managers");
     let rounds = |policy: &mut LruSp| {
