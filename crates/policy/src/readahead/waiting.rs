@@ -14,7 +14,8 @@
 //!    is: a ghost of the page stays a ghost, and no adaptive parameter moves.
 //! 2. The first use is the page's miss. The policy admits the page with its ghost's history, and evicts nothing, since the page brings its frame.
 //!    A caller may report a first use late and in batches, as hits.
-//! 3. At most half of the cache waits, as in the kernel. Beyond that a new window is cut short: windows in use would only push out each other.
+//! 3. At most half of a full cache waits, as in the kernel. Beyond that a new window is cut short: windows in use would only push out each other. Free frames
+//!    are all there to be read into, as for a program that asks for a whole file.
 //! 4. A window leaves, one page for each frame that is needed and the farthest first, once as many pages have been admitted since its last use as the
 //!    cache holds. Then its stream has most likely ended. Of several such windows the one unused the longest leaves first.
 //!
@@ -33,7 +34,7 @@ use crate::policy::{AllRefused, Caller, Info, Operation, Policy, Reference, Setu
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One part in this many of the cache may wait.
+/// One part in this many of a full cache may wait.
 const MOST: u32 = 2;
 
 /// There are at most as many windows as the cache has pages divided by this, and always [`LEAST_WINDOWS`].
@@ -42,9 +43,8 @@ const LEAST_WINDOWS: u32 = 4;
 
 /// The most bytes for each page number, beside the policy's own: a slot and a bit.
 pub const BYTES_A_PAGE: usize = 4 + 1;
-/// The same for each page of the capacity: half of them may have a slot (its page, two links, its window), and one in `PAGES_A_WINDOW` be a window.
-pub const BYTES_A_FRAME: usize =
-    (4 + 8 + 4) / MOST as usize + (8 + size_of::<Window>() + 4).div_ceil(PAGES_A_WINDOW as usize);
+/// The same for each page of the capacity: a slot (its page, two links, its window), and of each `PAGES_A_WINDOW` pages a window.
+pub const BYTES_A_FRAME: usize = 4 + 8 + 4 + (8 + size_of::<Window>() + 4).div_ceil(PAGES_A_WINDOW as usize);
 
 /// A policy, and pages read ahead that wait apart from it. Invariants:
 ///
@@ -104,7 +104,7 @@ enum Which {
 
 impl Waiting {
     fn new(pages: u32, capacity: u32) -> Self {
-        let slots = PageSlots::new(pages, u64::from(capacity / MOST));
+        let slots = PageSlots::new(pages, capacity.into());
         let windows = most_windows(capacity);
         Self {
             pages: Nodes::new(slots.end()),
@@ -120,7 +120,7 @@ impl Waiting {
     }
 
     fn reserve(&mut self, pages: u32, capacity: u32) {
-        self.slots.reserve(pages, u64::from(capacity / MOST));
+        self.slots.reserve(pages, capacity.into());
         self.pages.reserve(self.slots.end());
         let (before, windows) = (self.free.len() as u32 + self.order.len(), most_windows(capacity));
         self.windows.reserve(windows);
@@ -312,7 +312,8 @@ impl<P: Policy> WithReadahead<P> {
 
     fn read_ahead<C: Caller>(&mut self, page: u32, caller: &mut C) -> Result<(), AllRefused> {
         let capacity = self.policy.capacity();
-        while !self.waiting.has_room(capacity / MOST) {
+        let most = if self.is_full() { capacity / MOST } else { capacity };
+        while !self.waiting.has_room(most) {
             if !self.evict_waiting(Which::UnusedFor(capacity), caller) {
                 return Err(AllRefused);
             }

@@ -11,15 +11,15 @@ const CAPACITY: u64 = 4 << 20;
 
 /// Metadata in percent of the capacity with pages of 4 KiB, as `docs/volumes.md` has it.
 const STATED: &[(u64, &[&str])] = &[
-    (2, &["lru", "fifo", "mru", "random", "clock", "gclock", "linux", "sieve"]),
-    (3, &["lfu", "lrfu", "fbr", "smq"]),
+    (3, &["lru", "fifo", "mru", "random", "lfu", "clock", "gclock", "fbr", "linux", "sieve", "smq"]),
+    (4, &["lrfu"]),
     (5, &["arc", "car", "s3-fifo", "clock-pro"]),
-    (10, &["seq", "eelru"]),
-    (11, &["2q", "w-tinylfu"]),
+    (10, &["eelru"]),
+    (11, &["seq", "2q", "w-tinylfu"]),
     (14, &["ubm"]),
     (18, &["dulo"]),
     (20, &["lru-k"]),
-    (23, &["lru-sp", "lirs"]),
+    (24, &["lru-sp", "lirs"]),
     (25, &["mq"]),
 ];
 

@@ -248,13 +248,17 @@ impl Policy for Dulo {
         }
     }
 
-    /// With `base=linux`: pages read ahead enter the inactive list, as in the kernel.
+    /// The order in which blocks are fetched is what sequences are formed from. So a block that is read ahead enters the stack at once.
     fn ranks_readahead(&self) -> bool {
-        self.active.is_some()
+        true
     }
 
     /// Linux's readahead sets no bit: this use does what the read of a missing page would have done.
-    fn first_use<C: Caller>(&mut self, _: &Reference, _: &mut C) {}
+    fn first_use<C: Caller>(&mut self, reference: &Reference, _: &mut C) {
+        if self.active.is_none() {
+            self.hit(reference);
+        }
+    }
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
         if self.len() == self.capacity {
