@@ -85,7 +85,7 @@ pub(crate) struct Open {
     /// How many of its failures its user knows of.
     pub(crate) known: AtomicU64,
     pub(crate) readahead: Readahead,
-    /// Who has used it last, and all users of it that the policy knows of: serial numbers.
+    /// Serial numbers of its last user, and of all its users that the policy knows.
     pub(crate) last_user: AtomicU64,
     pub(crate) users: Mutex<Vec<u64>>,
     /// Somebody has said by it who manages, or whose its uses are.

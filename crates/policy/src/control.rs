@@ -33,10 +33,10 @@ pub enum Control {
         /// Which file.
         object: u32,
     },
-    /// The caller says who has a file open. From the first word of that on only these owners are its users; a file that nobody has open
+    /// Reports an open of a file. From the first report on, only owners that have the file open are its users; a file that no owner has open
     /// stays whose it was.
     Open {
-        /// Who has it open from now on; `None`: nobody yet.
+        /// An owner that has it open from now on; `None`: no owner has it open yet.
         owner: Option<u32>,
         /// Which file.
         object: u32,

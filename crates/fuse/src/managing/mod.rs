@@ -205,7 +205,7 @@ impl Managing {
 }
 
 impl Shared {
-    /// The policy learns that it is said who has a file open.
+    /// Announces to the policy that this mount reports opens and closes.
     pub(crate) fn begin(&self, object: &Object) {
         if self.managing.possible {
             // The policy has managers: it cannot refuse.

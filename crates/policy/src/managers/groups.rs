@@ -92,7 +92,7 @@ struct Group {
     /// MG4. Of a manager with two hands: the rank of the page that the hand ahead has passed last, and how many of the pages it has passed.
     front: u64,
     passed: u32,
-    /// Its mistakes beyond the decisions that proved right, and whether these were so many that its charge has ended.
+    /// Its mistakes, less the decisions that proved right; and whether they have ended its charge.
     mistakes: u32,
     ended: bool,
 }

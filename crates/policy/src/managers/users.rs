@@ -1,7 +1,7 @@
 //! Whose a file is: the owner that uses it, or several that use it at the same time.
 //!
 //! The paper: "if several processes have the same file open simultaneously, then it is up to these processes to agree on a manager". A
-//! caller that knows who has a file open says so ([`open`](Users::open), [`close`](Users::close)); then nothing else counts. Elsewhere, as
+//! caller that sees opens and closes reports them ([`open`](Users::open), [`close`](Users::close)); then nothing else counts. Elsewhere, as
 //! in traces, an owner is a user for `window` references after its last use of the file.
 //!
 //! Whose a file is says whose pages are given up, and who may give them up. Files that owners of one rule have used one after the other stay in
@@ -33,7 +33,7 @@ pub(super) struct File {
     pub(super) rule: u32,
     /// Its resident pages (MG1 of the groups). Without any, it is nobody's.
     pub(super) resident: u32,
-    /// The caller says who has it open.
+    /// The caller reports its opens and closes.
     stated: bool,
     /// Owners under this rule have used it, and more than one, while pages of it were resident.
     pub(super) several: bool,
@@ -162,7 +162,7 @@ impl Users {
         file.last = now;
     }
 
-    /// From now on the caller says who has a file open. `opener`: an owner that has from now on, and the number of its manager.
+    /// Reports an open: from now on only openers are users of the file. `opener`: the owner, and the number of its manager.
     pub(super) fn open(&mut self, object: u32, opener: Option<(u32, u32)>, is_once: impl Fn(u32) -> bool) {
         self.of_mut(object).stated = true;
         if let Some((owner, rule)) = opener {
