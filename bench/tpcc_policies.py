@@ -8,6 +8,8 @@ The steps, each of which can be run apart once those before it are done:
   distances  temporal distances and frequencies of the trace (the paper's Figures 2 to 4), and hits by distance (Table 3)
   replay     the trace, sent again by one client to a server for each policy and size on a delayed device; forecasts beside it
   live       the load on a served volume on a disk-like device, for each policy in one size
+  rounds     as live, but a fixed number of transactions after a warm-up, at sizes that are small beside the database, the policies in turn, in several
+             rounds (Table 4, Figure 7, and whether MQ equals LRU with twice the cache)
   show       the tables; and keeps every figure as JSON in bench/runs/
 
 The chain of record and live is that of pgbench_policies.py: forebay serve, nbdfuse, loop device, ext4, PostgreSQL, whose log lies beside the volume.
@@ -24,6 +26,7 @@ import pathlib
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -52,7 +55,7 @@ MOST_POINTS = 1.0
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("forebay", type=program, help="the program, built with --release")
-    parser.add_argument("steps", nargs="+", choices=["load", "record", "distances", "replay", "live", "show"], metavar="STEP", help="see above")
+    parser.add_argument("steps", nargs="+", choices=["load", "record", "distances", "replay", "live", "rounds", "show"], metavar="STEP", help="see above")
     parser.add_argument("--folder", type=pathlib.Path, required=True, help="where the database, the trace and the figures of each step are kept")
     parser.add_argument("--images", type=pathlib.Path, default="/dev/shm", help="where images of running servers are")
     parser.add_argument("--warehouses", type=int, default=8, help="of the database: about 100 MiB each")
@@ -67,6 +70,11 @@ def options():
     parser.add_argument("--delay", default=SCRIPTS / "disk.toml", help="the disk of the step live: a preset of `forebay devices`, or a TOML file")
     parser.add_argument("--live-size", type=int, default=32, help="MiB of the cache in the step live")
     parser.add_argument("--seconds", type=int, default=600, help="of the step live")
+    parser.add_argument("--round-sizes", default="0.125,0.25,0.5", help="caches of the step rounds, in percent of the database; each twice the one before")
+    parser.add_argument("--rounds", type=int, default=5, help="of the step rounds")
+    parser.add_argument("--transactions", type=int, default=1000, help="of each client in a run of the step rounds")
+    parser.add_argument("--warm-up", type=int, default=500, help="transactions of each client before them")
+    parser.add_argument("--shared-buffers", default="16MB", help="of PostgreSQL, which are the first level")
     parser.add_argument("--out", help="the file for the raw figures")
     return parser.parse_args()
 
@@ -140,12 +148,23 @@ class Load:
     def __init__(self, given, database):
         self.given, self.database = given, database
 
-    def start(self, seconds, seed):
+    def start(self, seed, seconds=None, transactions=None):
         scripts = [word for name, weight in MIX.items() for word in ("--file", f"{SCRIPTS / name}.sql@{weight}")]
-        words = ["--client", self.given.clients, "--jobs", "2", "--time", seconds, "--random-seed", seed, "--no-vacuum", "--protocol=prepared"]
+        words = ["--client", self.given.clients, "--jobs", "2", *self.until(seconds, transactions), "--random-seed", seed, "--no-vacuum", "--protocol=prepared"]
         words += ["--max-tries=10", "--define", f"warehouses={self.given.warehouses}", *scripts]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "stdin": subprocess.DEVNULL}
         self.process = self.database.popen("pgbench", "--host", self.database.sockets, *words, "bench", **pipes)
+
+    @staticmethod
+    def until(seconds, transactions):
+        return ("--transactions", transactions) if transactions else ("--time", seconds)
+
+    def finish(self):
+        """Waits for pgbench, and returns what it has printed."""
+        told = self.process.communicate()[0]
+        if self.process.returncode:
+            sys.exit(f"pgbench failed: {told[-3000:]}")
+        return told
 
     def transactions(self):
         """Those that were committed; sessions report them after a while."""
@@ -167,7 +186,7 @@ def under_load(given, program, cache, mode):
         run("cp", "--archive", kept / "log", log)
         volume = Volume(folder / "volume.img", mode=mode, readahead="0")
         with Server(program, folder, volume, cache=cache) as server:
-            with mounted.LoopDevice(server.uri("volume"), folder) as loop, postgres(folder) as database:
+            with mounted.LoopDevice(server.uri("volume"), folder) as loop, postgres(folder, f"shared_buffers={given.shared_buffers}") as database:
                 # A database page is one request: with none at all the system would read its halves, each by itself.
                 run("blockdev", "--setra", PAGE // 512, loop.device)
                 loop.mount()
@@ -204,7 +223,7 @@ def record(given):
     begin = time.monotonic()
     with under_load(given, program, "3GiB", "write-back") as load:
         before = load.transactions()
-        load.start(24 * 3600, seed=1)
+        load.start(seed=1, seconds=24 * 3600)
         while references(program.cache()) < given.references:
             if load.process.poll() is not None:
                 sys.exit(f"pgbench ended: {load.process.stdout.read()[-3000:]}")
@@ -240,7 +259,10 @@ def distances(given):
                         "--page-size", PAGE, "--threads", 1, "--format", "json")  # fmt: skip
     keys = ["references", "footprint_pages", "temporal_distance", "frequency", "hits_by_distance"]
     forecasts = [{"policy": run["policy"], "pages": run["pages"]} | run["total"] for run in compared["runs"]]
-    result(given, "distances", {key: analysis[key] for key in keys} | {"forecasts": forecasts})
+    lengths = recorded(given)[1]
+    writes = sum(length < 0 for length in lengths)
+    counts = {"reads": len(lengths) - writes, "writes": writes}
+    result(given, "distances", {key: analysis[key] for key in keys} | counts | {"forecasts": forecasts})
 
 
 def recorded(given):
@@ -300,22 +322,20 @@ def live(given):
         trace.unlink(missing_ok=True)
         program = serving.Forebay(given.forebay, "--policy", policy, "--page", PAGE, "--delay", given.delay, "--record", trace)
         with under_load(given, program, f"{given.live_size}MiB", "write-through") as load:
-            load.start(given.seconds, seed=1)
+            load.start(seed=1, seconds=given.seconds)
             samples, end = [], time.monotonic() + given.seconds + 120
             while load.process.poll() is None and time.monotonic() < end:
                 cache = program.cache()
                 samples.append({"at": round(time.monotonic() - end + given.seconds + 120, 1), "hits": cache["hits"], "misses": cache["misses"]})
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     load.process.wait(10)
-            told = load.process.communicate()[0]
-            if load.process.returncode:
-                sys.exit(f"pgbench failed: {told[-3000:]}")
+            told = load.finish()
         final = samples[-1]
         (forecast,) = serving.compare(given.forebay, trace, [policy], pages_of(given.live_size), "--page-size", PAGE, "--threads", 1)
         middle = next(sample for sample in samples if sample["at"] >= given.seconds / 2)
         result(given, f"live-{policy.replace(':', '-')}", {
             "policy": policy, "mib": given.live_size, "seconds": given.seconds, "delay": pathlib.Path(given.delay).name,
-            "transactions_per_second": float(re.search(r"^tps = ([\d.]+)", told, re.M)[1]),
+            "transactions_per_second": transactions_per_second(told),
             "hit_ratio": serving.ratio({"hits": 0, "misses": 0}, final), "references": references(final),
             "second_half_hit_ratio": serving.ratio(middle, final),
             "forecast": {key: forecast["total"][key] for key in ("references", "hits", "hit_ratio")},
@@ -323,13 +343,81 @@ def live(given):
         })  # fmt: skip
 
 
+def transactions_per_second(told):
+    return float(re.search(r"^tps = ([\d.]+)", told, re.M)[1])
+
+
+def rounds(given):
+    database = result(given, "load")["database_mib"]
+    runs = []
+    for number in range(given.rounds):
+        jobs = [(policy, percent) for percent in map(float, given.round_sizes.split(",")) for policy in given.policies.split(",")]
+        # Each round begins with another one, so that none always has the quiet machine.
+        at = number % len(jobs)
+        for policy, percent in jobs[at:] + jobs[:at]:
+            pages = int(database * percent / 100 * MIB) // PAGE
+            program = serving.Forebay(given.forebay, "--policy", policy, "--page", PAGE, "--delay", given.delay)
+            with under_load(given, program, pages * PAGE, "write-through") as load:
+                load.start(seed=2 * number + 1, transactions=given.warm_up)
+                load.finish()
+                before = program.cache()
+                load.start(seed=2 * number + 2, transactions=given.transactions)
+                told = load.finish()
+                after = program.cache()
+            runs.append({
+                "round": number, "policy": policy, "percent": percent, "pages": pages, "hit_ratio": serving.ratio(before, after),
+                "references": references(after) - references(before), "transactions_per_second": transactions_per_second(told),
+            })  # fmt: skip
+            result(given, "rounds", {"database_mib": database, "delay": pathlib.Path(given.delay).name, "shared_buffers": given.shared_buffers,
+                                     "clients": given.clients, "transactions": given.transactions, "warm_up": given.warm_up, "runs": runs})  # fmt: skip
+
+
+def show_rounds(found):
+    runs = found["runs"]
+    sizes = sorted({run["percent"] for run in runs})
+
+    def of(policy, percent, key):
+        return {run["round"]: run[key] for run in runs if (run["policy"], run["percent"]) == (policy, percent)}
+
+    def spread(values, digits):
+        return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})" if values else "-"
+
+    policies = list(dict.fromkeys(run["policy"] for run in sorted(runs, key=lambda run: run["policy"] != "mq")))
+    print(f"\nRounds: {found['transactions']} transactions of each of {found['clients']} clients after {found['warm_up']}; "
+          f"{found['shared_buffers']} of shared buffers. Medians, and the least and most.")  # fmt: skip
+    print("\nHit ratios in percent (Table 4), and transactions a second (Figure 7):\n")
+    rows = []
+    for percent in sizes:
+        for policy in policies:
+            hits = [100 * ratio for ratio in of(policy, percent, "hit_ratio").values()]
+            speeds = list(of(policy, percent, "transactions_per_second").values())
+            rows.append([f"{percent} %", policy, spread(hits, 2), spread(speeds, 1)])
+    table(["of the database", "policy", "hits", "transactions a second"], rows)
+    print("\nMQ against LRU, of the same round: transactions a second in percent; and against LRU with twice the cache, points of the hit ratio:\n")
+    rows = []
+    for percent in sizes:
+        ours = {key: of("mq", percent, key) for key in ("hit_ratio", "transactions_per_second")}
+
+        def beside(size, key):
+            theirs = of("lru", size, key)
+            return [(ours[key][number], theirs[number]) for number in ours[key] if number in theirs]
+
+        faster = [100 * (mine / other - 1) for mine, other in beside(percent, "transactions_per_second")]
+        doubled = [100 * (mine / other - 1) for mine, other in beside(2 * percent, "transactions_per_second")]
+        points = [100 * (mine - other) for mine, other in beside(2 * percent, "hit_ratio")]
+        rows.append([f"{percent} %", spread(faster, 1), spread(doubled, 1), spread(points, 2)])
+    table(["of the database", "tps to LRU", "tps to LRU, twice", "hits to LRU, twice"], rows)
+
+
 def show(given):
-    found = {name: result(given, name) for name in ("load", "record", "distances")}
+    found = {name: result(given, name) for name in ("load", "record", "distances", "rounds")}
     replays = [json.loads(file.read_text()) for file in sorted((given.folder / "results").glob("replay-*.json"))]
     lives = [json.loads(file.read_text()) for file in sorted((given.folder / "results").glob("live-*.json"))]
     sizes, policies = sorted({run["mib"] for run in replays}), sorted({run["policy"] for run in replays}, key=lambda name: (name != "mq", name))
     if found["distances"]:
         of = found["distances"]
+        print(f"\nThe trace (Table 1): {of['reads']:,} reads, {of['writes']:,} writes, behind {found['record']['memory_mib']} MiB, "
+              f"{found['record']['clients']} clients of one server.")  # fmt: skip
         print(f"\n{of['references']:,} references to {of['footprint_pages']:,} pages of 8 KiB. By temporal distance (Figure 2):\n")
         points = of["temporal_distance"]["points"]
         table(["distance", "references", "%"],
@@ -354,6 +442,8 @@ def show(given):
         table(["policy", "MiB", "measured / forecast", "second half", "references", "transactions a second"],
               [[run["policy"], run["mib"], f"{run['hit_ratio'] * 100:.2f} / {run['forecast']['hit_ratio'] * 100:.2f}",
                 f"{run['second_half_hit_ratio'] * 100:.2f}", run["references"], f"{run['transactions_per_second']:.2f}"] for run in lives])  # fmt: skip
+    if found["rounds"]:
+        show_rounds(found["rounds"])
     if replays or lives:
         farthest = max(abs(run["hit_ratio"] - run["forecast"]["hit_ratio"]) * 100 for run in replays + lives)
         print(f"\nThe farthest forecast is {farthest:.2f} points off: within {MOST_POINTS:.0f} is {'met' if farthest <= MOST_POINTS else 'not met'}.")

@@ -97,7 +97,19 @@ impl Mounts {
         let mut of_files: Vec<InForce> = self.shared().iter().flat_map(|shared| shared.said_of_files()).collect();
         of_files.sort_by(|one, other| (&one.file, one.by).cmp(&(&other.file, other.by)));
         found.extend(of_files);
+        found.extend(self.lost_charges());
         found
+    }
+
+    /// Managers that have lost their charge by their mistakes, of owners that use a file of theirs now.
+    pub fn lost_charges(&self) -> Vec<InForce> {
+        if self.pool.charges_ended() == 0 {
+            return Vec::new();
+        }
+        let mut lost: Vec<InForce> = self.shared().iter().flat_map(|shared| shared.lost_charges()).collect();
+        lost.sort_by(|one, other| one.owner.cmp(&other.owner));
+        lost.dedup();
+        lost
     }
 
     /// Finds owners and files of the mounts, for as long as it is needed.

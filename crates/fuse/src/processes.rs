@@ -11,11 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// How long a thread is known to be of a process: then its number may be another's.
-const KNOWN: Duration = Duration::from_secs(5);
+/// How long a thread is known to be of a process. A number is not another's sooner: the kernel gives out all others before, which are 32,768 at
+/// least.
+const KNOWN: Duration = Duration::from_millis(500);
 
-/// Threads that are known before those known for too long are forgotten.
+/// Threads that are known before those that were not looked at for this long are forgotten.
 const MOST: usize = 4096;
+const KEPT: Duration = Duration::from_secs(5);
 
 /// The ancestors of a process that are looked at.
 const MOST_ANCESTORS: usize = 32;
@@ -38,11 +40,35 @@ pub enum Owners {
     Program,
 }
 
+/// A process. Its number may be another's later, which has begun at another time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    number: u32,
+    /// In ticks of the kernel's clock, which are a hundredth of a second.
+    began: u64,
+}
+
+impl Process {
+    fn of(number: u32) -> Self {
+        Self { number, began: state_of(number).map_or(0, |(_, began)| began) }
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn runs(self) -> bool {
+        state_of(self.number).is_some_and(|(ended, began)| !ended && began == self.began)
+    }
+
+    /// Another process has another key, also if it has the same number.
+    fn key(self) -> u64 {
+        u64::from(self.number) | self.began << 32
+    }
+}
+
 /// An owner, and one process of it.
 pub(crate) struct User {
     /// No other has it as long as the mount is there; never 0.
     pub(crate) serial: u64,
-    pub(crate) process: u32,
+    pub(crate) process: Process,
     pub(crate) owner: Owner,
     /// The name, where it is not a process's, which changes when it runs another program.
     name: Option<String>,
@@ -53,14 +79,19 @@ pub(crate) struct User {
 
 /// A process that a process descends from.
 pub(crate) struct Ancestor {
-    pub(crate) process: u32,
+    pub(crate) process: Process,
     pub(crate) name: String,
 }
 
 impl User {
     /// The owner's name, as traces and rules have it.
     pub(crate) fn name(&self) -> String {
-        self.name.clone().unwrap_or_else(|| name_of(self.process))
+        self.name.clone().unwrap_or_else(|| name_of(self.process.number))
+    }
+
+    /// Whether it is a process that has ended. Of an owner of several processes that is not known.
+    pub(crate) fn has_gone(&self) -> bool {
+        self.name.is_none() && !self.process.runs()
     }
 
     /// The processes that it descends from, its parent first; none of an owner of several processes.
@@ -69,8 +100,9 @@ impl User {
             if self.name.is_some() {
                 return Vec::new();
             }
-            let parents = std::iter::successors(parent_of(self.process), |&process| parent_of(process));
-            parents.take(MOST_ANCESTORS).map(|process| Ancestor { process, name: name_of(process) }).collect()
+            let parents = std::iter::successors(parent_of(self.process.number), |&process| parent_of(process));
+            let ancestor = |number| Ancestor { process: Process::of(number), name: name_of(number) };
+            parents.take(MOST_ANCESTORS).map(ancestor).collect()
         })
     }
 }
@@ -142,15 +174,15 @@ impl Processes {
             return Some((*since, Arc::clone(user)));
         }
         if known.by_thread.len() >= MOST {
-            known.by_thread.retain(|_, (since, _)| now.duration_since(*since) < KNOWN);
+            known.by_thread.retain(|_, (since, _)| now.duration_since(*since) < KEPT);
             known.by_key.retain(|_, user| user.strong_count() > 0);
         }
-        let process = process_of(thread).unwrap_or(thread);
+        let process = Process::of(process_of(thread).unwrap_or(thread));
         let (key, name) = match self.kind {
-            Owners::Process => (process.into(), None),
-            Owners::User => named(format!("{USER}{}", user_of(process).unwrap_or(0))),
-            Owners::Cgroup => named(format!("{CGROUP}{}", cgroup_of(process).unwrap_or_default())),
-            Owners::Program => named(program_of(process)),
+            Owners::Process => (process.key(), None),
+            Owners::User => named(format!("{USER}{}", user_of(process.number).unwrap_or(0))),
+            Owners::Cgroup => named(format!("{CGROUP}{}", cgroup_of(process.number).unwrap_or_default())),
+            Owners::Program => named(program_of(process.number)),
         };
         let user = known.by_key.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
             let serial = self.serials.fetch_add(1, Ordering::Relaxed);
@@ -197,6 +229,16 @@ fn parent_of(process: u32) -> Option<u32> {
     status(process, "PPid:").filter(|&parent| parent > 0)
 }
 
+/// Whether a process has ended, though its parent has not heard of it, and when it began.
+fn state_of(process: u32) -> Option<(bool, u64)> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The program's name comes before, in parentheses, and may have any text.
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace();
+    let ended = matches!(fields.next()?, "Z" | "X");
+    Some((ended, fields.nth(18)?.parse().ok()?))
+}
+
 /// The user in whose name a process runs.
 pub(crate) fn user_of(process: u32) -> Option<u32> {
     fs::metadata(format!("/proc/{process}")).ok().map(|found| found.uid())
@@ -231,5 +273,17 @@ mod tests {
         assert_eq!(parent_of(process), Some(std::os::unix::process::parent_id()));
         assert!(name_of(process).ends_with(&format!(" {process}")));
         assert!(cgroup_of(process).is_some_and(|group| group.starts_with('/')));
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_number_and_the_time_when_it_began() {
+        let this = Process::of(std::process::id());
+        assert!(this.runs() && this.began > 0 && this == Process::of(std::process::id()));
+        let other = Process { began: this.began + 1, ..this };
+        assert!(!other.runs() && other.key() != this.key(), "one that had the number before");
+        let mut child = std::process::Command::new("true").spawn().expect("true runs");
+        let process = Process::of(child.id());
+        child.wait().expect("it ends");
+        assert!(!process.runs());
     }
 }

@@ -85,9 +85,9 @@ pub(crate) struct Open {
     /// How many of its failures its user knows of.
     pub(crate) known: AtomicU64,
     pub(crate) readahead: Readahead,
-    /// Who has used it last, and for whom the policy has learned who manages: serial numbers.
+    /// Serial numbers of its last user, and of all its users that the policy knows.
     pub(crate) last_user: AtomicU64,
-    pub(crate) decided: Mutex<Vec<u64>>,
+    pub(crate) users: Mutex<Vec<u64>>,
     /// Somebody has said by it who manages, or whose its uses are.
     pub(crate) said: AtomicBool,
     /// Whose its uses are, if not those of whoever uses it.
@@ -112,7 +112,7 @@ impl Open {
             known: AtomicU64::new(0),
             readahead: Readahead::default(),
             last_user: AtomicU64::new(0),
-            decided: Mutex::default(),
+            users: Mutex::default(),
             said: AtomicBool::new(false),
             designated: RwLock::default(),
         }
@@ -283,6 +283,7 @@ impl Shared {
                 let name = tree.prefix.join(&below);
                 let of = (&self.files, &node.inode, node.number);
                 let object = Object::attach(&self.pool, of, (&name, &self.volume), self.watch.as_deref(), write)?;
+                self.begin(&object);
                 self.read_attributes_of(&object, &below);
                 // It may have been changed since it was opened below.
                 let known = self.outside.as_ref().map(|outside| outside.add(&object)).is_some();

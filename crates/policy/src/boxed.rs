@@ -2,6 +2,7 @@
 
 use crate::control::{Control, Uncontrolled};
 use crate::policy::{AllRefused, Caller, Policy, Reference, Setup};
+use crate::readahead::WithReadahead;
 use crate::registry::{Spec, Visitor, visit};
 use std::ops::Range;
 
@@ -29,8 +30,8 @@ pub trait AnyPolicy: Send {
     /// # Errors
     /// Those of [`Policy::miss`].
     fn refer(&mut self, reference: &Reference, caller: &mut dyn Caller) -> Result<bool, AllRefused>;
-    /// Hits, but for those whose pages have been evicted since.
-    fn hits(&mut self, hits: &[Hit]);
+    /// Hits, but for those whose pages have been evicted since. Ghosts may be forgotten at first uses.
+    fn hits(&mut self, hits: &[Hit], caller: &mut dyn Caller);
     fn miss(&mut self, reference: &Reference, caller: &mut dyn Caller) -> Result<(), AllRefused>;
     fn evicted_above(&mut self, reference: &Reference, hits: u32);
     fn remove(&mut self, page: u32, caller: &mut dyn Caller);
@@ -66,7 +67,9 @@ impl<P: Policy> AnyPolicy for P {
 
     fn refer(&mut self, reference: &Reference, mut caller: &mut dyn Caller) -> Result<bool, AllRefused> {
         let hit = Policy::contains(self, reference.page);
-        if hit {
+        if hit && self.waits(reference.page) {
+            self.first_use(reference, &mut caller);
+        } else if hit {
             self.hit(reference);
         } else {
             Policy::miss(self, reference, &mut caller)?;
@@ -74,13 +77,13 @@ impl<P: Policy> AnyPolicy for P {
         Ok(hit)
     }
 
-    fn hits(&mut self, hits: &[Hit]) {
+    fn hits(&mut self, hits: &[Hit], mut caller: &mut dyn Caller) {
         for hit in hits {
             if !Policy::contains(self, hit.reference.page) {
                 continue;
             }
-            if hit.first_use {
-                self.first_use(&hit.reference);
+            if hit.first_use || self.waits(hit.reference.page) {
+                self.first_use(&hit.reference, &mut caller);
             } else {
                 self.hit(&hit.reference);
             }
@@ -145,14 +148,14 @@ impl Caller for &mut dyn Caller {
 }
 
 impl Spec {
-    /// The policy behind a pointer.
+    /// The policy behind a pointer. Pages may be read ahead.
     pub fn build(&self, setup: &Setup) -> Box<dyn AnyPolicy> {
         struct Build<'a>(&'a Setup);
         impl Visitor for Build<'_> {
             type Output = Box<dyn AnyPolicy>;
 
             fn visit<P: Policy>(self) -> Box<dyn AnyPolicy> {
-                Box::new(P::new(self.0))
+                Box::new(WithReadahead::<P>::new(self.0))
             }
         }
         visit(self.info.name, Build(setup)).expect("the policy is in the registry")

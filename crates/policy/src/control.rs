@@ -33,6 +33,26 @@ pub enum Control {
         /// Which file.
         object: u32,
     },
+    /// Reports an open of a file. From the first report on, only owners that have the file open are its users; a file that no owner has open
+    /// stays whose it was.
+    Open {
+        /// An owner that has it open from now on; `None`: no owner has it open yet.
+        owner: Option<u32>,
+        /// Which file.
+        object: u32,
+    },
+    /// An owner has a file open no more.
+    Close {
+        /// Who.
+        owner: u32,
+        /// Which file.
+        object: u32,
+    },
+    /// How many managers have lost their charge by their mistakes is asked, or whether that of one file has.
+    ChargesEnded {
+        /// Of which file; `None`: how many.
+        object: Option<u32>,
+    },
     /// The file has gone: what was said of its users is dropped.
     Forget {
         /// Which file.

@@ -148,11 +148,8 @@ impl Policy for Hosted {
         self.resident.resize(self.resident.len().max(pages as usize), false);
     }
 
-    fn within<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
-        let host = Arc::clone(&self.host);
-        let (mut work, mut answer) = (Some(work), None);
-        host.within(&mut || answer = work.take().map(|work| work(self)));
-        answer.expect("the host does the work")
+    fn host(&self) -> Option<Arc<dyn Host>> {
+        Some(Arc::clone(&self.host))
     }
 
     /// Its own alone: what the guest keeps is not known here.

@@ -26,7 +26,8 @@ use std::sync::Arc;
 ///   proportion to the pages, or to n log n where they are in a heap or a tree, and no page is offered more than a few times.
 /// - C6. It runs for years: a clock of the policy's own that could wrap is set back or counted anew before it does, or compared by
 ///   differences that stay small.
-/// - C7. If it claims [`AWAITS_USES`](Policy::AWAITS_USES), it decides the same when it learns of a hit only of a page that it awaits: from its
+/// - C7. With fewer pages than its capacity it admits a page without evicting one.
+/// - C8. If it claims [`AWAITS_USES`](Policy::AWAITS_USES), it decides the same when it learns of a hit only of a page that it awaits: from its
 ///   admission, a hit or an [`await_use`](Caller::await_use) on, if [`awaits_use`](Policy::awaits_use) is `true` then, to its next hit.
 ///
 /// Page numbers, owners and objects are small numbers without large gaps: a policy may keep arrays by them, which never shrink. When
@@ -58,9 +59,9 @@ pub trait Policy: Sized + Send + 'static {
     /// cache keeps numbers for. One that remembers by place says that it does not.
     const REMEMBERS_BY_NUMBER: bool = Self::INFO.uses.place;
 
-    /// Whether a hit (and a [`first_use`](Policy::first_use)) does no more than set a bit of its page. Then the hits between two other
-    /// calls may be told in any order, and each page once: a cache that many threads use may keep the bits itself, without a lock,
-    /// and tell of them before it asks for a victim. A policy of which that holds only at some settings does not claim it.
+    /// Whether a hit does no more than set a bit of its page. Then a caller may report the hits between two other calls in any order, and each
+    /// page once: a cache that many threads use may keep the bits itself, without a lock, and report them before it asks for a victim. A
+    /// policy of which that holds only at some settings does not claim it.
     const HIT_SETS_BIT: bool = false;
 
     /// Whether the policy says which pages it waits to see used: a hit of a resident page for which
@@ -97,10 +98,23 @@ pub trait Policy: Sized + Send + 'static {
     /// A resident page is referenced.
     fn hit(&mut self, reference: &Reference);
 
-    /// A resident page that was read ahead is referenced for the first time. That is the use it was fetched for: a policy
-    /// that tells the two apart does not take it as a proof that the page is used again. The others take it as a hit.
+    /// Whether the policy itself ranks pages that are read ahead. It then gets each as a [`miss`](Policy::miss) by [`Operation::Readahead`]
+    /// and a [`first_use`](Policy::first_use). From the others such pages wait apart until their first use, which is their miss: see
+    /// [`WithReadahead`](crate::readahead::WithReadahead).
+    fn ranks_readahead(&self) -> bool {
+        false
+    }
+
+    /// Whether a resident page was read ahead, and its first use is its admission.
     #[inline]
-    fn first_use(&mut self, reference: &Reference) {
+    fn waits(&self, _page: u32) -> bool {
+        false
+    }
+
+    /// A resident page that was read ahead is referenced for the first time. That is the use it was fetched for, and no proof that the page is
+    /// used again. Only policies that [rank such pages](Policy::ranks_readahead) have any. No page is evicted, but ghosts may be forgotten.
+    #[inline]
+    fn first_use<C: Caller>(&mut self, reference: &Reference, _caller: &mut C) {
         self.hit(reference);
     }
 
@@ -110,10 +124,12 @@ pub trait Policy: Sized + Send + 'static {
         true
     }
 
-    /// A page that is not resident is referenced, or read ahead ([`Operation::Readahead`]): makes room and admits it.
+    /// A page that is not resident is referenced: makes room and admits it. If the policy ranks such pages, it may also be read ahead
+    /// ([`Operation::Readahead`]).
     ///
     /// # Errors
-    /// [`AllRefused`] if there is no room and the caller refuses every victim: the page is not admitted.
+    /// [`AllRefused`] if there is no room and the caller refuses every victim: the page is not admitted. A page that is read ahead may also
+    /// be refused because too many wait for their first use.
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused>;
 
     /// Evicts one page: the caller wants a frame back without a reference.
@@ -171,9 +187,17 @@ pub trait Policy: Sized + Send + 'static {
         Ok(())
     }
 
+    /// Where the policy is written, if that is elsewhere.
+    fn host(&self) -> Option<Arc<dyn Host>> {
+        None
+    }
+
     /// Does work that calls the policy often, on one thread. A policy whose calls need something of their thread takes it here, once.
     fn within<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
-        work(self)
+        let Some(host) = self.host() else { return work(self) };
+        let (mut work, mut answer) = (Some(work), None);
+        host.within(&mut || answer = work.take().map(|work| work(self)));
+        answer.expect("the host does the work")
     }
 
     /// Page numbers below `pages` may occur from now on.

@@ -9,6 +9,7 @@ use forebay_policy::show_bytes;
 use forebay_policy::spelling::printable;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::time::Duration;
 
 /// Whose references count as one owner's.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
@@ -87,9 +88,9 @@ pub(crate) fn check_outside(mountpoint: &Path, files: [(&str, Option<&Path>); 3]
 }
 
 /// Something that says who manages.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ManagerReport {
-    /// What says it: `command`, `rule`, `attribute` or `own word`.
+    /// What says it: `command`, `rule`, `attribute` or `own word`; `lost` of a manager that has lost its charge by its mistakes.
     pub by: String,
     /// The manager, and of a rule the patterns of its owners and files.
     pub manager: String,
@@ -145,4 +146,32 @@ pub(crate) fn manage(mounts: &Mounts, owner: Option<&str>, file: Option<&str>, m
     let message = format!("in force: {rule}");
     mounts.put_rule_first(rule);
     done(message)
+}
+
+/// How often it is looked whether managers have lost their charge.
+const LOOKED: Duration = Duration::from_secs(1);
+
+/// Logs managers that lose their charge, until there is nothing more to look at.
+pub(crate) fn log_lost_charges(look: impl Fn() -> Option<(u32, Vec<ManagerReport>)>) {
+    let (mut known, mut logged) = (0, Vec::new());
+    while let Some((ended, lost)) = look() {
+        let new: Vec<&ManagerReport> = lost.iter().filter(|lost| !logged.contains(*lost)).collect();
+        if ended > known {
+            for ManagerReport { manager, owner, .. } in &new {
+                let (owner, manager) = (printable(owner.as_deref().unwrap_or_default()), printable(manager));
+                tracing::warn!(
+                    "{owner} is cached by LRU from now on: its manager, {manager}, was caught at too many mistakes"
+                );
+            }
+            if new.is_empty() {
+                let more = ended - known;
+                tracing::warn!(
+                    "{more} managers were caught at too many mistakes, and have lost their charge; their owners have gone"
+                );
+            }
+            known = ended;
+        }
+        logged = lost;
+        std::thread::sleep(LOOKED);
+    }
 }

@@ -7,7 +7,7 @@ use crate::delay::SharedDisk;
 use crate::directories::{Directories, Directory};
 use crate::error::Error;
 use crate::listen::Made;
-use crate::managers::{self, OwnersOption};
+use crate::managers::{self, ManagerReport, OwnersOption};
 use crate::memory;
 use crate::mount_options::{DirectoryOptions, MountOptions};
 use crate::options::{Direct, Options};
@@ -144,6 +144,14 @@ fn begin(
         command_socket::start(service.clone(), listener)?;
         tracing::info!("commands are taken at {}", path.display());
     }
+    if options.revoke.is_some() {
+        let service = Arc::downgrade(service);
+        let log = move || managers::log_lost_charges(|| service.upgrade().map(|service| service.lost_charges()));
+        std::thread::Builder::new()
+            .name("charges".to_owned())
+            .spawn(log)
+            .map_err(|error| Error::Failed(error.to_string()))?;
+    }
     let (Some(managers), Some(path)) = (&service.managers, &options.manager_socket) else { return Ok(None) };
     let made = owning::start(managers, path)?;
     tracing::info!("programs' own managers are taken at {}", path.display());
@@ -220,6 +228,12 @@ impl Mounted {
             return Err(Error::Usage(what));
         }
         managers::manage(&self.directories.mounts, owner, file, manager)
+    }
+
+    /// How many managers have lost their charge, and those of them whose owners are there.
+    fn lost_charges(&self) -> (u32, Vec<ManagerReport>) {
+        let lost = self.directories.mounts.lost_charges();
+        (self.cache.pool.charges_ended(), lost.into_iter().map(ManagerReport::from).collect())
     }
 
     fn take_over(&self, new: &Options) -> Result<(), Error> {

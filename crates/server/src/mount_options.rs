@@ -5,7 +5,7 @@ use crate::managers::OwnersOption;
 use crate::options::{Direct, Options, only_a_restart_changes, read_file};
 use crate::source::NO_TIME;
 use crate::volume_options::Mode;
-use crate::words::{Address, Age, Policy, Share, Size};
+use crate::words::{Address, Age, Count, Policy, Share, Size};
 use clap::Args;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -72,6 +72,10 @@ pub struct MountOptions {
     /// Who manages which files of whom, under lru-sp: rules of a TOML file, as of `forebay compare`
     #[arg(long, value_name = "FILE.toml")]
     pub managers: Option<PathBuf>,
+    /// End the charge of a manager that was caught at this many mistakes more than it was right: LRU decides for its owner, under
+    /// lru-sp [default: never]
+    #[arg(long, value_name = "MISTAKES")]
+    pub revoke: Option<Count>,
     /// Whose references count as one owner's, for managers and in traces [default: process]
     #[arg(long, value_enum, value_name = "WHOSE")]
     pub owners: Option<OwnersOption>,
@@ -134,6 +138,7 @@ impl MountOptions {
             metrics: self.metrics.or(file.metrics),
             control: self.control.or(file.control),
             managers: self.managers.or(file.managers),
+            revoke: self.revoke.or(file.revoke),
             owners: self.owners.or(file.owners),
             manager_socket: self.manager_socket.or(file.manager_socket),
             record: self.record.or(file.record),
@@ -165,6 +170,7 @@ impl MountOptions {
             private,
             metrics,
             control,
+            revoke,
             owners,
             manager_socket,
             record,
@@ -186,6 +192,7 @@ impl MountOptions {
             ("private", *private != new.private),
             ("metrics", *metrics != new.metrics),
             ("control", *control != new.control),
+            ("revoke", *revoke != new.revoke),
             ("owners", *owners != new.owners),
             ("manager-socket", *manager_socket != new.manager_socket),
             ("record", *record != new.record),
@@ -206,17 +213,29 @@ impl MountOptions {
         if self.device_timeout.is_some_and(|timeout| timeout.0.is_zero()) {
             return Err(Error::Usage(NO_TIME.to_owned()));
         }
+        self.policy_with_revoke()?;
         if self.private && self.allow_other {
             return Err(Error::Usage("private and allow-other: choose one, as they are opposites".to_owned()));
         }
         Ok(())
     }
 
+    /// The policy with `--revoke` as its parameter.
+    fn policy_with_revoke(&self) -> Result<Option<Policy>, Error> {
+        let Some(Count(mistakes)) = self.revoke else { return Ok(self.policy.clone()) };
+        let label = self.policy.as_ref().map_or("", |policy| &*policy.0.label);
+        if label.split(':').next() != Some("lru-sp") {
+            return Err(Error::Usage("--revoke is for lru-sp, which has managers: add --policy lru-sp".to_owned()));
+        }
+        let policy = format!("{label}:revoke={mistakes}").parse();
+        policy.map(Some).map_err(|error| Error::Usage(format!("--revoke: {error}")))
+    }
+
     /// What a server of one volume would be given for such a cache.
     pub(crate) fn of_server(&self) -> Options {
         Options {
             cache: self.cache,
-            policy: self.policy.clone(),
+            policy: self.policy_with_revoke().unwrap_or_else(|_| self.policy.clone()),
             page: self.page,
             delay: self.delay.clone(),
             dirty_limit: self.dirty_limit,
@@ -230,6 +249,23 @@ impl MountOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn revoke_is_a_parameter_of_lru_sp_and_of_no_other_policy() {
+        let with = |policy: Option<&str>| MountOptions {
+            policy: policy.map(|policy| policy.parse().unwrap()),
+            revoke: Some(Count(32)),
+            ..MountOptions::default()
+        };
+        let label = |options: MountOptions| options.of_server().policy.unwrap().0.label;
+        assert_eq!(label(with(Some("lru-sp"))), "lru-sp:revoke=32");
+        assert_eq!(label(with(Some("lru-sp:manager=mru"))), "lru-sp:manager=mru:revoke=32");
+        for policy in [None, Some("clock-pro")] {
+            assert!(with(policy).policy_with_revoke().unwrap_err().to_string().contains("add --policy lru-sp"));
+        }
+        let twice = with(Some("lru-sp:revoke=2")).policy_with_revoke().unwrap_err().to_string();
+        assert!(twice.contains("revoke"), "{twice}");
+    }
 
     #[test]
     fn the_command_line_overrides_the_file() {

@@ -43,6 +43,7 @@ def plan(given):
         yield "innocent", INNOCENT, size, "lru", "lru", None
         yield "innocent", INNOCENT, size, FOOLISH, "lru-sp", HERE / "foolish.toml"
         yield "innocent", INNOCENT, size, f"{FOOLISH}, no place-holders", "lru-sp:place-holders=off", HERE / "foolish.toml"
+        yield "innocent", INNOCENT, size, f"{FOOLISH}, revoked", "lru-sp:revoke=64", HERE / "foolish.toml"
 
 
 def measure_all(given):

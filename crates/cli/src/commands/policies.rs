@@ -35,7 +35,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 writeln!(out, "{}", beside(info.name, 12, &format!("{}{future}", info.title)))?;
                 writeln!(out, "{}", beside("", 12, info.paper))?;
                 for parameter in info.parameters {
-                    writeln!(out, "{}", beside("", 12, &format!("{}: {}", parameter.usage(), parameter.help)))?;
+                    // With spaces, so that a long choice is folded.
+                    let usage = parameter.usage().replace('|', " | ");
+                    writeln!(out, "{}", beside("", 12, &format!("{usage}: {}", parameter.help)))?;
                 }
                 if !arguments.names.is_empty() {
                     explain(info, &mut out)?;

@@ -30,6 +30,17 @@ fn text(bytes: &[u8]) -> String {
 /// A folder with a source and a place to mount it.
 struct Folder(tempfile::TempDir);
 
+impl Drop for Folder {
+    /// Nothing that is still mounted in the folder keeps it from being removed.
+    fn drop(&mut self) {
+        let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
+        let points = mounts.lines().rev().filter_map(|mount| mount.split(' ').nth(4));
+        for point in points.filter(|point| Path::new(point).starts_with(self.0.path())) {
+            let _ = rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+}
+
 impl Folder {
     fn new() -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
@@ -45,10 +56,10 @@ impl Folder {
         self.path(name).display().to_string()
     }
 
-    /// A copy of the program that every user can run.
+    /// The program where every user can run it.
     fn program(&self) -> PathBuf {
         let program = self.path("forebay");
-        if !program.exists() {
+        if !program.exists() && fs::hard_link(env!("CARGO_BIN_EXE_forebay"), &program).is_err() {
             // By a process of its own: a program that another test starts at this moment would have a copy of this one's descriptor, and
             // what is open for writing cannot run.
             let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_forebay")).arg(&program).status();

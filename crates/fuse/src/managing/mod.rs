@@ -10,6 +10,9 @@
 //! The policy learns of it at a user's first use of an open file, and when it changes. An open file keeps who has used it last, so that a
 //! hit costs one comparison.
 //!
+//! Users of a file are those who have used a file that is still open, and who have not ended. What the mount itself reads, as for a hint
+//! by `forebay control`, is nobody's use.
+//!
 //! A file's users are locked after the node's object, and before the rules and the pool.
 
 mod attributes;
@@ -23,7 +26,7 @@ pub(crate) use words::HINT;
 use crate::data::Asked;
 use crate::hints::Advice;
 use crate::object::Object;
-use crate::processes::{User, user_of};
+use crate::processes::{Process, User, user_of};
 use crate::protocol::Errno;
 use crate::shared::{Open, Shared};
 use forebay_policy::Charge;
@@ -74,6 +77,9 @@ struct FileUser {
     user: Weak<User>,
     serial: u64,
     number: u32,
+    /// By how many open files it uses this one, and the user itself as long as it does.
+    opens: usize,
+    kept: Option<Arc<User>>,
     own: Option<Own>,
     /// What the policy knows.
     told: Option<Decision>,
@@ -95,6 +101,15 @@ enum Decision {
     Rule(Numbered, Option<Listed>),
 }
 
+impl std::fmt::Display for Decision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Word(word) => word.fmt(f),
+            Self::Rule(numbered, _) => numbered.rule.fmt(f),
+        }
+    }
+}
+
 impl Decision {
     fn charge(&self) -> Charge {
         match self {
@@ -109,7 +124,7 @@ impl Decision {
 /// Something that says who manages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InForce {
-    /// What: `command`, `rule`, `attribute` or `own word`.
+    /// What: `command`, `rule`, `attribute` or `own word`; `lost` of a manager that has lost its charge by its mistakes.
     pub by: &'static str,
     /// The manager, and of a rule the patterns of its owners and files.
     pub manager: String,
@@ -133,8 +148,9 @@ impl Users {
 impl State {
     /// The own word that holds for a user: its own, or the nearest ancestor's.
     fn own(&self, user: &User) -> Option<&Word> {
-        let said =
-            |process: u32| self.users.iter().filter_map(|of| of.own.as_ref()).find(|own| own.user.process == process);
+        let said = |process: Process| {
+            self.users.iter().filter_map(|of| of.own.as_ref()).find(|own| own.user.process == process)
+        };
         let itself = self.users.iter().find(|of| of.serial == user.serial).and_then(|of| of.own.as_ref());
         let inherited = || user.ancestors().iter().find_map(|ancestor| said(ancestor.process));
         let anybody = self.users.iter().any(|of| of.own.is_some());
@@ -145,7 +161,8 @@ impl State {
     fn place_of(&mut self, user: &Arc<User>) -> usize {
         self.users.iter().position(|of| of.serial == user.serial).unwrap_or_else(|| {
             let (number, serial) = (user.owner.number(), user.serial);
-            self.users.push(FileUser { user: Arc::downgrade(user), serial, number, own: None, told: None });
+            let (user, opens, kept) = (Arc::downgrade(user), 0, None);
+            self.users.push(FileUser { user, serial, number, opens, kept, own: None, told: None });
             self.users.len() - 1
         })
     }
@@ -188,24 +205,79 @@ impl Managing {
 }
 
 impl Shared {
-    /// A user comes to use an open file: the policy learns who manages that.
+    /// Announces to the policy that this mount reports opens and closes.
+    pub(crate) fn begin(&self, object: &Object) {
+        if self.managing.possible {
+            // The policy has managers: it cannot refuse.
+            let _ = self.pool.opened(None, &object.volume);
+        }
+    }
+
+    /// A user comes to use an open file: the policy learns who manages that, and that it has the file open.
     #[cold]
     pub(crate) fn begin_use(&self, open: &Open, object: &Object, user: &Arc<User>) {
-        let mut decided = open.decided.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.managing.possible && !decided.contains(&user.serial) {
-            if decided.len() >= MANY_USERS {
-                decided.clear();
-            }
-            decided.push(user.serial);
-            let mut state = object.users.lock();
-            if state.users.len() >= state.most.max(MANY_USERS) {
-                self.forget_gone(object, &mut state);
-                state.most = 2 * state.users.len();
-            }
-            let place = state.place_of(user);
-            self.decide_for(object, &mut state, place, user);
+        let mut users = open.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = open.last_user.swap(user.serial, Ordering::Relaxed);
+        if !self.managing.possible {
+            return;
         }
-        open.last_user.store(user.serial, Ordering::Relaxed);
+        let mut state = object.users.lock();
+        if let Some(of) = state.users.iter_mut().find(|of| of.serial == before) {
+            self.end_if_gone(object, of);
+        }
+        if users.contains(&user.serial) {
+            return;
+        }
+        if state.users.len() >= state.most.max(MANY_USERS) {
+            self.forget_gone(object, &mut state);
+            state.most = 2 * state.users.len();
+        }
+        if users.len() >= 2 * state.users.len() + MANY_USERS {
+            users.retain(|serial| state.users.iter().any(|of| of.serial == *serial));
+        }
+        users.push(user.serial);
+        let place = state.place_of(user);
+        self.decide_for(object, &mut state, place, user);
+        let of = &mut state.users[place];
+        of.opens += 1;
+        if of.opens == 1 {
+            of.kept = Some(Arc::clone(user));
+            let _ = self.pool.opened(Some(&user.owner), &object.volume);
+        }
+    }
+
+    /// The users of an open file use it no more.
+    fn end_uses(&self, open: &Open, object: &Object) {
+        let users = {
+            let mut users = open.users.lock().unwrap_or_else(PoisonError::into_inner);
+            open.last_user.store(0, Ordering::Relaxed);
+            std::mem::take(&mut *users)
+        };
+        let mut state = object.users.lock();
+        for serial in users {
+            // One that has ended uses nothing any more.
+            if let Some(of) = state.users.iter_mut().find(|of| of.serial == serial && of.opens > 0) {
+                of.opens -= 1;
+                if of.opens == 0 {
+                    self.end_use(object, of);
+                }
+            }
+        }
+    }
+
+    /// A user has a file open no more.
+    fn end_use(&self, object: &Object, of: &mut FileUser) {
+        of.opens = 0;
+        if let Some(user) = of.kept.take() {
+            let _ = self.pool.closed(&user.owner, &object.volume);
+        }
+    }
+
+    /// A process that has ended may have left an open file to others. It uses that no more.
+    fn end_if_gone(&self, object: &Object, of: &mut FileUser) {
+        if of.kept.as_ref().is_some_and(|user| user.has_gone()) {
+            self.end_use(object, of);
+        }
     }
 
     fn decide_for(&self, object: &Object, state: &mut State, place: usize, user: &User) {
@@ -225,6 +297,7 @@ impl Shared {
 
     /// Drops users that have gone.
     fn forget_gone(&self, object: &Object, state: &mut State) {
+        state.users.iter_mut().for_each(|of| self.end_if_gone(object, of));
         let gone = |of: &mut FileUser| of.user.strong_count() == 0 && of.own.is_none();
         let gone: Vec<FileUser> = state.users.extract_if(.., gone).collect();
         // A number may be another's by now.
@@ -285,7 +358,9 @@ impl Shared {
         })?;
         let mut designated = open.designated.write().unwrap_or_else(PoisonError::into_inner);
         if process == 0 {
-            *designated = None;
+            if designated.take().is_some() {
+                self.end_uses(open, object);
+            }
             drop(designated);
             self.say((*handle, open, object), user, Some(word), false);
             return Ok(());
@@ -298,6 +373,8 @@ impl Shared {
         let other = self.processes.of(&self.pool, number).ok_or(Errno::ESRCH)?;
         *designated = Some(Arc::clone(&other));
         open.said.store(true, Ordering::Relaxed);
+        // From now on its uses are another's.
+        self.end_uses(open, object);
         drop(designated);
         if !manager.is_empty() {
             self.say((*handle, open, object), &other, Some(word), false);
@@ -322,6 +399,11 @@ impl Shared {
 
     /// An open file is closed: what was said by it ends. The policy keeps it until the next use, as others may use the file so already.
     pub(crate) fn end_words(&self, handle: u64, open: &Open) {
+        if self.managing.possible
+            && let Some(object) = open.object()
+        {
+            self.end_uses(open, object);
+        }
         if open.said.load(Ordering::Relaxed)
             && let Some(object) = open.object()
         {
@@ -342,8 +424,30 @@ impl Shared {
             let mut state = object.users.lock();
             state.of_all = None;
             state.users.iter_mut().for_each(|of| of.told = None);
+            self.begin(&object);
+            for user in state.users.iter().filter_map(|of| of.kept.as_ref()) {
+                let _ = self.pool.opened(Some(&user.owner), &object.volume);
+            }
             self.decide_all(&object, &mut state);
         }
+    }
+
+    /// The users of files whose managers have lost their charge, each once.
+    pub(crate) fn lost_charges(&self) -> Vec<InForce> {
+        let mut lost: Vec<InForce> = Vec::new();
+        for object in self.nodes.objects().iter().filter(|object| self.pool.charge_has_ended(&object.volume)) {
+            let state = object.users.lock();
+            for of in &state.users {
+                let Some(user) = &of.kept else { continue };
+                let of_file = state.of_all.as_ref().map(Word::to_string);
+                let manager = of.told.as_ref().map(Decision::to_string).or(of_file).unwrap_or_default();
+                let found = InForce { by: "lost", manager, owner: Some(user.name()), file: None };
+                if !lost.contains(&found) {
+                    lost.push(found);
+                }
+            }
+        }
+        lost
     }
 
     /// What attributes and own words say of who manages.

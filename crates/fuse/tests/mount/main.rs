@@ -14,5 +14,6 @@ mod outside;
 mod permissions;
 mod privileges;
 mod reader;
+mod sharing;
 mod simulator;
 mod words;

@@ -34,9 +34,14 @@ pub(crate) fn under(text: &str, files: &[&str]) -> Option<Mounted> {
 /// The same over what another mount has left.
 #[track_caller]
 pub(crate) fn over(folder: tempfile::TempDir, text: &str) -> Option<Mounted> {
+    over_by(folder, "lru-sp", text)
+}
+
+#[track_caller]
+fn over_by(folder: tempfile::TempDir, policy: &str, text: &str) -> Option<Mounted> {
     let mounted = Mounted::over(folder, |options, config| {
         options.readahead = 0;
-        let spec = Spec::parse("lru-sp").expect("a policy");
+        let spec = Spec::parse(policy).expect("a policy");
         *config = forebay_pool::Config::new(u64::from(FRAMES + 1) * PAGE, spec);
         config.laundry = 1;
     });
@@ -75,7 +80,8 @@ fn simulated(owners: &[String], references: &References<'_>, text: &str) -> u64 
     let trace = Trace::load("trace", reader.as_mut(), Some(PAGE), keep, &mut |_| {}).expect("it is well-formed");
     let rules = Rules::parse("test.toml", text.to_owned()).expect("the rules are right");
     let assignment = rules.assign("trace", trace.names.owners(), trace.names.objects(), &|_| {});
-    let mut spec = Spec::parse("lru-sp").expect("a policy");
+    // On the mount a process has a file open until it ends.
+    let mut spec = Spec::parse("lru-sp:sharing=1000").expect("a policy");
     spec.managers = Some(Arc::new(assignment.expect("the rules are right")));
     let sweep = Sweep { specs: vec![spec], sizes: vec![FRAMES], warmup: 0, threads: 1 };
     trace.len() as u64 - sweep.run(&trace, &|_| true)[0].total.hits
@@ -159,6 +165,31 @@ fn a_foolish_manager_costs_an_innocent_process_nothing() {
     let Some(alone) = run("") else { return };
     let beside = run("[[manager]]\nname = \"mru\"\nowners = [\"foolish *\"]\n");
     assert_eq!(beside, Some(alone));
+}
+
+#[test]
+fn a_manager_that_is_caught_at_mistakes_loses_its_charge_and_it_is_said_whose() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "[[manager]]\nname = \"mru\"\nowners = [\"foolish *\", \"wise *\"]\n";
+    let Some(mounted) = over_by(folder, "lru-sp:revoke=8", text) else { return };
+    ["foolish", "wise"].iter().for_each(|file| {
+        std::fs::write(mounted.below(file), vec![7; 64 * PAGE as usize]).expect("a file below");
+    });
+    let (mut foolish, mut wise) = (Reader::new("foolish"), Reader::new("wise"));
+    looped(&mounted, &mut wise, &mounted.seen("wise"));
+    assert_eq!(mounted.mounts.lost_charges(), [], "a loop is what its manager is for");
+    // Each page comes back soon, and not later.
+    for round in 0..40 {
+        (0..2).for_each(|_| (0..12).for_each(|page| foolish.read(&mounted.seen("foolish"), round + page)));
+    }
+    looped(&mounted, &mut wise, &mounted.seen("wise"));
+    let lost = mounted.mounts.lost_charges();
+    let expected = Some(format!("foolish {}", foolish.process()));
+    assert!(matches!(&lost[..], [one] if one.owner == expected && one.manager.starts_with("mru owners")), "{lost:?}");
+    assert_eq!(mounted.mounts.managers().last(), lost.last(), "it is listed, too");
+    assert_eq!(mounted.pool.statistics().policy_state["charges ended"], 1.0);
+    drop((foolish, wise));
+    mounted.stop();
 }
 
 #[test]

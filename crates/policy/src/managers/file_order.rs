@@ -2,7 +2,7 @@
 //! then its text and data). Of the candidate's file, the page needed last is the one just read, then those before it in that
 //! order.
 
-use super::{About, Scope};
+use super::{About, Begin, Scope, Use};
 use std::ops::Range;
 
 pub(super) static ABOUT: About = About {
@@ -10,6 +10,7 @@ pub(super) static ABOUT: About = About {
     gives_up: "the same, the file being read in a known order",
     needs: r#"`order = ["100..", "0..100"]`, ranges of blocks"#,
     scope: Scope::File,
+    begin: Begin::Last,
     plain: None,
     off_line: false,
 };
@@ -28,7 +29,7 @@ impl FileOrder {
     }
 
     /// The block's position in the order.
-    pub(super) fn rank(&self, block: u64) -> u64 {
+    fn position(&self, block: u64) -> u64 {
         let mut before = 0u64;
         for part in &self.parts {
             if part.contains(&block) {
@@ -38,4 +39,9 @@ impl FileOrder {
         }
         before.saturating_add(block)
     }
+}
+
+/// How soon a page goes that is used now.
+pub(super) fn rank(order: &FileOrder, used: &mut Use) -> u64 {
+    order.position(used.place.block)
 }

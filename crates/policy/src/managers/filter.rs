@@ -2,7 +2,7 @@
 //! references to come are known, and RMIN (Belady's rule) is applied: the page just read is needed last, those ahead are
 //! needed in their order.
 
-use super::{About, Scope};
+use super::{About, Begin, Scope, Use};
 use crate::policy::Place;
 
 pub(super) static ABOUT: About = About {
@@ -10,6 +10,7 @@ pub(super) static ABOUT: About = About {
     gives_up: "the page just read, then those before it, the files being read one after the other",
     needs: r#"`order = ["a.c", "src/*.c"]`, patterns"#,
     scope: Scope::Owner,
+    begin: Begin::Last,
     plain: None,
     off_line: false,
 };
@@ -51,9 +52,14 @@ impl Filter {
     }
 
     /// The page's position in the order.
-    pub(super) fn rank(&self, place: Place) -> u64 {
+    pub(super) fn position(&self, place: Place) -> u64 {
         let listed = self.order.get(place.object as usize).copied().filter(|&index| index != UNLISTED);
         let file = listed.unwrap_or(self.listed.saturating_add(place.object));
         u64::from(file) << 32 | place.block.min(MOST_BLOCKS)
     }
+}
+
+/// How soon a page goes that is used now.
+pub(super) fn rank(files: &Filter, used: &mut Use) -> u64 {
+    files.position(used.place)
 }

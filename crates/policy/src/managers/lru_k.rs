@@ -5,13 +5,14 @@
 //! without a correlated reference period: the policy `lru-k` has one. Uses are remembered as long as the page is resident or a
 //! place-holder stands for it.
 
-use super::{About, Manager, Scope};
+use super::{About, Begin, Manager, Scope, Use};
 
 pub(super) static ABOUT: About = About {
     name: "lru-k",
     gives_up: "the page whose K-th last use is the longest ago",
     needs: "`k = 3` if not 2, up to 8",
     scope: Scope::Owner,
+    begin: Begin::Top,
     plain: Some(Manager::LruK(2)),
     off_line: false,
 };
@@ -19,9 +20,10 @@ pub(super) static ABOUT: About = About {
 /// The most uses that are remembered.
 pub const MOST_USES: usize = 8;
 
-/// How soon a page goes that is used now; `earlier` holds its last K - 1 uses before, the latest first, 0 for none.
-pub(super) fn rank(now: u64, earlier: &mut [u64]) -> u64 {
+/// How soon a page goes that is used now.
+pub(super) fn rank(&k: &usize, used: &mut Use) -> u64 {
     const USED_LESS: u64 = 1 << 63;
+    let (now, earlier) = (used.now, &mut used.earlier[..k - 1]);
     let rank = match earlier.last().copied().unwrap_or(now) {
         0 => u64::MAX - now,
         kth_last => USED_LESS - 1 - kth_last,

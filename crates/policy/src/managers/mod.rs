@@ -7,24 +7,18 @@
 //!
 //! The rule of the paper's section 4.1 holds for all: where no page is needed later than the candidate, the candidate goes.
 //!
-//! What there is to say of each stands in its file, as `ABOUT`; [`MANAGERS`] lists them, and `docs/managers.md` shows them.
+//! Managers that go round in a circle (`hands.rs`) keep its order in the ranks, and move what they pass.
+//!
+//! What there is to say of each stands in its file, as `ABOUT`. A manager costs its file, and a line in `managers!` below; then [`MANAGERS`]
+//! lists it, and a test asks for it in `docs/managers.md`. One with keys of its own is read in `rule.rs`.
 
-mod access_once;
 mod file;
-mod file_order;
-mod filter;
-mod foolish;
 mod free_lists;
 pub(crate) mod groups;
-mod lru;
-mod lru_k;
-mod mru;
+mod hands;
 mod ranking;
-mod rmin;
 mod rule;
-mod same_order;
-mod sequential;
-mod weights;
+mod users;
 
 pub use file::{Rules, RulesError};
 pub use file_order::FileOrder;
@@ -34,37 +28,72 @@ pub use rule::Rule;
 pub use weights::{MOST_WEIGHTS, Weights};
 
 use crate::policy::Place;
+use hands::Hands;
 
-/// Who decides which of the pages in its charge is given up.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Manager {
+/// Makes the managers' modules, and all that goes from a manager to its file. `cargo fmt` does not see modules made here: `make fmt` does.
+macro_rules! managers {
+    ($($(#[$about:meta])* $file:ident::$name:ident $(($own:ident: $kind:ty))?),+ $(,)?) => {
+        $(mod $file;)+
+
+        /// Who decides which of the pages in its charge is given up.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Manager {
+            $($(#[$about])* $name $(($kind))?),+
+        }
+
+        /// Every manager, in the order in which they are listed.
+        pub static MANAGERS: &[&About] = &[$(&$file::ABOUT),+];
+
+        impl Manager {
+            /// What is known of it.
+            fn about(&self) -> &'static About {
+                match self {
+                    $(Self::$name { .. } => &$file::ABOUT),+
+                }
+            }
+
+            /// How soon the page goes: the highest rank first.
+            fn rank(&self, used: &mut Use) -> u64 {
+                match self {
+                    $(Self::$name $(($own))? => $file::rank($($own,)? used)),+
+                }
+            }
+        }
+    };
+}
+
+managers! {
     /// Never overrules: global LRU's candidate goes.
-    Lru,
+    lru::Lru,
     /// The most recently used page goes.
-    Mru,
-    /// Files are read from beginning to end.
-    Sequential,
-    /// Files are read in a known order of their parts.
-    FileOrder(FileOrder),
-    /// Files are read one after the other in a known order.
-    Filter(Filter),
+    mru::Mru,
     /// Files are read again and again in the same order.
-    SameOrder,
+    same_order::SameOrder,
     /// Nothing is read twice.
-    AccessOnce,
+    access_once::AccessOnce,
+    /// Files are read from beginning to end.
+    sequential::Sequential,
+    /// Files are read in a known order of their parts.
+    file_order::FileOrder(order: FileOrder),
+    /// Files are read one after the other in a known order.
+    filter::Filter(files: Filter),
     /// LRU, ages counted by the weight of the file.
-    Weights(Weights),
+    weights::Weights(weights: Weights),
     /// The K-th last use decides; K is 1 to [`MOST_USES`].
-    LruK(usize),
+    lru_k::LruK(k: usize),
+    /// FIFO; what was used comes behind the others once.
+    second_chance::SecondChance,
+    /// A clock whose hands are as many pages apart.
+    two_handed_clock::TwoHandedClock(spread: u32),
     /// The farthest next use goes (off-line).
-    Rmin,
+    rmin::Rmin,
     /// The nearest next use goes (off-line).
-    Foolish,
+    foolish::Foolish,
 }
 
 /// The names of those that can do without further keys.
-pub(crate) static PLAIN: [&str; 8] = {
-    let mut names = [""; 8];
+pub(crate) static PLAIN: [&str; 10] = {
+    let mut names = [""; 10];
     let (mut index, mut found) = (0, 0);
     while index < MANAGERS.len() {
         if MANAGERS[index].plain.is_some() {
@@ -87,25 +116,11 @@ pub struct About {
     /// The keys of a rule that it needs, with an example; empty if it needs none.
     pub needs: &'static str,
     scope: Scope,
+    begin: Begin,
     /// The manager itself, if it can do without these keys.
     plain: Option<Manager>,
     off_line: bool,
 }
-
-/// Every manager, in the order in which they are listed.
-pub static MANAGERS: [&About; 11] = [
-    &lru::ABOUT,
-    &mru::ABOUT,
-    &same_order::ABOUT,
-    &access_once::ABOUT,
-    &sequential::ABOUT,
-    &file_order::ABOUT,
-    &filter::ABOUT,
-    &weights::ABOUT,
-    &lru_k::ABOUT,
-    &rmin::ABOUT,
-    &foolish::ABOUT,
-];
 
 /// What a rule with a list of files lists a file as.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -125,6 +140,17 @@ enum Scope {
     File,
 }
 
+/// At which rank a manager begins to give up; what is above goes after the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begin {
+    /// The highest.
+    Top,
+    /// That of the page used last.
+    Last,
+    /// The next below that.
+    BelowLast,
+}
+
 /// A use of a page, as its manager sees it.
 struct Use<'a> {
     place: Place,
@@ -134,26 +160,13 @@ struct Use<'a> {
     next: u32,
     /// The times of its uses before, the latest first, 0 for none.
     earlier: &'a mut [u64],
+    /// Its rank, if this manager has it already.
+    before: Option<u64>,
+    /// How many pages have come or were passed by a hand.
+    stamp: u64,
 }
 
 impl Manager {
-    /// What is known of it.
-    fn about(&self) -> &'static About {
-        match self {
-            Self::Lru => &lru::ABOUT,
-            Self::Mru => &mru::ABOUT,
-            Self::Sequential => &sequential::ABOUT,
-            Self::FileOrder(_) => &file_order::ABOUT,
-            Self::Filter(_) => &filter::ABOUT,
-            Self::SameOrder => &same_order::ABOUT,
-            Self::AccessOnce => &access_once::ABOUT,
-            Self::Weights(_) => &weights::ABOUT,
-            Self::LruK(_) => &lru_k::ABOUT,
-            Self::Rmin => &rmin::ABOUT,
-            Self::Foolish => &foolish::ABOUT,
-        }
-    }
-
     /// The manager of that name, if it needs no further word; `lru-k` is LRU-2.
     pub fn plain(name: &str) -> Option<Self> {
         MANAGERS.iter().find(|about| about.name == name).and_then(|about| about.plain.clone())
@@ -187,29 +200,21 @@ impl Manager {
         }
     }
 
-    /// How soon the page goes: the highest rank first.
-    fn rank(&self, used: &mut Use) -> u64 {
+    /// How it goes round in a circle, if it does.
+    fn hands(&self) -> Option<Hands> {
         match self {
-            Self::Lru => unreachable!("nobody manages what is LRU's"),
-            Self::Mru => mru::rank(used.now),
-            Self::Sequential => sequential::rank(used.place.block),
-            Self::FileOrder(order) => order.rank(used.place.block),
-            Self::Filter(filter) => filter.rank(used.place),
-            Self::SameOrder => same_order::rank(used.now),
-            Self::AccessOnce => access_once::rank(used.now),
-            Self::Weights(weights) => weights.rank(used.place.object, used.now),
-            Self::LruK(k) => lru_k::rank(used.now, &mut used.earlier[..k - 1]),
-            Self::Rmin => rmin::rank(used.next),
-            Self::Foolish => foolish::rank(used.next),
+            Self::SecondChance => Some(second_chance::HANDS),
+            Self::TwoHandedClock(spread) => Some(two_handed_clock::hands(spread)),
+            _ => None,
         }
     }
 
     /// The highest rank of those that go first, given the rank of the page used last; above it are those that go after them.
     fn begin(&self, last: u64) -> u64 {
-        match self {
-            Self::Sequential | Self::FileOrder(_) | Self::Filter(_) => last,
-            Self::AccessOnce => access_once::begin(last),
-            _ => u64::MAX,
+        match self.about().begin {
+            Begin::Top => u64::MAX,
+            Begin::Last => last,
+            Begin::BelowLast => last - 1,
         }
     }
 }

@@ -39,6 +39,11 @@ impl Ranking {
         self.0[page as usize].rank
     }
 
+    /// Clears the lowest bit of the rank of a page in a set, where no two pages' ranks differ in that bit alone.
+    pub(super) fn clear_lowest_bit(&mut self, page: u32) {
+        self.0[page as usize].rank &= !1;
+    }
+
     pub(super) fn insert(&mut self, root: &mut u32, page: u32, rank: u64) {
         self.0[page as usize] = Node { rank, lower: EMPTY, higher: EMPTY };
         let (lower, higher) = self.split(*root, (rank, page));

@@ -1,5 +1,6 @@
 //! One rule: which manager is in charge of which owners and files.
 
+use super::two_handed_clock::{MOST_SPREAD, SPREAD};
 use super::{FileOrder, Filter, Listed, MANAGERS, MOST_USES, Manager, Weights};
 use glob::Pattern;
 use serde::Deserialize;
@@ -18,6 +19,7 @@ pub(super) struct Written {
     owners: Option<Vec<Spanned<String>>>,
     files: Option<Vec<Spanned<String>>>,
     k: Option<Spanned<usize>>,
+    spread: Option<Spanned<u32>>,
     order: Option<Spanned<Vec<Spanned<String>>>>,
     weights: Option<Spanned<Vec<Weight>>>,
 }
@@ -78,12 +80,16 @@ impl Written {
         let spanned = |text: &str| Spanned::new(0..0, text.to_owned());
         let mut parts = text.split(':');
         let name = spanned(parts.next().unwrap_or_default());
-        let mut made = Self { name, owners: None, files: None, k: None, order: None, weights: None };
+        let mut made = Self { name, owners: None, files: None, k: None, spread: None, order: None, weights: None };
         for part in parts {
             match part.split_once('=') {
                 Some(("k", k)) => {
                     let k = k.parse().map_err(|_| format!("k is 1 to {MOST_USES}, not {k}"))?;
                     made.k = Some(Spanned::new(0..0, k));
+                }
+                Some(("spread", spread)) => {
+                    let spread = spread.parse().map_err(|_| format!("spread is 1 to {MOST_SPREAD}, not {spread}"))?;
+                    made.spread = Some(Spanned::new(0..0, spread));
                 }
                 Some(("order", order)) => {
                     made.order = Some(Spanned::new(0..0, order.split(',').map(spanned).collect()));
@@ -97,7 +103,7 @@ impl Written {
                     let list = list.ok_or_else(|| format!("`{weights}` is no list of weights: write *.h=4,*.o=0.5"))?;
                     made.weights = Some(Spanned::new(0..0, list));
                 }
-                _ => return Err(format!("`{part}` is none of k=NUMBER, order=LIST and weights=LIST")),
+                _ => return Err(format!("`{part}` is none of k=NUMBER, spread=NUMBER, order=LIST and weights=LIST")),
             }
         }
         Ok(made)
@@ -110,6 +116,9 @@ impl Written {
         let mut text = self.name.get_ref().clone();
         if let Some(k) = &self.k {
             text += &format!(":k={}", k.get_ref());
+        }
+        if let Some(spread) = &self.spread {
+            text += &format!(":spread={}", spread.get_ref());
         }
         if let Some(order) = &self.order {
             text += &format!(":order={}", list(order.get_ref()));
@@ -216,7 +225,7 @@ impl Rule {
 
     pub(super) fn of(written: Written) -> Result<Self, Wrong> {
         let text = written.text();
-        let Written { name, owners, files, k, order, weights } = written;
+        let Written { name, owners, files, k, spread, order, weights } = written;
         let (written, at) = (name.clone(), name.span());
         let name = name.into_inner();
         let belongs = |key: &str, of: &[&str], span: Option<Range<usize>>| match span {
@@ -224,6 +233,7 @@ impl Rule {
             _ => Ok(()),
         };
         belongs("k", &["lru-k"], k.as_ref().map(Spanned::span))?;
+        belongs("spread", &["two-handed-clock"], spread.as_ref().map(Spanned::span))?;
         belongs("order", &["file-order", "filter"], order.as_ref().map(Spanned::span))?;
         belongs("weights", &["weights"], weights.as_ref().map(Spanned::span))?;
         let needs = |what: &str| (at.clone(), format!("`{name}` needs {what}"));
@@ -232,6 +242,12 @@ impl Rule {
                 uses @ 1..=MOST_USES => Ok(uses),
                 uses => Err((k.span(), format!("k is 1 to {MOST_USES}, not {uses}"))),
             })?)),
+            "two-handed-clock" => {
+                Kind::Ready(Manager::TwoHandedClock(spread.map_or(Ok(SPREAD), |spread| match *spread.get_ref() {
+                    pages @ 1..=MOST_SPREAD => Ok(pages),
+                    pages => Err((spread.span(), format!("spread is 1 to {MOST_SPREAD}, not {pages}"))),
+                })?))
+            }
             "file-order" => {
                 let order = order.ok_or_else(|| needs("`order`, a list of ranges of blocks such as \"100..120\""))?;
                 let parts = order.into_inner().iter().map(part).collect::<Result<_, _>>()?;
@@ -301,6 +317,9 @@ mod tests {
             ("mru", Manager::Mru),
             ("lru-k", Manager::LruK(2)),
             ("lru-k:k=3", Manager::LruK(3)),
+            ("second-chance", Manager::SecondChance),
+            ("two-handed-clock", Manager::TwoHandedClock(SPREAD)),
+            ("two-handed-clock:spread=8", Manager::TwoHandedClock(8)),
             ("file-order:order=100..,0..100", Manager::FileOrder(order)),
         ] {
             assert_eq!(Manager::parse(text).as_ref(), Ok(&manager), "{text}");
@@ -310,7 +329,9 @@ mod tests {
             ("lru-k:k=many", "k is 1 to 8, not many"),
             ("lru-k:k=9", "k is 1 to 8, not 9"),
             ("mru:k=2", "`mru` has no `k`"),
-            ("mru:2", "`2` is none of k=NUMBER, order=LIST and weights=LIST"),
+            ("two-handed-clock:spread=0", "spread is 1 to 1073741824, not 0"),
+            ("second-chance:spread=2", "`second-chance` has no `spread`"),
+            ("mru:2", "`2` is none of k=NUMBER, spread=NUMBER, order=LIST and weights=LIST"),
             ("file-order:order=5..5", "`5..5` is no range of blocks"),
             ("weights:weights=*.h", "`*.h` is no list of weights"),
             ("weights:weights=*.h=2", "lists files: write it as a rule"),
@@ -346,7 +367,7 @@ mod tests {
             };
             order.set(object, position);
         }
-        let rank = |object| order.rank(crate::Place { object, block: 0 });
+        let rank = |object| order.position(crate::Place { object, block: 0 });
         assert!(
             rank(4) < rank(5) && rank(5) < rank(3) && rank(3) < rank(0),
             "in the order of patterns, then as they came"

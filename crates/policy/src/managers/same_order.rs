@@ -2,18 +2,19 @@
 //! needed last. The paper: "for same-order, the most recently accessed block can be replaced". This is MRU under the name
 //! of the pattern that calls for it.
 
-use super::{About, Manager, Scope};
+use super::{About, Begin, Manager, Scope, Use};
 
 pub(super) static ABOUT: About = About {
     name: "same-order",
     gives_up: "the same, under the name of its pattern: files read again and again in the same order",
     needs: "",
     scope: Scope::Owner,
+    begin: Begin::Top,
     plain: Some(Manager::SameOrder),
     off_line: false,
 };
 
 /// How soon a page goes that is used now.
-pub(super) fn rank(now: u64) -> u64 {
-    super::mru::rank(now)
+pub(super) fn rank(used: &mut Use) -> u64 {
+    super::mru::rank(used)
 }

@@ -4,13 +4,14 @@
 //! Within one weight the order is LRU's, so only the oldest page of each weight is compared.
 
 use super::ranking::Ranking;
-use super::{About, Scope};
+use super::{About, Begin, Scope, Use};
 
 pub(super) static ABOUT: About = About {
     name: "weights",
     gives_up: "the page with the largest age by weight of its file",
     needs: r#"`weights = [["*.h", 4], ["*.o", 0.5]]`; other files weigh 1"#,
     scope: Scope::Owner,
+    begin: Begin::Top,
     plain: None,
     off_line: false,
 };
@@ -69,7 +70,7 @@ impl Weights {
     }
 
     /// The page's weight, and within it LRU.
-    pub(super) fn rank(&self, object: u32, now: u64) -> u64 {
+    fn rank(&self, object: u32, now: u64) -> u64 {
         let weight = self.of.get(object as usize).copied().unwrap_or(0);
         u64::from(weight) << TIME_BITS | (LATEST - now)
     }
@@ -93,4 +94,9 @@ impl Weights {
             Some(page)
         })
     }
+}
+
+/// How soon a page goes that is used now, among those of its weight.
+pub(super) fn rank(weights: &Weights, used: &mut Use) -> u64 {
+    weights.rank(used.place.object, used.now)
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod four_lists;
 pub(crate) mod frame_circle;
+pub(crate) mod growth;
 pub(crate) mod heap;
 pub(crate) mod list;
 #[cfg(test)]

@@ -146,8 +146,13 @@ impl Policy for Linux {
         !referenced || self.by_calls && !active
     }
 
+    /// Pages read ahead enter the inactive list, as in the kernel.
+    fn ranks_readahead(&self) -> bool {
+        true
+    }
+
     /// The kernel's readahead sets no bit, and this use sets the one that the read of a missing page would have set.
-    fn first_use(&mut self, _: &Reference) {}
+    fn first_use<C: Caller>(&mut self, _: &Reference, _: &mut C) {}
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
         if self.len() == self.capacity {

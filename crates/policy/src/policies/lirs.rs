@@ -18,7 +18,9 @@
 //! cache. As in the simulator, a reference that repeats the one before it changes nothing. In a memory of 2 pages one is for HIR pages; in one of 1 page there are no LIR pages.
 //!
 //! Refused victims keep their places in Q and the next is offered; when Q is through, the LIR pages from the bottom of S are, which
-//! is a walk over its ghosts too: another reason for a small `history` in a real cache.
+//! is a walk over its ghosts too: another reason for a small `history` in a real cache. Readahead takes frames as well, more than there are HIR pages. A
+//! LIR page's frame that was taken so is not filled by the next page, as in the beginning, but by one that is used twice while in S: else
+//! each window of a scan would make its pages LIR.
 //! Reference figures: `golden/exact-hits.csv`, column LIRS (the authors' program), equal to the hit.
 //! Parameters: `hir`, `history`. Memory: 20 bytes a page.
 
@@ -51,8 +53,10 @@ pub struct Lirs {
     dead: List,
     /// The links of `q`, `ghosts` and `dead`.
     links: Nodes<()>,
-    /// LI5. The number of LIR pages, at most their share of the capacity.
+    /// LI5. The number of LIR pages, with the frames that they have lent at most their share of the capacity.
     lir: u32,
+    /// Frames of LIR pages that an eviction has taken. Only pages that prove to be LIR fill them again.
+    lent: u32,
     capacity: u32,
     hir_share: f64,
     history: u32,
@@ -96,6 +100,7 @@ impl Policy for Lirs {
             dead: List::new(),
             links: Nodes::new(setup.pages),
             lir: 0,
+            lent: 0,
             capacity: setup.capacity,
             hir_share: setup.settings.real("hir"),
             history: setup.settings.integer("history") as u32,
@@ -154,7 +159,7 @@ impl Policy for Lirs {
             Status::Dead => self.dead.remove(&mut self.links, page),
             _ => {}
         }
-        if was_ghost || self.lir < self.lir_target() {
+        if was_ghost || self.lir + self.lent < self.lir_target() {
             self.turn_lir(page);
         } else {
             self.status[page] = Status::Hir;
@@ -195,6 +200,7 @@ impl Policy for Lirs {
         while self.lir > self.lir_target() {
             self.demote();
         }
+        self.lent = self.lent.min(self.lir_target() - self.lir);
         self.forget_ghosts(caller);
     }
 
@@ -226,7 +232,7 @@ impl Policy for Lirs {
         assert!(self.ghosts.back_to_front(&self.links).all(|page| self.status[page] == Status::Ghost)); // LI4
         assert!(self.dead.back_to_front(&self.links).all(|page| self.status[page] == Status::Dead)); // LI4
         assert!(u64::from(self.ghosts()) <= u64::from(self.history) * u64::from(self.capacity)); // LI4
-        assert!(self.lir <= self.lir_target() && self.len() <= self.capacity); // LI5
+        assert!(self.lir + self.lent <= self.lir_target() && self.len() <= self.capacity); // LI5
     }
 }
 
@@ -249,6 +255,7 @@ impl Lirs {
             self.prune();
             self.demote();
         }
+        self.lent = self.lent.min(self.lir_target() - self.lir);
     }
 
     /// The LIR page at the bottom of S becomes HIR: it leaves S and enters Q.
@@ -289,13 +296,14 @@ impl Lirs {
         Ok(())
     }
 
-    /// The last resort when every HIR page is refused.
+    /// The last resort when there is no HIR page that may go.
     fn evict_lir<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
         let lir = self.s.back_to_front(&self.status).filter(|&page| self.status[page] == Status::Lir);
         let page = offer(lir, caller)?;
         self.s.remove(&mut self.status, page);
         self.status[page] = Status::Unknown;
         self.lir -= 1;
+        self.lent += 1;
         self.prune();
         caller.forget(page);
         Ok(())

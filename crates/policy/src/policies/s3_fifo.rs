@@ -20,6 +20,7 @@
 //! - A share is rounded down, but is at least one page of `s`, as in the authors' simulator.
 //! - When a page that moves to `m` makes it exceed its share, the victim is taken from `m` (the algorithm's "if M is
 //!   full"), and with that there is room: the algorithm's loop would go on to evict a second page, from `s`.
+//! - Frames that a caller has taken for pages read ahead count as the small queue's, which is where these pages will enter.
 //! - Whether the missed page is a ghost is asked after the eviction, as the algorithm is written: it may drop that
 //!   ghost.
 //!
@@ -157,7 +158,8 @@ impl Policy for S3Fifo {
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        if self.s.len() < self.share_of_small() && self.evict_main(caller).is_ok() {
+        let taken = self.capacity - self.len();
+        if self.s.len() + taken < self.share_of_small() && self.evict_main(caller).is_ok() {
             return Ok(());
         }
         // Also after the main queue's refusal: what the small one moved there has not been offered yet.

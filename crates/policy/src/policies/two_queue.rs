@@ -14,7 +14,8 @@
 //!
 //! Refused victims keep their places and the next is offered; when one queue is through, the other's pages are.
 //!
-//! Deviations: Kin is at least 1 page, and if Am is empty A1in gives the victim.
+//! Deviations: Kin is at least 1 page, and if Am is empty A1in gives the victim. Frames that a caller has taken for pages read ahead count as
+//! A1in's, which is where these pages will enter.
 //! Reference figures: none outside; tested against a plain model. Parameters: `in`, `out`. Memory: 9 bytes a page.
 
 use crate::parameters::{Kind, Parameter};
@@ -129,7 +130,8 @@ impl Policy for TwoQueue {
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
         let newcomers = self.a1_in.back_to_front(&self.places);
         let others = self.a_m.back_to_front(&self.places);
-        let victim = if self.a1_in.len() > self.k_in() {
+        let taken = self.capacity - self.len();
+        let victim = if self.a1_in.len() + taken > self.k_in() {
             offer(newcomers.chain(others), caller)?
         } else {
             offer(others.chain(newcomers), caller)?

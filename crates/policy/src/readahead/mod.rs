@@ -34,8 +34,11 @@
 //!
 //! Memory: 48 bytes a stream, for the objects that asked last, at most 1024 of them.
 
+mod waiting;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
+pub use waiting::{BYTES_A_FRAME, BYTES_A_PAGE, WithReadahead};
 
 /// The most streams of an object, and places where one may begin.
 const STREAMS: usize = 64;
@@ -81,6 +84,14 @@ impl Streams {
             self.young.insert(read.object, streams);
         }
         self.young.get_mut(&read.object).map_or(0..0, |streams| streams.expect(read, most))
+    }
+
+    /// Of a window that was to end at `end` there was no room from block `at` on: the stream goes on from there.
+    pub fn shorten(&mut self, object: u32, end: u64, at: u64) {
+        let streams = self.young.get_mut(&object).into_iter().flat_map(|streams| &mut streams.0);
+        if let Some(stream) = streams.rev().find(|stream| stream.end == end && stream.mark <= at) {
+            stream.end = at;
+        }
     }
 
     /// The object has gone.
@@ -236,6 +247,19 @@ mod tests {
         let reads: Vec<_> = (0..20).map(|block| (block..block + 1, block > 0)).collect();
         ahead(&mut streams, &reads);
         assert_eq!(ahead(&mut streams, &[(20..21, false), (21..22, true)]), [21..24, 24..32]);
+    }
+
+    #[test]
+    fn a_stream_goes_on_where_its_window_was_cut_short() {
+        let mut streams = Streams::default();
+        // Behind 0 blocks 1 to 3; at 1, 4 to 11; at 4, 12 to 27; and at 12, 28 to 59, of which 28 and 29 find room.
+        let reads: Vec<_> = (0..28).map(|block| (block..block + 1, block > 0)).collect();
+        assert_eq!(ahead(&mut streams, &reads)[12], 28..60);
+        streams.shorten(7, 60, 30);
+        assert_eq!(ahead(&mut streams, &[(28..29, true)]).first(), Some(&(30..62)));
+        // None of them does: the read that misses at their start has the next window read behind it.
+        streams.shorten(7, 62, 30);
+        assert_eq!(ahead(&mut streams, &[(29..30, true), (30..31, false)]), [0..0, 31..63]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Policies as a buffer pool uses them: page numbers are given again as soon as they are forgotten, loads fail, the first victims are
 //! refused, and hits are told late by the policies that allow it.
 
+use forebay_policy::readahead::WithReadahead;
 use forebay_policy::registry::{self, POLICIES};
 use forebay_policy::{AllRefused, Caller, Operation, Place, Policy, Reference, Spec, Visitor};
 use proptest::prelude::*;
@@ -135,7 +136,7 @@ struct Run<'a> {
 enum Told {
     /// Of all, at once.
     All,
-    /// Before the next other call, each page once, in the order of a hash of their places.
+    /// Before the next other call, each page once, in the order of a hash of their places. A first use is an admission, and comes in its turn.
     Late,
     /// Of those of awaited pages, at once.
     Awaited,
@@ -146,7 +147,7 @@ impl Visitor for Run<'_> {
     type Output = (Vec<u64>, Vec<u64>);
 
     fn visit<P: Policy>(self) -> Self::Output {
-        let mut policy = P::new(&self.spec.setup(self.capacity, 0));
+        let mut policy = WithReadahead::<P>::new(&self.spec.setup(self.capacity, 0));
         let mut pool = Pool::default();
         let mut untold: Vec<Reference> = Vec::new();
         for Step { place, what } in self.steps {
@@ -157,9 +158,13 @@ impl Visitor for Run<'_> {
                 if self.told == Told::Awaited && !pool.awaited.remove(&number) {
                     continue;
                 }
+                let is_first = policy.waits(number);
+                if is_first {
+                    tell(&mut policy, &mut pool, &mut untold);
+                }
                 untold.push(reference(number, *place, Operation::Read));
-                if self.told != Told::Late {
-                    tell(&mut policy, &mut untold);
+                if self.told != Told::Late || is_first {
+                    tell(&mut policy, &mut pool, &mut untold);
                 }
                 if policy.awaits_use(number) {
                     pool.awaited.insert(number);
@@ -168,7 +173,7 @@ impl Visitor for Run<'_> {
             }
             untold.sort_unstable_by_key(|hit| (hit.page.wrapping_mul(0x9e37_79b9), hit.page));
             untold.dedup_by_key(|hit| hit.page);
-            tell(&mut policy, &mut untold);
+            tell(&mut policy, &mut pool, &mut untold);
             match *what {
                 What::Use { refusals, ahead } => {
                     let operation = if ahead { Operation::Readahead } else { Operation::Read };
@@ -207,8 +212,10 @@ impl Visitor for Run<'_> {
     }
 }
 
-fn tell<P: Policy>(policy: &mut P, untold: &mut Vec<Reference>) {
-    untold.drain(..).for_each(|hit| policy.hit(&hit));
+fn tell<P: Policy>(policy: &mut P, pool: &mut Pool, untold: &mut Vec<Reference>) {
+    for hit in untold.drain(..) {
+        if policy.waits(hit.page) { policy.first_use(&hit, pool) } else { policy.hit(&hit) }
+    }
 }
 
 /// The number of the page, if there was room for it.
@@ -217,7 +224,8 @@ fn miss<P: Policy>(policy: &mut P, pool: &mut Pool, place: u64, refusals: u32, o
     pool.refusals = refusals;
     let before = pool.resident.len();
     let result = policy.miss(&reference(number, place, operation), pool);
-    check_offers(pool, result.is_ok(), before, P::INFO.name);
+    // What is read ahead may also find too many that wait.
+    check_offers(pool, result.is_ok() || operation == Operation::Readahead, before, P::INFO.name);
     match result {
         Ok(()) => {
             // A ghost that was forgotten on the way: its number stands for it again.

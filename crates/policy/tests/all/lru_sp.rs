@@ -107,6 +107,8 @@ fn any_manager() -> impl Strategy<Value = Manager> {
         Just(Manager::AccessOnce),
         Just(Manager::Weights(Weights::new(&[(0, 3.0), (1, 0.5), (5, 3.0)]).unwrap())),
         (1usize..4).prop_map(Manager::LruK),
+        Just(Manager::SecondChance),
+        (1u32..6).prop_map(Manager::TwoHandedClock),
         Just(Manager::Rmin),
         Just(Manager::Foolish),
     ]

@@ -422,15 +422,16 @@ impl<M: Memory> Handle<M> {
         let first_use = state.ahead() && self.first_use(volume, number);
         self.count_hit(volume);
         let page = self.shared.core.pages.get(number);
-        // The mark also stands for a first use that finds no room below.
-        if self.shared.hit_sets_bit && !page.mark_used() && !first_use {
+        // A first use is the page's admission, and sets no bit.
+        if self.shared.hit_sets_bit && !first_use && !page.mark_used() {
             return false;
         }
         let place = Place { object: volume.id, block };
         let mut hits = self.hits.borrow_mut();
         if hits.len() == self.room {
             if self.shared.hit_sets_bit {
-                // The page's mark says it all.
+                // The page's mark says that it was used. A first use after which the page is used again counts as one use then.
+                page.mark_used();
                 self.overflowed.set(true);
                 return first_use;
             }

@@ -30,16 +30,14 @@ impl<M: Memory> Handle<M> {
 
     #[cold]
     fn find_room(&self, volume: &Arc<Volume>, blocks: Range<u64>) -> Result<(), Error> {
-        // A dirty page found its room when it became dirty.
-        if blocks.clone().all(|block| self.state_of(volume, block).is_some_and(State::dirty)) {
-            return Ok(());
-        }
+        // A dirty page found its room when it became dirty. Then the free bytes are only sampled anew, for the writes that follow.
+        let are_dirty = blocks.clone().all(|block| self.state_of(volume, block).is_some_and(State::dirty));
         if self.is_prompt() {
-            return Err(Error::Busy);
+            return if are_dirty { Ok(()) } else { Err(Error::Busy) };
         }
         let page_size = u64::from(self.shared.config.page_size);
         let offset = blocks.start * page_size;
-        let length = (blocks.end * page_size).min(volume.len()).saturating_sub(offset);
+        let length = if are_dirty { 0 } else { (blocks.end * page_size).min(volume.len()).saturating_sub(offset) };
         match volume.device.reserve(offset, length) {
             Ok(Reserved::WriteBack) => self.shared.write_back_beside(volume),
             Ok(Reserved::Plenty | Reserved::Allocated | Reserved::Unknown) => {}

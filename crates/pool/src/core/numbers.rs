@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::core::page::Page;
 use crate::sync::AtomicU64;
 use forebay_policy::Spec;
+use forebay_policy::readahead::{BYTES_A_FRAME, BYTES_A_PAGE};
 
 /// Metadata takes at most the capacity divided by this.
 const PARTS: u64 = 4;
@@ -82,16 +83,24 @@ impl Config {
         let fitting = Self { policy: self.policy_that_fits(), ..self.clone() };
         let numbers = Numbers::of(&fitting).most(u32::try_from(self.frames()).unwrap_or(u32::MAX));
         let (numbers, used) = (u64::from(numbers), u64::from(numbers).min(pages));
-        FIXED + numbers * IN_TABLE + used * (self.bytes_of_a_number() - IN_TABLE)
+        FIXED
+            + numbers * IN_TABLE
+            + used * (self.bytes_of_a_number() - IN_TABLE)
+            + self.frames() * self.bytes_of_a_frame()
     }
 
     /// How many numbers for each frame make metadata of a quarter of the capacity.
     pub(crate) fn numbers_of_a_frame(&self) -> u64 {
-        u64::from(self.page_size) / PARTS / self.bytes_of_a_number()
+        (u64::from(self.page_size) / PARTS).saturating_sub(self.bytes_of_a_frame()) / self.bytes_of_a_number()
+    }
+
+    /// What pages take that were read ahead and wait for their first use, in the common policy and in that of each share.
+    fn bytes_of_a_frame(&self) -> u64 {
+        BYTES_A_FRAME as u64 * (4 + 9 * u64::from(self.shares)) / 4
     }
 
     fn bytes_of_a_number(&self) -> u64 {
-        let of_policy = self.policy.info.bytes_per_page as u64;
+        let of_policy = (self.policy.info.bytes_per_page + BYTES_A_PAGE) as u64;
         let own = if self.shares > 0 { OWN_BYTES } else { 0 };
         // Any share may have had all pages at one time, in arrays that have grown bit by bit.
         BYTES + of_policy + own + u64::from(self.shares) * (of_policy + size_of::<u32>() as u64) * 9 / 4

@@ -158,7 +158,7 @@ impl Replacer {
                 self.followers.note(Happened::Hit, place, Some(owner));
             }
         }
-        self.call(core, |policy, _| policy.hits(hits));
+        self.ask(core, |policy, judge| policy.hits(hits, judge));
         hits.iter().for_each(|hit| self.note_awaited(core, hit.reference.page));
         hits.clear();
     }
@@ -177,7 +177,7 @@ impl Replacer {
         page.clear_used();
         let place = Place { object: page.object(), block: page.block() };
         let reference = Reference { page: number, owner: page.object(), place, operation: Operation::Read };
-        self.call(core, |policy, _| policy.hits(&[Hit { reference, first_use: false }]));
+        self.ask(core, |policy, judge| policy.hits(&[Hit { reference, first_use: false }], judge));
         self.note_awaited(core, number);
     }
 

@@ -132,16 +132,17 @@ impl Shares {
     }
 
     /// Tells of hits.
-    pub(crate) fn hits(&mut self, hits: &[Hit]) {
+    pub(crate) fn hits(&mut self, hits: &[Hit], judge: &mut Judge<'_>) {
         if self.shares.is_empty() {
-            return self.common.hits(hits);
+            return self.common.hits(hits, judge);
         }
         for hit in hits {
             match self.own_number(hit.reference.page) {
-                None => self.common.hits(std::slice::from_ref(hit)),
+                None => self.common.hits(std::slice::from_ref(hit), judge),
                 Some((object, page)) => {
                     let hit = Hit { reference: Reference { page, ..hit.reference }, ..*hit };
-                    self.of(object).policy.hits(&[hit]);
+                    let Share { policy, numbers, .. } = self.of(object);
+                    judge.named(numbers, |judge| policy.hits(&[hit], judge));
                 }
             }
         }

@@ -50,6 +50,33 @@ impl<M: Memory> Pool<M> {
         self.control(&Control::Agree { object: volume.id() }).map(drop)
     }
 
+    /// An owner has a volume open from now on; without one it is said that nobody has it open yet. From the first word of that on only these
+    /// owners are users of the volume, until it is detached.
+    ///
+    /// # Errors
+    /// [`Error::Uncontrolled`]: the policy has no managers.
+    pub fn opened(&self, owner: Option<&Owner>, volume: &Volume) -> Result<(), Error> {
+        self.control(&Control::Open { owner: owner.map(Owner::number), object: volume.id() }).map(drop)
+    }
+
+    /// An owner has a volume open no more.
+    ///
+    /// # Errors
+    /// [`Error::Uncontrolled`]: the policy has no managers.
+    pub fn closed(&self, owner: &Owner, volume: &Volume) -> Result<(), Error> {
+        self.control(&Control::Close { owner: owner.number(), object: volume.id() }).map(drop)
+    }
+
+    /// How many managers have lost their charge by their mistakes (lru-sp with `revoke`); 0 if the policy has no managers.
+    pub fn charges_ended(&self) -> u32 {
+        self.control(&Control::ChargesEnded { object: None }).unwrap_or(0)
+    }
+
+    /// Whether the manager of a volume's users has lost its charge.
+    pub fn charge_has_ended(&self, volume: &Volume) -> bool {
+        self.control(&Control::ChargesEnded { object: Some(volume.id()) }).is_ok_and(|ended| ended > 0)
+    }
+
     /// Puts blocks of a volume on an owner's free-list: they are the first that go of its pages, in this order, unless they are used again.
     /// Returns how many are on it, so that the owner sees when it runs low. Without an owner they are those of whoever uses the volume.
     ///

@@ -226,6 +226,10 @@ impl<M: Memory> Handle<M> {
                 Admission::NoFrame | Admission::Changing | Admission::Gone => break,
             }
         }
+        drop(waiting);
+        if block < blocks.end.min(volume.blocks()) {
+            lock(&readahead.streams).shorten(volume.id, blocks.end, block);
+        }
         with_caller
     }
 

@@ -197,3 +197,24 @@ fn pages_that_are_held_for_writing_find_room_first() {
         pool.flush_volume(&volume).expect("what was taken has its space");
     });
 }
+
+/// The free bytes are sampled for 50 ms. Without a new sample every later write over dirty pages would go to a thread that may wait.
+#[test]
+fn writes_over_dirty_pages_are_ready_again_once_one_of_them_has_looked_below() {
+    on_small_disk(256 * MIB, |folder| {
+        let pool = pool(16 * MIB);
+        let device = device(&sparse(folder.join("disk"), 8 * MIB));
+        let volume = pool.attach(device, VolumeConfig::new("disk"));
+        let handle = pool.handle().expect("a handle");
+        let write = || handle.write_at(&volume, 0, &content(0), Durability::Flush).expect("there is space");
+        write();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(!handle.write_at_if_ready(&volume, 0, &content(0)), "the sample is old");
+        // A pause of the machine may make the next sample old, too.
+        let is_ready = || {
+            write();
+            handle.write_at_if_ready(&volume, 0, &content(0))
+        };
+        assert!((0..100).any(|_| is_ready()), "no write of 100 was ready right after one that looked below");
+    });
+}

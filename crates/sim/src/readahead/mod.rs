@@ -193,6 +193,13 @@ impl Rule {
         }
     }
 
+    /// Of a window that was to end at `end` there was no room from block `at` on.
+    fn shorten(&mut self, object: u32, end: u64, at: u64) {
+        if let Self::Linux(streams, _) = self {
+            streams.shorten(object, end, at);
+        }
+    }
+
     /// A read is over. `asks`: it missed, or was the first to use something read ahead, and does not write.
     fn expect(&mut self, read: &Read, asks: bool) -> Expected {
         match self {

@@ -254,6 +254,9 @@ impl Reader {
         }
         let object = places.of(page).object;
         let end = blocks.end.min(blocks.start.saturating_add(self.most));
+        if end < blocks.end {
+            self.rule.shorten(object, blocks.end, end);
+        }
         let mut walk = self.walk(places, page, blocks.start);
         for block in blocks.start..end {
             if walk.next == NONE {
@@ -273,6 +276,7 @@ impl Reader {
                 policy,
                 &Reference { page, owner, place: Place { object, block }, operation: Operation::Readahead },
             ) {
+                self.rule.shorten(object, blocks.end, block);
                 break;
             }
             // Holes before it may have made room; it has not.

@@ -200,7 +200,7 @@ pub(crate) fn replay<P: Policy, O: Observer>(
         if hit {
             hits += 1;
             if observer.is_first_use(page) {
-                policy.first_use(&reference);
+                policy.first_use(&reference, &mut AnyVictim(observer));
             } else {
                 policy.hit(&reference);
             }

@@ -5,6 +5,7 @@ use super::watch::{Watch, Watcher};
 use super::{Cursor, Observer, Stretch, replay};
 use crate::readahead::Successors;
 use crate::size::room_for;
+use forebay_policy::readahead::WithReadahead;
 use forebay_policy::registry::{self, Visitor};
 use forebay_policy::{AnyPolicy, Policy, Setup, Spec};
 use std::sync::Arc;
@@ -52,7 +53,7 @@ impl<'a> Visitor for Start<'a> {
 
     fn visit<P: Policy>(self) -> Box<dyn Run + 'a> {
         match self.watch.anything() {
-            true => self.watched_by::<P, _>(|start| {
+            true => self.watched_by::<WithReadahead<P>, _>(|start| {
                 Watcher::new(start.watch, start.references, start.successors, &start.setup)
             }),
             false => self.watched_by::<P, _>(|_| ()),

@@ -248,8 +248,13 @@ impl Policy for Dulo {
         }
     }
 
+    /// The order in which blocks are fetched is what sequences are formed from. So a block that is read ahead enters the stack at once.
+    fn ranks_readahead(&self) -> bool {
+        true
+    }
+
     /// Linux's readahead sets no bit: this use does what the read of a missing page would have done.
-    fn first_use(&mut self, reference: &Reference) {
+    fn first_use<C: Caller>(&mut self, reference: &Reference, _: &mut C) {
         if self.active.is_none() {
             self.hit(reference);
         }

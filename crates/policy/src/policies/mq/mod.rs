@@ -12,122 +12,64 @@
 //!   Qout  tail  g g g g g  head   ghosts with their counts, FIFO, 4 times the cache
 //! ```
 //!
-//! **The adaptive lifeTime** (the paper leaves it to a thesis). On a sample of the pages nine lifeTimes are tried, from 1/8 to 64 times
-//! the cache, and the one with the most hits is taken, looked at 32 times while as many references pass as there are frames
-//! (`trials.rs`). It is 2 times the cache at first. To see distances beyond Qout, sampled ghosts that leave it are remembered
-//! for longer, up to as many as there are frames. They do not count as known for the algorithm: their use starts again at Q0.
+//! Two forms: with a fixed `lifetime` it is Figure 5 (`figure_5.rs`), and no more. By default lifeTime is adapted (`ranked.rs`), which
+//! the paper leaves to a thesis.
 //!
-//! What it costs against the best fixed lifeTime at 1, 5, 10, 20, 30 and 50 % of the pages: at most 0.8 points of the hit ratio on OLTP,
-//! P6, P12, sprite, multi3 and the vSCSI trace (`papers/mq/lifetime.toml`).
+//! **The adaptive form.** Small copies of MQ are tried on a sample of the pages (`trials.rs`): eight lifeTimes, from 1/8 to 32 times the
+//! cache, and the *density* of hits (`density.rs`). What has the most hits is taken, looked at 32 times while as many references pass as
+//! there are frames; it is 2 times the cache at first. Each copy has a Qout of its own: it forgets the counts that the policy would
+//! forget. To see distances beyond Qout, sampled ghosts that leave it are remembered for longer, up to as many as there are frames. They
+//! do not count as known for the algorithm: their use starts again at Q0.
 //!
-//! Deviations: none with a fixed `lifetime`. When lifeTime changes, a page's place follows at once. So with the adaptive one pages
-//! stay in the queue of their last use, and of the queues' heads that one is the victim which Figure 5 would evict first, had lifeTime always
-//! been what it is now: the least `last use + k × lifeTime`, in 32nds of the cache. (With Figure 5 as it is, pages whose life is over
-//! since lifeTime was shortened go down one a reference, each to the tail of its queue as if it had just been used: a loss of
-//! 2.1 points on the vSCSI trace at 30 %.) With a lifeTime that stays the same, its hits are those of Figure 5 within 0.1 points.
+//! A lifeTime orders the pages by frequency and age in one way, the same at all distances, and within a queue it is LRU. So it must
+//! choose between pages that come back soon and those that come back late, and of a loop larger than the cache it keeps nothing. The
+//! density counts the uses of each queue at each age, and evicts what has the fewest uses to come for the time that it would take. It
+//! gives P6 at 5 % 34.0 % for the 15.8 of the best lifeTime. Where a lifeTime is better, as where frequency is all that counts, that is
+//! taken.
+//!
+//! What the adaptive form costs against the best fixed lifeTime at 1, 5, 10, 20, 30 and 50 % of the pages: at most 0.7 points of the hit
+//! ratio on OLTP, P6, P12, sprite, multi3 and the vSCSI trace; it gains up to 18 points (`papers/mq/lifetime.toml`).
+//!
+//! Deviations: none with a fixed `lifetime`. The adaptive form has these.
+//!
+//! - When lifeTime changes, a page's place follows at once. So pages stay in the queue of their last use, and of the queues' heads that
+//!   one is the victim which Figure 5 would evict first, had lifeTime always been what it is now: the least `last use + k × lifeTime`, in
+//!   32nds of the cache. (With Figure 5 as it is, pages whose life is over since lifeTime was shortened go down one a reference, each to
+//!   the tail of its queue as if it had just been used: a loss of 2.1 points on the vSCSI trace at 30 %.) With a lifeTime that stays the
+//!   same, its hits are those of Figure 5 within 0.1 points.
+//! - The density is not of the paper; `density=off` leaves lifeTimes alone.
+//! - More than eight queues count as eight.
 //!
 //! Refused victims keep their places and the next is offered, queue by queue.
-//! Reference figures: the MQ column of ARC's OLTP table, within 1 point or above. Parameters: `queues`, `lifetime`, `out`.
-//! Memory: 16 bytes a page (two links, time, count and place); for an adaptive lifeTime 8 for each sampled page, one of two from 4,096
-//! frames on, one of four from 8,192 and so on, and 32 KiB. A reference looks at each queue's head once at most, and a
-//! change of lifeTime takes no longer than other references do.
+//! Reference figures: the MQ column of ARC's OLTP table, within 1 point or above. Parameters: `queues`, `lifetime`, `out`, `density`.
+//! Memory: 16 bytes a page (two links, time, count and place). The adaptive form has 4 more for each sampled page, one of two from 4,096
+//! frames on, one of four from 8,192 and so on, and 160 KiB, which are most of what is stated for each page in a small cache. A reference
+//! looks at each queue's head once at most, a change of what is taken takes no longer than other references do, and what is computed once
+//! a turn is bounded: 128 steps for each queue. Densities are sorted once for 1,024 references or more.
 
+mod blocks;
+mod dense;
+mod density;
+mod figure_5;
+mod life;
+mod ranked;
 mod trials;
 
 use crate::parameters::{Kind, Parameter};
-use crate::parts::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
-use trials::Trials;
-
-/// Where the metadata of a page is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Unknown,
-    Out,
-    /// A sampled ghost that has left Qout.
-    Far,
-    /// In the queue of that number.
-    Queue(usize),
-}
-
-/// Times are kept in 32 bits and compared by their difference, so no lifeTime is longer than this. A page leaves its queue when its
-/// life is over and so are those of the pages before it, one a reference: well within 2^31 references of its entry and that life.
-const LONGEST_LIFE: u32 = 1 << 30;
-/// The place takes the low bits of a block's second word, its count the others.
-const PLACE_BITS: u32 = 6;
-const MOST_USES: u32 = u32::MAX >> PLACE_BITS;
-/// The most queues: a page used `MOST_USES` times is in the last of them.
-const NAMES: [&str; (u32::BITS - PLACE_BITS) as usize] = [
-    "Q0", "Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8", "Q9", "Q10", "Q11", "Q12", "Q13", "Q14", "Q15", "Q16", "Q17",
-    "Q18", "Q19", "Q20", "Q21", "Q22", "Q23", "Q24", "Q25",
-];
-/// With trials no page's entry is longer ago than this many turns, as far as is remembered.
-const OLDEST: u32 = 1 << 30;
-/// Page numbers looked at in a turn for that.
-const SWEPT: u32 = 4;
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Block {
-    /// When it entered its queue, in references; with an adaptive lifeTime in turns of the trials.
-    entered: u32,
-    /// Where it is, and how often it was used as far as the queues and Qout remember.
-    place_and_reference: u32,
-}
-
-impl Block {
-    fn place(self) -> Place {
-        match self.place_and_reference & ((1 << PLACE_BITS) - 1) {
-            0 => Place::Unknown,
-            1 => Place::Out,
-            2 => Place::Far,
-            k => Place::Queue(k as usize - 3),
-        }
-    }
-
-    fn set_place(&mut self, place: Place) {
-        let place = match place {
-            Place::Unknown => 0,
-            Place::Out => 1,
-            Place::Far => 2,
-            Place::Queue(k) => k as u32 + 3,
-        };
-        self.place_and_reference = self.reference() << PLACE_BITS | place;
-    }
-
-    fn reference(self) -> u32 {
-        self.place_and_reference >> PLACE_BITS
-    }
-
-    fn set_reference(&mut self, reference: u32) {
-        let place = self.place_and_reference & ((1 << PLACE_BITS) - 1);
-        self.place_and_reference = reference.min(MOST_USES) << PLACE_BITS | place;
-    }
-}
+use blocks::{Blocks, NAMES, Place};
+use figure_5::{Figure5, LONGEST_LIFE};
+use ranked::Ranked;
+use trials::MOST_QUEUES;
 
 /// Multi-Queue.
 #[derive(Debug)]
-pub struct Mq {
-    /// M1. A page is in the list that its place names. The tail is the front, the head the back.
-    blocks: Nodes<Block>,
-    queues: Vec<List>,
-    /// M2. At most `out` times the capacity.
-    q_out: List,
-    /// M3. At most `capacity`, all sampled.
-    far: List,
-    /// M4. The pages in `queues`.
-    len: u32,
-    now: u64,
-    /// In the units of [`Block::entered`].
-    life_time: u32,
-    /// M5. Before this time no queue's head but Q0's is expired, if lifeTime is fixed.
-    next_expiry: u64,
-    /// What `life_time` follows from, if it is adaptive.
-    trials: Option<Trials>,
-    /// With trials: the page number whose age is looked at next.
-    swept: u32,
-    capacity: u32,
-    pages: u32,
-    out: u32,
+pub struct Mq(Form);
+
+#[derive(Debug)]
+enum Form {
+    Fixed(Figure5),
+    Adaptive(Box<Ranked>),
 }
 
 impl Policy for Mq {
@@ -154,11 +96,17 @@ impl Policy for Mq {
                 kind: Kind::Integer { least: 0, most: 100 },
                 default: "4",
             },
+            Parameter {
+                name: "density",
+                help: "whether pages may be ranked by the density of their hits where that gives more of them than any lifetime",
+                kind: Kind::Choice(&["on", "off"]),
+                default: "on",
+            },
         ],
         uses: Uses::PAGE,
         off_line: false,
         ghosts: 101,
-        bytes_per_page: 24,
+        bytes_per_page: 34,
     };
 
     const HISTORY: Option<&'static str> = Some("out");
@@ -168,46 +116,38 @@ impl Policy for Mq {
     const NUMBERS_KEPT: u32 = 13;
 
     fn new(setup: &Setup) -> Self {
-        let queues = setup.settings.integer("queues") as usize;
         let life_time = setup.settings.integer("lifetime") as u32;
-        let trials = (life_time == 0).then(|| Trials::new(setup.pages, setup.capacity, queues));
-        Self {
-            blocks: Nodes::new(setup.pages),
-            queues: vec![List::new(); queues],
-            q_out: List::new(),
-            far: List::new(),
-            len: 0,
-            now: 0,
-            life_time: trials.as_ref().map_or(life_time, Trials::life_time),
-            next_expiry: u64::MAX,
-            trials,
-            swept: 0,
-            capacity: setup.capacity,
-            pages: setup.pages,
-            out: setup.settings.integer("out") as u32,
-        }
+        let queues = setup.settings.integer("queues") as usize;
+        let queues = if life_time == 0 { queues.min(MOST_QUEUES) } else { queues };
+        let blocks = Blocks::new(setup.pages, queues, setup.capacity, setup.settings.integer("out") as u32);
+        Self(match life_time {
+            0 => {
+                let density = setup.settings.choice("density") == "on";
+                Form::Adaptive(Box::new(Ranked::new(blocks, setup.pages, density)))
+            }
+            _ => Form::Fixed(Figure5::new(blocks, life_time)),
+        })
     }
 
     fn capacity(&self) -> u32 {
-        self.capacity
+        self.blocks().capacity
     }
 
     fn len(&self) -> u32 {
-        self.len
+        self.blocks().len
     }
 
     fn ghosts(&self) -> u32 {
-        self.q_out.len() + self.far.len()
+        self.blocks().q_out.len() + self.blocks().far.len()
     }
 
     fn contains(&self, page: u32) -> bool {
-        matches!(self.blocks[page].place(), Place::Queue(_))
+        matches!(self.blocks().place(page), Place::Queue(_))
     }
 
     #[inline]
     fn prefetch(&self, page: u32) {
-        self.blocks.prefetch_value(page);
-        self.blocks.prefetch_links(page);
+        self.blocks().prefetch(page);
     }
 
     fn hit(&mut self, reference: &Reference) {
@@ -215,7 +155,7 @@ impl Policy for Mq {
     }
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
-        if self.len == self.capacity {
+        if self.len() == self.capacity() {
             // Before Qout is looked into, as in Figure 5: the page may be the very ghost that is forgotten.
             self.evict(caller)?;
         }
@@ -224,269 +164,93 @@ impl Policy for Mq {
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        self.free_a_frame(caller)?;
-        self.limit_ghosts(caller);
-        Ok(())
+        match &mut self.0 {
+            Form::Fixed(form) => form.evict(caller),
+            Form::Adaptive(form) => form.evict(caller),
+        }
     }
 
     /// The page goes to the queue of its uses in both caches, where its life begins anew: now its next use can come to this one. Of a
-    /// ghost the count is remembered. It is no reference: no time passes, and the trials see nothing.
+    /// ghost the count is remembered. It is no reference: no time passes, and no trial has a hit.
     fn evicted_above(&mut self, reference: &Reference, hits: u32) {
         let page = reference.page;
-        let block = &mut self.blocks[page];
-        let place = block.place();
-        if matches!(place, Place::Queue(_) | Place::Out) {
-            block.set_reference(block.reference().saturating_add(hits));
+        if !matches!(self.blocks().place(page), Place::Queue(_) | Place::Out) {
+            return;
         }
-        if matches!(place, Place::Queue(_)) {
-            let k = self.queue_num(self.blocks[page].reference());
-            self.leave(page);
-            self.enter(page, k);
+        match &mut self.0 {
+            Form::Fixed(form) => form.evicted_above(page, hits),
+            Form::Adaptive(form) => form.evicted_above(page, hits),
         }
     }
 
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
-        self.drop_page(page);
+        match &mut self.0 {
+            Form::Fixed(form) => form.blocks.leave(page),
+            Form::Adaptive(form) => form.drop_page(page),
+        }
     }
 
     fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C) {
-        self.capacity = capacity;
-        if let Some(trials) = &self.trials {
-            let trials = trials.anew(capacity);
-            while let Some(page) = self.far.back() {
-                self.leave(page);
-                caller.forget(page);
+        match &mut self.0 {
+            Form::Fixed(form) => {
+                form.blocks.capacity = capacity;
+                form.limit_ghosts(caller);
             }
-            self.life_time = trials.life_time();
-            self.trials = Some(trials);
+            Form::Adaptive(form) => form.set_capacity(capacity, caller),
         }
-        self.limit_ghosts(caller);
     }
 
     fn reserve(&mut self, pages: u32) {
-        self.pages = self.pages.max(pages);
-        self.blocks.reserve(pages);
-        if let Some(trials) = &mut self.trials {
-            trials.reserve(pages);
+        match &mut self.0 {
+            Form::Fixed(form) => form.blocks.nodes.reserve(pages),
+            Form::Adaptive(form) => form.reserve(pages),
         }
     }
 
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
-        for (name, queue) in NAMES.into_iter().zip(&self.queues) {
+        for (name, queue) in NAMES.into_iter().zip(&self.blocks().queues) {
             show(name, f64::from(queue.len()));
         }
-        show("Qout", f64::from(self.q_out.len()));
-        let adaptive = self.trials.as_ref().map(Trials::life_time_in_references);
-        show("lifeTime", adaptive.unwrap_or_else(|| u64::from(self.life_time)) as f64);
+        show("Qout", f64::from(self.blocks().q_out.len()));
+        match &self.0 {
+            Form::Fixed(form) => show("lifeTime", f64::from(form.life_time)),
+            Form::Adaptive(form) => {
+                show("lifeTime", form.trials.life_time_in_references() as f64);
+                show("by density", f64::from(u8::from(form.trials.by_density())));
+            }
+        }
     }
 
     fn bytes(&self) -> usize {
-        self.blocks.bytes() + self.queues.capacity() * size_of::<List>() + self.trials.as_ref().map_or(0, Trials::bytes)
+        match &self.0 {
+            Form::Fixed(form) => form.blocks.bytes(),
+            Form::Adaptive(form) => form.bytes(),
+        }
     }
 
     fn check_invariants(&self) {
-        let mut len = 0;
-        for (k, queue) in self.queues.iter().enumerate() {
-            queue.check(&self.blocks);
-            assert!(queue.back_to_front(&self.blocks).all(|page| self.blocks[page].place() == Place::Queue(k))); // M1
-            len += queue.len();
-            if let Some(page) = queue.back()
-                && k > 0
-                && self.trials.is_none()
-                && self.now < self.next_expiry
-            {
-                assert!(!self.is_expired(page)); // M5
-            }
+        match &self.0 {
+            Form::Fixed(form) => form.check(),
+            Form::Adaptive(form) => form.check(),
         }
-        assert_eq!(len, self.len); // M4
-        for (list, place) in [(&self.q_out, Place::Out), (&self.far, Place::Far)] {
-            list.check(&self.blocks);
-            assert!(list.back_to_front(&self.blocks).all(|page| self.blocks[page].place() == place)); // M1
-        }
-        assert!(u64::from(self.q_out.len()) <= u64::from(self.out) * u64::from(self.capacity)); // M2
-        assert!(self.far.back_to_front(&self.blocks).all(|page| self.is_sampled(page))); // M3
-        assert!(self.far.len() <= self.capacity && self.len <= self.capacity); // M3
-        self.trials.iter().for_each(Trials::check_invariants);
     }
 }
 
 impl Mq {
-    /// `QueueNum(f)`.
-    fn queue_num(&self, reference: u32) -> usize {
-        (reference.max(1).ilog2() as usize).min(self.queues.len() - 1)
+    fn blocks(&self) -> &Blocks {
+        match &self.0 {
+            Form::Fixed(form) => &form.blocks,
+            Form::Adaptive(form) => &form.blocks,
+        }
     }
 
     /// A reference to a page for which there is room.
     #[inline]
     fn use_now(&mut self, page: u32) {
-        let block = self.blocks[page];
-        let place = block.place();
-        let reference = if matches!(place, Place::Queue(_) | Place::Out) { block.reference() + 1 } else { 1 };
-        if let Some(trials) = &mut self.trials {
-            trials.refer(page);
+        match &mut self.0 {
+            Form::Fixed(form) => form.use_now(page),
+            Form::Adaptive(form) => form.use_now(page),
         }
-        let k = self.queue_num(reference);
-        self.blocks[page].set_reference(reference);
-        if place == Place::Queue(k) && self.queues[k].back() != Some(page) {
-            // Most hits: neither the queue nor its head changes, so M5 stays.
-            self.blocks[page].entered = self.time();
-            self.queues[k].move_to_front(&mut self.blocks, page);
-        } else {
-            self.leave(page);
-            self.enter(page, k);
-        }
-        self.adjust();
-    }
-
-    /// Now, in the units of [`Block::entered`].
-    #[inline]
-    fn time(&self) -> u32 {
-        self.trials.as_ref().map_or(self.now as u32, Trials::now)
-    }
-
-    #[inline]
-    fn enter(&mut self, page: u32, k: usize) {
-        let entered = self.time();
-        let block = &mut self.blocks[page];
-        block.set_place(Place::Queue(k));
-        block.entered = entered;
-        let queue = &mut self.queues[k];
-        if queue.is_empty() && k > 0 {
-            self.next_expiry = self.next_expiry.min(self.now + u64::from(self.life_time)); // M5
-        }
-        queue.push_front(&mut self.blocks, page);
-        self.len += 1;
-    }
-
-    #[inline]
-    fn leave(&mut self, page: u32) {
-        match self.blocks[page].place() {
-            Place::Unknown => return,
-            Place::Queue(k) => {
-                // M5. The next head entered later.
-                self.queues[k].remove(&mut self.blocks, page);
-                self.len -= 1;
-            }
-            Place::Out => self.q_out.remove(&mut self.blocks, page),
-            Place::Far => self.far.remove(&mut self.blocks, page),
-        }
-        self.blocks[page].set_place(Place::Unknown);
-    }
-
-    /// A page becomes unknown, to the trials too.
-    fn drop_page(&mut self, page: u32) {
-        self.leave(page);
-        if let Some(trials) = &mut self.trials
-            && trials.has(page)
-        {
-            trials.forget(page);
-        }
-    }
-
-    /// `Adjust()`: demotes the pages whose time in their queue is over, or takes the lifeTime that is now the best.
-    #[inline]
-    fn adjust(&mut self) {
-        self.now += 1;
-        match self.trials.as_mut().map(Trials::passes) {
-            None if self.now > self.next_expiry => self.demote(),
-            Some(true) => self.take_the_best(),
-            _ => {}
-        }
-    }
-
-    /// A turn of the trials is over. A few page numbers are looked at in each: so no entry is so long ago that the turns' numbers come round.
-    #[inline(never)]
-    fn take_the_best(&mut self) {
-        self.life_time = self.trials.as_ref().map_or(self.life_time, Trials::life_time);
-        let now = self.time();
-        for _ in 0..SWEPT {
-            self.swept = if self.swept + 1 < self.pages { self.swept + 1 } else { 0 };
-            let block = &mut self.blocks[self.swept];
-            if now.wrapping_sub(block.entered) > OLDEST {
-                block.entered = now.wrapping_sub(OLDEST);
-            }
-        }
-    }
-
-    #[inline(never)]
-    fn demote(&mut self) {
-        for k in 1..self.queues.len() {
-            if let Some(page) = self.queues[k].back()
-                && self.is_expired(page)
-            {
-                self.leave(page);
-                self.enter(page, k - 1);
-                self.prefetch_head(k);
-            }
-        }
-        let heads = self.queues[1..].iter().filter_map(List::back);
-        let lives = heads.map(|page| self.life_left(page));
-        self.next_expiry = lives.min().map_or(u64::MAX, |life| self.now + u64::from(life.max(0).unsigned_abs())); // M5
-    }
-
-    /// The pages that leave a queue next will be looked at soon.
-    #[inline]
-    fn prefetch_head(&self, k: usize) {
-        if let Some(next) = self.queues[k].back().and_then(|page| self.blocks.towards_front(page)) {
-            self.prefetch(next);
-        }
-    }
-
-    /// References until a page in a queue is expired.
-    fn life_left(&self, page: u32) -> i32 {
-        self.blocks[page].entered.wrapping_add(self.life_time).wrapping_sub(self.now as u32) as i32
-    }
-
-    fn is_expired(&self, page: u32) -> bool {
-        self.life_left(page) < 0
-    }
-
-    /// `EvictBlock()`.
-    fn free_a_frame<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let pages = self.queues.iter().flat_map(|queue| queue.back_to_front(&self.blocks));
-        let victim = offer(self.ranked_first().into_iter().chain(pages), caller)?;
-        if let Place::Queue(k) = self.blocks[victim].place() {
-            self.leave(victim);
-            self.prefetch_head(k);
-        }
-        self.q_out.push_front(&mut self.blocks, victim);
-        self.blocks[victim].set_place(Place::Out);
-        Ok(())
-    }
-
-    /// With an adaptive lifeTime: the head that would be evicted first, had lifeTime always been what it is now.
-    fn ranked_first(&self) -> Option<u32> {
-        let now = self.trials.as_ref()?.now();
-        let heads = self.queues.iter().enumerate().filter_map(|(k, queue)| Some((k, queue.back()?)));
-        let life_left = |&(k, page): &(usize, u32)| {
-            k as i64 * i64::from(self.life_time) - i64::from(now.wrapping_sub(self.blocks[page].entered))
-        };
-        heads.min_by_key(life_left).map(|(_, page)| page)
-    }
-
-    fn limit_ghosts<C: Caller>(&mut self, caller: &mut C) {
-        while u64::from(self.q_out.len()) > u64::from(self.out) * u64::from(self.capacity) {
-            let page = self.q_out.back().expect("there are ghosts");
-            self.leave(page);
-            if let Some(next) = self.q_out.back().and_then(|page| self.blocks.towards_front(page)) {
-                self.prefetch(next);
-            }
-            if self.is_sampled(page) {
-                self.far.push_front(&mut self.blocks, page);
-                self.blocks[page].set_place(Place::Far);
-            } else {
-                caller.forget(page);
-            }
-        }
-        while self.far.len() > self.capacity {
-            let page = self.far.back().expect("there are ghosts");
-            self.drop_page(page);
-            caller.forget(page);
-        }
-    }
-
-    fn is_sampled(&self, page: u32) -> bool {
-        self.trials.as_ref().is_some_and(|trials| trials.has(page))
     }
 }
 
@@ -506,8 +270,17 @@ mod tests {
 
     impl Mq {
         fn begin_at(&mut self, now: u64) {
-            self.now = now;
-            self.trials.iter_mut().for_each(|trials| trials.begin_at(now as u32));
+            match &mut self.0 {
+                Form::Fixed(form) => form.now = now,
+                Form::Adaptive(form) => form.trials.begin_at(now as u32),
+            }
+        }
+
+        fn adaptive(&mut self) -> &mut Ranked {
+            match &mut self.0 {
+                Form::Adaptive(form) => form,
+                Form::Fixed(_) => panic!("its lifeTime is fixed"),
+            }
         }
     }
 
@@ -553,15 +326,15 @@ mod tests {
         }
         // 0 is in Qout, used twice. To make room for it 1 goes there, and there is room for one.
         refer(&mut mq, 0);
-        assert_eq!(mq.blocks[0].reference(), 1);
-        assert_eq!(mq.blocks[0].place(), Place::Queue(0));
+        assert_eq!(mq.blocks().nodes[0].reference(), 1);
+        assert_eq!(mq.blocks().place(0), Place::Queue(0));
     }
 
     #[test]
     fn by_rank_the_same_lifetime_gives_the_hits_of_figure_5() {
         for turns in [8, 64, 256] {
             let mut ranked = make("mq", 320, 5_000);
-            ranked.trials.as_mut().expect("it is adaptive").always(turns);
+            ranked.adaptive().trials.always(turns);
             let mut figure_5 = make(&format!("mq:lifetime={}", turns * 10), 320, 5_000);
             let mut hits = [0, 0];
             for page in skewed(5_000).take(200_000) {
@@ -572,8 +345,96 @@ mod tests {
         }
     }
 
+    fn hits(spec: &str, capacity: u32, references: &[u32]) -> u32 {
+        let pages = references.iter().max().expect("there are references") + 1;
+        let mut mq = make(spec, capacity, pages);
+        references.iter().map(|&page| u32::from(refer(&mut mq, page))).sum()
+    }
+
     #[test]
-    fn a_change_of_the_capacity_starts_the_trials_anew() {
+    fn what_qout_forgets_begins_anew_in_the_trials_too() {
+        // Every 11th reference is to one of 512 pages in turn, which come back after 5.5 times the cache, when Qout has forgotten them.
+        // Of the others few are used twice, at 0.7 times the cache: so a long lifeTime only keeps what is not used again.
+        let mut references = Vec::new();
+        let (mut new, mut state) = (512, 5u32);
+        for time in 0..14 * 5_632 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let page = match () {
+                () if time % 11 == 0 => time / 11 % 512,
+                () if new > 1_300 && state >> 24 < 16 => new - 717,
+                () => {
+                    new += 1;
+                    new - 1
+                }
+            };
+            references.push(page);
+        }
+        let of_lru = hits("mq:lifetime=128", 1_024, &references);
+        for spec in ["mq", "mq:density=off"] {
+            let adaptive = hits(spec, 1_024, &references);
+            assert!(f64::from(adaptive) >= 0.95 * f64::from(of_lru), "{spec}: {adaptive} for {of_lru}");
+        }
+    }
+
+    #[test]
+    fn the_first_working_set_makes_room_for_a_loop() {
+        for (first, length) in [(1_000, 120), (3_000, 150), (10_000, 180)] {
+            let mut references: Vec<u32> =
+                skewed(400).take(first).enumerate().map(|(i, page)| i as u32 / 20 + page).collect();
+            references.extend((0..200 * length).map(|time| 20_000 + time % length));
+            // All but 20, 50 and 80 pages of the loop can be hits of every round.
+            let most = 200 * 99;
+            let [by_density, by_lifetimes] = ["mq", "mq:density=off"].map(|spec| hits(spec, 100, &references));
+            let of_first = hits("mq", 100, &references[..first]);
+            assert!(
+                by_density - of_first >= most * 4 / 5,
+                "{by_density} hits, {of_first} of the first, a loop of {length}"
+            );
+            assert!(by_lifetimes < by_density / 2, "{by_lifetimes} for {by_density}");
+        }
+    }
+
+    #[test]
+    fn when_turns_have_another_length_pages_are_as_old_as_before() {
+        let ages = |mq: &mut Mq| -> Vec<(u32, u32)> {
+            let ranked = mq.adaptive();
+            let (now, width) = (ranked.trials.now(), ranked.trials.width());
+            let age = |page| now.wrapping_sub(ranked.blocks.nodes[page].entered) * width;
+            ranked.blocks.resident().map(|page| (page, age(page))).collect()
+        };
+        for capacity in [3_200, 100] {
+            let mut mq = make("mq", 400, 5_000);
+            for page in skewed(5_000).take(20_000) {
+                refer(&mut mq, page);
+            }
+            let before = ages(&mut mq);
+            mq.resize(capacity, &mut AnyVictim).expect("any victim will do");
+            mq.check_invariants();
+            let after = ages(&mut mq);
+            assert!(after.iter().any(|&(_, age)| age > 400), "{after:?}");
+            for (page, age) in after {
+                let was = before.iter().find(|&&(other, _)| other == page).expect("it was resident").1;
+                assert!(was.abs_diff(age) <= 100, "{page}: {age} references for {was}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_capacity_that_changes_bit_by_bit_leaves_the_trials_what_they_know() {
+        let mut mq = make("mq", 100, 500);
+        let mut late = 0;
+        for time in 0..40_000 {
+            if time % 100 == 0 {
+                mq.resize(90 + time / 100 % 20, &mut AnyVictim).expect("any victim will do");
+                mq.check_invariants();
+            }
+            late += u32::from(refer(&mut mq, time % 150) && time >= 20_000);
+        }
+        assert!(late > 10_000, "{late} hits of 20,000 in a loop of 150 pages");
+    }
+
+    #[test]
+    fn the_capacity_may_be_any_at_any_time() {
         let mut mq = make("mq", 400, 5_000);
         for (time, page) in skewed(5_000).take(40_000).enumerate() {
             refer(&mut mq, page);

@@ -10,6 +10,8 @@ const BUCKETS: usize = 128;
 /// After how many periods a loop's block has missed a round: one that takes half as long again is still awaited. From then on the period
 /// counts as this much more than the block has waited: the longer it has been away, the later it is to be expected.
 const MISSED: f32 = 1.5;
+/// The counts of pages that return and that miss a round are halved at this sum.
+const FADE: u32 = 1024;
 
 /// Resident pages by period.
 #[derive(Debug)]
@@ -22,6 +24,9 @@ pub(super) struct Loops {
     len: u32,
     /// The bucket whose oldest page was looked at last.
     hand: u32,
+    /// How many pages have returned, and how many have missed a round; both are halved now and then.
+    returned: u32,
+    missed: u32,
 }
 
 /// Where the second, third and fourth quarter of an octave begin.
@@ -38,7 +43,7 @@ pub(super) fn bucket(period: f32) -> u8 {
 
 impl Loops {
     pub(super) fn new() -> Self {
-        Self { by_period: vec![List::new(); BUCKETS], filled: 0, len: 0, hand: 0 }
+        Self { by_period: vec![List::new(); BUCKETS], filled: 0, len: 0, hand: 0, returned: 0, missed: 0 }
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -48,6 +53,23 @@ impl Loops {
     /// The longest period of a resident page: the middle of its bucket, from which no period of the bucket differs by a tenth.
     pub(super) fn longest(&self) -> Option<f32> {
         (self.filled != 0).then(|| 2f32.powf(((127 - self.filled.leading_zeros()) as f32 + 0.5) / 4.0))
+    }
+
+    /// Which part of the pages returns within a round.
+    pub(super) fn returning(&self) -> f64 {
+        f64::from(self.returned + 1) / f64::from(self.returned + self.missed + 1)
+    }
+
+    /// A resident page of a loop is referenced again.
+    pub(super) fn has_returned(&mut self) {
+        self.returned += 1;
+        self.fade();
+    }
+
+    fn fade(&mut self) {
+        if self.returned + self.missed >= FADE {
+            (self.returned, self.missed) = (self.returned / 2, self.missed / 2);
+        }
     }
 
     pub(super) fn push(&mut self, nodes: &mut Nodes<Status>, page: u32, bucket: u8) {
@@ -96,6 +118,8 @@ impl Loops {
         if u32::from(bucket(waited / MISSED)) > self.hand {
             self.remove(nodes, page);
             self.push(nodes, page, bucket(MISSED * waited));
+            self.missed += 1;
+            self.fade();
         }
     }
 

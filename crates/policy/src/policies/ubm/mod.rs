@@ -300,6 +300,9 @@ impl Policy for Ubm {
         let found = self.arrive(reference.place);
         let mut going = self.classify(reference, &found);
         let Status { partition, bucket, .. } = self.status[slot];
+        if partition == Some(Class::Looping) && !found.repeated {
+            self.loops.has_returned();
+        }
         if partition == Some(Class::Looping) && bucket.abs_diff(going.bucket) <= 1 {
             going.bucket = bucket;
         }
@@ -498,7 +501,7 @@ impl Ubm {
 
     /// `MG_loop(n)`: the n-th buffer is held by the loop with the longest period.
     fn gain_of_loops(&self) -> f64 {
-        self.loops.longest().map_or(0.0, |period| 1.0 / f64::from(period))
+        self.loops.longest().map_or(0.0, |period| self.loops.returning() / f64::from(period))
     }
 
     /// `MG_other(C - n)`.

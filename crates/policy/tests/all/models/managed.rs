@@ -16,7 +16,7 @@ pub(crate) struct Managed {
     /// Resident page to its object, and to who manages it: an owner, or all owners together.
     objects: BTreeMap<u32, u32>,
     managed_by: BTreeMap<u32, Who>,
-    /// Object to those who have used it since it last had no resident page.
+    /// Object to those who have used it since it last had no resident page. All have one rule, so that it does not matter when.
     users: BTreeMap<u32, Vec<u32>>,
     /// The times of each page's uses, as long as it is resident or has a place-holder.
     uses: BTreeMap<u32, Vec<usize>>,

@@ -68,6 +68,7 @@ const VARIANTS: &[&str] = &[
     "mq:queues=3:lifetime=4:out=1",
     "mq:lifetime=11:out=1",
     "mq:queues=3:out=1",
+    "mq:density=off",
     "s3-fifo:small=0.5:ghost=0.5:threshold=1",
     "s3-fifo:small=0.3:ghost=0:threshold=3",
     "linux:ratio=0.5",
@@ -76,6 +77,7 @@ const VARIANTS: &[&str] = &[
     "clock-pro:least=5",
     "clock-pro:warm-up=cold",
     "clock-pro:least=1:new-test=off",
+    "clock-pro:recovery=off",
     "w-tinylfu:window=0.3",
     "w-tinylfu:window=1",
     "w-tinylfu:adaptive=on",
@@ -107,6 +109,8 @@ const VARIANTS: &[&str] = &[
     "lru-sp:manager=lru-k",
     "lru-sp:manager=mru:swapping=off",
     "lru-sp:manager=mru:place-holders=off",
+    "lru-sp:manager=mru:sharing=0",
+    "lru-sp:manager=lru-k:sharing=3",
 ];
 
 /// A cache as a textbook tells it.
@@ -173,6 +177,7 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "clock-pro:least=5" => Box::new(HotAndCold::new(capacity, 5, true, true)),
         "clock-pro:warm-up=cold" => Box::new(HotAndCold::new(capacity, 2, false, true)),
         "clock-pro:least=1:new-test=off" => Box::new(HotAndCold::new(capacity, 1, true, false)),
+        "clock-pro:recovery=off" => Box::new(HotAndCold::without_recovery(capacity)),
         "lru-k" => Box::new(Histories::new(capacity, 2, 0, 4)),
         "lru-k:k=1" => queue(true, false),
         "lru-k:k=3:correlated=3:history=1" => Box::new(Histories::new(capacity, 3, 3, 1)),
@@ -180,8 +185,9 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "2q:in=0.6:out=2" => Box::new(ThreeLists::new(capacity, 0.6, 2.0)),
         "arc" => Box::new(Adaptive::new(false, capacity)),
         "car" => Box::new(Adaptive::new(true, capacity)),
-        "mq" => Box::new(TriedLives::new(capacity, 8, 4)),
-        "mq:queues=3:out=1" => Box::new(TriedLives::new(capacity, 3, 1)),
+        "mq" => Box::new(TriedLives::new(capacity, 8, 4, true)),
+        "mq:queues=3:out=1" => Box::new(TriedLives::new(capacity, 3, 1, true)),
+        "mq:density=off" => Box::new(TriedLives::new(capacity, 8, 4, false)),
         "mq:lifetime=11:out=1" => Box::new(MultiQueue::new(capacity, 8, 11, 1)),
         "mq:queues=3:lifetime=4:out=1" => Box::new(MultiQueue::new(capacity, 3, 4, 1)),
         "lirs" => Box::new(RecencySets::new(capacity, 2500)),
@@ -214,6 +220,7 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "lru-sp:manager=mru:swapping=off" | "lru-sp:manager=mru:place-holders=off" => {
             Box::new(Managed::new(name, capacity))
         }
+        "lru-sp:manager=mru:sharing=0" | "lru-sp:manager=lru-k:sharing=3" => Box::new(Managed::new(name, capacity)),
         other => panic!("`{other}` has no plain model: write one here"),
     }
 }
@@ -233,6 +240,7 @@ impl Caller for Victims {
 struct Compare<'a> {
     spec: &'a Spec,
     capacity: u32,
+    pages: u32,
     references: &'a [Reference],
 }
 
@@ -240,9 +248,9 @@ impl Visitor for Compare<'_> {
     type Output = ();
 
     fn visit<P: Policy>(self) {
-        let mut setup = self.spec.setup(self.capacity, PAGES);
+        let mut setup = self.spec.setup(self.capacity, self.pages);
         if self.spec.needs_future() {
-            setup.future = Some(Arc::new(Future::new(Arc::new(pages_of(self.references)), PAGES)));
+            setup.future = Some(Arc::new(Future::new(Arc::new(pages_of(self.references)), self.pages)));
         }
         let mut policy = P::new(&setup);
         let mut model = model(&self.spec.label, self.capacity as usize, self.references);
@@ -289,6 +297,17 @@ fn pages_of(references: &[Reference]) -> Vec<u32> {
     references.iter().map(|reference| reference.page).collect()
 }
 
+/// Loops longer than the ghosts are remembered, scans, and skewed references between.
+fn phases() -> impl Strategy<Value = Vec<Reference>> {
+    let skewed = prop::collection::vec((0u32..40, 0u32..40).prop_map(|(a, b)| a.min(b)), 1..200);
+    let looping =
+        (0u32..60, 10u32..90, 1u32..600).prop_map(|(start, len, n)| (0..n).map(|i| start + i % len).collect());
+    let beside = (0u32..60, 40u32..90, 1u32..600)
+        .prop_map(|(start, len, n)| (0..n).map(|i| if i % 3 == 0 { i / 3 % 9 } else { start + i % len }).collect());
+    let parts = prop::collection::vec(prop_oneof![skewed, looping, beside], 1..8);
+    parts.prop_map(|parts: Vec<Vec<u32>>| parts.concat().into_iter().map(Reference::of).collect())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 200 } else { 1000 }))]
 
@@ -296,7 +315,14 @@ proptest! {
     fn every_policy_agrees_with_its_plain_model(capacity in 1u32..12, references in references()) {
         let variants = VARIANTS.iter().map(|text| Spec::parse(text).unwrap());
         for spec in POLICIES.iter().map(|info| Spec::new(info)).chain(variants) {
-            registry::visit(spec.info.name, Compare { spec: &spec, capacity, references: &references }).unwrap();
+            registry::visit(spec.info.name, Compare { spec: &spec, capacity, pages: PAGES, references: &references }).unwrap();
         }
+    }
+
+    #[test]
+    fn clock_pro_agrees_with_its_plain_model_where_it_has_several_witnesses(capacity in 8u32..48, references in phases()) {
+        let spec = Spec::parse("clock-pro").unwrap();
+        let compare = Compare { spec: &spec, capacity, pages: 150, references: &references };
+        registry::visit(spec.info.name, compare).unwrap();
     }
 }

@@ -143,10 +143,10 @@ impl AnyPolicy for Faulty {
         self.policy.refer(reference, caller)
     }
 
-    fn hits(&mut self, hits: &[Hit]) {
+    fn hits(&mut self, hits: &[Hit], caller: &mut dyn Caller) {
         for hit in hits {
             self.fault.at(if hit.first_use { At::FirstUse } else { At::Hit });
-            self.policy.hits(std::slice::from_ref(hit));
+            self.policy.hits(std::slice::from_ref(hit), caller);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Fresh policies in the place of those there are, for the same shares and the same resident pages.
 
 use super::{Share, Shares};
-use forebay_policy::{AllRefused, AnyPolicy, Caller, Reference, Setup, Spec};
+use forebay_policy::{AllRefused, AnyPolicy, Caller, Operation, Reference, Setup, Spec};
 
 impl Shares {
     /// The policy that was asked for.
@@ -49,7 +49,10 @@ impl Shares {
             renewed.named(page.page, page.place.object);
         }
         for page in pages() {
-            renewed.admit(&page).expect("there is room for a page that is resident");
+            // Where too many were read ahead for a smaller share, the page counts as used.
+            let used = Reference { operation: Operation::Read, ..page };
+            let admitted = renewed.admit(&page).or_else(|_| renewed.admit(&used));
+            admitted.expect("there is room for a page that is resident");
         }
         renewed
     }
