@@ -55,5 +55,7 @@ pub use parameters::{Kind, Parameter, Part, Settings, parse_bytes, show_bytes};
 #[doc(hidden)]
 pub use parts::prefetch;
 pub use policies::*;
-pub use policy::{AllRefused, Caller, DeviceCost, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses};
+pub use policy::{
+    AllRefused, Caller, DeviceCost, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses,
+};
 pub use registry::{Spec, Visitor};

@@ -3,6 +3,7 @@
 
 use super::Ubm;
 use super::detector::{Class, Detector};
+use super::runs::NO_RUN;
 use crate::parameters::Settings;
 use crate::policy::{Place, Policy};
 
@@ -91,7 +92,7 @@ impl Classifier {
     /// Where the references go on, if the last one was sequential or looping.
     pub fn course(&self) -> Option<Course> {
         let runs = self.detector.runs();
-        let run = runs.holder(self.last)?;
+        let run = runs.holder(self.last, NO_RUN)?;
         let start = runs.start(run).block;
         match self.class {
             Class::Other => None,
@@ -99,7 +100,7 @@ impl Classifier {
             Class::Looping => {
                 let next = Place { block: self.last.block.saturating_add(1), ..self.last };
                 // What this pass has yet to come to is still in the run of the pass before.
-                let before = runs.holder(next).filter(|&before| before != run);
+                let before = runs.holder(next, run).filter(|&before| before != run);
                 let again = runs.begun(run).saturating_add(runs.get(run).period as u64);
                 Some(Course::Loop {
                     end: before.map_or(self.last.block, |before| runs.end(before)),

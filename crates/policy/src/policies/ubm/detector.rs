@@ -118,7 +118,8 @@ impl Detector {
             let short = length < self.least_sequential;
             return Finding { class, period, repeated: true, before: None, pass: index, short };
         }
-        let holder = self.runs.holder(place);
+        let near = found.pass.map_or(NO_RUN, |index| self.passes.get(index).run);
+        let holder = self.runs.holder(place, near);
         let before = holder.map(|index| self.runs.before(index, place, now));
         let head = found.pass.is_none();
         let index = found.pass.unwrap_or_else(|| self.begin(place, before, now));

@@ -10,8 +10,28 @@ const BUCKETS: usize = 128;
 /// After how many periods a loop's block has missed a round: one that takes half as long again is still awaited. From then on the period
 /// counts as this much more than the block has waited: the longer it has been away, the later it is to be expected.
 const MISSED: f32 = 1.5;
-/// The counts of pages that return and that miss a round are halved at this sum.
-const FADE: u32 = 1024;
+/// The counts of rounds kept and missed are halved at this sum.
+const FADE: u32 = 256;
+const OCTAVES: usize = BUCKETS / 4;
+
+/// How often pages of loops returned while they were resident, and how often they missed a round.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rounds {
+    kept: u32,
+    missed: u32,
+}
+
+impl Rounds {
+    fn fade(&mut self) {
+        if self.kept + self.missed >= FADE {
+            *self = Self { kept: self.kept / 2, missed: self.missed / 2 };
+        }
+    }
+}
+
+fn octave(bucket: u32) -> usize {
+    bucket as usize / 4
+}
 
 /// Resident pages by period.
 #[derive(Debug)]
@@ -24,9 +44,8 @@ pub(super) struct Loops {
     len: u32,
     /// The bucket whose oldest page was looked at last.
     hand: u32,
-    /// How many pages have returned, and how many have missed a round; both are halved now and then.
-    returned: u32,
-    missed: u32,
+    /// By the octave of their periods.
+    rounds: [Rounds; OCTAVES],
 }
 
 /// Where the second, third and fourth quarter of an octave begin.
@@ -43,7 +62,7 @@ pub(super) fn bucket(period: f32) -> u8 {
 
 impl Loops {
     pub(super) fn new() -> Self {
-        Self { by_period: vec![List::new(); BUCKETS], filled: 0, len: 0, hand: 0, returned: 0, missed: 0 }
+        Self { by_period: vec![List::new(); BUCKETS], filled: 0, len: 0, hand: 0, rounds: [Rounds::default(); OCTAVES] }
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -55,21 +74,17 @@ impl Loops {
         (self.filled != 0).then(|| 2f32.powf(((127 - self.filled.leading_zeros()) as f32 + 0.5) / 4.0))
     }
 
-    /// Which part of the pages returns within a round.
+    /// Which part of the pages of periods like the longest returns within a round.
     pub(super) fn returning(&self) -> f64 {
-        f64::from(self.returned + 1) / f64::from(self.returned + self.missed + 1)
+        let Rounds { kept, missed } = self.rounds[octave(127 - self.filled.leading_zeros().min(127))];
+        f64::from(kept + 1) / f64::from(kept + missed + 1)
     }
 
     /// A resident page of a loop is referenced again.
-    pub(super) fn has_returned(&mut self) {
-        self.returned += 1;
-        self.fade();
-    }
-
-    fn fade(&mut self) {
-        if self.returned + self.missed >= FADE {
-            (self.returned, self.missed) = (self.returned / 2, self.missed / 2);
-        }
+    pub(super) fn has_returned(&mut self, bucket: u8) {
+        let rounds = &mut self.rounds[octave(u32::from(bucket))];
+        rounds.kept += 1;
+        rounds.fade();
     }
 
     pub(super) fn push(&mut self, nodes: &mut Nodes<Status>, page: u32, bucket: u8) {
@@ -118,8 +133,9 @@ impl Loops {
         if u32::from(bucket(waited / MISSED)) > self.hand {
             self.remove(nodes, page);
             self.push(nodes, page, bucket(MISSED * waited));
-            self.missed += 1;
-            self.fade();
+            let rounds = &mut self.rounds[octave(self.hand)];
+            rounds.missed += 1;
+            rounds.fade();
         }
     }
 

@@ -301,7 +301,7 @@ impl Policy for Ubm {
         let mut going = self.classify(reference, &found);
         let Status { partition, bucket, .. } = self.status[slot];
         if partition == Some(Class::Looping) && !found.repeated {
-            self.loops.has_returned();
+            self.loops.has_returned(bucket);
         }
         if partition == Some(Class::Looping) && bucket.abs_diff(going.bucket) <= 1 {
             going.bucket = bucket;

@@ -63,6 +63,8 @@ pub(super) struct Passes {
     most: u32,
     /// References so far.
     continued: u64,
+    /// The pass that the last one was of.
+    last: u32,
     /// Random numbers: xorshift.
     random: u32,
 }
@@ -78,6 +80,7 @@ impl Passes {
             least,
             most: 0,
             continued: 0,
+            last: 0,
             random: 1,
         };
         passes.reserve(capacity);
@@ -117,7 +120,7 @@ impl Passes {
     /// The open pass that a reference belongs to: the one that it is least far ahead of. One that has just been at that very block comes
     /// after that: it may have ended there, as another over the same blocks will.
     pub(super) fn find(&self, place: Place) -> Found {
-        let nearest = self.places.at_or_before(place);
+        let nearest = self.places.at_or_before(place, self.last);
         let resting = nearest.filter(|&index| self.place(index) == place);
         let behind = if resting.is_some() { self.places.before(place) } else { nearest };
         let reaches = |&index: &u32| {
@@ -160,6 +163,7 @@ impl Passes {
             self.by_cost[is].push_front(&mut self.links, index);
         }
         self.continued += 1;
+        self.last = index;
         self.links[index] = self.continued;
     }
 
@@ -204,7 +208,7 @@ impl Passes {
             list.check(&self.links);
             for index in list.front_to_back(&self.links) {
                 assert_eq!(self.cost(self.passes[index as usize].length), cost); // UP2
-                assert_eq!(self.places.at_or_before(self.place(index)), Some(index)); // UP1
+                assert_eq!(self.places.at_or_before(self.place(index), self.last), Some(index)); // UP1
             }
         }
     }

@@ -132,11 +132,11 @@ impl Runs {
         slots.map(|index| (self.starts.key(index), self.end(index), &self.runs[index as usize]))
     }
 
-    /// The run that holds a place.
+    /// The run that holds a place; found at once where that is the run `near`, or the next one.
     #[inline]
-    pub(super) fn holder(&self, place: Place) -> Option<u32> {
+    pub(super) fn holder(&self, place: Place, near: u32) -> Option<u32> {
         self.starts
-            .at_or_before(place)
+            .at_or_before(place, near)
             .filter(|&index| self.starts.key(index).object == place.object && place.block <= self.end(index))
     }
 
@@ -176,7 +176,7 @@ impl Runs {
     /// A block is referenced at a time: it leaves the run that holds it, if one does, and is added to the run `growing`, if that ends before
     /// it and is of its kind. Else it is a run of its own. Says in which run it is.
     pub(super) fn put(&mut self, growing: u32, place: Place, kind: Kind, now: u64) -> u32 {
-        if let Some(holder) = self.holder(place) {
+        if let Some(holder) = self.holder(place, growing) {
             self.take_out(holder, place, now);
         }
         if self.grows(growing, place, kind, now) {
@@ -329,13 +329,13 @@ mod tests {
             last = runs.put(last, place(100 + number), kind(Class::Looping, 30.0), (1 << 32) + 50 + 2 * number);
         }
         let now = (1 << 32) + 90;
-        let before = runs.before(runs.holder(place(104)).unwrap(), place(104), now);
+        let before = runs.before(runs.holder(place(104), NO_RUN).unwrap(), place(104), now);
         assert_eq!((before.gap, before.period, before.class), (32, 30.0, Class::Looping));
         runs.put(NO_RUN, place(104), kind(Class::Other, 30.0), now);
-        let parts = [103, 104, 105].map(|block| runs.holder(place(block)).unwrap());
+        let parts = [103, 104, 105].map(|block| runs.holder(place(block), NO_RUN).unwrap());
         assert_eq!(parts.map(|run| (runs.start(run).block, runs.end(run))), [(100, 103), (104, 104), (105, 109)]);
         let gaps =
-            [100, 103, 105, 109].map(|block| runs.before(runs.holder(place(block)).unwrap(), place(block), now).gap);
+            [100, 103, 105, 109].map(|block| runs.before(runs.holder(place(block), NO_RUN).unwrap(), place(block), now).gap);
         assert_eq!(gaps, [40, 34, 30, 22]);
         runs.check();
     }
@@ -351,13 +351,13 @@ mod tests {
         for number in 0..1_000 {
             runs.put(NO_RUN, place(1_000 + 2 * number), kind(Class::Sequential, f32::INFINITY), 64 + number);
         }
-        assert!(runs.holder(place(30)).is_some() && runs.holder(place(1_000)).is_none());
-        assert!(runs.holder(place(2_998)).is_some());
+        assert!(runs.holder(place(30), NO_RUN).is_some() && runs.holder(place(1_000), NO_RUN).is_none());
+        assert!(runs.holder(place(2_998), NO_RUN).is_some());
         // It is worth no more than its 64 blocks.
         for number in 0..10_000 {
             runs.put(NO_RUN, place(5_000 + 2 * number), kind(Class::Sequential, f32::INFINITY), 1_064 + number);
         }
-        assert!(runs.holder(place(30)).is_none());
+        assert!(runs.holder(place(30), NO_RUN).is_none());
         runs.check();
     }
 
@@ -370,13 +370,13 @@ mod tests {
                 let mut last = NO_RUN;
                 for number in start..start + length {
                     let place = Place { object, block: number };
-                    prop_assert_eq!(runs.holder(place).is_some(), model.insert(place, pass).is_some());
+                    prop_assert_eq!(runs.holder(place, NO_RUN).is_some(), model.insert(place, pass).is_some());
                     last = runs.put(last, place, kind(Class::Looping, pass as f32 + 1.0), pass as u64);
                 }
                 runs.check();
             }
             for (place, pass) in model {
-                prop_assert_eq!(runs.before(runs.holder(place).unwrap(), place, 120).period, pass as f32 + 1.0);
+                prop_assert_eq!(runs.before(runs.holder(place, NO_RUN).unwrap(), place, 120).period, pass as f32 + 1.0);
             }
         }
     }
