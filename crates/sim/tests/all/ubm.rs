@@ -142,11 +142,13 @@ fn figure(ubm: &Ubm, name: &str) -> f64 {
 
 /// The paper's Figure 10: from about time 6,000 on no more than one sequential block; at 20,000 both gains 0.000222, with 731
 /// blocks in loops and 268 others. Here cpp's headers, short files to the paper, are stretches of the one number space that
-/// are read again and again, so some of the others are loops.
+/// are read again and again, so some of the others are loops. The gain of the others is fitted anew every 64 references, and the longest period in
+/// the cache comes and goes: what is compared is their median around that time.
 #[test]
 fn shares_the_cache_like_the_papers_figure_10() {
     let Some(trace) = lirs("multi2") else { return };
     let mut time = 0;
+    let mut gains = ["marginal gain of loops", "marginal gain of others"].map(|name| (name, Vec::new()));
     replay(&trace, 1000, |ubm, _| {
         time += 1;
         assert!(time < 7000 || figure(ubm, "sequential") <= 1.0, "sequential blocks at {time}");
@@ -155,12 +157,55 @@ fn shares_the_cache_like_the_papers_figure_10() {
             let [looping, other, in_use] = ["looping", "other", "in use"].map(|name| figure(ubm, name));
             assert!((looping / 731.0 - 1.0).abs() <= 0.2, "{looping} in loops");
             assert!(looping + other + in_use >= 999.0, "{looping}, {other} and {in_use}");
-            for name in ["marginal gain of loops", "marginal gain of others"] {
-                let gain = figure(ubm, name);
-                assert!((gain / 0.000_222 - 1.0).abs() <= 0.2, "{name}: {gain}");
-            }
+        }
+        if (18_000..22_000).contains(&time) {
+            gains.iter_mut().for_each(|(name, gains)| gains.push(figure(ubm, name)));
         }
     });
+    for (name, gains) in &mut gains {
+        gains.sort_by(f64::total_cmp);
+        let median = gains[gains.len() / 2];
+        assert!((median / 0.000_222 - 1.0).abs() <= 0.05, "{name}: {median}");
+    }
+}
+
+/// Files of 30 blocks, read in turns, a block of each, six times; between two references one to any of ten times as many other blocks, if asked.
+fn loops_in_turns(files: u64, others: bool) -> Trace {
+    let mut random = 1u64;
+    let mut text = String::new();
+    for block in (0..6).flat_map(|_| 0..30) {
+        for file in 0..files {
+            text += &format!("{}\n", 1_000 * file + block);
+            if others {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                text += &format!("{}\n", (1 << 40) + random % (300 * files));
+            }
+        }
+    }
+    let input = forebay_trace::Input::from_bytes("loops", text).expect("a trace");
+    let options = forebay_trace::Options::default();
+    let (_, mut reader) = forebay_trace::reader::read(input, &options).expect("a trace");
+    let keep = Keep { places: true, requests: false };
+    Trace::load("trace", reader.as_mut(), None, keep, &mut |_| {}).expect("the trace is well-formed")
+}
+
+/// In a cache of half of the files' blocks; LIRS knows each block's last two uses and needs no order.
+#[test]
+fn has_the_hits_of_lirs_on_5_000_loops_that_take_turns() {
+    for (files, others) in [(33, false), (100, false), (5_000, false), (33, true), (100, true), (1_000, true)] {
+        let trace = loops_in_turns(files, others);
+        let specs = ["ubm", "lirs"].map(|name| Spec::parse(name).expect("a policy")).to_vec();
+        let sweep = Sweep { specs, sizes: vec![15 * files as u32], warmup: 0, threads: 0 };
+        let hits: Vec<u64> = sweep.run(&trace, &|_| true).iter().map(|outcome| outcome.counted.hits).collect();
+        assert!(
+            hits[0] * 100 >= hits[1] * 95,
+            "{files} files, with others: {others}: UBM {}, LIRS {}",
+            hits[0],
+            hits[1]
+        );
+    }
 }
 
 /// A reference to a file: when, to which block, and what it was taken for.

@@ -2,6 +2,7 @@
 
 use crate::models::{Model, Reference, take};
 use forebay_policy::Place;
+use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
@@ -99,6 +100,8 @@ pub(crate) struct Partitions {
     stack: Vec<u32>,
     used: Vec<(u32, usize)>,
     hand: usize,
+    /// By octaves of periods: rounds missed, and kept.
+    rounds: BTreeMap<usize, [u32; 2]>,
     hits: Vec<f64>,
     other_references: f64,
     all_references: f64,
@@ -150,6 +153,7 @@ impl Partitions {
             stack: Vec::new(),
             used: Vec::new(),
             hand: 0,
+            rounds: BTreeMap::new(),
             hits: vec![0.0; sizes],
             other_references: 0.0,
             all_references: 0.0,
@@ -367,6 +371,16 @@ impl Partitions {
         if quarter_octave(waited / 1.5) > bucket {
             self.loops.remove(at);
             self.loops.push((page, quarter_octave(1.5 * waited)));
+            self.round(bucket, false);
+        }
+    }
+
+    /// A loop's page has kept a round or missed it.
+    fn round(&mut self, bucket: usize, kept: bool) {
+        let rounds = self.rounds.entry(bucket / 4).or_insert([0, 0]);
+        rounds[usize::from(kept)] += 1;
+        if rounds[0] + rounds[1] >= 256 {
+            *rounds = rounds.map(|count| count / 2);
         }
     }
 
@@ -378,7 +392,10 @@ impl Partitions {
             return self.in_use.remove(0).0;
         }
         let longest = self.loops.iter().map(|&(_, bucket)| bucket).max();
-        let gain = longest.map(|bucket| 1.0 / f64::from(2f32.powf((bucket as f32 + 0.5) / 4.0)));
+        let gain = longest.map(|bucket| {
+            let [missed, kept] = self.rounds.get(&(bucket / 4)).copied().unwrap_or_default();
+            f64::from(kept + 1) / f64::from(kept + missed + 1) / f64::from(2f32.powf((bucket as f32 + 0.5) / 4.0))
+        });
         if gain.is_some_and(|gain| gain <= self.gain_of_others() || self.others.is_empty()) {
             let at = self.loops.iter().rposition(|&(_, bucket)| Some(bucket) == longest).unwrap();
             return self.loops.remove(at).0;
@@ -463,13 +480,18 @@ impl Model for Partitions {
         if self.ages {
             self.age(now);
         }
-        let old = match (was_in_use, was_loop) {
-            _ if kind != Kind::Looping => None,
-            (Some(_), _) => {
+        let looped = match was_in_use {
+            Some(_) => {
                 self.in_use.iter().find(|entry| entry.0 == page && entry.1 == Kind::Looping).map(|entry| entry.2)
             }
-            _ => self.loops.iter().find(|entry| entry.0 == page).map(|entry| entry.1),
+            None => self.loops.iter().find(|entry| entry.0 == page).map(|entry| entry.1),
         };
+        if let Some(bucket) = looped
+            && !repeated
+        {
+            self.round(bucket, true);
+        }
+        let old = looped.filter(|_| kind == Kind::Looping);
         self.in_use.retain(|entry| entry.0 != page);
         self.loops.retain(|entry| entry.0 != page);
         self.sequential.retain(|&other| other != page);
