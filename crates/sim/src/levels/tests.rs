@@ -231,6 +231,16 @@ fn references() -> impl Strategy<Value = Trace> {
     )
 }
 
+#[test]
+fn what_a_trace_has_read_ahead_itself_passes_the_levels_as_references() {
+    let ahead: Vec<_> = (0..12).chain(0..12).map(|page| (0, Operation::Readahead, page)).collect();
+    for spec in Spec::all().into_iter().filter(|spec| !spec.needs_future()) {
+        let levels = [4, 8].map(|pages| Level { spec: spec.clone(), ..level("lru", pages, BACK) });
+        let (passed, _) = replay(&hierarchy(Mode::Inclusive, levels.into()), &trace(&ahead));
+        assert_eq!(passed[0].references, 24, "{}", spec.label);
+    }
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_at_the_storage_or_dirty_in_a_cache(
