@@ -1,8 +1,8 @@
-"""Instructions that the pool takes for a page which is read in the order of blocks, counted by callgrind, of two builds: they stay the same on a busy machine.
+"""Instructions that the pool takes for a page read in the order of blocks, counted by callgrind, of two builds: they stay the same on a busy machine.
 
 Usage: sequential_hits.py BEFORE AFTER [OPTIONS]; each is a folder with a checkout, in which `cargo build --release -p forebay-bench --example
-sequential_hits` is run. An earlier checkout may lack the example: copy bench/examples/sequential_hits.rs there. Needs valgrind (Debian: apt-get install
-valgrind). Keeps every figure as JSON in bench/runs/.
+sequential_hits` is run. An earlier checkout may lack the example: copy bench/examples/sequential_hits.rs there. Needs valgrind (Debian:
+apt-get install valgrind). Keeps every figure as JSON in bench/runs/.
 
 Only reads count (`counted_read` and what it calls, in the reading thread), so neither setting up nor the threads that read ahead do.
 """
