@@ -59,7 +59,8 @@
 //! With `revoke=N` (off by default, since the paper has it not) a manager loses its charge that was caught at N mistakes more than it had
 //! decisions that proved right, a place-holder's page being used first, or the page that stayed. Place-holders keep others' *hits*
 //! whole, but the fool's own misses go to the same disk: so others wait longer (`papers/acfc/README.md`). Its owner's pages are LRU's then,
-//! until the owner has gone or a manager is named for it anew. Mistakes of free-lists are not counted.
+//! until the owner has gone, or another rule names its manager: another manager of its own choice does not help it. Mistakes of free-lists
+//! are not counted.
 //!
 //! Refused victims: the manager offers its further pages in its order; when all are refused, the manager of the next candidate towards
 //! the front is asked that has not been. If the frame of a place-holder is refused, a victim is sought as if there were none.
@@ -69,7 +70,7 @@
 //! are one owner's with `rmin`. Parameters: `swapping`,
 //! `place-holders` (off: to show what they are for), `manager` (of every owner), `sharing`, `revoke`.
 //! Memory: 20 bytes a page (two links, the place-holder's two ends, whether resident, and its list) and 24 of its
-//! manager's (rank, file, group), with LRU-K 8 more for each use but one; files and groups as in `managers/groups.rs`, which
+//! manager's (rank, file, group), with LRU-K 8 more for each use but one; files and groups as in `managers/groups`, which
 //! keeps arrays by the numbers of owners and objects: these are dense, as traces number them.
 
 use crate::control::{Control, Uncontrolled};

@@ -20,15 +20,15 @@ impl Groups {
                 Ok(owner.map_or(0, |owner| self.free.len(owner)))
             }
             Control::Assign { owner, object, charge } => {
-                let number = charge.as_ref().map(|Charge { manager, rule, listed }| {
+                let charge = charge.as_ref().map(|Charge { manager, rule, listed }| {
                     let number = self.number_of(manager, *rule)?;
                     self.managers[number as usize].list(*object, *listed);
                     Ok((number, *rule))
                 });
-                let number = number.transpose()?;
-                let before = self.tell(owner.unwrap_or(ANY), *object, number);
+                let charge = charge.transpose()?;
+                let before = self.tell(owner.unwrap_or(ANY), *object, charge);
                 // Other rules: owners cannot change these themselves.
-                if let (Some(owner), Some((_, rule))) = (*owner, number)
+                if let (Some(owner), Some((_, rule))) = (*owner, charge)
                     && rule != before
                     && rule != 0
                     && before != 0

@@ -38,15 +38,22 @@ impl Groups {
     }
     /// An owner is judged anew, whichever managers it has.
     pub(super) fn judge_owner_anew(&mut self, owner: u32) {
-        let index_of_owner = index_of(owner) as usize;
-        self.judge_anew(|manager, _, index| manager.scope() == Scope::Owner && index == index_of_owner);
+        let numbers: Vec<u32> = self.of_owner(index_of(owner)).collect();
+        for number in numbers {
+            let group = &mut self.groups[number as usize];
+            (group.mistakes, group.ended) = (0, false);
+        }
     }
 
     /// Whether the charge of the owner with this index of groups has ended under some manager. Then no other manager of its choice begins
     /// anew.
     pub(super) fn has_ended(&self, index: u32) -> bool {
+        self.charges_ended > 0 && self.of_owner(index).any(|number| self.groups[number as usize].ended)
+    }
+
+    /// An owner's groups, one a manager at most.
+    fn of_owner(&self, index: u32) -> impl Iterator<Item = u32> {
         let of_owners = self.of.iter().zip(&self.managers).filter(|(_, manager)| manager.scope() == Scope::Owner);
-        let mut numbers = of_owners.filter_map(|(groups, _)| groups.get(index as usize));
-        self.charges_ended > 0 && numbers.any(|&number| self.groups.get(number as usize).is_some_and(|of| of.ended))
+        of_owners.filter_map(move |(groups, _)| groups.get(index as usize).copied().filter(|&number| number != NONE))
     }
 }
