@@ -229,8 +229,6 @@ impl Manager {
 pub struct Assignment {
     default: Option<Manager>,
     managers: Vec<Manager>,
-    /// By rule: the first rule with an equal manager, whose instance is in charge for both.
-    same: Vec<u32>,
     /// A bit for each rule that fits the owner, by number; behind the last one, as in `any_owner`.
     owners: Vec<u64>,
     any_owner: u64,
@@ -256,10 +254,7 @@ impl Assignment {
     pub fn add(&mut self, manager: Manager, owners: Option<&[u32]>, objects: Option<&[u32]>) {
         assert!(self.managers.len() < Self::MOST_RULES, "an assignment has at most 64 rules");
         assert!(!matches!(manager, Manager::LruK(k) if !(1..=MOST_USES).contains(&k)), "LRU-K has a K from 1 to 8");
-        let number = self.managers.len();
-        let bit = 1 << number;
-        let same = self.managers.iter().position(|known| *known == manager);
-        self.same.push(same.unwrap_or(number) as u32);
+        let bit = 1 << self.managers.len();
         self.managers.push(manager);
         mark(&mut self.owners, &mut self.any_owner, bit, owners);
         mark(&mut self.objects, &mut self.any_object, bit, objects);
@@ -270,11 +265,11 @@ impl Assignment {
         self.default.iter().chain(&self.managers).any(Manager::needs_future)
     }
 
-    /// The manager of the first rule that fits. Equal managers have one number, so that those whom they are in charge of agree.
+    /// The first rule that fits.
     fn rule(&self, owner: u32, object: u32) -> Option<u32> {
         let of = |marks: &[u64], any, number: u32| marks.get(number as usize).copied().unwrap_or(any);
         let fit = of(&self.owners, self.any_owner, owner) & of(&self.objects, self.any_object, object);
-        (fit != 0).then(|| self.same[fit.trailing_zeros() as usize])
+        (fit != 0).then(|| fit.trailing_zeros())
     }
 }
 

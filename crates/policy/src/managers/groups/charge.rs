@@ -4,7 +4,7 @@ use super::{Group, Groups};
 use crate::control::Uncontrolled;
 use crate::managers::lru::NOBODY;
 use crate::managers::ranking::EMPTY;
-use crate::managers::users::Users;
+use crate::managers::users::{Numbers, Users};
 use crate::managers::{Assignment, Manager, Scope};
 use std::collections::HashMap;
 
@@ -28,13 +28,11 @@ pub(super) const ANY: u32 = u32::MAX;
 const MOST: usize = 1024;
 
 impl Groups {
-    /// The number of a manager that is in charge from now on, by a rule, or by no rule of its own. Equal managers are one, so that those
-    /// whom they are in charge of agree; but one that lists files has the list of its rule.
+    /// The number of a manager that is in charge from now on, by a rule, or by no rule of its own: of those equal ones are one manager.
     pub(super) fn number_of(&mut self, manager: &Manager, rule: u32) -> Result<u32, Uncontrolled> {
         if manager.needs_future() {
             return Err(Uncontrolled::NeedsFuture);
         }
-        let rule = if manager.lists_files() { rule } else { 0 };
         let mut known = self.managers.iter().zip(&self.rules);
         let number = match known.position(|(known, &of)| of == rule && (rule != 0 || known == manager)) {
             Some(known) => known,
@@ -77,6 +75,10 @@ impl Groups {
         used.iter().position(|used| !used)
     }
 
+    pub(super) fn numbers(&self) -> Numbers<'_> {
+        Numbers(&self.managers)
+    }
+
     /// Keeps the times of as many uses of each page from now on.
     fn remember_uses(&mut self, uses: usize) {
         if uses <= self.earlier_uses {
@@ -114,7 +116,7 @@ impl Groups {
         // It is changed and looked at in turns.
         let mut users = std::mem::replace(&mut self.users, Users::new(0));
         for object in if object == ANY { all } else { object..object.saturating_add(1).min(all.end) } {
-            users.rules_anew(object, self.now, |owner| self.rule(owner, object), |number| self.is_once(number));
+            users.rules_anew(object, self.now, |owner| self.rule(owner, object), self.numbers());
         }
         self.users = users;
     }
@@ -129,16 +131,11 @@ impl Groups {
             return;
         }
         let first = words.first().map_or(of_others, |word| word.number);
-        let agreed = words.iter().all(|word| word.number == first).then_some(first);
+        let agreed = words.iter().all(|word| self.numbers().agree(word.number, first)).then_some(first);
         let owner = self.users.of(object).owner;
         let silent = !words.is_empty() && !words.iter().any(|word| word.owner == owner || word.owner == ANY);
         self.users.agree(object, self.now, agreed, silent);
     }
-}
-
-/// Whether that number is of a manager that counts for no user beside others.
-pub(super) fn is_once(managers: &[Manager], number: u32) -> bool {
-    managers.get(number as usize) == Some(&Manager::AccessOnce)
 }
 
 /// The number of the manager who is in charge where an owner uses a file.

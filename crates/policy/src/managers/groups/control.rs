@@ -1,8 +1,9 @@
 //! Commands while the cache runs: what each of them changes.
 
 use super::Groups;
-use super::charge::{ANY, Word, is_once};
+use super::charge::{ANY, Word};
 use crate::control::{Charge, Control, Uncontrolled};
+use crate::managers::users::Numbers;
 use crate::managers::{Manager, Scope};
 
 impl Groups {
@@ -51,7 +52,7 @@ impl Groups {
             Control::Open { owner, object } => {
                 let opener = owner.map(|owner| (owner, self.rule(owner, *object)));
                 let Self { users, managers, .. } = self;
-                users.open(*object, opener, |number| is_once(managers, number));
+                users.open(*object, opener, Numbers(managers));
                 Ok(0)
             }
             Control::ChargesEnded { object: None } => Ok(u32::try_from(self.charges_ended).unwrap_or(u32::MAX)),
@@ -61,7 +62,7 @@ impl Groups {
             }
             Control::Close { owner, object } => {
                 let Self { users, managers, .. } = self;
-                users.close(*object, *owner, |number| is_once(managers, number));
+                users.close(*object, *owner, Numbers(managers));
                 Ok(0)
             }
             Control::GiveUp { owner, pages } => {
@@ -89,7 +90,7 @@ impl Groups {
                 }
                 let Self { users, managers, .. } = self;
                 let opened = users.opened_by(*owner);
-                opened.into_iter().for_each(|object| users.close(object, *owner, |number| is_once(managers, number)));
+                opened.into_iter().for_each(|object| users.close(object, *owner, Numbers(managers)));
                 self.judge_owner_anew(*owner);
                 Ok(0)
             }

@@ -32,12 +32,12 @@ mod judgement;
 use super::free_lists::FreeLists;
 use super::hands;
 use super::ranking::{EMPTY, Ranking};
-use super::users::{File, Users};
+use super::users::{File, Numbers, Users};
 use super::{Assignment, Manager, Scope, Use};
 use crate::parts::growth::lengthen;
 use crate::parts::prefetch::prefetch;
 use crate::policy::{Future, NEVER, Reference, Setup};
-use charge::{Told, Word, is_once, rule};
+use charge::{Told, Word, rule};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -209,7 +209,7 @@ impl Groups {
 
     /// Whether that number is a manager's who has no say in whose a file is.
     fn is_once(&self, number: u32) -> bool {
-        is_once(&self.managers, number)
+        self.numbers().is_once(number)
     }
 
     /// Whether somebody manages a page.
@@ -296,7 +296,7 @@ impl Groups {
     fn count_user(&mut self, owner: u32, object: u32) {
         let Self { users, managers, told, assignment, default, now, .. } = self;
         let rule = || rule(told, assignment, *default, (owner, object));
-        users.used((owner, object), *now, rule, |number| is_once(managers, number));
+        users.used((owner, object), *now, rule, Numbers(managers));
     }
 
     /// In which group a file's pages come now, by the rule and an index for it; nothing if nobody manages them.
