@@ -231,6 +231,12 @@ impl MountOptions {
         policy.map(Some).map_err(|error| Error::Usage(format!("--revoke: {error}")))
     }
 
+    /// Whether managers may lose their charge by their mistakes.
+    pub(crate) fn revokes(&self) -> bool {
+        let policy = self.policy_with_revoke().ok().flatten();
+        policy.is_some_and(|Policy(spec)| spec.info.name == "lru-sp" && spec.settings.integer("revoke") > 0)
+    }
+
     /// What a server of one volume would be given for such a cache.
     pub(crate) fn of_server(&self) -> Options {
         Options {
@@ -263,6 +269,9 @@ mod tests {
         for policy in [None, Some("clock-pro")] {
             assert!(with(policy).policy_with_revoke().unwrap_err().to_string().contains("add --policy lru-sp"));
         }
+        let revokes = |policy: &str| MountOptions { revoke: None, ..with(Some(policy)) }.revokes();
+        assert!(with(Some("lru-sp")).revokes() && revokes("lru-sp:revoke=2"), "both are the same");
+        assert!(!revokes("lru-sp") && !revokes("clock-pro"));
         let twice = with(Some("lru-sp:revoke=2")).policy_with_revoke().unwrap_err().to_string();
         assert!(twice.contains("revoke"), "{twice}");
     }

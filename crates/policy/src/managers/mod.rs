@@ -177,6 +177,11 @@ impl Manager {
         self.about().off_line
     }
 
+    /// Whether its rule has a list of files, which come to be known one by one in a running cache.
+    fn lists_files(&self) -> bool {
+        matches!(self, Self::Filter(_) | Self::Weights(_))
+    }
+
     /// Takes note of what its rule lists a file as, while the cache runs.
     fn list(&mut self, object: u32, listed: Option<Listed>) {
         match (self, listed) {
@@ -224,6 +229,8 @@ impl Manager {
 pub struct Assignment {
     default: Option<Manager>,
     managers: Vec<Manager>,
+    /// By rule: the first rule with an equal manager, whose instance is in charge for both.
+    same: Vec<u32>,
     /// A bit for each rule that fits the owner, by number; behind the last one, as in `any_owner`.
     owners: Vec<u64>,
     any_owner: u64,
@@ -249,7 +256,10 @@ impl Assignment {
     pub fn add(&mut self, manager: Manager, owners: Option<&[u32]>, objects: Option<&[u32]>) {
         assert!(self.managers.len() < Self::MOST_RULES, "an assignment has at most 64 rules");
         assert!(!matches!(manager, Manager::LruK(k) if !(1..=MOST_USES).contains(&k)), "LRU-K has a K from 1 to 8");
-        let bit = 1 << self.managers.len();
+        let number = self.managers.len();
+        let bit = 1 << number;
+        let same = self.managers.iter().position(|known| *known == manager);
+        self.same.push(same.unwrap_or(number) as u32);
         self.managers.push(manager);
         mark(&mut self.owners, &mut self.any_owner, bit, owners);
         mark(&mut self.objects, &mut self.any_object, bit, objects);
@@ -260,11 +270,11 @@ impl Assignment {
         self.default.iter().chain(&self.managers).any(Manager::needs_future)
     }
 
-    /// The first rule that fits.
+    /// The manager of the first rule that fits. Equal managers have one number, so that those whom they are in charge of agree.
     fn rule(&self, owner: u32, object: u32) -> Option<u32> {
         let of = |marks: &[u64], any, number: u32| marks.get(number as usize).copied().unwrap_or(any);
         let fit = of(&self.owners, self.any_owner, owner) & of(&self.objects, self.any_object, object);
-        (fit != 0).then(|| fit.trailing_zeros())
+        (fit != 0).then(|| self.same[fit.trailing_zeros() as usize])
     }
 }
 

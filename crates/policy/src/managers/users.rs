@@ -4,8 +4,8 @@
 //! caller that sees opens and closes reports them ([`open`](Users::open), [`close`](Users::close)); then nothing else counts. Elsewhere, as
 //! in traces, an owner is a user for `window` references after its last use of the file.
 //!
-//! Whose a file is says whose pages are given up, and who may give them up. Files that owners of one rule have used one after the other stay in
-//! the charge of that rule's manager of shared files, which knows more than that of the last of them alone ([`File::several`]).
+//! Whose a file is says whose pages are given up, and who may give them up. Files that owners of one manager have used one after the other stay
+//! in the charge of that manager's instance for shared files, which knows more than that of the last of them alone ([`File::several`]).
 //!
 //! Two times a file are enough to know that exactly: of the users but the last one, and of those under another rule than the last one's,
 //! only the latest use decides. Both change when another owner than the last one uses the file.

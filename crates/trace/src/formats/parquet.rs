@@ -1,7 +1,7 @@
 //! Our own format: Apache Parquet, one row a request, read as a table by DuckDB, Polars, pandas and PyArrow.
 //!
 //! - `time` INT64, nanoseconds; `owner`, `object` UTF8, their names; `offset`, `length` INT64, unsigned; `operation` UTF8,
-//!   `read`, `write` or `readahead`.
+//!   `read`, `write` or `readahead`; `random-read` and `sequential-read` of programs that have said how they read.
 //! - Key-value metadata: `forebay.unit` says what `offset` and `length` count (`bytes`; `blocks:512`; `pages`; where it is missing,
 //!   the place's name says it); `forebay.version` is 1; `forebay.crc32` has [checksums](crate::checksum) of what we have written ourselves.
 //!
