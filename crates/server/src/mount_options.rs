@@ -42,7 +42,7 @@ pub struct MountOptions {
     /// The policy of the cache: `forebay policies` lists them [default: clock-pro]
     #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…")]
     pub policy: Option<Policy>,
-    /// The page size of the cache, a power of two from 4KiB to 1MiB [default: 4KiB]
+    /// The page size of the cache, a power of two from 4KiB to 2MiB [default: 4KiB]
     #[arg(long, value_name = "SIZE")]
     pub page: Option<Size>,
     /// When writes are in storage: soon, or when they return [default: write-back]

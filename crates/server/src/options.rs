@@ -54,7 +54,7 @@ pub struct Options {
     /// The policy of caches: `forebay policies` lists them [default: clock-pro]
     #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…")]
     pub policy: Option<Policy>,
-    /// The page size of caches, a power of two from 4KiB to 1MiB [default: 4KiB]
+    /// The page size of caches, a power of two from 4KiB to 2MiB [default: 4KiB]
     #[arg(long, value_name = "SIZE")]
     pub page: Option<Size>,
     /// Serve figures by HTTP: /metrics for Prometheus, /statistics as JSON for `forebay top`
