@@ -240,6 +240,10 @@ impl Object {
             self.fresh.store(true, Ordering::Relaxed);
         }
         let before = self.volume.len();
+        // The last page found room up to that end. Longer, it would be written whole, and blocks behind the end may have no room.
+        if length > before && self.file.is_scarce() && self.volume.dirty_pages() > 0 {
+            handle.flush(&self.volume).map_err(|error| errno(&error))?;
+        }
         handle.set_len(&self.volume, length).map_err(|error| errno(&error))?;
         self.lengthen_below(handle, before)?;
         // Nothing may have changed below: what it had of the file was still to be written.
