@@ -45,9 +45,10 @@ attack-soak: tools
 tools:
 	tests/install-tools.sh
 
+# One build makes all three.
 install:
-	cargo install --locked --profile dist --path crates/cli
-	cargo build --locked --profile dist -p forebay-advise -p forebay-paged
+	cargo build --locked --profile dist -p forebay -p forebay-advise -p forebay-paged
+	install -D -t $${CARGO_HOME:-$$HOME/.cargo}/bin $${CARGO_TARGET_DIR:-target}/dist/forebay
 	install -D -t $${CARGO_HOME:-$$HOME/.cargo}/lib/forebay $${CARGO_TARGET_DIR:-target}/dist/libforebay_advise.so $${CARGO_TARGET_DIR:-target}/dist/libforebay_paged.so
 
 deb:

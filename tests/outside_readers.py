@@ -62,12 +62,16 @@ def check_parquet(folder):
 
     # The way back: what others write with the same columns is a trace too.
     table = pyarrow.parquet.read_table(file)
-    for compression in ["none", "snappy", "zstd", "gzip"]:
+    for compression in ["none", "snappy", "zstd", "gzip", "lz4"]:
         again = folder / f"again-{compression}.parquet"
         pyarrow.parquet.write_table(table, again, compression=compression)
         theirs = json.loads(run("info", again, "--format", "json"))[0]
         for figure in ["requests", "references", "pages", "objects", "owners", "reads", "writes"]:
             check(f"{figure} of a file written by PyArrow ({compression})", info[figure], theirs[figure])
+    brotli = folder / "brotli.parquet"
+    pyarrow.parquet.write_table(table, brotli, compression="brotli")
+    failed = subprocess.run([forebay, "info", brotli], capture_output=True, text=True)
+    check("a file in Brotli is refused by that name", (1, True), (failed.returncode, "compressed with brotli" in failed.stderr))
 
 
 def check_tables_of_others(folder):

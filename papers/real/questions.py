@@ -227,7 +227,7 @@ def measure_all(given):
             session.note(**{f"delay_check_{name}": place.check_delay()})
             for turn in range(given.rounds):
                 for which in given.caches.split(","):
-                    of_question, managers, command = MANAGERS.get(name, {}), None, question.command
+                    of_question, managers, said, command = MANAGERS.get(name, {}), None, None, question.command
                     if which in OF_MIX and which not in of_question or NOREUSE in which and not isinstance(question, Mix):
                         continue
                     policy = which.split("+")[0]
@@ -237,9 +237,12 @@ def measure_all(given):
                     elif which == sessions.SUGGESTED:
                         policy, managers = "lru-sp", stage.suggested(place, sizes[0])
                     if NOREUSE in which:
+                        if policy == "lru-sp":
+                            said = work / "said.toml"
+                            said.write_text(ONCE + of_question.get(which, ""))
                         command = question.command_noreuse(None if policy == stage.KERNEL else given.forebay)
                     labels, spoken = {"question": name, "which": which, "round": turn}, getattr(question, "said", None)
-                    session.run(labels, stage.measure, place, policy, sizes[0], command, managers=managers, spoken=spoken)
+                    session.run(labels, stage.measure, place, policy, sizes[0], command, managers=managers, said=said, spoken=spoken)
     return session.kept["runs"]
 
 

@@ -347,9 +347,10 @@ def run_all(programs, directory, group, most=MOST_SECONDS):
     return figures
 
 
-def measure(stage, cache, mib, programs, *, managers=None, server_options=(), spoken=None):
+def measure(stage, cache, mib, programs, *, managers=None, said=None, server_options=(), spoken=None):
     """One run: `cache` is KERNEL or a policy of the mount, which gets the file of `managers`. `programs` makes command lines by name for a directory;
-    `spoken` reads what the programs have written into it. The mount's references are recorded, and forecast."""
+    `spoken` reads what the programs have written into it. The mount's references are recorded, and forecast. A trace has hints on readahead, and not
+    `noreuse`: `said` is the file of managers in force once programs have said that."""
     words = ["--managers", managers] if managers else []
     trace = stage.work / "run.parquet"
     trace.unlink(missing_ok=True)
@@ -381,7 +382,7 @@ def measure(stage, cache, mib, programs, *, managers=None, server_options=(), sp
     if managers:
         result["managers"] = pathlib.Path(managers).read_text()
     if result.get("references"):
-        result["forecast_hit_ratio"] = forecast(stage.forebay, trace, cache, size, words)
+        result["forecast_hit_ratio"] = forecast(stage.forebay, trace, cache, size, ["--managers", said] if said else words)
     return result
 
 

@@ -146,7 +146,7 @@ fn what_cannot_be_answered_is_refused_with_a_reason() {
     assert!(usage(&["compare", "--sample", "10%", "--device", "nvme"]).contains("cannot be used with"));
     assert!(usage(&["curve", "--errors"]).contains("add --sample RATE"));
     assert!(usage(&["curve", "-", "--errors", "--sample", "1%"]).contains("reads the trace twice"));
-    assert!(usage(&["curve", "--sample-pages", "10"]).contains("add --policies lru"));
+    assert!(usage(&["curve", "--sample-pages", "10"]).contains("say --policies lru"));
     assert!(usage(&["curve", "--sample", "150%"]).contains("no sampling rate"));
     assert!(usage(&["curve", "--sample", "1%", "--sample-pages", "10"]).contains("cannot be used with"));
     assert!(usage(&["curve", "--points", "0"]).contains("--points"));

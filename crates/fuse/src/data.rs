@@ -119,7 +119,7 @@ impl Shared {
             && length > 0
         {
             self.counters.read_bytes.add(length as u64);
-            self.watch(asked, offset, length as u64, Operation::Read);
+            self.watch(asked, offset, length as u64, asked.open.readahead.read());
         }
         Ok(done)
     }

@@ -397,7 +397,12 @@ impl Device for LowerFile {
         let below = self.last_change.size();
         let set = if length < below.max(self.reserved.load(Ordering::Acquire)) {
             self.reserved.store(length, Ordering::Release);
-            self.change(false, |descriptors| Ok(rustix::fs::ftruncate(&descriptors.main, length)?))
+            self.change(false, |descriptors| {
+                rustix::fs::ftruncate(&descriptors.main, length)?;
+                // One that makes the file longer leaves what was reserved behind its new end: ext4 frees that where the length stays. An allocation
+                // that is refused has taken all that was left.
+                if length > below { Ok(rustix::fs::ftruncate(&descriptors.main, length)?) } else { Ok(()) }
+            })
         } else if length - below > BEHIND {
             self.lengthen()
         } else {

@@ -8,6 +8,7 @@ use crate::object::Object;
 use crate::processes::User;
 use crate::protocol::{Caller, Errno};
 use crate::shared::{Open, Shared};
+use forebay_policy::Operation;
 use forebay_pool::Hint;
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
@@ -90,6 +91,15 @@ impl Readahead {
             Some(Advice::Random) => Hint::Random,
             Some(Advice::Sequential) => Hint::Sequential,
             _ => Hint::Normal,
+        }
+    }
+
+    /// A read of the open file, as it is recorded.
+    pub(crate) fn read(&self) -> Operation {
+        match self.hint() {
+            Hint::Random => Operation::RandomRead,
+            Hint::Sequential => Operation::SequentialRead,
+            _ => Operation::Read,
         }
     }
 }

@@ -194,7 +194,8 @@ impl Mount {
                 tracing::warn!("nothing cuts the mount from the kernel if it is killed: {error}");
             }
             let answers = FileSystem(Arc::clone(&watching));
-            let served = session.serve(move |request, reply| answers.answer(request, reply));
+            let name = |node| watching.nodes.name(node);
+            let served = session.serve(name, move |request, reply| answers.answer(request, reply));
             going.store(true, Ordering::SeqCst);
             watching.outside.iter().for_each(Outside::end);
             // Nobody may wait for it.

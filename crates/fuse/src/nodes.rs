@@ -86,6 +86,14 @@ impl Nodes {
         self.read().by_number.get(&number).map(|entry| Arc::clone(&entry.node)).ok_or(Errno::ESTALE)
     }
 
+    /// What the log calls a known file: its path if its bytes are in the pool, else its number below. Neither storage nor a lock is waited for.
+    pub(crate) fn name(&self, number: u64) -> String {
+        let node = self.table.try_read().ok().and_then(|table| Some(Arc::clone(&table.by_number.get(&number)?.node)));
+        let Some(node) = node else { return format!("node {number}") };
+        let path = node.object.try_lock().ok().and_then(|object| Some(object.as_ref()?.file.name()));
+        path.map_or_else(|| format!("inode {}", node.inode.place.1), |path| path.to_string())
+    }
+
     /// A path descriptor of a known file.
     pub(crate) fn path(&self, number: u64) -> Result<Arc<OwnedFd>, Errno> {
         Ok(self.tree.path(&self.get(number)?.inode)?)

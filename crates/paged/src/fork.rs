@@ -29,7 +29,7 @@ use crate::signals;
 use crate::staged::Run;
 use libc::{EAGAIN, EINTR, MAP_ANONYMOUS, MAP_SHARED, PROT_READ, PROT_WRITE, c_int, c_void, pid_t, sigset_t};
 use std::cell::{Cell, UnsafeCell};
-use std::mem::{ManuallyDrop, forget};
+use std::mem::{ManuallyDrop, forget, replace};
 use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::MutexGuard;
@@ -237,10 +237,11 @@ fn vanish(why: &str) -> ! {
 
 extern "C" fn in_child() {
     own::begin_anew();
-    let Some(held) = take() else { return };
-    // What else is held is of the parent's threads: it is neither let go nor freed.
-    let mut ranges = held.locks.1.clone();
-    reserve_all(&mut ranges);
+    let Some(mut held) = take() else { return };
+    // What else is held is of the parent's threads: it is neither let go nor freed. Nothing is mapped before the places of regions are reserved: it
+    // could lie there.
+    let mut ranges = replace(&mut *held.locks.1, Ranges::new());
+    ranges.inherit().iter().for_each(reserve_where_free);
     match &held.copy {
         Ok(None) => {}
         Ok(Some(copy)) if copy.verdict.is_whole() => {
@@ -257,8 +258,4 @@ extern "C" fn in_child() {
     begin_anew(ranges);
     signals::restore(&held.signals);
     forget(held);
-}
-
-fn reserve_all(ranges: &mut Ranges) {
-    ranges.inherit().iter().for_each(reserve_where_free);
 }

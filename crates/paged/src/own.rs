@@ -12,7 +12,8 @@
 //! lock, and a list of the free ones. Longer blocks are mappings of their own.
 //!
 //! A child of fork may find any lock held by a thread that it does not have. It begins another heap in the same area
-//! ([`begin_anew`]), and leaves its parent's blocks where they are.
+//! ([`begin_anew`]), and leaves its parent's blocks where they are. It maps nothing for that: the system could choose addresses that regions of its
+//! parent had, and that their copies go to.
 
 use crate::real::system::{self, FAILED};
 use crate::signals;
@@ -21,8 +22,9 @@ use libc::{
     MADV_NOHUGEPAGE, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, MREMAP_MAYMOVE, PROT_NONE, PROT_READ, PROT_WRITE,
 };
 use std::alloc::{GlobalAlloc, Layout};
+use std::cell::UnsafeCell;
 use std::ptr::{null_mut, without_provenance_mut};
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// What every block is aligned to.
@@ -53,12 +55,22 @@ static OWN: AtomicUsize = AtomicUsize::new(0);
 /// For each slab the number of its blocks' size.
 static SIZE_OF_SLAB: [AtomicU8; SLABS] = [const { AtomicU8::new(0) }; SLABS];
 
-/// The heap of this process; null: the first.
-static HEAP: AtomicPtr<Heap> = AtomicPtr::new(null_mut());
-static FIRST: Heap = Heap { sizes: [const { Mutex::new(Blocks { free: 0, next: 0, end: 0 }) }; SIZES] };
+/// The heap of this process.
+static HEAP: Place = Place(UnsafeCell::new(Heap::new()));
+
+struct Place(UnsafeCell<Heap>);
+
+// SAFETY: it is written to in a process that has a single thread, and is in no lock; otherwise it is shared as its locks are.
+unsafe impl Sync for Place {}
 
 struct Heap {
     sizes: [Mutex<Blocks>; SIZES],
+}
+
+impl Heap {
+    const fn new() -> Self {
+        Self { sizes: [const { Mutex::new(Blocks { free: 0, next: 0, end: 0 }) }; SIZES] }
+    }
 }
 
 /// Blocks of one size.
@@ -97,8 +109,8 @@ fn undisturbed<T>(act: impl FnOnce() -> T) -> T {
 }
 
 fn heap() -> &'static Heap {
-    // SAFETY: heaps are kept.
-    unsafe { HEAP.load(Ordering::Acquire).as_ref() }.unwrap_or(&FIRST)
+    // SAFETY: as of the place.
+    unsafe { &*HEAP.0.get() }
 }
 
 fn map(length: usize, protection: i32, how: i32) -> usize {
@@ -248,15 +260,9 @@ fn number_at(block: usize) -> usize {
 
 /// This process is a child of fork, and has no thread but this.
 pub(crate) fn begin_anew() {
-    let mapped = map(size_of_val(&FIRST).next_multiple_of(PART), PROT_READ | PROT_WRITE, 0) as *mut Heap;
-    if mapped.is_null() {
-        // What its parent had locked stays so: it cannot be used.
-        std::process::abort();
-    }
-    // SAFETY: the mapping is as long.
-    unsafe { mapped.write(Heap { sizes: [const { Mutex::new(Blocks { free: 0, next: 0, end: 0 }) }; SIZES] }) };
     OWN.store(NEXT.load(Ordering::Acquire), Ordering::Release);
-    HEAP.store(mapped, Ordering::Release);
+    // SAFETY: this is the only thread, and it was in no lock of the heap when it forked.
+    unsafe { HEAP.0.get().write(Heap::new()) };
 }
 
 /// This library's allocator.

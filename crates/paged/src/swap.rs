@@ -10,6 +10,7 @@ use rustix::fs::{
     AtFlags, FallocateFlags, MemfdFlags, Mode, OFlags, copy_file_range, fallocate, memfd_create, openat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
@@ -102,7 +103,7 @@ impl Backing {
         // Without rings: idle ones are kept for all files of a process, and those of its parent do not work in a child.
         let device = Arc::new(FileDevice::open(own, FileOptions { ring: false, ..FileOptions::default() })?);
         // A limit of files' lengths (`ulimit -f`) shows here rather than when the program wants memory.
-        device.set_len(LEAST).and_then(|()| device.set_len(0))?;
+        set_len(&device, LEAST).and_then(|()| set_len(&device, 0))?;
         let mut timed = Arc::clone(&device) as Arc<dyn Device>;
         if let Some(model) = delay {
             timed = Arc::new(Delayed::new(timed, Box::new(Slow(SimulatedDevice::new(model, SECTOR)))));
@@ -128,6 +129,17 @@ impl Backing {
     }
 }
 
+/// Makes the file as long as this; the error names the limit of the process if that is why it cannot be.
+fn set_len(device: &FileDevice, length: u64) -> io::Result<()> {
+    device.set_len(length).map_err(|error| match getrlimit(Resource::Fsize).current {
+        Some(most) if error.kind() == io::ErrorKind::FileTooLarge && length > most => io::Error::new(
+            error.kind(),
+            format!("{error}: `ulimit -f` lets this process write files up to {} KiB", most >> 10),
+        ),
+        _ => error,
+    })
+}
+
 fn in_memory(length: u64) -> io::Result<File> {
     let file = File::from(memfd_create("copy", MemfdFlags::CLOEXEC)?);
     file.set_len(length)?;
@@ -139,7 +151,7 @@ impl Swap {
     pub(crate) fn new(backing: &Arc<Backing>, part: Range<u64>, page: u64, traffic: Arc<Traffic>) -> io::Result<Self> {
         let Range { start, end } = part;
         if end > backing.device.len() {
-            backing.device.set_len(end)?;
+            set_len(&backing.device, end)?;
         }
         let length = end - start;
         let [bits, promised, allocated] = [(); 3].map(|()| Bits::new(length.div_ceil(page)));

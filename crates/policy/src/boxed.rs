@@ -148,17 +148,26 @@ impl Caller for &mut dyn Caller {
 }
 
 impl Spec {
-    /// The policy behind a pointer. Pages may be read ahead.
+    /// The policy behind a pointer, for a cache that reads ahead.
     pub fn build(&self, setup: &Setup) -> Box<dyn AnyPolicy> {
-        struct Build<'a>(&'a Setup);
+        self.built(setup, true)
+    }
+
+    /// The policy behind a pointer, for a cache that reads nothing ahead.
+    pub fn build_alone(&self, setup: &Setup) -> Box<dyn AnyPolicy> {
+        self.built(setup, false)
+    }
+
+    fn built(&self, setup: &Setup, reads_ahead: bool) -> Box<dyn AnyPolicy> {
+        struct Build<'a>(&'a Setup, bool);
         impl Visitor for Build<'_> {
             type Output = Box<dyn AnyPolicy>;
 
             fn visit<P: Policy>(self) -> Box<dyn AnyPolicy> {
-                Box::new(WithReadahead::<P>::new(self.0))
+                Box::new(WithReadahead::<P>::of(self.0, self.1))
             }
         }
-        visit(self.info.name, Build(setup)).expect("the policy is in the registry")
+        visit(self.info.name, Build(setup, reads_ahead)).expect("the policy is in the registry")
     }
 
     /// Whether the policy says which pages it waits to see used ([`Policy::AWAITS_USES`]).

@@ -83,8 +83,8 @@ pub enum Control {
 pub struct Charge {
     /// The manager.
     pub manager: Manager,
-    /// The rule's number for the caller: each rule has an instance of its manager, also if two name the same one. 0 is no rule: equal
-    /// managers are one.
+    /// The rule's number for the caller; 0 is no rule. Equal managers are one, but each rule whose manager lists files has a list of its own.
+    /// An owner that another rule names is judged anew, if mistakes end a manager's charge.
     pub rule: u32,
     /// What the rule lists the file as, for managers that have a list of files.
     pub listed: Option<Listed>,

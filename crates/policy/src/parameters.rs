@@ -225,7 +225,10 @@ impl Parameter {
             }
             Kind::PartOr(words) => choose(words, text).or_else(|| Part::parse(text).map(Value::Part)),
         };
-        value.ok_or_else(|| format!("`{}={text}` is out of bounds: {}", self.name, self.usage()))
+        value.ok_or_else(|| {
+            let wrong = if matches!(self.kind, Kind::Choice(_)) { "is none of its words" } else { "is out of bounds" };
+            format!("`{}={text}` {wrong}: {}", self.name, self.usage())
+        })
     }
 }
 
@@ -315,7 +318,7 @@ mod tests {
         assert_eq!(twice, "`max` is given twice: which of them holds?");
         assert_eq!(wrong("max", "0"), "`max=0` is out of bounds: max=1..255 (5)");
         assert_eq!(wrong("share", "NaN"), "`share=NaN` is out of bounds: share=0..1 (0.25)");
-        assert_eq!(wrong("ties", "mru"), "`ties=mru` is out of bounds: ties=lru|fifo (lru)");
+        assert_eq!(wrong("ties", "mru"), "`ties=mru` is none of its words: ties=lru|fifo (lru)");
     }
 
     #[test]

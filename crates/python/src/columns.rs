@@ -11,9 +11,6 @@ use forebay_trace::{Names, Operation, Origin, PageSize, Reader, Request, Result,
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The words for operations, in the order of their codes.
-const OPERATIONS: [&str; 3] = ["read", "write", "readahead"];
-
 /// Whole numbers of any width, where Arrow has them; negative ones by their bits.
 enum Numbers {
     I8(ArrayRef),
@@ -102,7 +99,7 @@ struct Batch {
     object: Option<Texts>,
     offset: Numbers,
     length: Option<Numbers>,
-    /// A code of [`OPERATIONS`] for each word of the texts.
+    /// The operation for each word of the texts.
     operation: Option<(Texts, Vec<Operation>)>,
 }
 
@@ -163,12 +160,12 @@ impl Columns {
 }
 
 fn operation(word: &str) -> std::result::Result<Operation, String> {
-    match word {
-        "read" | "" => Ok(Operation::Read),
-        "write" => Ok(Operation::Write),
-        "readahead" => Ok(Operation::Readahead),
-        other => Err(format!("column `operation`: `{other}` is none; there are {}", OPERATIONS.join(", "))),
+    if word.is_empty() {
+        return Ok(Operation::Read);
     }
+    let known = Operation::ALL.into_iter().find(|operation| operation.word() == word);
+    let words = Operation::ALL.map(Operation::word);
+    known.ok_or_else(|| format!("column `operation`: `{word}` is none; there are {}", words.join(", ")))
 }
 
 struct ColumnsReader {
@@ -264,11 +261,8 @@ impl Collected {
             self.object.push(request.object as i32);
             self.offset.push(request.offset);
             self.length.push(request.length);
-            self.operation.push(match request.operation {
-                Operation::Read => 0,
-                Operation::Write => 1,
-                Operation::Readahead => 2,
-            });
+            let code = Operation::ALL.iter().position(|&operation| operation == request.operation);
+            self.operation.push(code.expect("it is one of all") as i32);
         }
     }
 
@@ -278,7 +272,7 @@ impl Collected {
             let words = Arc::new(StringArray::from_iter_values(words));
             Arc::new(DictionaryArray::new(Int32Array::from(codes), words))
         };
-        let operations = OPERATIONS.map(str::to_owned);
+        let operations = Operation::ALL.map(|operation| operation.word().to_owned());
         let columns: [(&str, ArrayRef); 6] = [
             ("time", Arc::new(Int64Array::from(self.time))),
             ("owner", texts(self.owner, names.owners())),

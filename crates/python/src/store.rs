@@ -104,7 +104,7 @@ impl Store {
     pub(crate) fn new(policy: Option<(&Spec, u32)>) -> Self {
         let kept = policy.map_or(0, |(spec, capacity)| spec.numbers_kept() as usize * capacity as usize);
         Self {
-            policy: policy.map(|(spec, capacity)| spec.build(&spec.setup(capacity, ROOM))),
+            policy: policy.map(|(spec, capacity)| spec.build_alone(&spec.setup(capacity, ROOM))),
             table: HashTable::new(),
             slots: Vec::new(),
             forgotten: VecDeque::new(),

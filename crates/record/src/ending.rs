@@ -1,5 +1,6 @@
 //! When a recording ends: with its program, by Ctrl-C or SIGTERM, at its limit, or after its time.
 
+use crate::error::Error;
 use crate::running::{Running, status};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
@@ -13,6 +14,7 @@ const GRACE: Duration = Duration::from_secs(5);
 const BEFORE_A_WORD: Duration = Duration::from_secs(1);
 
 /// What happens meanwhile.
+#[derive(Clone, Copy)]
 pub(crate) enum Event {
     /// Ctrl-C, which a program in the foreground has got, too.
     Interrupt,
@@ -39,6 +41,27 @@ pub(crate) fn listen(events: Sender<Event>) -> io::Result<Handle> {
     Ok(handle)
 }
 
+impl Event {
+    /// Why nothing is recorded, if this is a signal that came before anything was.
+    pub(crate) fn stops(self) -> Option<Error> {
+        let (code, by) = match self {
+            Self::Interrupt => (130, "Ctrl-C"),
+            Self::Terminate => (143, "a signal"),
+            Self::Full | Self::Over => return None,
+        };
+        Some(Error::Program(code, format!("stopped by {by} before anything was recorded: there is no trace")))
+    }
+}
+
+/// Why a recording has ended.
+#[derive(Default)]
+pub(crate) struct Ended {
+    /// For the sake of the limit or the duration.
+    pub(crate) of_itself: bool,
+    /// The first signal that came.
+    pub(crate) signal: Option<Event>,
+}
+
 /// The signals that this process ignores, a bit each.
 pub fn ignored_signals() -> u64 {
     status("self", "SigIgn").and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0)
@@ -51,23 +74,26 @@ enum Then {
     Force,
 }
 
-/// Ends what is recorded when it is time to. Returns whether that was for the sake of the limit or the duration.
+/// Ends what is recorded when it is time to.
 pub(crate) fn control(
     events: &Receiver<Event>,
     duration: Option<Duration>,
     running: &Running,
     say: &dyn Fn(&str),
-) -> bool {
+) -> Ended {
     let after = |time: Duration, then| Instant::now().checked_add(time).map(|at| (at, then));
     let mut next = duration.and_then(|duration| after(duration, Then::Ask));
-    let (mut interrupted, mut asked, mut of_itself) = (false, false, false);
+    let (mut interrupted, mut asked, mut ended) = (false, false, Ended::default());
     loop {
         let event = match &next {
             Some((at, _)) => events.recv_timeout(at.saturating_duration_since(Instant::now())),
             None => events.recv().map_err(RecvTimeoutError::from),
         };
+        if let Ok(signal @ (Event::Interrupt | Event::Terminate)) = event {
+            ended.signal.get_or_insert(signal);
+        }
         match event {
-            Ok(Event::Over) | Err(RecvTimeoutError::Disconnected) => return of_itself,
+            Ok(Event::Over) | Err(RecvTimeoutError::Disconnected) => return ended,
             Ok(Event::Full) if asked => {}
             Ok(Event::Interrupt) if running.is_in_foreground() && !interrupted && !asked => {
                 interrupted = true;
@@ -82,12 +108,12 @@ pub(crate) fn control(
                 running.ask();
             }
             Ok(Event::Full) => {
-                (asked, of_itself, next) = (true, true, after(GRACE, Then::Force));
+                (asked, ended.of_itself, next) = (true, true, after(GRACE, Then::Force));
                 running.ask();
             }
             Err(RecvTimeoutError::Timeout) => match next.take().map(|(_, then)| then) {
                 Some(Then::Ask) => {
-                    (asked, of_itself, next) = (true, true, after(GRACE, Then::Force));
+                    (asked, ended.of_itself, next) = (true, true, after(GRACE, Then::Force));
                     running.ask();
                 }
                 Some(Then::Say) => say("the program goes on, and is recorded; Ctrl-C again kills it"),

@@ -110,6 +110,10 @@ impl Asked<'_> {
         let (output, _) = write::check(self.out, self.force)?;
         let (events, queue) = mpsc::channel();
         let signals = ending::listen(events.clone()).map_err(Error::begin)?;
+        // Ctrl-C until now has reached no program: there is none yet.
+        if let Some(stopped) = queue.try_iter().find_map(Event::stops) {
+            return Err(stopped);
+        }
         let Source { format, mark, start, bytes, running, ended } = self.start()?;
         let (duration, say, saying) = (self.duration, &self.say, Arc::clone(&self.say));
         let ender = std::thread::spawn(move || ending::control(&queue, duration, &running, &*saying));
@@ -142,15 +146,16 @@ impl Asked<'_> {
         // Tracing in the kernel goes with it.
         drop(tap);
         let _ = events.send(Event::Over);
-        let of_itself = ender.join().unwrap_or(false);
+        let ending = ender.join().unwrap_or_default();
         signals.close();
         let status = ended.and_then(|ended| ended.join().ok()).transpose().map_err(Error::begin)?;
         if nothing {
-            return Err(self.nothing(status));
+            running::end_orphans();
+            return Err(ending.signal.and_then(Event::stops).unwrap_or_else(|| self.nothing(status)));
         }
         let (requests, page_size) = written.map_err(|_| Error::Lost)?;
         // Of processes that run, the status is that of strace, which we have ended.
-        let of_program = status.filter(|_| !of_itself && !self.program.is_empty());
+        let of_program = status.filter(|_| !ending.of_itself && !self.program.is_empty());
         let code = of_program.map_or(0, exit_code);
         Ok(Made { code, requests, page_size })
     }

@@ -2,7 +2,9 @@
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal, set_child_subreaper,
+};
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +23,21 @@ pub(crate) enum Running {
     Program(OwnedFd),
     /// A device, until this is set.
     Device(Arc<AtomicBool>),
+}
+
+/// What tracers leave becomes a child of this process.
+pub(crate) fn adopt_orphans() {
+    // Without it one may stay behind.
+    let _ = set_child_subreaper(Some(getpid()));
+}
+
+/// Ends what a tracer has left that Ctrl-C ended before it traced: its child waits for it, stopped, for ever.
+pub(crate) fn end_orphans() {
+    let own = Some(std::process::id().to_string());
+    let is_stopped = |name: &str| status(name, "State").is_some_and(|state| state.starts_with(['T', 't']));
+    for process in processes(|name| status(name, "PPid") == own && is_stopped(name)) {
+        let _ = kill_process(process, Signal::KILL);
+    }
 }
 
 /// A hold on a process, whose number may be another's once it has ended.
@@ -76,13 +93,17 @@ impl Running {
 /// The processes that a tracer traces, or those of them that it has started.
 fn traced(tracer: Pid, children: bool) -> Vec<Pid> {
     let tracer = Some(tracer.as_raw_nonzero().to_string());
+    processes(|name| status(name, "TracerPid") == tracer && (!children || status(name, "PPid") == tracer))
+}
+
+/// The processes of which this is so, by their numbers.
+fn processes(is_so: impl Fn(&str) -> bool) -> Vec<Pid> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter_map(|entry| {
         let name = entry.file_name();
         let name = name.to_str()?;
         let process = name.parse().ok().and_then(Pid::from_raw)?;
-        let is_traced = status(name, "TracerPid") == tracer && (!children || status(name, "PPid") == tracer);
-        is_traced.then_some(process)
+        is_so(name).then_some(process)
     });
     processes.collect()
 }

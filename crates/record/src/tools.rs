@@ -3,7 +3,7 @@
 use crate::Source;
 use crate::error::Error;
 use crate::program::find;
-use crate::running::{Running, hold, runs, status};
+use crate::running::{Running, adopt_orphans, hold, runs, status};
 use rustix::process::Pid;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -35,6 +35,7 @@ pub(crate) fn files(program: &[OsString], mapped: bool, to_stderr: bool) -> Resu
     if to_stderr {
         command.stdout(io::stderr());
     }
+    adopt_orphans();
     let running = |child: &Child| Ok(Running::Traced { tracer: Pid::from_child(child) });
     start(command, STRACE, "--output=", program, running)
 }

@@ -185,13 +185,18 @@ fn wait(mut child: Child, mut signals: SignalsInfo<WithOrigin>) -> io::Result<Ex
     // Its number may be another's once it has ended.
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     let handle = signals.handle();
+    let pass = move |signal| {
+        if let Some(signal) = Signal::from_named_raw(signal) {
+            // It may have ended.
+            let _ = pidfd_send_signal(&process, signal);
+        }
+    };
+    // Before the program was there, those of the terminal came here alone.
+    signals.pending().for_each(|Origin { signal, .. }| pass(signal));
     let passing = std::thread::spawn(move || {
         for Origin { signal, cause, .. } in signals.forever() {
-            if matches!(cause, Cause::Sent(Sent::User | Sent::TKill | Sent::Queue))
-                && let Some(signal) = Signal::from_named_raw(signal)
-            {
-                // It may have ended.
-                let _ = pidfd_send_signal(&process, signal);
+            if matches!(cause, Cause::Sent(Sent::User | Sent::TKill | Sent::Queue)) {
+                pass(signal);
             }
         }
     });

@@ -20,6 +20,7 @@ mod directories;
 mod error;
 mod export;
 mod flushes;
+mod http;
 mod inherited;
 mod listen;
 pub mod log;

@@ -165,9 +165,7 @@ pub(crate) fn log_lost_charges(look: impl Fn() -> Option<(u32, Vec<ManagerReport
             }
             if new.is_empty() {
                 let more = ended - known;
-                tracing::warn!(
-                    "{more} managers were caught at too many mistakes, and have lost their charge; their owners have gone"
-                );
+                tracing::warn!("managers of owners that have gone were caught at too many mistakes: {more}");
             }
             known = ended;
         }

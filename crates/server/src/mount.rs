@@ -142,7 +142,7 @@ fn begin(
         command_socket::start(service.clone(), listener)?;
         tracing::info!("commands are taken at {}", path.display());
     }
-    if options.revoke.is_some() {
+    if options.revokes() {
         let service = Arc::downgrade(service);
         let log = move || managers::log_lost_charges(|| service.upgrade().map(|service| service.lost_charges()));
         std::thread::Builder::new()

@@ -6,7 +6,7 @@ use crate::managers::OwnersOption;
 use crate::service_options::ServiceOptions;
 use crate::source::NO_TIME;
 use crate::volume_options::Mode;
-use crate::words::{Count, Size};
+use crate::words::{Count, Policy, Size};
 use clap::Arg;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -145,6 +145,12 @@ impl MountOptions {
         service.policy = Some(policy.map_err(|error| Error::Usage(format!("--revoke: {error}")))?);
         Ok(service)
     }
+
+    /// Whether managers may lose their charge by their mistakes.
+    pub(crate) fn revokes(&self) -> bool {
+        let policy = self.with_revoke().ok().and_then(|service| service.policy);
+        policy.is_some_and(|Policy(spec)| spec.info.name == "lru-sp" && spec.settings.integer("revoke") > 0)
+    }
 }
 
 #[cfg(test)]
@@ -167,6 +173,9 @@ mod tests {
         for policy in [None, Some("clock-pro")] {
             assert!(with(policy).with_revoke().unwrap_err().to_string().contains("add --policy lru-sp"));
         }
+        let revokes = |policy: &str| MountOptions { revoke: None, ..with(Some(policy)) }.revokes();
+        assert!(with(Some("lru-sp")).revokes() && revokes("lru-sp:revoke=2"), "both are the same");
+        assert!(!revokes("lru-sp") && !revokes("clock-pro"));
         let twice = with(Some("lru-sp:revoke=2")).with_revoke().unwrap_err().to_string();
         assert!(twice.contains("revoke"), "{twice}");
     }

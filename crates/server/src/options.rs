@@ -88,7 +88,7 @@ fn in_words_of_volumes(option: Arg) -> Arg {
     let help = match option.get_id().as_str() {
         "cache" => "The size of the cache that volumes share [default: 512MiB]",
         "policy" => "The policy of caches: `forebay policies` lists them [default: clock-pro]",
-        "page" => "The page size of caches, a power of two from 4KiB to 1MiB [default: 4KiB]",
+        "page" => "The page size of caches, a power of two from 4KiB to 2MiB [default: 4KiB]",
         "record" => "Write the references of clients to a trace, which is whole when the server has stopped",
         "delay" => "Make each file or device as slow as a disk: a preset of `forebay devices`, or a TOML file",
         "dirty_limit" => "The share of a cache that may be dirty before writers wait [default: 50%]",

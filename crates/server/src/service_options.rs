@@ -19,7 +19,7 @@ options! {
         /// The policy of the cache: `forebay policies` lists them [default: clock-pro]
         #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…")]
         pub policy: Option<Policy> = restart("policy");
-        /// The page size of the cache, a power of two from 4KiB to 1MiB [default: 4KiB]
+        /// The page size of the cache, a power of two from 4KiB to 2MiB [default: 4KiB]
         #[arg(long, value_name = "SIZE")]
         pub page: Option<Size> = restart("page");
         /// Serve figures by HTTP: /metrics for Prometheus, /statistics as JSON for `forebay top`

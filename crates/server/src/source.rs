@@ -184,6 +184,15 @@ fn make(path: &Path, bytes: u64) -> io::Result<()> {
     file.set_len(bytes).inspect_err(|_| drop(std::fs::remove_file(path)))
 }
 
+/// The longest file that this process may write.
+fn longest() -> Option<u64> {
+    getrlimit(Resource::Fsize).current
+}
+
+fn limited(most: u64) -> String {
+    format!("`ulimit -f` lets this process write files up to {}", show_bytes(most))
+}
+
 fn not_opened(error: &io::Error, hint: &str) -> Error {
     let what = format!("{error}{hint}");
     if error.kind() == io::ErrorKind::ResourceBusy { Error::InUse(what) } else { Error::Failed(what) }
@@ -192,16 +201,21 @@ fn not_opened(error: &io::Error, hint: &str) -> Error {
 fn open_file(path: &Path, opening: &Opening) -> Result<FileDevice, Error> {
     let missing = std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     if let Some(bytes) = opening.create.filter(|_| missing) {
-        make(path, bytes).map_err(|error| Error::Failed(format!("{}: cannot be made: {error}", path.display())))?;
+        let failed = |error: io::Error| {
+            let limit =
+                if error.kind() == io::ErrorKind::FileTooLarge { longest().filter(|most| bytes > *most) } else { None };
+            let why = limit.map_or_else(String::new, |most| format!(": {}", limited(most)));
+            Error::Failed(format!("{}: cannot be made: {error}{why}", path.display()))
+        };
+        make(path, bytes).map_err(failed)?;
     }
     let options =
         FileOptions { read_only: opening.read_only, direct: opening.direct != Direct::No, ..FileOptions::default() };
     let file = FileDevice::open(path, options)
         .map_err(|error| not_opened(&error, if missing { "; create=SIZE makes it" } else { "" }))?;
-    let longest = getrlimit(Resource::Fsize).current.filter(|longest| file.len() > *longest && !opening.read_only);
-    if let Some(longest) = longest.filter(|_| path.is_file()) {
-        let (name, longest) = (path.display(), show_bytes(longest));
-        tracing::warn!("{name}: `ulimit -f` lets this process write files up to {longest}: writes behind that fail");
+    let limit = longest().filter(|most| file.len() > *most && !opening.read_only);
+    if let Some(most) = limit.filter(|_| path.is_file()) {
+        tracing::warn!("{}: {}: writes behind that fail", path.display(), limited(most));
     }
     if let Some(why) = file.why_buffered() {
         let name = path.display();

@@ -51,11 +51,6 @@ impl DeviceTime {
         (self.arrival, self.write, self.asked) = (arrival, write, false);
     }
 
-    /// Whether the present request writes.
-    pub(crate) fn writes(&self) -> bool {
-        self.write
-    }
-
     /// The present request is about to ask for something: those before it have been waited for, and the program has thought
     /// since. Says whether it is the first time.
     fn ask(&mut self) -> bool {

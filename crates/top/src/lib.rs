@@ -2,12 +2,13 @@
 
 mod figures;
 mod screen;
+mod terminal;
 
 pub use figures::Figures;
 pub use screen::show;
 
 use forebay_server::Report;
-use ratatui::crossterm::terminal;
+use rustix::termios::tcgetwinsize;
 use std::io::{self, IsTerminal};
 use std::{error, fmt};
 
@@ -53,6 +54,6 @@ pub fn fetch(address: &str) -> Result<Report, Error> {
 
 /// The width of the terminal that standard output goes to, if it is one and knows its width: one that does not says 0.
 pub fn width() -> Option<usize> {
-    let size = io::stdout().is_terminal().then(|| terminal::size().ok());
-    size.flatten().map(|(width, _)| width.into()).filter(|&width| width > 0)
+    let size = io::stdout().is_terminal().then(|| tcgetwinsize(io::stdout()).ok());
+    size.flatten().map(|size| size.ws_col.into()).filter(|&width| width > 0)
 }

@@ -1,14 +1,11 @@
 //! The view in a terminal, renewed until `q` is pressed.
 
 use crate::figures::{Cell, Figures, Rows};
+use crate::terminal::{Line, Terminal};
 use crate::{Error, fetch};
+use console::{Alignment, Style, pad_str};
 use forebay_server::Report;
-use ratatui::Frame;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Style, Stylize};
-use ratatui::text::{Line, Text};
-use ratatui::widgets::{Paragraph, Row, Sparkline, Table, Wrap};
+use forebay_sim::words::folded;
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
@@ -18,31 +15,27 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// [`Error::Terminal`].
 pub fn show(address: &str, first: Report, every: Duration) -> Result<(), Error> {
-    let mut terminal = ratatui::try_init().map_err(Error::Terminal)?;
-    let shown = || -> Result<(), Error> {
-        let mut figures = Figures::new(&first, &Report::default());
-        let (mut before, mut trouble, mut history) = (first, None, History::default());
-        loop {
-            terminal
-                .draw(|frame| draw(frame, address, &figures, &history, trouble.as_deref()))
-                .map_err(Error::Terminal)?;
-            if quits(every).map_err(Error::Terminal)? {
-                return Ok(());
-            }
-            // A server that is not there may come back.
-            match fetch(address) {
-                Ok(now) => {
-                    figures = Figures::new(&now, &before);
-                    history.add(&before, &now);
-                    (before, trouble) = (now, None);
-                }
-                Err(Error::Server(_)) => trouble = Some(format!("{address}: no server answers (q: end)")),
-                Err(other) => return Err(other),
-            }
+    let terminal = Terminal::new().map_err(Error::Terminal)?;
+    let mut figures = Figures::new(&first, &Report::default());
+    let (mut before, mut trouble, mut history) = (first, None, History::default());
+    loop {
+        let (width, _) = terminal.size().map_err(Error::Terminal)?;
+        let lines = view(address, &figures, &history, trouble.as_deref(), width);
+        terminal.draw(&lines).map_err(Error::Terminal)?;
+        if quits(&terminal, every).map_err(Error::Terminal)? {
+            return Ok(());
         }
-    }();
-    ratatui::restore();
-    shown
+        // A server that is not there may come back.
+        match fetch(address) {
+            Ok(now) => {
+                figures = Figures::new(&now, &before);
+                history.add(&before, &now);
+                (before, trouble) = (now, None);
+            }
+            Err(Error::Server(_)) => trouble = Some(format!("{address}: no server answers (q: end)")),
+            Err(other) => return Err(other),
+        }
+    }
 }
 
 /// What the last views showed of the server as a whole, the latest last.
@@ -79,92 +72,94 @@ impl History {
 }
 
 /// Waits for the next view; whether the user has had enough.
-fn quits(every: Duration) -> io::Result<bool> {
+fn quits(terminal: &Terminal, every: Duration) -> io::Result<bool> {
     let until = Instant::now() + every;
-    while event::poll(until.saturating_duration_since(Instant::now()))? {
-        if let Event::Key(key) = event::read()?
-            && key.kind == KeyEventKind::Press
-        {
-            let interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-            if interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
-                return Ok(true);
-            }
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match terminal.key(left)? {
+            Some(key) if ends(&key) => return Ok(true),
+            None if left.is_zero() => return Ok(false),
+            _ => {}
         }
     }
-    Ok(false)
 }
 
-fn draw(frame: &mut Frame<'_>, address: &str, figures: &Figures, history: &History, trouble: Option<&str>) {
+/// Whether a key is `q`, Escape or Ctrl-C. Other keys' codes begin with that of Escape. One of nothing is that of a terminal that is gone.
+fn ends(key: &[u8]) -> bool {
+    const ESCAPE: u8 = 0x1b;
+    const INTERRUPT: u8 = 0x03;
+    match key {
+        [] | [ESCAPE] => true,
+        [ESCAPE, ..] => false,
+        typed => typed.iter().any(|&letter| letter == b'q' || letter == INTERRUPT),
+    }
+}
+
+fn view(address: &str, figures: &Figures, history: &History, trouble: Option<&str>, width: usize) -> Vec<Line> {
     // The last figures would be taken for those of now.
     if let Some(trouble) = trouble {
-        return frame.render_widget(Line::from(trouble).red(), frame.area());
+        return vec![Line(trouble.to_owned(), Style::new().red())];
     }
-    let height = |rows: &Rows| Constraint::Length(rows.rows.len() as u16 + 2);
-    let [head, moved, hits, _, volumes, caches, states] = Layout::vertical([
-        Constraint::Length(2),
-        Constraint::Length(1),
-        Constraint::Length(1),
-        Constraint::Length(1),
-        height(&figures.volumes),
-        height(&figures.caches),
-        Constraint::Min(0),
-    ])
-    .areas(frame.area());
-    let title = Line::from(format!("forebay, {address}: {} (q: end)", figures.head)).bold();
-    frame.render_widget(Paragraph::new(title).wrap(Wrap { trim: true }), head);
+    let title = folded(&format!("forebay, {address}: {} (q: end)", figures.head), width);
+    let mut lines: Vec<Line> = title.lines().map(|line| Line(line.to_owned(), Style::new().bold())).collect();
+    lines.resize_with(lines.len().max(2), empty);
     let most = history.moved.iter().max().copied().unwrap_or(0);
-    let label = format!("to {}/s ", Cell::Bytes(most as f64).show());
-    trend(frame, moved, &label, history.moved.iter().map(|&bytes| Some(bytes)), most);
-    trend(frame, hits, "hits to 100 % ", history.hits.iter().copied(), 1000);
-    frame.render_widget(table(&figures.volumes, volumes.width), volumes);
-    frame.render_widget(table(&figures.caches, caches.width), caches);
-    let lines: Vec<Line<'_>> = figures.states.iter().map(|state| Line::from(state.as_str())).collect();
-    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: true }), states);
+    let label = format!("to {}/s", Cell::Bytes(most as f64).show());
+    lines.push(trend(&label, history.moved.iter().map(|&bytes| Some(bytes)), most, width));
+    lines.push(trend("hits to 100 %", history.hits.iter().copied(), 1000, width));
+    lines.push(empty());
+    for rows in [&figures.volumes, &figures.caches] {
+        lines.extend(table(rows, width));
+        lines.push(empty());
+    }
+    let states = figures.states.iter().map(|state| folded(state, width));
+    lines.extend(states.flat_map(|state| state.lines().map(plain).collect::<Vec<_>>()));
+    lines
 }
 
-/// Draws the latest of some figures, for which there is room, as bars up to `most`.
-fn trend(
-    frame: &mut Frame<'_>,
-    area: Rect,
-    label: &str,
-    figures: impl DoubleEndedIterator<Item = Option<u64>>,
-    most: u64,
-) {
-    let [named, bars] = Layout::horizontal([Constraint::Length(LABEL), Constraint::Min(0)]).areas(area);
-    frame.render_widget(Line::from(label.to_owned()).dim(), named);
-    let mut latest: Vec<Option<u64>> = figures.rev().take(bars.width.into()).collect();
-    latest.reverse();
-    frame.render_widget(Sparkline::default().data(latest).max(most.max(1)), bars);
+fn plain(text: &str) -> Line {
+    Line(text.to_owned(), Style::new())
+}
+
+fn empty() -> Line {
+    plain("")
 }
 
 /// The room for what a trend is called.
-const LABEL: u16 = 16;
+const LABEL: usize = 16;
+
+/// The latest of some figures, for which there is room, as bars up to `most`.
+fn trend(label: &str, figures: impl DoubleEndedIterator<Item = Option<u64>>, most: u64, width: usize) -> Line {
+    const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let bar = |figure: Option<u64>| BARS[figure.map_or(0, |figure| (figure * 8 / most.max(1)).min(8) as usize)];
+    let mut latest: Vec<char> = figures.rev().take(width.saturating_sub(LABEL)).map(bar).collect();
+    latest.reverse();
+    plain(&format!("{}{}", pad_str(label, LABEL, Alignment::Left, None), latest.iter().collect::<String>()))
+}
 
 /// The spaces between columns.
-const GAP: u16 = 2;
+const GAP: usize = 2;
 
-fn table(rows: &Rows, room: u16) -> Table<'_> {
-    let shown = rows.fitting(room.into(), GAP.into());
-    let widths = shown.iter().map(|&column| Constraint::Length(rows.width(column) as u16)).collect::<Vec<_>>();
-    let body = rows.rows.iter().map(|row| {
-        Row::new(shown.iter().map(|&column| match &row[column] {
-            Cell::Text(text) => Text::from(text.clone()),
-            figure => Text::from(figure.show()).right_aligned(),
-        }))
-    });
-    let headings = shown.iter().map(|&column| {
-        let heading = Text::from(rows.columns[column].name);
-        let words = rows.rows.iter().any(|row| matches!(row[column], Cell::Text(_)));
-        if words { heading } else { heading.right_aligned() }
-    });
-    Table::new(body, widths).header(Row::new(headings).style(Style::new().dim())).column_spacing(GAP)
+fn table(rows: &Rows, room: usize) -> Vec<Line> {
+    let shown = rows.fitting(room, GAP);
+    let line = |cell: &dyn Fn(usize) -> (String, bool)| {
+        let cells = shown.iter().map(|&column| {
+            let (text, left) = cell(column);
+            let side = if left { Alignment::Left } else { Alignment::Right };
+            pad_str(&text, rows.width(column), side, None).into_owned()
+        });
+        cells.collect::<Vec<_>>().join(&" ".repeat(GAP))
+    };
+    let is_text = |row: &[Cell], column: usize| matches!(row[column], Cell::Text(_));
+    let heading =
+        |column: usize| (rows.columns[column].name.to_owned(), rows.rows.iter().any(|row| is_text(row, column)));
+    let body = rows.rows.iter().map(|row| plain(&line(&|column| (row[column].show(), is_text(row, column)))));
+    [Line(line(&heading), Style::new().dim())].into_iter().chain(body).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
 
     fn report(seconds: f64, hits: u64) -> Report {
         let mut report = Report {
@@ -180,24 +175,29 @@ mod tests {
         report
     }
 
-    fn view(width: u16, history: &History, trouble: Option<&str>) -> String {
+    fn drawn(width: usize, history: &History, trouble: Option<&str>) -> String {
         let figures = Figures::new(&report(10.0, 100), &Report::default());
-        let mut terminal = Terminal::new(TestBackend::new(width, 20)).expect("a terminal in memory");
-        terminal.draw(|frame| draw(frame, "host:1", &figures, history, trouble)).expect("it is drawn");
-        terminal.backend().to_string()
+        let lines = view("host:1", &figures, history, trouble, width);
+        lines.into_iter().map(|Line(text, _)| text + "\n").collect()
     }
 
     #[test]
     fn the_view_shows_volumes_caches_and_trouble() {
-        let plain = view(160, &History::default(), None);
+        let plain = drawn(160, &History::default(), None);
         assert!(["host:1", "data", "clock-pro", "requests/s"].iter().all(|text| plain.contains(text)), "{plain}");
-        let gone = view(160, &History::default(), Some("it is gone"));
+        let gone = drawn(160, &History::default(), Some("it is gone"));
         assert!(gone.contains("it is gone") && !gone.contains("clock-pro"), "{gone}");
     }
 
     #[test]
+    fn q_escape_and_interrupt_end_the_view_and_arrows_do_not() {
+        let ends = [&b"q"[..], b"\x1b", b"\x03", b"", b"\x1b[A", b"x", b"\x1bOq"].map(ends);
+        assert_eq!(ends, [true, true, true, true, false, false, false]);
+    }
+
+    #[test]
     fn eighty_columns_show_what_matters_with_its_unit() {
-        let narrow = view(80, &History::default(), None);
+        let narrow = drawn(80, &History::default(), None);
         assert!(
             ["hits %", "read/s", "written/s", "40.0 KiB", "capacity"].iter().all(|text| narrow.contains(text)),
             "{narrow}"
@@ -215,7 +215,7 @@ mod tests {
             (&history.moved, &history.hits),
             (&[4_096_000, 2_048_000, 0].into(), &[Some(1000), Some(1000), None].into())
         );
-        let drawn = view(80, &history, None);
+        let drawn = drawn(80, &history, None);
         assert!(drawn.contains("to 3.9 MiB/s") && drawn.contains("█▄"), "{drawn}");
         (0..2 * History::MOST).for_each(|_| history.add(&report(1.0, 0), &report(2.0, 1)));
         assert_eq!(history.moved.len(), History::MOST);

@@ -15,7 +15,7 @@ pub struct Request {
     pub offset: u64,
     /// How many bytes, blocks or pages. A request of length 0 refers to nothing.
     pub length: u64,
-    /// Read, write or readahead.
+    /// Read, write or readahead; and of a read whether its program has said that it reads at random, or in order.
     pub operation: Operation,
 }
 

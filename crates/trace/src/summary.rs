@@ -82,7 +82,7 @@ impl Summary {
             for request in &batch {
                 summary.requests += 1;
                 match request.operation {
-                    Operation::Read => summary.reads += 1,
+                    Operation::Read | Operation::RandomRead | Operation::SequentialRead => summary.reads += 1,
                     Operation::Write => summary.writes += 1,
                     Operation::Readahead => summary.readaheads += 1,
                 }

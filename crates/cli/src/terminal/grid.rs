@@ -1,12 +1,15 @@
 //! Rows and columns of text.
 
 use crate::failure::Failure;
-use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, Table, Width, presets};
-use std::io::Write;
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, Table, Width, presets};
+use std::io::{IsTerminal, Write};
 use std::ops::Range;
 
 /// The spaces around a cell.
 pub(super) const PADDING: usize = 2;
+/// A letter without width around what stands out. The layout does not see it, and what is printed has a terminal's codes in its place.
+const MARK: &str = "\u{2060}";
+const BOLD: [&str; 2] = ["\x1b[1m", "\x1b[0m"];
 /// Names are not folded to fewer columns than this.
 const NARROWEST: usize = 12;
 
@@ -72,21 +75,27 @@ impl Grid {
             for (_, column) in table.column_iter_mut().enumerate().skip(1).filter(|(index, _)| !block.contains(index)) {
                 column.set_constraint(ColumnConstraint::Hidden);
             }
-            writeln!(out, "{}{}", if index > 0 { "\n" } else { "" }, table.trim_fmt())?;
+            writeln!(out, "{}{}", if index > 0 { "\n" } else { "" }, standing_out(&table.trim_fmt()))?;
         }
         Ok(())
     }
 
     fn row_with_marks(&mut self, cells: impl Iterator<Item = (String, bool)>) {
-        let plain = super::is_plain();
+        let plain = super::is_plain() || !std::io::stdout().is_terminal();
         let cell = |(column, (text, marked)): (usize, (String, bool))| {
             let side = if self.left.contains(&column) { CellAlignment::Left } else { CellAlignment::Right };
-            let cell = Cell::new(text).set_alignment(side);
-            if marked && !plain { cell.add_attribute(Attribute::Bold) } else { cell }
+            Cell::new(if marked && !plain { format!("{MARK}{text}{MARK}") } else { text }).set_alignment(side)
         };
         let cells: Vec<Cell> = cells.enumerate().map(cell).collect();
         self.table.add_row(cells);
     }
+}
+
+/// A text with what was marked in bold.
+fn standing_out(text: &str) -> String {
+    let mut parts = text.split(MARK);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.zip(BOLD.into_iter().cycle()).fold(first, |shown, (part, code)| shown + code + part)
 }
 
 /// The width of the first column, which each block begins with: names that would fill more than half of the room are folded.
@@ -123,6 +132,14 @@ mod tests {
         assert_eq!(from_and_to(&[10, 10, 10], 29), [(1, 2), (2, 3)]);
         assert_eq!(from_and_to(&[10, 5, 5, 5, 20], 20), [(1, 3), (3, 4), (4, 5)]);
         assert_eq!(from_and_to(&[10], 30), [(1, 1)]);
+    }
+
+    #[test]
+    fn what_stands_out_is_as_wide_as_the_rest() {
+        assert_eq!(standing_out("no mark"), "no mark");
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).add_row(vec![format!("{MARK}20.8{MARK}")]).add_row(vec!["120.8"]);
+        assert_eq!(standing_out(&table.trim_fmt()).trim_start(), "\x1b[1m20.8\x1b[0m\n 120.8");
     }
 
     #[test]

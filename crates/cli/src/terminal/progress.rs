@@ -108,9 +108,9 @@ const NARROW: u16 = 72;
 
 /// What is done comes last, and is cut where the line ends: a line that wraps would be repeated.
 fn with_end() -> &'static str {
-    match ratatui::crossterm::terminal::size() {
+    match rustix::termios::tcgetwinsize(std::io::stderr()).map(|size| size.ws_col) {
         // A terminal that does not know its width says 0.
-        Ok((1..NARROW, _)) => "{percent:>3}% {left} left, {wide_msg}",
+        Ok(1..NARROW) => "{percent:>3}% {left} left, {wide_msg}",
         _ => "[{bar:20}] {percent:>3}% at {rate}, {left} left: {wide_msg}",
     }
 }

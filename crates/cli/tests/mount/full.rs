@@ -2,7 +2,7 @@
 
 use crate::{Folder, text};
 use std::fs;
-use std::os::unix::fs::{FileExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, chown};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -13,6 +13,8 @@ const MIB: usize = 1 << 20;
 enum Storage {
     /// ext4 with 2 MiB left.
     Full,
+    /// The same in blocks of 1 KiB: four of them are a page.
+    FullOfShort,
     /// Btrfs with much left, of which a quota allows 2 MiB.
     Quota,
     /// ext4 with much left, on a device of which nothing more can be written.
@@ -50,7 +52,8 @@ impl<'f> Disk<'f> {
         let size = if matches!(storage, Storage::Quota) { "300M" } else { "32M" };
         run(&["truncate", "-s", size, &image]);
         match storage {
-            Storage::Full => run(&["mkfs.ext4", "-q", "-m", "0", &image]),
+            Storage::Full => run(&["mkfs.ext4", "-q", "-m", "0", "-b", "4096", &image]),
+            Storage::FullOfShort => run(&["mkfs.ext4", "-q", "-m", "0", "-b", "1024", &image]),
             Storage::Failing => run(&["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", &image]),
             Storage::Quota => run(&["mkfs.btrfs", "-q", &image]),
         };
@@ -59,7 +62,7 @@ impl<'f> Disk<'f> {
         fs::write(folder.path("source/config"), contents(1, 100_000)).expect("a file");
         run(&["sync", "-f", &source]);
         match storage {
-            Storage::Full => {
+            Storage::Full | Storage::FullOfShort => {
                 let free = rustix::fs::statvfs(&*source).expect("it is there");
                 let fill = fs::File::create(folder.path("source/fill")).expect("a file");
                 let length = free.f_bavail * free.f_frsize - 2 * MIB as u64;
@@ -174,27 +177,44 @@ fn a_database_on_a_full_disk_keeps_what_was_committed() {
 
 #[test]
 fn a_write_for_which_there_is_no_room_fails_as_below() {
-    let Some(folder) = Folder::new() else { return };
-    let disk = Disk::new(&folder, Storage::Full);
-    let running = folder.mount(&["--cache", "64MiB"]);
-    let file = fs::File::create(folder.path("seen/file")).expect("a file");
-    let mut written = 0;
-    let full = loop {
-        match file.write_at(&contents(3, 64 << 10), written) {
-            Ok(length) => written += length as u64,
-            Err(error) => break error,
-        }
-        assert!(written < 8 * MIB as u64, "there is no room for that");
-    };
-    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
-    assert!(written > MIB as u64, "{written} bytes");
-    // Holes take no room.
-    file.set_len(1 << 30).expect("a length");
-    file.sync_all().expect("all that was written has its place");
-    drop(file);
-    assert!(folder.unmount());
-    assert_eq!(running.end(), Some(0));
-    drop(disk);
+    let kib = 1 << 10;
+    for (storage, piece) in [
+        (Storage::Full, 64 * kib),
+        (Storage::Full, MIB),
+        (Storage::FullOfShort, kib),
+        (Storage::FullOfShort, 3_000),
+        (Storage::FullOfShort, 64 * kib),
+    ] {
+        let Some(folder) = Folder::new() else { return };
+        let disk = Disk::new(&folder, storage);
+        let running = folder.mount(&["--cache", "64MiB"]);
+        let file = fs::File::create(folder.path("seen/file")).expect("a file");
+        let (bytes, mut written) = (contents(3, piece), 0);
+        let full = loop {
+            match file.write_at(&bytes, written) {
+                Ok(length) => written += length as u64,
+                Err(error) => break error,
+            }
+            assert!(written < 8 * MIB as u64, "there is no room for that");
+        };
+        let case = format!("{storage:?} in pieces of {piece}");
+        assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{case}");
+        assert!(written >= MIB as u64, "{case}: {written} bytes");
+        // Holes take no room.
+        file.set_len(1 << 30).expect("a length");
+        file.sync_all().unwrap_or_else(|error| panic!("{case}: not all that was written has its place: {error}"));
+        file.set_len(written).expect("a length");
+        file.sync_all().expect("nothing is to be written");
+        drop(file);
+        assert!(folder.unmount());
+        assert_eq!(running.end(), Some(0));
+        let below = fs::read(folder.path("source/file")).expect("the file below");
+        assert!(below.chunks(piece).all(|read| *read == bytes[..read.len()]), "{case}");
+        // What was refused has no room either.
+        let taken = fs::metadata(folder.path("source/file")).map(|file| file.blocks() * 512).expect("it is there");
+        assert!(taken <= written + 64 * kib as u64, "{case}: {taken} bytes for {written}");
+        drop(disk);
+    }
 }
 
 #[test]

@@ -52,6 +52,7 @@ pub(crate) struct Unwanted(pub(crate) bool);
 pub(crate) struct Reply {
     channel: Arc<Channel>,
     unique: u64,
+    node: u64,
     answered: bool,
     /// The request has left the thread that received it.
     waits: Option<Arc<UnderWay>>,
@@ -153,18 +154,19 @@ impl Fixed {
 }
 
 impl Reply {
-    pub(super) fn new(channel: &Arc<Channel>, unique: u64) -> Self {
-        Self { channel: Arc::clone(channel), unique, answered: false, waits: None }
+    /// `node`: the file that the request is about; 0 for none.
+    pub(super) fn new(channel: &Arc<Channel>, unique: u64, node: u64) -> Self {
+        Self { channel: Arc::clone(channel), unique, node, answered: false, waits: None }
     }
 
     /// For a request that is not answered.
     pub(super) fn none(channel: &Arc<Channel>) -> Self {
-        Self { channel: Arc::clone(channel), unique: 0, answered: true, waits: None }
+        Self { channel: Arc::clone(channel), unique: 0, node: 0, answered: true, waits: None }
     }
 
     /// The request goes to another thread, which may wait; a thread of a program waits for the answer.
     pub(crate) fn hand_over(&mut self, under_way: &Arc<UnderWay>, thread: u32) {
-        under_way.add(self.unique, &self.channel, thread);
+        under_way.add(self.unique, self.node, &self.channel, thread);
         self.waits = Some(Arc::clone(under_way));
     }
 

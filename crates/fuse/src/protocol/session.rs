@@ -183,11 +183,15 @@ impl Session {
         Ok(fixed)
     }
 
-    /// Has each request answered, until the file system is unmounted.
+    /// Has each request answered, until the file system is unmounted. `name` says which file a node is, for the log.
     ///
     /// # Errors
     /// Requests cannot be received; all that could be have been answered.
-    pub(crate) fn serve(self, answer: impl Fn(Request<'_>, Reply) + Send + Sync + 'static) -> io::Result<()> {
+    pub(crate) fn serve(
+        self,
+        name: impl Fn(u64) -> String,
+        answer: impl Fn(Request<'_>, Reply) + Send + Sync + 'static,
+    ) -> io::Result<()> {
         let (ended, ends) = channel();
         let Options { threads, only_user, limit, .. } = self.options;
         let receivers = Arc::new(Receivers {
@@ -204,7 +208,7 @@ impl Session {
             match ends.recv_timeout(LOOK) {
                 Ok(result) => break result,
                 Err(_) => {
-                    let stuck = receivers.under_way.look(&mut looks, limit);
+                    let stuck = receivers.under_way.look(&mut looks, limit, &name);
                     receivers.want((threads + stuck).min(MOST_THREADS), &ended);
                 }
             }
@@ -295,21 +299,21 @@ impl Receivers {
             Ok(request) => request,
             Err((unique, _)) => {
                 tracing::error!("the kernel sends {} bytes that are no request", message.len());
-                return unique.map_or((), |unique| Reply::new(channel, unique).error(Errno::EIO));
+                return unique.map_or((), |unique| Reply::new(channel, unique, 0).error(Errno::EIO));
             }
         };
-        let Request { unique, caller, ref operation, .. } = request;
+        let Request { unique, node, caller, ref operation } = request;
         match *operation {
             // These are not answered.
             Operation::Interrupt { unique: of } => return self.under_way.signal(of),
             Operation::Forget { .. } | Operation::ForgetMany(_) => {
                 return (self.answer)(request, Reply::none(channel));
             }
-            Operation::Destroy => return Reply::new(channel, unique).done(Ok(())),
+            Operation::Destroy => return Reply::new(channel, unique, 0).done(Ok(())),
             _ => {}
         }
-        seat.take(unique, caller.thread);
-        let reply = Reply::new(channel, unique);
+        seat.take(unique, node, caller.thread);
+        let reply = Reply::new(channel, unique, node);
         if self.only_user.is_some_and(|user| caller.user != user) && !operation.may_be_the_kernels() {
             return reply.error(Errno::EACCES);
         }

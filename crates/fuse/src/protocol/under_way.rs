@@ -31,11 +31,13 @@ pub(super) struct Seat {
     channel: Arc<Channel>,
     /// 0: none.
     unique: AtomicU64,
+    node: AtomicU64,
     thread: AtomicU32,
 }
 
 impl Seat {
-    pub(super) fn take(&self, unique: u64, thread: u32) {
+    pub(super) fn take(&self, unique: u64, node: u64, thread: u32) {
+        self.node.store(node, Ordering::Relaxed);
         self.thread.store(thread, Ordering::Relaxed);
         self.unique.store(unique, Ordering::Release);
     }
@@ -62,6 +64,8 @@ pub(crate) struct UnderWay {
 struct Waiting {
     /// By which it came, and must be answered.
     channel: Arc<Channel>,
+    /// The file, or the directory in which a name is used.
+    node: u64,
     /// The program's thread.
     thread: u32,
     /// Transfers below help it along.
@@ -106,8 +110,8 @@ impl UnderWay {
 
     /// A thread begins to receive requests.
     pub(super) fn sit_down(&self, channel: &Arc<Channel>) -> Arc<Seat> {
-        let (unique, thread) = (AtomicU64::new(0), AtomicU32::new(0));
-        let seat = Arc::new(Seat { channel: Arc::clone(channel), unique, thread });
+        let (unique, node, thread) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU32::new(0));
+        let seat = Arc::new(Seat { channel: Arc::clone(channel), unique, node, thread });
         self.seats().push(Arc::clone(&seat));
         seat
     }
@@ -117,8 +121,8 @@ impl UnderWay {
     }
 
     /// A request leaves the thread that has received it.
-    pub(super) fn add(&self, unique: u64, channel: &Arc<Channel>, thread: u32) {
-        self.handed_over().insert(unique, Waiting { channel: Arc::clone(channel), thread, transfers: true });
+    pub(super) fn add(&self, unique: u64, node: u64, channel: &Arc<Channel>, thread: u32) {
+        self.handed_over().insert(unique, Waiting { channel: Arc::clone(channel), node, thread, transfers: true });
     }
 
     pub(super) fn remove(&self, unique: u64) {
@@ -127,8 +131,9 @@ impl UnderWay {
 
     fn seated(&self) -> HashMap<u64, Waiting> {
         let of = |seat: &Arc<Seat>| {
-            let (unique, thread) = (seat.unique.load(Ordering::Acquire), seat.thread.load(Ordering::Relaxed));
-            (unique, Waiting { channel: Arc::clone(&seat.channel), thread, transfers: false })
+            let unique = seat.unique.load(Ordering::Acquire);
+            let (node, thread) = (seat.node.load(Ordering::Relaxed), seat.thread.load(Ordering::Relaxed));
+            (unique, Waiting { channel: Arc::clone(&seat.channel), node, thread, transfers: false })
         };
         self.seats().iter().map(of).filter(|(unique, _)| *unique > 0).collect()
     }
@@ -144,8 +149,8 @@ impl UnderWay {
     }
 
     /// Frees the programs that have been killed since the last look, and those that have waited for longer than the limit. How many of
-    /// the threads that receive requests work on one that they have worked on at the last look.
-    pub(super) fn look(&self, looks: &mut Looks, limit: Option<Duration>) -> usize {
+    /// the threads that receive requests work on one that they have worked on at the last look. `name` says which file a node is, and waits for nothing.
+    pub(super) fn look(&self, looks: &mut Looks, limit: Option<Duration>, name: &dyn Fn(u64) -> String) -> usize {
         let mut all = self.handed_over().clone();
         let seated = self.seated();
         let stuck = seated.keys().filter(|unique| looks.known.contains_key(unique)).count();
@@ -177,7 +182,8 @@ impl UnderWay {
                 && now.duration_since(known.since) >= limit
             {
                 known.answered = true;
-                tracing::warn!("storage has not answered a request for {limit:?}: its program gets ETIMEDOUT");
+                let name = name(waiting.node);
+                tracing::warn!("{name}: storage has not answered a request for {limit:?}: its program gets ETIMEDOUT");
                 waiting.free(unique, Errno::ETIMEDOUT);
             }
         }

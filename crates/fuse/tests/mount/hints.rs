@@ -21,7 +21,7 @@ fn ioctl(file: &File, request: libc::c_ulong, structure: &[u64]) -> io::Result<(
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn hint(file: &File, offset: usize, length: usize, advice: i32) -> io::Result<()> {
+pub(crate) fn hint(file: &File, offset: usize, length: usize, advice: i32) -> io::Result<()> {
     ioctl(file, HINT, &[offset as u64, length as u64, advice as u64])
 }
 

@@ -1,6 +1,7 @@
 //! One thread that uses files through a mount has the hits of the simulator.
 
 use crate::forecast::{PAGE_SIZE, by_page, ends_of_objects, on_line, sample, simulated};
+use crate::hints::hint;
 use crate::mounted::{Mounted, wait_until};
 use forebay_policy::{Operation, Place, Spec};
 use forebay_pool::{Config, WriteMode};
@@ -25,6 +26,27 @@ fn every_policy_has_the_hits_of_the_simulator() {
 #[test]
 fn every_policy_has_the_hits_of_the_simulator_with_readahead() {
     check_equal(READAHEAD);
+}
+
+/// Of three objects one is read at random, as its user says, and one in order.
+#[test]
+fn programs_that_say_how_they_read_have_the_hits_of_the_simulator() {
+    let mut trace = by_page(sample(), REFERENCES);
+    trace.requests.owner.fill(0);
+    let of = |number: u32| trace.places.of(number).object % 3;
+    let said = [Operation::Read, Operation::RandomRead, Operation::SequentialRead];
+    let objects: Vec<u32> = trace.requests.first.iter().map(|&first| of(trace.references[first as usize])).collect();
+    for (operation, object) in trace.requests.operation.iter_mut().zip(objects) {
+        if *operation != Operation::Write {
+            *operation = said[object as usize];
+        }
+    }
+    let specs = [Spec::parse("lru").expect("a policy"), Spec::parse("clock-pro").expect("a policy")];
+    let simulated = simulated(&trace, &specs, (PAGES, READAHEAD));
+    for (spec, simulated) in specs.iter().zip(simulated) {
+        let Some(mounted) = mounted(&trace, spec, READAHEAD) else { return };
+        assert_eq!(mounted, simulated, "{}", spec.label);
+    }
 }
 
 fn check_equal(readahead: u32) {
@@ -59,6 +81,14 @@ fn mounted(trace: &Trace, spec: &Spec, readahead: u32) -> Option<(u64, u64)> {
         File::options().read(true).write(true).open(mounted.seen(&name)).expect("the file is seen")
     };
     let files: Vec<File> = ends_of_objects(trace).into_iter().map(open).collect();
+    for (&first, operation) in trace.requests.first.iter().zip(&trace.requests.operation) {
+        let file = &files[trace.places.of(trace.references[first as usize]).object as usize];
+        match operation {
+            Operation::RandomRead => hint(file, 0, 0, libc::POSIX_FADV_RANDOM).expect("a hint"),
+            Operation::SequentialRead => hint(file, 0, 0, libc::POSIX_FADV_SEQUENTIAL).expect("a hint"),
+            _ => {}
+        }
+    }
     let mut page = vec![7; PAGE_SIZE as usize];
     for (&number, operation) in trace.references.iter().zip(&trace.requests.operation) {
         let place = trace.places.of(number);

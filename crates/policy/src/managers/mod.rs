@@ -177,6 +177,11 @@ impl Manager {
         self.about().off_line
     }
 
+    /// Whether its rule has a list of files, which come to be known one by one in a running cache.
+    fn lists_files(&self) -> bool {
+        matches!(self, Self::Filter(_) | Self::Weights(_))
+    }
+
     /// Takes note of what its rule lists a file as, while the cache runs.
     fn list(&mut self, object: u32, listed: Option<Listed>) {
         match (self, listed) {

@@ -4,8 +4,8 @@
 //! caller that sees opens and closes reports them ([`open`](Users::open), [`close`](Users::close)); then nothing else counts. Elsewhere, as
 //! in traces, an owner is a user for `window` references after its last use of the file.
 //!
-//! Whose a file is says whose pages are given up, and who may give them up. Files that owners of one rule have used one after the other stay in
-//! the charge of that rule's manager of shared files, which knows more than that of the last of them alone ([`File::several`]).
+//! Whose a file is says whose pages are given up, and who may give them up. Files that owners of one manager have used one after the other stay
+//! in the charge of that manager's instance for shared files, which knows more than that of the last of them alone ([`File::several`]).
 //!
 //! Two times a file are enough to know that exactly: of the users but the last one, and of those under another rule than the last one's,
 //! only the latest use decides. Both change when another owner than the last one uses the file.
@@ -14,6 +14,7 @@
 //!
 //! Memory: 40 bytes a file, 16 for each owner that is said to have it open.
 
+use super::Manager;
 use super::lru::NOBODY;
 use crate::parts::growth::lengthen;
 use std::collections::HashMap;
@@ -50,6 +51,23 @@ struct Opener {
     rule: u32,
 }
 
+/// The managers, by their numbers.
+#[derive(Clone, Copy)]
+pub(super) struct Numbers<'a>(pub(super) &'a [Manager]);
+
+impl Numbers<'_> {
+    /// Whether it is that of a manager that counts for no user beside others.
+    pub(super) fn is_once(self, number: u32) -> bool {
+        self.0.get(number as usize) == Some(&Manager::AccessOnce)
+    }
+
+    /// Whether users of one file under these managers agree: they are equal. Two that list files have lists of their own.
+    pub(super) fn agree(self, one: u32, other: u32) -> bool {
+        let manager = |number: u32| self.0.get(number as usize);
+        one == other || manager(one).is_some_and(|manager| !manager.lists_files()) && manager(one) == manager(other)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Users {
     files: Vec<File>,
@@ -70,11 +88,14 @@ impl File {
         disputed: NEVER,
     };
 
-    /// Another owner has it, under the manager of this number.
-    fn pass_to(&mut self, owner: u32, rule: u32) {
-        let before = self.resident > 0 && self.owner != SHARED && rule == self.rule;
-        self.several = before && (self.several || owner != self.owner);
-        (self.owner, self.rule) = (owner, rule);
+    /// Another owner has it, under the manager of this number; if that agrees with the one before, its pages stay where they are.
+    fn pass_to(&mut self, owner: u32, rule: u32, numbers: Numbers<'_>) {
+        let agree = self.resident > 0 && self.owner != SHARED && numbers.agree(rule, self.rule);
+        self.several = agree && (self.several || owner != self.owner);
+        if !(agree && owner != self.owner) {
+            self.rule = rule;
+        }
+        self.owner = owner;
     }
 }
 
@@ -132,55 +153,56 @@ impl Users {
         self.is_recent(self.of(object).other, now)
     }
 
-    /// An owner uses a file. `rule` is the number of its manager, `is_once` whether a number is that of one that counts for no user beside others.
+    /// An owner uses a file. `rule` is the number of its manager.
     pub(super) fn used(
         &mut self,
         (owner, object): (u32, u32),
         now: u64,
         rule: impl FnOnce() -> u32,
-        is_once: impl Fn(u32) -> bool,
+        numbers: Numbers<'_>,
     ) {
         let file = self.of_mut(object);
         if file.stated {
             if file.resident == 0 {
-                self.settle(object, is_once);
+                self.settle(object, numbers);
             }
             return;
         }
         if file.resident == 0 || file.owner != owner {
             let rule = rule();
-            if file.resident == 0 || (rule != file.rule && is_once(file.rule)) {
+            let agree = numbers.agree(rule, file.rule);
+            if file.resident == 0 || (!agree && numbers.is_once(file.rule)) {
                 (file.other, file.disputed) = (NEVER, NEVER);
             } else {
                 file.other = file.last;
-                if rule != file.rule {
+                if !agree {
                     file.disputed = file.last;
                 }
             }
-            file.pass_to(owner, rule);
+            file.pass_to(owner, rule, numbers);
         }
         file.last = now;
     }
 
     /// Reports an open: from now on only openers are users of the file. `opener`: the owner, and the number of its manager.
-    pub(super) fn open(&mut self, object: u32, opener: Option<(u32, u32)>, is_once: impl Fn(u32) -> bool) {
+    pub(super) fn open(&mut self, object: u32, opener: Option<(u32, u32)>, numbers: Numbers<'_>) {
         self.of_mut(object).stated = true;
         if let Some((owner, rule)) = opener {
             let openers = self.open.entry(object).or_default();
             openers.retain(|opener| opener.owner != owner);
             openers.push(Opener { owner, rule });
         }
-        self.settle(object, is_once);
+        self.settle(object, numbers);
     }
 
     /// An owner has a file open no more.
-    pub(super) fn close(&mut self, object: u32, owner: u32, is_once: impl Fn(u32) -> bool) {
+    pub(super) fn close(&mut self, object: u32, owner: u32, numbers: Numbers<'_>) {
         if let Some(openers) = self.open.get_mut(&object) {
             openers.retain(|opener| opener.owner != owner);
             if openers.is_empty() {
                 self.open.remove(&object);
             }
-            self.settle(object, is_once);
+            self.settle(object, numbers);
         }
     }
 
@@ -199,24 +221,18 @@ impl Users {
     }
 
     /// The managers in charge of a file's users have changed: `rule` has the number of each owner's.
-    pub(super) fn rules_anew(
-        &mut self,
-        object: u32,
-        now: u64,
-        rule: impl Fn(u32) -> u32,
-        is_once: impl Fn(u32) -> bool,
-    ) {
+    pub(super) fn rules_anew(&mut self, object: u32, now: u64, rule: impl Fn(u32) -> u32, numbers: Numbers<'_>) {
         let File { owner, stated, resident, .. } = self.of(object);
         if stated {
             self.open.get_mut(&object).into_iter().flatten().for_each(|opener| opener.rule = rule(opener.owner));
         }
         if resident > 0 && owner != SHARED && !self.is_shared(object, now) {
             let (file, rule) = (&mut self.files[object as usize], rule(owner));
-            file.several &= rule == file.rule;
+            file.several &= numbers.agree(rule, file.rule);
             file.rule = rule;
         }
         if stated {
-            self.settle(object, is_once);
+            self.settle(object, numbers);
         }
     }
 
@@ -238,22 +254,22 @@ impl Users {
 
     /// A file is its openers': of those that use it once only if there are no others, and nobody else has pages of it. One that nobody
     /// has open stays whose it was.
-    fn settle(&mut self, object: u32, is_once: impl Fn(u32) -> bool) {
+    fn settle(&mut self, object: u32, numbers: Numbers<'_>) {
         let openers = self.open.get(&object).map_or(&[][..], |openers| openers);
         let file = &mut self.files[object as usize];
-        let of_others = file.resident > 0 && file.owner != SHARED && !is_once(file.rule);
-        let usual = || openers.iter().filter(|opener| !is_once(opener.rule));
-        let once = || openers.iter().filter(|opener| is_once(opener.rule));
+        let of_others = file.resident > 0 && file.owner != SHARED && !numbers.is_once(file.rule);
+        let usual = || openers.iter().filter(|opener| !numbers.is_once(opener.rule));
+        let once = || openers.iter().filter(|opener| numbers.is_once(opener.rule));
         let count = |all: &mut dyn Iterator<Item = &Opener>| {
             let first = *all.next()?;
             let (mut more, mut agree) = (false, true);
-            all.for_each(|opener| (more, agree) = (true, agree && opener.rule == first.rule));
+            all.for_each(|opener| (more, agree) = (true, agree && numbers.agree(opener.rule, first.rule)));
             Some((first, more, agree))
         };
         let counted = count(&mut usual()).or_else(|| if of_others { None } else { count(&mut once()) });
         (file.other, file.disputed) = (NEVER, NEVER);
         if let Some((first, more, agree)) = counted {
-            file.pass_to(first.owner, first.rule);
+            file.pass_to(first.owner, first.rule, numbers);
             file.several |= more && agree;
             (file.other, file.disputed) = (if more { ALWAYS } else { NEVER }, if agree { NEVER } else { ALWAYS });
         } else if file.resident == 0 {
@@ -285,9 +301,8 @@ mod tests {
     /// Of owners: the first two agree.
     const RULES: [u32; 4] = [0, 0, 1, 2];
 
-    fn never_once(_: u32) -> bool {
-        false
-    }
+    /// None is equal to another, and none counts for no user.
+    const MANAGERS: Numbers<'static> = Numbers(&[Manager::Mru, Manager::SameOrder, Manager::Sequential]);
 
     proptest! {
         #[test]
@@ -300,7 +315,7 @@ mod tests {
             for (owner, after) in uses {
                 // Other files are used meanwhile.
                 now += after;
-                users.used((owner, FILE), now, || RULES[owner as usize], never_once);
+                users.used((owner, FILE), now, || RULES[owner as usize], MANAGERS);
                 users.of_mut(FILE).resident = 1;
                 last[owner as usize] = Some(now);
                 for at in now..now + after {
@@ -325,17 +340,17 @@ mod tests {
             steps in prop::collection::vec((0u32..4, any::<bool>()), 1..40),
         ) {
             let (mut users, mut open) = (Users::new(1000), Vec::new());
-            users.open(FILE, None, never_once);
+            users.open(FILE, None, MANAGERS);
             users.of_mut(FILE).resident = 1;
             for (now, (owner, opens)) in (1..).zip(steps) {
                 open.retain(|&other| other != owner);
                 if opens {
                     open.push(owner);
-                    users.open(FILE, Some((owner, RULES[owner as usize])), never_once);
+                    users.open(FILE, Some((owner, RULES[owner as usize])), MANAGERS);
                 } else {
-                    users.close(FILE, owner, never_once);
+                    users.close(FILE, owner, MANAGERS);
                 }
-                users.used((owner, FILE), now, || panic!("uses say nothing"), never_once);
+                users.used((owner, FILE), now, || panic!("uses say nothing"), MANAGERS);
                 users.check();
                 let rules: Vec<u32> = open.iter().map(|&owner| RULES[owner as usize]).collect();
                 let in_charge = users.in_charge(FILE, now);

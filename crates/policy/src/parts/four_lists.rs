@@ -7,6 +7,9 @@
 //!
 //! `p` is the target size of T1. A use of a ghost in B1 says that T1 was too small and raises `p`, by |B2| / |B1| or 1 if that
 //! is more; a use of one in B2 lowers it likewise. While removals leave frames free, ghosts stay at most c.
+//!
+//! What makes `p` stand still: T2 is full of pages that are used no more, and new pages come again later than B1 forgets them.
+//! `papers/clock-pro/README.md` has the figures, and the mends that were tried.
 
 use crate::parts::list::{List, Nodes};
 use crate::policy::Caller;

@@ -56,7 +56,7 @@ pub struct WithReadahead<P> {
     /// A bit for each page.
     known: Vec<u64>,
     ghosts: u32,
-    /// The policy ranks pages read ahead itself: all calls go to it.
+    /// The policy ranks pages read ahead itself, or none are: all calls go to it.
     ranks: bool,
 }
 
@@ -134,7 +134,7 @@ impl Waiting {
     }
 
     fn has(&self, page: u32) -> bool {
-        self.slots.of(page).is_some()
+        self.len > 0 && self.slots.of(page).is_some()
     }
 
     /// A page that is not read ahead is admitted.
@@ -272,6 +272,19 @@ fn set(bits: &mut [u64], page: u32, value: bool) {
 }
 
 impl<P: Policy> WithReadahead<P> {
+    /// A policy of a cache that reads ahead, or of one that does not: then all calls go to the policy, also those for pages that were read ahead by another.
+    pub fn of(setup: &Setup, reads_ahead: bool) -> Self {
+        let policy = P::new(setup);
+        let ranks = policy.ranks_readahead() || !reads_ahead;
+        Self {
+            ranks,
+            policy,
+            waiting: if ranks { Waiting::new(0, 0) } else { Waiting::new(setup.pages, setup.capacity) },
+            known: vec![0; if ranks { 0 } else { (setup.pages as usize).div_ceil(64) }],
+            ghosts: 0,
+        }
+    }
+
     /// Calls the policy, whose words to the caller are seen on the way.
     fn ask<C: Caller, T>(
         &mut self,
@@ -345,15 +358,7 @@ impl<P: Policy> Policy for WithReadahead<P> {
     }
 
     fn new(setup: &Setup) -> Self {
-        let policy = P::new(setup);
-        let ranks = policy.ranks_readahead();
-        Self {
-            ranks,
-            policy,
-            waiting: Waiting::new(setup.pages, if ranks { 0 } else { setup.capacity }),
-            known: vec![0; (setup.pages as usize).div_ceil(64)],
-            ghosts: 0,
-        }
+        Self::of(setup, true)
     }
 
     fn ranks_readahead(&self) -> bool {
@@ -456,10 +461,11 @@ impl<P: Policy> Policy for WithReadahead<P> {
     }
 
     fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C) {
-        self.ask(None, caller, |policy, between| policy.set_capacity(capacity, between));
-        if !self.ranks {
-            self.waiting.reserve(self.waiting.slots.pages(), capacity);
+        if self.ranks {
+            return self.policy.set_capacity(capacity, caller);
         }
+        self.ask(None, caller, |policy, between| policy.set_capacity(capacity, between));
+        self.waiting.reserve(self.waiting.slots.pages(), capacity);
     }
 
     fn host(&self) -> Option<Arc<dyn Host>> {
@@ -468,8 +474,10 @@ impl<P: Policy> Policy for WithReadahead<P> {
 
     fn reserve(&mut self, pages: u32) {
         self.policy.reserve(pages);
-        self.waiting.reserve(pages, if self.ranks { 0 } else { self.policy.capacity() });
-        self.known.resize(self.known.len().max((pages as usize).div_ceil(64)), 0);
+        if !self.ranks {
+            self.waiting.reserve(pages, self.policy.capacity());
+            self.known.resize(self.known.len().max((pages as usize).div_ceil(64)), 0);
+        }
     }
 
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {

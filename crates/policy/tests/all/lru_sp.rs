@@ -278,8 +278,9 @@ fn a_shared_file_has_the_manager_that_its_users_agree_on_or_none() {
     assert_eq!(victim(assign([])), 0);
     assert_eq!(victim(both(Manager::Mru)), 2);
     assert_eq!(victim(both(Manager::AccessOnce)), 1);
-    // Two rules are two managers, whatever they are called; and one owner's manager alone does not rule over the other.
-    assert_eq!(victim(assign([(0, Manager::Mru), (1, Manager::Mru)])), 0);
+    // Equal managers agree, also by two rules. One owner's manager alone does not rule over the other.
+    assert_eq!(victim(assign([(0, Manager::Mru), (1, Manager::Mru)])), 2);
+    assert_eq!(victim(assign([(0, Manager::Mru), (1, Manager::LruK(2))])), 0);
     assert_eq!(victim(assign([(1, Manager::Mru)])), 0);
     // A rule about the file is one for both.
     let mut of_file = assign([]);

@@ -6,6 +6,7 @@ mod in_a_pool;
 mod invariants;
 mod loops;
 mod lru_sp;
+mod managed;
 mod models;
 mod once;
 mod readahead;

@@ -1,7 +1,7 @@
 //! Owners who say that they use nothing twice, on files of others, under LRU-SP: what their word gives the others, and what it cannot take.
 
 use forebay_policy::managers::{Assignment, Manager};
-use forebay_policy::{AllRefused, Caller, Control, LruSp, Operation, Place, Policy, Reference, Spec};
+use forebay_policy::{AllRefused, Caller, Control, LruSp, Place, Policy, Reference, Spec};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -146,9 +146,8 @@ proptest! {
         let mut policy = cache(capacity, manager);
         for ((owner, page), (what, at)) in uses.into_iter().zip(happens.into_iter().cycle()) {
             let mut frames = Frames { refusals: if what == 0 { at } else { 0 } };
-            let operation = if what == 1 { Operation::Readahead } else { Operation::Read };
             let before = resident(&policy);
-            let answer = refer(&mut policy, &Reference { operation, ..used(owner, page) }, &mut frames);
+            let answer = refer(&mut policy, &used(owner, page), &mut frames);
             match what {
                 2 => policy.remove(at, &mut frames),
                 3 => _ = policy.control(&Control::GiveUp { owner: READS, pages: vec![at, page] }).expect("it has managers"),

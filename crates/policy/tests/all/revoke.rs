@@ -1,7 +1,10 @@
 //! Under LRU-SP with `revoke` a manager that is caught at mistakes loses its charge; one that is right keeps it.
 
+use crate::managed::{self, AnyVictim, refer, under};
 use forebay_policy::managers::{Assignment, Manager};
-use forebay_policy::{Caller, Control, Future, LruSp, Place, Policy, Reference, Spec};
+use forebay_policy::readahead::WithReadahead;
+use forebay_policy::{Charge, Control, Future, LruSp, Operation, Policy, Reference};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 const FOOL: u32 = 0;
@@ -9,19 +12,8 @@ const INNOCENT: u32 = 1;
 const FRAMES: u32 = 60;
 const PAGES: u32 = 200;
 
-struct Frames;
-
-impl Caller for Frames {
-    fn evict(&mut self, _: u32) -> bool {
-        true
-    }
-
-    fn forget(&mut self, _: u32) {}
-}
-
 fn used((owner, page): (u32, u32)) -> Reference {
-    let place = Place { object: owner, block: u64::from(page) };
-    Reference { owner, place, ..Reference::of(page) }
+    managed::used(owner, owner, page)
 }
 
 /// Both draw pages of their own, low ones most often: LRU suits them.
@@ -41,19 +33,13 @@ fn run(settings: &str, managers: [Manager; 2], uses: &[(u32, u32)]) -> (LruSp, [
     for (owner, manager) in (0..).zip(managers) {
         assignment.add(manager, Some(&[owner]), None);
     }
-    let spec = Spec { managers: Some(Arc::new(assignment)), ..Spec::parse(settings).expect("a policy") };
-    let mut setup = spec.setup(FRAMES, PAGES);
+    let mut setup = under(settings, assignment).setup(FRAMES, PAGES);
     let pages = uses.iter().map(|of| of.1).collect();
     setup.future = Some(Arc::new(Future::new(Arc::new(pages), PAGES)));
     let mut policy = LruSp::new(&setup);
     let mut misses = [0, 0];
     for &of in uses {
-        if policy.contains(of.1) {
-            policy.hit(&used(of));
-        } else {
-            policy.miss(&used(of), &mut Frames).expect("no victim is refused");
-            misses[of.0 as usize] += 1;
-        }
+        misses[of.0 as usize] += u32::from(!refer(&mut policy, &used(of)));
     }
     policy.check_invariants();
     (policy, misses)
@@ -80,6 +66,47 @@ fn a_fool_loses_its_charge_soon_and_has_the_misses_of_lru_from_then_on() {
     assert!(revoked[FOOL as usize] < lru[FOOL as usize] + 150, "{revoked:?} for {lru:?}");
 }
 
+/// The misses of each owner where each brings the next pages of its own ahead, and the mistakes caught.
+fn run_ahead(settings: &str, managers: [Manager; 2]) -> ([u32; 2], f64, f64) {
+    let mut assignment = Assignment::new(None);
+    (0..).zip(managers).for_each(|(owner, manager)| assignment.add(manager, Some(&[owner]), None));
+    let mut policy = WithReadahead::<LruSp>::new(&under(settings, assignment).setup(FRAMES, PAGES));
+    let mut misses = [0, 0];
+    for of @ (owner, page) in uses() {
+        if policy.waits(page) {
+            policy.first_use(&used(of), &mut AnyVictim);
+            continue;
+        }
+        if refer(&mut policy, &used(of)) {
+            continue;
+        }
+        misses[owner as usize] += 1;
+        for ahead in (page + 1..page + 3).filter(|ahead| ahead / 100 == owner) {
+            if !policy.contains(ahead) {
+                // It may be that too many wait.
+                let _ =
+                    policy.miss(&Reference { operation: Operation::Readahead, ..used((owner, ahead)) }, &mut AnyVictim);
+            }
+        }
+    }
+    policy.check_invariants();
+    let mut figures = HashMap::new();
+    policy.state(&mut |figure, value| _ = figures.insert(figure, value));
+    (misses, figures["mistakes caught"], figures["charges ended"])
+}
+
+#[test]
+fn mistakes_are_caught_where_pages_are_read_ahead() {
+    let (lru, ..) = run_ahead("lru-sp", [Manager::Lru, Manager::Lru]);
+    let ([_, without], ..) = run_ahead("lru-sp:place-holders=off", [Manager::Mru, Manager::Lru]);
+    let ([_, innocent], caught, _) = run_ahead("lru-sp", [Manager::Mru, Manager::Lru]);
+    assert!(caught > 1000.0, "{caught}");
+    assert!(without > lru[1] * 103 / 100 && innocent <= lru[1], "{innocent} for {}, {without} without", lru[1]);
+    let (revoked, caught, ended) = run_ahead("lru-sp:revoke=32", [Manager::Mru, Manager::Lru]);
+    assert!(ended == 1.0 && (32.0..300.0).contains(&caught), "{ended}, {caught}");
+    assert!(revoked[0] < lru[0] + 150, "{revoked:?} for {lru:?}");
+}
+
 #[test]
 fn managers_that_are_right_more_often_keep_their_charge() {
     let looped: Vec<(u32, u32)> = (0..20_000).map(|at| (at % 2, at % 2 * 100 + at / 2 % 80)).collect();
@@ -97,18 +124,29 @@ fn whoever_has_the_number_of_a_fool_next_is_judged_anew() {
         |policy: &mut LruSp, object| policy.control(&Control::ChargesEnded { object }).expect("it has managers");
     assert_eq!([None, Some(FOOL), Some(INNOCENT)].map(|object| ended(&mut policy, object)), [1, 1, 0]);
     policy.control(&Control::Leave { owner: FOOL }).expect("it has managers");
-    let rounds = |policy: &mut LruSp| {
-        (0..4_000).map(|at| (FOOL, at % 80)).fold(0, |misses, of| {
-            let hit = policy.contains(of.1);
-            if hit {
-                policy.hit(&used(of))
-            } else {
-                policy.miss(&used(of), &mut Frames).expect("no victim is refused")
-            }
-            misses + u32::from(!hit)
-        })
-    };
+    let rounds =
+        |policy: &mut LruSp| (0..4_000).map(|at| u32::from(!refer(policy, &used((FOOL, at % 80))))).sum::<u32>();
     rounds(&mut policy);
     assert!(rounds(&mut policy) < 3_000, "under MRU a loop has hits");
     assert_eq!([None, Some(FOOL)].map(|object| ended(&mut policy, object)), [1, 0]);
+}
+
+#[test]
+fn other_managers_of_its_own_choice_do_not_give_a_fool_its_charge_back_but_other_rules_do() {
+    let (mut policy, _) = run("lru-sp:revoke=32", [Manager::Mru, Manager::Lru], &uses());
+    let assign = |policy: &mut LruSp, manager, rule| {
+        let charge = Some(Charge { manager, rule, listed: None });
+        policy.control(&Control::Assign { owner: Some(FOOL), object: FOOL, charge }).expect("it has managers");
+        // A page goes to its new manager at its next use.
+        let mut low = uses();
+        low.retain(|of| of.0 == FOOL);
+        low.iter().take(500).for_each(|&of| _ = refer(policy, &used(of)));
+        policy.control(&Control::ChargesEnded { object: Some(FOOL) }).expect("it has managers")
+    };
+    for own in [Manager::LruK(3), Manager::TwoHandedClock(7), Manager::Mru, Manager::LruK(2)] {
+        assert_eq!(assign(&mut policy, own.clone(), 0), 1, "its own word: {own:?}");
+    }
+    assert_eq!(assign(&mut policy, Manager::LruK(2), 7), 1, "the first word of a rule is none of another");
+    assert_eq!(assign(&mut policy, Manager::LruK(3), 8), 0, "another rule");
+    policy.check_invariants();
 }

@@ -449,7 +449,7 @@ impl<M: Memory> Handle<M> {
         first
     }
 
-    #[inline]
+    #[inline(always)]
     fn count_hit(&self, volume: &Arc<Volume>) {
         let same = self.counted.borrow().as_ref().is_some_and(|counted| Arc::ptr_eq(counted, &volume.counters));
         if !same || self.uncounted.get() >= 64 {

@@ -31,6 +31,9 @@ pub(crate) struct Slots {
     /// A bit for each of these whose handle does not rest: a search looks at these lines alone. So its work follows the threads that are in
     /// the midst of something, and not the thousands that wait for their clients.
     active: Box<[AtomicU64]>,
+    /// No bit of `active` was ever set behind this many words: a search looks no farther. It is raised before the first such bit is set, and never falls, so a
+    /// search that stops before a line began before that line's slots were filled.
+    words: AtomicU32,
     handles: AtomicU32,
 }
 
@@ -39,7 +42,7 @@ impl Slots {
         let line = || Line { slots: std::array::from_fn(|_| AtomicU32::new(0)) };
         let bits = || (0..most.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         let lines = (0..most).map(|_| line()).collect();
-        Self { lines, given: bits(), active: bits(), handles: AtomicU32::new(0) }
+        Self { lines, given: bits(), active: bits(), words: AtomicU32::new(0), handles: AtomicU32::new(0) }
     }
 
     /// A line for a new handle; `None` if all are taken.
@@ -53,6 +56,7 @@ impl Slots {
                 }
                 if word.fetch_or(1 << free, Ordering::SeqCst) & 1 << free == 0 {
                     self.handles.fetch_add(1, Ordering::Relaxed);
+                    self.words.fetch_max(index as u32 + 1, Ordering::SeqCst);
                     self.wake(line);
                     return Some(line);
                 }
@@ -102,7 +106,8 @@ impl Slots {
                 line
             })
         };
-        self.active.iter().enumerate().flat_map(lines_of).map(|line| &self.lines[line])
+        let words = self.words.load(Ordering::SeqCst) as usize;
+        self.active[..words].iter().enumerate().flat_map(lines_of).map(|line| &self.lines[line])
     }
 
     /// Whether a slot names the page. Asked after the page has been marked.
@@ -150,5 +155,9 @@ mod tests {
         slots.line(99).clear(15);
         assert!(!slots.hold(7));
         assert_eq!(slots.take_line(), Some(1));
+        assert_eq!(slots.words.load(Ordering::Relaxed), 2, "the first word has 64 lines");
+        let few = Slots::new(MOST_HANDLES);
+        assert!(few.take_line().is_some() && !few.hold(7));
+        assert_eq!(few.words.load(Ordering::Relaxed), 1, "a search for one handle's pages looks at one word");
     }
 }

@@ -40,7 +40,7 @@ impl Cache {
     pub(super) fn new(spec: &Spec, setup: &Setup, notes: Notes) -> Self {
         let pages = setup.pages;
         Self {
-            policy: spec.build(setup),
+            policy: spec.build_alone(setup),
             dirty: vec![false; pages as usize],
             written: Vec::new(),
             flushed: notes.flushed,

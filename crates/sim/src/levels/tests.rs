@@ -231,6 +231,16 @@ fn references() -> impl Strategy<Value = Trace> {
     )
 }
 
+#[test]
+fn what_a_trace_has_read_ahead_itself_passes_the_levels_as_references() {
+    let ahead: Vec<_> = (0..12).chain(0..12).map(|page| (0, Operation::Readahead, page)).collect();
+    for policy in ["lru", "clock-pro", "arc", "s3-fifo", "lru-sp"] {
+        let levels = [4, 8].map(|pages| level(policy, pages, BACK));
+        let (passed, _) = replay(&hierarchy(Mode::Inclusive, levels.into()), &trace(&ahead));
+        assert_eq!(passed[0].references, 24, "{policy}");
+    }
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_at_the_storage_or_dirty_in_a_cache(

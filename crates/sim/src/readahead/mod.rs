@@ -129,7 +129,11 @@ impl FromStr for Readahead {
 impl Readahead {
     /// Whether nothing is read ahead.
     pub fn is_none(&self) -> bool {
-        self.kind.name == "none"
+        match self.kind.name {
+            "none" => true,
+            "fixed" => false,
+            _ => matches!(self.settings.part("max"), Part::Pages(0) | Part::Bytes(0) | Part::Percent(0.0)),
+        }
     }
 
     fn rule(&self, capacity: u32, pages: u32, page_size: u64) -> Rule {
@@ -225,6 +229,11 @@ mod tests {
         assert_eq!(wrong("fixed:8"), "fixed: `8` is no PARAMETER=VALUE");
         assert_eq!(wrong("fixed:pages=0"), "fixed: `pages=0` is out of bounds: pages=1..1048576 (8)");
         assert!(wrong("none:max=1").contains("has none"));
+        assert!(
+            ["none", "linux:max=0", "regular:max=0%"]
+                .into_iter()
+                .all(|text| text.parse::<Readahead>().unwrap().is_none())
+        );
     }
 
     #[test]

@@ -18,6 +18,7 @@ struct Request {
     first: u32,
     last: u32,
     owner: u32,
+    operation: Operation,
     /// The first page that missed.
     missed: Option<u32>,
 }
@@ -145,9 +146,9 @@ impl Reader {
     }
 
     /// A page of the present request has been referenced.
-    pub(crate) fn refer(&mut self, page: u32, hit: bool, owner: u32, places: &Places) {
+    pub(crate) fn refer(&mut self, page: u32, hit: bool, (owner, operation): (u32, Operation), places: &Places) {
         self.rule.refer(&[page], places);
-        let request = self.request.get_or_insert(Request { first: page, last: page, owner, missed: None });
+        let request = self.request.get_or_insert(Request { first: page, last: page, owner, operation, missed: None });
         request.last = page;
         if hit {
             self.loading.clear();
@@ -169,7 +170,7 @@ impl Reader {
 
     /// The present request is over: reads ahead what is expected behind it.
     pub(crate) fn end_read<P: Policy>(&mut self, policy: &mut P, device: &mut DeviceTime, places: &Places) {
-        let Some(Request { first, last, owner, missed }) = self.request.take() else { return };
+        let Some(Request { first, last, owner, operation, missed }) = self.request.take() else { return };
         let used = std::mem::take(&mut self.used);
         let (start, end) = (places.of(first), places.of(last));
         let read = Read {
@@ -177,9 +178,10 @@ impl Reader {
             start: start.block.min(end.block),
             end: end.block.saturating_add(1),
             missed: missed.map(|page| places.of(page).block),
-            in_order: false,
+            in_order: operation == Operation::SequentialRead,
         };
-        let expected = self.rule.expect(&read, (used || missed.is_some()) && !device.writes());
+        let follows = !matches!(operation, Operation::Write | Operation::RandomRead);
+        let expected = self.rule.expect(&read, (used || missed.is_some()) && follows);
         let at = |block| Place { object: read.object, block };
         let again = &expected.again;
         let start = if again.is_empty() { None } else { self.successors.find(places, last, at(again.start)) };
@@ -254,17 +256,13 @@ impl Reader {
         }
         let object = places.of(page).object;
         let end = blocks.end.min(blocks.start.saturating_add(self.most));
-        if end < blocks.end {
-            self.rule.shorten(object, blocks.end, end);
-        }
         let mut walk = self.walk(places, page, blocks.start);
-        for block in blocks.start..end {
-            if walk.next == NONE {
-                break;
-            }
+        let (mut block, mut refused) = (blocks.start, false);
+        while block < end && walk.next != NONE {
             let known = walk.at(self, places, block);
             if known.is_some_and(|page| policy.contains(page)) {
                 self.ask_device(device);
+                block += 1;
                 continue;
             }
             let page = match known {
@@ -272,15 +270,18 @@ impl Reader {
                 None if u64::from(self.holes.end()) < MOST_PAGES => self.holes.add(walk.behind, block),
                 None => break,
             };
-            if !self.admit(
-                policy,
-                &Reference { page, owner, place: Place { object, block }, operation: Operation::Readahead },
-            ) {
-                self.rule.shorten(object, blocks.end, block);
+            let place = Place { object, block };
+            refused = !self.admit(policy, &Reference { page, owner, place, operation: Operation::Readahead });
+            if refused {
                 break;
             }
             // Holes before it may have made room; it has not.
             walk.behind = Behind::page(page);
+            block += 1;
+        }
+        // Not all of the window found room, of what lies in the object.
+        if refused || block < blocks.end && walk.next != NONE {
+            self.rule.shorten(object, blocks.end, block);
         }
         self.ask_device(device);
         let mut window = std::mem::take(&mut self.window);

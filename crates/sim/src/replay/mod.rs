@@ -125,6 +125,12 @@ pub(crate) trait Observer: Send {
     #[inline(always)]
     fn begin_request<P: Policy>(&mut self, _policy: &mut P, _at: &At<'_>) {}
 
+    /// How the policy is to take an operation of the trace.
+    #[inline(always)]
+    fn operation(&self, operation: Operation) -> Operation {
+        operation
+    }
+
     /// A resident page is referenced: whether it was read ahead, and this is its first use.
     #[inline(always)]
     fn is_first_use(&mut self, _page: u32) -> bool {
@@ -195,7 +201,7 @@ pub(crate) fn replay<P: Policy, O: Observer>(
         }
         let place = if uses.place { stretch.places.of(page) } else { Place::default() };
         let (owner, operation) = if uses.request { cursor.request(stretch.requests) } else { (0, Operation::Read) };
-        let reference = Reference { page, owner, place, operation };
+        let reference = Reference { page, owner, place, operation: observer.operation(operation) };
         let hit = policy.contains(page);
         if hit {
             hits += 1;

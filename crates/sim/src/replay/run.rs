@@ -53,10 +53,11 @@ impl<'a> Visitor for Start<'a> {
 
     fn visit<P: Policy>(self) -> Box<dyn Run + 'a> {
         match self.watch.anything() {
-            true => self.watched_by::<WithReadahead<P>, _>(|start| {
-                Watcher::new(start.watch, start.references, start.successors, &start.setup)
+            true => self.watched_by(|start| {
+                let policy = WithReadahead::<P>::of(&start.setup, start.successors.is_some());
+                (policy, Watcher::new(start.watch, start.references, start.successors, &start.setup))
             }),
-            false => self.watched_by::<P, _>(|_| ()),
+            false => self.watched_by(|start| (P::new(&start.setup), ())),
         }
     }
 }
@@ -66,9 +67,9 @@ impl<'a> Start<'a> {
         registry::visit(self.spec.info.name, self).expect("the policy is in the registry")
     }
 
-    fn watched_by<P: Policy, O: Observer + 'a>(self, observer: impl FnOnce(&Self) -> O) -> Box<dyn Run + 'a> {
+    fn watched_by<P: Policy, O: Observer + 'a>(self, make: impl FnOnce(&Self) -> (P, O)) -> Box<dyn Run + 'a> {
         let begun = Instant::now();
-        let (policy, observer) = (P::new(&self.setup), observer(&self));
+        let (policy, observer) = make(&self);
         let Self { spec, setup, warmup, .. } = self;
         let (room, seconds) = (setup.pages, begun.elapsed().as_secs_f64());
         Box::new(Running { spec, policy, observer, room, warmup, references: 0, warm_hits: 0, hits: 0, seconds })

@@ -196,6 +196,12 @@ impl Observer for Watcher {
         self.device.begin_request(at.time(), at.request().1 == Operation::Write);
     }
 
+    /// Under a rule pages are read ahead as it says. What the trace's own cache has read ahead is a reference like others then.
+    #[inline]
+    fn operation(&self, operation: Operation) -> Operation {
+        if self.reader.is_some() && operation == Operation::Readahead { Operation::Read } else { operation }
+    }
+
     #[inline]
     fn is_first_use(&mut self, page: u32) -> bool {
         self.reader.as_mut().is_some_and(|reader| reader.is_first_use(page, &mut self.device))
@@ -222,7 +228,7 @@ impl Observer for Watcher {
             self.device.miss(places.of(at.page));
         }
         if let Some(reader) = &mut self.reader {
-            reader.refer(at.page, hit, at.request().0, places);
+            reader.refer(at.page, hit, at.request(), places);
         }
         if let Some(distances) = &mut self.distances {
             distances.referenced(policy, at, hit);

@@ -134,7 +134,7 @@ impl fmt::Display for Question {
             }
             Self::ErrorsOfInput => "--errors reads the trace twice, which standard input does not allow: name a file",
             Self::FixedSizeBeyondLru => {
-                "--sample-pages estimates LRU's curve alone: add --policies lru, or take --sample RATE"
+                "--sample-pages estimates LRU's curve alone: say --policies lru, or take --sample RATE"
             }
             Self::CachesBelow => "several caches (*N) are for the first --level: those below are one cache each",
             Self::WritesBeyondLevels(writes, levels) => {

@@ -78,6 +78,21 @@ fn linux_reads_nothing_ahead_of_writes() {
 }
 
 #[test]
+fn a_program_that_says_how_it_reads_has_that_read_ahead_or_nothing() {
+    let requests = |word| (100..108).map(|page| format!("{},4096,{word}\n", page * 4096)).collect::<String>();
+    let outcome = |word| {
+        let trace = load(format!("offset,length,operation\n{}1000000,1,read\n", requests(word)));
+        let outcome = lru(&trace, 64, "linux:max=4");
+        (outcome.total.hits, outcome.readahead.map_or(0, |counts| counts.fetched))
+    };
+    // A stream begins at its second read: 101 has 102 read, 102 and 103 four more each, and 107, too. Or at once: 100 has 101 to 103 read, then 101 and 104
+    // four more each.
+    assert_eq!(outcome("read"), (6, 13));
+    assert_eq!(outcome("sequential-read"), (7, 11));
+    assert_eq!(outcome("random-read"), (0, 0));
+}
+
+#[test]
 fn a_sequence_is_read_ahead_once_it_is_detected_and_always_half_a_window_before_it_is_used() {
     // Blocks 100 to 107 make a sequence. Behind 107: 108 to 111; behind 109, when 112 is not there, 112 and 113; and so on, at last
     // 122 and 123 behind 119.
@@ -123,6 +138,30 @@ fn what_is_read_ahead_is_late_unless_the_program_thinks_meanwhile() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn a_trace_may_have_what_its_own_cache_has_read_ahead(
+        requests in prop::collection::vec((0u64..40, 1u64..5, 0usize..5, 0u32..3), 1..150),
+        capacity in 1u32..12,
+    ) {
+        let words = ["read", "write", "readahead", "random-read", "sequential-read"];
+        let row = |&(page, length, word, owner): &(u64, u64, usize, u32)| {
+            format!("{},{},{},{owner}\n", page * 4096, length * 4096, words[word])
+        };
+        let trace = load(format!("offset,length,operation,owner\n{}", requests.iter().map(row).collect::<String>()));
+        let specs: Vec<Spec> = Spec::all().into_iter().filter(|spec| !spec.needs_future()).collect();
+        let sweep = Sweep { specs, sizes: vec![capacity], warmup: 0, threads: 1 };
+        let plain = sweep.run(&trace, &|_| true);
+        for rule in ["none", "fixed:pages=3", "linux:max=8", "regular:max=8"] {
+            let device = Some(forebay_model::presets::named("desktop-7200").unwrap().model());
+            let watch = Watch { device, ..watch(rule) };
+            for (outcome, plain) in sweep.run_watching(&watch, &trace, &|_| true).iter().zip(&plain) {
+                prop_assert_eq!(outcome.total.hits + outcome.total.misses, trace.len() as u64);
+                // A device and its figures change no decision.
+                prop_assert!(rule != "none" || outcome.total == plain.total, "{}", plain.policy);
+            }
+        }
+    }
 
     #[test]
     fn every_page_read_ahead_is_used_or_wasted_and_every_reference_hits_or_misses(

@@ -1,7 +1,7 @@
 //! Our own format: Apache Parquet, one row a request, read as a table by DuckDB, Polars, pandas and PyArrow.
 //!
 //! - `time` INT64, nanoseconds; `owner`, `object` UTF8, their names; `offset`, `length` INT64, unsigned; `operation` UTF8,
-//!   `read`, `write` or `readahead`.
+//!   `read`, `write` or `readahead`; `random-read` and `sequential-read` of programs that have said how they read.
 //! - Key-value metadata: `forebay.unit` says what `offset` and `length` count (`bytes`; `blocks:512`; `pages`; where it is missing,
 //!   the place's name says it); `forebay.version` is 1; `forebay.crc32` has [checksums](crate::checksum) of what we have written ourselves.
 //!
@@ -20,10 +20,11 @@ use crate::pages::{Origin, PageSize, Paging};
 use crate::reader::{Options, Reader};
 use crate::request::{Operation, Request, Unit};
 use bytes::Bytes;
-use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type};
+use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, TimeUnit, Type};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
+use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use std::borrow::Cow;
 use std::fs::File;
@@ -248,6 +249,10 @@ impl<R: ChunkReader + 'static> Parquet<R> {
                 return Err(Error::new(&file, format!("its column `{name}` is {is}; it should be {wanted}{cast}")));
             }
         }
+        let groups = reader.metadata().row_groups().iter();
+        let read = ROLES.into_iter().filter_map(|role| layout.column(role)).map(|(_, place)| place);
+        let mut chunks = groups.flat_map(|group| read.clone().map(|place| group.column(place)));
+        chunks.try_for_each(check_codec).map_err(|message| Error::new(&file, message))?;
         let tick = layout.column(Role::Time).map_or(1, |(meaning, place)| match meaning {
             Meaning::Milliseconds => 1_000_000,
             Meaning::Microseconds => 1000,
@@ -412,6 +417,20 @@ impl<T: DataType> Values<T> {
     }
 }
 
+/// Whether a column's part can be decompressed. Decoders of Brotli are long to build, and no program writes it unless it is asked to.
+fn check_codec(chunk: &ColumnChunkMetaData) -> std::result::Result<(), String> {
+    let codec = match chunk.compression() {
+        Compression::BROTLI(_) => "brotli",
+        Compression::LZO => "lzo",
+        _ => return Ok(()),
+    };
+    Err(format!(
+        "its column `{}` is compressed with {codec}, which is not read; zstd, gzip, snappy and lz4 are. DuckDB converts it: \
+         copy 'this.parquet' to 'new.parquet' (compression zstd)",
+        chunk.column_path().string()
+    ))
+}
+
 /// Calls into the decoder: on damaged files it may panic where it should return an error, and a reader never panics.
 fn guarded<T>(decode: impl FnOnce() -> std::result::Result<T, ParquetError>) -> std::result::Result<T, ParquetError> {
     // What a panic leaves behind half done is never used again: the error ends the reading.
@@ -442,5 +461,29 @@ impl<R: ChunkReader + 'static> Reader for Parquet<R> {
         }
         self.next += 1;
         Ok(self.batch.get(self.next - 1).copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type as SchemaType};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_codec_that_is_not_read_is_named_with_what_converts_the_file() {
+        let number = SchemaType::primitive_type_builder("offset", Type::INT64).build().expect("a type");
+        let column = Arc::new(ColumnDescriptor::new(Arc::new(number), 0, 0, ColumnPath::from("offset")));
+        let check = |codec| {
+            let chunk = ColumnChunkMetaData::builder(Arc::clone(&column)).set_compression(codec).build();
+            check_codec(&chunk.expect("a part of a column"))
+        };
+        for read in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::LZ4, Compression::LZ4_RAW] {
+            assert_eq!(check(read), Ok(()));
+        }
+        for (codec, name) in [(Compression::BROTLI(Default::default()), "brotli"), (Compression::LZO, "lzo")] {
+            let refused = check(codec).unwrap_err();
+            assert!(["`offset`", name, "(compression zstd)"].iter().all(|part| refused.contains(part)), "{refused}");
+        }
     }
 }

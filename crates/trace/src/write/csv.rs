@@ -6,7 +6,7 @@ use super::Writer;
 use super::sink::Sink;
 use crate::error::{Error, Result};
 use crate::names::Names;
-use crate::request::{Operation, Request, Unit};
+use crate::request::{Request, Unit};
 
 pub(super) struct Csv {
     file: String,
@@ -41,11 +41,7 @@ impl Csv {
     }
 
     fn row(&mut self, request: &Request, names: &Names, place: &[u64]) -> Result<()> {
-        let operation = match request.operation {
-            Operation::Read => "read",
-            Operation::Write => "write",
-            Operation::Readahead => "readahead",
-        };
+        let operation = request.operation.word();
         let (owner, object) = (names.owner_name(request.owner), names.object_name(request.object));
         if [owner, object].iter().any(|name| name.contains(['\n', '\r'])) {
             return Err(Error::new(

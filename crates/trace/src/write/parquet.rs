@@ -7,7 +7,7 @@ use crate::checksum::{CHECKSUMS_KEY, Checksums, Summed, WRITER, description};
 use crate::error::{Error, Result};
 use crate::formats::parquet::{COLUMNS, PAGE_SIZE_KEY, UNIT_KEY, VERSION_KEY, unit_text};
 use crate::names::Names;
-use crate::request::{Operation, Request, Unit};
+use crate::request::{Request, Unit};
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
@@ -79,12 +79,7 @@ impl Parquet {
         let texts = |of: fn(&Request) -> u32, names: &[ByteArray]| -> Vec<ByteArray> {
             rows.iter().map(|row| names[of(row) as usize].clone()).collect()
         };
-        let words = ["read", "write", "readahead"].map(|word| ByteArray::from(Bytes::from_static(word.as_bytes())));
-        let word = |row: &Request| match row.operation {
-            Operation::Read => words[0].clone(),
-            Operation::Write => words[1].clone(),
-            Operation::Readahead => words[2].clone(),
-        };
+        let word = |row: &Request| ByteArray::from(Bytes::from_static(row.operation.word().as_bytes()));
         let writer = &mut self.writer;
         let mut write = || -> std::result::Result<u32, ParquetError> {
             let mut group = writer.next_row_group()?;

@@ -16,7 +16,7 @@ fn the_cloudphysics_trace_is_read_whole() {
         match request.operation {
             Operation::Read => reads += 1,
             Operation::Write => writes += 1,
-            Operation::Readahead => panic!("SCSI has no readahead"),
+            _ => panic!("SCSI has no readahead, and no hints"),
         }
         assert_eq!(request.offset % 512, 0);
         blocks.insert(request.offset / 512);

@@ -17,17 +17,22 @@ fn clock_pro(spec: &str, capacity: u32, pages: u32) -> ClockPro {
     ClockPro::new(&Spec::parse(spec).unwrap().setup(capacity, pages))
 }
 
+/// Whether it hits.
+fn refer<P: Policy>(policy: &mut P, page: u32) -> bool {
+    let (hit, reference) = (policy.contains(page), Reference::of(page));
+    if hit {
+        policy.hit(&reference);
+    } else {
+        policy.miss(&reference, &mut AnyVictim).unwrap();
+    }
+    hit
+}
+
 /// The hits of these references.
 fn hits<P: Policy>(policy: &mut P, pages: impl IntoIterator<Item = u32>) -> u32 {
     let mut hits = 0;
     for page in pages {
-        let reference = Reference::of(page);
-        if policy.contains(page) {
-            policy.hit(&reference);
-            hits += 1;
-        } else {
-            policy.miss(&reference, &mut AnyVictim).unwrap();
-        }
+        hits += u32::from(refer(policy, page));
         policy.check_invariants();
     }
     hits
@@ -148,6 +153,72 @@ fn a_page_that_a_look_has_seen_used_is_spared_once() {
     // HAND_hot has spared all, and then turned the first one cold.
     assert!((1..14).all(|page| policy.status[page].state == State::Hot && policy.status[page].seen == 0));
     assert_eq!(policy.status[0].state, State::Cold);
+}
+
+/// 14 hot pages and 2 cold ones, and then a scan that leaves witnesses. The oldest witness.
+fn with_witnesses() -> (ClockPro, u32) {
+    let mut policy = clock_pro("clock-pro", 16, 1_000);
+    hits(&mut policy, (0..16).chain(100..200));
+    let witness = policy.witnesses.list.back().expect("the limit has ended tests");
+    (policy, witness)
+}
+
+#[test]
+fn a_witness_used_again_turns_hot_for_a_page_used_before_it_and_leaves_m_c_as_it_is() {
+    let (mut policy, witness) = with_witnesses();
+    let (hot, cold_target) = (policy.hot.len(), policy.cold_target);
+    assert_eq!(hits(&mut policy, [witness]), 0);
+    assert_eq!(policy.status[witness].state, State::Hot);
+    assert_eq!((policy.hot.len(), policy.cold_target), (hot, cold_target));
+}
+
+#[test]
+fn a_witness_finds_no_room_where_all_hot_pages_were_used_after_it() {
+    let (mut policy, witness) = with_witnesses();
+    let hot: Vec<u32> = policy.hot.back_to_front(&policy.status).collect();
+    hits(&mut policy, hot.iter().copied().chain([witness]));
+    assert_eq!(policy.status[witness].state, State::Tested);
+    assert!(hot.iter().all(|&page| policy.status[page].state == State::Hot));
+}
+
+#[test]
+fn witnesses_used_in_order_bring_the_pages_between_them_and_others_do_not() {
+    for in_order in [true, false] {
+        let mut policy = clock_pro("clock-pro", 320, 10_000);
+        hits(&mut policy, (0..320).chain(1_000..5_000));
+        let witnesses: Vec<u32> = policy.witnesses.list.back_to_front(&policy.status).collect();
+        let (first, second) = if in_order { (witnesses[0], witnesses[1]) } else { (witnesses[3], witnesses[1]) };
+        hits(&mut policy, [first, second, 9_000]);
+        let state = policy.status[9_000].state;
+        assert_eq!(state == State::Hot, in_order, "{state:?}");
+    }
+}
+
+#[test]
+fn the_hands_take_a_few_steps_a_reference_whatever_the_references_are() {
+    for seed in 1..=8 {
+        let mut state = seed;
+        let mut policy = clock_pro("clock-pro", 100, 4_000);
+        let mut references = 0;
+        while references < 60_000 {
+            // A loop, pages at random, or pages in falling order, each with a part of the hot pages used.
+            let (kind, pages, used) = (draw(&mut state, 3), 50 + draw(&mut state, 1_500), draw(&mut state, 4));
+            for time in 0..1_000 {
+                let page = match kind {
+                    0 => 100 + time % pages,
+                    1 => draw(&mut state, 100 + pages),
+                    _ => 3_999 - time % pages,
+                };
+                refer(&mut policy, page);
+                if time % 4 < used {
+                    refer(&mut policy, time / 4 % 100);
+                }
+                references += 2;
+            }
+        }
+        policy.check_invariants();
+        assert!(policy.steps <= 4 * references, "{} steps at {references} references, seed {seed}", policy.steps);
+    }
 }
 
 #[test]

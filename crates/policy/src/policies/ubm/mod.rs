@@ -213,7 +213,7 @@ impl Policy for Ubm {
             },
             Parameter {
                 name: "gain",
-                help: "what partitions are weighed by: hits, as in the paper, or the time that hits save where the device is known",
+                help: "what partitions are weighed by: hits, as in the paper, or the time that they save on the device of `compare --device`; without one, hits",
                 kind: Kind::Choice(&["hits", "time"]),
                 default: "hits",
             },

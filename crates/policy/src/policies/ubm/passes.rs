@@ -187,7 +187,7 @@ impl Passes {
             self.random ^= self.random << 13;
             self.random ^= self.random >> 17;
             self.random ^= self.random << 5;
-            let index = (u64::from(self.random) * u64::from(self.most) >> 32) as u32;
+            let index = ((u64::from(self.random) * u64::from(self.most)) >> 32) as u32;
             if self.cost(self.passes[index as usize].length) == 0 {
                 return index;
             }

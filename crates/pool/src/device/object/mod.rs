@@ -8,6 +8,7 @@
 //! every object is changed on condition that it is as this process last saw it ([`known`]), so that the second writer's change fails
 //! instead of undoing the first one's.
 
+mod client;
 mod known;
 mod manifest;
 mod single;
@@ -380,14 +381,15 @@ fn resolved(path: &std::path::Path) -> PathBuf {
 }
 
 fn s3(url: &str, retried: Duration) -> io::Result<Arc<dyn ObjectStore>> {
-    // It fails where one is installed already, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     // The time ends it, and what a server denies (403, 404) is not repeated.
     let backoff = BackoffConfig { max_backoff: LONGEST_PAUSE, ..BackoffConfig::default() };
     let retry = RetryConfig { retry_timeout: retried, max_retries: 10_000, backoff };
     // Unencrypted only if AWS_ENDPOINT says http://.
     let builder = AmazonS3Builder::from_env().with_allow_http(true).with_retry(retry).with_url(url);
-    let store = builder.build().map_err(|error| storage_error(url, "cannot be opened", error))?;
+    let store = builder
+        .with_http_connector(client::Connector)
+        .build()
+        .map_err(|error| storage_error(url, "cannot be opened", error))?;
     Ok(Arc::new(store))
 }
 

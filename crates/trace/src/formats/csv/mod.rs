@@ -11,7 +11,7 @@
 //! - length: `length`, `size` or `bytes` in bytes; `blocks` or `count` in 512-byte blocks. Absent: one byte or block.
 //!   A page is one page, whatever its length.
 //! - operation: `operation`, `op`, `type` or `rw`, as `r`, `read`, `get`, `0`; `w`, `write`, `put`, `set`, `1`;
-//!   `readahead`, `ra`, `prefetch`. Rows with `flush`, `sync`, `fsync`, `discard`, `trim` or `delete` are skipped.
+//!   `readahead`, `ra`, `prefetch`; `random-read`, `sequential-read`. Rows with `flush`, `sync`, `fsync`, `discard`, `trim` or `delete` are skipped.
 //!   Absent: read.
 //!
 //! [`Columns`] gives names other than these, or columns by number for a file without a header.
@@ -288,6 +288,8 @@ pub(super) fn operation(word: &str) -> std::result::Result<Option<Operation>, St
         ("readahead", Some(Operation::Readahead)),
         ("ra", Some(Operation::Readahead)),
         ("prefetch", Some(Operation::Readahead)),
+        ("random-read", Some(Operation::RandomRead)),
+        ("sequential-read", Some(Operation::SequentialRead)),
         ("flush", None),
         ("sync", None),
         ("fsync", None),
@@ -298,7 +300,7 @@ pub(super) fn operation(word: &str) -> std::result::Result<Option<Operation>, St
     match WORDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(word)) {
         Some((_, operation)) => Ok(*operation),
         None => Err(format!(
-            "operation `{}` is none of read, write, readahead (or r, w, 0, 1, get, put, set, ra, prefetch)",
+            "operation `{}` is none of read, write, readahead, random-read, sequential-read (or r, w, 0, 1, get, put, set, ra, prefetch)",
             fields::shorten(word)
         )),
     }
@@ -421,11 +423,11 @@ mod tests {
 
     #[test]
     fn operations_go_by_many_words_and_rows_that_move_no_data_are_skipped() {
-        use Operation::{Read, Readahead, Write};
-        let words = "page,op\n1,R\n1,get\n1,0\n1,W\n1,PUT\n1,set\n1,1\n1,flush\n1,trim\n1,ReadAhead\n";
+        use Operation::{RandomRead, Read, Readahead, Write};
+        let words = "page,op\n1,R\n1,get\n1,0\n1,W\n1,PUT\n1,set\n1,1\n1,flush\n1,trim\n1,ReadAhead\n1,random-read\n";
         let (_, requests, _) = read(words, "").unwrap();
         let operations: Vec<Operation> = requests.iter().map(|request| request.operation).collect();
-        assert_eq!(operations, [Read, Read, Read, Write, Write, Write, Write, Readahead]);
+        assert_eq!(operations, [Read, Read, Read, Write, Write, Write, Write, Readahead, RandomRead]);
     }
 
     #[test]

@@ -228,9 +228,9 @@ mod tests {
         let (names, requests) = requests(&FORMAT, text.as_bytes());
         let shown = requests.iter().map(|request| {
             let operation = match request.operation {
-                Operation::Read => "",
                 Operation::Write => "w ",
                 Operation::Readahead => "a ",
+                _ => "",
             };
             let (owner, object) = (names.owner_name(request.owner), names.object_name(request.object));
             format!("{operation}{owner} {object} {}+{}", request.offset, request.length)
