@@ -230,11 +230,13 @@ impl Drop for Use {
 mod tests {
     use super::*;
     use crate::options::Options;
+    use crate::service_options::ServiceOptions;
     use forebay_pool::Durability;
 
     #[test]
     fn what_is_flushed_while_it_is_closed_is_durable_and_no_error() {
-        let options = Options { cache: Some("1MiB".parse().unwrap()), ..Options::default() };
+        let service = ServiceOptions { cache: Some("1MiB".parse().unwrap()), ..ServiceOptions::default() };
+        let options = Options { service, ..Options::default() };
         let cache = Arc::new(options.shared_cache().unwrap());
         for round in 0..300 {
             let attached = options.attach(&"a=memory:1MiB".parse().unwrap(), Some(&cache), None, None).unwrap();

@@ -5,6 +5,7 @@
 
 use crate::attached::Attached;
 use crate::commands::Steered;
+use crate::declared::Declared;
 use crate::error::Error;
 use crate::export::VolumeExport;
 use crate::memory;
@@ -31,7 +32,7 @@ impl Service {
         let before = self.options();
         let mut wrong: Vec<String> = before.waiting_for_restart(new).into_iter().collect();
         let mut note = |result: Result<(), Error>| wrong.extend(result.err().map(|error| error.to_string()));
-        if new.cache_size() != before.cache_size() {
+        if new.service.cache_size() != before.service.cache_size() {
             note(self.resize_shared(new));
         }
         note(self.limit_dirty(new));
@@ -133,14 +134,14 @@ impl Service {
         let mut options = self.options();
         match options.volumes.iter_mut().find(|volume| volume.own_cache() && volume.name == name) {
             Some(volume) => volume.size = Some(size),
-            None => options.cache = Some(size),
+            None => options.service.cache = Some(size),
         }
         options.check_memory(memory::limit())?;
         cache.resize(size.0, CHANGE_TIMEOUT)?;
         tracing::info!("cache {name}: it has {} now", show_bytes(size.0));
         let mut serving = self.serving();
         if serving.shared.as_ref().is_some_and(|shared| Arc::ptr_eq(shared, &cache)) {
-            serving.options.cache = Some(size);
+            serving.options.service.cache = Some(size);
         }
         Ok(())
     }
@@ -154,23 +155,24 @@ impl Service {
     fn resize_shared(&self, new: &Options) -> Result<(), Error> {
         let shared = self.serving().shared.clone();
         if let Some(shared) = shared {
-            shared.resize(new.cache_size(), CHANGE_TIMEOUT)?;
-            tracing::info!("the shared cache has {} now", show_bytes(new.cache_size()));
+            shared.resize(new.service.cache_size(), CHANGE_TIMEOUT)?;
+            tracing::info!("the shared cache has {} now", show_bytes(new.service.cache_size()));
         }
-        self.serving().options.cache = new.cache;
+        self.serving().options.service.cache = new.service.cache;
         Ok(())
     }
 
     /// All caches keep to the same limits of what is dirty.
     fn limit_dirty(&self, new: &Options) -> Result<(), Error> {
         let caches = self.serving().caches();
-        let defaults = Config::new(0, new.policy());
+        let defaults = Config::new(0, new.service.policy());
         for cache in &caches {
-            cache.pool.set_dirty_limit(new.dirty_limit.map_or(defaults.dirty_limit, |share| share.0))?;
-            cache.pool.set_dirty_age(new.dirty_age.map_or(defaults.dirty_age, |age| age.0));
+            cache.pool.set_dirty_limit(new.service.dirty_limit.map_or(defaults.dirty_limit, |share| share.0))?;
+            cache.pool.set_dirty_age(new.service.dirty_age.map_or(defaults.dirty_age, |age| age.0));
         }
         let mut serving = self.serving();
-        (serving.options.dirty_limit, serving.options.dirty_age) = (new.dirty_limit, new.dirty_age);
+        (serving.options.service.dirty_limit, serving.options.service.dirty_age) =
+            (new.service.dirty_limit, new.service.dirty_age);
         Ok(())
     }
 
@@ -188,7 +190,7 @@ impl Service {
         let options = self.options();
         self.check_handles(&options, volume)?;
         let shared = if volume.own_cache() { None } else { Some(self.shared_cache(&options)?) };
-        let patience = options.device_timeout.map_or(CHANGE_TIMEOUT, |timeout| timeout.0.max(CHANGE_TIMEOUT));
+        let patience = options.service.device_timeout.map_or(CHANGE_TIMEOUT, |timeout| timeout.0.max(CHANGE_TIMEOUT));
         let attach = || options.attach(volume, shared.as_ref(), self.delay.as_ref(), Some(patience));
         let attached = wait_free(volume, deadline, attach)?;
         self.serve_volume(&attached)?;

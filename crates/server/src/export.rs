@@ -189,6 +189,7 @@ fn failure(error: forebay_pool::Error) -> Failure {
 mod tests {
     use super::*;
     use crate::options::Options;
+    use crate::service_options::ServiceOptions;
     use forebay_nbd::{Config, Server};
     use forebay_sim::{Keep, Sweep, Trace};
     use std::io::{Read, Write};
@@ -240,9 +241,12 @@ mod tests {
                 let volume = format!("a=memory:{},readahead=0", u64::from(trace.pages) * PAGE);
                 let options = Options {
                     volumes: vec![volume.parse().expect("a volume")],
-                    cache: Some("2MiB".parse().expect("a size")),
-                    page: Some("8KiB".parse().expect("a size")),
-                    policy: Some(policy.parse().expect("a policy")),
+                    service: ServiceOptions {
+                        cache: Some("2MiB".parse().expect("a size")),
+                        page: Some("8KiB".parse().expect("a size")),
+                        policy: Some(policy.parse().expect("a policy")),
+                        ..ServiceOptions::default()
+                    },
                     ..Options::default()
                 };
                 let cache = Arc::new(options.shared_cache().expect("a cache"));
@@ -258,7 +262,7 @@ mod tests {
                 drop(client);
                 assert_eq!(server.stop(PATIENCE), 0);
                 let statistics = cache.pool.statistics();
-                let (specs, sizes) = (vec![options.policy()], vec![statistics.policy_frames]);
+                let (specs, sizes) = (vec![options.service.policy()], vec![statistics.policy_frames]);
                 let simulated = Sweep { specs, sizes, warmup: 0, threads: 1 }.run(&trace, &|_| true);
                 assert_eq!(statistics.misses, trace.len() as u64 - simulated[0].total.hits, "{policy}, {trusted}");
             }

@@ -3,6 +3,7 @@
 use crate::command_socket;
 use crate::commands::{Answer, Command, Steered, done, with_figures};
 use crate::control;
+use crate::declared::Declared;
 use crate::delay::SharedDisk;
 use crate::directories::{Directories, Directory};
 use crate::error::Error;
@@ -10,11 +11,11 @@ use crate::listen::Made;
 use crate::managers::{self, ManagerReport, OwnersOption};
 use crate::memory;
 use crate::mount_options::{DirectoryOptions, MountOptions};
-use crate::options::{Direct, Options};
 use crate::owning;
 use crate::record::{self, Recorder};
 use crate::report::{CacheReport, Report, VolumeReport};
 use crate::service::{Reload, SetLog, serve_until_stopped};
+use crate::service_options::{Direct, ServiceOptions};
 use crate::signals::{self, Request};
 use crate::volumes::Cache;
 use crate::words::Size;
@@ -29,9 +30,6 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How long a stopping mount waits for storage that takes nothing, unless it is said.
-const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a change of the cache's size may take.
 const RESIZE: Duration = Duration::from_secs(5);
@@ -53,14 +51,14 @@ pub struct MountHooks {
 pub fn mount(options: MountOptions, hooks: MountHooks) -> Result<(), Error> {
     options.check()?;
     let (asking, requests) = signals::listen()?;
-    let of_server = options.of_server();
-    let delay = of_server.delay()?;
-    options.record.as_deref().map_or(Ok(()), |path| record::check(&record::free(path)))?;
-    of_server.check_shared_memory(memory::limit())?;
+    let of_cache = options.with_revoke()?;
+    let delay = of_cache.delay()?;
+    options.service.record.as_deref().map_or(Ok(()), |path| record::check(&record::free(path)))?;
+    of_cache.check_memory(memory::limit())?;
     memory::keep_no_large_blocks();
-    let metrics = options.metrics.as_ref().map(control::bind).transpose()?;
-    let (commands, _socket) = options.control.as_deref().map(command_socket::bind).transpose()?.unzip();
-    let cache = Arc::new(of_server.shared_cache()?);
+    let metrics = options.service.metrics.as_ref().map(control::bind).transpose()?;
+    let (commands, _socket) = options.service.control.as_deref().map(command_socket::bind).transpose()?.unzip();
+    let cache = Arc::new(of_cache.shared_cache()?);
     let rules = managers::read(options.managers.as_deref(), &cache.policy, cache.pool.has_managers())?;
     if options.manager_socket.is_some() {
         owning::check(&cache.pool)?;
@@ -70,18 +68,18 @@ pub fn mount(options: MountOptions, hooks: MountHooks) -> Result<(), Error> {
         }
     }
     let files = [
-        ("--control", options.control.as_deref()),
+        ("--control", options.service.control.as_deref()),
         ("--manager-socket", options.manager_socket.as_deref()),
-        ("--record", options.record.as_deref()),
+        ("--record", options.service.record.as_deref()),
     ];
     options.mounts.iter().try_for_each(|mount| managers::check_outside(&mount.mountpoint, files))?;
     let places: Vec<(&Path, &Path)> = options.mounts.iter().map(|mount| (&*mount.source, &*mount.mountpoint)).collect();
     Mounts::check(&places)?;
-    let recorder = Arc::new(Recorder::new(of_server.recorded_page_size()));
+    let recorder = Arc::new(Recorder::new(of_cache.page_size()));
     let disk = delay.as_deref().map(SharedDisk::new);
     let planned = options.mounts.iter().map(|mount| options.of_mount(mount, disk.as_ref(), &recorder)).collect();
     let mounts = Mounts::new(Arc::clone(&cache.pool), rules)?;
-    let patience = options.stop_timeout.map_or(STOP_TIMEOUT, |limit| limit.0);
+    let patience = options.service.patience();
     // Whoever listens may have gone.
     let unmounted = move || {
         let _ = asking.send(Request::Stop);
@@ -133,14 +131,14 @@ fn begin(
     metrics: Option<TcpListener>,
     commands: Option<UnixListener>,
 ) -> Result<Option<Made>, Error> {
-    if let Some(path) = &options.record {
+    if let Some(path) = &options.service.record {
         service.recorder.begin(path)?;
     }
     if let Some(listener) = metrics {
         let address = control::start(service.clone(), listener)?;
         tracing::info!("figures at http://{address}/metrics");
     }
-    if let (Some(listener), Some(path)) = (commands, &options.control) {
+    if let (Some(listener), Some(path)) = (commands, &options.service.control) {
         command_socket::start(service.clone(), listener)?;
         tracing::info!("commands are taken at {}", path.display());
     }
@@ -196,7 +194,7 @@ impl Mounted {
         let taken = match &self.reload {
             Some(reload) => reload().and_then(|new| {
                 self.read_rules(new.managers.as_deref())?;
-                self.take_over(&new.of_server())?;
+                self.take_over(&new.service)?;
                 let waiting = self.options.waiting_for_restart(&new);
                 waiting.map_or(Ok(()), |keys| Err(Error::Usage(format!("{keys}; the rest is in force"))))
             }),
@@ -236,7 +234,7 @@ impl Mounted {
         (self.cache.pool.charges_ended(), lost.into_iter().map(ManagerReport::from).collect())
     }
 
-    fn take_over(&self, new: &Options) -> Result<(), Error> {
+    fn take_over(&self, new: &ServiceOptions) -> Result<(), Error> {
         let defaults = forebay_pool::Config::new(0, new.policy());
         self.cache.pool.set_dirty_limit(new.dirty_limit.map_or(defaults.dirty_limit, |share| share.0))?;
         self.cache.pool.set_dirty_age(new.dirty_age.map_or(defaults.dirty_age, |age| age.0));
@@ -345,8 +343,8 @@ impl MountOptions {
         made.read_only = directory.read_only.unwrap_or(self.read_only);
         made.watch_below = directory.watch.unwrap_or(self.watch);
         made.allow_other = self.allow_other || geteuid().is_root() && !self.private;
-        made.direct = self.direct != Some(Direct::No);
-        made.device_timeout = self.device_timeout.map(|timeout| timeout.0);
+        made.direct = self.service.direct != Some(Direct::No);
+        made.device_timeout = self.service.device_timeout.map(|timeout| timeout.0);
         if let Some(disk) = disk.map(Arc::clone) {
             made.wrap = Some(Box::new(move |file, number| disk.delay(file, number)));
         }

@@ -1,14 +1,15 @@
 //! The options of `forebay serve`: each is declared once, for the command line and for the configuration file.
 
+use crate::declared::{Over, options, read_file};
 use crate::error::Error;
 use crate::listen::Listen;
+use crate::service_options::ServiceOptions;
 use crate::volume_options::VolumeOptions;
-use crate::words::{Address, Age, Policy, Rate, Share, Size, with_meant};
-use clap::{Args, ValueEnum};
+use crate::words::{Age, Rate, Size};
+use clap::{Arg, Args, ValueEnum};
 use forebay_nbd::Config;
 use forebay_policy::show_bytes;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
 /// A request of clients may always have as much data: pages of caches are no larger.
@@ -17,119 +18,106 @@ const LEAST_REQUEST: u64 = 1 << 20;
 /// The least memory for written data and replies.
 const LEAST_BUFFERS: u64 = 1 << 20;
 
-/// What to serve, and how.
-#[derive(Args, Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct Options {
-    /// A volume to serve: its name, where its bytes are, and its options
-    ///
-    /// PATH
-    ///   /srv/data.img, /dev/vdb  a file, or a block device
-    ///   memory:1GiB              memory, gone with the server
-    ///   s3://bucket/a, file:///a object storage
-    ///   concat:A+B               one behind the other
-    ///   stripe=64KiB:A+B         in stripes, on each in turn
-    /// OPTION
-    ///   create=10GiB             makes a missing file or object volume
-    ///   read-only                clients may only read
-    ///   mode=write-through       writes are in storage when they return
-    ///   readahead=512KiB         the most read ahead of a stream; 0: nothing
-    ///   policy=mq, size=2GiB, page=8KiB
-    ///                            a cache of its own, else as the others
-    ///   min=64MiB, max=1GiB      its share of the common cache
-    ///   manager=mru              its manager there, under lru-sp
-    ///   rate=50MiB, iops=500     the most a second of its storage
-    ///   connections=4            the most clients at a time
-    ///   retry=60s                how long S3 is asked again after a failure
-    #[arg(short = 'V', long = "volume", value_name = "NAME=PATH[,OPTION=VALUE]…", verbatim_doc_comment)]
-    #[serde(rename = "volume")]
-    pub volumes: Vec<VolumeOptions>,
-    /// Where clients connect: HOST:PORT (or tcp:HOST:PORT), or unix:PATH; tcp:127.0.0.1:10809 if nothing is said and no socket is
-    /// handed on by the service manager
-    #[arg(short, long, value_name = "ADDRESS")]
-    pub listen: Vec<Listen>,
-    /// The size of the cache that volumes share [default: 512MiB]
-    #[arg(short, long, value_name = "SIZE")]
-    pub cache: Option<Size>,
-    /// The policy of caches: `forebay policies` lists them [default: clock-pro]
-    #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…")]
-    pub policy: Option<Policy>,
-    /// The page size of caches, a power of two from 4KiB to 2MiB [default: 4KiB]
-    #[arg(long, value_name = "SIZE")]
-    pub page: Option<Size>,
-    /// Serve figures by HTTP: /metrics for Prometheus, /statistics as JSON for `forebay top`
-    #[arg(long, value_name = "HOST:PORT")]
-    pub metrics: Option<Address>,
-    /// Take commands of `forebay control` at a unix socket, its owner's alone
-    #[arg(long, value_name = "PATH")]
-    pub control: Option<PathBuf>,
-    /// Write the references of clients to a trace, which is whole when the server has stopped
-    #[arg(long, value_name = "FILE")]
-    pub record: Option<PathBuf>,
-    /// Make each file or device as slow as a disk: a preset of `forebay devices`, or a TOML file
-    #[arg(long, value_name = "DEVICE")]
-    pub delay: Option<String>,
-    /// The most bytes a second read from and written to each file or device
-    #[arg(long, value_name = "SIZE")]
-    pub rate: Option<Rate>,
-    /// Encryption.
-    #[command(flatten)]
-    pub tls: TlsOptions,
-    /// The most connections at a time [default: 256]
-    #[arg(long, value_name = "NUMBER")]
-    pub max_connections: Option<usize>,
-    /// The most connections at a time from one address, of those that come by TCP [default: three quarters of --max-connections]
-    #[arg(long, value_name = "NUMBER")]
-    pub max_connections_per_peer: Option<usize>,
-    /// The most data in one request [default: 32MiB]
-    #[arg(long, value_name = "SIZE")]
-    pub max_request: Option<Size>,
-    /// The memory of written data and of replies, of all connections together; requests wait for it. At least four times the most data
-    /// in one request [default: 256MiB]
-    #[arg(long, value_name = "SIZE")]
-    pub buffers: Option<Size>,
-    /// Close a connection that rests for this long within a message: sends nothing of a request that it has begun, or takes nothing of
-    /// a reply [default: 1m]
-    #[arg(long, value_name = "TIME")]
-    pub message_timeout: Option<Age>,
-    /// Close a connection that asks for nothing for this long; a mounted disk may rest for days [default: 0s, which is never]
-    #[arg(long, value_name = "TIME")]
-    pub idle_timeout: Option<Age>,
-    /// Threads per volume for requests that wait for storage [default: 16]
-    #[arg(long, value_name = "NUMBER")]
-    pub workers: Option<usize>,
-    /// The share of a cache that may be dirty before writers wait [default: 50%]
-    #[arg(long, value_name = "SHARE")]
-    pub dirty_limit: Option<Share>,
-    /// How long a page may be dirty before it is written back [default: 5s]
-    #[arg(long, value_name = "TIME")]
-    pub dirty_age: Option<Age>,
-    /// How long a request to a file or device may take: what hangs for longer fails. By default it is waited for
-    #[arg(long, value_name = "TIME")]
-    pub device_timeout: Option<Age>,
-    /// How long a stopping server waits for a device that takes nothing; then it names what is not durable, and exits with 1
-    /// [default: 60s]
-    #[arg(long, value_name = "TIME")]
-    pub stop_timeout: Option<Age>,
-    /// Ask the system for huge pages for caches
-    #[arg(long)]
-    pub huge_pages: bool,
-    /// Whether files bypass the system's page cache: `auto` where they can [default: auto]
-    #[arg(long, value_enum, value_name = "WHEN", hide_possible_values = true)]
-    pub direct: Option<Direct>,
+options! {
+    /// What to serve, and how.
+    #[command(mut_args(in_words_of_volumes))]
+    pub struct Options {
+        /// A volume to serve: its name, where its bytes are, and its options
+        ///
+        /// PATH
+        ///   /srv/data.img, /dev/vdb  a file, or a block device
+        ///   memory:1GiB              memory, gone with the server
+        ///   s3://bucket/a, file:///a object storage
+        ///   concat:A+B               one behind the other
+        ///   stripe=64KiB:A+B         in stripes, on each in turn
+        /// OPTION
+        ///   create=10GiB             makes a missing file or object volume
+        ///   read-only                clients may only read
+        ///   mode=write-through       writes are in storage when they return
+        ///   readahead=512KiB         the most read ahead of a stream; 0: nothing
+        ///   policy=mq, size=2GiB, page=8KiB
+        ///                            a cache of its own, else as the others
+        ///   min=64MiB, max=1GiB      its share of the common cache
+        ///   manager=mru              its manager there, under lru-sp
+        ///   rate=50MiB, iops=500     the most a second of its storage
+        ///   connections=4            the most clients at a time
+        ///   retry=60s                how long S3 is asked again after a failure
+        #[arg(short = 'V', long = "volume", value_name = "NAME=PATH[,OPTION=VALUE]…", verbatim_doc_comment)]
+        pub volumes: Vec<VolumeOptions> = live("volume");
+        /// Where clients connect: HOST:PORT (or tcp:HOST:PORT), or unix:PATH; tcp:127.0.0.1:10809 if nothing is said and no socket is
+        /// handed on by the service manager
+        #[arg(short, long, value_name = "ADDRESS")]
+        pub listen: Vec<Listen> = restart("listen");
+        /// Its cache, and what runs beside it.
+        #[command(flatten)]
+        pub service: ServiceOptions = part;
+        /// The most bytes a second read from and written to each file or device
+        #[arg(long, value_name = "SIZE")]
+        pub rate: Option<Rate> = restart("rate");
+        /// Encryption.
+        #[command(flatten)]
+        pub tls: TlsOptions = restart("tls");
+        /// The most connections at a time [default: 256]
+        #[arg(long, value_name = "NUMBER")]
+        pub max_connections: Option<usize> = restart("max-connections");
+        /// The most connections at a time from one address, of those that come by TCP [default: three quarters of --max-connections]
+        #[arg(long, value_name = "NUMBER")]
+        pub max_connections_per_peer: Option<usize> = restart("max-connections-per-peer");
+        /// The most data in one request [default: 32MiB]
+        #[arg(long, value_name = "SIZE")]
+        pub max_request: Option<Size> = restart("max-request");
+        /// The memory of written data and of replies, of all connections together; requests wait for it. At least four times the most data
+        /// in one request [default: 256MiB]
+        #[arg(long, value_name = "SIZE")]
+        pub buffers: Option<Size> = restart("buffers");
+        /// Close a connection that rests for this long within a message: sends nothing of a request that it has begun, or takes nothing of
+        /// a reply [default: 1m]
+        #[arg(long, value_name = "TIME")]
+        pub message_timeout: Option<Age> = restart("message-timeout");
+        /// Close a connection that asks for nothing for this long; a mounted disk may rest for days [default: 0s, which is never]
+        #[arg(long, value_name = "TIME")]
+        pub idle_timeout: Option<Age> = restart("idle-timeout");
+        /// Threads per volume for requests that wait for storage [default: 16]
+        #[arg(long, value_name = "NUMBER")]
+        pub workers: Option<usize> = restart("workers");
+    }
 }
 
-/// Whether files bypass the system's page cache.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Direct {
-    /// Where they can
-    #[default]
-    Auto,
-    /// It is an error if one cannot
-    Yes,
-    /// None does
-    No,
+/// Help that says what an option of all services is for volumes.
+fn in_words_of_volumes(option: Arg) -> Arg {
+    let help = match option.get_id().as_str() {
+        "cache" => "The size of the cache that volumes share [default: 512MiB]",
+        "policy" => "The policy of caches: `forebay policies` lists them [default: clock-pro]",
+        "page" => "The page size of caches, a power of two from 4KiB to 2MiB [default: 4KiB]",
+        "record" => "Write the references of clients to a trace, which is whole when the server has stopped",
+        "delay" => "Make each file or device as slow as a disk: a preset of `forebay devices`, or a TOML file",
+        "dirty_limit" => "The share of a cache that may be dirty before writers wait [default: 50%]",
+        "device_timeout" => {
+            "How long a request to a file or device may take: what hangs for longer fails. By default it is waited for"
+        }
+        "stop_timeout" => {
+            "How long a stopping server waits for a device that takes nothing; then it names what is not durable, and exits with 1 \
+             [default: 60s]"
+        }
+        "huge_pages" => "Ask the system for huge pages for caches",
+        _ => return option,
+    };
+    option.help(help)
+}
+
+impl Over for Vec<VolumeOptions> {
+    /// A volume named in both is this one.
+    fn over(self, file: Self) -> Self {
+        let named = |name: &String| self.iter().any(|volume| volume.name == *name);
+        let others = file.into_iter().filter(|volume| !named(&volume.name)).collect::<Vec<_>>();
+        self.into_iter().chain(others).collect()
+    }
+}
+
+impl Over for Vec<Listen> {
+    fn over(self, file: Self) -> Self {
+        if self.is_empty() { file } else { self }
+    }
 }
 
 /// Encryption.
@@ -153,6 +141,12 @@ pub struct TlsOptions {
     pub ca: Option<PathBuf>,
 }
 
+impl Over for TlsOptions {
+    fn over(self, file: Self) -> Self {
+        if self == Self::default() { file } else { self }
+    }
+}
+
 /// Whether clients may or must encrypt.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -165,29 +159,6 @@ pub enum TlsMode {
     Require,
 }
 
-/// Says which of these keys differ, if any do.
-pub(crate) fn only_a_restart_changes(keys: &[(&str, bool)]) -> Option<String> {
-    let waiting: Vec<&str> = keys.iter().filter_map(|&(key, differs)| differs.then_some(key)).collect();
-    (!waiting.is_empty()).then(|| format!("{}: only a restart changes that", waiting.join(", ")))
-}
-
-/// Reads options from a file.
-pub(crate) fn read_file<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
-    let name = path.display();
-    let text = std::fs::read(path).map_err(|error| Error::Failed(format!("{name}: {error}")))?;
-    let text = String::from_utf8(text).map_err(|error| {
-        let byte = error.utf8_error().valid_up_to();
-        Error::Usage(format!("{name}: is no UTF-8 text from its byte {byte} on; a configuration is TOML"))
-    })?;
-    toml::from_str(&text).map_err(|error| {
-        let message = with_meant(error.message().trim_end()).replace('\n', " ");
-        let Some(span) = error.span() else { return Error::Usage(format!("{name}: {message}")) };
-        let number = 1 + text[..span.start.min(text.len())].matches('\n').count();
-        let line = text.lines().nth(number - 1).unwrap_or_default().trim();
-        Error::Usage(format!("{name}: line {number}, `{line}`: {message}"))
-    })
-}
-
 impl Options {
     /// Reads a configuration file.
     ///
@@ -197,89 +168,10 @@ impl Options {
         read_file(path)
     }
 
-    /// These options, and what `file` says where they say nothing. A volume named in both is this one.
+    /// These options, and what `file` says where they say nothing.
     #[must_use]
     pub fn over(self, file: Self) -> Self {
-        let named = |name: &String| self.volumes.iter().any(|volume| volume.name == *name);
-        let others = file.volumes.into_iter().filter(|volume| !named(&volume.name)).collect::<Vec<_>>();
-        Self {
-            volumes: self.volumes.into_iter().chain(others).collect(),
-            listen: if self.listen.is_empty() { file.listen } else { self.listen },
-            cache: self.cache.or(file.cache),
-            policy: self.policy.or(file.policy),
-            page: self.page.or(file.page),
-            metrics: self.metrics.or(file.metrics),
-            control: self.control.or(file.control),
-            record: self.record.or(file.record),
-            delay: self.delay.or(file.delay),
-            rate: self.rate.or(file.rate),
-            tls: if self.tls == TlsOptions::default() { file.tls } else { self.tls },
-            max_connections: self.max_connections.or(file.max_connections),
-            max_connections_per_peer: self.max_connections_per_peer.or(file.max_connections_per_peer),
-            max_request: self.max_request.or(file.max_request),
-            buffers: self.buffers.or(file.buffers),
-            message_timeout: self.message_timeout.or(file.message_timeout),
-            idle_timeout: self.idle_timeout.or(file.idle_timeout),
-            workers: self.workers.or(file.workers),
-            dirty_limit: self.dirty_limit.or(file.dirty_limit),
-            dirty_age: self.dirty_age.or(file.dirty_age),
-            device_timeout: self.device_timeout.or(file.device_timeout),
-            stop_timeout: self.stop_timeout.or(file.stop_timeout),
-            huge_pages: self.huge_pages || file.huge_pages,
-            direct: self.direct.or(file.direct),
-        }
-    }
-
-    /// Which keys of a file that is read again differ and wait for a restart, in words.
-    pub(crate) fn waiting_for_restart(&self, new: &Self) -> Option<String> {
-        let Self {
-            volumes: _,
-            cache: _,
-            dirty_limit: _,
-            dirty_age: _,
-            listen,
-            policy,
-            page,
-            metrics,
-            control,
-            record,
-            delay,
-            rate,
-            tls,
-            max_connections,
-            max_connections_per_peer,
-            max_request,
-            buffers,
-            message_timeout,
-            idle_timeout,
-            workers,
-            device_timeout,
-            stop_timeout,
-            huge_pages,
-            direct,
-        } = self;
-        only_a_restart_changes(&[
-            ("listen", *listen != new.listen),
-            ("policy", *policy != new.policy),
-            ("page", *page != new.page),
-            ("metrics", *metrics != new.metrics),
-            ("control", *control != new.control),
-            ("record", *record != new.record),
-            ("delay", *delay != new.delay),
-            ("rate", *rate != new.rate),
-            ("tls", *tls != new.tls),
-            ("max-connections", *max_connections != new.max_connections),
-            ("max-connections-per-peer", *max_connections_per_peer != new.max_connections_per_peer),
-            ("max-request", *max_request != new.max_request),
-            ("buffers", *buffers != new.buffers),
-            ("message-timeout", *message_timeout != new.message_timeout),
-            ("idle-timeout", *idle_timeout != new.idle_timeout),
-            ("workers", *workers != new.workers),
-            ("device-timeout", *device_timeout != new.device_timeout),
-            ("stop-timeout", *stop_timeout != new.stop_timeout),
-            ("huge-pages", *huge_pages != new.huge_pages),
-            ("direct", *direct != new.direct),
-        ])
+        Over::over(self, file)
     }
 
     /// What clients may take of the server's connections, memory and time.
@@ -355,6 +247,7 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::Share;
     use std::time::Duration;
 
     fn read(text: &str) -> Result<Options, String> {
@@ -385,7 +278,10 @@ mod tests {
     #[test]
     fn a_file_says_what_the_command_line_says() {
         let file = read(FILE).unwrap();
-        assert_eq!((file.cache, file.dirty_limit, file.workers), (Some(Size(1 << 30)), Some(Share(0.25)), Some(4)));
+        assert_eq!(
+            (file.service.cache, file.service.dirty_limit, file.workers),
+            (Some(Size(1 << 30)), Some(Share(0.25)), Some(4))
+        );
         assert_eq!(file.listen.len(), 2);
         assert_eq!(file.tls.mode, Some(TlsMode::Allow));
         assert!(file.volumes[0].read_only && file.volumes[0].path.to_string() == "/a,b");
@@ -395,12 +291,12 @@ mod tests {
     fn the_command_line_overrides_the_file() {
         let line = Options {
             volumes: vec!["b=/new".parse().unwrap()],
-            cache: Some(Size(7)),
+            service: ServiceOptions { cache: Some(Size(7)), ..ServiceOptions::default() },
             listen: vec!["unix:/s".parse().unwrap()],
             ..Options::default()
         };
         let both = line.clone().over(read(FILE).unwrap());
-        assert_eq!((both.cache, both.workers, both.listen), (Some(Size(7)), Some(4), line.listen));
+        assert_eq!((both.service.cache, both.workers, both.listen), (Some(Size(7)), Some(4), line.listen));
         let paths: Vec<String> = both.volumes.iter().map(|volume| volume.path.to_string()).collect();
         assert_eq!(paths, ["/new", "/a,b"]);
     }

@@ -42,9 +42,6 @@ pub struct Hooks {
 /// Changes what is logged to what a text like that of `--log` says.
 pub type SetLog = Box<dyn Fn(&str) -> Result<(), Error> + Send + Sync>;
 
-/// How long a stopping server waits for a device that takes nothing, unless it is said.
-const STOP_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// Serves volumes until a signal ends it: returns after everything is drained and flushed.
 ///
 /// # Errors
@@ -63,11 +60,11 @@ pub fn serve(options: Options, hooks: Hooks) -> Result<(), Error> {
     }
     // Now: what it makes is not left behind where another server listens already.
     let (service, mut server) = Service::start(prepared, hooks)?;
-    let metrics = service.options().metrics.as_ref().map(control::bind).transpose()?;
+    let metrics = service.options().service.metrics.as_ref().map(control::bind).transpose()?;
     let metrics = metrics.map(|listener| control::start(service.clone(), listener)).transpose()?;
-    let control = service.options().control.as_deref().map(command_socket::bind).transpose()?;
+    let control = service.options().service.control.as_deref().map(command_socket::bind).transpose()?;
     let mut made = Vec::new();
-    if let Some(path) = &service.options().record {
+    if let Some(path) = &service.options().service.record {
         service.recorder.begin(path)?;
     }
     let mut listening = Vec::new();
@@ -242,8 +239,8 @@ impl Prepared {
         options.check_names()?;
         options.check_memory(memory::limit())?;
         let config = options.nbd()?;
-        let delay = options.delay()?;
-        options.record.as_deref().map_or(Ok(()), |path| record::check(&record::free(path)))?;
+        let delay = options.service.delay()?;
+        options.service.record.as_deref().map_or(Ok(()), |path| record::check(&record::free(path)))?;
         let shared = options.volumes.iter().any(|volume| !volume.own_cache()).then(|| options.shared_cache());
         let shared = shared.transpose()?.map(Arc::new);
         Ok(Self { options, config, delay, shared })
@@ -306,7 +303,7 @@ impl Service {
 
     /// How long devices are waited for that take nothing.
     pub(crate) fn hangs_after(&self) -> Duration {
-        self.serving().options.stop_timeout.map_or(STOP_TIMEOUT, |limit| limit.0)
+        self.serving().options.service.patience()
     }
 
     /// Finishes what is under way, makes all volumes durable, also those that leave, and completes the trace.

@@ -5,6 +5,7 @@ use crate::bounded::bounded;
 use crate::error::Error;
 use crate::memory;
 use crate::options::Options;
+use crate::service_options::ServiceOptions;
 use crate::source::Opening;
 use crate::volume_options::VolumeOptions;
 use forebay_model::Model;
@@ -73,14 +74,79 @@ const SHARED: &str = "shared";
 
 const CACHE: u64 = 512 << 20;
 
-impl Options {
+impl ServiceOptions {
     pub(crate) fn cache_size(&self) -> u64 {
         self.cache.map_or(CACHE, |size| size.0)
     }
 
+    pub(crate) fn policy(&self) -> Spec {
+        let default = || Spec::new(registry::named("clock-pro").expect("it is in the registry"));
+        self.policy.as_ref().map_or_else(default, |policy| policy.0.clone())
+    }
+
+    /// The bytes of a page of the cache.
+    pub(crate) fn page_size(&self) -> u64 {
+        self.page.map_or(4096, |page| page.0)
+    }
+
+    /// The cache of a service that has one.
+    pub(crate) fn shared_cache(&self) -> Result<Cache, Error> {
+        Cache::new(SHARED, self.cache_config()?)
+    }
+
+    fn cache_config(&self) -> Result<Config, Error> {
+        self.config(self.cache_size(), self.policy(), self.page_size())
+    }
+
+    /// Refuses one cache that takes more memory than there is, `limit` bytes, with the program beside it.
+    pub(crate) fn check_memory(&self, limit: u64) -> Result<(), Error> {
+        let config = self.cache_config()?;
+        if config.capacity.saturating_add(config.most_metadata()).saturating_add(memory::MOUNT) <= limit {
+            return Ok(());
+        }
+        let [frames, metadata, program, limit] =
+            [config.capacity, config.most_metadata(), memory::MOUNT, limit].map(show_bytes);
+        Err(Error::Usage(format!(
+            "a cache of {frames}, up to {metadata} of metadata and {program} for the program and its buffers need more memory than the {limit} that this machine, a \
+             control group or `ulimit` allows: make --cache smaller"
+        )))
+    }
+
+    fn config(&self, capacity: u64, policy: Spec, page_size: u64) -> Result<Config, Error> {
+        // Metadata is by the page: of nonsense it would take more memory than there is.
+        let page = u32::try_from(page_size).ok().filter(|page| page.is_power_of_two());
+        let page = page.filter(|page| (LEAST_PAGE_SIZE..=MOST_PAGE_SIZE).contains(page));
+        let page_size = page.ok_or_else(|| {
+            Error::Usage(format!("a page of {page_size} bytes: it is a power of two from 4 KiB to 2 MiB"))
+        })?;
+        check_size(capacity, page_size)?;
+        let mut config =
+            Config::new(capacity, policy).with_page_size(page_size).with_most_capacity(memory::most_capacity(capacity));
+        config.huge_pages = self.huge_pages;
+        if let Some(share) = self.dirty_limit {
+            config.dirty_limit = share.0;
+        }
+        if let Some(age) = self.dirty_age {
+            config.dirty_age = age.0;
+        }
+        Ok(config)
+    }
+
+    /// The device model that files are delayed by.
+    pub(crate) fn delay(&self) -> Result<Option<Arc<Model>>, Error> {
+        let Some(name) = &self.delay else { return Ok(None) };
+        let named: Result<Named, NoDevice> = name.parse();
+        named.map(|named| Some(named.model)).map_err(|error| {
+            let message = format!("--delay {name}: {error}");
+            if matches!(error, NoDevice::Unreadable(_)) { Error::Failed(message) } else { Error::Usage(message) }
+        })
+    }
+}
+
+impl Options {
     /// The pool of the volumes that share one. `volumes` are attached in their order, so that their numbers are known.
     pub(crate) fn shared_cache(&self) -> Result<Cache, Error> {
-        let mut policy = self.policy();
+        let mut policy = self.service.policy();
         let volumes: Vec<&VolumeOptions> = self.volumes.iter().filter(|volume| !volume.own_cache()).collect();
         if volumes.iter().any(|volume| volume.manager.is_some()) {
             let mut managers = Assignment::new(None);
@@ -104,11 +170,6 @@ impl Options {
         Cache::new(SHARED, self.shared_config(policy)?)
     }
 
-    pub(crate) fn policy(&self) -> Spec {
-        let default = || Spec::new(registry::named("clock-pro").expect("it is in the registry"));
-        self.policy.as_ref().map_or_else(default, |policy| policy.0.clone())
-    }
-
     /// Refuses what takes more memory than there is, `limit` bytes: the server would be killed with what clients have written to it.
     pub(crate) fn check_memory(&self, limit: u64) -> Result<(), Error> {
         let memory = self.volumes.iter().map(|volume| volume.path.memory()).fold(0, u64::saturating_add);
@@ -124,7 +185,7 @@ impl Options {
             caches.push(self.own_config(volume).map_err(|error| error.of_volume(&volume.name))?);
         }
         if caches.len() < self.volumes.len() {
-            caches.push(self.shared_config(self.policy())?);
+            caches.push(self.shared_config(self.service.policy())?);
         }
         let sum = |bytes: fn(&Config) -> u64| caches.iter().map(bytes).fold(0, u64::saturating_add);
         let (frames, metadata) = (sum(|config| config.capacity), sum(Config::most_metadata));
@@ -147,29 +208,15 @@ impl Options {
         )))
     }
 
-    /// The same of the shared cache alone.
-    pub(crate) fn check_shared_memory(&self, limit: u64) -> Result<(), Error> {
-        let config = self.shared_config(self.policy())?;
-        if config.capacity.saturating_add(config.most_metadata()).saturating_add(memory::MOUNT) <= limit {
-            return Ok(());
-        }
-        let [frames, metadata, program, limit] =
-            [config.capacity, config.most_metadata(), memory::MOUNT, limit].map(show_bytes);
-        Err(Error::Usage(format!(
-            "a cache of {frames}, up to {metadata} of metadata and {program} for the program and its buffers need more memory than the {limit} that this machine, a \
-             control group or `ulimit` allows: make --cache smaller"
-        )))
-    }
-
     fn shared_config(&self, policy: Spec) -> Result<Config, Error> {
-        let mut config = self.config(self.cache_size(), policy, self.page_size(None))?;
+        let mut config = self.service.config(self.service.cache_size(), policy, self.service.page_size())?;
         config.shares = self.volumes.iter().filter(|volume| volume.share().is_some()).count() as u32;
         Ok(config)
     }
 
     /// The bytes of a volume's own cache.
     pub(crate) fn own_size(&self, volume: &VolumeOptions) -> u64 {
-        volume.size.or(self.cache).map_or(CACHE, |size| size.0)
+        volume.size.or(self.service.cache).map_or(CACHE, |size| size.0)
     }
 
     fn own_config(&self, volume: &VolumeOptions) -> Result<Config, Error> {
@@ -180,39 +227,19 @@ impl Options {
             let what = "min= and max= are for volumes that share a cache: leave policy=, size= and page= out";
             return Err(Error::Usage(what.to_owned()));
         }
-        let policy = volume.policy.as_ref().map_or_else(|| self.policy(), |policy| policy.0.clone());
-        self.config(self.own_size(volume), policy, self.page_size(Some(volume)))
+        let policy = volume.policy.as_ref().map_or_else(|| self.service.policy(), |policy| policy.0.clone());
+        self.service.config(self.own_size(volume), policy, self.page_size(volume))
     }
 
-    /// The bytes of a page of the cache that volumes share, or of the volume's own.
-    pub(crate) fn page_size(&self, own: Option<&VolumeOptions>) -> u64 {
-        own.and_then(|volume| volume.page).or(self.page).map_or(4096, |page| page.0)
+    /// The bytes of a page of a volume's cache, if it has its own.
+    fn page_size(&self, volume: &VolumeOptions) -> u64 {
+        volume.page.map_or_else(|| self.service.page_size(), |page| page.0)
     }
 
     /// The page size that a recording is to be replayed at: the smallest of all caches.
     pub(crate) fn recorded_page_size(&self) -> u64 {
-        let own = self.volumes.iter().map(|volume| self.page_size(Some(volume)));
-        own.min().unwrap_or_else(|| self.page_size(None))
-    }
-
-    fn config(&self, capacity: u64, policy: Spec, page_size: u64) -> Result<Config, Error> {
-        // Metadata is by the page: of nonsense it would take more memory than there is.
-        let page = u32::try_from(page_size).ok().filter(|page| page.is_power_of_two());
-        let page = page.filter(|page| (LEAST_PAGE_SIZE..=MOST_PAGE_SIZE).contains(page));
-        let page_size = page.ok_or_else(|| {
-            Error::Usage(format!("a page of {page_size} bytes: it is a power of two from 4 KiB to 2 MiB"))
-        })?;
-        check_size(capacity, page_size)?;
-        let mut config =
-            Config::new(capacity, policy).with_page_size(page_size).with_most_capacity(memory::most_capacity(capacity));
-        config.huge_pages = self.huge_pages;
-        if let Some(share) = self.dirty_limit {
-            config.dirty_limit = share.0;
-        }
-        if let Some(age) = self.dirty_age {
-            config.dirty_age = age.0;
-        }
-        Ok(config)
+        let own = self.volumes.iter().map(|volume| self.page_size(volume));
+        own.min().unwrap_or_else(|| self.service.page_size())
     }
 
     /// Opens a volume and puts it behind its cache; `shared` is that of volumes without their own. What is opened later than `patience` is closed again.
@@ -228,8 +255,8 @@ impl Options {
                 read_only: volume.read_only,
                 create: volume.create.map(|size| size.0),
                 retry: volume.retry.map(|retry| retry.0),
-                direct: self.direct.unwrap_or_default(),
-                timeout: self.device_timeout.map(|timeout| timeout.0),
+                direct: self.service.direct.unwrap_or_default(),
+                timeout: self.service.device_timeout.map(|timeout| timeout.0),
                 delay: delay.cloned(),
                 rate: self.rate.map(|rate| rate.0),
             };
@@ -263,16 +290,6 @@ impl Options {
         };
         attach().map_err(|error: Error| error.of_volume(&volume.name))
     }
-
-    /// The device model that files are delayed by.
-    pub(crate) fn delay(&self) -> Result<Option<Arc<Model>>, Error> {
-        let Some(name) = &self.delay else { return Ok(None) };
-        let named: Result<Named, NoDevice> = name.parse();
-        named.map(|named| Some(named.model)).map_err(|error| {
-            let message = format!("--delay {name}: {error}");
-            if matches!(error, NoDevice::Unreadable(_)) { Error::Failed(message) } else { Error::Usage(message) }
-        })
-    }
 }
 
 #[cfg(test)]
@@ -283,7 +300,7 @@ mod tests {
     fn all_that_a_server_takes_fits_in_the_memory_there_is() {
         let of = |volumes: &[&str]| Options {
             volumes: volumes.iter().map(|volume| volume.parse().unwrap()).collect(),
-            cache: Some("512MiB".parse().unwrap()),
+            service: ServiceOptions { cache: Some("512MiB".parse().unwrap()), ..ServiceOptions::default() },
             buffers: Some("256MiB".parse().unwrap()),
             ..Options::default()
         };
@@ -309,15 +326,16 @@ mod tests {
 
     #[test]
     fn a_page_that_is_none_is_refused_before_its_metadata_is_counted() {
-        let options = Options { page: Some("3".parse().unwrap()), ..Options::default() };
-        let refused = options.check_shared_memory(1 << 40).unwrap_err().to_string();
+        let options = ServiceOptions { page: Some("3".parse().unwrap()), ..ServiceOptions::default() };
+        let refused = options.check_memory(1 << 40).unwrap_err().to_string();
         assert!(refused.contains("a page of 3 bytes: it is a power of two from 4 KiB to 2 MiB"), "{refused}");
     }
 
     #[test]
     fn a_volume_may_have_a_share_of_the_common_cache() {
         let volume = |text: &str| text.parse::<VolumeOptions>().unwrap();
-        let mut options = Options { cache: Some("4MiB".parse().unwrap()), ..Options::default() };
+        let service = ServiceOptions { cache: Some("4MiB".parse().unwrap()), ..ServiceOptions::default() };
+        let mut options = Options { service, ..Options::default() };
         options.volumes = vec![volume("a=memory:8MiB,min=1MiB,max=2MiB"), volume("b=memory:8MiB,min=3MiB")];
         let cache = Arc::new(options.shared_cache().unwrap());
         let attached = options.attach(&options.volumes[0], Some(&cache), None, None).unwrap();

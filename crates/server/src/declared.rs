@@ -1,0 +1,148 @@
+//! Options that are declared once: for the command line, for a configuration file, and for what of them a running service takes over.
+
+use crate::error::Error;
+use crate::words::with_meant;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
+use std::fmt;
+use std::path::Path;
+
+/// Declares a struct of options. Each field is an option of the command line, by clap's attributes, and a key of a configuration file:
+/// `live("key")` is taken over when the file is read again, `restart("key")` is not. A field that is a `part` is such a struct itself:
+/// its keys stand in the file beside the others.
+macro_rules! options {
+    ($(#[$meta:meta])* pub struct $Name:ident {
+        $($(#[$attribute:meta])* pub $field:ident: $Type:ty = $how:ident $(($key:literal))?;)*
+    }) => {
+        #[derive(clap::Args, Clone, Debug, Default, PartialEq)]
+        $(#[$meta])*
+        pub struct $Name {
+            $($(#[$attribute])* pub $field: $Type,)*
+        }
+
+        impl $crate::declared::Over for $Name {
+            fn over(self, file: Self) -> Self {
+                Self { $($field: $crate::declared::Over::over(self.$field, file.$field),)* }
+            }
+        }
+
+        impl $crate::declared::Declared for $Name {
+            fn keys() -> Vec<&'static str> {
+                [$($crate::declared::options!(@keys $Type, $how $($key)?),)*].concat()
+            }
+
+            fn read<'de, M: serde::de::MapAccess<'de>>(&mut self, key: &str, map: &mut M) -> Result<bool, M::Error> {
+                Ok(false $(|| $crate::declared::options!(@read self.$field, key, map, $how $($key)?))*)
+            }
+
+            fn waiting(&self, new: &Self) -> Vec<&'static str> {
+                [$($crate::declared::options!(@waiting self.$field, new.$field, $how $($key)?),)*].concat()
+            }
+        }
+    };
+    (@keys $Type:ty, part) => { <$Type as $crate::declared::Declared>::keys() };
+    (@keys $Type:ty, $how:ident $key:literal) => { vec![$key] };
+    (@read $value:expr, $name:ident, $map:ident, part) => { $value.read($name, $map)? };
+    (@read $value:expr, $name:ident, $map:ident, $how:ident $key:literal) => {
+        $name == $key && { $value = $map.next_value()?; true }
+    };
+    (@waiting $before:expr, $new:expr, part) => { $before.waiting(&$new) };
+    (@waiting $before:expr, $new:expr, live $key:literal) => { vec![] };
+    (@waiting $before:expr, $new:expr, restart $key:literal) => {
+        if $before == $new { vec![] } else { vec![$key] }
+    };
+}
+pub(crate) use options;
+
+/// An option of the command line, which goes before the same one of a file.
+pub(crate) trait Over {
+    /// What this says, and what `file` says where this says nothing.
+    fn over(self, file: Self) -> Self;
+}
+
+impl<T> Over for Option<T> {
+    fn over(self, file: Self) -> Self {
+        self.or(file)
+    }
+}
+
+impl Over for bool {
+    fn over(self, file: Self) -> Self {
+        self || file
+    }
+}
+
+/// A struct of options, as [`options!`] declares it.
+pub(crate) trait Declared: Default + Over {
+    /// The keys of a file.
+    fn keys() -> Vec<&'static str>;
+
+    /// Reads the value of a key. Answers whether it is one of these options.
+    fn read<'de, M: MapAccess<'de>>(&mut self, key: &str, map: &mut M) -> Result<bool, M::Error>;
+
+    /// The keys that differ in `new`, and that only a restart changes.
+    fn waiting(&self, new: &Self) -> Vec<&'static str>;
+
+    /// The same, in words.
+    fn waiting_for_restart(&self, new: &Self) -> Option<String> {
+        let waiting = self.waiting(new);
+        (!waiting.is_empty()).then(|| format!("{}: only a restart changes that", waiting.join(", ")))
+    }
+}
+
+/// Reads options from a file.
+pub(crate) fn read_file<T: Declared>(path: &Path) -> Result<T, Error> {
+    let name = path.display();
+    let text = std::fs::read(path).map_err(|error| Error::Failed(format!("{name}: {error}")))?;
+    let text = String::from_utf8(text).map_err(|error| {
+        let byte = error.utf8_error().valid_up_to();
+        Error::Usage(format!("{name}: is no UTF-8 text from its byte {byte} on; a configuration is TOML"))
+    })?;
+    toml::from_str(&text).map(|InFile(options)| options).map_err(|error| {
+        let message = with_meant(error.message().trim_end()).replace('\n', " ");
+        let Some(span) = error.span() else { return Error::Usage(format!("{name}: {message}")) };
+        let number = 1 + text[..span.start.min(text.len())].matches('\n').count();
+        let line = text.lines().nth(number - 1).unwrap_or_default().trim();
+        Error::Usage(format!("{name}: line {number}, `{line}`: {message}"))
+    })
+}
+
+/// Options as a file says them.
+struct InFile<T>(T);
+
+impl<'de, T: Declared> Deserialize<'de> for InFile<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Self(T::default()))
+    }
+}
+
+impl<'de, T: Declared> Visitor<'de> for InFile<T> {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table of options")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(mut self, mut map: M) -> Result<Self, M::Error> {
+        let keys = T::keys();
+        while let Some(key) = map.next_key_seed(OneOf(&keys))? {
+            self.0.read(key, &mut map)?;
+        }
+        Ok(self)
+    }
+}
+
+/// One of these keys. Where a key is read it is refused, so that the error has its line.
+struct OneOf<'a>(&'a [&'static str]);
+
+impl<'de> DeserializeSeed<'de> for OneOf<'_> {
+    type Value = &'static str;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<&'static str, D::Error> {
+        let key = String::deserialize(deserializer)?;
+        self.0.iter().find(|known| **known == key).copied().ok_or_else(|| {
+            let known = self.0.iter().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(", ");
+            D::Error::custom(format!("unknown field `{key}`, expected one of {known}"))
+        })
+    }
+}
