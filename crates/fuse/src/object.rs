@@ -9,6 +9,7 @@ use crate::managing::Users;
 use crate::mount::Watch;
 use crate::privileges::Bare;
 use crate::protocol::Errno;
+use forebay_pool::device::Device;
 use forebay_pool::{Durability, Handle, Pool, Volume, VolumeConfig};
 use rustix::fs::{FallocateFlags, Statx};
 use std::io;
@@ -201,6 +202,16 @@ impl Object {
             Err(_) => return Ok(Done::Later),
         };
         let before = self.volume.len();
+        // A dirty page found room as far as the file went then. Blocks below may be shorter than pages, so the rest of it may have none.
+        if self.file.is_scarce() {
+            if !bytes.wait {
+                return Ok(Done::Later);
+            } else if bytes.offset <= before {
+                self.file.reserve(before, end - before)?;
+            } else if self.volume.dirty_pages() > 0 {
+                handle.flush(&self.volume).map_err(|error| errno(&error))?;
+            }
+        }
         self.lengthen(handle, end)?;
         let written = self.put(handle, bytes);
         if !matches!(written, Ok(Done::Now(()))) {

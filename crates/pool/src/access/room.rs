@@ -30,21 +30,14 @@ impl<M: Memory> Handle<M> {
 
     #[cold]
     fn find_room(&self, volume: &Arc<Volume>, blocks: Range<u64>) -> Result<(), Error> {
-        let page_size = u64::from(self.shared.config.page_size);
-        // A dirty page found its room when it became dirty, as far as the volume went then. The last one may have become longer since, by more
-        // blocks of a file system whose blocks are shorter than pages. Of the others the free bytes are only sampled anew, for the writes that follow.
+        // A dirty page found its room when it became dirty. Then the free bytes are only sampled anew, for the writes that follow.
         let are_dirty = blocks.clone().all(|block| self.state_of(volume, block).is_some_and(State::dirty));
-        let reach_the_end = blocks.end * page_size >= volume.len();
         if self.is_prompt() {
-            return if are_dirty && !reach_the_end { Ok(()) } else { Err(Error::Busy) };
+            return if are_dirty { Ok(()) } else { Err(Error::Busy) };
         }
-        let first = match (are_dirty, reach_the_end) {
-            (false, _) => blocks.start,
-            (true, true) => blocks.end - 1,
-            (true, false) => blocks.end,
-        };
-        let offset = first * page_size;
-        let length = (blocks.end * page_size).min(volume.len()).saturating_sub(offset);
+        let page_size = u64::from(self.shared.config.page_size);
+        let offset = blocks.start * page_size;
+        let length = if are_dirty { 0 } else { (blocks.end * page_size).min(volume.len()).saturating_sub(offset) };
         match volume.device.reserve(offset, length) {
             Ok(Reserved::WriteBack) => self.shared.write_back_beside(volume),
             Ok(Reserved::Plenty | Reserved::Allocated | Reserved::Unknown) => {}

@@ -18,7 +18,8 @@ const STATED: &[(u64, &[&str])] = &[
     (11, &["seq", "2q", "w-tinylfu", "ubm"]),
     (18, &["dulo"]),
     (20, &["lru-k"]),
-    (24, &["lru-sp", "lirs"]),
+    (23, &["lru-sp"]),
+    (24, &["lirs"]),
     (25, &["mq"]),
 ];
 
