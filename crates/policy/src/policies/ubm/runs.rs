@@ -334,8 +334,8 @@ mod tests {
         runs.put(NO_RUN, place(104), kind(Class::Other, 30.0), now);
         let parts = [103, 104, 105].map(|block| runs.holder(place(block), NO_RUN).unwrap());
         assert_eq!(parts.map(|run| (runs.start(run).block, runs.end(run))), [(100, 103), (104, 104), (105, 109)]);
-        let gaps =
-            [100, 103, 105, 109].map(|block| runs.before(runs.holder(place(block), NO_RUN).unwrap(), place(block), now).gap);
+        let gaps = [100, 103, 105, 109]
+            .map(|block| runs.before(runs.holder(place(block), NO_RUN).unwrap(), place(block), now).gap);
         assert_eq!(gaps, [40, 34, 30, 22]);
         runs.check();
     }
