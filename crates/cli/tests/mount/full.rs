@@ -201,7 +201,7 @@ fn a_write_for_which_there_is_no_room_fails_as_below() {
         assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{case}");
         assert!(written >= MIB as u64, "{case}: {written} bytes");
         // Holes take no room.
-        file.set_len(1 << 30).expect("a length");
+        file.set_len(1 << 30).unwrap_or_else(|error| panic!("{case}: after {written} bytes: {error}"));
         file.sync_all().unwrap_or_else(|error| panic!("{case}: not all that was written has its place: {error}"));
         file.set_len(written).expect("a length");
         file.sync_all().expect("nothing is to be written");
