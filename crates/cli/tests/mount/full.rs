@@ -175,16 +175,14 @@ fn a_database_on_a_full_disk_keeps_what_was_committed() {
     }
 }
 
+/// In pieces of whole blocks. To write a part of a last block that was allocated ext4 may split its map, for which the very last block is missing then
+/// (the limits in `forebay_pool`'s `space.rs`).
 #[test]
 fn a_write_for_which_there_is_no_room_fails_as_below() {
     let kib = 1 << 10;
-    for (storage, piece) in [
-        (Storage::Full, 64 * kib),
-        (Storage::Full, MIB),
-        (Storage::FullOfShort, kib),
-        (Storage::FullOfShort, 3_000),
-        (Storage::FullOfShort, 64 * kib),
-    ] {
+    for (storage, piece) in
+        [(Storage::Full, 64 * kib), (Storage::Full, MIB), (Storage::FullOfShort, kib), (Storage::FullOfShort, 64 * kib)]
+    {
         let Some(folder) = Folder::new() else { return };
         let disk = Disk::new(&folder, storage);
         let running = folder.mount(&["--cache", "64MiB"]);
