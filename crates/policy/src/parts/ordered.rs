@@ -1,7 +1,7 @@
 //! Places in their order: which is the last one at a place or before it?
 //!
 //! A treap: places rise from left to right, priorities fall from the root down. A slot's priority is a hash of its number and of a seed
-//! that each set draws anew. So the depth is about 2 ln n whatever the places are, and whoever chooses them cannot know a bad order. What the
+//! that each set draws anew. So the depth is about 2 ln n for any places, and a client that chooses them cannot find a bad order. What the
 //! set answers does not depend on its shape.
 //!
 //! Each operation goes down from the root once, O(log n) steps, and ends, as every step leads to a child; a search that begins near its end

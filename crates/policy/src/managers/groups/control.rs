@@ -7,7 +7,7 @@ use crate::managers::users::Numbers;
 use crate::managers::{Manager, Scope};
 
 impl Groups {
-    /// Does as it is told while the cache runs; `resident` says which pages are.
+    /// Carries out a control while the cache runs; `resident` says which pages are.
     pub(crate) fn control(&mut self, control: &Control, resident: impl Fn(u32) -> bool) -> Result<u32, Uncontrolled> {
         match control {
             Control::Manage { owner, object, manager } => {

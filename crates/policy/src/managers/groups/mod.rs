@@ -207,7 +207,7 @@ impl Groups {
         own != rule && self.is_once(own)
     }
 
-    /// Whether that number is a manager's who has no say in whose a file is.
+    /// Whether that number is a manager's that counts for no user of a file beside others.
     fn is_once(&self, number: u32) -> bool {
         self.numbers().is_once(number)
     }

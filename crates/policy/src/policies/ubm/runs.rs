@@ -22,7 +22,7 @@ const LEAST_KNOWN: u32 = 1024;
 /// Runs cost by the binary logarithm of their length, up to this.
 const COSTS: usize = 16;
 
-/// A reckoned time may be wrong by so many references, and by this part of the time since the run began.
+/// A reckoned time may be wrong by this number of references, and by this part of the time since the run began.
 const NEAR: f32 = 32.0;
 const NEAR_PART: f32 = 16.0;
 
