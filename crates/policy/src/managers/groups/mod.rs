@@ -4,8 +4,8 @@
 //! one keeps the shared files in a group of their own; if not, nobody manages it. A page changes its group at its next
 //! use, so that sharing costs nothing but then. Until that use the file's manager may spare a page that is in no group, as a candidate.
 //!
-//! Who uses what is another's once, its manager being access-once, has no say in that: it is no user of the file, and a file that had none
-//! but such is the next user's ([`is_only_use`](Groups::is_only_use)).
+//! An owner under access-once that uses another owner's file does not count as a user of it. A file that has had no other users is the next
+//! user's ([`is_only_use`](Groups::is_only_use)).
 //!
 //! Word that comes while the cache runs (`control.rs`) goes before the assignment: a rule of its own for an owner, a file or both, and a
 //! free-list for each owner that has one.
@@ -195,8 +195,8 @@ impl Groups {
         }
     }
 
-    /// Whether a page is used by one who says that it uses it once, and whose file it is not: it is as if it were not used. Users who agree
-    /// on access-once manage their file together.
+    /// Whether the page is another owner's, and the owner that uses it is under access-once: then this counts as no use. Users that agree on
+    /// access-once manage their file together.
     pub(crate) fn is_only_use(&self, reference: &Reference) -> bool {
         let (owner, object) = (reference.owner, reference.place.object);
         let File { owner: of, rule, resident, .. } = self.users.of(object);
