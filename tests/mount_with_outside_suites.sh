@@ -23,7 +23,7 @@ mounted() {
 }
 unmounted() {
     fusermount3 -u "$folder/seen"
-    while ! grep -q "unmounted: everything is flushed" log; do sleep 0.1; done
+    while ! grep -q "stopped: everything is flushed" log; do sleep 0.1; done
     rm log
 }
 

@@ -143,9 +143,7 @@ impl From<io::Error> for Failure {
 
 impl From<forebay_server::Error> for Failure {
     fn from(error: forebay_server::Error) -> Self {
-        match error {
-            forebay_server::Error::Usage(message) => Self::Usage(message),
-            forebay_server::Error::Failed(message) | forebay_server::Error::InUse(message) => Self::from(message),
-        }
+        let message = error.to_string();
+        if error.is_usage() { Self::Usage(message) } else { Self::from(message) }
     }
 }

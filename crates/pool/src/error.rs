@@ -124,6 +124,25 @@ impl std::error::Error for Error {
 }
 
 impl Error {
+    /// The volume that it is about, which its message names.
+    pub fn volume(&self) -> Option<&str> {
+        match self {
+            Self::Device { volume, .. }
+            | Self::OutOfRange { volume, .. }
+            | Self::Detached { volume }
+            | Self::InUse { volume }
+            | Self::ReadOnly { volume } => Some(volume),
+            Self::AllPinned
+            | Self::Busy
+            | Self::Superseded
+            | Self::Uncontrolled { .. }
+            | Self::TooManyHandles
+            | Self::Memory { .. }
+            | Self::Threads(_)
+            | Self::Configuration(_) => None,
+        }
+    }
+
     /// The system's kind of error, for callers that pass errors on as such.
     pub fn kind(&self) -> io::ErrorKind {
         match self {

@@ -15,6 +15,7 @@ use crate::volume_options::{VolumeLimits, VolumeOptions};
 use crate::volumes::Cache;
 use forebay_pool::Volume;
 use forebay_pool::device::{Device, Limited};
+use std::io;
 use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -91,7 +92,7 @@ impl Attached {
         if before.rate_limits() != limits.rate_limits()
             && let Some(device) = self.device.upgrade()
         {
-            let wrong = |error| Error::Usage(format!("volume {}: {error}", self.options.name));
+            let wrong = |error: io::Error| Error::Usage(error.to_string()).of_volume(&self.options.name);
             device.set_limits(limits.rate_limits()).map_err(wrong)?;
         }
         if *before != limits {

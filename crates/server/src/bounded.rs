@@ -80,6 +80,6 @@ mod tests {
             Ok(7)
         };
         let limit = Duration::from_millis(700);
-        assert_eq!(bounded("file", limit, || done.load(Ordering::Relaxed), work), Ok(7));
+        assert_eq!(bounded("file", limit, || done.load(Ordering::Relaxed), work).unwrap(), 7);
     }
 }

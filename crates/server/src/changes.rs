@@ -10,12 +10,11 @@ use crate::error::Error;
 use crate::export::VolumeExport;
 use crate::memory;
 use crate::options::Options;
-use crate::service::{Service, Serving};
+use crate::served::{Served, Serving};
 use crate::volume_options::VolumeOptions;
 use crate::volumes::Cache;
 use crate::words::Size;
 use forebay_policy::show_bytes;
-use forebay_pool::Config;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -25,13 +24,17 @@ const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(5);
 
-impl Service {
-    /// Takes over what can change while the server runs. Of several changes those that can be made are, whatever fails beside them;
-    /// the errors come together. `_changing` says that no other change is under way. Answers which volumes were removed.
-    fn reload(self: &Arc<Self>, new: &Options, _changing: &MutexGuard<'_, ()>) -> Result<Vec<String>, Error> {
+impl Served {
+    /// Makes what is served what `new` says. Of several changes those that can be made are, whatever fails beside them. Answers which
+    /// volumes were removed.
+    ///
+    /// # Errors
+    /// Another change is under way; or [`Error::NotInForce`] with all that failed.
+    pub(crate) fn change_all(self: &Arc<Self>, new: &Options) -> Result<Vec<String>, Error> {
+        let _changing = self.begin_change()?;
         let before = self.options();
-        let mut wrong: Vec<String> = before.waiting_for_restart(new).into_iter().collect();
-        let mut note = |result: Result<(), Error>| wrong.extend(result.err().map(|error| error.to_string()));
+        let mut wrong: Vec<Error> = before.check_waiting(new).err().into_iter().collect();
+        let mut note = |result: Result<(), Error>| wrong.extend(result.err());
         if new.service.cache_size() != before.service.cache_size() {
             note(self.resize_shared(new));
         }
@@ -45,24 +48,21 @@ impl Service {
         let deadline = Instant::now() + CHANGE_TIMEOUT;
         for volume in &new.volumes {
             let served = self.serving().served(&volume.name);
-            note(match served {
+            let done = match served {
                 Some(attached) if attached.options.same_but_limits(volume) => attached
                     .set_limits(volume.limits())
                     .and_then(|()| resize_own(&attached, new))
                     .and_then(|()| measure(&attached)),
                 Some(attached) => Err(Error::Usage(format!(
-                    "volume {}: {} cannot change while it is served: remove it (SIGHUP), then add it",
-                    volume.name,
+                    "{} cannot change while it is served: remove it (SIGHUP), then add it",
                     attached.options.fixed_differences(volume).join(", ")
                 ))),
                 None => self.add(volume, deadline),
-            });
+            };
+            note(done.map_err(|error| error.of_volume(&volume.name)));
         }
-        if wrong.is_empty() {
-            return Ok(removed);
-        }
-        let done = removed.iter().map(|removed| format!("; {removed}")).collect::<String>();
-        Err(Error::Failed(format!("{}; the rest is in force{done}", wrong.join("; "))))
+        Error::of_all(wrong).map_err(|why| Error::NotInForce { why: Box::new(why), done: removed.clone() })?;
+        Ok(removed)
     }
 
     /// Waits its turn, as there may be a change under way that waits for a device.
@@ -78,33 +78,6 @@ impl Service {
                 }
             }
         }
-    }
-
-    /// Reads the configuration again, and takes over what can change. Answers what was done.
-    pub(crate) fn read_again(self: &Arc<Self>) -> Result<String, Error> {
-        let reload = self.hooks.reload.as_ref().ok_or_else(|| {
-            let what =
-                "there is no file to read again, and nothing has changed: --config FILE.toml names one at the start";
-            tracing::error!("{what}");
-            Error::Usage(what.to_owned())
-        })?;
-        let sound = reload().and_then(|new| {
-            new.check_names()?;
-            new.check_memory(memory::limit())?;
-            Ok((new, self.begin_change()?))
-        });
-        let (new, changing) = sound.inspect_err(|error| {
-            tracing::error!("the configuration was read again, and nothing has changed: {error}");
-        })?;
-        let done = self.reload(&new, &changing).map(|removed| {
-            let done = ["the configuration was read again".to_owned()].into_iter().chain(removed);
-            done.collect::<Vec<_>>().join("; ")
-        });
-        match &done {
-            Ok(done) => tracing::info!("{done}"),
-            Err(error) => tracing::error!("the configuration was read again, and not all of it is in force: {error}"),
-        }
-        done
     }
 
     /// Serves one more volume, and returns its bytes.
@@ -165,11 +138,7 @@ impl Service {
     /// All caches keep to the same limits of what is dirty.
     fn limit_dirty(&self, new: &Options) -> Result<(), Error> {
         let caches = self.serving().caches();
-        let defaults = Config::new(0, new.service.policy());
-        for cache in &caches {
-            cache.pool.set_dirty_limit(new.service.dirty_limit.map_or(defaults.dirty_limit, |share| share.0))?;
-            cache.pool.set_dirty_age(new.service.dirty_age.map_or(defaults.dirty_age, |age| age.0));
-        }
+        caches.iter().try_for_each(|cache| cache.limit_dirty(&new.service))?;
         let mut serving = self.serving();
         (serving.options.service.dirty_limit, serving.options.service.dirty_age) =
             (new.service.dirty_limit, new.service.dirty_age);
@@ -216,15 +185,12 @@ impl Service {
         while devices.iter().any(|device| device.strong_count() > 0) {
             if Instant::now() > deadline {
                 let name = self.serving().leaving.iter().find(in_the_way).map(|leaving| leaving.options.name.clone());
-                return Err(Error::Failed(format!(
-                    "volume {}: {} is still open: {}",
-                    volume.name,
-                    volume.path,
-                    name.map_or_else(
-                        || "it is being closed".to_owned(),
-                        |name| format!("volume {name} was removed, and its clients stay or its device hangs")
-                    )
-                )));
+                let why = name.map_or_else(
+                    || "it is being closed".to_owned(),
+                    |name| format!("volume {name} was removed, and its clients stay or its device hangs"),
+                );
+                let what = format!("{} is still open: {why}", volume.path);
+                return Err(Error::Failed(what).of_volume(&volume.name));
             }
             std::thread::sleep(LOOK);
         }
@@ -251,7 +217,7 @@ impl Service {
     /// Shows a volume to clients, or closes it.
     fn serve_volume(self: &Arc<Self>, attached: &Arc<Attached>) -> Result<(), Error> {
         let mut serving = self.serving();
-        let export = VolumeExport::new(attached, serving.options.most_request(), &self.recorder);
+        let export = VolumeExport::new(attached, serving.options.most_request(), &self.frame.recorder);
         let exports = serving.exports.iter().cloned().chain([Arc::new(export)]).collect();
         let published = self.publish(&mut serving, exports);
         match published {
@@ -307,10 +273,11 @@ fn wait_free(
     let begun = Instant::now();
     loop {
         match attach() {
-            Err(Error::InUse(_)) if Instant::now() < deadline => std::thread::sleep(LOOK),
-            Err(Error::InUse(what)) => {
+            Err(error) if error.is_in_use() && Instant::now() < deadline => std::thread::sleep(LOOK),
+            Err(Error::OfVolume { error, .. }) if error.is_in_use() => {
                 let waited = begun.elapsed().as_secs();
-                return Err(Error::InUse(format!("{what}; waited {waited} seconds for {} to be closed", volume.path)));
+                let what = format!("{error}; waited {waited} seconds for {} to be closed", volume.path);
+                return Err(Error::InUse(what).of_volume(&volume.name));
             }
             done => return done,
         }

@@ -1,17 +1,15 @@
 //! What a running server can be told to do: by a line of JSON each, through the socket of `--control`.
 
 use crate::error::Error;
-use crate::flushes::Flushes;
+use crate::frame::Frame;
 use crate::managers::ManagerReport;
 use crate::record::Recorder;
 use crate::report::Report;
-use crate::service::Service;
-use crate::volume_options::{VolumeLimits, VolumeOptions};
+use crate::volume_options::VolumeLimits;
 use crate::volumes::Cache;
 use crate::words::{Age, Count, Limit, Rate, Share, Size};
 use clap::Subcommand;
 use forebay_policy::show_bytes;
-use forebay_pool::Hint;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -284,10 +282,8 @@ pub enum Answer {
 
 impl From<Error> for Answer {
     fn from(error: Error) -> Self {
-        match error {
-            Error::Usage(message) => Self::Refused { message },
-            Error::Failed(message) | Error::InUse(message) => Self::Failed { message },
-        }
+        let message = error.to_string();
+        if error.is_usage() { Self::Refused { message } } else { Self::Failed { message } }
     }
 }
 
@@ -305,13 +301,10 @@ pub(crate) trait Steered: Send + Sync {
     /// All figures since its start.
     fn report(&self) -> Report;
 
-    fn recorder(&self) -> &Arc<Recorder>;
+    fn frame(&self) -> &Frame;
 
     /// How long storage is waited for that takes nothing.
     fn patience(&self) -> Duration;
-
-    /// Changes what is logged.
-    fn set_log(&self, level: &str) -> Result<(), Error>;
 
     fn cache(&self, name: &str) -> Result<Arc<Cache>, Error>;
 
@@ -349,116 +342,25 @@ pub(crate) trait Steered: Send + Sync {
                 with_figures(message, [("pages", pages)])
             }
             Command::Log { level } => {
-                self.set_log(&level)?;
+                self.frame().set_log(&level)?;
                 done(format!("the log is at {level} now"))
             }
             Command::RecordStart { file } => {
                 let message = format!("recording to {}, which is whole when the recording stops", file.display());
-                self.recorder().within(self.patience(), move |recorder| recorder.start(&file))?;
+                self.frame().recorder.within(self.patience(), move |recorder| recorder.start(&file))?;
                 done(message)
             }
-            Command::RecordStop {} => match self.recorder().within(self.patience(), Recorder::stop)? {
+            Command::RecordStop {} => match self.frame().recorder.within(self.patience(), Recorder::stop)? {
                 Some(recorded) => with_figures(recorded.to_string(), recorded.figures()),
                 None => Err(Error::Failed("nothing is being recorded".to_owned())),
             },
             Command::RecordSnapshot { file } => {
-                let recorded = self.recorder().within(self.patience(), move |recorder| recorder.snapshot(&file))?;
+                let recorded =
+                    self.frame().recorder.within(self.patience(), move |recorder| recorder.snapshot(&file))?;
                 with_figures(recorded.to_string(), recorded.figures())
             }
             other => self.execute_own(other),
         }
-    }
-}
-
-impl Steered for Service {
-    fn report(&self) -> Report {
-        self.figures()
-    }
-
-    fn recorder(&self) -> &Arc<Recorder> {
-        &self.recorder
-    }
-
-    fn patience(&self) -> Duration {
-        self.hangs_after()
-    }
-
-    fn set_log(&self, level: &str) -> Result<(), Error> {
-        (self.hooks.log)(level)
-    }
-
-    /// The cache of that name.
-    fn cache(&self, name: &str) -> Result<Arc<Cache>, Error> {
-        let caches = self.serving().caches();
-        caches.iter().find(|cache| cache.name == name).cloned().ok_or_else(|| {
-            let names: Vec<&str> = caches.iter().map(|cache| cache.name.as_str()).collect();
-            Error::Usage(format!("there is no cache `{name}`; choose from {}", names.join(", ")))
-        })
-    }
-
-    fn execute_own(self: Arc<Self>, command: Command) -> Result<Answer, Error> {
-        match command {
-            Command::Resize { cache, size } => {
-                self.resize(&cache, size)?;
-                with_figures(format!("cache {cache}: it has {} now", show_bytes(size.0)), [("bytes", size.0)])
-            }
-            Command::Flush { volume } => self.flush(volume.as_deref()),
-            Command::Drop { volume } => {
-                let attached = self.attached(&volume)?;
-                let pages = attached.cache.pool.drop_clean(&attached.volume);
-                let bytes = pages * u64::from(attached.cache.page_size);
-                let message = format!("volume {volume}: {} of clean pages have left its cache", show_bytes(bytes));
-                with_figures(message, [("pages", pages), ("bytes", bytes)])
-            }
-            Command::Evicted { volume, offset, length, hits, dirty } => {
-                let attached = self.attached(&volume)?;
-                let hint = Hint::EvictedAbove { offset: offset.0, length: length.0, hits, dirty };
-                attached.cache.pool.handle()?.hint(&attached.volume, hint)?;
-                done(format!("volume {volume}: the policy knows of it"))
-            }
-            Command::Attach { volume } => {
-                let volume: VolumeOptions = volume.parse().map_err(Error::Usage)?;
-                let bytes = self.attach(&volume)?;
-                with_figures(format!("volume {}: {} are served", volume.name, show_bytes(bytes)), [("bytes", bytes)])
-            }
-            Command::Detach { volume } => {
-                let goes = self.attached(&volume)?.options.what_goes();
-                self.detach(&volume)?;
-                done(format!("volume {volume}: removed; clients that have it may stay{goes}"))
-            }
-            Command::Rate { volume, rate, iops } => {
-                let change = |limits: &mut VolumeLimits| {
-                    limits.rate = rate.map_or(limits.rate, |rate| rate.0);
-                    limits.iops = iops.map_or(limits.iops, |iops| iops.0);
-                };
-                done(format!("volume {volume}: {}", self.attached(&volume)?.change_limits(change)?))
-            }
-            Command::Connections { volume, limit } => {
-                let change = |limits: &mut VolumeLimits| {
-                    limits.connections = limit.map_or(limits.connections, |limit| limit.0);
-                };
-                done(format!("volume {volume}: {}", self.attached(&volume)?.change_limits(change)?))
-            }
-            Command::Reload {} => done(self.read_again()?),
-            Command::Manage { .. } | Command::Abdicate { .. } | Command::Hint { .. } | Command::Managers {} => {
-                let message =
-                    "managers of files and hints are a mount's; a volume of lru-sp has the option manager=NAME";
-                Err(Error::Usage(message.to_owned()))
-            }
-            other => unreachable!("{other} is done alike by all services"),
-        }
-    }
-}
-
-impl Service {
-    fn flush(&self, volume: Option<&str>) -> Result<Answer, Error> {
-        let volumes = match volume {
-            Some(name) => vec![self.attached(name)?],
-            None => self.serving().attached(),
-        };
-        let what = volume.map_or_else(|| "all volumes".to_owned(), |name| format!("volume {name}"));
-        let failures = Flushes::begin(volumes).wait(self.hangs_after());
-        if failures.is_empty() { done(format!("{what}: durable")) } else { Err(Error::Failed(failures.join("; "))) }
     }
 }
 

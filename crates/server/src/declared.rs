@@ -83,10 +83,13 @@ pub(crate) trait Declared: Default + Over {
     /// The keys that differ in `new`, and that only a restart changes.
     fn waiting(&self, new: &Self) -> Vec<&'static str>;
 
-    /// The same, in words.
-    fn waiting_for_restart(&self, new: &Self) -> Option<String> {
+    /// Refuses keys that differ in `new`, and that only a restart changes.
+    fn check_waiting(&self, new: &Self) -> Result<(), Error> {
         let waiting = self.waiting(new);
-        (!waiting.is_empty()).then(|| format!("{}: only a restart changes that", waiting.join(", ")))
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Usage(format!("{}: only a restart changes that", waiting.join(", "))))
     }
 }
 
@@ -144,5 +147,51 @@ impl<'de> DeserializeSeed<'de> for OneOf<'_> {
             let known = self.0.iter().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(", ");
             D::Error::custom(format!("unknown field `{key}`, expected one of {known}"))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mount_options::MountOptions;
+    use crate::options::Options;
+    use std::fmt::Debug;
+
+    fn read<T: Declared>(text: &str) -> Result<T, Error> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        read_file(file.path())
+    }
+
+    /// What is said of a part that all services have, whichever service it is of.
+    fn the_common_part_is_read<T: Declared + Debug>() {
+        let wrong = read::<T>("cache = \"1MiB\"\ndirty-limt = \"50%\"\n").unwrap_err().to_string();
+        assert!(wrong.contains("line 2, `dirty-limt = \"50%\"`"), "{wrong}");
+        assert!(wrong.contains("unknown field `dirty-limt`") && wrong.contains("`dirty-limit`"), "{wrong}");
+        let odd = read::<T>("policy = \"clok\"\n").unwrap_err().to_string();
+        assert!(odd.contains("line 1, `policy = \"clok\"`"), "{odd}");
+        let twice = read::<T>("cache = \"1MiB\"\ncache = \"2MiB\"\n").unwrap_err().to_string();
+        assert!(twice.contains("line 2") && twice.contains("duplicate key"), "{twice}");
+        let before = read::<T>("cache = \"1MiB\"\npolicy = \"mq\"\n").unwrap();
+        assert!(before.check_waiting(&read("cache = \"2MiB\"\npolicy = \"mq\"\ndirty-age = \"1s\"").unwrap()).is_ok());
+        let waiting = before.check_waiting(&read("metrics = \"127.0.0.1:0\"\n").unwrap()).unwrap_err();
+        assert_eq!(waiting.to_string(), "policy, metrics: only a restart changes that");
+        assert!(waiting.is_usage());
+    }
+
+    #[test]
+    fn options_of_all_services_are_read_and_compared_alike() {
+        the_common_part_is_read::<Options>();
+        the_common_part_is_read::<MountOptions>();
+    }
+
+    #[test]
+    fn what_only_a_restart_changes_is_named_in_the_order_of_the_declaration() {
+        let before = read::<Options>("workers = 2\n").unwrap();
+        let waiting = before.check_waiting(&read("workers = 3\nlisten = [\"/run/s\"]\npage = \"8KiB\"\n").unwrap());
+        assert!(waiting.unwrap_err().to_string().starts_with("listen, page, workers: "));
+        let before = read::<MountOptions>("").unwrap();
+        let waiting = before.check_waiting(&read("private = true\nhuge-pages = true\nmanagers = \"a\"\n").unwrap());
+        assert!(waiting.unwrap_err().to_string().starts_with("huge-pages, private: "));
     }
 }

@@ -120,7 +120,7 @@ impl Directories {
         let flush = |directory: &Arc<Directory>| {
             directory.mount.flush(deadline.saturating_duration_since(Instant::now())).map_err(Error::from).err()
         };
-        all_done(self.all().iter().filter_map(flush))
+        Error::of_all(self.all().iter().filter_map(flush))
     }
 
     /// A directory has been unmounted: its files leave the cache to the others. `false`: there are none.
@@ -158,7 +158,7 @@ impl Directories {
                 Ok(thread) => thread.join().expect("a stop does not panic"),
                 Err(directory) => directory.stop(limit),
             };
-            all_done(begun.into_iter().filter_map(|begun| end(begun).err()))
+            Error::of_all(begun.into_iter().filter_map(|begun| end(begun).err()))
         });
         // In the background there is no other place to say so.
         stopped.inspect_err(|error| tracing::error!("{error}"))
@@ -168,10 +168,4 @@ impl Directories {
 /// The names of directories, as messages have them.
 fn names(all: &[Arc<Directory>]) -> String {
     all.iter().map(|directory| &*directory.name).collect::<Vec<_>>().join(", ")
-}
-
-/// All errors in one.
-fn all_done(errors: impl Iterator<Item = Error>) -> Result<(), Error> {
-    let errors: Vec<String> = errors.map(|error| error.to_string()).collect();
-    if errors.is_empty() { Ok(()) } else { Err(Error::Failed(errors.join("; "))) }
 }

@@ -7,8 +7,9 @@ use crate::service_options::ServiceOptions;
 use crate::volume_options::VolumeOptions;
 use crate::words::{Age, Rate, Size};
 use clap::{Arg, Args, ValueEnum};
-use forebay_nbd::Config;
+use forebay_nbd::{Config, Identity, Tls};
 use forebay_policy::show_bytes;
+use forebay_pool::HANDLES;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,9 @@ const LEAST_REQUEST: u64 = 1 << 20;
 
 /// The least memory for written data and replies.
 const LEAST_BUFFERS: u64 = 1 << 20;
+
+/// The most data in one request, unless it is said.
+const MOST_REQUEST: u32 = 32 << 20;
 
 options! {
     /// What to serve, and how.
@@ -172,6 +176,64 @@ impl Options {
     #[must_use]
     pub fn over(self, file: Self) -> Self {
         Over::over(self, file)
+    }
+
+    pub(crate) fn most_request(&self) -> u32 {
+        self.max_request.map_or(MOST_REQUEST, |size| u32::try_from(size.0).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn tls(&self) -> Result<Tls, Error> {
+        let tls = &self.tls;
+        let files = match (&tls.certificates, &tls.cert, &tls.key) {
+            (Some(folder), None, None) => Some((folder.join("server-cert.pem"), folder.join("server-key.pem"))),
+            (None, Some(cert), Some(key)) => Some((cert.clone(), key.clone())),
+            (None, None, None) => None,
+            _ => {
+                return Err(Error::Usage(
+                    "TLS: give a folder of certificates, or a certificate and its key".to_owned(),
+                ));
+            }
+        };
+        let Some((cert, key)) = files else {
+            return match tls.mode {
+                Some(TlsMode::Allow | TlsMode::Require) => {
+                    let what = "TLS needs --tls-certificates FOLDER, or --tls-cert FILE and --tls-key FILE";
+                    Err(Error::Usage(what.to_owned()))
+                }
+                _ if tls.ca.is_some() => Err(Error::Usage("--tls-ca is of no use without a certificate".to_owned())),
+                _ => Ok(Tls::Off),
+            };
+        };
+        let identity = || Identity::from_files(&cert, &key, tls.ca.as_deref());
+        Ok(match tls.mode {
+            Some(TlsMode::Off) => Tls::Off,
+            Some(TlsMode::Allow) => Tls::Allowed(identity()?),
+            Some(TlsMode::Require) | None => Tls::Required(identity()?),
+        })
+    }
+
+    pub(crate) fn nbd(&self) -> Result<Config, Error> {
+        let mut config = Config { request_bytes: self.most_request(), tls: self.tls()?, ..Config::default() };
+        self.limit_clients(&mut config)?;
+        if let Some(workers) = self.workers {
+            config.workers = workers;
+        }
+        let sharing = self.volumes.iter().filter(|volume| !volume.own_cache()).count();
+        self.check_handles(&config, sharing.max(1))?;
+        Ok(config)
+    }
+
+    /// Whether a cache of this many volumes has a handle for each thread that may use it.
+    pub(crate) fn check_handles(&self, config: &Config, volumes: usize) -> Result<(), Error> {
+        let threads = config.workers.saturating_mul(volumes).saturating_add(config.connections);
+        if threads > HANDLES {
+            return Err(Error::Usage(format!(
+                "{} connections and {} workers for each of {volumes} volumes of a cache are {threads} threads: \
+                 it serves {HANDLES}; take fewer",
+                config.connections, config.workers
+            )));
+        }
+        Ok(())
     }
 
     /// What clients may take of the server's connections, memory and time.
@@ -354,7 +416,7 @@ mod tests {
             volumes: volumes.iter().map(|volume| volume.parse().unwrap()).collect(),
             ..Options::default()
         };
-        assert_eq!(of(&["a=/x,read-only", "b=/x,read-only"]).check_names(), Ok(()));
+        of(&["a=/x,read-only", "b=/x,read-only"]).check_names().unwrap();
         assert!(of(&[]).check_names().unwrap_err().to_string().contains("--volume data=/srv/data.img"));
         let twice = of(&["a=file:///o/p", "b=concat:/x+file:///o/p/"]).check_names().unwrap_err().to_string();
         assert_eq!(twice, "volume b: concat:/x+file:///o/p/ is in use: volume a has it, as file:///o/p");

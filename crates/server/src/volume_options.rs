@@ -178,7 +178,7 @@ impl VolumeOptions {
 
     /// Refuses a volume that writes what is also another's, or twice its own: each would lose what the other has written.
     pub(crate) fn check_apart(&self, others: &[Self]) -> Result<(), Error> {
-        let wrong = |what: String| Err(Error::Usage(format!("volume {}: {what}", self.name)));
+        let wrong = |what: String| Err(Error::Usage(what).of_volume(&self.name));
         if let Some(part) = self.path.repeated().filter(|_| !self.read_only) {
             return wrong(format!("{part} is in it twice: its halves would overwrite each other"));
         }

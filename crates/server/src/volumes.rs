@@ -33,6 +33,14 @@ impl Cache {
         Ok(Self { name: name.to_owned(), policy, page_size, pool: Arc::new(Pool::new(config)?) })
     }
 
+    /// Keeps to the limits of what may be dirty that options say, or to the pool's own.
+    pub(crate) fn limit_dirty(&self, options: &ServiceOptions) -> Result<(), Error> {
+        let defaults = Config::new(0, options.policy());
+        self.pool.set_dirty_limit(options.dirty_limit.map_or(defaults.dirty_limit, |share| share.0))?;
+        self.pool.set_dirty_age(options.dirty_age.map_or(defaults.dirty_age, |age| age.0));
+        Ok(())
+    }
+
     /// Changes its size, or keeps the one that it has: one thread at a time does this.
     ///
     /// # Errors
@@ -307,17 +315,17 @@ mod tests {
         const MIB: u64 = 1 << 20;
         // CLOCK-Pro's metadata is a 20th of its cache.
         let one = of(&["a=/x"]);
-        assert_eq!(one.check_memory(830 * MIB), Ok(()));
+        one.check_memory(830 * MIB).unwrap();
         // The program and its connections take 34 MiB.
         assert!(one.check_memory(820 * MIB).unwrap_err().to_string().contains("need more memory than the 820 MiB"));
         let few = Options { max_connections: Some(1), ..one.clone() };
-        assert_eq!(few.check_memory(820 * MIB), Ok(()));
+        few.check_memory(820 * MIB).unwrap();
         let two = of(&["a=/x", "b=/y,size=1GiB,policy=lru"]);
         assert!(two.check_memory(1800 * MIB).is_err());
-        assert_eq!(two.check_memory(1900 * MIB), Ok(()));
-        assert_eq!(of(&["b=/y,size=1GiB"]).check_memory(1400 * MIB), Ok(()));
+        two.check_memory(1900 * MIB).unwrap();
+        of(&["b=/y,size=1GiB"]).check_memory(1400 * MIB).unwrap();
         let memory = of(&["a=memory:600MiB", "b=concat:memory:300MiB+memory:300MiB"]);
-        assert_eq!(memory.check_memory(2040 * MIB), Ok(()));
+        memory.check_memory(2040 * MIB).unwrap();
         let refused = memory.check_memory(2000 * MIB).unwrap_err().to_string();
         assert!(refused.contains("volumes of 1.2 GiB in memory"), "{refused}");
         let refused = memory.check_memory(1199 * MIB).unwrap_err().to_string();

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use forebay_server::{DirectoryOptions, MountHooks, MountOptions, Reload, log};
+use forebay_server::{DirectoryOptions, Hooks, MountOptions, Reload, log};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -77,12 +77,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Box::new(move || MountOptions::read(&path).map(|file| options.clone().over(file)))
     });
     let options = reload.as_ref().map_or(Ok(options), |read| read())?;
-    let mounted = move || {
+    let ready = move || {
         if detached && let Err(error) = leave_terminal() {
             eprintln!("forebay: cannot leave the terminal: {error}");
         }
     };
-    let hooks = MountHooks { reload, log, mounted: Box::new(mounted) };
+    let hooks = Hooks { reload, log, ready: Box::new(ready) };
     Ok(forebay_server::mount(options, hooks)?)
 }
 

@@ -42,5 +42,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Box::new(move || Options::read(&path).map(|file| options.clone().over(file)))
     });
     let options = reload.as_ref().map_or(Ok(options), |read| read())?;
-    Ok(forebay_server::serve(options, Hooks { reload, log })?)
+    let hooks = Hooks { reload, log, ready: Box::new(|| ()) };
+    Ok(forebay_server::serve(options, hooks)?)
 }

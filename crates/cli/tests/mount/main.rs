@@ -167,7 +167,7 @@ fn it_goes_to_the_background_once_mounted_and_an_unmount_flushes() {
     fs::write(folder.path("seen/file"), [7; 100_000]).expect("a file");
     folder.unmount();
     wait_until("everything is flushed", || {
-        fs::read_to_string(&log).is_ok_and(|log| log.contains("unmounted: everything is flushed"))
+        fs::read_to_string(&log).is_ok_and(|log| log.contains("stopped: everything is flushed"))
     });
     assert!(fs::read(folder.path("source/file")).expect("a read below") == [7; 100_000]);
     assert!(text(&fs::read(&log).expect("a log")).contains("behind 1 MiB under ubm"));

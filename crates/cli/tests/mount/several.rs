@@ -140,7 +140,7 @@ fn one_is_unmounted_and_the_other_goes_on_until_it_is_unmounted_too() {
     assert_eq!(running.end(), Some(0));
     assert!(fs::read(folder.path("source/file")).expect("a read below") == [7; 100_000]);
     wait_until("the second mount has ended", || {
-        fs::read_to_string(folder.path("log")).is_ok_and(|log| log.contains("unmounted: everything is flushed"))
+        fs::read_to_string(folder.path("log")).is_ok_and(|log| log.contains("stopped: everything is flushed"))
     });
 }
 

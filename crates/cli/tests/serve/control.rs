@@ -32,7 +32,6 @@ fn a_running_server_is_steered_by_its_socket() {
     let volumes = [format!("a={a}"), format!("own={own},size=1MiB")];
     let arguments = ["-V", &volumes[0], "-V", &volumes[1], "-c", "2MiB", "--control", socket.to_str().unwrap()];
     let mut server = Server::start(folder.path(), &[&arguments[..], &["--dirty-age", "1h"]].concat());
-    server.wait_for("commands are taken at");
     let json = |command: &str| -> serde_json::Value {
         serde_json::from_str(&control(&socket, &format!("--format json {command}"))).unwrap()
     };
@@ -113,8 +112,7 @@ fn a_volume_is_attached_right_after_it_was_detached_by_any_name_of_its_file() {
         std::os::unix::fs::symlink("image", path("link")).unwrap();
         let volume = format!("a={image}");
         let arguments = ["-V", &volume, "--dirty-age", "1h", "--control", socket.to_str().unwrap()];
-        let mut server = Server::start(folder.path(), &[&arguments[..], more].concat());
-        server.wait_for("commands are taken at");
+        let server = Server::start(folder.path(), &[&arguments[..], more].concat());
         let winding = path(&format!("../{}/image", folder.path().file_name().unwrap().to_str().unwrap()));
         let (link, winding) = (path("link").display().to_string(), winding.display().to_string());
         for (round, (name, file)) in
@@ -136,7 +134,6 @@ fn a_file_that_is_open_elsewhere_is_waited_for_and_then_refused_with_why() {
     let (folder, path) = folder();
     let (image, socket) = (sparse(&path("image"), MIB), path("control"));
     let mut server = Server::start(folder.path(), &["-V", "m=memory:1MiB", "--control", socket.to_str().unwrap()]);
-    server.wait_for("commands are taken at");
     let other = std::fs::File::open(&image).unwrap();
     other.lock().unwrap();
     let message = refused(&socket, &format!("attach a {image}"), 1);
@@ -159,8 +156,7 @@ fn storage_that_a_volume_writes_is_no_other_volumes() {
     let prefix = format!("file://{}", path("objects/p").display());
     let volumes = [format!("o={prefix},create=1MiB"), format!("f={image}")];
     let arguments = ["-V", &volumes[0], "-V", &volumes[1], "--control", socket.to_str().unwrap()];
-    let mut server = Server::start(folder.path(), &arguments);
-    server.wait_for("commands are taken at");
+    let server = Server::start(folder.path(), &arguments);
     std::os::unix::fs::symlink(path("objects"), path("link")).unwrap();
     let linked = format!("file://{}", path("link/p").display());
     for same in [&prefix, &format!("{prefix}/"), &linked, &format!("concat:{prefix}+memory:1MiB"), &image] {
@@ -182,9 +178,7 @@ fn storage_that_a_volume_writes_is_no_other_volumes() {
 fn what_is_refused_or_fails_is_json_for_a_program() {
     let (folder, path) = folder();
     let (image, socket) = (sparse(&path("image"), MIB), path("control"));
-    let mut server =
-        Server::start(folder.path(), &["-V", &format!("a={image}"), "--control", socket.to_str().unwrap()]);
-    server.wait_for("commands are taken at");
+    let server = Server::start(folder.path(), &["-V", &format!("a={image}"), "--control", socket.to_str().unwrap()]);
     for (command, answer, code, told) in [
         ("resize b 1MiB", "refused", 2, "there is no cache `b`"),
         ("record stop", "failed", 1, "nothing is being recorded"),
@@ -208,7 +202,6 @@ fn a_rate_limits_a_volume_and_is_lifted_while_a_flush_waits_for_it() {
     let (a, socket) = (sparse(&path("a"), 4 * MIB), path("control"));
     let volume = format!("a={a},rate=1KiB,iops=100");
     let mut server = Server::start(folder.path(), &["-V", &volume, "--control", socket.to_str().unwrap()]);
-    server.wait_for("commands are taken at");
     let mut client = server.client("a");
     assert_eq!(client.write(0, &vec![1; 1 << 20]), 0);
     let flush = std::thread::spawn(move || client.flush());
@@ -246,8 +239,7 @@ fn references_are_recorded_whenever_it_is_asked_for() {
     let (folder, path) = folder();
     let (a, socket) = (sparse(&path("a"), 4 * MIB), path("control"));
     let arguments = ["-V", &format!("a={a}"), "--control", socket.to_str().unwrap()];
-    let mut server = Server::start(folder.path(), &arguments);
-    server.wait_for("commands are taken at");
+    let server = Server::start(folder.path(), &arguments);
     let mut client = server.client("a");
     let file = |name: &str| path(name).display().to_string();
     assert!(refused(&socket, "record stop", 1).contains("nothing is being recorded"));
@@ -291,8 +283,7 @@ fn reading_the_configuration_again_puts_back_what_it_says() {
     let own = sparse(&path("own"), MIB);
     configure(&config, &[("a", &a, "rate = \"1MiB\""), ("own", &own, "size = \"3MiB\"")]);
     let arguments = ["--config", config.to_str().unwrap(), "--control", socket.to_str().unwrap(), "-c", "2MiB"];
-    let mut server = Server::start(folder.path(), &arguments);
-    server.wait_for("commands are taken at");
+    let server = Server::start(folder.path(), &arguments);
     control(&socket, "resize shared 1MiB");
     control(&socket, "resize own 1MiB");
     control(&socket, "rate a --iops 5");
@@ -318,7 +309,6 @@ fn without_a_file_nothing_is_read_again_and_nothing_changes() {
     let socket = path("control");
     let arguments = ["-V", "a=memory:1MiB", "--control", socket.to_str().unwrap(), "-c", "2MiB"];
     let mut server = Server::start(folder.path(), &arguments);
-    server.wait_for("commands are taken at");
     control(&socket, "attach b memory:1MiB");
     control(&socket, "resize shared 1MiB");
     assert!(

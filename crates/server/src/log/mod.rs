@@ -3,7 +3,7 @@
 mod repeats;
 
 use crate::error::Error;
-use crate::service::SetLog;
+use crate::frame::SetLog;
 use repeats::Repeats;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
