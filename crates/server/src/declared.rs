@@ -153,8 +153,8 @@ impl<'de> DeserializeSeed<'de> for OneOf<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mount_options::MountOptions;
-    use crate::options::Options;
+    use crate::directories::options::MountOptions;
+    use crate::volumes::options::Options;
     use std::fmt::Debug;
 
     fn read<T: Declared>(text: &str) -> Result<T, Error> {

@@ -8,14 +8,14 @@
 //!   Service::stop   all is flushed, and the trace is whole
 //! ```
 
-use crate::command_socket;
-use crate::commands::Steered;
-use crate::control;
+use crate::control::Steered;
+use crate::control::socket;
 use crate::error::Error;
+use crate::figures::Report;
+use crate::figures::page;
 use crate::listen::Made;
+use crate::options::ServiceOptions;
 use crate::record::{self, Recorder};
-use crate::report::Report;
-use crate::service_options::ServiceOptions;
 use crate::signals::Request;
 use sd_notify::NotifyState;
 use std::net::TcpListener;
@@ -139,8 +139,8 @@ impl Beside {
     /// Takes the addresses, and refuses a name that can be no trace's.
     pub(crate) fn bind(options: &ServiceOptions) -> Result<Self, Error> {
         options.record.as_deref().map_or(Ok(()), |path| record::check(&record::free(path)))?;
-        let figures = options.metrics.as_ref().map(control::bind).transpose()?;
-        let commands = options.control.as_deref().map(command_socket::bind).transpose()?;
+        let figures = options.metrics.as_ref().map(page::bind).transpose()?;
+        let commands = options.control.as_deref().map(socket::bind).transpose()?;
         Ok(Self { figures, commands, record: options.record.clone() })
     }
 
@@ -149,13 +149,13 @@ impl Beside {
             service.frame().recorder.begin(path)?;
         }
         if let Some(listener) = self.figures {
-            let address = control::start(service.clone(), listener)?;
+            let address = page::start(service.clone(), listener)?;
             tracing::info!("figures at http://{address}/metrics");
         }
         if let Some((listener, socket)) = self.commands {
             tracing::info!("commands are taken at {}", socket.path().display());
             made.push(socket);
-            command_socket::start(service.clone(), listener)?;
+            socket::start(service.clone(), listener)?;
         }
         Ok(())
     }

@@ -1,18 +1,27 @@
 //! Volumes, served over NBD from the first connection to the last flush.
 
-use crate::attached::Attached;
-use crate::commands::{Answer, Command, Steered, done, with_figures};
+mod attached;
+mod behind;
+mod changes;
+mod export;
+mod flushes;
+pub(crate) mod options;
+pub(crate) mod source;
+pub(crate) mod volume;
+
+use crate::cache::Cache;
+use crate::control::{Answer, Command, Steered, done, with_figures};
 use crate::error::Error;
-use crate::export::VolumeExport;
-use crate::flushes::Flushes;
+use crate::figures::{CacheReport, Report, VolumeReport};
 use crate::frame::{Beside, Frame, Hooks, Reload, Service, run};
 use crate::listen::{self, Bound, Listen, Made};
 use crate::memory;
-use crate::options::Options;
-use crate::report::{CacheReport, Report, VolumeReport};
 use crate::signals;
-use crate::volume_options::{Mode, VolumeLimits, VolumeOptions};
-use crate::volumes::Cache;
+use crate::volumes::attached::Attached;
+use crate::volumes::export::VolumeExport;
+use crate::volumes::flushes::Flushes;
+use crate::volumes::options::Options;
+use crate::volumes::volume::{Mode, VolumeLimits, VolumeOptions};
 use forebay_model::Model;
 use forebay_nbd::{Config, Export, Server, ServerCounts, Tls};
 use forebay_policy::show_bytes;

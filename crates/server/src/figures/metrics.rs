@@ -1,6 +1,6 @@
 //! A report in the words of Prometheus: the OpenMetrics text.
 
-use crate::report::{CacheReport, Report, VolumeReport};
+use crate::figures::{CacheReport, Report, VolumeReport};
 use forebay_figures::{Figure, Kind, Value};
 use forebay_nbd::{Counts, Requests, ServerCounts};
 use forebay_owning::Counts as ManagerCounts;

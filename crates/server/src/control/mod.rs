@@ -1,12 +1,14 @@
 //! What a running server can be told to do: by a line of JSON each, through the socket of `--control`.
 
+pub(crate) mod socket;
+
+use crate::cache::Cache;
+use crate::directories::managers::ManagerReport;
 use crate::error::Error;
+use crate::figures::Report;
 use crate::frame::Frame;
-use crate::managers::ManagerReport;
 use crate::record::Recorder;
-use crate::report::Report;
-use crate::volume_options::VolumeLimits;
-use crate::volumes::Cache;
+use crate::volumes::volume::VolumeLimits;
 use crate::words::{Age, Count, Limit, Rate, Share, Size};
 use clap::Subcommand;
 use forebay_policy::show_bytes;

@@ -2,7 +2,7 @@
 
 use crate::delay::ModelTiming;
 use crate::error::Error;
-use crate::service_options::Direct;
+use crate::options::Direct;
 use crate::words::read_as_words;
 use forebay_model::Model;
 use forebay_policy::{parse_bytes, show_bytes};

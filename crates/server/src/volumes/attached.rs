@@ -10,9 +10,9 @@
 //! While clients of a volume that leaves stay, it is flushed as each of them goes. A thread of its own closes it, so that a device
 //! that hangs keeps nobody else waiting.
 
+use crate::cache::Cache;
 use crate::error::Error;
-use crate::volume_options::{VolumeLimits, VolumeOptions};
-use crate::volumes::Cache;
+use crate::volumes::volume::{VolumeLimits, VolumeOptions};
 use forebay_pool::Volume;
 use forebay_pool::device::{Device, Limited};
 use std::io;
@@ -230,8 +230,8 @@ impl Drop for Use {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Options;
-    use crate::service_options::ServiceOptions;
+    use crate::options::ServiceOptions;
+    use crate::volumes::options::Options;
     use forebay_pool::Durability;
 
     #[test]

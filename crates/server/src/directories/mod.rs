@@ -1,21 +1,25 @@
 //! Directories behind a cache, mounted over FUSE, until a signal or the last unmount ends it.
 
-use crate::commands::{Answer, Command, Steered, done, with_figures};
+pub(crate) mod managers;
+mod mounted;
+pub(crate) mod options;
+mod owning;
+
+use crate::cache::Cache;
+use crate::control::{Answer, Command, Steered, done, with_figures};
 use crate::declared::Declared;
 use crate::delay::SharedDisk;
-use crate::directories::{Directories, Directory};
+use crate::directories::managers::{ManagerReport, OwnersOption};
+use crate::directories::mounted::{Directories, Directory};
+use crate::directories::options::{DirectoryOptions, MountOptions};
 use crate::error::Error;
+use crate::figures::{CacheReport, Report, VolumeReport};
 use crate::frame::{Beside, Frame, Hooks, Reload, Service, run};
 use crate::listen::Made;
-use crate::managers::{self, ManagerReport, OwnersOption};
 use crate::memory;
-use crate::mount_options::{DirectoryOptions, MountOptions};
-use crate::owning;
+use crate::options::Direct;
 use crate::record::Recorder;
-use crate::report::{CacheReport, Report, VolumeReport};
-use crate::service_options::Direct;
 use crate::signals::{self, Request};
-use crate::volumes::Cache;
 use crate::words::Size;
 use forebay_fuse::{Mounts, Watch};
 use forebay_owning::Managers;

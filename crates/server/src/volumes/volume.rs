@@ -1,7 +1,7 @@
 //! What is said of one volume: `NAME=PATH[,OPTION=VALUE]…`, or a `[[volume]]` table of the configuration file.
 
 use crate::error::Error;
-use crate::source::Source;
+use crate::volumes::source::Source;
 use crate::words::{Age, Count, Policy, Rate, Size, counted, with_meant};
 use clap::ValueEnum;
 use forebay_policy::managers::Manager;

@@ -3,7 +3,7 @@
 //! It is its owner's alone: the socket has mode 0600 from the moment it is there, in a folder where nobody else can put another
 //! in its place, and the system says who has connected.
 
-use crate::commands::{Answer, Command, Steered};
+use crate::control::{Answer, Command, Steered};
 use crate::error::Error;
 use crate::listen::{Made, remove_dead};
 use forebay_trace::write::folder_of;

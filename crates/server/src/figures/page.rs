@@ -1,10 +1,10 @@
 //! Figures by HTTP: `/metrics` and `/statistics`.
 
-use crate::commands::Steered;
+use crate::control::Steered;
 use crate::error::Error;
-use crate::http;
+use crate::figures::http;
+use crate::figures::metrics;
 use crate::listen::hint;
-use crate::metrics;
 use crate::words::Address;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};

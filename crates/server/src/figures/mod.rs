@@ -1,6 +1,10 @@
 //! The figures of a server at one moment: what `/statistics` answers as JSON, and `/metrics` in Prometheus' words. What each of them
 //! means is declared where it is counted: in the pool's `stats`, the protocol's `counters` and `forebay_figures::clients`.
 
+mod http;
+mod metrics;
+pub(crate) mod page;
+
 use forebay_nbd::{Counts, ServerCounts};
 use forebay_owning::Counts as ManagerCounts;
 use forebay_pool::{Statistics, VolumeStatistics};

@@ -1,7 +1,7 @@
 //! Volumes that are made durable side by side: one whose device hangs keeps none waiting.
 
-use crate::attached::Attached;
 use crate::error::Error;
+use crate::volumes::attached::Attached;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};

@@ -3,8 +3,8 @@
 //! Several connections may be used for one volume (`multi_conn`): all sessions of a volume read and write the one pool, which keeps
 //! each page once, so that what one was told is written all of them read; and a flush of one flushes the volume, whoever wrote.
 
-use crate::attached::{Attached, Use};
 use crate::record::Recorder;
+use crate::volumes::attached::{Attached, Use};
 use forebay_nbd::{Errno, Export, Extent, Failure, Features, Limits, Session};
 use forebay_policy::Operation;
 use forebay_pool::{Durability, Handle};
@@ -188,8 +188,8 @@ fn failure(error: forebay_pool::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Options;
-    use crate::service_options::ServiceOptions;
+    use crate::options::ServiceOptions;
+    use crate::volumes::options::Options;
     use forebay_nbd::{Config, Server};
     use forebay_sim::{Keep, Sweep, Trace};
     use std::io::{Read, Write};

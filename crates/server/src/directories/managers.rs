@@ -1,6 +1,6 @@
 //! Managers of a mounted directory: the file of `--managers`, and commands.
 
-use crate::commands::{Answer, done};
+use crate::control::{Answer, done};
 use crate::error::Error;
 use clap::ValueEnum;
 use forebay_fuse::{Advice, InForce, Mount, Mounts, Owners};

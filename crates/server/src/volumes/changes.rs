@@ -3,16 +3,16 @@
 //! SIGHUP and commands make the same changes. Each is made whole or not at all. One thread changes at a time (`changing`); the
 //! lock of what is served is held for moments alone, so that a device that hangs keeps neither figures nor the stop waiting.
 
-use crate::attached::Attached;
-use crate::commands::Steered;
+use crate::cache::Cache;
+use crate::control::Steered;
 use crate::declared::Declared;
 use crate::error::Error;
-use crate::export::VolumeExport;
 use crate::memory;
-use crate::options::Options;
-use crate::served::{Served, Serving};
-use crate::volume_options::VolumeOptions;
-use crate::volumes::Cache;
+use crate::volumes::attached::Attached;
+use crate::volumes::export::VolumeExport;
+use crate::volumes::options::Options;
+use crate::volumes::volume::VolumeOptions;
+use crate::volumes::{Served, Serving};
 use crate::words::Size;
 use forebay_policy::show_bytes;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};

@@ -1,11 +1,11 @@
 //! The options of `forebay mount`: each is declared once, for the command line and for the configuration file.
 
 use crate::declared::{Over, options, read_file};
+use crate::directories::managers::OwnersOption;
 use crate::error::Error;
-use crate::managers::OwnersOption;
-use crate::service_options::ServiceOptions;
-use crate::source::NO_TIME;
-use crate::volume_options::Mode;
+use crate::options::ServiceOptions;
+use crate::volumes::source::NO_TIME;
+use crate::volumes::volume::Mode;
 use crate::words::{Count, Policy, Size};
 use clap::Arg;
 use serde::Deserialize;
