@@ -123,7 +123,7 @@ impl Recorder {
         bounded(what.trim_ascii_end(), limit, progress, move || work(&recorder))
     }
 
-    /// Begins as the server starts, under the first [free](free) name.
+    /// Begins as the server starts, under the first [`free`] name.
     ///
     /// # Errors
     /// Those of [`start`](Self::start).
