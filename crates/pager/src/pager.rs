@@ -272,7 +272,7 @@ impl Pager {
 
     fn start(options: &Options, config: Config) -> Result<Arc<Self>, Error> {
         let page_size = options.page_size as usize;
-        let awaits = options.policy.awaits_uses();
+        let awaits = options.policy.info.awaits_uses;
         let frames = options.memory as usize / page_size;
         let space = Space::new(frames, page_size, options.in_place, awaits && options.sampling > 0.0)
             .map_err(|source| Error::Memory { what: "faults cannot be handled", source })?;

@@ -169,30 +169,4 @@ impl Spec {
         }
         visit(self.info.name, Build(setup, reads_ahead)).expect("the policy is in the registry")
     }
-
-    /// Whether the policy says which pages it waits to see used ([`Policy::AWAITS_USES`]).
-    pub fn awaits_uses(&self) -> bool {
-        struct Awaits;
-        impl Visitor for Awaits {
-            type Output = bool;
-
-            fn visit<P: Policy>(self) -> bool {
-                P::AWAITS_USES
-            }
-        }
-        visit(self.info.name, Awaits).expect("the policy is in the registry")
-    }
-
-    /// Whether a hit does nothing but set a bit ([`Policy::HIT_SETS_BIT`]).
-    pub fn hit_sets_bit(&self) -> bool {
-        struct Sets;
-        impl Visitor for Sets {
-            type Output = bool;
-
-            fn visit<P: Policy>(self) -> bool {
-                P::HIT_SETS_BIT
-            }
-        }
-        visit(self.info.name, Sets).expect("the policy is in the registry")
-    }
 }

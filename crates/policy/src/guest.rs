@@ -87,13 +87,12 @@ impl Policy for Hosted {
         paper: "its author, who knows",
         parameters: &[],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 0,
         bytes_per_page: 2,
+        // Its calls are slow, so each run replays a loaded trace in one call.
+        needs_footprint: true,
+        ..Info::PLAIN
     };
-
-    /// Its calls are dear: a trace is held, so that each run makes its own in one go.
-    const NEEDS_FOOTPRINT: bool = true;
 
     fn new(setup: &Setup) -> Self {
         let host = setup.host.clone().expect("a hosted policy has a host");

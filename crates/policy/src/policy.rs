@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// - C6. It runs for years: a clock of the policy's own that could wrap is set back or counted anew before it does, or compared by
 ///   differences that stay small.
 /// - C7. With fewer pages than its capacity it admits a page without evicting one.
-/// - C8. If it claims [`AWAITS_USES`](Policy::AWAITS_USES), it decides the same when it learns of a hit only of a page that it awaits: from its
+/// - C8. If it claims [`Info::awaits_uses`], it decides the same when it learns of a hit only of a page that it awaits: from its
 ///   admission, a hit or an [`await_use`](Caller::await_use) on, if [`awaits_use`](Policy::awaits_use) is `true` then, to its next hit.
 ///
 /// Page numbers, owners and objects are small numbers without large gaps: a policy may keep arrays by them, which never shrink. When
@@ -41,33 +41,6 @@ pub trait Policy: Sized + Send + 'static {
     fn needs_future(_: &Settings) -> bool {
         Self::INFO.off_line
     }
-
-    /// Whether its choices depend on [`Setup::pages`]: it has to be told all page numbers at the start to decide as it
-    /// would over the whole trace.
-    const NEEDS_FOOTPRINT: bool = false;
-
-    /// The whole-number parameter that sets the length of the history, if there is one: [`Info::ghosts`] states the ghosts at its most,
-    /// and each step less is one ghost less per page of the capacity.
-    const HISTORY: Option<&'static str> = None;
-
-    /// A real cache gives the number of a page that the policy has forgotten to another page. A policy that decides something by number, as
-    /// who is in a sample, states for how many pages numbers must be kept, in multiples of the capacity, for it to decide as in the
-    /// simulator; a cache keeps as many of them as its metadata allows.
-    const NUMBERS_KEPT: u32 = 0;
-
-    /// Whether a policy that looks at places remembers what it knows of them by page number: then it knows no more pages than a real
-    /// cache keeps numbers for. One that remembers by place says that it does not.
-    const REMEMBERS_BY_NUMBER: bool = Self::INFO.uses.place;
-
-    /// Whether a hit does no more than set a bit of its page. Then a caller may report the hits between two other calls in any order, and each
-    /// page once: a cache that many threads use may keep the bits itself, without a lock, and report them before it asks for a victim. A
-    /// policy of which that holds only at some settings does not claim it.
-    const HIT_SETS_BIT: bool = false;
-
-    /// Whether the policy says which pages it waits to see used: a hit of a resident page for which
-    /// [`awaits_use`](Policy::awaits_use) is `false` changes nothing, and [`await_use`](Caller::await_use) says when that becomes `true`.
-    /// So a caller that learns of uses at a price, as a pager does by faults, needs no others.
-    const AWAITS_USES: bool = false;
 
     /// An empty cache.
     fn new(setup: &Setup) -> Self;
@@ -118,7 +91,7 @@ pub trait Policy: Sized + Send + 'static {
         self.hit(reference);
     }
 
-    /// Whether a hit of this resident page would change anything. Asked of policies with [`AWAITS_USES`](Policy::AWAITS_USES) alone.
+    /// Whether a hit of this resident page would change anything. Asked of policies with [`Info::awaits_uses`] alone.
     #[inline]
     fn awaits_use(&self, _page: u32) -> bool {
         true
@@ -312,7 +285,7 @@ impl Operation {
     }
 }
 
-/// What is known of a policy before it is made.
+/// What is known of a policy before it is made. Fields that have their value in [`PLAIN`](Info::PLAIN) need not be given.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
     /// Its name on the command line.
@@ -325,12 +298,62 @@ pub struct Info {
     pub parameters: &'static [Parameter],
     /// Which parts of a [`Reference`] it looks at besides the page.
     pub uses: Uses,
-    /// Whether it needs to know the references to come: a limit to compare with, not a cache to run.
-    pub off_line: bool,
     /// The most ghosts, in multiples of the capacity.
     pub ghosts: u32,
     /// The most bytes of metadata for each page number, whether its page is resident, a ghost or neither.
     pub bytes_per_page: usize,
+    /// Whether it needs to know the references to come: a limit to compare with, not a cache to run.
+    pub off_line: bool,
+    /// Whether its choices depend on [`Setup::pages`]: it must know all page numbers at the start to decide as it would over the whole trace.
+    pub needs_footprint: bool,
+    /// The whole-number parameter that sets the length of the history, if there is one: [`ghosts`](Info::ghosts) states the ghosts at its most,
+    /// and each step less is one ghost less per page of the capacity.
+    pub history: Option<&'static str>,
+    /// A real cache gives the number of a page that the policy has forgotten to another page. A policy that decides something by number, such
+    /// as which pages are in a sample, states for how many pages numbers must be kept, in multiples of the capacity, for it to decide as in the
+    /// simulator; a cache keeps as many of them as its metadata allows.
+    pub numbers_kept: u32,
+    /// Whether a policy that looks at places remembers what it knows of them by place. By page number it knows no more pages than a real cache
+    /// keeps numbers for.
+    pub remembers_by_place: bool,
+    /// Whether a hit does no more than set a bit of its page. Then a caller may report the hits between two other calls in any order, and each
+    /// page once: a cache that many threads use may keep the bits itself, without a lock, and report them before it asks for a victim. A
+    /// policy of which that holds only at some settings does not claim it.
+    pub hit_sets_bit: bool,
+    /// Whether the policy says which pages it waits to see used: a hit of a resident page for which
+    /// [`awaits_use`](Policy::awaits_use) is `false` changes nothing, and [`await_use`](Caller::await_use) says when that becomes `true`.
+    /// So a caller that learns of uses at a price, as a pager does by faults, needs no others.
+    pub awaits_uses: bool,
+}
+
+impl Info {
+    /// A policy that claims nothing. The registry wants name, title, paper and bytes per page beside it.
+    pub const PLAIN: Self = Self {
+        name: "",
+        title: "",
+        paper: "",
+        parameters: &[],
+        uses: Uses::PAGE,
+        ghosts: 0,
+        bytes_per_page: 0,
+        off_line: false,
+        needs_footprint: false,
+        history: None,
+        numbers_kept: 0,
+        remembers_by_place: false,
+        hit_sets_bit: false,
+        awaits_uses: false,
+    };
+
+    /// Whether it looks at places, and knows no more pages than a real cache keeps numbers for.
+    pub const fn remembers_by_number(&self) -> bool {
+        self.uses.place && !self.remembers_by_place
+    }
+
+    /// Whether it says what every policy must.
+    pub(crate) const fn is_whole(&self) -> bool {
+        !self.name.is_empty() && !self.title.is_empty() && !self.paper.is_empty() && self.bytes_per_page > 0
+    }
 }
 
 /// Which parts of a [`Reference`] a policy looks at besides the page: the simulator need not fill in the others.

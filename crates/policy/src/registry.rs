@@ -25,6 +25,7 @@ macro_rules! policies {
         $(
             pub mod $file;
             pub use $file::$policy;
+            const _: () = assert!(<$policy as Policy>::INFO.is_whole(), "a policy has a name, a title, a paper and bytes per page");
         )+
 
         /// What is known of each policy, in the order in which they are listed.
@@ -146,19 +147,6 @@ impl Spec {
         by_managers || visit(self.info.name, Needs(&self.settings)).expect("the policy is in the registry")
     }
 
-    /// Whether the policy's choices depend on how many pages there will be.
-    pub fn needs_footprint(&self) -> bool {
-        struct Needs;
-        impl Visitor for Needs {
-            type Output = bool;
-
-            fn visit<P: Policy>(self) -> bool {
-                P::NEEDS_FOOTPRINT
-            }
-        }
-        visit(self.info.name, Needs).expect("the policy is in the registry")
-    }
-
     /// The most ghosts with these settings, in multiples of the capacity.
     pub fn ghosts(&self) -> u32 {
         self.history().map_or(self.info.ghosts, |history| {
@@ -183,42 +171,8 @@ impl Spec {
         shorter
     }
 
-    /// For how many pages, in multiples of the capacity, a real cache should keep numbers ([`Policy::NUMBERS_KEPT`]).
-    pub fn numbers_kept(&self) -> u32 {
-        struct Kept;
-        impl Visitor for Kept {
-            type Output = u32;
-
-            fn visit<P: Policy>(self) -> u32 {
-                P::NUMBERS_KEPT
-            }
-        }
-        visit(self.info.name, Kept).expect("the policy is in the registry")
-    }
-
-    /// Whether it knows no more pages than numbers are kept for ([`Policy::REMEMBERS_BY_NUMBER`]).
-    pub fn remembers_by_number(&self) -> bool {
-        struct Remembers;
-        impl Visitor for Remembers {
-            type Output = bool;
-
-            fn visit<P: Policy>(self) -> bool {
-                P::REMEMBERS_BY_NUMBER
-            }
-        }
-        visit(self.info.name, Remembers).expect("the policy is in the registry")
-    }
-
     fn history(&self) -> Option<&'static Parameter> {
-        struct History;
-        impl Visitor for History {
-            type Output = Option<&'static str>;
-
-            fn visit<P: Policy>(self) -> Option<&'static str> {
-                P::HISTORY
-            }
-        }
-        let name = visit(self.info.name, History).expect("the policy is in the registry")?;
+        let name = self.info.history?;
         self.info.parameters.iter().find(|parameter| parameter.name == name)
     }
 

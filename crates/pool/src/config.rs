@@ -24,7 +24,7 @@ pub struct Config {
     pub policy: Spec,
     /// For how many pages a number is kept at this capacity, resident, ghosts and forgotten ones together. DULO detects
     /// sequences among this many pages: the more, the farther back it sees, at some 200 bytes a page. MQ's sample is drawn by
-    /// number ([`NUMBERS_KEPT`](forebay_policy::Policy::NUMBERS_KEPT)). The others need their ghosts alone.
+    /// number ([`Info::numbers_kept`](forebay_policy::Info::numbers_kept)). The others need their ghosts alone.
     pub known_pages: u32,
     /// How many volumes will have a share ([`Pool::set_share`](crate::Pool::set_share)), each with a policy of its own, whose metadata
     /// counts. With more of them there is more metadata than [`most_metadata`](Self::most_metadata) says.
@@ -79,8 +79,8 @@ impl Config {
         self.page_size = page_size;
         let frames = self.capacity / u64::from(page_size.max(1));
         self.laundry = (frames / 32).clamp(1, u64::from(MOST_FRAMES)) as u32;
-        let by_number = u64::from(self.policy.numbers_kept()).min(self.numbers_of_a_frame());
-        let far = if self.policy.remembers_by_number() { 4 } else { by_number };
+        let by_number = u64::from(self.policy.info.numbers_kept).min(self.numbers_of_a_frame());
+        let far = if self.policy.info.remembers_by_number() { 4 } else { by_number };
         self.known_pages = (frames * far).min(u64::from(MOST_FRAMES)) as u32;
         self
     }

@@ -138,7 +138,7 @@ impl<M: Memory> Pool<M> {
             Error::Memory { bytes, source: Arc::new(source) }
         })?;
         let policy = Shares::new(&config.policy, &setup);
-        let awaits_uses = memory.awaits_uses() && config.policy.awaits_uses();
+        let awaits_uses = memory.awaits_uses() && config.policy.info.awaits_uses;
         let shared = Arc::new(Shared {
             core: Core {
                 memory: Arc::clone(&memory) as Arc<dyn Memory>,
@@ -159,7 +159,7 @@ impl<M: Memory> Pool<M> {
             dirty_pages: Mutex::default(),
             copies,
             writing: Mutex::default(),
-            hit_sets_bit: config.policy.hit_sets_bit(),
+            hit_sets_bit: config.policy.info.hit_sets_bit,
             frames: AtomicU32::new(frames),
             resizes: AtomicU32::new(0),
             dirty_share: AtomicU64::new(config.dirty_limit.to_bits()),

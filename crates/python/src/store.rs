@@ -102,7 +102,7 @@ pub(crate) fn running(policy: &str) -> PyResult<Spec> {
 impl Store {
     /// An empty cache of that many keys; without a policy of as many as come.
     pub(crate) fn new(policy: Option<(&Spec, u32)>) -> Self {
-        let kept = policy.map_or(0, |(spec, capacity)| spec.numbers_kept() as usize * capacity as usize);
+        let kept = policy.map_or(0, |(spec, capacity)| spec.info.numbers_kept as usize * capacity as usize);
         Self {
             policy: policy.map(|(spec, capacity)| spec.build_alone(&spec.setup(capacity, ROOM))),
             table: HashTable::new(),
@@ -182,7 +182,7 @@ impl Store {
         let mut events = Events { slots: &mut self.slots, forgotten: Vec::new(), dropped };
         policy.resize(capacity, &mut events).expect("no victim is refused");
         let forgotten = events.forgotten;
-        self.kept = spec.numbers_kept() as usize * capacity as usize;
+        self.kept = spec.info.numbers_kept as usize * capacity as usize;
         self.forget(forgotten, dropped);
     }
 

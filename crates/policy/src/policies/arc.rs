@@ -29,9 +29,9 @@ impl Policy for AdaptiveReplacement {
         paper: "N. Megiddo and D. S. Modha, ARC: A Self-Tuning, Low Overhead Replacement Cache, FAST 2003",
         parameters: &[],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 1,
         bytes_per_page: 10,
+        ..Info::PLAIN
     };
 
     fn new(setup: &Setup) -> Self {

@@ -28,13 +28,12 @@ impl Policy for Car {
         paper: "S. Bansal and D. S. Modha, CAR: Clock with Adaptive Replacement, FAST 2004",
         parameters: &[],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 1,
         bytes_per_page: 10,
+        hit_sets_bit: true,
+        awaits_uses: true,
+        ..Info::PLAIN
     };
-
-    const HIT_SETS_BIT: bool = true;
-    const AWAITS_USES: bool = true;
 
     fn new(setup: &Setup) -> Self {
         Self { lists: FourLists::new(setup.pages, setup.capacity) }

@@ -29,13 +29,12 @@ impl Policy for Clock {
         paper: "F. J. Corbato, A Paging Experiment with the Multics System, MIT Project MAC Report MAC-M-384, 1968",
         parameters: &[],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 0,
         bytes_per_page: 9,
+        hit_sets_bit: true,
+        awaits_uses: true,
+        ..Info::PLAIN
     };
-
-    const HIT_SETS_BIT: bool = true;
-    const AWAITS_USES: bool = true;
 
     fn new(setup: &Setup) -> Self {
         Self { frames: FrameCircle::new(setup.pages, setup.capacity), steps: 0, faults: 0, capacity: setup.capacity }

@@ -80,9 +80,9 @@ impl Policy for Eelru {
         paper: "Y. Smaragdakis, S. Kaplan and P. Wilson, EELRU: Simple and Effective Adaptive Page Replacement, SIGMETRICS 1999",
         parameters: &[],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 3,
         bytes_per_page: 21,
+        ..Info::PLAIN
     };
 
     fn new(setup: &Setup) -> Self {

@@ -113,12 +113,11 @@ impl Policy for Fbr {
             },
         ],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 100,
         bytes_per_page: 25,
+        history: Some("history"),
+        ..Info::PLAIN
     };
-
-    const HISTORY: Option<&'static str> = Some("history");
 
     fn new(setup: &Setup) -> Self {
         let mut fbr = Self {

@@ -27,13 +27,12 @@ impl Policy for Fifo {
         paper: "L. A. Belady, A Study of Replacement Algorithms for a Virtual-Storage Computer, IBM Systems Journal 5(2), 1966",
         parameters: &[],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 0,
         bytes_per_page: 8,
+        hit_sets_bit: true,
+        awaits_uses: true,
+        ..Info::PLAIN
     };
-
-    const HIT_SETS_BIT: bool = true;
-    const AWAITS_USES: bool = true;
 
     fn new(setup: &Setup) -> Self {
         Self { nodes: Nodes::new(setup.pages), admitted: List::new(), capacity: setup.capacity }

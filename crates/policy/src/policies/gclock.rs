@@ -44,12 +44,11 @@ impl Policy for Gclock {
             },
         ],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 0,
         bytes_per_page: 9,
+        awaits_uses: true,
+        ..Info::PLAIN
     };
-
-    const AWAITS_USES: bool = true;
 
     fn new(setup: &Setup) -> Self {
         let max = setup.settings.integer("max") as u8;

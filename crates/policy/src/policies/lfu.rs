@@ -75,12 +75,11 @@ impl Policy for Lfu {
             },
         ],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 100,
         bytes_per_page: 12 + size_of::<Bucket>(),
+        history: Some("history"),
+        ..Info::PLAIN
     };
-
-    const HISTORY: Option<&'static str> = Some("history");
 
     fn new(setup: &Setup) -> Self {
         Self {

@@ -92,12 +92,11 @@ impl Policy for Linux {
             },
         ],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 0,
         bytes_per_page: 10,
+        awaits_uses: true,
+        ..Info::PLAIN
     };
-
-    const AWAITS_USES: bool = true;
 
     fn new(setup: &Setup) -> Self {
         Self {

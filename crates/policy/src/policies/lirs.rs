@@ -84,12 +84,11 @@ impl Policy for Lirs {
             },
         ],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 2500,
         bytes_per_page: 20,
+        history: Some("history"),
+        ..Info::PLAIN
     };
-
-    const HISTORY: Option<&'static str> = Some("history");
 
     fn new(setup: &Setup) -> Self {
         Self {

@@ -86,12 +86,11 @@ impl Policy for Lrfu {
             },
         ],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 100,
         bytes_per_page: 52,
+        history: Some("history"),
+        ..Info::PLAIN
     };
-
-    const HISTORY: Option<&'static str> = Some("history");
 
     fn new(setup: &Setup) -> Self {
         let mut lrfu = Self {

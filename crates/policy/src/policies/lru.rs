@@ -35,9 +35,9 @@ impl End for Oldest {
         paper: "R. L. Mattson et al., Evaluation Techniques for Storage Hierarchies, IBM Systems Journal 9(2), 1970",
         parameters: &[],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 0,
         bytes_per_page: 8,
+        ..Info::PLAIN
     };
     const OLDEST: bool = true;
 }

@@ -85,12 +85,11 @@ impl Policy for LruK {
             },
         ],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 100,
         bytes_per_page: 85,
+        history: Some("history"),
+        ..Info::PLAIN
     };
-
-    const HISTORY: Option<&'static str> = Some("history");
 
     fn new(setup: &Setup) -> Self {
         let mut lru_k = Self {

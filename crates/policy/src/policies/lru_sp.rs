@@ -173,9 +173,9 @@ impl Policy for LruSp {
             },
         ],
         uses: Uses { place: true, request: true },
-        off_line: false,
         ghosts: 1,
         bytes_per_page: 20 + Groups::BYTES_PER_PAGE + Groups::BYTES_PER_FILE,
+        ..Info::PLAIN
     };
 
     fn needs_future(settings: &Settings) -> bool {

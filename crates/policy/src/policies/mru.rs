@@ -25,9 +25,9 @@ impl End for Newest {
         paper: "E. G. Coffman and P. J. Denning, Operating Systems Theory, 1973",
         parameters: &[],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 0,
         bytes_per_page: 8,
+        ..Info::PLAIN
     };
     const OLDEST: bool = false;
 }

@@ -43,6 +43,7 @@ impl Order for Farthest {
         off_line: true,
         ghosts: 0,
         bytes_per_page: 9,
+        ..Info::PLAIN
     };
     const FARTHEST: bool = true;
 }

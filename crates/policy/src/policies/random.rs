@@ -37,13 +37,12 @@ impl Policy for Random {
             default: "1",
         }],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 0,
         bytes_per_page: 8,
+        hit_sets_bit: true,
+        awaits_uses: true,
+        ..Info::PLAIN
     };
-
-    const HIT_SETS_BIT: bool = true;
-    const AWAITS_USES: bool = true;
 
     fn new(setup: &Setup) -> Self {
         Self {

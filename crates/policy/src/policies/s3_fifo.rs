@@ -95,12 +95,11 @@ impl Policy for S3Fifo {
             },
         ],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 1,
         bytes_per_page: 10,
+        awaits_uses: true,
+        ..Info::PLAIN
     };
-
-    const AWAITS_USES: bool = true;
 
     fn new(setup: &Setup) -> Self {
         Self {

@@ -148,9 +148,9 @@ impl Policy for Seq {
             },
         ],
         uses: Uses { place: true, request: false },
-        off_line: false,
         ghosts: 0,
         bytes_per_page: 26,
+        ..Info::PLAIN
     };
 
     fn new(setup: &Setup) -> Self {

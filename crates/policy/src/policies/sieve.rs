@@ -38,13 +38,12 @@ impl Policy for Sieve {
         paper: "Y. Zhang et al., SIEVE is Simpler than LRU, NSDI 2024",
         parameters: &[],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 0,
         bytes_per_page: 9,
+        hit_sets_bit: true,
+        awaits_uses: true,
+        ..Info::PLAIN
     };
-
-    const HIT_SETS_BIT: bool = true;
-    const AWAITS_USES: bool = true;
 
     fn new(setup: &Setup) -> Self {
         Self { nodes: Nodes::new(setup.pages), queue: List::new(), hand: None, capacity: setup.capacity }

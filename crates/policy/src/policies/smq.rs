@@ -107,9 +107,9 @@ impl Policy for Smq {
             },
         ],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 0,
         bytes_per_page: 20,
+        ..Info::PLAIN
     };
 
     fn new(setup: &Setup) -> Self {

@@ -65,9 +65,9 @@ impl Policy for TwoQueue {
             },
         ],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 4,
         bytes_per_page: 9,
+        ..Info::PLAIN
     };
 
     fn new(setup: &Setup) -> Self {

@@ -99,9 +99,9 @@ impl Policy for WTinyLfu {
             },
         ],
         uses: Uses { place: true, request: false },
-        off_line: false,
         ghosts: 0,
         bytes_per_page: 32,
+        ..Info::PLAIN
     };
 
     fn new(setup: &Setup) -> Self {

@@ -27,6 +27,7 @@ impl Order for Soonest {
         off_line: true,
         ghosts: 0,
         bytes_per_page: 9,
+        ..Info::PLAIN
     };
     const FARTHEST: bool = false;
 }

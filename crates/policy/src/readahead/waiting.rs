@@ -342,12 +342,6 @@ impl<P: Policy> WithReadahead<P> {
 
 impl<P: Policy> Policy for WithReadahead<P> {
     const INFO: Info = P::INFO;
-    const NEEDS_FOOTPRINT: bool = P::NEEDS_FOOTPRINT;
-    const HISTORY: Option<&'static str> = P::HISTORY;
-    const NUMBERS_KEPT: u32 = P::NUMBERS_KEPT;
-    const REMEMBERS_BY_NUMBER: bool = P::REMEMBERS_BY_NUMBER;
-    const HIT_SETS_BIT: bool = P::HIT_SETS_BIT;
-    const AWAITS_USES: bool = P::AWAITS_USES;
 
     fn needs_future(settings: &Settings) -> bool {
         P::needs_future(settings)

@@ -41,8 +41,11 @@ pub(crate) struct Numbers {
 impl Numbers {
     pub(crate) fn of(config: &Config) -> Self {
         // With shares a number costs more than `Config::with_page_size` could know.
-        let most =
-            if config.shares > 0 && !config.policy.remembers_by_number() { config.numbers_of_a_frame() } else { MOST };
+        let most = if config.shares > 0 && !config.policy.info.remembers_by_number() {
+            config.numbers_of_a_frame()
+        } else {
+            MOST
+        };
         let known = u64::from(config.known_pages).min(config.frames().saturating_mul(most));
         Self { ghosts: config.policy.ghosts().into(), laundry: config.laundry.into(), known: (known, config.frames()) }
     }

@@ -115,7 +115,7 @@ fn tiny_caches_have_the_same_hits_with_windows_larger_than_they_are() {
 #[test]
 fn numbers_that_stand_for_other_pages_once_forgotten_change_no_hit() {
     // These remember by number what they know of places, or draw their sample by number.
-    let by_number = |spec: &Spec| spec.remembers_by_number() || spec.info.name == "mq";
+    let by_number = |spec: &Spec| spec.info.remembers_by_number() || spec.info.name == "mq";
     let specs: Vec<Spec> = on_line().into_iter().filter(|spec| !by_number(spec)).collect();
     assert!(specs.iter().any(|spec| spec.info.name == "ubm"));
     check_equal(&sample(), &specs, Cache { pages: 90, known_pages: 0, readahead: 0 });

@@ -40,7 +40,7 @@ pub struct Streamed {
 impl Sweep {
     /// Whether these policies can replay a trace that is not held.
     pub fn can_stream(specs: &[Spec]) -> bool {
-        !specs.iter().any(|spec| spec.needs_future() || spec.needs_footprint())
+        !specs.iter().any(|spec| spec.needs_future() || spec.info.needs_footprint)
     }
 
     /// Like [`run_watching`](Sweep::run_watching), over a trace that is read meanwhile and not held. `progress` is told how many

@@ -174,13 +174,12 @@ impl Policy for ClockPro {
             },
         ],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 1,
         bytes_per_page: 23,
+        hit_sets_bit: true,
+        awaits_uses: true,
+        ..Info::PLAIN
     };
-
-    const HIT_SETS_BIT: bool = true;
-    const AWAITS_USES: bool = true;
 
     fn new(setup: &Setup) -> Self {
         let least_part = setup.settings.part("least");

@@ -167,13 +167,12 @@ impl Policy for Dulo {
             },
         ],
         uses: Uses { place: true, request: false },
-        off_line: false,
         ghosts: 1,
         bytes_per_page: 104,
+        // The block table's size follows the number of pages.
+        needs_footprint: true,
+        ..Info::PLAIN
     };
-
-    /// The block table's size follows the number of pages.
-    const NEEDS_FOOTPRINT: bool = true;
 
     fn new(setup: &Setup) -> Self {
         let rules = Rules {

@@ -104,16 +104,14 @@ impl Policy for Mq {
             },
         ],
         uses: Uses::PAGE,
-        off_line: false,
         ghosts: 101,
         bytes_per_page: 34,
+        history: Some("out"),
+        // Of 2^b pages one is sampled. With numbers for 13 times the cache the trials see the cache, Qout and 8 times the cache beyond; in larger
+        // caches more sampled ghosts may be remembered, 2^b times the cache, where numbers are not given again.
+        numbers_kept: 13,
+        ..Info::PLAIN
     };
-
-    const HISTORY: Option<&'static str> = Some("out");
-
-    /// Of 2^b pages one is sampled. With numbers for 13 times the cache the trials see the cache, Qout and 8 times the cache beyond; in larger
-    /// caches more sampled ghosts may be remembered, 2^b times the cache, where numbers are not given again.
-    const NUMBERS_KEPT: u32 = 13;
 
     fn new(setup: &Setup) -> Self {
         let life_time = setup.settings.integer("lifetime") as u32;

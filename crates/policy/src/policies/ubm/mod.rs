@@ -237,13 +237,12 @@ impl Policy for Ubm {
             },
         ],
         uses: Uses { place: true, request: false },
-        off_line: false,
         ghosts: 1,
         bytes_per_page: 144,
+        // The table of runs is by place.
+        remembers_by_place: true,
+        ..Info::PLAIN
     };
-
-    /// The table of runs is by place.
-    const REMEMBERS_BY_NUMBER: bool = false;
 
     fn new(setup: &Setup) -> Self {
         let settings = &setup.settings;

@@ -173,7 +173,7 @@ fn a_panic(policy: &str, shared: bool, at: At) {
     use_pool(&pool, &volumes, &mut written);
     check(&pool, &volumes, &written);
     assert_eq!(pool.statistics().policy_panics, u64::from(fault.has_come()), "{what}");
-    let asked = at != At::AwaitsUse || Spec::parse(policy).expect("a policy").awaits_uses();
+    let asked = at != At::AwaitsUse || Spec::parse(policy).expect("a policy").info.awaits_uses;
     assert_eq!(fault.has_come(), asked, "{what}: whether the call was made often enough");
     let resident = pool.statistics().resident;
     assert_eq!(pool.restart_policy().expect("it is whole"), resident, "{what}");
