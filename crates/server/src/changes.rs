@@ -14,7 +14,7 @@ use crate::served::{Served, Serving};
 use crate::volume_options::VolumeOptions;
 use crate::volumes::Cache;
 use crate::words::Size;
-use forebay_policy::show_bytes;
+use forebay_basis::show_bytes;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 

@@ -5,8 +5,8 @@
 
 use crate::attached::{Attached, Use};
 use crate::record::Recorder;
+use forebay_basis::Operation;
 use forebay_nbd::{Errno, Export, Extent, Failure, Features, Limits, Session};
-use forebay_policy::Operation;
 use forebay_pool::{Durability, Handle};
 use std::io::ErrorKind;
 use std::ops::Range;
