@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::terminal::interrupt;
 use clap::Args;
-use forebay_policy::show_bytes;
+use forebay_basis::show_bytes;
 use forebay_report::figure::{self, Draw};
 use forebay_report::file::{self, FileError};
 use forebay_report::study::trace_name;

@@ -2,10 +2,10 @@
 
 use crate::failure::Failure;
 use clap::Args;
+use forebay_basis::parse_bytes;
 use forebay_policy::managers::Rules;
 use forebay_policy::{LruSp, Policy, Spec};
 pub(crate) use forebay_sim::SAMPLE;
-use forebay_sim::size::parse_bytes;
 use forebay_sim::{Opening, Size};
 use forebay_trace::formats::csv::Columns;
 use forebay_trace::{Error, Format, Options, Pattern, Reader, Warn};

@@ -10,7 +10,7 @@ use crate::privileges::drop_before_cut;
 use crate::processes::User;
 use crate::protocol::{Caller, Errno, Reply, SetAttributes, Write};
 use crate::shared::{Open, Shared};
-use forebay_policy::Operation;
+use forebay_basis::Operation;
 use rustix::fs::{Access, FallocateFlags, OFlags};
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;

@@ -8,7 +8,7 @@ use crate::object::Object;
 use crate::processes::User;
 use crate::protocol::{Caller, Errno};
 use crate::shared::{Open, Shared};
-use forebay_policy::Operation;
+use forebay_basis::Operation;
 use forebay_pool::Hint;
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};

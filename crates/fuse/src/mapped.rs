@@ -2,7 +2,7 @@
 
 use crate::protocol::Notifier;
 use foldhash::HashMap;
-use forebay_policy::Place;
+use forebay_basis::Place;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};

@@ -22,7 +22,7 @@ pub use seek::{Curve, Points, Rated, Seek};
 pub use units::{Amount, Count, Positive};
 
 use disk::Drive;
-use forebay_policy::{DeviceCost, Place};
+use forebay_basis::{DeviceCost, Place};
 use parallel::{Lanes, Parallel};
 use queue::Queue;
 use request::{Address, Request};

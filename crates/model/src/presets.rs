@@ -1,7 +1,7 @@
 //! The devices that are known by name.
 
 use crate::model::{Model, WrongModel};
-use forebay_policy::spelling::{did_you_mean, same};
+use forebay_basis::spelling::{did_you_mean, same};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;

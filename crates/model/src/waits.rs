@@ -1,6 +1,6 @@
 //! How long references wait, in buckets whose width is at most 1/128 of what they hold.
 
-use forebay_policy::Histogram;
+use forebay_basis::Histogram;
 
 /// Waits above 0, in nanoseconds.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,8 @@
 //! What requests cost on each kind of device, worked by hand; and what holds of every preset.
 
+use forebay_basis::Place;
 use forebay_model::presets::{self, PRESETS};
 use forebay_model::{Cost, Model, SimulatedDevice};
-use forebay_policy::Place;
 use proptest::prelude::*;
 
 /// A device whose pages have 1,000 bytes: at 1 MB/s a page takes 1 ms.

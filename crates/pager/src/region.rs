@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::extent::Extent;
 use crate::pager::{Mapped, Pager, Shared};
 use crate::signals;
-use forebay_policy::show_bytes;
+use forebay_basis::show_bytes;
 use forebay_pool::device::{CopyOnWrite, Device, FileDevice, FileOptions};
 use forebay_pool::{Durability, Hint, VolumeConfig, VolumeStatistics, WriteMode};
 use std::fs::File;

@@ -17,7 +17,7 @@ use crate::extent::Extent;
 use crate::in_place::report;
 use crate::leaving::{Leaving, Left};
 use crate::userfault::{Continued, Userfault};
-use forebay_policy::Place;
+use forebay_basis::Place;
 use forebay_pool::{Buffer, Memory};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

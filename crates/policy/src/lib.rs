@@ -36,7 +36,6 @@
 mod boxed;
 mod control;
 pub mod guest;
-mod histogram;
 pub mod managers;
 mod page;
 mod parameters;
@@ -45,17 +44,13 @@ pub mod policies;
 mod policy;
 pub mod readahead;
 pub mod registry;
-pub mod spelling;
 
 pub use boxed::{AnyPolicy, Hit};
 pub use control::{Charge, Control, Uncontrolled};
-pub use histogram::Histogram;
 pub use page::page;
-pub use parameters::{Kind, Parameter, Part, Settings, parse_bytes, show_bytes};
+pub use parameters::{Kind, Parameter, Part, Settings};
 #[doc(hidden)]
 pub use parts::prefetch;
 pub use policies::*;
-pub use policy::{
-    AllRefused, Caller, DeviceCost, Future, Info, NEVER, Operation, Place, Policy, Reference, Setup, Uses,
-};
+pub use policy::{AllRefused, Caller, Future, Info, NEVER, Policy, Reference, Setup, Uses};
 pub use registry::{Spec, Visitor};

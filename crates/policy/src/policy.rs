@@ -5,6 +5,7 @@ use crate::guest::Host;
 use crate::managers::Assignment;
 use crate::parameters::{Parameter, Settings};
 use crate::parts::prefetch::prefetch;
+use forebay_basis::{DeviceCost, Operation, Place};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -244,47 +245,6 @@ impl Reference {
     }
 }
 
-/// Where a page is: a file or volume, and the page's block number in it, counted in pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
-    /// The file or volume.
-    pub object: u32,
-    /// The block.
-    pub block: u64,
-}
-
-/// How a page is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Operation {
-    /// The page is read.
-    #[default]
-    Read,
-    /// The page is written.
-    Write,
-    /// The page is fetched ahead of a use that is expected.
-    Readahead,
-    /// The page is read by a program that has said that it reads at random: nothing is read ahead behind it. To a policy it is a read.
-    RandomRead,
-    /// The page is read by a program that has said that it reads in order: the longest window is read ahead behind it. To a policy it is a read.
-    SequentialRead,
-}
-
-impl Operation {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Readahead, Self::RandomRead, Self::SequentialRead];
-
-    /// The word for it in traces.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Readahead => "readahead",
-            Self::RandomRead => "random-read",
-            Self::SequentialRead => "sequential-read",
-        }
-    }
-}
-
 /// What is known of a policy before it is made. Fields that have their value in [`PLAIN`](Info::PLAIN) need not be given.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
@@ -368,15 +328,6 @@ pub struct Uses {
 impl Uses {
     /// The page alone.
     pub const PAGE: Self = Self { place: false, request: false };
-}
-
-/// What reads cost on a device: `request + n × page` for n pages in a row, in any unit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DeviceCost {
-    /// To begin a request elsewhere.
-    pub request: f64,
-    /// To transfer a page.
-    pub page: f64,
 }
 
 /// What a policy is made from.

@@ -6,7 +6,7 @@ use crate::managers::Assignment;
 use crate::parameters::{Kind, Parameter, Settings};
 pub use crate::policies::POLICIES;
 use crate::policy::{Info, Policy, Setup};
-use crate::spelling::{did_you_mean, same};
+use forebay_basis::spelling::{did_you_mean, same};
 use std::collections::HashSet;
 use std::sync::Arc;
 

@@ -2,7 +2,8 @@
 
 use crate::error::Error;
 use crate::stats::Together;
-use forebay_policy::{Spec, show_bytes};
+use forebay_basis::show_bytes;
+use forebay_policy::Spec;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! What Python says, as the studies ask: texts in the command's notation, or numbers.
 
 use crate::guest::{Fault, spec};
+use forebay_basis::parse_bytes;
 use forebay_model::presets::Named;
 use forebay_policy::Spec;
 use forebay_policy::managers::Rules;
 use forebay_sim::Size;
-use forebay_sim::size::parse_bytes;
 use forebay_trace::Pattern;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;

@@ -6,8 +6,9 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use forebay_basis::Operation;
 use forebay_trace::metadata::{PAGE_SIZE_KEY, UNIT_KEY, unit_text};
-use forebay_trace::{Names, Operation, Origin, PageSize, Reader, Request, Result, Unit};
+use forebay_trace::{Names, Origin, PageSize, Reader, Request, Result, Unit};
 use std::collections::HashMap;
 use std::sync::Arc;
 

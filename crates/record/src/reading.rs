@@ -1,7 +1,8 @@
 //! What becomes of the references between the recorder and the file.
 
 use crate::ending::Event;
-use forebay_trace::{Error, Names, Operation, Reader, Request, Result, Unit, Warn};
+use forebay_basis::Operation;
+use forebay_trace::{Error, Names, Reader, Request, Result, Unit, Warn};
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;

@@ -2,7 +2,7 @@
 
 use crate::model::{Axis, Chart, Unit, X};
 use crate::pdf::{self, Page};
-use forebay_sim::size::show_bytes;
+use forebay_basis::show_bytes;
 use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;

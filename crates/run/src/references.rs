@@ -1,7 +1,8 @@
 //! References that processes have recorded, and all of them as one trace.
 
 use crate::figures::create_new;
-use forebay_trace::{Names, Operation, Reader, Request, Unit};
+use forebay_basis::Operation;
+use forebay_trace::{Names, Reader, Request, Unit};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::time::{ClockId, clock_gettime};

@@ -3,9 +3,10 @@
 use crate::error::Error;
 use crate::memory;
 use crate::options::ServiceOptions;
+use forebay_basis::show_bytes;
 use forebay_model::Model;
 use forebay_model::presets::{Named, NoDevice};
-use forebay_policy::{Spec, registry, show_bytes};
+use forebay_policy::{Spec, registry};
 use forebay_pool::{Config, LEAST_PAGE_SIZE, MOST_PAGE_SIZE, Pool};
 use std::sync::Arc;
 use std::sync::mpsc::channel;

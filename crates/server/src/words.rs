@@ -1,7 +1,8 @@
 //! Values as people write them, on the command line and in a configuration file alike.
 
-use forebay_policy::spelling::did_you_mean;
-use forebay_policy::{Spec, parse_bytes, show_bytes};
+use forebay_basis::spelling::did_you_mean;
+use forebay_basis::{parse_bytes, show_bytes};
+use forebay_policy::Spec;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::{self, Display};

@@ -1,8 +1,8 @@
 //! What a run's misses and readahead cost on a device, if there is one.
 
 use crate::input::places::Places;
+use forebay_basis::Place;
 use forebay_model::{Cost, Model, SimulatedDevice};
-use forebay_policy::Place;
 
 /// A run's device, and how far its program is.
 pub(crate) struct DeviceTime {

@@ -1,6 +1,6 @@
 //! The size of a cache, as a user writes it.
 
-pub use forebay_policy::{parse_bytes, show_bytes};
+use forebay_basis::{parse_bytes, show_bytes};
 use std::fmt;
 use std::str::FromStr;
 

@@ -36,6 +36,6 @@ pub use names::Names;
 pub use only::Only;
 pub use pages::{DEFAULT_PAGE_SIZE, Origin, PageSize, Paging};
 pub use reader::{Options, Reader, open};
-pub use request::{Operation, Request, Unit};
+pub use request::{Request, Unit};
 pub use summary::Summary;
 pub use write::{ConvertOptions, OUTPUTS, convert};

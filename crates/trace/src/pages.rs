@@ -143,7 +143,7 @@ impl Paging {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Operation;
+    use forebay_basis::Operation;
 
     fn pages(unit: Unit, page_size: Option<u64>, offset: u64, length: u64) -> Range<u64> {
         let request = Request { time: 0, owner: 0, object: 0, offset, length, operation: Operation::Read };

@@ -1,6 +1,6 @@
 //! The request: one line or record of a trace, in whatever unit the trace counts.
 
-pub use forebay_policy::Operation;
+use forebay_basis::Operation;
 
 /// One request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

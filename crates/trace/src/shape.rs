@@ -63,7 +63,7 @@ fn pages_of(requests: &[Request]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Operation;
+    use forebay_basis::Operation;
 
     fn pages(requests: impl IntoIterator<Item = (u64, u64)>) -> u64 {
         let request =

@@ -4,8 +4,9 @@ use crate::error::{Error, Result};
 use crate::names::Names;
 use crate::pages::{Origin, Paging};
 use crate::reader::Reader;
-use crate::request::{Operation, Unit};
+use crate::request::Unit;
 use foldhash::fast::RandomState;
+use forebay_basis::Operation;
 use hashbrown::HashMap;
 use std::hash::Hash;
 

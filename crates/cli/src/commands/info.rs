@@ -7,7 +7,7 @@ use crate::terminal::grid::Grid;
 use crate::terminal::progress::Terminal;
 use crate::terminal::{beside, end, short};
 use clap::Args;
-use forebay_policy::show_bytes;
+use forebay_basis::show_bytes;
 use forebay_sim::study::info::figures;
 use forebay_sim::study::{Monitor, counted, grouped, percent};
 use forebay_sim::words::owner_name;

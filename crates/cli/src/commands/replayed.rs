@@ -3,7 +3,8 @@
 use crate::failure::Failure;
 use crate::input::How;
 use crate::terminal::progress::Terminal;
-use forebay_policy::{Spec, show_bytes};
+use forebay_basis::show_bytes;
+use forebay_policy::Spec;
 use forebay_sim::study::comparison::Asked;
 use forebay_sim::study::{counted, grouped};
 use forebay_sim::{Readahead, RunOutcome, Size};

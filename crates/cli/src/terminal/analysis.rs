@@ -3,7 +3,7 @@
 use super::grid::Grid;
 use super::{say, short};
 use crate::failure::Failure;
-use forebay_policy::show_bytes;
+use forebay_basis::show_bytes;
 use forebay_sim::analysis::{
     Analysis, BlockRun, Classes, DistanceHits, FootprintPoint, FrequencyPoint, HitsByDistance, Lengths, OwnerHits,
     Owners, Runs, SpaceTime, TemporalDistances, WorkingSetPoint, count_and_mean, no_longer,

@@ -3,8 +3,8 @@
 use super::grid::Grid;
 use super::say;
 use crate::failure::Failure;
+use forebay_basis::show_bytes;
 use forebay_model::Cost;
-use forebay_policy::show_bytes;
 use forebay_sim::Hierarchy;
 use forebay_sim::levels::{Analysis, HierarchyOutcome, Passed};
 use forebay_sim::study::figure::named;

@@ -3,7 +3,8 @@
 use crate::forecast::{PAGE_SIZE, by_page, ends_of_objects, on_line, sample, simulated};
 use crate::hints::hint;
 use crate::mounted::{Mounted, wait_until};
-use forebay_policy::{Operation, Place, Spec};
+use forebay_basis::{Operation, Place};
+use forebay_policy::Spec;
 use forebay_pool::{Config, WriteMode};
 use forebay_sim::Trace;
 use std::fs::File;

@@ -3,7 +3,7 @@
 //! needed in their order.
 
 use super::{About, Begin, Scope, Use};
-use crate::policy::Place;
+use forebay_basis::Place;
 
 pub(super) static ABOUT: About = About {
     name: "filter",

@@ -27,7 +27,7 @@ pub use lru_k::MOST_USES;
 pub use rule::Rule;
 pub use weights::{MOST_WEIGHTS, Weights};
 
-use crate::policy::Place;
+use forebay_basis::Place;
 use hands::Hands;
 
 /// Makes the managers' modules, and all that goes from a manager to its file. `cargo fmt` does not see modules made here: `make fmt` does.

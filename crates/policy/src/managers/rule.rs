@@ -367,7 +367,7 @@ mod tests {
             };
             order.set(object, position);
         }
-        let rank = |object| order.position(crate::Place { object, block: 0 });
+        let rank = |object| order.position(forebay_basis::Place { object, block: 0 });
         assert!(
             rank(4) < rank(5) && rank(5) < rank(3) && rank(3) < rank(0),
             "in the order of patterns, then as they came"

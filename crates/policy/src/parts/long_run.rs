@@ -1,7 +1,8 @@
 //! For tests: a policy whose clocks stand where months of references bring them decides as one that has just been made.
 
-use crate::policy::{AllRefused, Caller, Place, Policy, Reference};
+use crate::policy::{AllRefused, Caller, Policy, Reference};
 use crate::registry::Spec;
+use forebay_basis::Place;
 
 /// The victims so far; every fifth offer is refused.
 #[derive(Default)]

@@ -7,7 +7,7 @@
 //! Each operation goes down from the root once, O(log n) steps, and ends, as every step leads to a child; a search that begins near its end
 //! takes one or two. Nothing is allocated up to the slots that were reserved. 24 bytes a slot.
 
-use crate::policy::Place;
+use forebay_basis::Place;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 const NONE: u32 = u32::MAX;

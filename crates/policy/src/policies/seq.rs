@@ -38,7 +38,8 @@
 
 use crate::parameters::{Kind, Parameter};
 use crate::parts::list::{List, Nodes, offer};
-use crate::policy::{AllRefused, Caller, Info, Place, Policy, Reference, Setup, Uses};
+use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
+use forebay_basis::Place;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Spot {

@@ -40,7 +40,8 @@
 
 use crate::parameters::{Kind, Parameter};
 use crate::parts::list::{List, Nodes, offer};
-use crate::policy::{AllRefused, Caller, Info, Place, Policy, Reference, Setup, Uses};
+use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
+use forebay_basis::Place;
 
 /// References for each page of the cache between two resets of the sketch, and between two steps of the climber.
 const SAMPLE: u64 = 10;

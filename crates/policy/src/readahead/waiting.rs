@@ -30,7 +30,8 @@ use crate::guest::Host;
 use crate::parameters::Settings;
 use crate::parts::list::{List, Nodes};
 use crate::parts::slots::PageSlots;
-use crate::policy::{AllRefused, Caller, Info, Operation, Policy, Reference, Setup};
+use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup};
+use forebay_basis::Operation;
 use std::ops::Range;
 use std::sync::Arc;
 

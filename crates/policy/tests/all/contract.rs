@@ -1,10 +1,11 @@
 //! What `Policy` promises, checked for every policy of the registry along random runs with refusals, removals and resizes.
 
+use forebay_basis::{Operation, Place};
 use forebay_policy::guest::{Guest, Host};
 use forebay_policy::managers::{Assignment, FileOrder, Filter, Manager, Weights};
 use forebay_policy::readahead::{BYTES_A_FRAME, BYTES_A_PAGE, WithReadahead};
 use forebay_policy::registry::{self, POLICIES};
-use forebay_policy::{AllRefused, Caller, Future, Operation, Place, Policy, Reference, Settings, Spec, Visitor};
+use forebay_policy::{AllRefused, Caller, Future, Policy, Reference, Settings, Spec, Visitor};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;

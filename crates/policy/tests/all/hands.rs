@@ -1,7 +1,8 @@
 //! The managers that go round in a circle, against CLOCK and against the words of their rule.
 
+use forebay_basis::Place;
 use forebay_policy::managers::{Assignment, Manager};
-use forebay_policy::{AllRefused, Caller, Clock, LruSp, Place, Policy, Reference, Spec};
+use forebay_policy::{AllRefused, Caller, Clock, LruSp, Policy, Reference, Spec};
 use proptest::prelude::*;
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
 //! Policies as a buffer pool uses them: page numbers are given again as soon as they are forgotten, loads fail, the first victims are
 //! refused, and hits are told late by the policies that allow it.
 
+use forebay_basis::{Operation, Place};
 use forebay_policy::readahead::WithReadahead;
 use forebay_policy::registry::{self, POLICIES};
-use forebay_policy::{AllRefused, Caller, Info, Operation, Place, Policy, Reference, Spec, Visitor};
+use forebay_policy::{AllRefused, Caller, Info, Policy, Reference, Spec, Visitor};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 

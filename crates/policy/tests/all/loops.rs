@@ -1,8 +1,9 @@
 //! A loop larger than the cache, where LRU never hits, against the most that is possible: all but one page of the cache a lap. And beside it
 //! other references, which need a part of the cache.
 
+use forebay_basis::Place;
 use forebay_policy::registry;
-use forebay_policy::{Caller, Place, Policy, Reference, Setup, Spec, Visitor};
+use forebay_policy::{Caller, Policy, Reference, Setup, Spec, Visitor};
 
 const PAGES: u32 = 1011;
 const LAPS: u32 = 60;

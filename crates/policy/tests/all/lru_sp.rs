@@ -14,8 +14,9 @@
 //! `a_wise_owner_may_cost_another_what_a_third_had_given` is the example. Nor is it true of an owner whose own
 //! overrulings are of both kinds: its own foolish ones cost it what they cost.
 
+use forebay_basis::Place;
 use forebay_policy::managers::{Assignment, FileOrder, Filter, Manager, Weights};
-use forebay_policy::{Caller, Future, LruSp, Opt, Place, Policy, Reference, Spec};
+use forebay_policy::{Caller, Future, LruSp, Opt, Policy, Reference, Spec};
 use proptest::prelude::*;
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! What tests of owners and their managers have in common: references by owners, to a cache that refuses no victim.
 
+use forebay_basis::Place;
 use forebay_policy::managers::Assignment;
-use forebay_policy::{Caller, Place, Policy, Reference, Spec};
+use forebay_policy::{Caller, Policy, Reference, Spec};
 use std::sync::Arc;
 
 pub(crate) struct AnyVictim;

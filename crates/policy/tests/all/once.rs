@@ -1,7 +1,8 @@
 //! Owners who say that they use nothing twice, on files of others, under LRU-SP: what their word gives the others, and what it cannot take.
 
+use forebay_basis::Place;
 use forebay_policy::managers::{Assignment, Manager};
-use forebay_policy::{AllRefused, Caller, Control, LruSp, Place, Policy, Reference, Spec};
+use forebay_policy::{AllRefused, Caller, Control, LruSp, Policy, Reference, Spec};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;

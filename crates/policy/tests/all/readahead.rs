@@ -2,8 +2,9 @@
 //! same moments.
 
 use crate::contract::specs;
+use forebay_basis::{Operation, Place};
 use forebay_policy::readahead::WithReadahead;
-use forebay_policy::{Caller, Operation, Place, Policy, Reference, Spec, Visitor, registry};
+use forebay_policy::{Caller, Policy, Reference, Spec, Visitor, registry};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 

@@ -1,9 +1,10 @@
 //! Under LRU-SP with `revoke` a manager that is caught at mistakes loses its charge; one that is right keeps it.
 
 use crate::managed::{self, AnyVictim, refer, under};
+use forebay_basis::Operation;
 use forebay_policy::managers::{Assignment, Manager};
 use forebay_policy::readahead::WithReadahead;
-use forebay_policy::{Charge, Control, Future, LruSp, Operation, Policy, Reference};
+use forebay_policy::{Charge, Control, Future, LruSp, Policy, Reference};
 use std::collections::HashMap;
 use std::sync::Arc;
 

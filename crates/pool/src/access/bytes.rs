@@ -10,7 +10,7 @@ use crate::core::table;
 use crate::error::Error;
 use crate::objects::volume::Volume;
 use crate::sync::Ordering;
-use forebay_policy::{Operation, Place};
+use forebay_basis::{Operation, Place};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::slice::from_ref;

@@ -4,7 +4,7 @@ use crate::access::handle::Handle;
 use crate::core::memory::Memory;
 use crate::error::Error;
 use crate::objects::volume::Volume;
-use forebay_policy::Operation;
+use forebay_basis::Operation;
 use std::sync::Arc;
 
 /// Pages of a hint that the policy is notified of at once: others wait for its lock.

@@ -9,7 +9,7 @@ use crate::objects::volume::Volume;
 use crate::pool::Shared;
 use crate::sync::{Backoff, Ordering};
 use crate::writeback::Cleaned;
-use forebay_policy::{Operation, Place};
+use forebay_basis::{Operation, Place};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;

@@ -14,7 +14,7 @@
 //! other: a read fault is a [`read`](crate::Handle::read), a write fault a [`write`](crate::Handle::write) that changes no byte; so uses, dirty
 //! pages and their limits, owners and errors take the ways that they take in front of files and volumes.
 
-use forebay_policy::Place;
+use forebay_basis::Place;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::io;
 use std::ops::{Deref, DerefMut};

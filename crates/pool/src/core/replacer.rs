@@ -10,7 +10,8 @@ use crate::core::shares::{ShareState, Shares};
 use crate::core::table;
 use crate::objects::followers::{Followers, Happened};
 use crate::sync::Ordering;
-use forebay_policy::{Hit, Operation, Place, Reference};
+use forebay_basis::{Operation, Place};
+use forebay_policy::{Hit, Reference};
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 

@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::core::replacer::Replacer;
-use forebay_policy::Place;
+use forebay_basis::Place;
 use std::ops::Range;
 
 /// Places or numbers looked at in one step of a search.

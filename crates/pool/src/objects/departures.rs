@@ -5,7 +5,7 @@ use crate::core::replacer::Replacer;
 use crate::objects::followers::Followers;
 use crate::pool::{Pool, Shared};
 use crate::sync::{MutexGuard, lock};
-use forebay_policy::Place;
+use forebay_basis::Place;
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 

@@ -9,7 +9,7 @@ use crate::objects::volume::Volume;
 use crate::pool::Pool;
 use crate::sync::{Condvar, Mutex, lock};
 use foldhash::{HashMap, HashSet};
-use forebay_policy::Place;
+use forebay_basis::Place;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,8 +5,9 @@ use crate::error::Error;
 use crate::objects::owners::Owner;
 use crate::objects::volume::Volume;
 use crate::pool::Pool;
+use forebay_basis::Place;
 use forebay_policy::managers::Manager;
-use forebay_policy::{Charge, Control, Place};
+use forebay_policy::{Charge, Control};
 
 /// Blocks looked up before others get a chance to have the replacer's lock.
 const LOOKED_UP: usize = 1024;

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::objects::volume::Volume;
 use crate::pool::Shared;
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, lock};
-use forebay_policy::Operation;
+use forebay_basis::Operation;
 use forebay_policy::readahead::{Read, Streams};
 use std::collections::VecDeque;
 use std::ops::Range;

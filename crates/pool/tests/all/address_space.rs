@@ -3,7 +3,8 @@
 use crate::common;
 
 use common::limit;
-use forebay_policy::{Place, Spec};
+use forebay_basis::Place;
+use forebay_policy::Spec;
 use forebay_pool::device::{Device, MemoryDevice};
 use forebay_pool::{Config, Memory, Pool, Volume, VolumeConfig};
 use std::io::{self, IoSlice, IoSliceMut};

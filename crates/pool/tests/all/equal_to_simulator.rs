@@ -4,8 +4,9 @@ use crate::common;
 use crate::forecast::{PAGE_SIZE, by_page, ends_of_objects, load, on_line, sample, simulated};
 
 use common::Zeroes;
+use forebay_basis::{Operation, Place};
+use forebay_policy::Spec;
 use forebay_policy::managers::{Assignment, Manager};
-use forebay_policy::{Operation, Place, Spec};
 use forebay_pool::{Config, Durability, Pool, Volume, VolumeConfig, WriteMode};
 use forebay_sim::{Keep, Trace};
 use std::sync::Arc;

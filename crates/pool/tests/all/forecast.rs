@@ -2,7 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses some of it")]
 
-use forebay_policy::{Operation, Place, Spec};
+use forebay_basis::{Operation, Place};
+use forebay_policy::Spec;
 use forebay_sim::{Keep, Requests, RunOutcome, Sweep, Trace, Watch};
 use forebay_trace::Options;
 use std::collections::BTreeSet;

@@ -11,7 +11,7 @@ use crate::record::Recorder;
 use crate::volumes::volume::VolumeLimits;
 use crate::words::{Age, Count, Limit, Rate, Share, Size};
 use clap::Subcommand;
-use forebay_policy::show_bytes;
+use forebay_basis::show_bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;

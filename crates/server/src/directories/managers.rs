@@ -3,10 +3,10 @@
 use crate::control::{Answer, done};
 use crate::error::Error;
 use clap::ValueEnum;
+use forebay_basis::show_bytes;
+use forebay_basis::spelling::printable;
 use forebay_fuse::{Advice, InForce, Mount, Mounts, Owners};
 use forebay_policy::managers::{Rule, Rules, RulesError};
-use forebay_policy::show_bytes;
-use forebay_policy::spelling::printable;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;

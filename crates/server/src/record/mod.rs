@@ -14,7 +14,7 @@ mod tests;
 use crate::bounded::bounded;
 use crate::error::Error;
 use crate::words::counted;
-use forebay_policy::Operation;
+use forebay_basis::Operation;
 use forebay_trace::OUTPUTS;
 use forebay_trace::write::folder_of;
 use parts::Parts;

@@ -1,7 +1,7 @@
 //! The queue between those who refer and the thread that writes.
 
 use super::parts::Parts;
-use forebay_policy::Operation;
+use forebay_basis::Operation;
 use forebay_trace::{Names, Reader, Request, Unit};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -14,7 +14,7 @@ use crate::volumes::options::Options;
 use crate::volumes::volume::VolumeOptions;
 use crate::volumes::{Served, Serving};
 use crate::words::Size;
-use forebay_policy::show_bytes;
+use forebay_basis::show_bytes;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 

@@ -5,8 +5,8 @@
 
 use crate::record::Recorder;
 use crate::volumes::attached::{Attached, Use};
+use forebay_basis::Operation;
 use forebay_nbd::{Errno, Export, Extent, Failure, Features, Limits, Session};
-use forebay_policy::Operation;
 use forebay_pool::{Durability, Handle};
 use std::io::ErrorKind;
 use std::ops::Range;

@@ -4,8 +4,8 @@ use crate::delay::ModelTiming;
 use crate::error::Error;
 use crate::options::Direct;
 use crate::words::read_as_words;
+use forebay_basis::{parse_bytes, show_bytes};
 use forebay_model::Model;
-use forebay_policy::{parse_bytes, show_bytes};
 use forebay_pool::device::{
     Bounded, Delayed, Device, FileDevice, FileOptions, Joined, Limited, Limits, MemoryDevice, NewVolume, ObjectDevice,
     ObjectOptions,

@@ -4,7 +4,7 @@ use super::distances::{DistancePoint, points};
 use super::space_time::SpaceTime;
 use crate::input::trace::Trace;
 use crate::walk::walk;
-use forebay_policy::Histogram;
+use forebay_basis::Histogram;
 use forebay_policy::ubm::{Class, Classifier, KnownRun};
 use serde::Serialize;
 

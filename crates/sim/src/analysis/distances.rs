@@ -7,7 +7,7 @@
 
 use crate::recency::Recency;
 use crate::walk::walk;
-use forebay_policy::Histogram;
+use forebay_basis::Histogram;
 use serde::Serialize;
 
 /// The references up to a temporal distance.

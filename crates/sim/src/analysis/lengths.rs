@@ -8,7 +8,7 @@ use super::replays::Replay;
 use crate::input::trace::Trace;
 use crate::replay::Cursor;
 use crate::walk::AHEAD;
-use forebay_policy::Place;
+use forebay_basis::Place;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -4,7 +4,8 @@ use crate::input::trace::Trace;
 use crate::recency::Recency;
 use crate::replay::misses::misses;
 use crate::replay::outcome::ByDistance;
-use forebay_policy::{Future, Histogram, Spec};
+use forebay_basis::Histogram;
+use forebay_policy::{Future, Spec};
 use serde::Serialize;
 use std::sync::Arc;
 

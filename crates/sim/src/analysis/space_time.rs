@@ -5,7 +5,7 @@
 
 use crate::input::trace::Trace;
 use crate::walk::walk;
-use forebay_policy::Place;
+use forebay_basis::Place;
 use forebay_policy::prefetch::prefetch;
 use forebay_policy::ubm::{Class, Classifier};
 use serde::Serialize;

@@ -12,7 +12,7 @@ use super::lru::Lru;
 use super::ratios::Curve;
 use super::stack::Stack;
 use crate::input::sample::hash;
-use forebay_policy::{Histogram, Place};
+use forebay_basis::{Histogram, Place};
 use forebay_trace::{Error, Names, Paging, Reader, Result};
 use std::collections::{BinaryHeap, HashMap};
 

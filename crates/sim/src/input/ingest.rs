@@ -3,7 +3,7 @@
 use super::ahead::{Batches, Read, read_ahead};
 use super::numbering::Numbering;
 use super::requests::Requests;
-use forebay_policy::Place;
+use forebay_basis::Place;
 use forebay_trace::{Error, Names, PageSize, Paging, Reader, Request, Result};
 use std::time::{Duration, Instant};
 

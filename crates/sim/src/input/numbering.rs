@@ -10,7 +10,7 @@
 use super::places::Places;
 use crate::size::MOST_PAGES;
 use foldhash::quality::RandomState;
-use forebay_policy::Place;
+use forebay_basis::Place;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::hash::BuildHasher;

@@ -1,6 +1,6 @@
 //! Naming a trace, and opening it: a file, standard input, a synthetic trace, the embedded sample, or a part of one.
 
-use crate::size::show_bytes;
+use forebay_basis::show_bytes;
 use forebay_trace::{
     During, Format, Input, Only, Options, Paging, Pattern, Reader, Result, Unit, UpToCut, Warn, formats, reader,
 };

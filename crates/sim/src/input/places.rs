@@ -1,6 +1,6 @@
 //! Where each page of a trace is, in columns by page number.
 
-use forebay_policy::Place;
+use forebay_basis::Place;
 use forebay_policy::prefetch::prefetch;
 
 /// The places of pages: 8 bytes a page, and 4 more where there is more than one object.

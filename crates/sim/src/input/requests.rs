@@ -1,6 +1,6 @@
 //! The requests that references came from.
 
-use forebay_policy::Operation;
+use forebay_basis::Operation;
 
 /// The requests of a trace, in columns.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@
 //! taken depends on a hash of its place alone, so every reference to it is taken or none. The filter stands between
 //! the reader and the trace: pages that are not taken cost no memory.
 
-use forebay_policy::Place;
+use forebay_basis::Place;
 use forebay_trace::{Error, Names, PageSize, Paging, Reader, Request, Result, Unit};
 use std::fmt;
 use std::str::FromStr;

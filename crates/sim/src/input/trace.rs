@@ -4,7 +4,7 @@ use super::ingest::{Chunk, Keep, LoadTimes, ingest};
 use super::places::Places;
 use super::requests::Requests;
 use crate::words::{counted, significant};
-use forebay_policy::show_bytes;
+use forebay_basis::show_bytes;
 use forebay_trace::{Error, Names, Origin, Reader, Result};
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use crate::analysis::distances::{DistancePoint, points};
 use crate::analysis::frequency::{Frequencies, FrequencyPoint};
 use crate::recency::Recency;
-use forebay_policy::Histogram;
+use forebay_basis::Histogram;
 
 /// The references of a level's caches, each cache for itself.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -7,7 +7,8 @@ use super::storage::{Disk, Storage};
 use crate::input::trace::Trace;
 use crate::replay::Cursor;
 use crate::walk::walk;
-use forebay_policy::{Operation, Place, Reference};
+use forebay_basis::{Operation, Place};
+use forebay_policy::Reference;
 
 impl Hierarchy {
     /// Replays a trace. `progress` is notified of each further number of references done; `false` stops it, and there is no outcome.

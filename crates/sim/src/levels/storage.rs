@@ -1,7 +1,8 @@
 //! What is below the last level.
 
+use forebay_basis::Place;
 use forebay_model::{Cost, Model, SimulatedDevice};
-use forebay_policy::{Place, Reference};
+use forebay_policy::Reference;
 
 /// Where the last level's misses and writes go.
 pub(super) trait Storage {
@@ -81,8 +82,8 @@ impl Storage for Disk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_basis::Operation;
     use forebay_model::presets;
-    use forebay_policy::Operation;
 
     fn at(block: u64) -> Reference {
         let place = Place { object: 0, block };

@@ -2,7 +2,7 @@
 //!
 //! A *read* is one request of the trace. Its own pages are asked for whether there is readahead or not; what is read ahead lies
 //! behind them. When a read is over its rule says which blocks are expected next; those that are not resident are admitted
-//! to the policy as [`Operation::Readahead`](forebay_policy::Operation), and asked of the device without anyone waiting. The first
+//! to the policy as [`Operation::Readahead`](forebay_basis::Operation), and asked of the device without anyone waiting. The first
 //! reference to such a page is a hit, a *used* page; one evicted before that is *wasted*.
 //!
 //! ```text

@@ -7,8 +7,9 @@ use super::{Readahead, ReadaheadCounts, Rule, Successors};
 use crate::device_time::DeviceTime;
 use crate::input::places::Places;
 use crate::size::{MOST_PAGES, room_for};
+use forebay_basis::{Operation, Place};
 use forebay_policy::readahead::Read;
-use forebay_policy::{Caller, Operation, Place, Policy, Reference, Setup};
+use forebay_policy::{Caller, Policy, Reference, Setup};
 use std::ops::Range;
 use std::sync::Arc;
 

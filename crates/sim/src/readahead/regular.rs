@@ -7,7 +7,7 @@
 //! The next blocks are read once those in the first half are all that is left: as long as the block in the middle is resident, nothing is.
 
 use super::Expected;
-use forebay_policy::Place;
+use forebay_basis::Place;
 use forebay_policy::readahead::Read;
 use forebay_policy::ubm::{Classifier, Course};
 

@@ -3,7 +3,7 @@
 //! Memory: 8 bytes a page, made once and shared by all runs over a trace.
 
 use crate::input::places::Places;
-use forebay_policy::Place;
+use forebay_basis::Place;
 use forebay_policy::prefetch::prefetch;
 
 /// No page: the object ends, as far as the trace tells.

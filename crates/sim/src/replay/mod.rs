@@ -24,7 +24,8 @@ use crate::input::places::Places;
 use crate::input::requests::Requests;
 use crate::input::trace::Trace;
 use crate::walk::walk;
-use forebay_policy::{Caller, Operation, Place, Policy, Reference};
+use forebay_basis::{Operation, Place};
+use forebay_policy::{Caller, Policy, Reference};
 use outcome::RunOutcome;
 use std::ops::Range;
 

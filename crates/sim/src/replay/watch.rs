@@ -5,8 +5,9 @@ use super::{At, Observer, Stretch};
 use crate::device_time::DeviceTime;
 use crate::readahead::{Readahead, Reader, Successors};
 use crate::recency::Recency;
+use forebay_basis::{DeviceCost, Operation};
 use forebay_model::Model;
-use forebay_policy::{AnyPolicy, DeviceCost, Operation, Policy, Setup};
+use forebay_policy::{AnyPolicy, Policy, Setup};
 use std::sync::Arc;
 
 /// How many requests ahead readahead fetches what it needs where they end.

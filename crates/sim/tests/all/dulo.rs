@@ -2,9 +2,10 @@
 
 use crate::page_size_of;
 use crate::real_trace::real_trace;
+use forebay_basis::Place;
 use forebay_model::presets;
 use forebay_model::{Model, SimulatedDevice};
-use forebay_policy::{AllRefused, Caller, Place, Policy, Reference, Setup, Spec, Visitor, registry};
+use forebay_policy::{AllRefused, Caller, Policy, Reference, Setup, Spec, Visitor, registry};
 use forebay_sim::{Keep, RunOutcome, Sweep, Trace, Watch};
 
 struct AnyVictim;

@@ -1,9 +1,10 @@
 //! Hierarchies against what is known of single caches.
 
 use crate::real_trace::real_trace;
+use forebay_basis::Operation;
 use forebay_model::Model;
 use forebay_model::presets;
-use forebay_policy::{Operation, Spec};
+use forebay_policy::Spec;
 use forebay_sim::levels::{HierarchyOutcome, Level, Mode, Write};
 use forebay_sim::{Hierarchy, Keep, Sweep, Trace, Watch, behind};
 use std::path::Path;

@@ -50,7 +50,7 @@ fn request(lines: &Lines, names: &mut Names) -> Result<Option<Request>> {
 mod tests {
     use super::*;
     use crate::formats::testing::{error, requests};
-    use crate::request::Operation;
+    use forebay_basis::Operation;
 
     #[test]
     fn microseconds_become_nanoseconds_and_the_device_is_the_object() {

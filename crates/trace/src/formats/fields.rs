@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::input::Lines;
-use crate::request::Operation;
+use forebay_basis::Operation;
 
 /// The line read last, split at `separator` into exactly `N` trimmed fields.
 pub fn split<'a, const N: usize>(lines: &'a Lines, separator: char, names: &str) -> Result<[&'a str; N], Error> {

@@ -17,7 +17,8 @@ use crate::error::Result;
 use crate::input::{Input, Lines};
 use crate::names::Names;
 use crate::reader::Reader;
-use crate::request::{Operation, Request, Unit};
+use crate::request::{Request, Unit};
+use forebay_basis::Operation;
 
 const VERSION_2: &str = "fio version 2 iolog";
 const VERSION_3: &str = "fio version 3 iolog";

@@ -128,7 +128,7 @@ impl Ftrace {
 mod tests {
     use super::*;
     use crate::formats::testing::{error, recognises, requests};
-    use crate::request::Operation;
+    use forebay_basis::Operation;
 
     #[test]
     fn the_example_read_by_hand() {

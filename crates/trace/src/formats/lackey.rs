@@ -16,7 +16,8 @@ use super::{Format, fields};
 use crate::error::Result;
 use crate::input::Lines;
 use crate::names::Names;
-use crate::request::{Operation, Request, Unit};
+use crate::request::{Request, Unit};
+use forebay_basis::Operation;
 
 pub(super) const FORMAT: Format = Format {
     name: "lackey",

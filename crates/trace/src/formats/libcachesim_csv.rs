@@ -19,8 +19,9 @@ use crate::error::Result;
 use crate::input::{Head, Lines};
 use crate::names::Names;
 use crate::reader::Reader;
-use crate::request::{Operation, Request, Unit};
+use crate::request::{Request, Unit};
 use foldhash::fast::RandomState;
+use forebay_basis::Operation;
 use hashbrown::HashMap;
 
 pub(super) const FORMAT: Format = Format {

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::input::{Head, Input};
 use crate::reader::{Options, Reader};
-use forebay_policy::spelling::{did_you_mean, same};
+use forebay_basis::spelling::{did_you_mean, same};
 
 mod by_line;
 pub mod fields;

@@ -64,7 +64,7 @@ fn request(lines: &Lines, names: &mut Names, object: &mut String) -> Result<Opti
 mod tests {
     use super::*;
     use crate::formats::testing::{error, requests};
-    use crate::request::Operation;
+    use forebay_basis::Operation;
 
     #[test]
     fn ticks_become_nanoseconds_and_the_disk_is_the_object() {

@@ -21,7 +21,8 @@ use crate::error::Result;
 use crate::input::{Bytes, Head};
 use crate::names::Names;
 use crate::reader::Reader;
-use crate::request::{Operation, Request, Unit};
+use crate::request::{Request, Unit};
+use forebay_basis::Operation;
 
 const RECORD: usize = 24;
 /// More requests than any trace has: text and other binary data, read as a request's number, are larger.

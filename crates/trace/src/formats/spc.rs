@@ -63,7 +63,7 @@ fn request(lines: &Lines, names: &mut Names, object: &mut String) -> Result<Opti
 mod tests {
     use super::*;
     use crate::formats::testing::{error, requests};
-    use crate::request::Operation;
+    use forebay_basis::Operation;
 
     #[test]
     fn blocks_become_bytes_and_seconds_nanoseconds() {

@@ -16,7 +16,8 @@ use super::{Format, fields};
 use crate::error::Result;
 use crate::input::Lines;
 use crate::names::Names;
-use crate::request::{Operation, Request, Unit};
+use crate::request::{Request, Unit};
+use forebay_basis::Operation;
 use std::ops::Range;
 
 /// The times, in seconds since 1970, that are taken for times when a file is to be recognised: of ten digits.

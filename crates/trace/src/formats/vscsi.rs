@@ -23,7 +23,8 @@ use crate::error::{Error, Result};
 use crate::input::Bytes;
 use crate::names::Names;
 use crate::reader::Reader;
-use crate::request::{Operation, Request, Unit};
+use crate::request::{Request, Unit};
+use forebay_basis::Operation;
 
 pub(super) const FORMAT: Format = Format {
     name: "vscsi",

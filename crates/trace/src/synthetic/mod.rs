@@ -27,8 +27,9 @@ use crate::error::{Error, Result};
 use crate::formats::Format;
 use crate::names::Names;
 use crate::reader::Reader;
-use crate::request::{Operation, Request, Unit};
-use forebay_policy::spelling::did_you_mean;
+use crate::request::{Request, Unit};
+use forebay_basis::Operation;
+use forebay_basis::spelling::did_you_mean;
 use random::{Random, Scatter, Zipf};
 use spec::{Given, Parameter, Range};
 

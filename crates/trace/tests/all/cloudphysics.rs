@@ -2,7 +2,8 @@
 //! lines of Python's `struct`, independently of the reader.
 
 use crate::real_trace::real_trace;
-use forebay_trace::{Names, Operation, Options, open};
+use forebay_basis::Operation;
+use forebay_trace::{Names, Options, open};
 use std::collections::HashSet;
 
 #[test]

@@ -1,8 +1,9 @@
 //! Parquet tables that other programs wrote: their columns by name, or as the user names them.
 
 use bytes::Bytes;
+use forebay_basis::Operation;
 use forebay_trace::formats::csv::Columns;
-use forebay_trace::{Input, Names, Operation, Options, Request, Unit, reader};
+use forebay_trace::{Input, Names, Options, Request, Unit, reader};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;

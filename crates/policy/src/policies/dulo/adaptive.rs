@@ -15,7 +15,8 @@
 //! A seek is a miss whose block does not follow the one fetched before it. The pages that LRU holds and the cache does not are ghosts.
 
 use crate::parts::list::{List, Nodes};
-use crate::policy::{Caller, Place, Reference};
+use crate::policy::{Caller, Reference};
+use forebay_basis::Place;
 
 /// The least of the eviction section, as a share of the cache and in pages: with less there would be nothing to win or to lose.
 const LEAST: f64 = 0.02;

@@ -13,7 +13,7 @@
 //! looking into it: when the nodes are used up, every entry older than a threshold is removed with all that is below it. The
 //! threshold is the median of the leaves: what a reclamation costs is spread over the fetches that made half of them.
 
-use crate::policy::Place;
+use forebay_basis::Place;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -52,11 +52,12 @@ mod sequence;
 use crate::parameters::{Kind, Parameter, Part};
 use crate::parts::list::{List, Nodes};
 use crate::parts::slots::PageSlots;
-use crate::policy::{AllRefused, Caller, Info, Place, Policy, Reference, Setup, Uses};
+use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 use active::Active;
 use adaptive::Adaptive;
 use block_table::BlockTable;
 use eviction::Eviction;
+use forebay_basis::Place;
 use sequence::{Member, Rules};
 use std::ops::Range;
 

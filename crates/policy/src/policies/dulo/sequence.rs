@@ -1,7 +1,7 @@
 //! Forming sequences (the paper's section 3.3): which blocks of the bank are close on the disk and are fetched together.
 
 use super::block_table::Timestamps;
-use crate::policy::Place;
+use forebay_basis::Place;
 
 /// A block of a full sequencing bank.
 #[derive(Clone, Copy, Debug)]

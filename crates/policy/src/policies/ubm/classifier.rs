@@ -5,7 +5,8 @@ use super::Ubm;
 use super::detector::{Class, Detector};
 use super::runs::NO_RUN;
 use crate::parameters::Settings;
-use crate::policy::{Place, Policy};
+use crate::policy::Policy;
+use forebay_basis::Place;
 
 /// Classifies references as UBM does in a cache of as many pages as there are, and knows the runs that their blocks are in.
 ///

@@ -4,7 +4,7 @@
 //! takes the device to its place. How many of a class begin one is counted. So a hit in a long run saves little, and one of a small file all.
 
 use super::detector::Class;
-use crate::policy::{DeviceCost, Place};
+use forebay_basis::{DeviceCost, Place};
 
 /// Counts are halved once they cover this many misses of a class.
 const MISSES: f64 = 4096.0;

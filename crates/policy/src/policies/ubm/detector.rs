@@ -15,7 +15,7 @@
 use super::passes::{Found, Pass, Passes};
 use super::runs::{Before, Kind, NO_RUN, Runs};
 use crate::parameters::Settings;
-use crate::policy::Place;
+use forebay_basis::Place;
 
 /// Measured periods that differ by less are one period: programs that run at once slow each other.
 const FLUCTUATION: f32 = 1.25;

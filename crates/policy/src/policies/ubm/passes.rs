@@ -11,7 +11,7 @@
 use super::detector::Class;
 use crate::parts::list::{List, Nodes};
 use crate::parts::ordered::Ordered;
-use crate::policy::Place;
+use forebay_basis::Place;
 
 /// Frames for each pass that there is room for.
 const FRAMES: u32 = 8;

@@ -14,7 +14,7 @@
 use super::detector::Class;
 use crate::parts::list::{List, Nodes};
 use crate::parts::ordered::Ordered;
-use crate::policy::Place;
+use forebay_basis::Place;
 
 /// Runs that there is room for, for each frame.
 const OF_A_FRAME: u32 = 2;

@@ -1,7 +1,7 @@
 //! DULO.
 
 use crate::models::{Model, Reference, take};
-use forebay_policy::Place;
+use forebay_basis::Place;
 
 /// DULO on `Vec`s, bottom first, and the times of all fetches ever made.
 pub(crate) struct Dual {

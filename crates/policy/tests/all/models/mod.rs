@@ -48,8 +48,9 @@ use two_queue::ThreeLists;
 use w_tinylfu::Admitted;
 use weights::Weights;
 
+use forebay_basis::Place;
 use forebay_policy::registry::{self, POLICIES};
-use forebay_policy::{Caller, Future, Place, Policy, Reference, Spec, Visitor};
+use forebay_policy::{Caller, Future, Policy, Reference, Spec, Visitor};
 use proptest::prelude::*;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! UBM.
 
 use crate::models::{Model, Reference, take};
-use forebay_policy::Place;
+use forebay_basis::Place;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

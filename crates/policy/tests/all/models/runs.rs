@@ -1,7 +1,7 @@
 //! SEQ.
 
 use crate::models::{Model, Reference, take};
-use forebay_policy::Place;
+use forebay_basis::Place;
 
 /// Addresses missed one after the other, with their pages, and when.
 struct Run {

@@ -1,7 +1,8 @@
 //! Fresh policies in the place of those there are, for the same shares and the same resident pages.
 
 use super::{Share, Shares};
-use forebay_policy::{AllRefused, AnyPolicy, Caller, Operation, Reference, Setup, Spec};
+use forebay_basis::Operation;
+use forebay_policy::{AllRefused, AnyPolicy, Caller, Reference, Setup, Spec};
 
 impl Shares {
     /// The policy that was asked for.

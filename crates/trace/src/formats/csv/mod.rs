@@ -23,11 +23,12 @@ use crate::error::{Error, Result};
 use crate::input::{Head, Input, Lines};
 use crate::names::Names;
 use crate::reader::{Options, Reader};
-use crate::request::{Operation, Request, Unit};
+use crate::request::{Request, Unit};
 pub use columns::Columns;
 pub(super) use columns::{Layout, Meaning, Role};
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
 use foldhash::fast::RandomState;
+use forebay_basis::Operation;
 use hashbrown::HashMap;
 
 const BLOCK: u64 = 512;

@@ -3,8 +3,9 @@
 use super::line::{self, Call};
 use super::process::{Descriptor, OpenFile, Processes, Table, is_file, lock};
 use crate::names::Names;
-use crate::request::{Operation, Request};
+use crate::request::Request;
 use foldhash::fast::RandomState;
+use forebay_basis::Operation;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

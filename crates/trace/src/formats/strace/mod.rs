@@ -221,7 +221,7 @@ impl Reader for Strace {
 mod tests {
     use super::*;
     use crate::formats::testing::{error, recognises, requests};
-    use crate::request::Operation;
+    use forebay_basis::Operation;
 
     /// Each request as `owner object offset+length`, with `w` for a write and `a` for a readahead before it.
     fn seen(text: &str) -> Vec<String> {
