@@ -1,24 +1,13 @@
 //! The references that miss in a cache.
 
-use super::{At, Cursor, Observer, Stretch, replay};
+use super::run::Start;
+use super::watch::Watch;
+use super::{Cursor, Stretch};
 use crate::input::places::Places;
 use crate::input::requests::Requests;
 use crate::input::trace::Trace;
-use forebay_policy::registry::{self, Visitor};
-use forebay_policy::{Future, Policy, Setup, Spec};
+use forebay_policy::{Future, Setup, Spec};
 use std::sync::Arc;
-
-/// When references missed, rising.
-struct Missed(Vec<u32>);
-
-impl Observer for Missed {
-    #[inline(always)]
-    fn referenced<P: Policy>(&mut self, _: &P, at: &At<'_>, hit: bool) {
-        if !hit {
-            self.0.push(at.index as u32);
-        }
-    }
-}
 
 /// The times of the references that miss. `future` is for a policy that needs it; `progress` gets each further number of
 /// references done.
@@ -29,23 +18,16 @@ pub(crate) fn misses(
     future: Option<Arc<Future>>,
     progress: &dyn Fn(u64),
 ) -> Vec<u32> {
-    struct Misses<'a>(&'a Trace, Setup, &'a dyn Fn(u64));
-    impl Visitor for Misses<'_> {
-        type Output = Vec<u32>;
-
-        fn visit<P: Policy>(self) -> Vec<u32> {
-            let Self(trace, setup, progress) = self;
-            let (stretch, mut missed) = (Stretch::of(trace), Missed(Vec::new()));
-            let progress = |more| {
-                progress(more);
-                true
-            };
-            replay(&mut P::new(&setup), &mut missed, &stretch, 0..trace.len(), &mut Cursor::default(), &progress);
-            missed.0
-        }
-    }
     let setup = Setup { page_size: trace.page_size, future, ..spec.setup(pages, trace.pages) };
-    registry::visit(spec.info.name, Misses(trace, setup, progress)).expect("the policy is in the registry")
+    let watch = Watch { misses: true, ..Watch::default() };
+    let mut run =
+        Start { spec, setup, warmup: 0, watch: &watch, references: trace.len() as u64, successors: None }.run();
+    let whole = run.replay(&Stretch::of(trace), &|more| {
+        progress(more);
+        true
+    });
+    assert!(whole, "nothing stops it");
+    run.outcomes((0, 0)).into_iter().flat_map(|outcome| outcome.missed).collect()
 }
 
 /// The trace of a second-level cache: the references that miss in a first-level cache of that policy and size, pages

@@ -50,6 +50,9 @@ pub struct RunOutcome {
     /// The references after the warm-up by the number of their owner, or of their file, if that was asked for.
     #[serde(skip)]
     pub parts: Vec<PartCounts>,
+    /// Which references missed, by their number, if that was asked for.
+    #[serde(skip)]
+    pub missed: Vec<u32>,
     /// The time of the replay alone.
     pub seconds: f64,
     /// The memory of the policy.

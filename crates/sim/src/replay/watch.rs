@@ -26,6 +26,8 @@ pub struct Watch {
     pub distances: bool,
     /// Split hits and misses by who asks, or for what.
     pub by: Option<By>,
+    /// Take the number of each reference that misses, of a trace that is held.
+    pub misses: bool,
     /// Take the policy's state this many times, at equal numbers of references apart; 0: only at the end.
     pub states: u32,
 }
@@ -51,7 +53,12 @@ impl By {
 
 impl Watch {
     pub(crate) fn anything(&self) -> bool {
-        self.device.is_some() || !self.readahead.is_none() || self.distances || self.by.is_some() || self.states > 0
+        self.device.is_some()
+            || !self.readahead.is_none()
+            || self.distances
+            || self.by.is_some()
+            || self.misses
+            || self.states > 0
     }
 
     /// What a policy learns of the device, if there is one.
@@ -117,6 +124,22 @@ impl Observer for Parts {
     }
 }
 
+/// When references missed, rising.
+struct Missed(Vec<u32>);
+
+impl Observer for Missed {
+    #[inline]
+    fn referenced<P: Policy>(&mut self, _: &P, at: &At<'_>, hit: bool) {
+        if !hit {
+            self.0.push(at.time() as u32);
+        }
+    }
+
+    fn tell(self, outcome: &mut RunOutcome) {
+        outcome.missed = self.0;
+    }
+}
+
 /// The policy's state, after each interval and at the end.
 struct States {
     /// References between two states.
@@ -146,6 +169,7 @@ pub(crate) struct Watcher {
     reader: Option<Reader>,
     distances: Option<Distances>,
     parts: Option<Parts>,
+    missed: Option<Missed>,
     states: Option<States>,
 }
 
@@ -162,6 +186,7 @@ impl Watcher {
             reader: successors.map(|successors| Reader::new(&watch.readahead, successors, setup)),
             distances: watch.distances.then(distances),
             parts: watch.by.map(|by| Parts { by, counts: Vec::new() }),
+            missed: watch.misses.then(|| Missed(Vec::new())),
             states: (watch.states > 0).then(|| States { interval: interval(), references, taken: Vec::new() }),
         }
     }
@@ -237,17 +262,21 @@ impl Observer for Watcher {
         if let Some(parts) = &mut self.parts {
             parts.referenced(policy, at, hit);
         }
+        if let Some(missed) = &mut self.missed {
+            missed.referenced(policy, at, hit);
+        }
         if let Some(states) = &mut self.states {
             states.referenced(policy, at, hit);
         }
     }
 
     fn tell(self, outcome: &mut RunOutcome) {
-        let Self { device, reader, distances, parts, states } = self;
+        let Self { device, reader, distances, parts, missed, states } = self;
         outcome.readahead = reader.map(|reader| reader.counts(device.is_some()));
         outcome.device = device.cost(outcome.counted.references);
         distances.into_iter().for_each(|distances| distances.tell(outcome));
         parts.into_iter().for_each(|parts| parts.tell(outcome));
+        missed.into_iter().for_each(|missed| missed.tell(outcome));
         states.into_iter().for_each(|states| states.tell(outcome));
     }
 }

@@ -118,6 +118,7 @@ impl Asked {
             distances: self.by_distance,
             by: self.by(),
             states: self.states,
+            ..Watch::default()
         }
     }
 
