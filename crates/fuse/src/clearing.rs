@@ -41,7 +41,7 @@ impl Shared {
     /// The kernel forgets a file.
     pub(crate) fn forget(self: &Arc<Self>, number: u64, lookups: u64) {
         let Some(node) = self.nodes.forget(number, lookups) else { return };
-        let small = || node.object().as_ref().is_none_or(|object| object.volume.len() <= SMALL);
+        let small = || node.object().get().is_none_or(|object| object.volume.len() <= SMALL);
         let waits = if node.inode.is_deleted() && small() { self.clearing.add(&node) } else { None };
         match waits {
             None => self.let_go(&node),

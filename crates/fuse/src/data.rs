@@ -184,7 +184,7 @@ impl Shared {
     fn set_length(&self, node: &Node, length: u64, by: (Caller, bool)) -> Result<(), Errno> {
         self.check_open()?;
         let slot = node.object();
-        match slot.clone() {
+        match slot.get() {
             Some(object) => {
                 drop(slot);
                 self.drop_privileges(node, &object, by)?;

@@ -258,7 +258,7 @@ impl Mount {
     /// # Errors
     /// [`Error::NotDurable`].
     pub fn release(&self) -> Result<(), Error> {
-        let objects = self.shared.nodes.objects();
+        let objects = self.shared.nodes.settled_objects();
         let detached = objects.iter().filter_map(|object| self.shared.pool.detach(&object.volume).err());
         let failed: Vec<String> = detached.map(|error| error.to_string()).collect();
         if failed.is_empty() { Ok(()) } else { Err(Error::NotDurable(failed)) }

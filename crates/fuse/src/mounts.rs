@@ -139,7 +139,7 @@ impl Finder {
     pub fn volume(&self, device: u64, inode: u64) -> Option<Arc<Volume>> {
         let mount = self.mount(|of| of == device)?;
         let node = mount.nodes.get(inode).ok()?;
-        if let Some(object) = &*node.object() {
+        if let Some(object) = &node.object().get() {
             return Some(Arc::clone(&object.volume));
         }
         // It was just made.

@@ -59,7 +59,7 @@ impl Shared {
                 Timestamps { last_access: timespec(changes.accessed), last_modification: timespec(changes.modified) };
             rustix::fs::utimensat(&path, c"", &times, AtFlags::EMPTY_PATH)?;
         }
-        let found = match &*node.object() {
+        let found = match &node.object().get() {
             Some(object) => object.file.last_change.note_change(path.as_fd(), changes.modified.is_some())?,
             None => attributes(path.as_fd())?,
         };
@@ -69,14 +69,14 @@ impl Shared {
     /// Attributes below are about to be changed: what others have done to the file before is not to be taken for that.
     /// `found`: how it has just been seen, if it was looked at.
     pub(crate) fn about_to_change(&self, node: &Node, path: &OwnedFd, found: Option<&Statx>) {
-        if let Some(object) = &*node.object() {
+        if let Some(object) = &node.object().get() {
             object.file.last_change.expect_change(path.as_fd(), found);
         }
     }
 
     /// Takes note that attributes below have changed.
     fn changed(&self, node: &Node, path: &OwnedFd) {
-        if let Some(object) = &*node.object() {
+        if let Some(object) = &node.object().get() {
             // What cannot be looked at now is looked at when it is opened next.
             let _ = object.file.last_change.note_change(path.as_fd(), false);
         }
@@ -156,7 +156,7 @@ impl Shared {
         let flags = RenameFlags::from_bits_retain(flags);
         let moved = self.victim(&parent, name);
         let replaced = self.victim(&new_parent, new_name);
-        let object = moved.as_ref().filter(|_| replaced.is_some()).and_then(|moved| moved.node.object().clone());
+        let object = moved.as_ref().filter(|_| replaced.is_some()).and_then(|moved| moved.node.object().get());
         if let Some(object) = object.filter(|object| object.has_unwritten()) {
             if !wait {
                 return Ok(Done::Later);
@@ -196,14 +196,14 @@ impl Shared {
             self.read_attributes(object);
             self.decide_anew(object);
         };
-        let object = node.object().clone();
+        let object = node.object().get();
         if let Some(object) = object {
             return rename(&object, &name);
         }
         let is_directory = |found: Statx| u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFDIR;
         if attributes(path.as_fd()).is_ok_and(is_directory) {
             let before = tree.name_of(before.0.as_fd()).join(before.1);
-            for object in self.nodes.objects() {
+            for object in self.nodes.settled_objects() {
                 if let Ok(rest) = Path::new(&*object.file.name()).strip_prefix(&before) {
                     rename(&object, &name.join(rest));
                 }

@@ -23,14 +23,46 @@ pub(crate) struct Node {
     pub(crate) inode: Arc<Inode>,
     /// How many were made before it.
     serial: u64,
+    /// Held while the object is attached, entered or detached, which may wait for storage.
+    attaching: Mutex<()>,
+    /// Held for no longer than it takes to read or set it.
     object: Mutex<Option<Arc<Object>>>,
 }
 
-impl Node {
-    /// Its bytes in the pool. Who holds this keeps others from attaching or detaching them.
-    pub(crate) fn object(&self) -> MutexGuard<'_, Option<Arc<Object>>> {
-        self.object.lock().unwrap_or_else(PoisonError::into_inner)
+/// A file's bytes in the pool. Others neither attach nor detach them as long as this is held.
+pub(crate) struct Slot<'n> {
+    node: &'n Node,
+    _attaching: MutexGuard<'n, ()>,
+}
+
+impl Slot<'_> {
+    pub(crate) fn get(&self) -> Option<Arc<Object>> {
+        self.node.object_now()
     }
+
+    pub(crate) fn set(&mut self, object: Option<Arc<Object>>) {
+        *lock(&self.node.object) = object;
+    }
+}
+
+impl Node {
+    fn new(number: u64, inode: Arc<Inode>, serial: u64) -> Arc<Self> {
+        Arc::new(Self { number, inode, serial, attaching: Mutex::default(), object: Mutex::default() })
+    }
+
+    /// Its bytes in the pool. Waits for storage where the file is being attached, entered or detached.
+    pub(crate) fn object(&self) -> Slot<'_> {
+        Slot { node: self, _attaching: lock(&self.attaching) }
+    }
+
+    /// Its bytes in the pool as they are now. Waits for no storage, so they may be about to come or to go.
+    pub(crate) fn object_now(&self) -> Option<Arc<Object>> {
+        lock(&self.object).clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// All of them.
@@ -66,7 +98,7 @@ impl Nodes {
         let found = attributes(tree.root())?;
         let (place, inode) =
             (place_of(&found), tree.inode(&Arc::new(tree.root().try_clone_to_owned()?), false, &found));
-        let node = Arc::new(Node { number: ROOT, inode, serial: 0, object: Mutex::default() });
+        let node = Node::new(ROOT, inode, 0);
         let mut table = Table::default();
         table.by_place.insert(place, ROOT);
         // The kernel never forgets it.
@@ -86,11 +118,11 @@ impl Nodes {
         self.read().by_number.get(&number).map(|entry| Arc::clone(&entry.node)).ok_or(Errno::ESTALE)
     }
 
-    /// What the log calls a known file: its path if its bytes are in the pool, else its number below. Neither storage nor a lock is waited for.
+    /// What the log calls a known file: its path if its bytes are in the pool, else its number below. Neither storage nor the table is waited for.
     pub(crate) fn name(&self, number: u64) -> String {
         let node = self.table.try_read().ok().and_then(|table| Some(Arc::clone(&table.by_number.get(&number)?.node)));
         let Some(node) = node else { return format!("node {number}") };
-        let path = node.object.try_lock().ok().and_then(|object| Some(object.as_ref()?.file.name()));
+        let path = node.object_now().map(|object| object.file.name());
         path.map_or_else(|| format!("inode {}", node.inode.place.1), |path| path.to_string())
     }
 
@@ -145,7 +177,7 @@ impl Nodes {
         };
         let inode = self.tree.inode(fd, opened, found);
         let serial = self.made.fetch_add(1, Ordering::SeqCst);
-        let node = Arc::new(Node { number, inode, serial, object: Mutex::default() });
+        let node = Node::new(number, inode, serial);
         table.by_place.insert(place, number);
         table.by_number.insert(number, Entry { node: Arc::clone(&node), lookups: 1 });
         drop(table);
@@ -191,9 +223,18 @@ impl Nodes {
         }
     }
 
-    /// All files with bytes in the pool.
+    fn all(&self) -> Vec<Arc<Node>> {
+        self.read().by_number.values().map(|entry| Arc::clone(&entry.node)).collect()
+    }
+
+    /// All files with bytes in the pool. Waits for no storage: one hung file holds up no command. A file that comes meanwhile learns by itself
+    /// what holds then.
     pub(crate) fn objects(&self) -> Vec<Arc<Object>> {
-        let nodes: Vec<_> = self.read().by_number.values().map(|entry| Arc::clone(&entry.node)).collect();
-        nodes.iter().filter_map(|node| node.object().clone()).collect()
+        self.all().iter().filter_map(|node| node.object_now()).collect()
+    }
+
+    /// The same once those that are coming are there: their names and attributes may be older than a change just now. Waits for storage.
+    pub(crate) fn settled_objects(&self) -> Vec<Arc<Object>> {
+        self.all().iter().filter_map(|node| node.object().get()).collect()
     }
 }

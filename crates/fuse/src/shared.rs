@@ -199,7 +199,7 @@ impl Shared {
 
     /// The attributes of a file that was just found so below.
     pub(crate) fn attributes(&self, node: &Node, mut found: Statx) -> Attributes {
-        let object = node.object().clone();
+        let object = node.object().get();
         if let Some(object) = object {
             if object.file.last_change.differs(&found)
                 && self.look_below(&object, false) == Looked::New
@@ -230,7 +230,7 @@ impl Shared {
     /// Opens a file that was just made: what only its bytes need waits until they are used.
     pub(crate) fn open_new(&self, node: Arc<Node>, flags: i32, opener: Caller) -> Result<Opened, Errno> {
         let open = Open::new(node, flags, Some(opener));
-        if open.node.object().is_some() {
+        if open.node.object().get().is_some() {
             // Another was faster.
             return self.open_checked(open);
         }
@@ -275,19 +275,21 @@ impl Shared {
     /// Somebody is to use a file's bytes, and has it open until [`leave`](LowerFile::leave).
     fn enter_object(&self, node: &Arc<Node>, write: bool) -> Result<(Arc<Object>, Looked), Errno> {
         let mut slot = node.object();
-        let (object, known) = match &*slot {
-            Some(object) => (Arc::clone(object), true),
+        let (object, known) = match slot.get() {
+            Some(object) => (object, true),
             None => {
                 let tree = &self.nodes.tree;
                 let below = tree.path_below(tree.path(&node.inode)?.as_fd());
                 let name = tree.prefix.join(&below);
                 let of = (&self.files, &node.inode, node.number);
                 let object = Object::attach(&self.pool, of, (&name, &self.volume), self.watch.as_deref(), write)?;
+                // From here on those find it who tell a new policy what they know: what is said of it now is not lost to that.
+                slot.set(Some(Arc::clone(&object)));
                 self.begin(&object);
                 self.read_attributes_of(&object, &below);
                 // It may have been changed since it was opened below.
                 let known = self.outside.as_ref().map(|outside| outside.add(&object)).is_some();
-                (Arc::clone(slot.insert(object)), known)
+                (object, known)
             }
         };
         object.file.enter(write)?;
@@ -344,7 +346,7 @@ impl Shared {
     pub(crate) fn let_go(self: &Arc<Self>, node: &Arc<Node>) {
         let mut slot = node.object();
         let unknown = self.nodes.is_unknown(node.number);
-        let Some(object) = &*slot else {
+        let Some(object) = slot.get() else {
             if unknown {
                 self.nodes.remove(node);
             }
@@ -354,9 +356,8 @@ impl Shared {
             return;
         }
         if unknown && node.inode.is_gone() {
-            let object = Arc::clone(object);
             if self.discard(&object) {
-                *slot = None;
+                slot.set(None);
                 self.nodes.remove(node);
                 return;
             }
@@ -391,7 +392,7 @@ impl Shared {
     /// Drops a file that rests if the pool knows no page of it. `true`: it rests on.
     fn sweep(&self, node: &Arc<Node>) -> bool {
         let mut slot = node.object();
-        let Some(object) = slot.clone() else { return false };
+        let Some(object) = slot.get() else { return false };
         if object.file.in_use() {
             object.resting.store(false, Ordering::SeqCst);
             return false;
@@ -400,7 +401,7 @@ impl Shared {
         if needed || self.pool.knows(&object.volume) || !self.discard(&object) {
             return true;
         }
-        *slot = None;
+        slot.set(None);
         if self.nodes.is_unknown(node.number) {
             self.nodes.remove(node);
         }
@@ -426,14 +427,14 @@ impl Shared {
     /// Writes a file's pages back and takes them out of the pool, if nobody has come to use it.
     fn detach(&self, node: &Arc<Node>) {
         let mut slot = node.object();
-        let Some(object) = slot.clone() else { return };
+        let Some(object) = slot.get() else { return };
         if object.file.in_use() || !self.nodes.is_unknown(node.number) {
             return;
         }
         match self.pool.detach(&object.volume) {
             Ok(()) => {
                 self.forget_object(&object);
-                *slot = None;
+                slot.set(None);
                 self.nodes.remove(node);
             }
             // It stays, and is written with the last flush.
@@ -451,7 +452,7 @@ impl Shared {
     /// The name has gone.
     pub(crate) fn name_gone(&self, Victim { node, path, found }: &Victim) {
         let last = found.stx_nlink == 1 || u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFDIR;
-        let now = match &*node.object() {
+        let now = match &node.object().get() {
             // Seldom does anybody look at it again.
             Some(object) if last && !object.file.in_use() => {
                 object.file.last_change.note_change_later();

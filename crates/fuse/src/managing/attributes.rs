@@ -118,7 +118,7 @@ impl Shared {
     /// An attribute of a file or directory has changed: it holds at once for what is open.
     fn attribute_changed(&self, node: &Node) {
         self.managing.directories.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        let object = node.object().clone();
+        let object = node.object().get();
         if let Some(object) = object {
             self.read_attributes(&object);
             if let Some(advice @ (Advice::WillNeed | Advice::DoNotNeed)) = object.users.hint() {
@@ -129,7 +129,7 @@ impl Shared {
         }
         let Ok(path) = self.nodes.tree.path(&node.inode) else { return };
         let directory = self.nodes.tree.name_of(path.as_fd());
-        for object in self.nodes.objects() {
+        for object in self.nodes.settled_objects() {
             let below = self.nodes.tree.path(object.file.inode()).map(|path| self.nodes.tree.name_of(path.as_fd()));
             if below.is_ok_and(|name| name.starts_with(&directory)) {
                 self.read_attributes(&object);

@@ -1,15 +1,19 @@
 //! Managers under LRU-SP: by rules, for real processes.
 
-use crate::mounted::Mounted;
+use crate::mounted::{Mounted, PATIENCE};
 use crate::reader::Reader;
 use forebay_policy::Spec;
 use forebay_policy::managers::{Rule, Rules};
+use forebay_pool::Config;
 use forebay_sim::{Keep, Sweep, Trace};
 use forebay_trace::Options;
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use rustix::fs::XattrFlags;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 
 const PAGE: u64 = 4096;
 const FRAMES: u32 = 20;
@@ -42,7 +46,7 @@ fn over_by(folder: tempfile::TempDir, policy: &str, text: &str) -> Option<Mounte
     let mounted = Mounted::over(folder, |options, config| {
         options.readahead = 0;
         let spec = Spec::parse(policy).expect("a policy");
-        *config = forebay_pool::Config::new(u64::from(FRAMES + 1) * PAGE, spec);
+        *config = Config::new(u64::from(FRAMES + 1) * PAGE, spec);
         config.laundry = 1;
     });
     mounted.inspect(|mounted| mounted.mounts.set_rules(rules(text)))
@@ -217,6 +221,61 @@ fn rules_hold_at_once_when_they_change_and_a_command_goes_before() {
 }
 
 #[test]
+fn commands_do_not_wait_for_a_file_whose_storage_hangs_as_it_is_opened() {
+    let (opening, opens) = channel();
+    let (answer, answers) = channel::<()>();
+    let hangs = Arc::new(AtomicBool::new(false));
+    let (armed, answers) = (Arc::clone(&hangs), Mutex::new(answers));
+    let mounted = Mounted::start(|options, config| {
+        options.readahead = 0;
+        options.wrap = Some(Box::new(move |device, _| {
+            if armed.load(Ordering::SeqCst) {
+                opening.send(()).expect("the test waits for it");
+                answers.lock().expect("one at a time").recv().expect("the test answers");
+            }
+            device
+        }));
+        *config = Config::new(u64::from(FRAMES + 1) * PAGE, Spec::parse("lru-sp").expect("a policy"));
+        config.laundry = 1;
+    });
+    let Some(mounted) = mounted else { return };
+    mounted.mounts.set_rules(rules("[[manager]]\nname = \"mru\"\nfiles = [\"file\"]\n"));
+    for file in ["file", "hung"] {
+        std::fs::write(mounted.below(file), vec![7; 64 * PAGE as usize]).expect("a file below");
+    }
+    let named = rustix::fs::setxattr(mounted.below("hung"), "user.forebay.manager", b"mru", XattrFlags::empty());
+    named.expect("the file system has attributes");
+    let mut reader = Reader::new("scan");
+    let (path, hung) = (mounted.seen("file"), mounted.seen("hung"));
+    looped(&mounted, &mut reader, &path);
+    let (done, ends) = channel();
+    let in_time = std::thread::scope(|scope| {
+        hangs.store(true, Ordering::SeqCst);
+        scope.spawn(|| Reader::new("waits").read(&hung, 0));
+        opens.recv_timeout(PATIENCE).expect("it is opened");
+        hangs.store(false, Ordering::SeqCst);
+        scope.spawn(|| {
+            mounted.mount.drop_clean();
+            mounted.pool.restart_policy().expect("it is whole");
+            mounted.mounts.manage_anew();
+            mounted.mounts.put_rule_first(Rule::new("lru", Some("nobody"), None).expect("right"));
+            done.send((mounted.mounts.managers().len(), mounted.mount.flush(PATIENCE).is_ok()))
+                .expect("it is waited for");
+        });
+        let in_time = ends.recv_timeout(PATIENCE);
+        answer.send(()).expect("it waits for that");
+        in_time
+    });
+    assert_eq!(in_time, Ok((2, true)), "all is done while the file is being opened");
+    for path in [path, hung] {
+        mounted.mount.drop_clean();
+        assert!(looped(&mounted, &mut reader, &path) < ALL, "{}: the new policy knows its manager", path.display());
+    }
+    drop(reader);
+    mounted.stop();
+}
+
+#[test]
 fn users_of_a_shared_file_agree_at_once_when_rules_change() {
     let Some(mounted) = under("[[manager]]\nname = \"mru\"\nowners = [\"one *\"]\n", &["file"]) else { return };
     let (mut one, mut two) = (Reader::new("one"), Reader::new("two"));
@@ -261,7 +320,7 @@ fn owners_are_processes_users_cgroups_or_programs() {
     for (owners, pattern) in [(Process, "scan [0-9]*"), (User, "user 0"), (Cgroup, "cgroup /*"), (Program, "scan")] {
         let mounted = Mounted::start(|options, config| {
             (options.readahead, options.owners) = (0, owners);
-            *config = forebay_pool::Config::new(u64::from(FRAMES + 1) * PAGE, Spec::parse("lru-sp").expect("a policy"));
+            *config = Config::new(u64::from(FRAMES + 1) * PAGE, Spec::parse("lru-sp").expect("a policy"));
             config.laundry = 1;
         });
         let Some(mounted) = mounted else { return };

@@ -195,6 +195,20 @@ fn an_owner_alone_with_its_file_has_its_manager_as_the_paper_says() {
 }
 
 #[test]
+fn owners_that_agree_on_access_once_manage_their_file_together() {
+    let by_one_rule = || {
+        let mut assignment = Assignment::new(None);
+        assignment.add(Manager::AccessOnce, Some(&[SCANS, 3]), None);
+        let spec = Spec { managers: Some(Arc::new(assignment)), ..Spec::parse("lru-sp").expect("a policy") };
+        LruSp::new(&spec.setup(3, PAGES))
+    };
+    for mut policy in [by_one_rule(), cache(3, Manager::Lru)] {
+        run(&mut policy, &[(SCANS, 0), (3, 0), (SCANS, 1), (3, 2), (SCANS, 3)]);
+        assert_eq!(resident(&policy), [0, 2, 3], "1 goes, which both have done with; 2 may still be in use");
+    }
+}
+
+#[test]
 fn who_uses_a_file_once_has_no_say_when_its_users_agree_anew() {
     let mut policy = cache(3, Manager::Lru);
     run(&mut policy, &[(READS, 0), (1, 1), (SCANS, 2), (1, 2)]);

@@ -196,7 +196,7 @@ impl Groups {
     }
 
     /// Whether the page is another owner's, and the owner that uses it is under access-once: then this counts as no use. Users that agree on
-    /// access-once manage their file together.
+    /// access-once manage their file together, by one rule or by several.
     pub(crate) fn is_only_use(&self, reference: &Reference) -> bool {
         let (owner, object) = (reference.owner, reference.place.object);
         let File { owner: of, rule, resident, .. } = self.users.of(object);
@@ -204,7 +204,7 @@ impl Groups {
             return false;
         }
         let own = self.rule(owner, object);
-        own != rule && self.is_once(own)
+        self.is_once(own) && !self.numbers().agree(own, rule)
     }
 
     /// Whether that number is a manager's that counts for no user of a file beside others.
