@@ -1,5 +1,6 @@
-//! Figures of running caches, each declared once: [`figures!`] makes the struct that holds them, the counters behind it, and the table
-//! from which Prometheus' page is written. JSON is the struct's own.
+//! Figures of running caches, each declared once: [`figures!`] makes the struct that holds them and the table from which Prometheus' page is
+//! written; where asked, also the counters behind it, its form in a mapped file or in C, and what reads it from other figures. JSON is
+//! the struct's own.
 //!
 //! ```
 //! forebay_figures::figures! {
@@ -23,12 +24,14 @@
 pub mod clients;
 mod counters;
 mod distribution;
+mod words;
 
 // What the macro writes names this crate, here as in others.
 extern crate self as forebay_figures;
 
 pub use counters::{Tally, Total};
 pub use distribution::{Distribution, Histogram};
+pub use words::Words;
 
 // For what the macro writes in other crates.
 #[doc(hidden)]
@@ -123,33 +126,102 @@ impl<'s> From<&'s Distribution> for Value<'s> {
     }
 }
 
-/// Declares figures: a struct with its `FIGURES`, and if it is `counted by` another, that struct of [`Tally`]s with `read` and `absorb`.
+/// Declares figures: a struct with its `FIGURES`. What stands behind its name makes more of the same fields, in this order:
 ///
-/// A field is `name: type`, then, each if it has one, `= the type of its counter` and `, Kind "metric" label="value"`. Its documentation
-/// is one line, which Prometheus shows.
+/// - `in words`: the struct is a row of [`Words`], as a mapped file or a struct of C holds them.
+/// - `counted by` another struct: that is made of [`Tally`]s, with `read` and `absorb`.
+/// - `read from` a type: `of` makes the figures of such a value.
+///
+/// A field is `name: type`, then, each if it has one, `= the type of its counter`, `=> |source| its value there` and
+/// `, Kind "metric" label="value"`. Its documentation is one line, which Prometheus shows.
 #[macro_export]
 macro_rules! figures {
+    ($(#[$about:meta])* $visibility:vis struct $name:ident $($rest:tt)*) => {
+        $crate::figures! { @held { $(#[$about])* } { $visibility } $name $($rest)* }
+        $crate::figures! { @more { $visibility } $name $($rest)* }
+    };
+    (@more { $visibility:vis } $name:ident in words $($rest:tt)*) => {
+        $crate::figures! { @words $name $($rest)* }
+        $crate::figures! { @more { $visibility } $name $($rest)* }
+    };
+    (@more { $visibility:vis } $name:ident counted by $shared:vis $counters:ident $($rest:tt)*) => {
+        $crate::figures! { @counted { $shared } $counters $name $($rest)* }
+        $crate::figures! { @more { $visibility } $name $($rest)* }
+    };
+    (@more { $visibility:vis } $name:ident read from $source:ident $($rest:tt)*) => {
+        $crate::figures! { @read { $visibility } $source $name $($rest)* }
+    };
+    (@more { $visibility:vis } $name:ident { $($fields:tt)* }) => {};
     (
-        $(#[$about:meta])*
-        $visibility:vis struct $name:ident counted by $shared:vis $counters:ident {
+        @held { $(#[$about:meta])* } { $visibility:vis } $name:ident
+        $(in words)? $(counted by $shared:vis $counters:ident)? $(read from $source:ident)? {
             $(
                 #[doc = $doc:literal]
                 $(#[$attribute:meta])*
-                $field:ident: $type:ty $(= $tally:ty)? $(, $kind:ident $metric:literal $($label:ident=$value:literal)?)?;
+                $field:ident: $type:ty
+                $(= $tally:ty)? $(=> |$seen:pat_param| $value:expr)? $(, $kind:ident $metric:literal $($label:ident=$of:literal)?)?;
             )*
         }
     ) => {
-        $crate::figures! {
-            $(#[$about])*
-            $visibility struct $name {
-                $(
-                    #[doc = $doc]
-                    $(#[$attribute])*
-                    $field: $type $(, $kind $metric $($label=$value)?)?;
-                )*
-            }
+        #[derive(Clone, Debug, Default, PartialEq, $crate::serde::Deserialize, $crate::serde::Serialize)]
+        #[serde(crate = "forebay_figures::serde")]
+        $(#[$about])*
+        $visibility struct $name {
+            $(
+                #[doc = $doc]
+                $(#[$attribute])*
+                $visibility $field: $type,
+            )*
         }
 
+        impl $name {
+            /// Its figures that are metrics by themselves.
+            #[allow(dead_code, reason = "not all figures are metrics")]
+            $visibility const FIGURES: &'static [$crate::Figure<Self>] = &[
+                $($($crate::Figure::new(
+                    $metric,
+                    $crate::figures!(@label $($label=$of)?),
+                    $crate::Kind::$kind,
+                    $doc,
+                    |figures| $crate::Value::from(&figures.$field),
+                ),)?)*
+            ];
+        }
+    };
+    (
+        @words $name:ident $(counted by $shared:vis $counters:ident)? $(read from $source:ident)? {
+            $(
+                #[doc = $doc:literal]
+                $(#[$attribute:meta])*
+                $field:ident: $type:ty
+                $(= $tally:ty)? $(=> |$seen:pat_param| $value:expr)? $(, $kind:ident $metric:literal $($label:ident=$of:literal)?)?;
+            )*
+        }
+    ) => {
+        impl $crate::Words for $name {
+            const COUNT: usize = 0 $(+ <$type as $crate::Words>::COUNT)*;
+
+            const FIELDS: &'static [(&'static str, &'static str)] = &[$((stringify!($field), $doc)),*];
+
+            fn put(&self, words: &mut dyn FnMut(u64)) {
+                $($crate::Words::put(&self.$field, words);)*
+            }
+
+            fn take(words: &mut dyn FnMut() -> u64) -> Self {
+                Self { $($field: $crate::Words::take(words)),* }
+            }
+        }
+    };
+    (
+        @counted { $shared:vis } $counters:ident $name:ident $(read from $source:ident)? {
+            $(
+                #[doc = $doc:literal]
+                $(#[$attribute:meta])*
+                $field:ident: $type:ty
+                $(= $tally:ty)? $(=> |$seen:pat_param| $value:expr)? $(, $kind:ident $metric:literal $($label:ident=$of:literal)?)?;
+            )*
+        }
+    ) => {
         /// The counters of
         #[doc = concat!("[`", stringify!($name), "`], shared between threads.")]
         #[derive(Debug, Default)]
@@ -178,37 +250,21 @@ macro_rules! figures {
         }
     };
     (
-        $(#[$about:meta])*
-        $visibility:vis struct $name:ident {
+        @read { $visibility:vis } $source:ident $name:ident {
             $(
                 #[doc = $doc:literal]
                 $(#[$attribute:meta])*
-                $field:ident: $type:ty $(, $kind:ident $metric:literal $($label:ident=$value:literal)?)?;
+                $field:ident: $type:ty
+                $(= $tally:ty)? $(=> |$seen:pat_param| $value:expr)? $(, $kind:ident $metric:literal $($label:ident=$of:literal)?)?;
             )*
         }
     ) => {
-        #[derive(Clone, Debug, Default, PartialEq, $crate::serde::Deserialize, $crate::serde::Serialize)]
-        #[serde(crate = "forebay_figures::serde")]
-        $(#[$about])*
-        $visibility struct $name {
-            $(
-                #[doc = $doc]
-                $(#[$attribute])*
-                pub $field: $type,
-            )*
-        }
-
         impl $name {
-            /// Its figures that are metrics by themselves.
-            pub const FIGURES: &'static [$crate::Figure<Self>] = &[
-                $($($crate::Figure::new(
-                    $metric,
-                    $crate::figures!(@label $($label=$value)?),
-                    $crate::Kind::$kind,
-                    $doc,
-                    |figures| $crate::Value::from(&figures.$field),
-                ),)?)*
-            ];
+            #[doc = concat!("Those that a [`", stringify!($source), "`] has.")]
+            #[allow(clippy::needless_update, reason = "there may be other fields")]
+            $visibility fn of(source: &$source) -> Self {
+                Self { $($($field: { let $seen = source; $value },)?)* ..Self::default() }
+            }
         }
     };
     (@label) => { None };
