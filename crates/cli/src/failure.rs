@@ -126,8 +126,8 @@ impl From<forebay_record::Error> for Failure {
     }
 }
 
-impl From<forebay_top::Error> for Failure {
-    fn from(error: forebay_top::Error) -> Self {
+impl From<crate::top::Error> for Failure {
+    fn from(error: crate::top::Error) -> Self {
         Self::Failed(Box::new(error))
     }
 }

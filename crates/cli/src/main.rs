@@ -5,12 +5,13 @@ mod failure;
 mod files;
 mod input;
 mod terminal;
+mod top;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
     advise, analyze, compare, completions, control, convert, curve, devices, experiment, formats, info, levels,
-    managers, manual, mix, mount, policies, record, run, serve, top,
+    managers, manual, mix, mount, policies, record, run, serve,
 };
 use failure::Failure;
 use std::path::Path;
@@ -49,7 +50,7 @@ enum Command {
     Run(run::Arguments),
     Advise(advise::Arguments),
     Control(control::Arguments),
-    Top(top::Arguments),
+    Top(commands::top::Arguments),
     Manual(manual::Arguments),
     Completions(completions::Arguments),
 }
@@ -106,7 +107,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Advise(arguments) => advise::run(&arguments),
         Command::Control(arguments) => control::run(arguments),
-        Command::Top(arguments) => top::run(&arguments),
+        Command::Top(arguments) => commands::top::run(&arguments),
         Command::Manual(arguments) => manual::run(&arguments, self::Arguments::command()),
         Command::Completions(arguments) => completions::run(&arguments, self::Arguments::command()),
     };

@@ -1,9 +1,10 @@
 //! `forebay control`: steers a running server.
 
 use crate::failure::Failure;
+use crate::terminal::width;
+use crate::top::Figures;
 use clap::{Args, Subcommand, ValueEnum};
 use forebay_server::{Answer, Command, ManagerReport, Report, ask};
-use forebay_top::{Figures, width};
 use std::io::{self, Write};
 use std::path::PathBuf;
 

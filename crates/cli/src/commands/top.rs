@@ -1,9 +1,10 @@
 //! `forebay top`: what a running server does, second by second.
 
 use crate::failure::Failure;
+use crate::terminal::width;
+use crate::top::{Figures, fetch, show};
 use clap::Args;
 use forebay_server::Report;
-use forebay_top::{Figures, fetch, show, width};
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 

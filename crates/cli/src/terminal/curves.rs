@@ -2,11 +2,11 @@
 
 use super::grid::Grid;
 use super::say;
+use super::width;
 use crate::failure::Failure;
 use forebay_sim::study::advice::of_curves;
 use forebay_sim::study::{Curves, grouped, percent};
 use forebay_sim::words::sampled;
-use forebay_top::width;
 use std::io::Write;
 
 /// The least and the most width of the scale.

@@ -65,7 +65,7 @@ impl Grid {
     pub(crate) fn print(&self, out: &mut impl Write) -> Result<(), Failure> {
         let widths: Vec<usize> =
             self.table.column_max_content_widths().into_iter().map(|width| usize::from(width) + PADDING).collect();
-        let room = forebay_top::width().filter(|_| self.in_blocks).unwrap_or(usize::MAX);
+        let room = super::width().filter(|_| self.in_blocks).unwrap_or(usize::MAX);
         let half = names(&widths, room);
         for (index, block) in blocks(&widths, room).into_iter().enumerate() {
             let mut table = self.table.clone();

@@ -11,7 +11,8 @@ pub(crate) mod progress;
 
 use crate::failure::Failure;
 use forebay_sim::words::folded;
-use std::io::Write;
+use rustix::termios::tcgetwinsize;
+use std::io::{self, IsTerminal, Write};
 
 /// Whether the user wants text without attributes: `NO_COLOR`, or a terminal that has none.
 pub(crate) fn is_plain() -> bool {
@@ -19,9 +20,15 @@ pub(crate) fn is_plain() -> bool {
     !set("NO_COLOR").is_empty() || set("TERM") == "dumb"
 }
 
+/// The width of the terminal that standard output goes to, if it is one and knows its width: one that does not says 0.
+pub(crate) fn width() -> Option<usize> {
+    let size = io::stdout().is_terminal().then(|| tcgetwinsize(io::stdout()).ok());
+    size.flatten().map(|size| size.ws_col.into()).filter(|&width| width > 0)
+}
+
 /// A text in lines as wide as the terminal, if it goes to one.
 pub(crate) fn to_width(text: &str) -> String {
-    let width = forebay_top::width().unwrap_or(usize::MAX);
+    let width = width().unwrap_or(usize::MAX);
     let lines: Vec<String> = text.split('\n').map(|line| folded(line, width)).collect();
     lines.join("\n")
 }
@@ -33,12 +40,12 @@ pub(crate) fn say(out: &mut impl Write, text: impl AsRef<str>) -> Result<(), Fai
 
 /// A name's end where all of it would fill more than half of the terminal: paths begin alike.
 pub(crate) fn short(name: &str) -> String {
-    end_of(name, forebay_top::width().map_or(usize::MAX, |width| (width / 2).saturating_sub(grid::PADDING)))
+    end_of(name, width().map_or(usize::MAX, |width| (width / 2).saturating_sub(grid::PADDING)))
 }
 
 /// What fits of a name that begins at this column of the terminal: its end.
 pub(crate) fn end(name: &str, column: usize) -> String {
-    end_of(name, forebay_top::width().map_or(usize::MAX, |width| width.saturating_sub(column).max(SHORTEST)))
+    end_of(name, width().map_or(usize::MAX, |width| width.saturating_sub(column).max(SHORTEST)))
 }
 
 /// So much of a name is shown on any terminal.
@@ -52,7 +59,7 @@ fn end_of(name: &str, room: usize) -> String {
 
 /// A name, and beside it what is said of it: in lines as wide as the terminal, from the same column on.
 pub(crate) fn beside(name: &str, column: usize, text: &str) -> String {
-    let width = forebay_top::width().map_or(usize::MAX, |width| width.saturating_sub(column));
+    let width = width().map_or(usize::MAX, |width| width.saturating_sub(column));
     let lines = folded(text, width);
     format!("{name:<column$}{}", lines.replace('\n', &format!("\n{:column$}", "")))
 }

@@ -8,7 +8,7 @@ use forebay_sim::words::folded;
 use std::io::Write;
 
 /// The figures of the time between two reports.
-pub struct Figures {
+pub(crate) struct Figures {
     /// A line on the server as a whole.
     pub(crate) head: String,
     pub(crate) volumes: Rows,
@@ -204,7 +204,7 @@ const CACHES: &[Column<CacheRow>] = &[
 
 impl Figures {
     /// What happened from `before` to `now`. Before a server's start nothing had happened.
-    pub fn new(now: &Report, before: &Report) -> Self {
+    pub(crate) fn new(now: &Report, before: &Report) -> Self {
         // A server that was started anew has counted from 0.
         let fresh = Report::default();
         let before = if before.uptime_seconds > now.uptime_seconds { &fresh } else { before };
@@ -227,7 +227,7 @@ impl Figures {
     }
 
     /// Everything as plain text, in lines of at most `width` characters if that is given.
-    pub fn table(&self, width: Option<usize>) -> String {
+    pub(crate) fn table(&self, width: Option<usize>) -> String {
         let width_or_all = width.unwrap_or(usize::MAX);
         let states: String = self.states.iter().map(|state| folded(state, width_or_all) + "\n").collect();
         format!("{}\n\n{}\n\n{}\n\n{states}", self.head, self.volumes.table(width), self.caches.table(width))
@@ -237,7 +237,7 @@ impl Figures {
     ///
     /// # Errors
     /// Those of what is written to.
-    pub fn write_csv(&self, out: impl Write) -> Result<(), csv::Error> {
+    pub(crate) fn write_csv(&self, out: impl Write) -> Result<(), csv::Error> {
         let mut rows = csv::Writer::from_writer(out);
         rows.write_record(self.volumes.columns.iter().map(|column| column.csv))?;
         self.volumes.rows.iter().try_for_each(|row| rows.write_record(row.iter().map(Cell::plain)))?;

@@ -1,8 +1,8 @@
 //! The view in a terminal, renewed until `q` is pressed.
 
-use crate::figures::{Cell, Figures, Rows};
-use crate::terminal::{Line, Terminal};
-use crate::{Error, fetch};
+use super::figures::{Cell, Figures, Rows};
+use super::terminal::{Line, Terminal};
+use super::{Error, fetch};
 use console::{Alignment, Style, pad_str};
 use forebay_server::Report;
 use forebay_sim::words::folded;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// [`Error::Terminal`].
-pub fn show(address: &str, first: Report, every: Duration) -> Result<(), Error> {
+pub(crate) fn show(address: &str, first: Report, every: Duration) -> Result<(), Error> {
     let terminal = Terminal::new().map_err(Error::Terminal)?;
     let mut figures = Figures::new(&first, &Report::default());
     let (mut before, mut trouble, mut history) = (first, None, History::default());

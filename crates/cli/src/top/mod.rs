@@ -4,12 +4,11 @@ mod figures;
 mod screen;
 mod terminal;
 
-pub use figures::Figures;
-pub use screen::show;
+pub(crate) use figures::Figures;
+pub(crate) use screen::show;
 
 use forebay_server::Report;
-use rustix::termios::tcgetwinsize;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::{error, fmt};
 
 /// How long a server may take to answer, in seconds.
@@ -17,7 +16,7 @@ const PATIENCE: u64 = 5;
 
 /// Why there is nothing to show.
 #[derive(Debug)]
-pub enum Error {
+pub(crate) enum Error {
     /// No server answers at this address, or no report: why.
     Server(String),
     /// The terminal failed.
@@ -39,7 +38,7 @@ impl error::Error for Error {}
 ///
 /// # Errors
 /// [`Error::Server`].
-pub fn fetch(address: &str) -> Result<Report, Error> {
+pub(crate) fn fetch(address: &str) -> Result<Report, Error> {
     let url = format!("http://{address}/statistics");
     let failed = |why: String| {
         let hint = format!("is there a `forebay serve` or `forebay mount` with --metrics {address}?");
@@ -50,10 +49,4 @@ pub fn fetch(address: &str) -> Result<Report, Error> {
         return Err(failed(format!("the answer is {} {}", answer.status_code, answer.reason_phrase)));
     }
     serde_json::from_slice(answer.as_bytes()).map_err(|error| failed(format!("the answer is no report: {error}")))
-}
-
-/// The width of the terminal that standard output goes to, if it is one and knows its width: one that does not says 0.
-pub fn width() -> Option<usize> {
-    let size = io::stdout().is_terminal().then(|| tcgetwinsize(io::stdout()).ok());
-    size.flatten().map(|size| size.ws_col.into()).filter(|&width| width > 0)
 }
