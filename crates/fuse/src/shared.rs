@@ -355,12 +355,10 @@ impl Shared {
         if object.file.in_use() {
             return;
         }
-        if unknown && node.inode.is_gone() {
-            if self.discard(&object) {
-                slot.set(None);
-                self.nodes.remove(node);
-                return;
-            }
+        if unknown && node.inode.is_gone() && self.discard(&object) {
+            slot.set(None);
+            self.nodes.remove(node);
+            return;
         }
         if unknown && !self.files.tree.reopens() {
             drop(slot);
