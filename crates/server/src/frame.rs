@@ -144,10 +144,13 @@ impl Beside {
         Ok(Self { figures, commands, record: options.record.clone() })
     }
 
-    fn start(self, service: &Arc<impl Service>, made: &mut Vec<Made>) -> Result<(), Error> {
-        if let Some(path) = &self.record {
-            service.frame().recorder.begin(path)?;
-        }
+    /// Begins to record, if that is asked for and has not begun: for a service that clients may use before it runs.
+    pub(crate) fn record(&mut self, recorder: &Recorder) -> Result<(), Error> {
+        self.record.take().map_or(Ok(()), |path| recorder.begin(&path))
+    }
+
+    fn start(mut self, service: &Arc<impl Service>, made: &mut Vec<Made>) -> Result<(), Error> {
+        self.record(&service.frame().recorder)?;
         if let Some(listener) = self.figures {
             let address = page::start(service.clone(), listener)?;
             tracing::info!("figures at http://{address}/metrics");

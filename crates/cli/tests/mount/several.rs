@@ -8,6 +8,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const PAGE: usize = 4096;
 
@@ -45,6 +46,40 @@ impl Folder {
         assert_eq!(running.end(), Some(0));
         assert!(!self.is_mounted() && !self.is_mounted_at("other-seen"));
     }
+}
+
+#[test]
+fn a_recording_has_what_is_read_as_soon_as_a_directory_is_mounted() {
+    let Some(folder) = two() else { return };
+    fs::write(folder.path("source/file"), vec![7; PAGE]).expect("a file");
+    let trace = folder.text("trace.csv");
+    let (at_once, given_up) = (folder.path("seen/file"), AtomicBool::new(false));
+    let running = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !given_up.load(Ordering::Relaxed) {
+                // It is there as soon as it is mounted: the second directory is not mounted yet.
+                if let Ok(file) = File::open(&at_once) {
+                    return file.read_at(&mut [0; 100], 0).expect("a read");
+                }
+            }
+            0
+        });
+        let mounted =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| folder.mount_both(&["--record", &trace])));
+        given_up.store(mounted.is_err(), Ordering::Relaxed);
+        assert_eq!(reader.join().expect("no panic"), 100);
+        mounted.expect("it is mounted")
+    });
+    // Where nothing is mounted, there is no recording.
+    let again =
+        forebay(&["mount", &folder.text("source"), &folder.text("other-seen"), "--record", &folder.text("none.csv")]);
+    assert!(!again.status.success());
+    folder.stop(running);
+    let recorded = fs::read_to_string(&trace).expect("a trace");
+    let expected = format!(",{},0,100,read", folder.text("source/file"));
+    assert!(recorded.contains(&expected), "{recorded}");
+    let left = fs::read_dir(folder.path(".")).expect("a list").map(|entry| entry.expect("an entry").file_name());
+    assert_eq!(left.filter(|name| name.to_string_lossy().starts_with("none")).count(), 0);
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub fn mount(options: MountOptions, hooks: Hooks<MountOptions>) -> Result<(), Er
     let delay = of_cache.delay()?;
     of_cache.check_memory(memory::limit())?;
     memory::keep_no_large_blocks();
-    let beside = Beside::bind(&options.service)?;
+    let mut beside = Beside::bind(&options.service)?;
     let cache = Arc::new(of_cache.shared_cache()?);
     let rules = managers::read(options.managers.as_deref(), &cache.policy, cache.pool.has_managers())?;
     if options.manager_socket.is_some() {
@@ -73,7 +73,12 @@ pub fn mount(options: MountOptions, hooks: Hooks<MountOptions>) -> Result<(), Er
     let unmounted = move || {
         let _ = asking.send(Request::Stop);
     };
-    let directories = Directories::mount(mounts, planned, patience, unmounted)?;
+    // First, as programs may use a directory as soon as it is mounted.
+    beside.record(&frame.recorder)?;
+    let directories = Directories::mount(mounts, planned, patience, unmounted).inspect_err(|_| {
+        // Its error is the one to report.
+        let _ = frame.recorder.within(patience, Recorder::abandon);
+    })?;
     let files = owning::MountedFiles(directories.mounts.finder());
     let managers = options.manager_socket.is_some().then(|| Managers::new(Arc::clone(&cache.pool), Box::new(files)));
     let service = Arc::new(Mounted { frame, reload, cache, managers, directories, patience, options });

@@ -183,6 +183,15 @@ impl Recorder {
         Ok(Some(self.so_far(&path)))
     }
 
+    /// Ends a recording that began for nothing, and removes its trace.
+    ///
+    /// # Errors
+    /// Those of [`stop`](Self::stop), or what keeps the trace from being removed.
+    pub(crate) fn abandon(&self) -> Result<(), Error> {
+        let Some(Recorded { path, .. }) = self.stop()? else { return Ok(()) };
+        std::fs::remove_file(&path).map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
+    }
+
     /// Writes a trace of what has been recorded so far, while the recording goes on.
     ///
     /// # Errors
