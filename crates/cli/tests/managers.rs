@@ -315,6 +315,25 @@ fn misses_are_split_by_program_or_by_file_without_managers() {
 }
 
 #[test]
+fn a_suggestion_says_that_a_mount_has_shorter_paths() {
+    // Two programs loop over one file, whose name has no ending: a rule names it by its whole path.
+    let mut rows = "time_ns,owner,object,offset,length,operation\n".to_owned();
+    for round in 0..100 {
+        rows += &format!("{round},{} 1,/data/table,{},4096,read\n", ["one", "two"][round % 2], round % 5 * 4096);
+    }
+    let trace = file("table.csv", &rows);
+    let suggested = |trace: &str| {
+        let output = forebay(&["managers", trace, "-s", "3", "--page-size", "4KiB"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    };
+    let (whole, others) = (suggested(trace.to_str().unwrap()), suggested(TRACE.to_str().unwrap()));
+    assert!(whole.contains("files = [\"/data/table\"]\n"), "{whole}");
+    assert!(whole.contains("# Paths are whole, as in the recording."), "{whole}");
+    assert!(others.contains("[[manager]]") && !others.contains("# Paths are whole"), "{others}");
+}
+
+#[test]
 fn a_rule_that_helps_once_a_scan_need_not_agree_is_found_beside_it() {
     // Reads of a skewed few pages, and of many that never come back, beside a scan of the same file.
     let mut rows = "time_ns,owner,object,offset,length,operation\n".to_owned();

@@ -123,6 +123,9 @@ fn toml(suggestion: &Suggestion) -> String {
         return text;
     }
     let _ = writeln!(text, "# {what} these     {}", cost(managed));
+    if rules.iter().any(|rule| rule.files.as_ref().is_some_and(|files| files.starts_with('/'))) {
+        text += "#\n# Paths are whole, as in the recording. A mount names files by their paths below its source: shorten them for one.\n";
+    }
     for rule in rules {
         let _ = write!(text, "\n# saves, of LRU's   {}\n{}", share(&rule.saved), rule.toml());
     }
