@@ -15,6 +15,9 @@
 //! - A manager that goes, whose process has gone, or that takes nothing for a minute loses its session, and its list with it.
 //!
 //! The messages are in `wire.rs`, and in `docs/own-managers.md`.
+//!
+//! It is a crate beside the mount's, `forebay-fuse`, and above the pool, whose owners, free-lists and followers it uses. It does not know the mount:
+//! the server connects the two by [`Files`], and another front end with files, as a steered page cache, brings its own.
 
 mod counters;
 mod managers;

@@ -2,8 +2,8 @@
 //!
 //! Each process that writes there holds a shared lock. A folder without a lock was left by a killed command: the next command removes it.
 
-use crate::settings::MESSAGES;
 use forebay_record::Error;
+use forebay_run_shared::MESSAGES;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, fallocate, fchmod, flock, open};
 use std::fs::File;
 use std::io;

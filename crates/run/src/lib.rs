@@ -2,24 +2,21 @@
 //!
 //! ```text
 //!   forebay run --memory 64MiB -- sort big
-//!     |  program.rs: starts it with the library preloaded, passes signals on, waits for its end
-//!     |  settings.rs: an environment variable says how it is paged
+//!     |  program.rs, preload.rs: starts it with the library preloaded, passes signals on, waits for its end
+//!     |  shared/settings.rs: an environment variable says how it is paged
 //!     v
-//!   sort, and all that it starts          each pages its own large memory: crates/paged
+//!   sort, and all that it starts          each pages its own large memory: paged/, a package of its own, as a package makes one library
 //!     |  folder.rs: where they leave what is known of them
-//!     |  figures.rs: in files that they have mapped, there however they end
-//!     |  references.rs: what their policies saw
+//!     |  shared/figures.rs: in files that they have mapped, there however they end
+//!     |  shared/log.rs: what their policies saw
 //!     v
-//!   one line of figures, a trace
+//!   one line of figures, a trace                references.rs
 //! ```
 
-mod figures;
 mod folder;
+pub mod preload;
 mod program;
 mod references;
-mod settings;
 
-pub use figures::{Figures, Page};
+pub use forebay_run_shared::Figures;
 pub use program::{Asked, Ended};
-pub use references::Log;
-pub use settings::{Settings, VARIABLE};

@@ -1,15 +1,14 @@
 //! A program from its start to its end.
 
-use crate::figures::Figures;
 use crate::folder::Folder;
+use crate::preload::{Library, command};
 use crate::references::Recorded;
-use crate::settings::{Settings, VARIABLE};
 use forebay_basis::show_bytes;
 use forebay_model::presets::{Named, NoDevice};
 use forebay_pager::{Options, Pager};
 use forebay_policy::Spec;
-use forebay_preload::{Library, command};
 use forebay_record::{Error, OWN_FAILURE, ignored_signals};
+use forebay_run_shared::{Figures, Settings, VARIABLE};
 use forebay_trace::{ConvertOptions, convert, write};
 use libc::SIGXFSZ;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use forebay_preload::{Library, command};
+use forebay_run::preload::{Library, command};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 

@@ -6,7 +6,7 @@ use crate::messages;
 use crate::ranges::{BETWEEN, Live, Ranges, whole};
 use crate::real::system;
 use crate::service::{NotMapped, Service, lock};
-use forebay_run::{Settings, VARIABLE};
+use forebay_run_shared::{Settings, VARIABLE};
 use libc::{
     MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ,
     PROT_WRITE, c_int, c_void,

@@ -6,7 +6,11 @@ use libc::{F_SETFL, O_DIRECT, c_char, c_int, c_long, mode_t};
 
 /// The flags without that, in programs that are paged.
 fn buffered(flags: c_int) -> c_int {
-    if flags & O_DIRECT != 0 && std::env::var_os(forebay_run::VARIABLE).is_some() { flags & !O_DIRECT } else { flags }
+    if flags & O_DIRECT != 0 && std::env::var_os(forebay_run_shared::VARIABLE).is_some() {
+        flags & !O_DIRECT
+    } else {
+        flags
+    }
 }
 
 macro_rules! opening {

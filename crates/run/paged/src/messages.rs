@@ -2,7 +2,7 @@
 //! written. A message that cannot be written is dropped.
 
 use crate::signals;
-use forebay_run::Settings;
+use forebay_run_shared::Settings;
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
 

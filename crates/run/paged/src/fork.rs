@@ -134,7 +134,7 @@ enum Outcome {
 /// Has these functions called at forks, before all others that are registered from now on.
 pub(crate) extern "C" fn prepare_for_forks() {
     static PREPARED: AtomicBool = AtomicBool::new(false);
-    if std::env::var_os(forebay_run::VARIABLE).is_some() && !PREPARED.swap(true, Ordering::Relaxed) {
+    if std::env::var_os(forebay_run_shared::VARIABLE).is_some() && !PREPARED.swap(true, Ordering::Relaxed) {
         // SAFETY: the functions are what the C library expects, and stay.
         unsafe { real::register_atfork(Some(prepare), Some(in_parent), Some(in_child), null_mut()) };
     }

@@ -31,7 +31,7 @@ pub struct Settings {
 }
 
 /// The file of messages in the folder.
-pub(crate) const MESSAGES: &str = "messages";
+pub const MESSAGES: &str = "messages";
 
 impl Settings {
     /// Opens the file to which processes add what there is to say.
