@@ -8,6 +8,7 @@
 //!   sort, and all that it starts          each pages its own large memory: paged/, a package of its own, as a package makes one library
 //!     |  folder.rs: where they leave what is known of them
 //!     |  shared/figures.rs: in files that they have mapped, there however they end
+//!     |  shared/sequences.rs: how their reads follow each other
 //!     |  shared/log.rs: what their policies saw
 //!     v
 //!   one line of figures, a trace                references.rs

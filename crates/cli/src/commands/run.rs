@@ -11,6 +11,7 @@ use forebay_record::OWN_FAILURE;
 use forebay_report::file::write;
 use forebay_run::{Asked, Ended, Figures};
 use forebay_sim::study::{counted, grouped};
+use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -158,12 +159,19 @@ fn tell_of_recording(arguments: &Arguments, ended: &Ended, requests: u64, out: &
 
 /// A list of an object for each process, in the order of their numbers.
 fn json(processes: &[Figures]) -> String {
-    let of_one = |figures: &Figures| {
-        let ratios = [("hit_ratio", figures.hit_ratio()), ("readahead_ratio", figures.readahead_ratio())];
-        let counts = figures.named().map(|(name, value)| (name.to_owned(), value.into()));
-        counts.chain(ratios.map(|(name, ratio)| (name.to_owned(), ratio.into()))).collect()
+    #[derive(Serialize)]
+    struct Process {
+        #[serde(flatten)]
+        figures: Figures,
+        hit_ratio: Option<f64>,
+        readahead_ratio: Option<f64>,
+    }
+    let of_one = |&figures: &Figures| {
+        let process = Process { figures, hit_ratio: figures.hit_ratio(), readahead_ratio: figures.readahead_ratio() };
+        // In the order of their names.
+        serde_json::to_value(process).expect("numbers under names")
     };
-    let all: Vec<serde_json::Map<_, _>> = processes.iter().map(of_one).collect();
+    let all: Vec<serde_json::Value> = processes.iter().map(of_one).collect();
     serde_json::to_string_pretty(&all).expect("numbers under names") + "\n"
 }
 
@@ -172,7 +180,7 @@ fn show(figures: &Figures) -> String {
         |name, ratio: Option<f64>| ratio.map_or(String::new(), |ratio| format!(", {name} {:.1} %", 100.0 * ratio));
     let ratios = ratio("hit ratio", figures.hit_ratio()) + &ratio("read ahead", figures.readahead_ratio());
     let failed = if figures.failed > 0 { format!(", {} with SIGBUS", figures.failed) } else { String::new() };
-    let files = match figures.file_read {
+    let files = match figures.traffic.file_read {
         0 => String::new(),
         read => format!("; files: {} read", counted(read, "page")),
     };
@@ -182,8 +190,8 @@ fn show(figures: &Figures) -> String {
         counted(figures.major, "major fault"),
         grouped(figures.minor),
         Duration::from_nanos(figures.waited),
-        counted(figures.compulsory, "new page"),
-        counted(figures.read, "page"),
-        counted(figures.written, "page"),
+        counted(figures.traffic.compulsory, "new page"),
+        counted(figures.traffic.read, "page"),
+        counted(figures.traffic.written, "page"),
     )
 }

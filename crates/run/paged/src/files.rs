@@ -1,8 +1,8 @@
 //! Files that the program maps privately: which ones are paged, and what is read of them.
 
 use crate::heap::PART;
-use crate::swap::Traffic;
 use forebay_pool::device::Device;
+use forebay_run_shared::TrafficCounters;
 use rustix::fs::{AtFlags, FileType, OFlags, Statx, StatxFlags, fcntl_getfl, fstat, fstatfs, makedev, statx};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::fs::File;
@@ -10,7 +10,6 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Kinds of file systems, as `statfs(2)` has them.
 const TMPFS: i64 = 0x0102_1994;
@@ -77,11 +76,11 @@ pub(crate) struct Window {
     start: u64,
     length: u64,
     page: u64,
-    traffic: Arc<Traffic>,
+    traffic: Arc<TrafficCounters>,
 }
 
 impl Window {
-    pub(crate) fn new(asked: Asked, length: u64, page: u64, traffic: Arc<Traffic>) -> io::Result<Self> {
+    pub(crate) fn new(asked: Asked, length: u64, page: u64, traffic: Arc<TrafficCounters>) -> io::Result<Self> {
         Ok(Self { file: asked.take()?, start: asked.start, length, page, traffic })
     }
 
@@ -139,8 +138,8 @@ impl Device for Window {
             self.read_at(offset, buffer)?;
             offset += buffer.len() as u64;
         }
-        self.traffic.file_read.fetch_add(offset.div_ceil(self.page) - first, Ordering::Relaxed);
-        self.traffic.file_reads.fetch_add(1, Ordering::Relaxed);
+        self.traffic.file_read.add(offset.div_ceil(self.page) - first);
+        self.traffic.file_reads.add(1);
         Ok(())
     }
 
@@ -198,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_last_page_ends_in_zeroes_and_what_is_cut_off_is_an_error() {
-        let traffic = Arc::new(Traffic::default());
+        let traffic = Arc::new(TrafficCounters::default());
         let file = file(6 * PAGE + 100);
         let asked = Asked::new(file.as_raw_fd(), PAGE as i64, 6 * PAGE).expect("it can be mapped");
         let page = PAGE as u64;
@@ -207,7 +206,7 @@ mod tests {
         window.read(0, &mut [IoSliceMut::new(&mut bytes)]).expect("it is read");
         assert!((0..5 * PAGE + 100).all(|at| bytes[at] == (1 + at / PAGE) as u8));
         assert!(bytes[5 * PAGE + 100..].iter().all(|&byte| byte == 0));
-        assert_eq!([&traffic.file_read, &traffic.file_reads].map(|count| count.load(Ordering::Relaxed)), [6, 1]);
+        assert_eq!((traffic.file_read.get(), traffic.file_reads.get()), (6, 1));
         file.set_len(3 * page + 1).expect("it becomes shorter");
         assert_eq!(window.there().expect("it is asked"), 3 * page);
         assert!(window.read_at(0, &mut bytes[..3 * PAGE]).is_ok() && bytes[2 * PAGE] == 3 && bytes[2 * PAGE + 1] == 0);

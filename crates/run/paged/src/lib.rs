@@ -15,7 +15,6 @@
 //!     |  files.rs: files that the program maps
 //!     |  swap.rs: a file without a name, of which only what was written is read (bits.rs: which pages that are)
 //!     |  room.rs: what the program has, it can write
-//!     |  requests.rs: what that file is asked for
 //!     |  messages.rs: what there is to say
 //!     v
 //!   forebay-pager        its threads bring pages when the program touches them
@@ -40,7 +39,6 @@ mod own;
 mod ranges;
 mod real;
 mod regions;
-mod requests;
 mod room;
 mod service;
 mod signals;

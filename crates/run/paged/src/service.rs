@@ -10,12 +10,12 @@ use crate::messages;
 use crate::regions::Regions;
 use crate::signals;
 use crate::staged::Run;
-use crate::swap::{Backing, Swap, Traffic, model};
+use crate::swap::{Backing, Swap, model};
 use forebay_pager::{Notice, Options, Pager, Watch};
 use forebay_policy::Spec;
 use forebay_pool::Together;
 use forebay_run_shared::log::Log;
-use forebay_run_shared::{Figures, Page, Settings};
+use forebay_run_shared::{Figures, Page, Seen, Settings, TrafficCounters};
 use libc::c_int;
 use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
 use std::fmt::Display;
@@ -30,9 +30,6 @@ use std::time::{Duration, Instant};
 
 /// How often figures are written down.
 const MOMENT: Duration = Duration::from_millis(100);
-
-/// The name under which policies with hands show how far these go.
-const HAND_STEPS: &str = "hand steps a fault";
 
 /// Its stack.
 const STACK: usize = 512 << 10;
@@ -52,7 +49,7 @@ pub(crate) struct Service {
     figures: OnceLock<Page>,
     /// Held while figures are written down, so that none are older than those before.
     noting: Mutex<()>,
-    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) traffic: Arc<TrafficCounters>,
     /// The most bytes that the program had at a time.
     most: AtomicU64,
     /// The user knows that there is no more memory. Some programs ask again for each of their objects.
@@ -201,41 +198,14 @@ impl Service {
     pub(crate) fn note(&self) {
         let (Some((pager, together)), Some(page)) = (self.pager.get(), self.figures.get()) else { return };
         let _noting = lock(&self.noting);
-        let (faults, pool) = (pager.faults(), pager.statistics());
-        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let (reads, writes) = self.traffic.requests.counts();
-        let [up_to_1, up_to_2, up_to_4, up_to_8, up_to_16, up_to_32, up_to_64, up_to_128, longer] =
-            self.traffic.requests.sequences();
-        page.set(Figures {
-            process: std::process::id().into(),
-            major: faults.major,
-            compulsory: count(&self.traffic.compulsory),
-            minor: faults.minor,
-            failed: faults.failed,
-            waited: faults.fault_time.sum,
-            hits: pool.hits,
-            misses: pool.misses,
-            readahead_used: together.statistics().readahead_used,
-            read: count(&self.traffic.read),
-            written: count(&self.traffic.written),
-            most: count(&self.most),
-            capacity: pool.capacity,
-            policy_capacity: u64::from(pool.policy_frames) * u64::from(pool.page_size),
-            hand_millisteps: pool.policy_state.get(HAND_STEPS).map_or(0, |steps| (1000.0 * steps).round() as u64),
-            reads,
-            writes,
-            sequences_up_to_1: up_to_1,
-            sequences_up_to_2: up_to_2,
-            sequences_up_to_4: up_to_4,
-            sequences_up_to_8: up_to_8,
-            sequences_up_to_16: up_to_16,
-            sequences_up_to_32: up_to_32,
-            sequences_up_to_64: up_to_64,
-            sequences_up_to_128: up_to_128,
-            sequences_longer: longer,
-            file_read: count(&self.traffic.file_read),
-            file_reads: count(&self.traffic.file_reads),
-        });
+        let seen = Seen {
+            faults: pager.faults(),
+            pool: pager.statistics(),
+            regions: together.statistics(),
+            traffic: self.traffic.read(),
+            most: self.most.load(Ordering::Relaxed),
+        };
+        page.set(Figures::of(&seen));
     }
 
     pub(crate) fn used(&self, most: usize) {

@@ -1,11 +1,11 @@
 //! Swap space: a file without a name, of which only what was written is read.
 
 use crate::bits::{Bits, words};
-use crate::requests::Requests;
 use crate::room::Room;
 use forebay_model::presets::Named;
 use forebay_model::{Model, SimulatedDevice};
 use forebay_pool::device::{Delayed, Device, FileDevice, FileOptions, Timing};
+use forebay_run_shared::TrafficCounters;
 use rustix::fs::{
     AtFlags, FallocateFlags, MemfdFlags, Mode, OFlags, copy_file_range, fallocate, memfd_create, openat, unlinkat,
 };
@@ -30,18 +30,6 @@ const LEAST: u64 = 16 << 20;
 /// Bytes copied at a time where the system has no way of its own.
 const COPIED: u64 = 256 << 10;
 
-/// What went between memory and storage, in pages.
-#[derive(Debug, Default)]
-pub(crate) struct Traffic {
-    pub(crate) compulsory: AtomicU64,
-    pub(crate) read: AtomicU64,
-    pub(crate) written: AtomicU64,
-    pub(crate) requests: Requests,
-    /// Read from mapped files, and by how many requests.
-    pub(crate) file_read: AtomicU64,
-    pub(crate) file_reads: AtomicU64,
-}
-
 /// The file of a process. It is opened once: after a change of rights or of the root directory none might be opened.
 pub(crate) struct Backing {
     folder: File,
@@ -64,7 +52,7 @@ pub(crate) struct Swap {
     /// It is promised room in the file, or has been allocated some.
     promised: Bits,
     allocated: Bits,
-    traffic: Arc<Traffic>,
+    traffic: Arc<TrafficCounters>,
 }
 
 /// A device as slow as its model.
@@ -148,7 +136,12 @@ fn in_memory(length: u64) -> io::Result<File> {
 
 impl Swap {
     /// The part of the file that has these bytes, of which nothing has been written, or all was [given up](Device::trim).
-    pub(crate) fn new(backing: &Arc<Backing>, part: Range<u64>, page: u64, traffic: Arc<Traffic>) -> io::Result<Self> {
+    pub(crate) fn new(
+        backing: &Arc<Backing>,
+        part: Range<u64>,
+        page: u64,
+        traffic: Arc<TrafficCounters>,
+    ) -> io::Result<Self> {
         let Range { start, end } = part;
         if end > backing.device.len() {
             set_len(&backing.device, end)?;
@@ -173,15 +166,16 @@ impl Swap {
     /// Counts a request that reads.
     fn note_read(&self, offset: u64, length: u64) {
         let pages = self.pages(offset, length);
-        self.traffic.read.fetch_add(pages.end - pages.start, Ordering::Relaxed);
-        self.traffic.requests.read(self.start + offset, length);
+        self.traffic.read.add(pages.end - pages.start);
+        self.traffic.reads.add(1);
+        self.traffic.sequences.add(self.start + offset, length);
     }
 
     /// Counts a request that has written.
     fn note_written(&self, offset: u64, length: u64) {
         let pages = self.pages(offset, length);
-        self.traffic.written.fetch_add(pages.end - pages.start, Ordering::Relaxed);
-        self.traffic.requests.write();
+        self.traffic.written.add(pages.end - pages.start);
+        self.traffic.writes.add(1);
     }
 
     /// Pages have been written, and have their room then.
@@ -286,7 +280,7 @@ impl Swap {
                 self.note_read(offset, length as u64);
                 self.backing.timed.read(self.start + offset, &mut [IoSliceMut::new(part)])?;
             } else {
-                self.traffic.compulsory.fetch_add(end - start, Ordering::Relaxed);
+                self.traffic.compulsory.add(end - start);
                 part.fill(0);
             }
             (offset, buffer) = (offset + length as u64, rest);
@@ -451,7 +445,7 @@ mod tests {
     #[test]
     fn what_was_never_written_is_zeroes_and_is_not_read() {
         const PAGE: u64 = 4096;
-        let traffic = Arc::new(Traffic::default());
+        let traffic = Arc::new(TrafficCounters::default());
         let backing = Arc::new(Backing::new(Path::new("/var/tmp"), None).expect("a file"));
         // Another's part, so that this one does not begin where the file does.
         let other = Swap::new(&backing, 0..3 * PAGE, PAGE, Arc::default()).expect("there is room");
@@ -467,18 +461,19 @@ mod tests {
             let expected = if [1, 2, 70, 199].contains(&number) { number as u8 } else { 0 };
             assert!(bytes.iter().all(|&byte| byte == expected), "page {number}");
         }
-        let counts = [&traffic.compulsory, &traffic.read, &traffic.written].map(|count| count.load(Ordering::Relaxed));
+        let counts = [&traffic.compulsory, &traffic.read, &traffic.written].map(|count| count.get());
         assert_eq!(counts, [196, 4, 4]);
-        assert_eq!(traffic.requests.counts(), (3, 4), "pages 1 and 2 lie together");
+        let requests = || (traffic.reads.get(), traffic.writes.get());
+        assert_eq!(requests(), (3, 4), "pages 1 and 2 lie together");
         let (mut first, mut rest) = (page(9), vec![9; 3 * PAGE as usize]);
         let (begin, end) = rest.split_at_mut(PAGE as usize);
         let buffers = &mut [IoSliceMut::new(&mut first), IoSliceMut::new(begin), IoSliceMut::new(end)];
         swap.read(0, buffers).expect("it is read");
         assert_eq!([first[0], begin[0], end[0], end[PAGE as usize]], [0, 1, 2, 0]);
-        assert_eq!(traffic.requests.counts(), (5, 4), "the buffer of page 1, and that of page 2 and what is zeroes");
+        assert_eq!(requests(), (5, 4), "the buffer of page 1, and that of page 2 and what is zeroes");
         let mut both = [page(9), page(9)];
         swap.read(PAGE, &mut both.each_mut().map(|bytes| IoSliceMut::new(bytes))).expect("it is read");
-        assert_eq!((both[0][0], both[1][0], traffic.requests.counts()), (1, 2, (6, 4)), "two buffers, one request");
+        assert_eq!((both[0][0], both[1][0], requests()), (1, 2, (6, 4)), "two buffers, one request");
         let both = PAGE + 7..3 * PAGE;
         assert_eq!(swap.written(&(PAGE + 7..PAGE * 70)), [both]);
         let in_memory = in_memory(300 * PAGE).expect("a file");

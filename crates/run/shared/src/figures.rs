@@ -1,5 +1,9 @@
 //! Figures of a process, in a file that it has mapped: they are there however it ends.
 
+use crate::sequences::SequenceCounters;
+use forebay_figures::{Total, Words, figures};
+use forebay_pager::Faults;
+use forebay_pool::{Statistics, VolumeStatistics};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::fs::File;
@@ -11,90 +15,105 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How the names of the files end.
 const EXTENSION: &str = "figures";
 
-macro_rules! figures {
-    ($($(#[$docs:meta])* $name:ident),* $(,)?) => {
-        /// What the paging of one process, or of several together, was.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Figures {
-            $($(#[$docs])* pub $name: u64,)*
-        }
+/// The name under which policies with hands show how far these go.
+const HAND_STEPS: &str = "hand steps a fault";
 
-        impl Figures {
-            const COUNT: usize = [$(stringify!($name)),*].len();
-
-            fn to_words(self) -> [u64; Self::COUNT] {
-                [$(self.$name),*]
-            }
-
-            /// Each with its name.
-            pub fn named(self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$(stringify!($name)),*].into_iter().zip(self.to_words())
-            }
-
-            fn of_words([$($name),*]: [u64; Self::COUNT]) -> Self {
-                Self { $($name),* }
-            }
-        }
-    };
+/// What the figures of a process are read from.
+#[derive(Debug)]
+pub struct Seen {
+    /// What its faults were.
+    pub faults: Faults,
+    /// What its pool has done.
+    pub pool: Statistics,
+    /// What happened in its regions.
+    pub regions: VolumeStatistics,
+    /// What went between memory and storage.
+    pub traffic: Traffic,
+    /// The most bytes that the program had in regions at a time.
+    pub most: u64,
 }
 
 figures! {
-    /// The number of the process.
-    process,
-    /// Faults of pages that were not resident.
-    major,
-    /// Pages that were made as zeroes, without asking storage, those of readahead too.
-    compulsory,
-    /// Faults of resident pages that were not mapped.
-    minor,
-    /// Faults that ended with SIGBUS.
-    failed,
-    /// Nanoseconds in which faults were handled.
-    waited,
-    /// References that the policy saw and that found their page resident.
-    hits,
-    /// References that the policy saw and that did not.
-    misses,
-    /// Of the hits: first uses of pages that were read ahead.
-    readahead_used,
-    /// Pages read from swap space.
-    read,
-    /// Pages written to swap space.
-    written,
-    /// The most bytes that the program had in regions at a time.
-    most,
-    /// The bytes that its pages have of the limit: the rest is what it takes to manage them.
-    capacity,
-    /// Of these, the bytes of the pages that the policy chooses from: the others are for evicted pages until they are written.
-    policy_capacity,
-    /// Entries that the policy's hands pass for each page that is brought, in thousandths; 0 where it has none, or does not show it.
-    hand_millisteps,
-    /// Requests that read from swap space.
-    reads,
-    /// Requests that write to it.
-    writes,
-    /// Reads that go on where the one before ended, as sequences: those of 1 block of 4 KiB.
-    sequences_up_to_1,
-    /// Of 2.
-    sequences_up_to_2,
-    /// Of 3 or 4.
-    sequences_up_to_4,
-    /// Of 5 to 8.
-    sequences_up_to_8,
-    /// Of 9 to 16.
-    sequences_up_to_16,
-    /// Of 17 to 32.
-    sequences_up_to_32,
-    /// Of 33 to 64.
-    sequences_up_to_64,
-    /// Of 65 to 128.
-    sequences_up_to_128,
-    /// Longer ones.
-    sequences_longer,
-    /// Pages read from mapped files.
-    file_read,
-    /// Requests that read from them.
-    file_reads,
+    /// What the paging of one process, or of several together, was.
+    #[derive(Copy, Eq)]
+    pub struct Figures in words read from Seen {
+        /// The number of the process.
+        process: u64 => |_| std::process::id().into();
+        /// Faults of pages that were not resident.
+        major: u64 => |seen| seen.faults.major;
+        /// Faults of resident pages that were not mapped.
+        minor: u64 => |seen| seen.faults.minor;
+        /// Faults that ended with SIGBUS.
+        failed: u64 => |seen| seen.faults.failed;
+        /// Nanoseconds in which faults were handled.
+        waited: u64 => |seen| seen.faults.fault_time.sum;
+        /// References that the policy saw and that found their page resident.
+        hits: u64 => |seen| seen.pool.hits;
+        /// References that the policy saw and that did not.
+        misses: u64 => |seen| seen.pool.misses;
+        /// Of the hits: first uses of pages that were read ahead.
+        readahead_used: u64 => |seen| seen.regions.readahead_used;
+        /// The most bytes that the program had in regions at a time.
+        most: u64 => |seen| seen.most;
+        /// The bytes that its pages have of the limit: the rest is what it takes to manage them.
+        capacity: u64 => |seen| seen.pool.capacity;
+        /// Of these, the bytes of the pages that the policy chooses from: the others are for evicted pages until they are written.
+        policy_capacity: u64 => |seen| u64::from(seen.pool.policy_frames) * u64::from(seen.pool.page_size);
+        /// Entries that the policy's hands pass for each page that is brought, in thousandths; 0 where it has none, or does not show it.
+        hand_millisteps: u64 => |seen| seen.pool.policy_state.get(HAND_STEPS).map_or(0, |steps| (1000.0 * steps).round() as u64);
+        /// What went between memory and storage.
+        #[serde(flatten)]
+        traffic: Traffic => |seen| seen.traffic;
+    }
+}
+
+figures! {
+    /// What went between memory and storage.
+    #[derive(Copy, Eq)]
+    pub struct Traffic in words counted by pub TrafficCounters {
+        /// Pages that were made as zeroes, without asking storage, those of readahead too.
+        compulsory: u64 = Total;
+        /// Pages read from swap space.
+        read: u64 = Total;
+        /// Pages written to swap space.
+        written: u64 = Total;
+        /// Requests that read from swap space.
+        reads: u64 = Total;
+        /// Requests that write to it.
+        writes: u64 = Total;
+        /// Reads of swap space that go on where the one before ended, as sequences.
+        #[serde(flatten)]
+        sequences: Sequences = SequenceCounters;
+        /// Pages read from mapped files.
+        file_read: u64 = Total;
+        /// Requests that read from them.
+        file_reads: u64 = Total;
+    }
+}
+
+figures! {
+    /// Sequences of reads by their length in blocks of 4 KiB.
+    #[derive(Copy, Eq)]
+    pub struct Sequences in words {
+        /// Those of 1 block.
+        sequences_up_to_1: u64;
+        /// Of 2.
+        sequences_up_to_2: u64;
+        /// Of 3 or 4.
+        sequences_up_to_4: u64;
+        /// Of 5 to 8.
+        sequences_up_to_8: u64;
+        /// Of 9 to 16.
+        sequences_up_to_16: u64;
+        /// Of 17 to 32.
+        sequences_up_to_32: u64;
+        /// Of 33 to 64.
+        sequences_up_to_64: u64;
+        /// Of 65 to 128.
+        sequences_up_to_128: u64;
+        /// Longer ones.
+        sequences_longer: u64;
+    }
 }
 
 impl Figures {
@@ -116,11 +135,14 @@ impl Figures {
 
     /// Those of all processes together. The number is how many they are. The hands' steps are not a sum: they are left out.
     pub fn sum(all: &[Self]) -> Self {
-        let mut words = [0; Self::COUNT];
+        let mut sums = [0; Self::COUNT];
         for figures in all {
-            words.iter_mut().zip(figures.to_words()).for_each(|(sum, word)| *sum += word);
+            let mut sums = sums.iter_mut();
+            figures.put(&mut |word| *sums.next().expect("a sum for each word") += word);
         }
-        Self { process: all.len() as u64, hand_millisteps: 0, ..Self::of_words(words) }
+        let mut sums = sums.into_iter();
+        let sum = Self::take(&mut || sums.next().expect("a sum for each word"));
+        Self { process: all.len() as u64, hand_millisteps: 0, ..sum }
     }
 
     /// Those of the processes that have left their files in a folder, in the order of their numbers.
@@ -137,11 +159,8 @@ impl Figures {
                 if bytes.is_empty() {
                     continue;
                 }
-                let mut words = [0; Self::COUNT];
-                for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-                    *word = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
-                }
-                all.push(Self::of_words(words));
+                let mut words = bytes.as_chunks().0.iter().map(|&word| u64::from_ne_bytes(word));
+                all.push(Self::take(&mut || words.next().unwrap_or(0)));
             }
         }
         all.sort_unstable_by_key(|figures| figures.process);
@@ -172,7 +191,8 @@ impl Page {
 
     /// Writes figures down.
     pub fn set(&self, figures: Figures) {
-        self.0.iter().zip(figures.to_words()).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+        let mut places = self.0.iter();
+        figures.put(&mut |word| places.next().expect("a place for each word").store(word, Ordering::Relaxed));
     }
 }
 
