@@ -51,12 +51,12 @@ impl Error {
         }
     }
 
-    /// Whether other options would mend it.
+    /// Whether other options would mend it, and nothing was done. What is partly in force is a failure.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Usage(_) | Self::Pool(forebay_pool::Error::Configuration(_)) => true,
-            Self::OfVolume { error, .. } | Self::NotInForce { why: error, .. } => error.is_usage(),
-            Self::Failed(_) | Self::InUse(_) | Self::Pool(_) | Self::Several(_) => false,
+            Self::OfVolume { error, .. } => error.is_usage(),
+            Self::Failed(_) | Self::InUse(_) | Self::Pool(_) | Self::Several(_) | Self::NotInForce { .. } => false,
         }
     }
 
@@ -152,6 +152,8 @@ mod tests {
         assert!(Error::of_all([usage()]).is_err_and(|error| error.is_usage()));
         let both = Error::of_all([usage(), failed]).unwrap_err();
         assert!(!both.is_usage());
+        let half = Error::NotInForce { why: Box::new(usage()), done: Vec::new() };
+        assert!(!half.is_usage(), "something was done");
         let partly = Error::NotInForce { why: Box::new(both), done: vec!["volume a is removed".to_owned()] };
         let told = "page is odd; the disk is gone; the rest is in force; volume a is removed";
         assert_eq!(partly.to_string(), told);

@@ -283,7 +283,7 @@ fn a_file_names_directories_with_options_of_their_own() {
         format!("cache = \"2MiB\"\npolicy = \"lru\"\nmetrics = \"127.0.0.1:0\"\n{}", table(&source, &seen, ""));
     let (code, said) = reload(&changed);
     let waiting = "mount, policy, metrics: only a restart changes that; the rest is in force\n";
-    assert!(code == Some(2) && said.ends_with(waiting), "{said}");
+    assert!(code == Some(1) && said.ends_with(waiting), "{said}");
     assert_eq!(folder.figures()["statistics"]["caches"][0]["capacity"], 2 << 20, "the rest is in force");
     let (code, said) = reload(&format!("cache = \"1MiB\"\ndirty-age = \"2s\"\n{both}"));
     assert_eq!((code, said.as_str()), (Some(0), "the configuration was read again\n"));
