@@ -64,7 +64,12 @@ impl fmt::Display for SizeError {
                 write!(f, "a cache of {exact} holds no page: a page has {page_size} bytes")
             }
             Self::NoPages => f.write_str("a cache of 0 pages holds nothing: take at least 1"),
-            Self::TooLarge(size) => write!(f, "a cache of {size} is too large: {MOST_PAGES} pages are the most"),
+            Self::TooLarge(size) => {
+                write!(
+                    f,
+                    "a cache of {size} is too large: {MOST_PAGES} pages are the most; a number without a letter is pages"
+                )
+            }
         }
     }
 }
