@@ -105,9 +105,20 @@ pub(crate) fn read_file<T: Declared>(path: &Path) -> Result<T, Error> {
         let message = with_meant(error.message().trim_end()).replace('\n', " ");
         let Some(span) = error.span() else { return Error::Usage(format!("{name}: {message}")) };
         let number = 1 + text[..span.start.min(text.len())].matches('\n').count();
-        let line = text.lines().nth(number - 1).unwrap_or_default().trim();
+        let line = shown(text.lines().nth(number - 1).unwrap_or_default().trim());
         Error::Usage(format!("{name}: line {number}, `{line}`: {message}"))
     })
+}
+
+/// A line of a file as a message quotes it: its beginning, without what a terminal would obey.
+fn shown(line: &str) -> String {
+    const MOST: usize = 100;
+    let mut shown: String =
+        line.chars().take(MOST).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();
+    if line.chars().nth(MOST).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 /// Options as a file says them.
@@ -172,6 +183,8 @@ mod tests {
         assert!(odd.contains("line 1, `policy = \"clok\"`"), "{odd}");
         let twice = read::<T>("cache = \"1MiB\"\ncache = \"2MiB\"\n").unwrap_err().to_string();
         assert!(twice.contains("line 2") && twice.contains("duplicate key"), "{twice}");
+        let long = read::<T>(&format!("\u{1b}{}", "x".repeat(1_000_000))).unwrap_err().to_string();
+        assert!(long.len() < 1000 && !long.contains('\u{1b}') && long.contains("x…`"), "{}", long.len());
         let before = read::<T>("cache = \"1MiB\"\npolicy = \"mq\"\n").unwrap();
         assert!(before.check_waiting(&read("cache = \"2MiB\"\npolicy = \"mq\"\ndirty-age = \"1s\"").unwrap()).is_ok());
         let waiting = before.check_waiting(&read("metrics = \"127.0.0.1:0\"\n").unwrap()).unwrap_err();

@@ -56,7 +56,8 @@ impl Error {
         match self {
             Self::Usage(_) | Self::Pool(forebay_pool::Error::Configuration(_)) => true,
             Self::OfVolume { error, .. } => error.is_usage(),
-            Self::Failed(_) | Self::InUse(_) | Self::Pool(_) | Self::Several(_) | Self::NotInForce { .. } => false,
+            Self::Several(errors) => errors.iter().all(Self::is_usage),
+            Self::Failed(_) | Self::InUse(_) | Self::Pool(_) | Self::NotInForce { .. } => false,
         }
     }
 
@@ -150,6 +151,7 @@ mod tests {
         let failed = Error::Failed("the disk is gone".to_owned());
         assert!(Error::of_all([]).is_ok());
         assert!(Error::of_all([usage()]).is_err_and(|error| error.is_usage()));
+        assert!(Error::of_all([usage(), usage()]).is_err_and(|error| error.is_usage()));
         let both = Error::of_all([usage(), failed]).unwrap_err();
         assert!(!both.is_usage());
         let half = Error::NotInForce { why: Box::new(usage()), done: Vec::new() };

@@ -178,6 +178,10 @@ pub(crate) fn run<S: Service>(
     tracing::info!("forebay {}", env!("CARGO_PKG_VERSION"));
     let mut made = Vec::new();
     let begun = beside.start(&service, &mut made).and_then(|()| begin(&service, &mut made));
+    if begun.is_err() {
+        // A service that is started again and again shall not leave a trace each time. Its error is the one to report.
+        let _ = service.frame().recorder.within(service.patience(), Recorder::abandon);
+    }
     let served = begun.and_then(|()| {
         let reloading = Arc::clone(&service);
         let served = serve_until_stopped(requests, move || drop(reloading.read_again()));

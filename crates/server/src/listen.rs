@@ -77,8 +77,11 @@ pub(crate) struct Made {
 }
 
 impl Made {
+    /// Of the socket that was just made there.
     pub(crate) fn new(path: &Path) -> io::Result<Self> {
-        let inode = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let inode = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+        // As for want of descriptors: the start fails then, and leaves nothing.
+        let inode = inode.inspect_err(|_| drop(std::fs::remove_file(path)))?;
         Ok(Self { path: path.to_owned(), inode })
     }
 

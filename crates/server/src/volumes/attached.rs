@@ -10,6 +10,7 @@
 //! While clients of a volume that leaves stay, it is flushed as each of them goes. A thread of its own closes it, so that a device
 //! that hangs keeps nobody else waiting.
 
+use crate::bounded::bounded;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::volumes::volume::{VolumeLimits, VolumeOptions};
@@ -17,6 +18,7 @@ use forebay_pool::Volume;
 use forebay_pool::device::{Device, Limited};
 use std::io;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -32,6 +34,8 @@ pub(crate) struct Attached {
     pub(crate) volume: Arc<Volume>,
     device: Weak<Limited<Arc<dyn Device>>>,
     limits: Mutex<VolumeLimits>,
+    /// Its storage is being asked how long it is.
+    measuring: AtomicBool,
     life: Mutex<Life>,
     changed: Condvar,
 }
@@ -62,7 +66,8 @@ impl Attached {
     ) -> Self {
         let life = Life { phase: Phase::Serving, uses: 0, ended: 0, watched: false };
         let (device, limits) = (Arc::downgrade(device), Mutex::new(options.limits()));
-        Self { options, cache, volume, device, limits, life: Mutex::new(life), changed: Condvar::new() }
+        let measuring = AtomicBool::new(false);
+        Self { options, cache, volume, device, limits, measuring, life: Mutex::new(life), changed: Condvar::new() }
     }
 
     fn life(&self) -> MutexGuard<'_, Life> {
@@ -100,6 +105,34 @@ impl Attached {
         }
         *before = limits;
         Ok(limits)
+    }
+
+    /// Notices that its storage has grown or shrunk. Storage that hangs keeps one thread, however often it is asked.
+    ///
+    /// # Errors
+    /// Those of the pool; or there is no answer within `patience`.
+    pub(crate) fn measure(self: &Arc<Self>, patience: Duration) -> Result<(), Error> {
+        if self.measuring.swap(true, Ordering::SeqCst) {
+            return Err(Error::Failed("its storage hangs: it has not said yet how long it is".to_owned()));
+        }
+        let (before, attached) = (self.volume.len(), Arc::clone(self));
+        let length = bounded(
+            "asking for its length",
+            patience,
+            || 0,
+            move || {
+                let measured = attached.cache.pool.handle().and_then(|handle| handle.measure(&attached.volume));
+                attached.measuring.store(false, Ordering::SeqCst);
+                Ok(measured?)
+            },
+        )?;
+        if length > before {
+            let name = &self.options.name;
+            tracing::info!(
+                "volume {name}: it has grown from {before} to {length} bytes, for clients that connect from now on"
+            );
+        }
+        Ok(())
     }
 
     /// Closes it when the last use has ended, and calls `closed` then. Until then it can return to service.
@@ -232,7 +265,79 @@ mod tests {
     use super::*;
     use crate::options::ServiceOptions;
     use crate::volumes::options::Options;
-    use forebay_pool::Durability;
+    use forebay_pool::{Durability, VolumeConfig};
+    use std::io::{IoSlice, IoSliceMut};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Instant;
+
+    /// Storage that does not say how long it is before it gets a word.
+    struct Hanging {
+        go: Mutex<Receiver<()>>,
+        asked: Sender<()>,
+    }
+
+    impl Device for Hanging {
+        fn len(&self) -> u64 {
+            1 << 20
+        }
+
+        fn measure(&self) -> io::Result<u64> {
+            self.asked.send(()).expect("the test waits");
+            self.go.lock().unwrap().recv_timeout(Duration::from_secs(60)).expect("the test lets it go on");
+            Ok(2 << 20)
+        }
+
+        fn read(&self, _offset: u64, _buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write(&self, _offset: u64, _buffers: &[IoSlice<'_>]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn trim(&self, _offset: u64, _length: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_zeroes(&self, _offset: u64, _length: u64, _allocate: bool) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn describe(&self) -> String {
+            "hanging".to_owned()
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn who_asks_hung_storage_for_its_length_gets_an_answer_and_one_thread_waits() {
+        let service = ServiceOptions { cache: Some("1MiB".parse().unwrap()), ..ServiceOptions::default() };
+        let cache = Arc::new(Options { service, ..Options::default() }.shared_cache().unwrap());
+        let ((go, wait), (asked, questions)) = (channel(), channel());
+        let device: Arc<dyn Device> = Arc::new(Hanging { go: Mutex::new(wait), asked });
+        let options = "a=memory:1MiB".parse::<VolumeOptions>().unwrap();
+        let limited = Arc::new(Limited::new(device, options.limits().rate_limits()).unwrap());
+        let volume = cache.pool.attach(Arc::clone(&limited) as Arc<dyn Device>, VolumeConfig::new("a"));
+        let attached = Arc::new(Attached::new(options, cache, volume, &limited));
+        let (moment, long) = (Duration::from_millis(100), Duration::from_secs(60));
+        let hangs = attached.measure(moment).unwrap_err().to_string();
+        assert!(hangs.contains("its storage hangs"), "{hangs}");
+        let again = attached.measure(long).unwrap_err().to_string();
+        assert!(again.contains("has not said yet"), "{again}");
+        go.send(()).unwrap();
+        let begun = Instant::now();
+        while attached.measuring.load(Ordering::SeqCst) {
+            assert!(begun.elapsed() < long, "waited in vain for the first answer");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(attached.volume.len(), 2 << 20);
+        go.send(()).unwrap();
+        attached.measure(long).unwrap();
+        assert_eq!(questions.try_iter().count(), 2, "the second one did not ask it");
+    }
 
     #[test]
     fn what_is_flushed_while_it_is_closed_is_durable_and_no_error() {

@@ -52,7 +52,7 @@ impl Served {
                 Some(attached) if attached.options.same_but_limits(volume) => attached
                     .set_limits(volume.limits())
                     .and_then(|()| resize_own(&attached, new))
-                    .and_then(|()| measure(&attached)),
+                    .and_then(|()| attached.measure(deadline.saturating_duration_since(Instant::now()))),
                 Some(attached) => Err(Error::Usage(format!(
                     "{} cannot change while it is served: remove it (SIGHUP), then add it",
                     attached.options.fixed_differences(volume).join(", ")
@@ -299,18 +299,5 @@ fn resize_own(attached: &Attached, new: &Options) -> Result<(), Error> {
     }
     cache.resize(new.own_size(options), CHANGE_TIMEOUT)?;
     tracing::info!("cache {}: it has {} now", cache.name, show_bytes(new.own_size(options)));
-    Ok(())
-}
-
-/// Notices that a volume's storage has grown, or shrunk.
-fn measure(attached: &Attached) -> Result<(), Error> {
-    let before = attached.volume.len();
-    let length = attached.cache.pool.handle().and_then(|handle| handle.measure(&attached.volume))?;
-    if length > before {
-        let name = &attached.options.name;
-        tracing::info!(
-            "volume {name}: it has grown from {before} to {length} bytes, for clients that connect from now on"
-        );
-    }
     Ok(())
 }

@@ -118,7 +118,8 @@ impl Served {
         let Prepared { options, config, delay, shared } = prepared;
         let mut exports = Vec::new();
         for volume in &options.volumes {
-            let attached = options.attach(volume, shared.as_ref(), delay.as_ref(), None)?;
+            let patience = options.service.device_timeout.map(|timeout| timeout.0);
+            let attached = options.attach(volume, shared.as_ref(), delay.as_ref(), patience)?;
             exports.push(Arc::new(VolumeExport::new(&attached, options.most_request(), &frame.recorder)));
         }
         let server = Server::new(Serving::dynamic(&exports), config)?;
