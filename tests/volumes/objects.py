@@ -1,11 +1,14 @@
-"""A volume of objects on an S3 server (moto), behind a proxy that delays, denies, fails and cuts its answers; two servers of one volume."""
+"""A volume of objects on an S3 server (moto), behind a proxy that delays, denies, fails and cuts its answers; over TLS and through proxies of the
+client's side; two servers of one volume."""
 
+import base64
 import contextlib
 import http.client
 import http.server
 import os
 import pathlib
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -14,8 +17,9 @@ import nbd
 
 from volumes.checks import Failed, Skipped, check, check_refused, wait_until
 from volumes.server import KIB, MIB, MOST_SECONDS, Volume, free_port, make_volume
+from volumes.tls import make_certificates
 
-NEEDS = ()
+NEEDS = ("openssl",)
 PYTHON = pathlib.Path(__file__).resolve().parents[2] / "target/test-tools/bin/python"
 BLOCK = 64 * KIB
 OBJECT = 4 * MIB
@@ -63,11 +67,16 @@ class Proxy(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, behind):
+    def __init__(self, behind, certificates=None):
         self.behind = behind
+        self.seen = []
         self.mood = lambda _method, _path: None
         self.passed = 0
         super().__init__(("127.0.0.1", 0), Handler)
+        if certificates:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificates / "server-cert.pem", certificates / "server-key.pem")
+            self.socket = context.wrap_socket(self.socket, server_side=True)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, *_):
@@ -95,6 +104,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def handle_one(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.seen.append((self.command, self.path, self.headers.get("Proxy-Authorization")))
+        if self.path.startswith("http://"):  # as a client asks its proxy
+            self.path = "/" + self.path.split("/", 3)[3]
+            del self.headers["Host"]  # the server behind takes another host's name for a bucket
         mood = self.server.mood(self.command, self.path)
         if mood in self.ERRORS:
             status, code = self.ERRORS[mood]
@@ -127,6 +140,27 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if cut:
             self.wfile.flush()
             self.cut()
+
+    def do_CONNECT(self):
+        self.server.seen.append((self.command, self.path, self.headers.get("Proxy-Authorization")))
+        host, port = self.path.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), timeout=MOST_SECONDS) as server:
+            self.send_response_only(200)
+            self.end_headers()
+            self.wfile.flush()
+
+            def pass_on(source, to):
+                with contextlib.suppress(OSError):
+                    while data := source.recv(65536):
+                        to.sendall(data)
+                with contextlib.suppress(OSError):
+                    to.shutdown(socket.SHUT_WR)
+
+            back = threading.Thread(target=pass_on, args=(server, self.connection), daemon=True)
+            back.start()
+            pass_on(self.connection, server)
+            back.join(MOST_SECONDS)
+        self.close_connection = True
 
     do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = handle_one
 
@@ -284,6 +318,24 @@ def check_two_servers(start, folder):
         client.shutdown()
 
 
+@contextlib.contextmanager
+def given(**variables):
+    """These variables of the environment; None: it has none of that name."""
+    before = {name: os.environ.get(name) for name in variables}
+
+    def put(values):
+        for name, value in values.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+    put(variables)
+    try:
+        yield
+    finally:
+        put(before)
+
+
 def check_refused_at_the_start(start, proxy):
     for what, path, mood, says in [
         ("a bucket that is not there", "s3://nowhere/volume", None, "there is no such bucket"),
@@ -305,7 +357,7 @@ def check_refused_at_the_start(start, proxy):
         took = time.monotonic() - began
         check("S3 that fails is refused at the start, and soon", "SlowDown" in str(refused) and took < 10, f"{took:.1f} s: {refused}")
     proxy.heal()
-    with without("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+    with given(AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None):
         # Where a machine of Amazon's would have its role's keys, nobody listens.
         os.environ["AWS_METADATA_ENDPOINT"] = f"http://127.0.0.1:{free_port()}"
         try:
@@ -318,13 +370,50 @@ def check_refused_at_the_start(start, proxy):
             del os.environ["AWS_METADATA_ENDPOINT"]
 
 
-@contextlib.contextmanager
-def without(*variables):
-    values = {variable: os.environ.pop(variable) for variable in variables}
-    try:
-        yield
-    finally:
-        os.environ.update(values)
+def check_encrypted(start, folder, behind):
+    """Over TLS, with an authority to trust, straight and through a proxy."""
+    trusted, other = make_certificates(folder, "s3-trusted"), make_certificates(folder, "s3-other")
+    volume = Volume("s3://bucket/encrypted/volume", create=str(4 * MIB))
+
+    def check_served(how, path):
+        with start(path, cache="8MiB") as server:
+            client = server.client("volume")
+            for number in range(8):
+                client.pwrite(block_of(number), number * BLOCK)
+            client.flush()
+            server.kill()
+        with start(Volume(volume.path), cache="8MiB") as server:
+            client = server.client("volume")
+            wrong = [number for number in range(8) if client.pread(BLOCK, number * BLOCK) != block_of(number)]
+            check(f"{how}: what was flushed is there after kill -9", not wrong, f"{len(wrong)} blocks are wrong")
+            client.shutdown()
+
+    who = "Basic " + base64.b64encode(b"user:secret").decode()
+    with Proxy(behind, trusted) as server, Proxy(behind) as between:
+        secure = {"AWS_ENDPOINT": f"https://localhost:{server.server_port}", "SSL_CERT_FILE": str(trusted / "ca-cert.pem")}
+        with given(**secure):
+            check_served("over TLS", volume)
+            with given(SSL_CERT_FILE=str(other / "ca-cert.pem")):
+                try:
+                    with start(Volume(volume.path), cache="8MiB"):
+                        raise Failed("S3 with a certificate of another authority: it is served")
+                except Failed as refused:
+                    check("a certificate of another authority is refused", "certificate" in str(refused), str(refused))
+            with given(HTTPS_PROXY=f"http://user:secret@127.0.0.1:{between.server_port}", NO_PROXY=None):
+                check_served("over TLS through a proxy", Volume(volume.path))
+            tunnels = [(path, by) for method, path, by in between.seen if method == "CONNECT"]
+            check("the proxy made a tunnel, and knew for whom", tunnels and set(tunnels) == {(f"localhost:{server.server_port}", who)}, tunnels)
+            check("and saw nothing else", len(tunnels) == len(between.seen), between.seen)
+            seen = len(between.seen)
+            with given(HTTPS_PROXY=f"http://127.0.0.1:{between.server_port}", NO_PROXY="localhost"):
+                check_served("past the proxy", Volume(volume.path))
+            check("NO_PROXY goes past it", len(between.seen) == seen, between.seen[seen:])
+        between.seen.clear()
+        through = f"http://user:secret@127.0.0.1:{between.server_port}"
+        with given(HTTP_PROXY=through, NO_PROXY=None, AWS_ENDPOINT="http://s3.example"):
+            check_served("through a proxy without TLS", Volume(volume.path))
+        whole = [path.startswith("http://s3.example/") and by == who for _, path, by in between.seen]
+        check("the proxy got whole addresses, and knew for whom", whole and all(whole), between.seen[:3])
 
 
 def test(start, folder):
@@ -339,6 +428,7 @@ def test(start, folder):
             check_gone(start, proxy)
             check_two_servers(start, folder)
             check_refused_at_the_start(start, proxy)
+            check_encrypted(start, folder, port)
         finally:
             for name in environment:
                 del os.environ[name]
