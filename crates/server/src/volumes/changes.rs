@@ -52,7 +52,7 @@ impl Served {
                 Some(attached) if attached.options.same_but_limits(volume) => attached
                     .set_limits(volume.limits())
                     .and_then(|()| resize_own(&attached, new))
-                    .and_then(|()| attached.measure(deadline.saturating_duration_since(Instant::now()))),
+                    .and_then(|()| attached.measure(whole_seconds_to(deadline))),
                 Some(attached) => Err(Error::Usage(format!(
                     "{} cannot change while it is served: remove it (SIGHUP), then add it",
                     attached.options.fixed_differences(volume).join(", ")
@@ -289,6 +289,11 @@ fn no_volume(name: &str, serving: &Serving) -> Error {
     let there =
         if names.is_empty() { "none is served".to_owned() } else { format!("choose from {}", names.join(", ")) };
     Error::Usage(format!("there is no volume `{name}`; {there}"))
+}
+
+/// The time until then, as people say it.
+fn whole_seconds_to(deadline: Instant) -> Duration {
+    Duration::from_secs_f64(deadline.saturating_duration_since(Instant::now()).as_secs_f64().ceil())
 }
 
 /// Gives a volume's own cache the size that the configuration says.
