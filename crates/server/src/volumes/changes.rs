@@ -19,7 +19,7 @@ use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How long a change waits for what is before it: another change, a cache's pages, a volume that is being closed.
-const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(5);

@@ -18,6 +18,7 @@ use crate::listen::{self, Bound, Listen, Made};
 use crate::memory;
 use crate::signals;
 use crate::volumes::attached::Attached;
+use crate::volumes::changes::CHANGE_TIMEOUT;
 use crate::volumes::export::VolumeExport;
 use crate::volumes::flushes::Flushes;
 use crate::volumes::options::Options;
@@ -118,7 +119,8 @@ impl Served {
         let Prepared { options, config, delay, shared } = prepared;
         let mut exports = Vec::new();
         for volume in &options.volumes {
-            let patience = options.service.device_timeout.map(|timeout| timeout.0);
+            // To open a volume may take several requests.
+            let patience = options.service.device_timeout.map(|timeout| timeout.0.max(CHANGE_TIMEOUT));
             let attached = options.attach(volume, shared.as_ref(), delay.as_ref(), patience)?;
             exports.push(Arc::new(VolumeExport::new(&attached, options.most_request(), &frame.recorder)));
         }
