@@ -88,6 +88,7 @@ mod sync;
 mod writeback;
 
 pub use access::bytes::Durability;
+pub use access::elsewhere::Referred;
 pub use access::handle::Handle;
 pub use access::hints::Hint;
 pub use access::pins::{OwnedPin, ReadPin, WritePin};

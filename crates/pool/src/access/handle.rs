@@ -30,7 +30,7 @@ pub struct Handle<M: Memory = Frames> {
     filled: Cell<u16>,
     /// Searches for pins pass by its line.
     resting: Cell<bool>,
-    hits: RefCell<Vec<Hit>>,
+    pub(crate) hits: RefCell<Vec<Hit>>,
     /// How many hits fit before the policy is told.
     room: usize,
     /// Hits that set a page's bit and did not fit.

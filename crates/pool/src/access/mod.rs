@@ -2,6 +2,7 @@
 
 pub(crate) mod bytes;
 pub(crate) mod discard;
+pub(crate) mod elsewhere;
 pub(crate) mod extents;
 pub(crate) mod grow;
 pub(crate) mod handle;
