@@ -1,0 +1,158 @@
+//! Where the kernel keeps what the programs read: each offset is looked up when they start, in the kernel's own description.
+
+use super::assemble::Size;
+use super::btf::{Btf, BtfKind};
+use std::fmt;
+
+/// A member of a structure: where it is, and how long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Field {
+    pub(super) offset: i16,
+    pub(super) size: Size,
+}
+
+/// Something that a running kernel does not have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Missing {
+    /// For example `folio.index`.
+    what: String,
+    /// The first version of Linux that has it.
+    since: &'static str,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "this kernel has no {}, which is there since Linux {}", self.what, self.since)
+    }
+}
+
+/// Makes the layout's structure, and how it is found: a line has the field's name, its structure in the kernel, its path
+/// there, and the first version that has it.
+macro_rules! fields {
+    ($($name:ident: $structure:literal, $path:expr, $since:literal;)*) => {
+        /// Offsets of members, and numbers of named values.
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub(super) struct Layout {
+            $(pub(super) $name: Field,)*
+            /// The order of a large folio: its lowest eight bits.
+            pub(super) folio_order: Field,
+            /// The bit of a folio's flags that says that it has more than one page.
+            pub(super) head_bit: i32,
+            /// The number of version 1's memory controller. `None` without that controller.
+            memory_controller: Option<i16>,
+        }
+
+        impl Layout {
+            /// Finds all that the programs need.
+            pub(super) fn find(btf: &Btf<'_>) -> Result<Layout, Missing> {
+                Ok(Layout {
+                    $($name: field(btf, $structure, &$path)
+                        .ok_or_else(|| Missing { what: format!("{}.{}", $structure, $path.join(".")), since: $since })?,)*
+                    folio_order: folio_order(btf)?,
+                    head_bit: head_bit(btf)?,
+                    memory_controller: memory_controller(btf),
+                })
+            }
+
+            /// The number of version 1's memory controller, by which a process's control groups are ordered.
+            pub(super) fn memory_controller(&self) -> Result<i16, Missing> {
+                self.memory_controller.ok_or_else(|| Missing {
+                    what: "memory controller for control groups, or was built without CONFIG_MEMCG".to_owned(),
+                    since: "2.6.25",
+                })
+            }
+        }
+    };
+}
+
+fields! {
+    request_file: "kiocb", ["ki_filp"], "2.6";
+    request_position: "kiocb", ["ki_pos"], "2.6";
+    iterator_bytes: "iov_iter", ["count"], "3.16";
+    file_mapping: "file", ["f_mapping"], "2.6";
+    file_last_position: "file", ["f_ra", "prev_pos"], "2.6.28";
+    mapping_inode: "address_space", ["host"], "2.6";
+    inode_mode: "inode", ["i_mode"], "2.6";
+    inode_number: "inode", ["i_ino"], "2.6";
+    inode_generation: "inode", ["i_generation"], "2.6";
+    inode_bytes: "inode", ["i_size"], "2.6";
+    inode_file_system: "inode", ["i_sb"], "2.6";
+    file_system_device: "super_block", ["s_dev"], "2.6";
+    folio_flags: "folio", ["flags"], "5.16";
+    folio_mapping: "folio", ["mapping"], "5.16";
+    folio_index: "folio", ["index"], "5.16";
+    task_flags: "task_struct", ["flags"], "2.6";
+    task_groups: "task_struct", ["cgroups"], "2.6.24";
+    groups_unified: "css_set", ["dfl_cgrp"], "3.16";
+    groups_controllers: "css_set", ["subsys"], "2.6.24";
+    controller_group: "cgroup_subsys_state", ["cgroup"], "2.6.24";
+    group_node: "cgroup", ["kn"], "3.14";
+    node_number: "kernfs_node", ["id"], "5.5";
+}
+
+/// The member at the end of a path, counted from the beginning of the structure.
+fn field(btf: &Btf<'_>, structure: &str, path: &[&str]) -> Option<Field> {
+    let (mut offset, mut of) = (0, btf.find(BtfKind::Struct, structure)?);
+    for name in path {
+        let member = btf.member(of, name)?;
+        (offset, of) = (member.offset.checked_add(offset)?, member.of);
+    }
+    // Only the array of controllers has no size of its own here: its elements are pointers.
+    let size = btf.bytes(of).map_or(Some(Size::Long), Size::of)?;
+    Some(Field { offset: i16::try_from(offset).ok()?, size })
+}
+
+/// A large folio's order: in the lowest bits of its second page's flags since Linux 6.6, in a byte of its own before.
+fn folio_order(btf: &Btf<'_>) -> Result<Field, Missing> {
+    field(btf, "folio", &["_folio_order"])
+        .or_else(|| field(btf, "folio", &["_flags_1"]))
+        .ok_or(Missing { what: "folio._flags_1".to_owned(), since: "5.18" })
+}
+
+fn head_bit(btf: &Btf<'_>) -> Result<i32, Missing> {
+    let bit = btf.find(BtfKind::Enum, "pageflags").and_then(|flags| btf.value(flags, "PG_head"));
+    bit.filter(|bit| *bit < 31)
+        .map(|bit| 1 << bit)
+        .ok_or(Missing { what: "PG_head in enum pageflags".to_owned(), since: "4.5" })
+}
+
+fn memory_controller(btf: &Btf<'_>) -> Option<i16> {
+    let controllers = btf.find(BtfKind::Enum, "cgroup_subsys_id")?;
+    i16::try_from(btf.value(controllers, "memory_cgrp_id")?).ok().filter(|place| *place < 64)
+}
+
+/// What a program is attached to, and what it takes from it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    /// The tracepoint or function.
+    pub(super) name: &'static str,
+    /// Its first parameters: pointers to these structures.
+    pub(super) takes: &'static [&'static str],
+    /// The first version of Linux that has it, with these parameters.
+    pub(super) since: &'static str,
+}
+
+impl Target {
+    /// The number of a function's type.
+    pub(super) fn function(&self, btf: &Btf<'_>) -> Result<u32, Missing> {
+        let found = btf.find(BtfKind::Function, self.name);
+        self.checked(btf, found, 0, "function")
+    }
+
+    /// The number of a tracepoint's type.
+    pub(super) fn tracepoint(&self, btf: &Btf<'_>) -> Result<u32, Missing> {
+        let found = btf.find(BtfKind::Typedef, &format!("btf_trace_{}", self.name));
+        self.checked(btf, found, 1, "tracepoint")
+    }
+
+    fn checked(&self, btf: &Btf<'_>, found: Option<u32>, skipped: usize, what: &str) -> Result<u32, Missing> {
+        let fits = |id: &u32| {
+            self.takes.iter().enumerate().all(|(parameter, structure)| btf.takes(*id, parameter + skipped, structure))
+        };
+        let takes = match self.takes {
+            [] => String::new(),
+            takes => format!(" of struct {}", takes.join(", struct ")),
+        };
+        found.filter(fits).ok_or_else(|| Missing { what: format!("{what} {}{takes}", self.name), since: self.since })
+    }
+}
