@@ -14,7 +14,7 @@
 //!                              v
 //!   ring of events; a full one counts what is lost                                      event.rs
 //!                              v
-//!   Watch::drain                                                                        ring.rs
+//!   Watch::drain                                                                        ring.rs, repeats.rs
 //! ```
 //!
 //! - **Programs never wait.** An event is 48 bytes in a ring that all processors share. If it is full, the event is counted as lost
@@ -31,6 +31,7 @@ mod error;
 mod event;
 mod layout;
 mod programs;
+mod repeats;
 mod ring;
 mod system;
 
@@ -41,7 +42,11 @@ use assemble::{Assembler, Operation, Register};
 use btf::Btf;
 use error::DESCRIPTION;
 use layout::{Layout, Missing};
-use programs::{FILE_ENTRY, FOLLOWED, GROUP_ENTRY, Groups, MOST_DEVICES, Machine, Need, PROGRAMS, Program, setting};
+use programs::{
+    FILE_ENTRY, FILEMAP_GET_PAGES, FOLLOWED, GROUP_ENTRY, Groups, MOST_DEVICES, Machine, Need, PROGRAMS, Program,
+    setting,
+};
+use repeats::Repeats;
 use ring::Ring;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -103,6 +108,8 @@ pub struct Watch {
     /// The reader's position, and behind it the programs' position and the data.
     reader: Shared,
     data: Shared,
+    /// Where the programs see some reads twice.
+    repeats: Option<Repeats>,
     /// Held while the list of file systems changes.
     changing: Mutex<()>,
 }
@@ -144,6 +151,7 @@ impl Watch {
             groups,
             settings_map,
             ring_map,
+            repeats: None,
             changing: Mutex::new(()),
         };
         watch.set_devices(&options.devices)?;
@@ -157,20 +165,30 @@ impl Watch {
             own: own_process()?,
             page_shift: page.trailing_zeros() as i32,
         };
-        let mut reads = Err(None);
+        let mut reads = None;
         for program in &PROGRAMS {
-            let reads_are_seen = program.need == Need::Reads && reads.is_ok();
-            let attached = if reads_are_seen { continue } else { watch.attach(program, &btf, &machine) };
+            let wanted = match program.need {
+                Need::Required | Need::Optional => true,
+                Need::Reads => !matches!(reads, Some(Ok(()))),
+                Need::Beside(other) => watch.has(other),
+            };
+            let attached = if wanted { watch.attach(program, &btf, &machine) } else { continue };
             match (program.need, attached) {
                 (Need::Required, Err(error)) => return Err(error),
-                (Need::Reads, attached) => reads = attached.map_err(Some),
-                (Need::Required | Need::Optional, _) => {}
+                (Need::Reads, Ok(())) => reads = Some(Ok(())),
+                (Need::Reads, Err(error)) => reads = reads.or(Some(Err(error))),
+                (Need::Required | Need::Optional | Need::Beside(_), _) => {}
             }
         }
-        match reads {
-            Err(Some(error)) => Err(error),
-            _ => Ok(watch),
+        if let Some(Err(error)) = reads {
+            return Err(error);
         }
+        watch.repeats = watch.has(FILEMAP_GET_PAGES).then(Repeats::default);
+        Ok(watch)
+    }
+
+    fn has(&self, program: &str) -> bool {
+        self.states.iter().any(|state| state.name == program && state.missing.is_none())
     }
 
     /// Attaches a program, and keeps what became of that.
@@ -189,12 +207,18 @@ impl Watch {
         attached
     }
 
-    /// Takes at most `most` events, in the order in which they were written, and gives `each` to them. Never waits. Returns how many.
+    /// Takes at most `most` records from the ring, in the order in which they were written, and calls `each` with their events. Never waits.
+    /// Returns how many records it took: fewer than `most` if the ring is empty now.
     pub fn drain(&mut self, most: usize, each: &mut dyn FnMut(&Event)) -> usize {
         let (produced, data) = self.data.longs().split_at(system::page_bytes() / 8);
         let ring = Ring { consumed: &self.reader.longs()[0], produced: &produced[0], data };
+        let repeats = &mut self.repeats;
         ring.drain(most, &mut |record| {
-            if let Some(event) = Event::decode(record) {
+            let event = Event::decode(record).and_then(|event| match repeats {
+                Some(repeats) => repeats.without(event),
+                None => Some(event),
+            });
+            if let Some(event) = event {
                 each(&event);
             }
         })
@@ -266,7 +290,8 @@ impl Watch {
     /// Bytes of memory that the maps and the ring take.
     pub fn memory(&self) -> u64 {
         let maps = [&self.files, &self.groups, &self.settings_map, &self.ring_map];
-        maps.into_iter().filter_map(|map| system::map_bytes(map).ok()).sum()
+        maps.into_iter().filter_map(|map| system::map_bytes(map).ok()).sum::<u64>()
+            + self.repeats.as_ref().map_or(0, |_| Repeats::BYTES)
     }
 
     fn verdict(&self, era: i16, followed: bool) -> u32 {

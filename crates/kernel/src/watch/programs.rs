@@ -72,8 +72,10 @@ const NO_WAKE_UP: i32 = 1;
 pub(super) enum Need {
     Required,
     Optional,
-    /// It sees reads: the first of the list that can be attached is enough, and one must be.
+    /// It sees reads: the first of the list that can be attached is used, and one must be.
     Reads,
+    /// It sees what the program of this name does not, and is attached if that is.
+    Beside(&'static str),
 }
 
 /// A program, and what it is attached to.
@@ -83,6 +85,11 @@ pub(super) struct Program {
     pub(super) need: Need,
     write: fn(&mut Writer<'_>),
 }
+
+/// Sees reads exactly: the open file, too.
+const FILEMAP_READ: &str = "filemap_read";
+/// Sees reads, where programs may not be attached to functions. [`super::repeats`] drops what it sees twice.
+pub(super) const FILEMAP_GET_PAGES: &str = "mm_filemap_get_pages";
 
 const READ: &[&str] = &["kiocb", "iov_iter"];
 const FOLIO: &[&str] = &["folio"];
@@ -114,9 +121,9 @@ const fn tracepoint(
 pub(super) const PROGRAMS: [Program; 10] = [
     tracepoint("mm_filemap_delete_from_page_cache", FOLIO, "5.16", Need::Required, removed),
     tracepoint("mm_filemap_add_to_page_cache", FOLIO, "5.16", Need::Required, added),
-    tracepoint("mm_filemap_get_pages", MAPPING, "6.12", Need::Reads, got),
-    function("filemap_read", READ, "5.12", Need::Reads, read),
-    function("filemap_splice_read", &["file"], "6.5", Need::Optional, spliced),
+    function(FILEMAP_READ, READ, "5.12", Need::Reads, read),
+    function("filemap_splice_read", &["file"], "6.5", Need::Beside(FILEMAP_READ), spliced),
+    tracepoint(FILEMAP_GET_PAGES, MAPPING, "6.12", Need::Reads, got),
     function("generic_perform_write", READ, "5.19", Need::Optional, written),
     function("iomap_file_buffered_write", READ, "4.8", Need::Optional, written),
     tracepoint("mm_filemap_fault", MAPPING, "6.12", Need::Optional, faulted),
