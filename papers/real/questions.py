@@ -4,10 +4,11 @@
     papers/real/questions.py --forebay target/release/forebay      # as root; some 40 minutes a round
 
 Search: ripgrep ten times over a tree a third larger than the cache. Mix: point reads of RocksDB beside scans, by two processes; mix-10: the same
-with a store of ten times the cache. Both: search and mix at once. Git: a history of two releases is compared and searched. Build: sources are
+with a store of ten times the cache. Both: search and mix at once. Service: hot reads while `tar` reads ten times the cache, begun when they are warm, or before. Git: a history of two releases is compared and searched. Build: sources are
 compiled and linked twice. Keeps every run as JSON in runs/; `--show FILE` prints tables.
 """
 
+import json
 import pathlib
 import re
 import shutil
@@ -152,6 +153,56 @@ class Both:
         return self.mix.said(directory)
 
 
+class Service:
+    """Random reads of a file of two thirds of the cache, and a `tar` of ten times the cache that begins some seconds later."""
+
+    disk = "sata-ssd"
+    needs = ("fio", "tar")
+    cache, cold = 64 * stage.MIB, 640 * stage.MIB
+    volume = 832 * stage.MIB
+    seconds = 20
+    # How long the reads go on before tar begins, and before they are counted.
+    warm = 10
+
+    def fill(self, directory, work):
+        for folder, size, files in (("hot", self.cache * 2 // 3, 1), ("cold", self.cold, 160)):
+            (directory / folder).mkdir()
+            for number in range(files):
+                (directory / folder / str(number)).write_bytes(bytes(size // files // stage.PAGE * stage.PAGE))
+
+    def reads(self, ramp):
+        times = f"--time_based --runtime={self.seconds} --ramp_time={ramp}"
+        return f"fio --name=hot --filename=hot/0 --readonly --rw=randread --bs=4k --ioengine=psync --rate_iops=20000 --invalidate=0 {times} --output-format=json"
+
+    def scan(self, directory):
+        # To a pipe: tar does not read what it would write to /dev/null.
+        return "while :; do tar cf - cold; done | cat >/dev/null"
+
+    def command(self, directory):
+        return {"service": shell(directory, f"{{ sleep {self.warm}; {self.scan(directory)}; }} & scan=$!; {self.reads(self.warm)} >hot.said; pkill -P $scan; kill $scan")}
+
+    def size(self, directory):
+        return self.cache
+
+    def said(self, directory):
+        """Reads a second, mean and 99th percentile."""
+        told = json.loads((directory / "hot.said").read_text())["jobs"][0]["read"]
+        times = told["clat_ns"]
+        return {"reads_a_second": told["iops"], "mean_us": times["mean"] / 1000, "p99_us": times["percentile"]["99.000000"] / 1000, "p999_us": times["percentile"]["99.900000"] / 1000}
+
+
+class ServiceAlone(Service):
+    def command(self, directory):
+        return {"service": shell(directory, f"{self.reads(self.warm)} >hot.said")}
+
+
+class ServiceLate(Service):
+    """tar has begun before, so that the reads find a cache that is full of other things."""
+
+    def command(self, directory):
+        return {"service": shell(directory, f"{{ {self.scan(directory)}; }} & scan=$!; sleep 5; {self.reads(self.warm)} >hot.said; pkill -P $scan; kill $scan")}
+
+
 class Git:
     disk = "network-block"
     needs = ("cargo", "git")
@@ -200,6 +251,7 @@ class Build:
 
 CACHES = ["kernel", "kernel" + NOREUSE, "lru", sessions.SUGGESTED, *OF_MIX, "lru-sp" + NOREUSE, "ubm", "clock-pro"]
 QUESTIONS = {"search": Search, "mix": Mix, "mix-10": MixOfTen, "both": Both, "git": Git, "build": Build}
+QUESTIONS |= {"service-alone": ServiceAlone, "service": Service, "service-late": ServiceLate}
 
 
 def options():
@@ -223,7 +275,8 @@ def measure_all(given):
                 question.fill(directory, work)  # noqa: B023 - called at once
                 sizes.append(round(question.size(directory) / stage.MIB))  # noqa: B023
 
-            place = stage.Stage(given.forebay, work, 640 * stage.MIB, given.delay or question.disk, fill, question.command)
+            volume = getattr(question, "volume", 640 * stage.MIB)
+            place = stage.Stage(given.forebay, work, volume, given.delay or question.disk, fill, question.command)
             session.note(**{f"delay_check_{name}": place.check_delay()})
             for turn in range(given.rounds):
                 for which in given.caches.split(","):
@@ -255,7 +308,9 @@ def show(runs):
         for which in dict.fromkeys(run["which"] for run in of):
             here = sessions.chosen(of, which=which)
             row = [which, sessions.cells(here, lambda run: run["elapsed"])]
-            row += [sessions.cells(here, lambda run: run["said"][figure], "{:.0f}" if figure != "scans_a_second" else "{:.2f}") for figure in said]  # noqa: B023
+            for figure in said:
+                form = "{:.2f}" if figure == "scans_a_second" else "{:.1f}" if figure.endswith("_us") and question != "mix" else "{:.0f}"
+                row.append(sessions.cells(here, lambda run: run["said"][figure], form))  # noqa: B023
             row += [
                 sessions.cells(here, lambda run: run["device"]["reads"], "{:.0f}"),
                 sessions.cells(here, lambda run: run["device"]["read_bytes"] / stage.MIB, "{:.0f}"),

@@ -32,6 +32,8 @@ from volumes.server import Server, Volume, free_port, make_volume  # noqa: E402
 KIB, MIB = 1 << 10, 1 << 20
 PAGE = 4 * KIB
 KERNEL = "kernel"
+# The kernel's page cache, in which a policy decides what leaves: `steered clock-pro`.
+STEERED = "steered "
 READAHEAD = "128KiB"
 # What fio reads, to see that requests are as slow as the model says.
 CHECKED = "checked"
@@ -161,6 +163,50 @@ class Mount:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+
+
+class Steering:
+    """`forebay steer` of a directory, and its figures; as a context, stopped at its end. Its own memory is part of the size."""
+
+    def __init__(self, forebay, directory, log, size, policy, options=()):
+        self.log = log
+        self.metrics = f"127.0.0.1:{free_port()}"
+        words = [forebay, "steer", directory, "--cache", str(size), "--policy", policy, "--metrics", self.metrics, "--log", "warn", *options]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        try:
+            wait_until(lambda: self.process.poll() is not None or self.answers(), 30)
+            if self.process.poll() is not None:
+                raise Failed(f"forebay steer ends: {self.log.read_text()[-2000:]}")
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def answers(self):
+        with contextlib.suppress(OSError):
+            return bool(self.figures())
+        return False
+
+    def figures(self):
+        with urllib.request.urlopen(f"http://{self.metrics}/statistics", timeout=30) as answer:
+            return json.load(answer)
+
+    def resident(self):
+        """The bytes of memory that it takes."""
+        return int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * PAGE
+
+    def stop(self):
+        self.process.terminate()
+        if self.process.wait(120):
+            raise Failed(f"forebay steer failed: {self.log.read_text()[-2000:]}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
 
 
 class Stage:
@@ -348,7 +394,7 @@ def run_all(programs, directory, group, most=MOST_SECONDS):
 
 
 def measure(stage, cache, mib, programs, *, managers=None, said=None, server_options=(), spoken=None):
-    """One run: `cache` is KERNEL or a policy of the mount, which gets the file of `managers`. `programs` makes command lines by name for a directory;
+    """One run: `cache` is KERNEL, STEERED with a policy, or a policy of the mount, which gets the file of `managers`. `programs` makes command lines by name for a directory;
     `spoken` reads what the programs have written into it. The mount's references are recorded, and forecast. A trace has hints on readahead, and not
     `noreuse`: `said` is the file of managers in force once programs have said that."""
     words = ["--managers", managers] if managers else []
@@ -356,24 +402,33 @@ def measure(stage, cache, mib, programs, *, managers=None, said=None, server_opt
     trace.unlink(missing_ok=True)
     size = int(mib * MIB) // PAGE * PAGE
     with stage.cold(*server_options) as (directory, server), contextlib.ExitStack() as stack:
-        if cache == KERNEL:
+        steered = cache.removeprefix(STEERED) if cache.startswith(STEERED) else None
+        mounts = cache != KERNEL and steered is None
+        if not mounts:
             stack.enter_context(stage.bound(directory))
-        else:
+        if steered:
+            steering = stack.enter_context(Steering(stage.forebay, directory, stage.work / "steer.log", size, steered, words))
+            # Whoever steers has this memory less for page cache.
+            size -= steering.resident()
+        elif mounts:
             log = stage.work / "mount.log"
             mount = stack.enter_context(Mount(stage.forebay, directory, stage.seen, log, size, cache, ["--record", trace, *words]))
         before = device(server)
         # Behind a mount there is page cache for mapped files alone, of which the mount takes care.
-        with Group(size if cache == KERNEL else size + 64 * MIB) as group:
+        with Group(size + 64 * MIB if mounts else size) as group:
             begin = time.perf_counter()
             figures = run_all(programs(stage.seen), stage.seen, group)
             elapsed = time.perf_counter() - begin
         result = {"cache": cache, "mib": mib, "elapsed": elapsed, "programs": figures}
         if spoken:
             result["said"] = spoken(stage.seen)
-        if cache == KERNEL:
+        if not mounts:
             held = sorted(group.held) or [0]
             result["page_cache_mib"] = {"median": held[len(held) // 2] / MIB, "most": held[-1] / MIB}
-        else:
+        if steered:
+            result |= {"steering": steering.figures(), "steering_cpu": processor_seconds(steering.process), "steering_memory": steering.resident()}
+            steering.stop()
+        elif mounts:
             result |= of_mount(mount.figures()) | {"mount_cpu": processor_seconds(mount.process)}
             mount.stop()
         run("sync", "--file-system", directory)

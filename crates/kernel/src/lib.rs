@@ -1,5 +1,40 @@
-//! The kernel's own page cache, for a daemon that steers it.
+//! The kernel's page cache, steered: what is used is seen, a policy decides, and its victims leave. The kernel is not changed, and its hits stay its own.
 //!
-//! - [`watch`] sees which pages of which files are used, added to the page cache and removed from it.
+//! ```text
+//! watch           which pages of which files are used, added and removed: BPF programs and their ring
+//! steering        the thread that takes these events, and lets pages leave
+//!   arrivals      pages that have come, until it is known what for
+//!   steered       what the policy makes of them; it calls no kernel
+//!   residents     which pages are there, which are wanted, and which are one folio
+//!   budget        how many may stay: what is asked for, or what the kernel leaves of it
+//!   later         pages that could not leave yet
+//!   files         steered files as volumes of the pool
+//! scopes          what is steered: directories, control groups
+//!   file_system   files by their inodes
+//!   descriptors   files that are open for a while
+//!   walk          what lies below a directory
+//! act             the calls that let pages leave, write them, and say which are there
+//! ```
+//!
+//! The policy, its owners and figures are those of a [pool](forebay_pool) whose frames hold no bytes ([`Handle::refer`](forebay_pool::Handle::refer)).
+//! Nothing can be lost: only clean pages leave, and without this thread the kernel goes on with its own lists.
 
+mod act;
+mod arrivals;
+mod budget;
+mod descriptors;
+mod error;
+mod file_system;
+mod files;
+mod later;
+mod residents;
+mod scopes;
+mod steered;
+mod steering;
+mod walk;
 pub mod watch;
+
+pub use error::Error;
+pub use scopes::Scope;
+pub use steered::Pages;
+pub use steering::{Counts, Options, Steering, Users};

@@ -1,0 +1,237 @@
+//! What is steered: files below directories, and what the processes of control groups use.
+
+use crate::error::Error;
+use crate::file_system::FileSystem;
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What the kernel puts behind the name of a file that has none any more.
+const DELETED: &[u8] = b" (deleted)";
+
+/// What is steered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The files below a directory, on its own file system.
+    Directory(PathBuf),
+    /// The files that processes of a control group use, and of the groups below it.
+    Group(PathBuf),
+}
+
+/// The directories and control groups, and the file systems that they are on.
+pub(crate) struct Scopes {
+    directories: Vec<PathBuf>,
+    groups: Vec<Group>,
+    systems: Vec<FileSystem>,
+}
+
+/// A control group that is steered.
+struct Group {
+    path: PathBuf,
+    number: u64,
+}
+
+/// Which hierarchy control groups are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hierarchy {
+    /// Version 2.
+    Unified,
+    /// Version 1's `memory`.
+    Memory,
+}
+
+impl Scopes {
+    /// Looks at what is to be steered.
+    ///
+    /// # Errors
+    /// Which of them cannot be, and why.
+    pub(crate) fn new(scopes: &[Scope]) -> Result<Self, Error> {
+        let mut made = Self { directories: Vec::new(), groups: Vec::new(), systems: Vec::new() };
+        for scope in scopes {
+            match scope {
+                Scope::Directory(path) => made.add_directory(path)?,
+                Scope::Group(path) => made.add_group(path)?,
+            }
+        }
+        if !made.groups.is_empty() {
+            made.add_mounted();
+        }
+        Ok(made)
+    }
+
+    /// The directories, by their whole paths.
+    pub(crate) fn directories(&self) -> &[PathBuf] {
+        &self.directories
+    }
+
+    /// The devices whose files are all looked at.
+    pub(crate) fn devices(&self) -> Vec<u32> {
+        let on = |directory: &PathBuf| fs::metadata(directory).ok().map(|found| found.dev());
+        let wanted: Vec<u64> = self.directories.iter().filter_map(on).collect();
+        let device = |system: &FileSystem| system.device();
+        let number = |device: u32| libc::makedev(device >> 20, device & 0xf_ffff);
+        self.systems.iter().map(device).filter(|&device| wanted.contains(&number(device))).collect()
+    }
+
+    /// The groups' hierarchy, if there are groups.
+    ///
+    /// # Errors
+    /// They are of two.
+    pub(crate) fn hierarchy(&self) -> Result<Option<Hierarchy>, Error> {
+        let mut found = None;
+        for group in &self.groups {
+            let hierarchy = hierarchy_of(&group.path)?;
+            if found.is_some_and(|found| found != hierarchy) {
+                let what = "it is of another version of control groups than the others: name groups of one".to_owned();
+                return Err(Error::Place { place: group.path.clone(), what });
+            }
+            found = Some(hierarchy);
+        }
+        Ok(found)
+    }
+
+    /// The file system of a device, if its files can be steered.
+    pub(crate) fn system(&self, device: u32) -> Option<&FileSystem> {
+        self.systems.iter().find(|system| system.device() == device)
+    }
+
+    /// Whether an open file lies below one of the directories.
+    pub(crate) fn has(&self, file: BorrowedFd<'_>) -> bool {
+        path_of(file).is_some_and(|path| self.directories.iter().any(|directory| path.starts_with(directory)))
+    }
+
+    /// Whether a group is one of those that are steered, or below one.
+    pub(crate) fn has_group(&self, number: u64) -> bool {
+        self.groups.iter().any(|group| group.number == number || is_below(&group.path, number))
+    }
+
+    /// The path of a file, as a trace names it: below the only directory, or whole.
+    pub(crate) fn name(&self, file: BorrowedFd<'_>) -> Option<String> {
+        let path = path_of(file)?;
+        let below = match &*self.directories {
+            [directory] if self.groups.is_empty() => path.strip_prefix(directory).unwrap_or(&path),
+            _ => &path,
+        };
+        Some(below.to_string_lossy().into_owned())
+    }
+
+    fn add_directory(&mut self, path: &Path) -> Result<(), Error> {
+        let failed = |what: String| Error::Place { place: path.to_owned(), what };
+        let whole = path.canonicalize().map_err(|error| failed(error.to_string()))?;
+        if !whole.is_dir() {
+            return Err(failed("it is no directory: name the one that the file is in".to_owned()));
+        }
+        self.add_system(FileSystem::of(&whole)?);
+        self.directories.push(whole);
+        Ok(())
+    }
+
+    fn add_group(&mut self, path: &Path) -> Result<(), Error> {
+        let failed = |what: String| Error::Place { place: path.to_owned(), what };
+        let path = path.canonicalize().map_err(|error| failed(error.to_string()))?;
+        hierarchy_of(&path)?;
+        let number = fs::metadata(&path).map_err(|error| failed(error.to_string()))?.ino();
+        self.groups.push(Group { path, number });
+        Ok(())
+    }
+
+    /// All mounted file systems whose files can be steered: processes of a group use any.
+    fn add_mounted(&mut self) {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        for line in mounts.lines() {
+            let Some(place) = line.split(' ').nth(4) else { continue };
+            if let Ok(system) = FileSystem::of(&unescape(place)) {
+                self.add_system(system);
+            }
+        }
+    }
+
+    fn add_system(&mut self, system: FileSystem) {
+        if self.system(system.device()).is_none() {
+            self.systems.push(system);
+        }
+    }
+}
+
+/// The path of an open file, also of one that was deleted.
+fn path_of(file: BorrowedFd<'_>) -> Option<PathBuf> {
+    let link = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    let bytes = link.as_os_str().as_bytes();
+    let name = bytes.strip_suffix(DELETED).unwrap_or(bytes);
+    Some(PathBuf::from(OsString::from_vec(name.to_vec())))
+}
+
+/// Which hierarchy a group is of.
+fn hierarchy_of(group: &Path) -> Result<Hierarchy, Error> {
+    let failed = |what: String| Error::Place { place: group.to_owned(), what };
+    let kind = rustix::fs::statfs(group).map_err(|error| failed(std::io::Error::from(error).to_string()))?.f_type;
+    if kind == libc::CGROUP2_SUPER_MAGIC {
+        return Ok(Hierarchy::Unified);
+    }
+    if kind == libc::CGROUP_SUPER_MAGIC && group.join("memory.limit_in_bytes").exists() {
+        return Ok(Hierarchy::Memory);
+    }
+    let what = "it is no control group of version 2, nor of the memory controller of version 1: name its directory below /sys/fs/cgroup";
+    Err(failed(what.to_owned()))
+}
+
+/// Whether a directory below this group is the group of that number.
+fn is_below(group: &Path, number: u64) -> bool {
+    let mut below = vec![group.to_owned()];
+    while let Some(directory) = below.pop() {
+        let Ok(entries) = fs::read_dir(&directory) else { continue };
+        for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            if entry.metadata().is_ok_and(|found| found.ino() == number) {
+                return true;
+            }
+            below.push(entry.path());
+        }
+    }
+    false
+}
+
+/// A path as `/proc/self/mountinfo` writes it: blanks and the like as three octal digits.
+fn unescape(text: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let octal = after.get(..3).filter(|_| byte == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(escaped) => {
+                bytes.push(escaped);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_steered_is_named_with_its_reason() {
+        let refused = |scope: Scope| Scopes::new(&[scope]).err().expect("it is refused").to_string();
+        let no_directory = refused(Scope::Directory("/proc/self/stat".into()));
+        assert!(no_directory.ends_with("it is no directory: name the one that the file is in"), "{no_directory}");
+        let no_group = refused(Scope::Group("/proc".into()));
+        assert!(no_group.contains("/proc: it is no control group"), "{no_group}");
+        let missing = refused(Scope::Directory("/there/is/no/such".into()));
+        assert!(missing.contains("/there/is/no/such: No such file"), "{missing}");
+        let memory = refused(Scope::Directory("/dev/shm".into()));
+        assert!(memory.contains("tmpfs"), "{memory}");
+    }
+
+    #[test]
+    fn a_mount_point_may_have_a_blank() {
+        assert_eq!(unescape(r"/a\040b\134c\04"), Path::new(r"/a b\c\04"));
+    }
+}

@@ -1,0 +1,399 @@
+//! What the policy makes of the kernel's page cache: uses, arrivals and departures go in, folios that are to leave come out.
+//!
+//! ```text
+//!   used, added, removed -----> pool (policy, owners, managers, figures)
+//!            |                    | victims
+//!            v                    v
+//!        residents <-------- let go: kept until no page of the folio is wanted ------> leaving
+//! ```
+//!
+//! Nothing here calls the kernel, so that streams of events can be played to it. A victim of the policy is let go at once, as a dirty page of the pool goes to the laundry:
+//! the policy decides as in the simulator, whatever keeps the page in memory for a while. Pages that are kept so take room, and the policy has fewer.
+
+use crate::residents::Residents;
+use forebay_basis::{Operation, Place};
+use forebay_pool::{Handle, Pool, Volume};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The bytes of a page.
+pub(crate) const PAGE: u64 = 4096;
+
+/// The policy's capacity follows the pages that are kept in steps of a part in this many of the size.
+const STEPS: u64 = 64;
+/// How long fewer of them have to be kept before the policy has more.
+const EASE: Duration = Duration::from_millis(250);
+
+/// What has happened to pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pages {
+    /// Uses that found their page in the kernel's cache.
+    pub kernel_hits: u64,
+    /// Uses that did not.
+    pub kernel_misses: u64,
+    /// Pages that the policy has let go.
+    pub let_go: u64,
+    /// Pages that have left after that.
+    pub dropped: u64,
+    /// Pages that were used again before they had left.
+    pub rescued: u64,
+    /// Pages that the kernel has reclaimed by itself.
+    pub reclaimed: u64,
+}
+
+/// The page cache of files, and the policy over it.
+pub(crate) struct Steered {
+    pool: Arc<Pool>,
+    handle: Handle,
+    residents: Residents,
+    /// Pages that the policy has let go in the call that is under way.
+    left: Arc<Mutex<Vec<Place>>>,
+    /// Pages that were let go, and may leave.
+    leaving: Vec<Place>,
+    pages: Pages,
+    /// The policy's capacity, in pages.
+    capacity: u64,
+    /// When it was changed last.
+    fitted: Instant,
+}
+
+impl Steered {
+    /// The policy of a pool that is used for nothing else.
+    ///
+    /// # Errors
+    /// The pool has no handle left, or somebody listens for its victims.
+    pub(crate) fn new(pool: Arc<Pool>) -> Result<Self, forebay_pool::Error> {
+        let left = Arc::new(Mutex::new(Vec::new()));
+        let leaving = Arc::clone(&left);
+        let first = pool.on_leave(move |places| {
+            leaving.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(places);
+        });
+        if !first {
+            return Err(forebay_pool::Error::Configuration("a pool steers one page cache".to_owned()));
+        }
+        let (handle, capacity) = (pool.handle()?, pool.capacity() / PAGE);
+        Ok(Self {
+            pool,
+            handle,
+            residents: Residents::default(),
+            left,
+            leaving: Vec::new(),
+            pages: Pages::default(),
+            capacity,
+            fitted: Instant::now(),
+        })
+    }
+
+    /// The pool.
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// What is in the kernel's cache.
+    pub(crate) fn residents(&self) -> &Residents {
+        &self.residents
+    }
+
+    /// What has happened so far.
+    pub(crate) fn pages(&self) -> Pages {
+        self.pages
+    }
+
+    /// Pages are used: the kernel has them, or is about to add them.
+    pub(crate) fn used(&mut self, volume: &Arc<Volume>, pages: Range<u64>, operation: Operation) {
+        let (there, _) = self.residents.count(volume.id(), pages.clone());
+        self.pages.kernel_hits += there;
+        self.pages.kernel_misses += pages.end - pages.start - there;
+        self.refer(volume, pages, operation);
+    }
+
+    /// The kernel has added a folio of `count` pages. Those of them that nobody asked for were read ahead.
+    pub(crate) fn added(&mut self, volume: &Arc<Volume>, first: u64, count: u64) {
+        self.residents.add(volume.id(), first, count);
+        self.refer_unwanted(volume, first..first + count);
+    }
+
+    /// Pages are found in the cache, at the start or after events were lost.
+    pub(crate) fn found(&mut self, volume: &Arc<Volume>, pages: Range<u64>) {
+        self.residents.find(volume.id(), pages.clone());
+        self.refer_unwanted(volume, pages);
+    }
+
+    /// Pages have left the cache. `reclaimed`: the kernel has chosen them.
+    pub(crate) fn removed(&mut self, volume: &Volume, first: u64, count: u64, reclaimed: bool) {
+        let pages = first..first + count;
+        let (_, kept) = self.residents.count(volume.id(), pages.clone());
+        if reclaimed {
+            self.pages.reclaimed += count;
+        } else {
+            self.pages.dropped += kept;
+        }
+        self.residents.remove(volume.id(), pages.clone());
+        if self.handle.left_elsewhere(volume, pages.clone()) > 0 {
+            self.residents.want(volume.id(), pages, false);
+            // Those that have just left are not the policy's victims.
+            self.take_left();
+        }
+    }
+
+    /// A file is steered no more: nothing of it is known.
+    pub(crate) fn forget(&mut self, object: u32) {
+        self.residents.forget(object);
+        self.leaving.retain(|place| place.object != object);
+    }
+
+    /// Pages could not leave, and are the policy's again, as if they were used.
+    pub(crate) fn stayed(&mut self, volume: &Arc<Volume>, pages: Range<u64>) {
+        self.refer(volume, pages, Operation::Read);
+    }
+
+    /// Makes the cache as large as this, in pages: the policy has what is not taken by pages that are kept. `kept`: how many of them count.
+    ///
+    /// # Errors
+    /// The pool cannot be as large.
+    pub(crate) fn fit(&mut self, size: u64, kept: u64, now: Instant) -> Result<(), forebay_pool::Error> {
+        let step = (size / STEPS).max(1);
+        let reserved = size.saturating_sub(self.capacity);
+        let wanted = kept.next_multiple_of(step);
+        // It has less at once, and more when that has been enough for a while.
+        let less = wanted > reserved || self.capacity > size;
+        let more = wanted + step < reserved && now.saturating_duration_since(self.fitted) >= EASE;
+        if !less && !more {
+            return Ok(());
+        }
+        let capacity = size.saturating_sub(wanted).max(step);
+        if capacity != self.capacity {
+            self.pool.resize(capacity * PAGE)?;
+            (self.capacity, self.fitted) = (capacity, now);
+            self.settle(None);
+        }
+        Ok(())
+    }
+
+    /// Folios of files that no wanted page keeps: in order, neighbours as one range.
+    pub(crate) fn take_leaving(&mut self) -> Vec<(u32, Range<u64>)> {
+        let mut places = std::mem::take(&mut self.leaving);
+        places.sort_unstable_by_key(|place| (place.object, place.block));
+        let mut ranges: Vec<(u32, Range<u64>)> = Vec::new();
+        for Place { object, block } in places {
+            match ranges.last_mut() {
+                Some((of, range)) if *of == object && range.contains(&block) => {}
+                last => {
+                    let Some(folio) = self.residents.leaving(object, block) else { continue };
+                    match last {
+                        Some((of, range)) if *of == object && range.end == folio.start => range.end = folio.end,
+                        _ => ranges.push((object, folio)),
+                    }
+                }
+            }
+        }
+        ranges
+    }
+
+    /// Refers to the pages that the policy does not have as read ahead, and lets those go that it does not take.
+    fn refer_unwanted(&mut self, volume: &Arc<Volume>, pages: Range<u64>) {
+        let mut start = pages.start;
+        while start < pages.end {
+            let wanted = self.residents.is_wanted(volume.id(), start);
+            let end = (start..pages.end).find(|&page| self.residents.is_wanted(volume.id(), page) != wanted);
+            let run = start..end.unwrap_or(pages.end);
+            start = run.end;
+            if !wanted {
+                self.refer(volume, run, Operation::Readahead);
+            }
+        }
+    }
+
+    fn refer(&mut self, volume: &Arc<Volume>, pages: Range<u64>, operation: Operation) {
+        let object = volume.id();
+        let mut start = pages.start;
+        while start < pages.end {
+            // A use of more pages than the cache holds has victims among them: they are let go before the next come.
+            let end = pages.end.min(start + self.capacity.clamp(1, 64));
+            let (_, kept) = self.residents.count(object, start..end);
+            let referred = self.handle.refer(volume, start..end, operation);
+            if operation != Operation::Readahead {
+                self.pages.rescued += kept;
+            }
+            if referred.refused == 0 {
+                self.residents.want(object, start..end, true);
+            } else {
+                for page in start..end {
+                    let wanted = self.handle.is_resident(volume, page);
+                    self.residents.want(object, page..page + 1, wanted);
+                    if !wanted {
+                        self.leaving.push(Place { object, block: page });
+                    }
+                }
+            }
+            self.settle(Some((volume, start..end)));
+            start = end;
+        }
+    }
+
+    /// Takes note of the victims of the last call. `used`: the pages that it was about, of which some may be back.
+    fn settle(&mut self, used: Option<(&Volume, Range<u64>)>) {
+        for place in self.take_left() {
+            let of_them =
+                |(volume, pages): &(&Volume, Range<u64>)| volume.id() == place.object && pages.contains(&place.block);
+            if used.as_ref().is_some_and(|used| of_them(used) && self.handle.is_resident(used.0, place.block)) {
+                continue;
+            }
+            self.residents.want(place.object, place.block..place.block + 1, false);
+            self.leaving.push(place);
+            self.pages.let_go += 1;
+        }
+    }
+
+    fn take_left(&self) -> Vec<Place> {
+        std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_policy::Spec;
+    use forebay_pool::device::MemoryDevice;
+    use forebay_pool::{Config, VolumeConfig};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn steered(policy: &str, pages: u64) -> (Steered, Vec<Arc<Volume>>) {
+        let spec = Spec::parse(policy).expect("a policy");
+        let pool = Pool::new(Config { laundry: 0, ..Config::new(pages * PAGE, spec) }).expect("a pool");
+        let volume = |name| pool.attach(Arc::new(MemoryDevice::new(0)), VolumeConfig::new(name));
+        let volumes = vec![volume("one"), volume("two")];
+        (Steered::new(Arc::new(pool)).expect("its only user"), volumes)
+    }
+
+    #[test]
+    fn victims_leave_in_order_and_neighbours_together() {
+        let (mut steered, volumes) = steered("lru", 8);
+        for page in 0..12 {
+            steered.used(&volumes[0], page..page + 1, Operation::Read);
+            steered.added(&volumes[0], page, 1);
+        }
+        assert_eq!(steered.take_leaving(), [(volumes[0].id(), 0..4)]);
+        assert_eq!((steered.residents().there(), steered.residents().kept()), (12, 4));
+        (0..4).for_each(|page| steered.removed(&volumes[0], page, 1, false));
+        assert_eq!((steered.residents().there(), steered.residents().kept()), (8, 0));
+        let pages = steered.pages();
+        assert_eq!((pages.kernel_misses, pages.kernel_hits, pages.let_go, pages.dropped), (12, 0, 4, 4));
+        assert!(steered.take_leaving().is_empty());
+    }
+
+    #[test]
+    fn a_page_that_is_used_again_before_it_left_stays() {
+        let (mut steered, volumes) = steered("lru", 4);
+        for page in [0, 1, 2, 3, 4, 0] {
+            steered.used(&volumes[0], page..page + 1, Operation::Read);
+            if !steered.residents().is_there(volumes[0].id(), page) {
+                steered.added(&volumes[0], page, 1);
+            }
+        }
+        assert_eq!(steered.take_leaving(), [(volumes[0].id(), 1..2)], "0 was let go, and is wanted again");
+        assert_eq!(steered.pages().rescued, 1);
+    }
+
+    #[test]
+    fn what_the_kernel_reclaims_is_counted_and_forgotten() {
+        let (mut steered, volumes) = steered("clock-pro", 16);
+        steered.used(&volumes[0], 0..16, Operation::Read);
+        steered.added(&volumes[0], 0, 16);
+        steered.removed(&volumes[0], 0, 16, true);
+        assert_eq!((steered.pages().reclaimed, steered.pages().dropped, steered.residents().there()), (16, 0, 0));
+        assert_eq!(steered.pool().statistics().resident, 0);
+        steered.used(&volumes[1], 0..16, Operation::Read);
+        assert_eq!(steered.pages().let_go, 0, "there was room");
+    }
+
+    #[test]
+    fn pages_that_are_kept_take_the_policy_s_room() {
+        let (mut steered, volumes) = steered("lru", 128);
+        steered.used(&volumes[0], 0..128, Operation::Read);
+        steered.added(&volumes[0], 0, 128);
+        let now = Instant::now();
+        steered.fit(128, 10, now).expect("it can be smaller");
+        assert_eq!(steered.pool().statistics().resident, 118);
+        assert!(steered.take_leaving().is_empty(), "the folio is kept by its other pages");
+        steered.fit(128, 4, now).expect("it can be larger");
+        assert_eq!(steered.pool().capacity(), 118 * PAGE, "not at once");
+        steered.fit(128, 4, now + EASE).expect("it can be larger");
+        assert_eq!(steered.pool().capacity(), 124 * PAGE);
+    }
+
+    /// A kernel that has any number of pages, and drops folios that are clean.
+    #[derive(Default)]
+    struct Kernel {
+        /// Folios by file and first page: their pages.
+        folios: BTreeMap<(usize, u64), u64>,
+    }
+
+    impl Kernel {
+        fn folio_of(&self, file: usize, page: u64) -> Option<(u64, u64)> {
+            let (&(_, first), &count) = self.folios.range((file, 0)..=(file, page)).next_back()?;
+            (page < first + count).then_some((first, count))
+        }
+    }
+
+    proptest! {
+        /// Uses, readahead in folios, reclaim, and events that come twice or not at all.
+        #[test]
+        fn it_knows_what_is_there_and_no_wanted_page_is_dropped(
+            policy in prop::sample::select(vec!["lru", "clock-pro", "2q", "arc", "ubm", "dulo", "lru-sp", "s3-fifo"]),
+            steps in proptest::collection::vec((0usize..2, 0u64..200, 0u32..6, 0u8..20), 1..300),
+        ) {
+            let (mut steered, volumes) = steered(policy, 32);
+            let mut kernel = Kernel::default();
+            for (file, page, order, chance) in steps {
+                let volume = &volumes[file];
+                if chance == 0 {
+                    // Reclaim, or truncation.
+                    if let Some((first, count)) = kernel.folio_of(file, page) {
+                        kernel.folios.remove(&(file, first));
+                        steered.removed(volume, first, count, order > 2);
+                    }
+                    continue;
+                }
+                steered.used(volume, page..page + 1, Operation::Read);
+                if kernel.folio_of(file, page).is_none() {
+                    let count = 1u64 << order;
+                    let first = page / count * count;
+                    let (first, count) =
+                        if (first..first + count).all(|page| kernel.folio_of(file, page).is_none()) { (first, count) } else { (page, 1) };
+                    kernel.folios.insert((file, first), count);
+                    steered.added(volume, first, count);
+                    if chance == 1 {
+                        steered.added(volume, first, count);
+                    }
+                }
+                for (object, pages) in steered.take_leaving() {
+                    let file = volumes.iter().position(|volume| volume.id() == object).expect("it is a file");
+                    for page in pages.clone() {
+                        prop_assert!(!steered.handle.is_resident(&volumes[file], page), "a wanted page is not dropped");
+                    }
+                    let inside: Vec<(u64, u64)> = kernel
+                        .folios
+                        .range((file, pages.start)..(file, pages.end))
+                        .map(|(&(_, first), &count)| (first, count))
+                        .filter(|(first, count)| first + count <= pages.end)
+                        .collect();
+                    // What is dirty stays.
+                    for (first, count) in inside.into_iter().filter(|_| chance != 2) {
+                        kernel.folios.remove(&(file, first));
+                        steered.removed(&volumes[file], first, count, false);
+                    }
+                }
+                let there: u64 = kernel.folios.values().sum();
+                prop_assert_eq!(steered.residents().there(), there);
+                let resident = u64::from(steered.pool().statistics().resident);
+                prop_assert!(resident <= 32);
+                let wanted = (0..2usize).flat_map(|file| (0..256u64).map(move |page| (file, page)));
+                let wanted = wanted.filter(|&(file, page)| steered.residents().is_wanted(volumes[file].id(), page)).count() as u64;
+                prop_assert_eq!(wanted, resident, "what is wanted is what the policy has");
+            }
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! The thread that steers: it takes the kernel's events, asks the policy, and lets pages leave.
+//!
+//! ```text
+//!   watch --events--> State::happened --> steered (policy, residents)
+//!                                            | folios that no wanted page keeps
+//!                       leave  <-------------+
+//!                         | posix_fadvise       what has not left by then is dirty, mapped or in use:
+//!                         +--> later            its writeback starts, and it is tried again
+//! ```
+//!
+//! A turn takes what is in the ring, lets pages leave, and keeps the size. Between turns it sleeps for a millisecond, and longer while nothing happens. If it ends in any way, the
+//! kernel goes on with its own lists: only clean pages were let go, and nothing else was changed.
+
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use crate::act;
+use crate::arrivals::Arrivals;
+use crate::budget::Budget;
+use crate::descriptors::Descriptors;
+use crate::error::Error;
+use crate::file_system::identify;
+use crate::files::Files;
+use crate::later::Later;
+use crate::scopes::{Hierarchy, Scope, Scopes};
+use crate::steered::{PAGE, Pages, Steered};
+use crate::walk::Walk;
+use crate::watch::{FileId, GroupsBy, Watch, WatchOptions};
+use forebay_basis::Operation;
+use forebay_pool::{Pool, Together};
+use std::collections::HashSet;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use turn::{Sees, Turn, Verdict};
+
+/// Events that are taken in a turn.
+const MOST_EVENTS: usize = 1 << 14;
+/// How long it sleeps between turns, and at most while nothing happens.
+const PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(8);
+/// How often descriptors are looked through, and files.
+const TEND: Duration = Duration::from_millis(250);
+/// How long walking through directories goes on before events are taken.
+const WALK: Duration = Duration::from_millis(2);
+/// How long it holds that a file is steered, or is not: it may be renamed into a directory or out of it.
+const VERDICT: Duration = Duration::from_secs(30);
+/// How often pages that cannot leave are tried before the policy has them again.
+const TRIES: u8 = 6;
+
+/// What learns of each use.
+pub trait Users: Send {
+    /// Whether it wants to know of uses now.
+    fn wants(&self) -> bool;
+
+    /// A file by its path; its number for what follows.
+    fn file(&self, path: &str) -> u32;
+
+    /// A process reads or writes: from an offset on, a number of bytes.
+    fn reference(&self, file: u32, process: u32, bytes: (u64, u64), operation: Operation);
+}
+
+/// What is steered, and how.
+pub struct Options {
+    /// What is steered.
+    pub scopes: Vec<Scope>,
+    /// Nothing leaves: it only is looked at what is used.
+    pub observe: bool,
+    /// Who learns of uses.
+    pub users: Option<Box<dyn Users>>,
+}
+
+/// What was seen and done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// What happened to pages.
+    pub pages: Pages,
+    /// Pages in the kernel's cache now.
+    pub there: u64,
+    /// Those of them that the policy has let go.
+    pub kept: u64,
+    /// Pages that may be there now.
+    pub size: u64,
+    /// Pages that the policy got back because they cannot leave.
+    pub refused: u64,
+    /// Files that are steered.
+    pub files: u64,
+    /// Events that were taken.
+    pub events: u64,
+    /// Events that found the ring full.
+    pub lost: u64,
+    /// Bytes of memory, without the pool's metadata.
+    pub memory: u64,
+}
+
+/// A page cache that is steered, until this is stopped or dropped.
+pub struct Steering {
+    shared: Arc<Shared>,
+    counted: Together,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    stop: AtomicBool,
+    /// The size that is asked for, in pages.
+    size: AtomicU64,
+    counts: Mutex<Counts>,
+}
+
+impl Steering {
+    /// Begins to steer with a pool that is used for nothing else: its capacity is the size. Returns when what is there already has been found.
+    ///
+    /// # Errors
+    /// What cannot be steered, and why.
+    pub fn start(pool: Arc<Pool>, options: Options) -> Result<Self, Error> {
+        let size = pool.capacity() / PAGE;
+        let shared =
+            Arc::new(Shared { stop: AtomicBool::new(false), size: AtomicU64::new(size), counts: Mutex::default() });
+        let mut state = State::new(pool, options, &shared)?;
+        let counted = state.files.counted().clone();
+        state.walk()?;
+        let thread = std::thread::Builder::new().name("steer".to_owned()).spawn(move || state.run());
+        let thread = thread.map_err(|error| Error::System { asked: "a thread to steer", source: Arc::new(error) })?;
+        Ok(Self { shared, counted, thread: Some(thread) })
+    }
+
+    /// What was seen and done so far.
+    pub fn counts(&self) -> Counts {
+        *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the pool counts of the files.
+    pub fn counted(&self) -> &Together {
+        &self.counted
+    }
+
+    /// Another size is asked for, in bytes: pages leave soon.
+    pub fn resize(&self, bytes: u64) {
+        self.shared.size.store(bytes / PAGE, Ordering::Relaxed);
+    }
+
+    /// Whether it goes on: not after a panic.
+    pub fn runs(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Ends it: the kernel's own lists decide again.
+    pub fn stop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that steers has panicked; the kernel's own lists decide");
+        }
+    }
+}
+
+impl Drop for Steering {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The thread's own.
+struct State {
+    watch: Watch,
+    scopes: Scopes,
+    files: Files,
+    descriptors: Descriptors,
+    steered: Steered,
+    arrivals: Arrivals,
+    sees: Sees,
+    later: Later,
+    budget: Budget,
+    users: Option<Box<dyn Users>>,
+    observe: bool,
+    shared: Arc<Shared>,
+    /// Files that belong to a directory by a name of theirs that the kernel does not tell.
+    linked: HashSet<FileId>,
+    counts: Counts,
+    lost: u64,
+    /// When descriptors were looked through last, and when the kernel was to ask again which files are steered.
+    tended: Instant,
+    forgot: Instant,
+}
+
+impl State {
+    fn new(pool: Arc<Pool>, options: Options, shared: &Arc<Shared>) -> Result<Self, Error> {
+        let scopes = Scopes::new(&options.scopes)?;
+        let groups = match scopes.hierarchy()? {
+            None => GroupsBy::None,
+            Some(Hierarchy::Unified) => GroupsBy::Unified,
+            Some(Hierarchy::Memory) => GroupsBy::Memory,
+        };
+        let watch = Watch::start(&WatchOptions { devices: scopes.devices(), groups, ..WatchOptions::default() })?;
+        let sees = Sees::by(&watch);
+        for program in watch.programs() {
+            if let Some(why) = &program.missing {
+                tracing::debug!("{}: {why}", program.name);
+            }
+        }
+        Ok(Self {
+            watch,
+            files: Files::new(&pool),
+            descriptors: Descriptors::default(),
+            steered: Steered::new(pool)?,
+            arrivals: Arrivals::default(),
+            sees,
+            later: Later::default(),
+            budget: Budget::new(shared.size.load(Ordering::Relaxed)),
+            scopes,
+            users: options.users,
+            observe: options.observe,
+            shared: Arc::clone(shared),
+            linked: HashSet::new(),
+            counts: Counts::default(),
+            lost: 0,
+            tended: Instant::now(),
+            forgot: Instant::now(),
+        })
+    }
+
+    /// Finds what is in the cache already, while events are taken.
+    fn walk(&mut self) -> Result<(), Error> {
+        for directory in self.scopes.directories().to_vec() {
+            let mut walk = Walk::new(&directory);
+            loop {
+                let until = Instant::now() + WALK;
+                let done = walk.go_on(until, &mut |file, id, bytes, links| {
+                    if links > 1 {
+                        self.linked.insert(id);
+                    }
+                    find_pages(&mut self.files, &mut self.steered, &self.watch, file, id, bytes);
+                });
+                self.turn(Instant::now());
+                if done {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn run(mut self) {
+        let mut pause = PAUSE;
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            let events = self.turn(Instant::now());
+            // A ring that was not emptied is not waited for.
+            if events >= MOST_EVENTS {
+                continue;
+            }
+            pause = if events > 0 { PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+            std::thread::sleep(pause);
+        }
+    }
+
+    /// Takes events, and lets pages leave. How many events there were.
+    fn turn(&mut self, now: Instant) -> usize {
+        let events = self.take_events(now);
+        self.leave(now);
+        self.try_again(now);
+        // What has left by this takes no room any more.
+        let events = events + self.take_events(now);
+        self.keep_size(now);
+        if now.saturating_duration_since(self.tended) >= TEND {
+            self.tended = now;
+            self.descriptors.tend(now);
+            let there = |object| self.steered.residents().has(object);
+            self.files.sweep(self.steered.pool(), there);
+            self.look_after_losses(now);
+        }
+        if now.saturating_duration_since(self.forgot) >= VERDICT {
+            self.forgot = now;
+            self.watch.forget_files();
+        }
+        self.show();
+        events
+    }
+
+    fn take_events(&mut self, now: Instant) -> usize {
+        let Self { watch, scopes, files, descriptors, steered, arrivals, sees, users, linked, .. } = self;
+        let reclaimed = steered.pages().reclaimed;
+        let mut unjudged = Vec::new();
+        let users = users.as_deref();
+        let judged = &mut unjudged;
+        let mut turn = Turn { scopes, files, descriptors, steered, arrivals, sees: *sees, users, linked, now, judged };
+        let events = watch.drain(MOST_EVENTS, &mut |event| turn.happened(event));
+        while let Some(arrival) = turn.arrivals.due(now) {
+            turn.arrived(arrival);
+        }
+        for verdict in unjudged {
+            let told = match verdict {
+                Verdict::File(id, followed) => self.watch.judge_file(id, followed),
+                Verdict::Group(group, followed) => self.watch.judge_group(group, followed),
+            };
+            if let Err(error) = told {
+                tracing::debug!("a verdict is not kept, and comes again: {error}");
+            }
+        }
+        if self.steered.pages().reclaimed > reclaimed {
+            self.budget.reclaimed(self.steered.residents().there(), now);
+        }
+        self.counts.events += events as u64;
+        events
+    }
+
+    /// Lets folios leave that no wanted page keeps.
+    fn leave(&mut self, now: Instant) {
+        let leaving = self.steered.take_leaving();
+        if self.observe {
+            return;
+        }
+        for (object, pages) in leaving {
+            self.drop_pages(object, pages, 0, now);
+        }
+    }
+
+    /// Lets pages of a file leave: those that do not are tried again later.
+    fn drop_pages(&mut self, object: u32, pages: Range<u64>, tries: u8, now: Instant) {
+        let Some(file) = self.files.get(object) else { return };
+        let Some(system) = self.scopes.system(file.id.device) else { return };
+        // Without one that opens there is nothing to leave: it was deleted.
+        let Ok(opened) = self.descriptors.get(system, file.id, now) else { return };
+        if tries > 0 && act::cached(opened, &pages).is_ok_and(|cached| cached.dirty > 0) {
+            // Errors of writeback are for whoever has written.
+            let _ = act::start_writeback(opened, &pages);
+        }
+        if let Err(error) = act::drop_pages(opened, &pages) {
+            tracing::debug!("pages stay: {error}");
+        }
+        self.later.add(object, pages, tries, now);
+    }
+
+    /// Looks again at pages that were to leave: those that are still there and kept are tried again, or are the policy's again.
+    fn try_again(&mut self, now: Instant) {
+        while let Some((object, pages, tries)) = self.later.due(now) {
+            for run in self.steered.residents().all_leaving(object, pages) {
+                if tries < TRIES {
+                    self.drop_pages(object, run, tries + 1, now);
+                } else if let Some(file) = self.files.get(object) {
+                    self.counts.refused += run.end - run.start;
+                    let volume = Arc::clone(&file.volume);
+                    self.steered.stayed(&volume, run);
+                }
+            }
+        }
+    }
+
+    /// Follows the size that is asked for, and what the kernel leaves of it.
+    fn keep_size(&mut self, now: Instant) {
+        let asked = self.shared.size.load(Ordering::Relaxed);
+        if asked != self.budget.asked() {
+            self.budget.ask(asked);
+        }
+        self.budget.tick(now);
+        // Where nothing leaves, what the policy has let go takes none of its room.
+        let kept = if self.observe { 0 } else { self.steered.residents().kept() };
+        if let Err(error) = self.steered.fit(self.budget.pages(), kept, now) {
+            tracing::warn!("the policy keeps its size: {error}");
+            self.budget.ask(asked);
+        }
+    }
+
+    /// After lost events, what is there is looked up anew.
+    fn look_after_losses(&mut self, now: Instant) {
+        let lost = self.watch.lost();
+        if lost == self.lost {
+            return;
+        }
+        tracing::warn!(
+            "{} events came too fast, and are lost: what is in the cache is looked up anew",
+            lost - self.lost
+        );
+        self.lost = lost;
+        let mut known = self.steered.residents().all_there();
+        for (object, id, volume) in self.files.all() {
+            let Some(system) = self.scopes.system(id.device) else { continue };
+            let opened = self.descriptors.get(system, id, now);
+            let there: HashSet<u64> = opened.ok().and_then(|file| pages_of(file).ok()).unwrap_or_default();
+            let known = known.remove(&object).unwrap_or_default();
+            for page in known.iter().filter(|page| !there.contains(page)) {
+                self.steered.removed(&volume, *page, 1, false);
+            }
+            for page in there.into_iter().filter(|page| known.binary_search(page).is_err()) {
+                self.steered.found(&volume, page..page + 1);
+            }
+        }
+    }
+
+    fn show(&mut self) {
+        let residents = self.steered.residents();
+        self.counts.pages = self.steered.pages();
+        (self.counts.there, self.counts.kept) = (residents.there(), residents.kept());
+        self.counts.size = self.budget.pages();
+        self.counts.files = self.files.len() as u64;
+        self.counts.lost = self.watch.lost();
+        self.counts.memory = self.watch.memory() + (residents.bytes() + self.files.bytes()) as u64;
+        *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner) = self.counts;
+    }
+}
+
+/// A file that was found in a directory: what of it is in the cache is the policy's from now on.
+fn find_pages(files: &mut Files, steered: &mut Steered, watch: &Watch, file: impl AsFd, id: FileId, bytes: u64) {
+    let mut found = Vec::new();
+    if act::look(file, bytes, &mut |pages| found.push(pages)).is_err() || found.is_empty() {
+        return;
+    }
+    let object = files.add(steered.pool(), id, Some(Instant::now()));
+    if let Some(volume) = files.get(object).map(|file| Arc::clone(&file.volume)) {
+        found.into_iter().for_each(|pages| steered.found(&volume, pages));
+    }
+    let _ = watch.judge_file(id, true);
+}
+
+fn pages_of(file: impl AsFd) -> io::Result<HashSet<u64>> {
+    let (_, bytes) = identify(&file)?;
+    let mut pages = HashSet::new();
+    act::look(file, bytes, &mut |range| pages.extend(range))?;
+    Ok(pages)
+}

@@ -1,0 +1,211 @@
+//! Against the kernel itself: real files, a turn after each use. They need root, and say so where there is none.
+
+use super::*;
+use crate::file_system::FileSystem;
+use forebay_policy::Spec;
+use forebay_pool::device::MemoryDevice;
+use forebay_pool::{Config, VolumeConfig};
+use rustix::fs::Advice;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Pages of the cache, and of the file that is read.
+const CACHE: u64 = 96;
+const FILE: u64 = 160;
+
+/// A folder on a file system that can be steered, if this process may do that.
+fn folder() -> Option<tempfile::TempDir> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let why = match FileSystem::of(folder.path()) {
+        _ if !rustix::process::geteuid().is_root() => "steering needs root".to_owned(),
+        Ok(_) => return Some(folder),
+        Err(error) => error.to_string(),
+    };
+    assert!(std::env::var_os("CI").is_none(), "CI skips nothing: {why}");
+    // Straight to the stream: what eprintln prints in a test that passes is not shown.
+    writeln!(std::io::stderr(), "skipped: {why}").expect("standard error can be written to");
+    None
+}
+
+fn pool(policy: &str) -> Arc<Pool> {
+    let spec = Spec::parse(policy).expect("a policy");
+    Arc::new(Pool::new(Config { laundry: 0, ..Config::new(CACHE * PAGE, spec) }).expect("a pool"))
+}
+
+fn state(policy: &str, directory: &Path) -> State {
+    let shared = Shared { stop: AtomicBool::new(false), size: AtomicU64::new(CACHE), counts: Mutex::default() };
+    let options = Options { scopes: vec![Scope::Directory(directory.to_owned())], observe: false, users: None };
+    let mut state = State::new(pool(policy), options, &Arc::new(shared)).expect("a state");
+    state.walk().expect("a walk");
+    state
+}
+
+/// A file of this many pages that is durable, with nothing of it in the cache, and of which nothing is read ahead.
+fn cold(path: PathBuf, pages: u64) -> File {
+    fs::write(&path, vec![7; (pages * PAGE) as usize]).expect("a file");
+    let file = File::open(&path).expect("a file");
+    file.sync_all().expect("a flush");
+    act::drop_pages(file.as_fd(), &(0..pages)).expect("a call");
+    assert_eq!(there(&file), [], "it is cold");
+    rustix::fs::fadvise(&file, 0, None, Advice::Random).expect("a call");
+    file
+}
+
+fn there(file: &File) -> Vec<u64> {
+    let mut pages = Vec::new();
+    let bytes = file.metadata().expect("a length").len();
+    act::look(file, bytes, &mut |range| pages.extend(range)).expect("a look");
+    pages
+}
+
+fn read(file: &File, page: u64) {
+    file.read_exact_at(&mut [0; 8], page * PAGE).expect("a read");
+}
+
+/// A trace with hot pages, scans and loops.
+fn trace() -> Vec<u64> {
+    let mut state = 12345u64;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    let mut pages = Vec::new();
+    for round in 0..6 {
+        pages.extend((0..300).map(|_| (next() % 40) * (next() % 40) / 10));
+        pages.extend(if round % 2 == 0 { 0..FILE } else { 20..130 });
+    }
+    // The kernel, too, takes the same page twice running for one use.
+    pages.dedup();
+    pages
+}
+
+#[test]
+fn every_policy_has_the_simulator_s_hits_in_the_kernel_s_cache() {
+    let Some(folder) = folder() else { return };
+    for spec in Spec::all().into_iter().filter(|spec| !spec.needs_future()) {
+        let file = cold(folder.path().join("file"), FILE);
+        let mut state = state(&spec.label, folder.path());
+        let other = pool(&spec.label);
+        let volume = other.attach(Arc::new(MemoryDevice::new(0)), VolumeConfig::new("simulated"));
+        let handle = other.handle().expect("a handle");
+        for page in trace() {
+            read(&file, page);
+            state.turn(Instant::now());
+            handle.refer(&volume, page..page + 1, Operation::Read);
+        }
+        let simulated = other.statistics();
+        let Pages { kernel_hits, kernel_misses, .. } = state.counts.pages;
+        let ratio = |hits: u64, misses: u64| 100.0 * hits as f64 / (hits + misses) as f64;
+        let (ours, theirs) = (ratio(kernel_hits, kernel_misses), ratio(simulated.hits, simulated.misses));
+        assert!((ours - theirs).abs() < 0.5, "{}: {ours:.1} % in the kernel, {theirs:.1} % simulated", spec.label);
+        assert_eq!(there(&file).len() as u64, state.counts.there, "{}", spec.label);
+        assert!(state.counts.there <= CACHE, "{}", spec.label);
+        assert_eq!((state.counts.lost, state.counts.pages.reclaimed), (0, 0));
+    }
+}
+
+#[test]
+fn what_is_there_at_the_start_is_found_and_what_is_too_much_leaves() {
+    let Some(folder) = folder() else { return };
+    fs::create_dir(folder.path().join("below")).expect("a folder");
+    let file = cold(folder.path().join("below/file"), FILE);
+    (0..FILE).for_each(|page| read(&file, page));
+    let state = state("lru", folder.path());
+    assert_eq!((there(&file).len() as u64, state.counts.there), (CACHE, CACHE));
+}
+
+#[test]
+fn dirty_pages_leave_once_they_are_written() {
+    let Some(folder) = folder() else { return };
+    let file = cold(folder.path().join("file"), 1);
+    let mut state = state("lru", folder.path());
+    let writer = File::options().write(true).open(folder.path().join("file")).expect("a file");
+    for page in 0..FILE {
+        writer.write_all_at(&[1; PAGE as usize], page * PAGE).expect("a write");
+        state.turn(Instant::now());
+    }
+    let begin = Instant::now();
+    while there(&file).len() as u64 > CACHE {
+        assert!(begin.elapsed() < Duration::from_secs(30), "waited 30 s in vain: dirty pages are written and leave");
+        state.turn(Instant::now());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut bytes = vec![0; (FILE * PAGE) as usize];
+    file.read_exact_at(&mut bytes, 0).expect("a read");
+    assert!(bytes.iter().all(|&byte| byte == 1), "nothing is lost");
+}
+
+#[test]
+fn mapped_pages_that_cannot_leave_are_the_policy_s_again() {
+    let Some(folder) = folder() else { return };
+    let file = cold(folder.path().join("file"), FILE);
+    let mut state = state("lru", folder.path());
+    (0..8).for_each(|page| read(&file, page));
+    let length = 8 * PAGE as usize;
+    let protection = rustix::mm::ProtFlags::READ;
+    let flags = rustix::mm::MapFlags::SHARED | rustix::mm::MapFlags::POPULATE;
+    // SAFETY: a new mapping at addresses of the kernel's choice touches no memory that is in use.
+    let mapped = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, &file, 0) }.expect("a map");
+    for page in 8..FILE {
+        read(&file, page);
+        state.turn(Instant::now());
+    }
+    // Each is tried some times, at most a second apart.
+    let mut now = Instant::now();
+    for _ in 0..20 {
+        now += Duration::from_secs(1);
+        state.turn(now);
+    }
+    assert!(there(&file)[..8] == [0, 1, 2, 3, 4, 5, 6, 7], "they are mapped");
+    assert!(state.counts.refused >= 8, "{:?}", state.counts);
+    // SAFETY: it was mapped above, and nothing refers to it.
+    unsafe { rustix::mm::munmap(mapped, length) }.expect("it is mapped");
+}
+
+#[test]
+fn a_deleted_file_is_not_kept_open() {
+    let Some(folder) = folder() else { return };
+    let file = cold(folder.path().join("file"), FILE);
+    let mut state = state("lru", folder.path());
+    for page in 0..FILE {
+        read(&file, page);
+        state.turn(Instant::now());
+    }
+    let open = || {
+        let files = fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
+        files.filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| to.starts_with(folder.path()))).count()
+    };
+    assert_eq!(open(), 3, "the folder, this test's file, and that which pages leave by");
+    drop(file);
+    fs::remove_file(folder.path().join("file")).expect("it is there");
+    state.turn(Instant::now() + TEND);
+    assert_eq!(open(), 1, "the folder alone");
+    state.turn(Instant::now() + TEND);
+    assert_eq!(state.counts.there, 0, "its pages have gone with it");
+}
+
+#[test]
+fn a_file_that_is_renamed_out_of_the_directory_is_left_alone() {
+    let Some(folder) = folder() else { return };
+    let (inside, outside) = (folder.path().join("inside"), folder.path().join("outside"));
+    [&inside, &outside].into_iter().for_each(|path| fs::create_dir(path).expect("a folder"));
+    let (leaves, comes) = (cold(inside.join("leaves"), 8), cold(outside.join("comes"), 8));
+    let mut state = state("lru", &inside);
+    let mut look = |now| {
+        [&leaves, &comes].into_iter().for_each(|file| read(file, 1));
+        state.turn(now);
+        (state.counts.files, state.counts.there)
+    };
+    let now = Instant::now();
+    assert_eq!(look(now), (1, 1));
+    fs::rename(inside.join("leaves"), outside.join("leaves")).expect("a rename");
+    fs::rename(outside.join("comes"), inside.join("comes")).expect("a rename");
+    look(now + VERDICT);
+    // The kernel was to ask again at the end of that turn.
+    [&leaves, &comes].into_iter().for_each(|file| read(file, 2));
+    look(now + VERDICT);
+    let names: Vec<_> = state.files.all().into_iter().map(|(_, id, _)| id.inode).collect();
+    assert_eq!(names, [comes.metadata().expect("it is there").ino()]);
+}

@@ -1,0 +1,171 @@
+//! One turn's events: whose they are, and what the policy is to know of them.
+
+use super::{Users, VERDICT};
+use crate::arrivals::{Arrival, Arrivals};
+use crate::descriptors::Descriptors;
+use crate::files::Files;
+use crate::scopes::Scopes;
+use crate::steered::{PAGE, Steered};
+use crate::watch::{Event, FileId, Kind, Watch};
+use forebay_basis::Operation;
+use forebay_pool::Volume;
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Why a file is steered.
+enum By {
+    Directory,
+    Group,
+}
+
+/// What this kernel lets be seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sees {
+    /// A use is seen before the pages come that it needs.
+    pub(super) uses_first: bool,
+    /// Each write is seen, not only the first to a clean page.
+    pub(super) writes: bool,
+}
+
+impl Sees {
+    /// By a watch.
+    pub(super) fn by(watch: &Watch) -> Self {
+        let has = |name| watch.programs().iter().any(|program| program.name == name && program.missing.is_none());
+        Self { uses_first: has("filemap_read"), writes: has("generic_perform_write") }
+    }
+}
+
+/// What the kernel is to know of a file or group.
+pub(super) enum Verdict {
+    File(FileId, bool),
+    Group(u64, bool),
+}
+
+/// What an event needs of the thread's state.
+pub(super) struct Turn<'a> {
+    pub(super) scopes: &'a Scopes,
+    pub(super) files: &'a mut Files,
+    pub(super) descriptors: &'a mut Descriptors,
+    pub(super) steered: &'a mut Steered,
+    pub(super) arrivals: &'a mut Arrivals,
+    pub(super) sees: Sees,
+    pub(super) users: Option<&'a dyn Users>,
+    pub(super) linked: &'a HashSet<FileId>,
+    pub(super) now: Instant,
+    pub(super) judged: &'a mut Vec<Verdict>,
+}
+
+impl Turn<'_> {
+    pub(super) fn happened(&mut self, event: &Event) {
+        let Some(object) = self.object_of(event) else { return };
+        let Some(file) = self.files.get(object) else { return };
+        let volume = Arc::clone(&file.volume);
+        let pages = event.first..event.first + u64::from(event.count);
+        match event.kind {
+            Kind::Read => self.used(object, &volume, event, pages, Operation::Read),
+            Kind::Write => self.used(object, &volume, event, pages, Operation::Write),
+            // A fault names its page. What is mapped around it was not asked for.
+            Kind::Mapped if event.count == 1 => self.used(object, &volume, event, pages, Operation::Read),
+            Kind::Mapped => {}
+            // Where writes are not seen, they are seen by what they make dirty.
+            Kind::Dirtied if self.sees.writes => {}
+            Kind::Dirtied => self.used(object, &volume, event, pages, Operation::Write),
+            Kind::Added if self.sees.uses_first => self.steered.added(&volume, event.first, event.count.into()),
+            Kind::Added => {
+                let arrival = Arrival { object, process: event.process, first: event.first, count: event.count };
+                if let Some(oldest) = self.arrivals.add(arrival, self.now) {
+                    self.arrived(oldest);
+                }
+            }
+            Kind::Removed => {
+                self.arrivals.take(object, None, &mut |arrival| {
+                    self.steered.added(&volume, arrival.first, arrival.count.into());
+                });
+                self.steered.removed(&volume, event.first, event.count.into(), event.reclaim);
+            }
+        }
+    }
+
+    /// A folio has come that no use came for.
+    pub(super) fn arrived(&mut self, arrival: Arrival) {
+        if let Some(file) = self.files.get(arrival.object) {
+            let volume = Arc::clone(&file.volume);
+            self.steered.added(&volume, arrival.first, arrival.count.into());
+        }
+    }
+
+    /// A process uses pages, some of which may have come for that.
+    fn used(&mut self, object: u32, volume: &Arc<Volume>, event: &Event, pages: Range<u64>, operation: Operation) {
+        self.record(object, event, operation);
+        self.steered.used(volume, pages, operation);
+        self.arrivals.take(object, Some(event.process), &mut |arrival| {
+            self.steered.added(volume, arrival.first, arrival.count.into());
+        });
+    }
+
+    /// The number of an event's file, if it is steered.
+    fn object_of(&mut self, event: &Event) -> Option<u32> {
+        let found = self.files.find(event.file);
+        if event.judged || event.kind == Kind::Removed {
+            // What is not known yet, and leaves, has no pages that could be let go.
+            return found.or_else(|| if event.kind == Kind::Removed { None } else { self.judge(event) });
+        }
+        let Some(object) = found else { return self.judge(event) };
+        let checked = self.files.get(object).and_then(|file| file.checked);
+        let due = checked.is_some_and(|checked| self.now.saturating_duration_since(checked) >= VERDICT);
+        if due && self.is_steered(event).is_none() {
+            self.steered.forget(object);
+            self.files.remove(self.steered.pool(), object);
+            self.judged.push(Verdict::File(event.file, false));
+            return None;
+        }
+        if due && let Some(file) = self.files.get_mut(object) {
+            file.checked = Some(self.now);
+        }
+        self.judged.push(Verdict::File(event.file, true));
+        Some(object)
+    }
+
+    /// The number of a file that is not known, if it is to be steered from now on.
+    fn judge(&mut self, event: &Event) -> Option<u32> {
+        let by = self.is_steered(event);
+        self.judged.push(Verdict::File(event.file, by.is_some()));
+        let checked = match by? {
+            By::Group => None,
+            By::Directory => Some(self.now),
+        };
+        Some(self.files.add(self.steered.pool(), event.file, checked))
+    }
+
+    /// Whether a file is to be steered, and why.
+    fn is_steered(&mut self, event: &Event) -> Option<By> {
+        let system = self.scopes.system(event.file.device)?;
+        if event.group != 0 {
+            let followed = self.scopes.has_group(event.group);
+            self.judged.push(Verdict::Group(event.group, followed));
+            if followed {
+                return Some(By::Group);
+            }
+        }
+        let below = self.linked.contains(&event.file)
+            || self.descriptors.get(system, event.file, self.now).is_ok_and(|file| self.scopes.has(file));
+        below.then_some(By::Directory)
+    }
+
+    fn record(&mut self, object: u32, event: &Event, operation: Operation) {
+        let Some(users) = self.users.filter(|users| users.wants()) else { return };
+        let Some(file) = self.files.get_mut(object) else { return };
+        let number = match file.recorded {
+            Some(number) => number,
+            None => {
+                let system = self.scopes.system(event.file.device);
+                let opened = system.and_then(|system| self.descriptors.get(system, event.file, self.now).ok());
+                let name = opened.and_then(|file| self.scopes.name(file));
+                *file.recorded.insert(users.file(&name.unwrap_or_else(|| format!("inode {}", event.file.inode))))
+            }
+        };
+        users.reference(number, event.process, (event.first * PAGE, u64::from(event.count) * PAGE), operation);
+    }
+}
