@@ -89,15 +89,15 @@ pub(super) mod field {
     pub(crate) const KIND: i16 = 44;
     pub(crate) const ORDER: i16 = 45;
     pub(crate) const FLAGS: i16 = 46;
-    pub(crate) const UNUSED: i16 = 47;
+    pub(crate) const THREAD: i16 = 48;
 }
 
 /// Bytes of a record.
-pub(super) const RECORD: usize = 48;
+pub(super) const RECORD: usize = 56;
 
 impl Event {
-    /// Reads a record. `None` if it is none of ours.
-    pub(super) fn decode(record: &[u8; RECORD]) -> Option<Event> {
+    /// Reads a record: its event, and the thread's number. `None` if it is none of ours.
+    pub(super) fn decode(record: &[u8; RECORD]) -> Option<(Event, u32)> {
         let byte = |at: i16| record[at as usize];
         let word = |at: i16| {
             let at = at as usize;
@@ -109,7 +109,7 @@ impl Event {
             u64::from_ne_bytes(bytes)
         };
         let flags = byte(field::FLAGS);
-        Some(Event {
+        let event = Event {
             kind: *Kind::ALL.get(byte(field::KIND) as usize)?,
             file: FileId {
                 device: word(field::DEVICE),
@@ -125,6 +125,7 @@ impl Event {
             reclaim: flags & RECLAIM != 0,
             own: flags & OWN != 0,
             judged: flags & JUDGED != 0,
-        })
+        };
+        Some((event, word(field::THREAD)))
     }
 }

@@ -17,7 +17,7 @@
 //!   Watch::drain                                                                        ring.rs, repeats.rs
 //! ```
 //!
-//! - **Programs never wait.** An event is 48 bytes in a ring that all processors share. If it is full, the event is counted as lost
+//! - **Programs never wait.** An event is 64 bytes in a ring that all processors share. If it is full, the event is counted as lost
 //!   ([`Watch::lost`]), and the reader looks anew at what is resident.
 //! - **Verdicts are the reader's.** The programs know no paths. They report a file that has no verdict at each use, with
 //!   [`Event::judged`] false, until the reader has said whether it is followed. The maps forget what was unused longest.
@@ -73,7 +73,7 @@ pub struct WatchOptions {
     pub devices: Vec<u32>,
     /// Whether processes' control groups count, too.
     pub groups: GroupsBy,
-    /// Bytes of the ring: a power of two, and at least a page. An event takes 56.
+    /// Bytes of the ring: a power of two, and at least a page. An event takes 64.
     pub ring_bytes: u32,
     /// How many verdicts of files are known at most, and how many of groups.
     pub verdicts: u32,
@@ -203,7 +203,11 @@ impl Watch {
             self.programs.push(loaded);
             self._attached.push(link);
         });
-        self.states.push(ProgramState { name, missing: attached.as_ref().err().map(ToString::to_string) });
+        let missing = attached.as_ref().err().map(|error| match error {
+            WatchError::TooOld(what) => what.clone(),
+            error => error.to_string(),
+        });
+        self.states.push(ProgramState { name, missing });
         attached
     }
 
@@ -214,8 +218,8 @@ impl Watch {
         let ring = Ring { consumed: &self.reader.longs()[0], produced: &produced[0], data };
         let repeats = &mut self.repeats;
         ring.drain(most, &mut |record| {
-            let event = Event::decode(record).and_then(|event| match repeats {
-                Some(repeats) => repeats.without(event),
+            let event = Event::decode(record).and_then(|(event, thread)| match repeats {
+                Some(repeats) => repeats.without(event, thread),
                 None => Some(event),
             });
             if let Some(event) = event {

@@ -480,7 +480,6 @@ impl Writer<'_> {
         self.asm.store(Size::Long, R9, field::FIRST, R7);
         self.asm.store(Size::Word, R9, field::COUNT, R8);
         self.asm.store_number(Size::Byte, R9, field::KIND, kind as i32);
-        self.asm.store_number(Size::Byte, R9, field::UNUSED, 0);
         match kind {
             Kind::Added | Kind::Removed | Kind::Dirtied => {
                 self.asm.load(Size::Long, R1, R10, stack::ORDER);
@@ -495,9 +494,10 @@ impl Writer<'_> {
         // event->user = (u32)bpf_get_current_uid_gid();
         self.asm.call(helper::CURRENT_USER);
         self.asm.store(Size::Word, R9, field::USER, R0);
-        // event->process = bpf_get_current_pid_tgid() >> 32; if (event->process == own) flags |= OWN;
+        // ids = bpf_get_current_pid_tgid(); event->thread = (u32)ids; event->process = ids >> 32; if (event->process == own) flags |= OWN;
         self.asm.load(Size::Long, R8, R10, stack::FLAGS);
         self.asm.call(helper::CURRENT_PROCESS);
+        self.asm.store(Size::Word, R9, field::THREAD, R0);
         self.asm.calculate(ShiftRight, R0, 32);
         self.asm.store(Size::Word, R9, field::PROCESS, R0);
         self.asm.jump_if(R0, NotEqual, self.machine.own, not_own);

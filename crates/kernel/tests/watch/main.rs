@@ -1,6 +1,7 @@
 //! The programs in the real kernel, on real files. Needs root.
 
 mod files;
+mod verdicts;
 
 use forebay_kernel::watch::{Event, Kind, Watch, WatchOptions, kernel_device};
 use std::io::Write as _;
@@ -12,10 +13,23 @@ pub(crate) fn can_watch() -> bool {
     if std::fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t0\t")) {
         return true;
     }
-    let why = "skipped: watching the page cache needs root\n";
+    skipped("watching the page cache needs root")
+}
+
+/// Whether a program is attached. Says why not, and that a test is skipped.
+pub(crate) fn has(watch: &Watch, name: &str) -> bool {
+    let state = watch.programs().iter().find(|state| state.name == name);
+    match state.map(|state| state.missing.as_deref()) {
+        Some(None) => true,
+        Some(Some(why)) => skipped(why),
+        None => skipped(&format!("{name} is not used on this kernel")),
+    }
+}
+
+pub(crate) fn skipped(why: &str) -> bool {
     assert!(std::env::var_os("CI").is_none(), "CI skips nothing: {why}");
     // Straight to the stream: what eprintln prints in a test that passes is not shown.
-    std::io::stderr().write_all(why.as_bytes()).expect("standard error can be written to");
+    std::io::stderr().write_all(format!("skipped: {why}\n").as_bytes()).expect("standard error can be written to");
     false
 }
 
