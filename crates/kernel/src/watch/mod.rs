@@ -75,7 +75,7 @@ pub struct WatchOptions {
     pub groups: GroupsBy,
     /// Bytes of the ring: a power of two, and at least a page. An event takes 64.
     pub ring_bytes: u32,
-    /// How many verdicts of files are known at most, and how many of groups.
+    /// How many verdicts of files are known at most: those unused longest are forgotten. As many of groups, and at most 4,096.
     pub verdicts: u32,
 }
 
@@ -114,6 +114,9 @@ pub struct Watch {
     changing: Mutex<()>,
 }
 
+/// Verdicts of groups that are known at most.
+const MOST_GROUPS: u32 = 4096;
+
 /// No file system: a place in the list that is passed.
 const NO_DEVICE: u32 = u32::MAX;
 
@@ -133,7 +136,7 @@ impl Watch {
                 .map_err(|source| WatchError::system("a map for BPF programs cannot be made", source))
         };
         let files = map(MapKind::LruHash, "forebay_files", FILE_ENTRY, options.verdicts, 0)?;
-        let groups = map(MapKind::LruHash, "forebay_groups", GROUP_ENTRY, options.verdicts, 0)?;
+        let groups = map(MapKind::LruHash, "forebay_groups", GROUP_ENTRY, options.verdicts.min(MOST_GROUPS), 0)?;
         let settings_map = map(MapKind::Array, "forebay_setting", [4, setting::BYTES], 1, MAPPABLE)?;
         let ring_map = map(MapKind::Ring, "forebay_events", [0, 0], options.ring_bytes, 0)?;
         let memory = |map, offset, bytes, writable| {
