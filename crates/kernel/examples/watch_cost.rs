@@ -108,8 +108,7 @@ fn drained(watch: &mut Watch, work: impl FnOnce()) -> usize {
         });
         work();
         over.store(true, Ordering::Relaxed);
-        let records = drain.join().expect("the reader runs through");
-        records
+        drain.join().expect("the reader runs through")
     })
 }
 

@@ -212,3 +212,144 @@ impl<'a> Btf<'a> {
         taken().unwrap_or(false)
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Makes BTF by hand.
+    #[derive(Default)]
+    pub(in super::super) struct Maker {
+        types: Vec<u32>,
+        names: Vec<u8>,
+        made: u32,
+    }
+
+    impl Maker {
+        fn name(&mut self, name: &str) -> u32 {
+            if self.names.is_empty() {
+                self.names.push(0);
+            }
+            if name.is_empty() {
+                return 0;
+            }
+            let at = self.names.len() as u32;
+            self.names.extend(name.bytes().chain([0]));
+            at
+        }
+
+        /// Adds a type, with the words of its members: names, types, and so on. Returns its number.
+        pub(in super::super) fn add(&mut self, name: &str, kind: u32, of: u32, members: &[(&str, u32, u32)]) -> u32 {
+            let name = self.name(name);
+            self.types.extend([name, kind << 24 | members.len() as u32, of]);
+            for (member, of, offset) in members {
+                let named = self.name(member);
+                self.types.extend([named, *of]);
+                if kind == STRUCT || kind == UNION {
+                    self.types.push(offset * 8);
+                }
+            }
+            self.made += 1;
+            self.made
+        }
+
+        pub(in super::super) fn bytes(&mut self) -> Vec<u8> {
+            self.name("");
+            let (types, names) = (self.types.len() as u32 * 4, self.names.len() as u32);
+            let mut bytes: Vec<u8> = 0xeb9f_u16.to_ne_bytes().into_iter().chain([1, 0]).collect();
+            for word in [24, 0, types, types, names].iter().chain(&self.types) {
+                bytes.extend(word.to_ne_bytes());
+            }
+            bytes.extend(&self.names);
+            bytes
+        }
+    }
+
+    /// `struct outer { long first; union { struct { long a; const small b; }; long c; }; }` and what takes it.
+    fn made() -> Vec<u8> {
+        let mut maker = Maker::default();
+        let long = maker.add("wide", TYPEDEF, 2, &[]);
+        assert_eq!(maker.add("eight", STRUCT, 8, &[]), 2);
+        let small = maker.add("two", STRUCT, 2, &[]);
+        let constant = maker.add("", QUALIFIERS[1], small, &[]);
+        let inner = maker.add("", STRUCT, 16, &[("a", long, 0), ("b", constant, 8)]);
+        let either = maker.add("", UNION, 16, &[("", inner, 0), ("c", long, 0)]);
+        let outer = maker.add("outer", STRUCT, 24, &[("first", long, 0), ("", either, 8)]);
+        let pointer = maker.add("", POINTER, outer, &[]);
+        let prototype = maker.add("", PROTOTYPE, 0, &[("", long, 0), ("", pointer, 0)]);
+        maker.add("function", FUNCTION, prototype, &[]);
+        let to_function = maker.add("", POINTER, prototype, &[]);
+        maker.add("btf_trace_point", TYPEDEF, to_function, &[]);
+        maker.add("numbers", BtfKind::Enum as u32, 4, &[("ONE", 1, 0), ("SIX", 6, 0)]);
+        maker.bytes()
+    }
+
+    #[test]
+    fn members_are_found_in_unions_without_names() {
+        let bytes = made();
+        let btf = Btf::parse(&bytes).unwrap();
+        let outer = btf.find(BtfKind::Struct, "outer").unwrap();
+        let found = |name| btf.member(outer, name).map(|member| (member.offset, btf.bytes(member.of)));
+        assert_eq!(found("first"), Some((0, Some(8))));
+        assert_eq!(found("b"), Some((16, Some(2))));
+        assert_eq!(found("c"), Some((8, Some(8))));
+        assert_eq!(found("d"), None);
+        assert_eq!(btf.find(BtfKind::Struct, "out"), None);
+    }
+
+    #[test]
+    fn what_a_function_and_a_tracepoint_take_is_known() {
+        let bytes = made();
+        let btf = Btf::parse(&bytes).unwrap();
+        let function = btf.find(BtfKind::Function, "function").unwrap();
+        let tracepoint = btf.find(BtfKind::Typedef, "btf_trace_point").unwrap();
+        for taker in [function, tracepoint] {
+            assert!(btf.takes(taker, 1, "outer"));
+            assert!(!btf.takes(taker, 0, "outer") && !btf.takes(taker, 1, "inner") && !btf.takes(taker, 2, "outer"));
+        }
+        let numbers = btf.find(BtfKind::Enum, "numbers").unwrap();
+        assert_eq!((btf.value(numbers, "SIX"), btf.value(numbers, "SEVEN")), (Some(6), None));
+    }
+
+    #[test]
+    fn types_that_contain_themselves_end() {
+        let mut maker = Maker::default();
+        let members = [("", 1, 0); 50];
+        let itself = maker.add("outer", STRUCT, 8, &members);
+        let typedef = maker.add("again", TYPEDEF, 2, &[]);
+        let bytes = maker.bytes();
+        let btf = Btf::parse(&bytes).unwrap();
+        assert_eq!(btf.member(itself, "x"), None);
+        assert_eq!(btf.bytes(typedef), None);
+    }
+
+    #[test]
+    fn cut_btf_is_an_error() {
+        let bytes = made();
+        for length in 0..bytes.len() {
+            assert!(Btf::parse(&bytes[..length]).is_err(), "{length} bytes");
+        }
+    }
+
+    proptest! {
+        /// No bytes make it panic or go on for ever.
+        #[test]
+        fn any_bytes_are_read_or_refused(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6)) {
+            let mut bytes = made();
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if let Ok(btf) = Btf::parse(&bytes) {
+                for id in 0..30 {
+                    btf.member(id, "nothing");
+                    btf.bytes(id);
+                    btf.value(id, "SIX");
+                    btf.takes(id, 1, "outer");
+                }
+                btf.find(BtfKind::Function, "function");
+            }
+        }
+    }
+}

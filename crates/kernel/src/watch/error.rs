@@ -140,3 +140,29 @@ fn missing_capabilities(status: &str) -> Vec<&'static str> {
     let has = |bit: u32| effective >> bit & 1 != 0;
     NEEDED.iter().filter(|(bit, _)| !has(*bit) && !has(ADMIN)).map(|(_, name)| *name).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_capabilities_are_named() {
+        let status = |effective: u64| format!("Name:\tx\nCapEff:\t{effective:016x}\nCapBnd:\t0\n");
+        assert_eq!(missing_capabilities(&status(0)), ["CAP_BPF", "CAP_PERFMON"]);
+        assert_eq!(missing_capabilities(&status(1 << 39)), ["CAP_PERFMON"]);
+        assert!(missing_capabilities(&status(1 << 39 | 1 << 38)).is_empty());
+        assert!(missing_capabilities(&status(1 << 21)).is_empty());
+        assert!(missing_capabilities("").is_empty());
+        let message = WatchError::Unprivileged(vec!["CAP_BPF", "CAP_PERFMON"]).to_string();
+        assert!(message.ends_with("lacks CAP_BPF and CAP_PERFMON"), "{message}");
+    }
+
+    #[test]
+    fn a_refusal_shows_the_last_lines_of_the_log() {
+        let log: String = (0..40).map(|line| format!("line {line}\n")).collect();
+        let error = WatchError::refused("filemap_read", (io::Error::from_raw_os_error(libc::EACCES), log));
+        let message = error.to_string();
+        assert!(message.contains("filemap_read") && message.ends_with("line 38\nline 39"), "{message}");
+        assert!(message.contains("line 28\n") && !message.contains("line 27\n"), "{message}");
+    }
+}

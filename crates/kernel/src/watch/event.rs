@@ -129,3 +129,30 @@ impl Event {
         Some((event, word(field::THREAD)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_an_unknown_kind_is_none() {
+        let mut record = [0; RECORD];
+        record[field::KIND as usize] = Kind::Removed as u8;
+        record[field::FLAGS as usize] = RECLAIM | OWN;
+        let (event, _) = Event::decode(&record).unwrap();
+        assert_eq!((event.kind, event.reclaim, event.own, event.judged), (Kind::Removed, true, true, false));
+        record[field::KIND as usize] = Kind::ALL.len() as u8;
+        assert_eq!(Event::decode(&record), None);
+    }
+
+    #[test]
+    fn kinds_have_the_numbers_that_the_programs_write() {
+        assert!(Kind::ALL.iter().enumerate().all(|(number, kind)| *kind as usize == number));
+    }
+
+    #[test]
+    fn a_file_systems_number_is_the_kernels() {
+        assert_eq!(kernel_device(libc::makedev(254, 3)), 254 << 20 | 3);
+        assert_eq!(kernel_device(libc::makedev(0, 0x12345)), 0x12345);
+    }
+}

@@ -156,3 +156,82 @@ impl Target {
         found.filter(fits).ok_or_else(|| Missing { what: format!("{what} {}{takes}", self.name), since: self.since })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::btf::tests::Maker;
+    use super::*;
+
+    const STRUCT: u32 = 4;
+    const POINTER: u32 = 2;
+    const ENUM: u32 = 6;
+
+    /// As much of a kernel as the programs need. `folio` has the members after its index.
+    fn kernel(folio: &[(&str, u32, u32)], without: &str) -> Vec<u8> {
+        let mut maker = Maker::default();
+        let long = maker.add("long", STRUCT, 8, &[]);
+        let pointer = maker.add("", POINTER, long, &[]);
+        assert_eq!((long, pointer), (1, 2));
+        let byte = maker.add("byte", STRUCT, 1, &[]);
+        assert_eq!(byte, 3);
+        let readahead = maker.add("file_ra_state", STRUCT, 32, &[("prev_pos", long, 24)]);
+        let mut structure = |name: &str, members: &[(&str, u32, u32)]| {
+            let members: Vec<_> = members.iter().copied().filter(|(member, _, _)| *member != without).collect();
+            maker.add(name, STRUCT, 200, &members);
+        };
+        structure("kiocb", &[("ki_filp", pointer, 0), ("ki_pos", long, 8)]);
+        structure("iov_iter", &[("count", long, 24)]);
+        structure("file", &[("f_mapping", pointer, 16), ("f_ra", readahead, 100)]);
+        structure("address_space", &[("host", pointer, 0)]);
+        let inode = ["i_mode", "i_ino", "i_generation", "i_size", "i_sb"];
+        structure("inode", &std::array::from_fn::<_, 5, _>(|at| (inode[at], long, at as u32 * 8)));
+        structure("super_block", &[("s_dev", long, 16)]);
+        let small = [("flags", long, 0), ("mapping", pointer, 24), ("index", long, 32)];
+        structure("folio", &[&small, folio].concat());
+        structure("task_struct", &[("flags", long, 44), ("cgroups", pointer, 1000)]);
+        structure("css_set", &[("subsys", 0, 0), ("dfl_cgrp", pointer, 120)]);
+        structure("cgroup_subsys_state", &[("cgroup", pointer, 0)]);
+        structure("cgroup", &[("kn", pointer, 256)]);
+        structure("kernfs_node", &[("id", long, 96)]);
+        maker.add("pageflags", ENUM, 4, &[("PG_locked", 0, 0), ("PG_head", 6, 0)]);
+        maker.add("cgroup_subsys_id", ENUM, 4, &[("memory_cgrp_id", 4, 0)]);
+        maker.bytes()
+    }
+
+    fn layout(bytes: &[u8]) -> Result<Layout, Missing> {
+        Layout::find(&Btf::parse(bytes).unwrap())
+    }
+
+    #[test]
+    fn offsets_are_those_of_the_kernel_that_runs() {
+        let found = layout(&kernel(&[("_flags_1", 1, 64)], "")).unwrap();
+        assert_eq!(found.file_last_position, Field { offset: 124, size: Size::Long });
+        assert_eq!(found.folio_order, Field { offset: 64, size: Size::Long });
+        assert_eq!((found.head_bit, found.memory_controller()), (1 << 6, Ok(4)));
+    }
+
+    #[test]
+    fn the_order_is_a_byte_of_its_own_where_the_kernel_has_one() {
+        let found = layout(&kernel(&[("_flags_1", 1, 64), ("_folio_order", 3, 81)], "")).unwrap();
+        assert_eq!(found.folio_order, Field { offset: 81, size: Size::Byte });
+    }
+
+    #[test]
+    fn a_missing_member_is_named_with_its_first_version() {
+        for (member, named) in [("mapping", "folio.mapping"), ("f_ra", "file.f_ra.prev_pos"), ("id", "kernfs_node.id")]
+        {
+            let missing = layout(&kernel(&[("_flags_1", 1, 64)], member)).unwrap_err().to_string();
+            assert!(missing.contains(named) && missing.contains("since Linux "), "{missing}");
+        }
+    }
+
+    /// The kernel's own, where it may be read. Where it is not there, the layout above is all that can be tried.
+    #[test]
+    fn the_running_kernel_has_all_or_names_what_it_lacks() {
+        let Ok(bytes) = std::fs::read(super::super::error::DESCRIPTION) else { return };
+        match layout(&bytes) {
+            Ok(found) => assert_eq!(found.file_system_device.size, Size::Word),
+            Err(missing) => assert!(missing.to_string().contains("since Linux "), "{missing}"),
+        }
+    }
+}

@@ -387,3 +387,24 @@ fn own_process() -> Result<i32, WatchError> {
         system::run(program.as_fd()).map_err(|source| WatchError::system("a BPF program cannot be run", source))?;
     Ok(own as i32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_that_stay_keep_their_places() {
+        let list = |devices: &[u32]| {
+            let mut places = [0; MOST_DEVICES];
+            places[..devices.len()].copy_from_slice(devices);
+            places
+        };
+        assert_eq!(arrange(&list(&[]), &[5, 6, 7]), list(&[5, 6, 7]));
+        assert_eq!(arrange(&list(&[5, 6, 7]), &[7, 8]), list(&[8, NO_DEVICE, 7]));
+        assert_eq!(arrange(&list(&[8, NO_DEVICE, 7]), &[8]), list(&[8]));
+        assert_eq!(arrange(&list(&[8]), &[]), list(&[]));
+        let full: Vec<u32> = (1..=16).collect();
+        assert_eq!(arrange(&list(&[16]), &full)[0], 16);
+        assert!(full.iter().all(|device| arrange(&list(&[16]), &full).contains(device)));
+    }
+}

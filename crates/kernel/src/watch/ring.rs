@@ -77,3 +77,129 @@ impl Ring<'_> {
         produced
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Words of the data.
+    const WORDS: usize = 32;
+
+    /// What a program does with a record.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum Fate {
+        Written,
+        Discarded,
+        Busy,
+    }
+
+    /// A ring in plain memory, and the programs' side of it.
+    struct Memory {
+        consumed: AtomicU64,
+        produced: AtomicU64,
+        data: Vec<AtomicU64>,
+    }
+
+    impl Memory {
+        fn starting_at(position: u64) -> Memory {
+            let data = (0..2 * WORDS).map(|_| AtomicU64::new(u64::MAX)).collect();
+            Memory { consumed: AtomicU64::new(position), produced: AtomicU64::new(position), data }
+        }
+
+        fn ring(&self) -> Ring<'_> {
+            Ring { consumed: &self.consumed, produced: &self.produced, data: &self.data }
+        }
+
+        fn set(&self, word: u64, value: u64) {
+            let at = word as usize % WORDS;
+            self.data[at].store(value, Ordering::Relaxed);
+            self.data[at + WORDS].store(value, Ordering::Relaxed);
+        }
+
+        fn head(&self, position: u64, bytes: usize, fate: Fate) {
+            let flag = match fate {
+                Fate::Written => 0,
+                Fate::Discarded => DISCARDED,
+                Fate::Busy => BUSY,
+            };
+            let mut header = [0; 8];
+            header[..4].copy_from_slice(&(bytes as u32 | flag).to_ne_bytes());
+            self.set(position / 8, u64::from_ne_bytes(header));
+        }
+
+        /// Writes a record that is full of one byte. Returns its place, or `None` if the ring is full.
+        fn write(&self, byte: u8, fate: Fate) -> Option<u64> {
+            let position = self.produced.load(Ordering::Relaxed);
+            let next = position + 8 + RECORD as u64;
+            if next - self.consumed.load(Ordering::Relaxed) > WORDS as u64 * 8 {
+                return None;
+            }
+            self.head(position, RECORD, fate);
+            (1..=RECORD as u64 / 8).for_each(|word| self.set(position / 8 + word, u64::from_ne_bytes([byte; 8])));
+            self.produced.store(next, Ordering::Relaxed);
+            Some(position)
+        }
+
+        fn drain(&self, most: usize) -> Vec<u8> {
+            let mut taken = Vec::new();
+            let count = self.ring().drain(most, &mut |record| {
+                assert!(record.iter().all(|byte| *byte == record[0]), "{record:?}");
+                taken.push(record[0]);
+            });
+            assert_eq!(count, taken.len());
+            taken
+        }
+    }
+
+    #[test]
+    fn a_busy_record_holds_up_those_behind_it() {
+        let memory = Memory::starting_at(0);
+        let busy = memory.write(1, Fate::Busy).unwrap();
+        memory.write(2, Fate::Written).unwrap();
+        assert_eq!(memory.drain(10), []);
+        memory.head(busy, RECORD, Fate::Written);
+        assert_eq!(memory.drain(10), [1, 2]);
+    }
+
+    #[test]
+    fn records_of_another_length_are_passed() {
+        let memory = Memory::starting_at(0);
+        memory.head(0, 12, Fate::Written);
+        memory.produced.store(24, Ordering::Relaxed);
+        memory.write(5, Fate::Written).unwrap();
+        assert_eq!(memory.drain(10), [5]);
+    }
+
+    proptest! {
+        /// Whatever the programs do between two looks, each written record is taken once, in order, from wherever the ring begins.
+        #[test]
+        fn all_written_records_are_taken_once_in_their_order(
+            start in 0u64..WORDS as u64,
+            steps in prop::collection::vec((prop::collection::vec(0u8..3, 0..5), 0usize..6), 1..40),
+        ) {
+            let memory = Memory::starting_at(start * 8);
+            let (mut waiting, mut taken, mut busy, mut next) = (Vec::new(), Vec::new(), Vec::new(), 0u8);
+            for (fates, most) in steps {
+                for fate in fates {
+                    let fate = [Fate::Written, Fate::Discarded, Fate::Busy][fate as usize];
+                    next = next.wrapping_add(1);
+                    let Some(position) = memory.write(next, fate) else { continue };
+                    if fate != Fate::Discarded {
+                        waiting.push(next);
+                    }
+                    if fate == Fate::Busy {
+                        busy.push(position);
+                    }
+                }
+                let some = memory.drain(most);
+                prop_assert!(some.len() <= most);
+                taken.extend(some);
+                busy.drain(..).for_each(|position| memory.head(position, RECORD, Fate::Written));
+            }
+            taken.extend(memory.drain(usize::MAX));
+            prop_assert_eq!(taken, waiting);
+            prop_assert_eq!(memory.consumed.load(Ordering::Relaxed), memory.produced.load(Ordering::Relaxed));
+        }
+    }
+}
