@@ -73,7 +73,8 @@ impl Shared {
                 Some(user) => *user.watched.get_or_init(|| watch.owner(&user.name())),
                 None => watch.owner(KERNEL),
             };
-            watch.reference(asked.object().watched(), &owner, (offset, length), operation);
+            let object = asked.object();
+            watch.reference((object.watched(), object.volume.len()), &owner, (offset, length), operation);
         }
     }
 

@@ -49,8 +49,9 @@ pub trait Watch: Send + Sync {
     /// mapped.
     fn owner(&self, name: &str) -> u32;
 
-    /// An owner, whose number is asked for if it is needed, reads or writes: from an offset on, a number of bytes.
-    fn reference(&self, file: u32, owner: &dyn Fn() -> u32, bytes: (u64, u64), operation: Operation);
+    /// An owner, whose number is asked for if it is needed, reads or writes: from an offset on, a number of bytes. The file is known by its
+    /// number, and has so many bytes before.
+    fn reference(&self, file: (u32, u64), owner: &dyn Fn() -> u32, bytes: (u64, u64), operation: Operation);
 }
 
 /// What to mount, and how.

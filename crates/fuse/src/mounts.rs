@@ -91,7 +91,7 @@ impl Mounts {
     pub fn managers(&self) -> Vec<InForce> {
         let of_rule = |(rule, command): (&Rule, bool)| {
             let by = if command { "command" } else { "rule" };
-            InForce { by, manager: rule.to_string(), owner: None, file: None }
+            InForce { by, manager: rule.to_string(), unmatched: rule.unmatched(), ..InForce::default() }
         };
         let mut found: Vec<InForce> = read(&self.rules).all().map(of_rule).collect();
         let mut of_files: Vec<InForce> = self.shared().iter().flat_map(|shared| shared.said_of_files()).collect();

@@ -11,6 +11,7 @@ mod blocks;
 mod ending;
 mod error;
 mod folder;
+mod lengths;
 mod program;
 mod reading;
 mod running;
@@ -24,6 +25,7 @@ pub use program::find;
 use blocks::Blocks;
 use ending::Event;
 use forebay_trace::{ConvertOptions, Input, Options, Paging, Warn, reader, write};
+use lengths::Lengths;
 use reading::{Recorded, Tap};
 use running::{Running, hold, runs};
 use std::ffi::OsString;
@@ -114,6 +116,11 @@ impl Asked<'_> {
         if let Some(stopped) = queue.try_iter().find_map(Event::stops) {
             return Err(stopped);
         }
+        let asks = match &self.what {
+            What::Files => true,
+            What::Processes(pids) => Lengths::can_be_asked(pids),
+            What::Memory | What::Blocks(_) => false,
+        };
         let Source { format, mark, start, bytes, running, ended } = self.start()?;
         let (duration, say, saying) = (self.duration, &self.say, Arc::clone(&self.say));
         let ender = std::thread::spawn(move || ending::control(&queue, duration, &running, &*saying));
@@ -131,6 +138,9 @@ impl Asked<'_> {
             let paging = Paging::of(reader.as_ref(), options.page_size);
             let mut reader =
                 Recorded::new(reader, tap.clone(), start, (self.limit, events.clone()), memory_page, Arc::clone(say));
+            if asks {
+                reader.ask_lengths();
+            }
             let requests = forebay_trace::convert(&mut reader, self.out, &options, progress)?;
             Ok((requests, paging.ok().map(|paging| paging.page_size()).filter(|_| !output.keeps_requests)))
         };

@@ -1,6 +1,7 @@
 //! What becomes of the references between the recorder and the file.
 
 use crate::ending::Event;
+use crate::lengths::Lengths;
 use forebay_basis::Operation;
 use forebay_trace::{Error, Names, Reader, Request, Result, Unit, Warn};
 use std::io::{self, Read};
@@ -53,6 +54,8 @@ pub(crate) struct Recorded {
     full: Sender<Event>,
     /// For memory: which page an address is on, and the pages referenced last.
     recent: Option<(u64, Recent)>,
+    /// For files whose lengths can be asked.
+    lengths: Option<Lengths>,
     bad_lines: u64,
     say: Warn,
 }
@@ -67,7 +70,13 @@ impl Recorded {
         say: Warn,
     ) -> Self {
         let recent = memory_page.map(|size| (size, Recent::default()));
-        Self { reader, tap, start, left: limit.unwrap_or(u64::MAX), full, recent, bad_lines: 0, say }
+        let left = limit.unwrap_or(u64::MAX);
+        Self { reader, tap, start, left, full, recent, lengths: None, bad_lines: 0, say }
+    }
+
+    /// Has the trace say how long files are.
+    pub(crate) fn ask_lengths(&mut self) {
+        self.lengths = Some(Lengths::default());
     }
 
     /// The next request that makes sense: a line that does not is no reason to lose all others.
@@ -96,6 +105,10 @@ impl Reader for Recorded {
         Some(self.reader.as_ref())
     }
 
+    fn has_lengths(&self) -> bool {
+        self.lengths.is_some()
+    }
+
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
         while let Some(mut request) = self.sound(names) {
             request.offset -= self.start;
@@ -107,6 +120,9 @@ impl Reader for Recorded {
             if self.left == 0 {
                 // What ends the recording may have gone, for it is over.
                 let _ = self.full.send(Event::Full);
+            }
+            if let Some(lengths) = &mut self.lengths {
+                lengths.note(&request, names);
             }
             return Ok(Some(request));
         }

@@ -201,6 +201,10 @@ impl Reader for Mix {
         self.unit
     }
 
+    fn has_lengths(&self) -> bool {
+        self.sources.iter().any(|source| source.reader.has_lengths())
+    }
+
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
         for source in self.sources.iter_mut().filter(|source| !source.started) {
             source.started = true;
@@ -242,6 +246,9 @@ impl Merged {
             self.objects.push(names.object(&within(&self.name, object)));
         }
         let (owner, object) = (self.owners[request.owner as usize], self.objects[request.object as usize]);
+        if let Some(bytes) = self.names.length(request.object) {
+            names.set_length(object, bytes);
+        }
         Ok(Request { time, owner, object, offset, length, ..request })
     }
 

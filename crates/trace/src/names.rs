@@ -8,7 +8,11 @@ use hashbrown::HashMap;
 pub struct Names {
     owners: Interner,
     objects: Interner,
+    /// By object, its length in bytes; [`UNKNOWN`] for those that have none.
+    lengths: Vec<u64>,
 }
+
+const UNKNOWN: u64 = u64::MAX;
 
 impl Names {
     /// No names but the unnamed ones.
@@ -34,6 +38,20 @@ impl Names {
     /// What an object is called; empty for the unnamed one.
     pub fn object_name(&self, object: u32) -> &str {
         &self.objects.names[object as usize]
+    }
+
+    /// An object has a length from now on, in bytes.
+    pub fn set_length(&mut self, object: u32, bytes: u64) {
+        let index = object as usize;
+        if self.lengths.len() <= index {
+            self.lengths.resize(self.objects.names.len().max(index + 1), UNKNOWN);
+        }
+        self.lengths[index] = bytes;
+    }
+
+    /// How many bytes an object had when it was last recorded, where the trace says so.
+    pub fn length(&self, object: u32) -> Option<u64> {
+        self.lengths.get(object as usize).copied().filter(|&bytes| bytes != UNKNOWN)
     }
 
     /// The owners' names by number.
@@ -91,5 +109,15 @@ mod tests {
         assert_eq!(names.owner("a"), 1);
         assert_eq!(names.object_name(2), "b");
         assert_eq!(names.objects(), ["", "a", "b"]);
+    }
+
+    #[test]
+    fn an_object_has_the_length_that_was_said_last() {
+        let mut names = Names::new();
+        let (a, b, c) = (names.object("a"), names.object("b"), names.object("c"));
+        names.set_length(b, 10);
+        names.set_length(c, 0);
+        names.set_length(b, 20);
+        assert_eq!([a, b, c, c + 1].map(|object| names.length(object)), [None, Some(20), Some(0), None]);
     }
 }

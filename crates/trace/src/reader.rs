@@ -30,6 +30,11 @@ pub trait Reader: Send {
         self.source()?.median_request()
     }
 
+    /// Whether the trace says how long its objects are. What it has said by a request is in `names` then.
+    fn has_lengths(&self) -> bool {
+        self.source().is_some_and(|source| source.has_lengths())
+    }
+
     /// The share of the trace that is read so far, from 0 to 1, where its length is known.
     fn share(&self) -> Option<f64> {
         self.source()?.share()
@@ -128,6 +133,10 @@ impl Reader for Measured {
 
     fn median_request(&self) -> Option<u64> {
         self.shape.median_request
+    }
+
+    fn has_lengths(&self) -> bool {
+        self.reader.has_lengths()
     }
 
     fn share(&self) -> Option<f64> {

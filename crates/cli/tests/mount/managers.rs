@@ -145,6 +145,27 @@ fn commands_put_managers_in_charge_show_them_and_take_hints() {
 }
 
 #[test]
+fn managers_marks_patterns_that_no_use_has_matched_so_far() {
+    let Some(folder) = Folder::new() else { return };
+    let (file, own) = (folder.text("managers.toml"), std::process::id());
+    let misspelt = rule("mru").replace("\"*.out\"", "\"*.out\", \"/scanned.out\", \"*.outt\"");
+    fs::write(&file, &misspelt).expect("rules");
+    let managed = folder.managed(&["--managers", &file]);
+    let patterns = format!("rule       mru owners \"* {own}\" files \"*.out\" \"/scanned.out\" \"*.outt\"");
+    let line = format!(
+        "{patterns}  (so far no owner like \"* {own}\")  (so far no file like \"*.out\" or \"/scanned.out\" or \"*.outt\")\n"
+    );
+    assert_eq!(managed.done(&["managers"]), line);
+    managed.is_managed();
+    managed.done(&["reload"]);
+    let line = format!("{patterns}  (so far no file like \"/scanned.out\" or \"*.outt\")\n");
+    assert_eq!(managed.done(&["managers"]), line);
+    let json: serde_json::Value = serde_json::from_str(&managed.done(&["--format", "json", "managers"])).expect("JSON");
+    assert_eq!(json["managers"][0]["unmatched"], serde_json::json!({"files": ["/scanned.out", "*.outt"]}));
+    managed.end();
+}
+
+#[test]
 fn managers_are_for_a_policy_that_has_them() {
     let Some(folder) = Folder::new() else { return };
     let file = folder.text("managers.toml");

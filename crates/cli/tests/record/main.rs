@@ -85,6 +85,29 @@ fn unfinished(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
+fn a_file_whose_end_is_never_read_is_read_ahead_to_its_end_in_a_forecast() {
+    if !has("strace") {
+        return;
+    }
+    let folder = folder();
+    let (out, data) = (folder.path().join("t.parquet"), folder.path().join("data"));
+    fs::write(&data, vec![7; 10 * 4096]).unwrap();
+    let read = format!("dd if={} of=/dev/null bs=4096 count=5 2>/dev/null", data.display());
+    let output = ended(record(&out, &["--", "sh", "-c", &read]).spawn().expect("forebay runs"));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let fetched = |trace: &Path| {
+        let asked = ["compare", trace.to_str().unwrap(), "--files", data.to_str().unwrap(), "-p", "lru", "-s", "64"];
+        let json = answer(&[&asked[..], &["--readahead", "linux:max=32", "-f", "json"]].concat());
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        json[0]["runs"][0]["readahead"]["fetched"].as_u64().unwrap_or_else(|| panic!("{json}"))
+    };
+    assert_eq!(fetched(&out), 9, "all behind the first page");
+    let csv = out.with_extension("csv");
+    answer(&["convert", out.to_str().unwrap(), csv.to_str().unwrap()]);
+    assert_eq!(fetched(&csv), 4, "a CSV file has no lengths: the file ends with what was read");
+}
+
+#[test]
 fn a_program_is_recorded_with_its_children_and_keeps_its_input_output_and_exit_code() {
     if !has("strace") {
         return;

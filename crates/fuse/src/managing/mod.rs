@@ -31,7 +31,7 @@ use crate::protocol::Errno;
 use crate::shared::{Open, Shared};
 use forebay_basis::spelling::printable;
 use forebay_policy::Charge;
-use forebay_policy::managers::Listed;
+use forebay_policy::managers::{Listed, Unmatched};
 use rules::Numbered;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -122,7 +122,7 @@ impl Decision {
 }
 
 /// Something that says who manages.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InForce {
     /// What: `command`, `rule`, `attribute` or `own word`; `lost` of a manager that has lost its charge by its mistakes.
     pub by: &'static str,
@@ -132,6 +132,8 @@ pub struct InForce {
     pub owner: Option<String>,
     /// Of which file, if it is of one.
     pub file: Option<String>,
+    /// Of a rule: its patterns that no use has matched since the mount first had the rule.
+    pub unmatched: Unmatched,
 }
 
 impl Users {
@@ -190,16 +192,17 @@ impl Managing {
     }
 
     fn decide(&self, state: &mut State, object: &Object, user: &User) -> Option<Decision> {
+        let (rules, name) = (self.rules.read().unwrap_or_else(PoisonError::into_inner), object.file.name());
+        rules.note(user, &name);
         if let Some(word) = state.own(user) {
             return Some(Decision::Word(word.clone()));
         }
         if state.attributes.manager().is_some() {
             return None;
         }
-        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
-        let numbered = rules.of(user, &object.file.name())?;
+        let numbered = rules.of(user, &name)?;
         let place = || *state.place.get_or_insert_with(|| rules.next_place());
-        let listed = numbered.rule.listed(&object.file.name(), place);
+        let listed = numbered.rule.listed(&name, place);
         Some(Decision::Rule(numbered.clone(), listed))
     }
 }
@@ -441,7 +444,7 @@ impl Shared {
                 let Some(user) = &of.kept else { continue };
                 let of_file = state.of_all.as_ref().map(Word::to_string);
                 let manager = of.told.as_ref().map(Decision::to_string).or(of_file).unwrap_or_default();
-                let found = InForce { by: "lost", manager, owner: Some(user.name()), file: None };
+                let found = InForce { by: "lost", manager, owner: Some(user.name()), ..InForce::default() };
                 if !lost.contains(&found) {
                     lost.push(found);
                 }
@@ -458,11 +461,11 @@ impl Shared {
             let file = Some(object.file.name().to_string());
             if let Some(word) = state.attributes.manager() {
                 let (manager, file) = (word.to_string(), file.clone());
-                of_files.push(InForce { by: "attribute", manager, owner: None, file });
+                of_files.push(InForce { by: "attribute", manager, file, ..InForce::default() });
             }
             for own in state.users.iter().filter_map(|of| of.own.as_ref()) {
                 let (manager, owner) = (own.word.to_string(), Some(own.user.name()));
-                of_files.push(InForce { by: "own word", manager, owner, file: file.clone() });
+                of_files.push(InForce { by: "own word", manager, owner, file: file.clone(), ..InForce::default() });
             }
         }
         of_files

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A rule, and its number for the policy. Equal rules have one number, also when the file is read again.
+/// A rule, and its number for the policy. Equal rules have one number, also when the file is read again, and know what they have matched.
 #[derive(Clone)]
 pub(super) struct Numbered {
     pub(super) number: u32,
@@ -24,7 +24,8 @@ pub(crate) struct Rules {
     /// How many were given by command.
     commands: usize,
     all: Vec<Numbered>,
-    numbers: HashMap<String, u32>,
+    /// Each rule that was in force, by its text.
+    known: HashMap<String, Numbered>,
     /// Files that rules list, in the order in which they came to be known.
     listed: AtomicU32,
 }
@@ -37,9 +38,8 @@ impl Rules {
     }
 
     fn number(&mut self, rule: Rule) -> Numbered {
-        let next = self.numbers.len() as u32 + 1;
-        let number = *self.numbers.entry(rule.to_string()).or_insert(next);
-        Numbered { number, rule: Arc::new(rule) }
+        let number = self.known.len() as u32 + 1;
+        self.known.entry(rule.to_string()).or_insert_with(|| Numbered { number, rule: Arc::new(rule) }).clone()
     }
 
     /// These rules hold from now on, and no others.
@@ -65,6 +65,21 @@ impl Rules {
     /// The place of a file that comes to be known among those that rules list.
     pub(super) fn next_place(&self) -> u32 {
         self.listed.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Takes note of which patterns match a file, and its user or an ancestor of that.
+    pub(super) fn note(&self, user: &User, file: &str) {
+        self.all.iter().for_each(|numbered| numbered.rule.note_file(file));
+        let awaiting: Vec<&Rule> =
+            self.all.iter().map(|numbered| &*numbered.rule).filter(|rule| rule.awaits_owner()).collect();
+        if awaiting.is_empty() {
+            return;
+        }
+        let (name, ancestors) = (user.name(), user.ancestors());
+        for rule in awaiting {
+            rule.note_owner(&name);
+            ancestors.iter().for_each(|ancestor| rule.note_owner(&ancestor.name));
+        }
     }
 
     /// The rule for a user of a file. One that names none of its own has that of its nearest ancestor that is named, unless a rule for all

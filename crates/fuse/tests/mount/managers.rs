@@ -221,6 +221,31 @@ fn rules_hold_at_once_when_they_change_and_a_command_goes_before() {
 }
 
 #[test]
+fn a_rule_says_which_of_its_patterns_no_use_has_matched_so_far() {
+    let text = "[[manager]]\nname = \"mru\"\nowners = [\"scan *\", \"skan *\"]\nfiles = [\"/file\", \"fi?e\"]\n";
+    let Some(mounted) = under(text, &["file", "other"]) else { return };
+    let unmatched = |mounted: &Mounted| {
+        let all = mounted.mounts.managers().into_iter().filter(|one| one.by != "attribute");
+        all.map(|one| (one.unmatched.owners.join("|"), one.unmatched.files.join("|"))).collect::<Vec<_>>()
+    };
+    let left = |owners: &str, files: &str| (owners.to_owned(), files.to_owned());
+    assert_eq!(unmatched(&mounted), [left("scan *|skan *", "/file|fi?e")]);
+    let mut reader = Reader::new("scan");
+    reader.read(&mounted.seen("other"), 0);
+    assert_eq!(unmatched(&mounted), [left("skan *", "/file|fi?e")]);
+    // An attribute decides for this file, which the pattern has matched no less.
+    rustix::fs::setxattr(mounted.seen("file"), "user.forebay.manager", b"none", XattrFlags::empty())
+        .expect("it is set");
+    reader.read(&mounted.seen("file"), 0);
+    assert_eq!(unmatched(&mounted), [left("skan *", "/file")]);
+    mounted.mounts.set_rules(rules(&format!("{text}\n[[manager]]\nname = \"lru\"\nfiles = [\"oth*\", \"nothing\"]\n")));
+    let both = [left("skan *", "/file"), left("", "nothing")];
+    assert_eq!(unmatched(&mounted), both, "the first rule is known, and what is open counts for the new one");
+    drop(reader);
+    mounted.stop();
+}
+
+#[test]
 fn commands_do_not_wait_for_a_file_whose_storage_hangs_as_it_is_opened() {
     let (opening, opens) = channel();
     let (answer, answers) = channel::<()>();

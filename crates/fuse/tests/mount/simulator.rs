@@ -45,8 +45,25 @@ fn programs_that_say_how_they_read_have_the_hits_of_the_simulator() {
     let specs = [Spec::parse("lru").expect("a policy"), Spec::parse("clock-pro").expect("a policy")];
     let simulated = simulated(&trace, &specs, (PAGES, READAHEAD));
     for (spec, simulated) in specs.iter().zip(simulated) {
-        let Some(mounted) = mounted(&trace, spec, READAHEAD) else { return };
+        let Some(mounted) = mounted(&trace, spec, READAHEAD, 0) else { return };
         assert_eq!(mounted, simulated, "{}", spec.label);
+    }
+}
+
+#[test]
+fn files_whose_ends_are_never_read_are_forecast_by_their_lengths() {
+    const BEHIND: u64 = 100;
+    let mut trace = by_page(sample(), REFERENCES);
+    trace.requests.owner.fill(0);
+    let specs = [Spec::parse("lru").expect("a policy"), Spec::parse("clock-pro").expect("a policy")];
+    let without = simulated(&trace, &specs, (PAGES, READAHEAD));
+    for Place { object, block } in ends_of_objects(&trace) {
+        trace.names.set_length(object, (block + BEHIND) * u64::from(PAGE_SIZE));
+    }
+    let with = simulated(&trace, &specs, (PAGES, READAHEAD));
+    for ((spec, without), with) in specs.iter().zip(without).zip(with) {
+        let Some(mounted) = mounted(&trace, spec, READAHEAD, BEHIND) else { return };
+        assert!(mounted == with && mounted != without, "{}: {mounted:?} {with:?} {without:?}", spec.label);
     }
 }
 
@@ -58,7 +75,7 @@ fn check_equal(readahead: u32) {
     let simulated = simulated(&trace, &specs, (PAGES, readahead));
     let mut different = Vec::new();
     for (spec, simulated) in specs.iter().zip(simulated) {
-        let Some(mounted) = mounted(&trace, spec, readahead) else { return };
+        let Some(mounted) = mounted(&trace, spec, readahead, 0) else { return };
         if mounted != simulated {
             different.push((&spec.label, simulated, mounted));
         }
@@ -67,8 +84,8 @@ fn check_equal(readahead: u32) {
 }
 
 /// The hits of a mount, and the pages that it has read ahead. With readahead it writes through, as readahead gives way to a laundry that is
-/// full.
-fn mounted(trace: &Trace, spec: &Spec, readahead: u32) -> Option<(u64, u64)> {
+/// full. Files have this many pages behind those that the trace refers to.
+fn mounted(trace: &Trace, spec: &Spec, readahead: u32, behind: u64) -> Option<(u64, u64)> {
     let mounted = Mounted::start(|options, config| {
         options.readahead = readahead;
         options.mode = if readahead == 0 { WriteMode::Back } else { WriteMode::Through };
@@ -77,7 +94,7 @@ fn mounted(trace: &Trace, spec: &Spec, readahead: u32) -> Option<(u64, u64)> {
         (config.laundry, config.known_pages) = (3, trace.pages);
     })?;
     let open = |Place { object, block }| {
-        let (name, length) = (object.to_string(), block * u64::from(PAGE_SIZE));
+        let (name, length) = (object.to_string(), (block + behind) * u64::from(PAGE_SIZE));
         File::create(mounted.below(&name)).and_then(|file| file.set_len(length)).expect("a file below");
         File::options().read(true).write(true).open(mounted.seen(&name)).expect("the file is seen")
     };

@@ -105,7 +105,7 @@ impl Rules {
     ) -> Result<Assignment, RulesError> {
         let numbers = |globs: &[Glob], what: &str, names: &[String]| {
             let mut numbers = Vec::new();
-            for Glob { pattern, span } in globs {
+            for Glob { pattern, span, .. } in globs {
                 let matching = names.iter().enumerate().filter(|(_, name)| pattern.matches(name));
                 let mut matching: Vec<(&String, u32)> = matching.map(|(number, name)| (name, number as u32)).collect();
                 if matching.is_empty() {

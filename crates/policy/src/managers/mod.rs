@@ -24,7 +24,7 @@ pub use file::{Rules, RulesError};
 pub use file_order::FileOrder;
 pub use filter::Filter;
 pub use lru_k::MOST_USES;
-pub use rule::Rule;
+pub use rule::{Rule, Unmatched};
 pub use weights::{MOST_WEIGHTS, Weights};
 
 use forebay_basis::Place;

@@ -3,9 +3,10 @@
 use super::two_handed_clock::{MOST_SPREAD, SPREAD};
 use super::{FileOrder, Filter, Listed, MANAGERS, MOST_USES, Manager, Weights};
 use glob::Pattern;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use toml::Spanned;
 
 /// In a place in the order of a filter that grows: the bits below the pattern, for the file among those of the pattern.
@@ -56,6 +57,38 @@ pub(super) enum Kind {
 pub(super) struct Glob {
     pub(super) pattern: Pattern,
     pub(super) span: Range<usize>,
+    /// Whether it was noted to match a name, in a running cache.
+    matched: AtomicBool,
+}
+
+impl Glob {
+    fn note(&self, name: &str) {
+        if !self.has_matched() && self.pattern.matches(name) {
+            self.matched.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn has_matched(&self) -> bool {
+        self.matched.load(Ordering::Relaxed)
+    }
+}
+
+/// The patterns of a rule that have matched nothing, in the order in which they are written.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Unmatched {
+    /// Those of owners' names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<String>,
+    /// Those of files' names, also in the lists of `filter` and `weights`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+}
+
+impl Unmatched {
+    /// Whether each pattern has matched something.
+    pub fn is_empty(&self) -> bool {
+        self.owners.is_empty() && self.files.is_empty()
+    }
 }
 
 fn any(globs: &[Glob], name: &str) -> bool {
@@ -187,6 +220,39 @@ impl Rule {
             && self.files.as_ref().is_none_or(|files| any(files, file))
     }
 
+    /// The patterns of files, also those that the manager lists.
+    fn of_files(&self) -> impl Iterator<Item = &Glob> {
+        let (listed, weighed): (&[Glob], &[(Glob, f64)]) = match &self.manager {
+            Kind::Ready(_) => (&[], &[]),
+            Kind::Filter(globs) => (globs, &[]),
+            Kind::Weights { files, .. } => (&[], files),
+        };
+        self.files.iter().flatten().chain(listed).chain(weighed.iter().map(|(glob, _)| glob))
+    }
+
+    /// Takes note of which patterns match a file that is used.
+    pub fn note_file(&self, name: &str) {
+        self.of_files().for_each(|glob| glob.note(name));
+    }
+
+    /// Takes note of which patterns match an owner that uses a file.
+    pub fn note_owner(&self, name: &str) {
+        self.owners.iter().flatten().for_each(|glob| glob.note(name));
+    }
+
+    /// Whether a pattern of owners has matched none of those noted.
+    pub fn awaits_owner(&self) -> bool {
+        self.owners.iter().flatten().any(|glob| !glob.has_matched())
+    }
+
+    /// The patterns that have matched nothing noted so far.
+    pub fn unmatched(&self) -> Unmatched {
+        fn left<'a>(globs: impl Iterator<Item = &'a Glob>) -> Vec<String> {
+            globs.filter(|glob| !glob.has_matched()).map(|glob| glob.pattern.to_string()).collect()
+        }
+        Unmatched { owners: left(self.owners.iter().flatten()), files: left(self.of_files()) }
+    }
+
     /// Its manager, for a running cache; the files that it lists come to be known one by one, by [`listed`](Self::listed).
     pub fn manager(&self) -> Manager {
         match &self.manager {
@@ -285,7 +351,7 @@ fn globs(patterns: Vec<Spanned<String>>) -> Result<Vec<Glob>, Wrong> {
 fn glob(pattern: Spanned<String>) -> Result<Glob, Wrong> {
     let span = pattern.span();
     match Pattern::new(pattern.get_ref()) {
-        Ok(pattern) => Ok(Glob { pattern, span }),
+        Ok(pattern) => Ok(Glob { pattern, span, matched: AtomicBool::new(false) }),
         Err(error) => Err((span, format!("`{}` is no pattern: {}", pattern.get_ref(), error.msg))),
     }
 }
@@ -353,6 +419,24 @@ mod tests {
         );
         let wrong = read("[[manager]]\nname = \"lru\"\n\n[[manager]]\nname = \"foolish\"\n").expect_err("off-line");
         assert!(wrong.contains("r.toml line 5: ") && wrong.contains("it can be simulated, not run"), "{wrong}");
+    }
+
+    #[test]
+    fn patterns_that_match_nothing_noted_are_named() {
+        let text = "[[manager]]\nname = \"filter\"\nowners = [\"cc1 *\", \"ld *\"]\nfiles = [\"src/*\"]\norder = [\"*.c\", \"*.cc\"]\n";
+        let rules = read(text).expect("right");
+        let [rule] = &rules[..] else { panic!("one rule") };
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let all = Unmatched { owners: names(&["cc1 *", "ld *"]), files: names(&["src/*", "*.c", "*.cc"]) };
+        assert_eq!(rule.unmatched(), all);
+        rule.note_owner("ld 7");
+        rule.note_file("src/a.c");
+        let left = Unmatched { owners: names(&["cc1 *"]), files: names(&["*.cc"]) };
+        assert_eq!((rule.unmatched(), rule.awaits_owner()), (left, true));
+        rule.note_owner("cc1 8");
+        rule.note_file("b.cc");
+        assert!(rule.unmatched().is_empty() && !rule.awaits_owner());
+        assert!(Rule::new("weights:weights=*.h=4", None, None).expect("right").unmatched().files == ["*.h"]);
     }
 
     #[test]

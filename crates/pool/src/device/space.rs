@@ -13,10 +13,11 @@
 //!    [`Reserved::WriteBack`]: the caller writes its dirty pages back before it takes the write, and then nothing is promised any more.
 //! 5. Where quotas may be in force `fstatvfs` does not show what is left, and every range is allocated.
 //!
-//! The margin and the slack are for threads that have taken from the budget and whose page is not dirty yet, for other programs, and for what the file
-//! system writes for itself. What they do not cover fails at writeback, and the flush reports it: another program that takes more in 50 ms; a map of a
-//! file's blocks that grows as an allocated range is written (ext4, when nothing else is left); an overwrite under a file system that never writes in place (Btrfs, XFS after a reflink), which needs space though its range has some; dirty pages of
-//! another pool of this process, for which this one cannot wait.
+//! The margin and the slack are for threads that have taken from the budget and whose page is not dirty yet, for other programs, and for what the
+//! file system writes for itself. What they do not cover fails at writeback, and the flush reports it: another program that takes more in 50 ms; a
+//! map of a file's blocks that grows as an allocated range is written in parts, where nothing is left (ext4 keeps 2 % of its blocks for that, at most
+//! 4,096; it fails if an administrator has set its `reserved_clusters` to 0); an overwrite under a file system that never writes in place (Btrfs, XFS
+//! after a reflink), which needs space though its range has some; dirty pages of another pool of this process, for which this one cannot wait.
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, fstatfs, fstatvfs, major, minor, seek};
 use rustix::io::Errno;

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use forebay_basis::show_bytes;
 use forebay_basis::spelling::printable;
 use forebay_fuse::{Advice, InForce, Mount, Mounts, Owners};
-use forebay_policy::managers::{Rule, Rules, RulesError};
+use forebay_policy::managers::{Rule, Rules, RulesError, Unmatched};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
@@ -100,6 +100,9 @@ pub struct ManagerReport {
     /// Of which file, if it is of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// Of a rule: its patterns of owners and files that no use has matched since the mount first had the rule.
+    #[serde(default, skip_serializing_if = "Unmatched::is_empty")]
+    pub unmatched: Unmatched,
 }
 
 impl ManagerReport {
@@ -114,7 +117,12 @@ impl ManagerReport {
             };
             let line =
                 format!("{:<9}  {}{}{}", found.by, found.manager, of("for", &found.owner), of("of", &found.file));
-            printable(&line) + "\n"
+            let unmatched = |what: &str, patterns: &[String]| match patterns {
+                [] => String::new(),
+                _ => format!("  (so far no {what} like \"{}\")", patterns.join("\" or \"")),
+            };
+            let Unmatched { owners, files } = &found.unmatched;
+            printable(&(line + &unmatched("owner", owners) + &unmatched("file", files))) + "\n"
         };
         managers.iter().map(line).collect()
     }
@@ -122,7 +130,8 @@ impl ManagerReport {
 
 impl From<InForce> for ManagerReport {
     fn from(found: InForce) -> Self {
-        Self { by: found.by.to_owned(), manager: found.manager, owner: found.owner, file: found.file }
+        let InForce { by, manager, owner, file, unmatched } = found;
+        Self { by: by.to_owned(), manager, owner, file, unmatched }
     }
 }
 

@@ -309,7 +309,7 @@ impl Watch for Watcher {
         self.0.number(name)
     }
 
-    fn reference(&self, file: u32, owner: &dyn Fn() -> u32, (offset, length): (u64, u64), operation: Operation) {
+    fn reference(&self, file: (u32, u64), owner: &dyn Fn() -> u32, (offset, length): (u64, u64), operation: Operation) {
         self.0.record_of(owner, file, offset, length, operation);
     }
 }

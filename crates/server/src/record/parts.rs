@@ -121,6 +121,10 @@ impl Reader for Joined {
         Unit::Bytes
     }
 
+    fn has_lengths(&self) -> bool {
+        true
+    }
+
     fn next(&mut self, names: &mut Names) -> forebay_trace::Result<Option<Request>> {
         loop {
             if let Some(part) = &mut self.part

@@ -14,6 +14,7 @@ pub(super) enum Message {
         owner: u32,
         object: u32,
         operation: Operation,
+        object_length: u64,
     },
     /// Completes the part that is being written, and is answered with the parts there are.
     Cut(Sender<Parts>),
@@ -63,8 +64,9 @@ impl Queue {
 
     fn request(&mut self, names: &mut Names, message: Option<Message>) -> Option<Request> {
         match message {
-            Some(Message::Reference { time, offset, length, owner, object, operation }) => {
+            Some(Message::Reference { time, offset, length, owner, object, operation, object_length }) => {
                 let (owner, object) = (self.owner(names, owner), self.object(names, object));
+                names.set_length(object, object_length);
                 Some(Request { time, owner, object, offset, length: length.into(), operation })
             }
             Some(Message::Cut(answer)) => {
@@ -79,6 +81,10 @@ impl Queue {
 impl Reader for Queue {
     fn unit(&self) -> Unit {
         Unit::Bytes
+    }
+
+    fn has_lengths(&self) -> bool {
+        true
     }
 
     fn next(&mut self, names: &mut Names) -> forebay_trace::Result<Option<Request>> {

@@ -12,6 +12,16 @@ fn read(path: &Path) -> Vec<(String, u64, u64, Operation)> {
     found
 }
 
+/// How long a, b and c are at the end of a trace.
+fn lengths(mut reader: Box<dyn forebay_trace::Reader>) -> [Option<u64>; 3] {
+    let mut names = Names::new();
+    while reader.next(&mut names).unwrap().is_some() {}
+    ["a", "b", "c"].map(|name| {
+        let object = names.object(name);
+        names.length(object)
+    })
+}
+
 #[test]
 fn what_is_recorded_is_read_back_in_order_with_snapshots_on_the_way() {
     let folder = tempfile::tempdir().unwrap();
@@ -20,21 +30,21 @@ fn what_is_recorded_is_read_back_in_order_with_snapshots_on_the_way() {
         let recorder = Recorder::new(16384);
         let (a, b) = (recorder.number("a"), recorder.number("b"));
         assert_eq!((recorder.number("a"), a == b), (a, false));
-        recorder.record(a, 7, 7, Operation::Read);
+        recorder.record((a, 1 << 20), 7, 7, Operation::Read);
         recorder.start(&path("trace")).unwrap();
         assert_eq!(recorder.counts().map(|(_, lost)| lost), Some(0));
-        recorder.record(b, 4096, 8192, Operation::Write);
-        recorder.record(a, 0, 512, Operation::Read);
+        recorder.record((b, 1 << 20), 4096, 8192, Operation::Write);
+        recorder.record((a, 1 << 20), 0, 512, Operation::Read);
         let first = recorder.snapshot(&path("first")).unwrap();
         assert_eq!((first.written, first.lost), (2, 0));
-        recorder.record(recorder.number("c"), 512, 512, Operation::Readahead);
+        recorder.record((recorder.number("c"), 0), 512, 512, Operation::Readahead);
         recorder.snapshot(&path("second")).unwrap();
         recorder.snapshot(&path("third")).unwrap();
-        recorder.record(a, 1024, 512, Operation::Read);
+        recorder.record((a, 3 << 20), 1024, 512, Operation::Read);
         assert!(!path("trace").exists(), "it appears when it is whole");
         let whole = recorder.stop().unwrap().expect("it was recorded");
         assert_eq!((whole.written, whole.lost), (4, 0));
-        recorder.record(a, 7, 7, Operation::Read);
+        recorder.record((a, 1 << 20), 7, 7, Operation::Read);
         assert_eq!((recorder.counts(), recorder.stop().unwrap()), (None, None));
 
         let expected = [
@@ -47,6 +57,11 @@ fn what_is_recorded_is_read_back_in_order_with_snapshots_on_the_way() {
         assert_eq!(read(&path("second")), expected[..3]);
         assert_eq!(read(&path("third")), expected[..3]);
         assert_eq!(read(&path("trace")), expected);
+        let (_, reader) = forebay_trace::open(&path("trace"), &forebay_trace::Options::default()).unwrap();
+        assert_eq!(
+            lengths(reader),
+            if extension == "csv" { [None; 3] } else { [Some(3 << 20), Some(1 << 20), Some(0)] }
+        );
         let (_, reader) = forebay_trace::open(&path("trace"), &forebay_trace::Options::default()).unwrap();
         let own = reader.page_size().expect("a trace in bytes has one");
         assert_eq!(
@@ -64,12 +79,12 @@ fn another_trace_can_be_recorded_after_the_first() {
     let recorder = Recorder::new(16384);
     let volume = recorder.number("a");
     recorder.start(&one).unwrap();
-    recorder.record(volume, 0, 512, Operation::Read);
+    recorder.record((volume, 1 << 20), 0, 512, Operation::Read);
     let refused = recorder.start(&two).unwrap_err().to_string();
     assert!(refused.contains("one.csv is being recorded already"), "{refused}");
     recorder.stop().unwrap();
     recorder.start(&two).unwrap();
-    recorder.record(volume, 512, 512, Operation::Read);
+    recorder.record((volume, 1 << 20), 512, 512, Operation::Read);
     assert_eq!(recorder.stop().unwrap().map(|recorded| recorded.written), Some(1));
     assert_eq!((read(&one)[0].1, read(&two)[0].1), (0, 512));
 }
@@ -97,7 +112,7 @@ fn references_that_do_not_fit_are_counted_and_none_is_lost_silently() {
     recorder.start(&path).unwrap();
     let sent = 3 * QUEUE as u64;
     for index in 0..sent {
-        recorder.record(volume, index * 512, 512, Operation::Read);
+        recorder.record((volume, 1 << 20), index * 512, 512, Operation::Read);
     }
     let recorded = recorder.stop().unwrap().expect("it was recorded");
     assert_eq!(recorded.written + recorded.lost, sent);
@@ -126,9 +141,9 @@ fn parts_left_of_a_server_that_was_killed_are_kept_and_in_nobodys_way() {
     let recorder = Recorder::new(16384);
     let volume = recorder.number("a");
     recorder.start(&path("r.csv")).unwrap();
-    recorder.record(volume, 0, 512, Operation::Read);
+    recorder.record((volume, 1 << 20), 0, 512, Operation::Read);
     recorder.snapshot(&path("s.csv")).unwrap();
-    recorder.record(volume, 512, 512, Operation::Read);
+    recorder.record((volume, 1 << 20), 512, 512, Operation::Read);
     recorder.snapshot(&path("s2.csv")).unwrap();
     assert_eq!(recorder.stop().unwrap().map(|recorded| recorded.written), Some(2));
     assert_eq!(read(&path("r.csv")).len(), 2);
@@ -159,7 +174,7 @@ fn a_stop_that_fails_says_where_the_references_are() {
     let recorder = Recorder::new(16384);
     let volume = recorder.number("a");
     recorder.start(&path("r.csv")).unwrap();
-    recorder.record(volume, 0, 512, Operation::Read);
+    recorder.record((volume, 1 << 20), 0, 512, Operation::Read);
     std::fs::write(path("r.csv"), "of another").unwrap();
     let error = recorder.stop().unwrap_err().to_string();
     let (trace, part) = (path("r.csv").display().to_string(), path("r.part-1.csv").display().to_string());

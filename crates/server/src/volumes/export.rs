@@ -101,7 +101,7 @@ struct PoolSession {
 impl PoolSession {
     #[inline]
     fn record(&self, offset: u64, length: u64, operation: Operation) {
-        self.recorder.record(self.number, offset, length, operation);
+        self.recorder.record((self.number, self.attached.volume.len()), offset, length, operation);
     }
 }
 

@@ -258,8 +258,10 @@ impl Reader {
         let object = places.of(page).object;
         let end = blocks.end.min(blocks.start.saturating_add(self.most));
         let mut walk = self.walk(places, page, blocks.start);
+        let object_end = self.successors.end(object);
+        let lies_in_object = |walk: &Walk, block: u64| walk.next != NONE || block < object_end;
         let (mut block, mut refused) = (blocks.start, false);
-        while block < end && walk.next != NONE {
+        while block < end && lies_in_object(&walk, block) {
             let known = walk.at(self, places, block);
             if known.is_some_and(|page| policy.contains(page)) {
                 self.ask_device(device);
@@ -281,7 +283,7 @@ impl Reader {
             block += 1;
         }
         // Not all of the window found room, of what lies in the object.
-        if refused || block < blocks.end && walk.next != NONE {
+        if refused || block < blocks.end && lies_in_object(&walk, block) {
             self.rule.shorten(object, blocks.end, block);
         }
         self.ask_device(device);

@@ -5,8 +5,9 @@
 use crate::input::places::Places;
 use forebay_basis::Place;
 use forebay_policy::prefetch::prefetch;
+use forebay_trace::Names;
 
-/// No page: the object ends, as far as the trace tells.
+/// No page: the trace refers to none behind.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Which page follows which.
@@ -16,10 +17,13 @@ pub(crate) struct Successors {
     order: Vec<u32>,
     /// By page, the next one of its object.
     next: Vec<u32>,
+    /// By object, the first block behind it, where the trace says how long it is. Others, and those above, end with their last page.
+    ends: Vec<u64>,
 }
 
 impl Successors {
-    pub(crate) fn new(places: &Places) -> Self {
+    /// Of objects whose `names` may know their lengths, in pages of this many bytes.
+    pub(crate) fn new(places: &Places, names: &Names, page_size: u64) -> Self {
         let mut order: Vec<u32> = (0..places.len() as u32).collect();
         // A file that is read from its start has its pages in order: the sort finds such runs.
         order.sort_by_key(|&page| places.of(page));
@@ -29,7 +33,14 @@ impl Successors {
                 next[pair[0] as usize] = pair[1];
             }
         }
-        Self { order, next }
+        let end = |object| names.length(object).map_or(0, |bytes| bytes.div_ceil(page_size));
+        let ends = (0..names.objects().len() as u32).map(end).collect();
+        Self { order, next, ends }
+    }
+
+    /// The first block behind an object, as far as its length is known; 0 if it is not.
+    pub(crate) fn end(&self, object: u32) -> u64 {
+        self.ends.get(object as usize).copied().unwrap_or(0)
     }
 
     /// The page behind `page` in its object, or [`NONE`].
@@ -63,7 +74,11 @@ mod tests {
     fn the_pages_of_an_object_follow_each_other_over_its_holes() {
         let mut places = Places::default();
         places.extend([(1, 5), (0, 9), (1, 2), (0, 10), (1, 6)].map(|(object, block)| Place { object, block }));
-        let successors = Successors::new(&places);
+        let mut names = Names::new();
+        let object = names.object("a");
+        names.set_length(object, 4097);
+        let successors = Successors::new(&places, &names, 1024);
+        assert_eq!([0, object, 7].map(|object| successors.end(object)), [0, 5, 0]);
         assert_eq!([0, 1, 2, 3, 4].map(|page| successors.next(page)), [4, 3, 0, NONE, NONE]);
         let find = |object, block| successors.find(&places, 2, Place { object, block });
         assert_eq!([find(1, 2), find(1, 5), find(1, 3), find(1, 7)], [Some(2), Some(0), None, None]);

@@ -71,7 +71,8 @@ impl Sweep {
             Arc::new(Future::new(references, trace.pages))
         });
         let references = trace.len() as u64;
-        let successors = (!watch.readahead.is_none()).then(|| Arc::new(Successors::new(&trace.places)));
+        let successors = || Arc::new(Successors::new(&trace.places, &trace.names, trace.page_size));
+        let successors = (!watch.readahead.is_none()).then(successors);
         let compulsory_misses = (u64::from(trace.pages), trace.compulsory_misses(self.warmup));
         let one = |&(spec, sizes): &(&Spec, &[u32])| {
             // To set up a run takes time, too.

@@ -52,6 +52,19 @@ fn a_read_asks_for_all_of_its_own_pages_and_readahead_begins_behind_it() {
 }
 
 #[test]
+fn an_object_whose_length_is_known_is_read_ahead_to_its_end() {
+    let mut trace = blocks(0..6);
+    assert_eq!(lru(&trace, 64, "linux:max=32").readahead, counts(5, 5, 0));
+    // Blocks of 512 bytes: behind 0, 1 to 3 are read ahead; at 1, 4 to 11; at 4, 12 to 27, of which 12 to 14 lie in the file.
+    trace.names.set_length(0, 15 * 512 - 100);
+    let outcome = lru(&trace, 64, "linux:max=32");
+    assert_eq!((outcome.total.hits, outcome.readahead), (5, counts(14, 5, 9)));
+    // A file that has become shorter ends no earlier than what was read of it.
+    trace.names.set_length(0, 0);
+    assert_eq!(lru(&trace, 64, "linux:max=32").readahead, counts(5, 5, 0));
+}
+
+#[test]
 fn what_is_read_ahead_pushes_out_no_more_than_half_of_the_cache() {
     // Of 8 pages only 2 are read ahead into a cache of 4. Behind 0: 1 and 2, which are used; behind 3: 4 and 5, for which 0 and 1 leave.
     // These two wait, so behind 0 nothing is read.

@@ -2,6 +2,7 @@
 //!
 //! - `time` INT64, nanoseconds; `owner`, `object` UTF8, their names; `offset`, `length` INT64, unsigned; `operation` UTF8,
 //!   `read`, `write` or `readahead`; `random-read` and `sequential-read` of programs that have said how they read.
+//! - `object_length` INT64, unsigned, where lengths are known: the bytes of the object, or null as long as they are those that it had before.
 //! - Key-value metadata: `forebay.unit` says what `offset` and `length` count (`bytes`; `blocks:512`; `pages`; where it is missing,
 //!   the place's name says it); `forebay.version` is 1; `forebay.crc32` has [checksums](crate::checksum) of what we have written ourselves.
 //!
@@ -46,6 +47,8 @@ pub(crate) const VERSION_KEY: &str = "forebay.version";
 /// Under this key the metadata of a table may say the size of the pages that it was recorded with.
 pub const PAGE_SIZE_KEY: &str = "forebay.page_size";
 pub(crate) const COLUMNS: [&str; 6] = ["time", "owner", "object", "offset", "length", "operation"];
+/// The column behind [`COLUMNS`] in tables that say how long objects are.
+pub(crate) const OBJECT_LENGTH: &str = "object_length";
 
 const ROLES: [Role; 6] = [Role::Time, Role::Owner, Role::Object, Role::Place, Role::Length, Role::Operation];
 
@@ -95,6 +98,8 @@ struct Parquet<R: ChunkReader + 'static> {
     unit: Unit,
     page_size: Option<PageSize>,
     layout: Layout,
+    /// The column that says how long objects are.
+    object_length: Option<usize>,
     /// What the place means, unless the file says what offsets and lengths count.
     place: Option<Meaning>,
     /// A unit of time in nanoseconds.
@@ -110,8 +115,11 @@ struct Parquet<R: ChunkReader + 'static> {
     rows: u64,
 }
 
-/// The columns of one row group, for each [`Role`].
-struct Columns([Option<Column>; 6]);
+/// The columns of one row group, for each [`Role`], and the objects' lengths.
+struct Columns {
+    roles: [Option<Column>; 6],
+    object_length: Option<Column>,
+}
 
 enum Column {
     Wide(Values<parquet::data_type::Int64Type>),
@@ -250,8 +258,15 @@ impl<R: ChunkReader + 'static> Parquet<R> {
                 return Err(Error::new(&file, format!("its column `{name}` is {is}; it should be {wanted}{cast}")));
             }
         }
+        let taken = ROLES.into_iter().filter_map(|role| layout.column(role)).map(|(_, place)| place);
+        // Another program may call something else so.
+        let object_length = names.iter().position(|name| name == OBJECT_LENGTH).filter(|&place| {
+            let column = schema.column(place);
+            let is_number = matches!(column.physical_type(), Type::INT32 | Type::INT64);
+            is_number && column.max_rep_level() == 0 && taken.clone().all(|of| of != place)
+        });
         let groups = reader.metadata().row_groups().iter();
-        let read = ROLES.into_iter().filter_map(|role| layout.column(role)).map(|(_, place)| place);
+        let read = taken.chain(object_length);
         let mut chunks = groups.flat_map(|group| read.clone().map(|place| group.column(place)));
         chunks.try_for_each(check_codec).map_err(|message| Error::new(&file, message))?;
         let tick = layout.column(Role::Time).map_or(1, |(meaning, place)| match meaning {
@@ -274,6 +289,7 @@ impl<R: ChunkReader + 'static> Parquet<R> {
             unit,
             page_size,
             layout,
+            object_length,
             place,
             tick,
             keys: Keys::default(),
@@ -314,8 +330,8 @@ impl<R: ChunkReader + 'static> Parquet<R> {
         let rows = usize::try_from(group.metadata().num_rows())
             .map_err(|_| ParquetError::General("a row group has a negative number of rows".to_owned()))?;
         let nullable = |place: usize| group.metadata().schema_descr().column(place).max_def_level() > 0;
-        let column = |role: Role| -> std::result::Result<Option<Column>, ParquetError> {
-            let Some((_, place)) = self.layout.column(role) else { return Ok(None) };
+        let column = |place: Option<usize>| -> std::result::Result<Option<Column>, ParquetError> {
+            let Some(place) = place else { return Ok(None) };
             Ok(Some(match group.get_column_reader(place)? {
                 ColumnReader::Int64ColumnReader(reader) => Column::Wide(Values::new(reader, nullable(place))),
                 ColumnReader::Int32ColumnReader(reader) => Column::Narrow(Values::new(reader, nullable(place))),
@@ -323,11 +339,11 @@ impl<R: ChunkReader + 'static> Parquet<R> {
                 _ => return Err(ParquetError::General("a column is neither a number nor a text".to_owned())),
             }))
         };
-        let mut columns = [const { None }; 6];
+        let mut roles = [const { None }; 6];
         for role in ROLES {
-            columns[role as usize] = column(role)?;
+            roles[role as usize] = column(self.layout.column(role).map(|(_, place)| place))?;
         }
-        Ok((Columns(columns), rows))
+        Ok((Columns { roles, object_length: column(self.object_length)? }, rows))
     }
 
     fn check_row_group(&self) -> std::result::Result<(), ParquetError> {
@@ -348,7 +364,8 @@ impl<R: ChunkReader + 'static> Parquet<R> {
 
     fn fill_batch(&mut self, columns: &Columns, names: &mut Names, rows: usize) -> Result<()> {
         let named = self.layout.column(Role::Place).map_or("offset", |(meaning, _)| meaning.name());
-        let mut values = columns.0.each_ref().map(|column| column.as_ref().map(Column::rows));
+        let mut values = columns.roles.each_ref().map(|column| column.as_ref().map(Column::rows));
+        let mut lengths = columns.object_length.as_ref().map(Column::rows);
         for row in self.rows..self.rows + rows as u64 {
             let [time, owner, object, place, length, word] =
                 values.each_mut().map(|rows| rows.as_mut().and_then(|rows| rows.next().flatten()));
@@ -375,6 +392,10 @@ impl<R: ChunkReader + 'static> Parquet<R> {
                 }))
             };
             let request = request().map_err(|message| Error::new(&self.file, format!("row {row}: {message}")))?;
+            let object_length = lengths.as_mut().and_then(|rows| rows.next().flatten());
+            if let (Some(request), Some(bytes)) = (&request, number(object_length)) {
+                names.set_length(request.object, bytes);
+            }
             self.batch.extend(request);
         }
         self.rows += rows as u64;
@@ -396,7 +417,7 @@ impl<R: ChunkReader + 'static> Parquet<R> {
 
 impl Columns {
     fn decode(&mut self, rows: usize) -> std::result::Result<(), ParquetError> {
-        self.0.iter_mut().flatten().try_for_each(|column| column.decode(rows))
+        self.roles.iter_mut().chain([&mut self.object_length]).flatten().try_for_each(|column| column.decode(rows))
     }
 }
 
@@ -446,6 +467,10 @@ impl<R: ChunkReader + 'static> Reader for Parquet<R> {
 
     fn page_size(&self) -> Option<PageSize> {
         self.page_size
+    }
+
+    fn has_lengths(&self) -> bool {
+        self.object_length.is_some()
     }
 
     fn share(&self) -> Option<f64> {

@@ -180,7 +180,10 @@ fn create(
     };
     let sink = |out: File| Sink::new(file, out, compression);
     Ok(match output.name {
-        "parquet" => Box::new(parquet::Parquet::create(file, out, unit, options.page_size.or_else(recorded))?),
+        "parquet" => {
+            let (page_size, lengths) = (options.page_size.or_else(recorded), reader.has_lengths());
+            Box::new(parquet::Parquet::create(file, out, unit, page_size, lengths)?)
+        }
         "csv" => Box::new(csv::Csv::create(file, sink(out)?, unit)?),
         "oracle-general" => {
             Box::new(oracle_general::OracleGeneral::new(file, spool.create(file)?, sink(out)?, numbered()?))

@@ -5,13 +5,13 @@
 use super::Writer;
 use crate::checksum::{CHECKSUMS_KEY, Checksums, Summed, WRITER, description};
 use crate::error::{Error, Result};
-use crate::formats::parquet::{COLUMNS, PAGE_SIZE_KEY, UNIT_KEY, VERSION_KEY, unit_text};
+use crate::formats::parquet::{COLUMNS, OBJECT_LENGTH, PAGE_SIZE_KEY, UNIT_KEY, VERSION_KEY, unit_text};
 use crate::names::Names;
 use crate::request::{Request, Unit};
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
-use parquet::data_type::ByteArray;
+use parquet::data_type::{ByteArray, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -28,7 +28,10 @@ const SCHEMA: &str = "message trace {
     required int64 offset (integer(64, false));
     required int64 length (integer(64, false));
     required binary operation (string);
-}";
+";
+
+/// Behind them where the trace says how long objects are: null as long as that has not changed.
+const LENGTHS: &str = "    optional int64 object_length (integer(64, false));\n";
 
 /// Requests of a row group: what is held in memory before it is written.
 const ROW_GROUP: usize = 1 << 20;
@@ -43,10 +46,36 @@ pub(super) struct Parquet {
     rows: Vec<Request>,
     owners: Vec<ByteArray>,
     objects: Vec<ByteArray>,
+    /// Where the trace says how long objects are.
+    lengths: Option<Lengths>,
+}
+
+/// The column of objects' lengths.
+#[derive(Default)]
+struct Lengths {
+    /// By object, what was written last.
+    known: Vec<Option<u64>>,
+    /// Those of the rows that have one, and for each row whether it has.
+    values: Vec<i64>,
+    levels: Vec<i16>,
+}
+
+impl Lengths {
+    fn push(&mut self, object: u32, length: Option<u64>) {
+        let index = object as usize;
+        if self.known.len() <= index {
+            self.known.resize(index + 1, None);
+        }
+        let new = length.filter(|_| self.known[index] != length);
+        self.known[index] = length;
+        self.levels.push(new.is_some().into());
+        self.values.extend(new.map(|bytes| bytes as i64));
+    }
 }
 
 impl Parquet {
-    pub(super) fn create(file: &str, out: File, unit: Unit, page_size: Option<u64>) -> Result<Self> {
+    /// `lengths`: the trace says how long objects are.
+    pub(super) fn create(file: &str, out: File, unit: Unit, page_size: Option<u64>, lengths: bool) -> Result<Self> {
         let mut metadata = vec![(VERSION_KEY, "1".to_owned()), (UNIT_KEY, unit_text(unit))];
         metadata.extend(page_size.map(|bytes| (PAGE_SIZE_KEY, bytes.to_string())));
         let create = || {
@@ -56,12 +85,13 @@ impl Parquet {
                 .set_compression(Compression::ZSTD(ZstdLevel::try_new(12)?))
                 .set_statistics_enabled(EnabledStatistics::Chunk)
                 .set_key_value_metadata(Some(keys.collect()));
-            for column in ["time", "offset", "length"].map(ColumnPath::from) {
+            for column in ["time", "offset", "length", OBJECT_LENGTH].map(ColumnPath::from) {
                 properties = properties
                     .set_column_dictionary_enabled(column.clone(), false)
                     .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
             }
-            let schema = Arc::new(parse_message_type(SCHEMA)?);
+            let schema = format!("{SCHEMA}{}}}", if lengths { LENGTHS } else { "" });
+            let schema = Arc::new(parse_message_type(&schema)?);
             let mut writer = SerializedFileWriter::new(Summed::new(out), schema, Arc::new(properties.build()))?;
             // What the file begins with belongs to no row group.
             writer.flush()?;
@@ -70,7 +100,9 @@ impl Parquet {
         };
         let writer = create().map_err(|error| failed(file, &error))?;
         let file = file.to_owned();
-        Ok(Self { file, writer, sums: Vec::new(), metadata, rows: Vec::new(), owners: Vec::new(), objects: Vec::new() })
+        let lengths = lengths.then(Lengths::default);
+        let (sums, rows, owners, objects) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { file, writer, sums, metadata, rows, owners, objects, lengths })
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -80,7 +112,7 @@ impl Parquet {
             rows.iter().map(|row| names[of(row) as usize].clone()).collect()
         };
         let word = |row: &Request| ByteArray::from(Bytes::from_static(row.operation.word().as_bytes()));
-        let writer = &mut self.writer;
+        let (writer, lengths) = (&mut self.writer, &self.lengths);
         let mut write = || -> std::result::Result<u32, ParquetError> {
             let mut group = writer.next_row_group()?;
             for name in COLUMNS {
@@ -108,12 +140,21 @@ impl Parquet {
                 }?;
                 column.close()?;
             }
+            if let Some(Lengths { values, levels, .. }) = lengths {
+                let mut column = group.next_column()?.expect("the schema has a column for lengths");
+                column.typed::<Int64Type>().write_batch(values, Some(levels), None)?;
+                column.close()?;
+            }
             group.close()?;
             writer.flush()?;
             Ok(writer.inner_mut().take_sum())
         };
         self.sums.push(write().map_err(|error| failed(&self.file, &error))?);
         self.rows.clear();
+        if let Some(lengths) = &mut self.lengths {
+            lengths.values.clear();
+            lengths.levels.clear();
+        }
         Ok(())
     }
 }
@@ -124,6 +165,9 @@ impl Writer for Parquet {
         for (known, all) in [(&mut self.owners, names.owners()), (&mut self.objects, names.objects())] {
             let new = all[known.len()..].iter().map(|name| ByteArray::from(Bytes::from(name.clone())));
             known.extend(new);
+        }
+        if let Some(lengths) = &mut self.lengths {
+            lengths.push(request.object, names.length(request.object));
         }
         self.rows.push(*request);
         if self.rows.len() == ROW_GROUP { self.flush() } else { Ok(()) }

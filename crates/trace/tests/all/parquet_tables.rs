@@ -3,9 +3,11 @@
 use bytes::Bytes;
 use forebay_basis::Operation;
 use forebay_trace::formats::csv::Columns;
-use forebay_trace::{Input, Names, Options, Request, Unit, reader};
+use forebay_trace::mix::{Mix, Source, Span, Times};
+use forebay_trace::{ConvertOptions, Input, Names, Options, Reader, Request, Unit, convert, reader};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use std::sync::Arc;
@@ -109,4 +111,51 @@ fn what_is_missing_or_of_another_type_is_said_with_what_to_do() {
     assert!(message.contains("it should be UTF8, INT32 or INT64"), "{message}");
     let message = error("required binary key (string);", Column::Text(&["a", ""]), "");
     assert!(message.contains("row 1: `page` is null or empty"), "{message}");
+}
+
+#[test]
+fn objects_have_the_lengths_that_the_trace_says_last() {
+    let schema = "required binary object (string); required int64 offset; required int64 object_length;";
+    let columns = [Column::Text(&["a", "b", "a"]), Column::Long(&[0, 0, 8192]), Column::Long(&[9000, 10, 12000])];
+    let (_, names, requests) = read(table(schema, &columns), "").unwrap();
+    assert_eq!(
+        requests.iter().map(|request| names.length(request.object)).collect::<Vec<_>>(),
+        [12000, 10, 12000].map(Some)
+    );
+    // Another program's column of this name is something else.
+    let (_, names, _) = read(
+        table("required int64 offset; required double object_length;", &[Column::Long(&[0]), Column::Real(&[7.0])]),
+        "",
+    )
+    .unwrap();
+    assert_eq!(names.length(0), None);
+}
+
+#[test]
+fn lengths_are_kept_by_a_conversion_and_by_a_mix_and_a_trace_without_them_is_as_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = "required binary object (string); required int64 offset; required int64 object_length;";
+    let columns = [Column::Text(&["a", "b", "a"]), Column::Long(&[0, 0, 8192]), Column::Long(&[9000, 10, 12000])];
+    let options = Options::default();
+    let open =
+        |table: Vec<u8>| reader::read(Input::from_bytes("t.parquet", Bytes::from(table)).unwrap(), &options).unwrap().1;
+    let write = |reader: &mut dyn Reader, name: &str| {
+        let out = folder.path().join(name);
+        convert(reader, &out, &ConvertOptions::default(), &mut |_| {}).unwrap();
+        std::fs::read(out).unwrap()
+    };
+    let whole = table(schema, &columns);
+    let converted = write(open(whole.clone()).as_mut(), "converted.parquet");
+    let (_, names, _) = read(converted.clone(), "").unwrap();
+    assert_eq!((names.length(1), names.length(2)), (Some(12000), Some(10)));
+    let span = Span::of("t", open(converted.clone()).as_mut(), None, &mut |_| {}).unwrap();
+    let source = Source { name: "t".to_owned(), reader: open(converted), span };
+    let mut mix = Mix::new(vec![source], Times::Scaled, None).unwrap();
+    let (_, mut names, _) = read(write(&mut mix, "mixed.parquet"), "").unwrap();
+    let a = names.object("t/a");
+    assert_eq!(names.length(a), Some(12000));
+    let without = table("required binary object (string); required int64 offset;", &columns[..2]);
+    let without = write(open(without).as_mut(), "without.parquet");
+    let names = SerializedFileReader::new(Bytes::from(without)).unwrap();
+    assert_eq!(names.metadata().file_metadata().schema_descr().num_columns(), 6);
 }

@@ -11,7 +11,7 @@
 //!
 //! - `detector.rs` finds passes over consecutive blocks among those open (`passes.rs`); `runs.rs` is the table of section 3.1, by (file, start,
 //!   end, period). Both are found by place, so it does not matter how a cache numbers its pages. `classifier.rs` is the detector without a cache.
-//! - `loops.rs` and `other.rs` are the partitions of section 3.2; the sequential one is a list.
+//! - `loops.rs` and `other.rs` are the partitions of section 3.2; the sequential one is a list. `partitions.rs` moves pages between them.
 //! - `gain.rs` fits Belady's lifetime function 1 - c n^-k to hits counted in ghost buffers, section 3.3.
 //! - Here is section 3.4: at a miss the sequential blocks leave first, else a block of the partition with the smaller gain.
 //!
@@ -72,7 +72,7 @@
 //!
 //! A refused miss may be repeated, so it changes nothing but that the page which its pass leaves may go.
 //!
-//! Parameters: `other`, `run`, `gap`, `sequential`, `gain`, `curve`, `ended`, `in-use`.
+//! Parameters, in `parameters.rs`: `other`, `run`, `gap`, `sequential`, `gain`, `curve`, `ended`, `in-use`.
 //!
 //! Memory: for each page number 4 bytes; for each resident page and ghost 33 (page, partition, stack), and 16 more with another
 //! replacement than LRU; for each frame 144 for two runs, 4 for that heap, and an eighth of what an open pass takes, 116 bytes, or up to 148 where `run` is
@@ -85,13 +85,14 @@ mod detector;
 mod gain;
 mod loops;
 mod other;
+mod parameters;
+mod partitions;
 mod passes;
 mod runs;
 
 pub use classifier::{Classified, Classifier, Course, KnownRun};
 pub use detector::Class;
 
-use crate::parameters::{Kind, Parameter};
 use crate::parts::list::{List, Nodes, offer};
 use crate::parts::slots::PageSlots;
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
@@ -187,56 +188,7 @@ impl Policy for Ubm {
         name: "ubm",
         title: "UBM: partitions for sequential, looping and other references, sized by marginal gain",
         paper: "J. M. Kim et al., A Low-Overhead High-Performance Unified Buffer Management Scheme that Exploits Sequential and Looping References, OSDI 2000",
-        parameters: &[
-            Parameter {
-                name: "other",
-                help: "the replacement of other references",
-                kind: Kind::Choice(&["lru", "lfu", "lru-2", "lrfu"]),
-                default: "lru",
-            },
-            Parameter {
-                name: "run",
-                help: "how much of consecutive pages makes a run",
-                kind: Kind::Length,
-                default: "8",
-            },
-            Parameter {
-                name: "gap",
-                help: "how many blocks further on the next one of a run may be",
-                kind: Kind::Integer { least: 1, most: 1_000_000 },
-                default: "8",
-            },
-            Parameter {
-                name: "sequential",
-                help: "blocks read for the first time: first lets them leave first, as in the paper; measured keeps them where that has earned more",
-                kind: Kind::Choice(&["measured", "first"]),
-                default: "measured",
-            },
-            Parameter {
-                name: "gain",
-                help: "what partitions are weighed by: hits, as in the paper, or the time that they save on the device of `compare --device`; without one, hits",
-                kind: Kind::Choice(&["hits", "time"]),
-                default: "hits",
-            },
-            Parameter {
-                name: "curve",
-                help: "the gain of other references: fitted, as in the paper, or not below the hull of all hits counted",
-                kind: Kind::Choice(&["hull", "fitted"]),
-                default: "hull",
-            },
-            Parameter {
-                name: "ended",
-                help: "blocks of a loop that has missed its round: ages makes their period longer; keeps is the paper's",
-                kind: Kind::Choice(&["ages", "keeps"]),
-                default: "ages",
-            },
-            Parameter {
-                name: "in-use",
-                help: "a block at which a pass is: stays as long as the partitions have others; leaves as any other, as in the paper",
-                kind: Kind::Choice(&["stays", "leaves"]),
-                default: "stays",
-            },
-        ],
+        parameters: parameters::PARAMETERS,
         uses: Uses { place: true, request: false },
         ghosts: 1,
         bytes_per_page: 144,
@@ -514,113 +466,6 @@ impl Ubm {
     /// The same in the device's time, if that is known.
     fn worth_of_others(&self) -> f64 {
         self.gain_of_others() * self.costs.of(Class::Other)
-    }
-
-    fn is_resident(&self, slot: u32) -> bool {
-        self.status[slot].partition.is_some()
-    }
-
-    fn enter(&mut self, slot: u32, going: Going) {
-        let Going { partition, bucket, once, pass } = going;
-        let status = &mut self.status[slot];
-        (status.partition, status.used, status.once) = (Some(partition), self.now as u32, once);
-        match partition {
-            Class::Sequential | Class::Looping => {
-                (status.bucket, status.in_use, status.pass) = (bucket, true, pass);
-                self.resting[pass as usize] = slot;
-                self.in_use.push_front(&mut self.status, slot);
-                let most = if self.stays { self.detector.open_passes().min(self.capacity / IN_USE).max(1) } else { 0 };
-                if self.in_use.len() > most {
-                    let oldest = self.in_use.back().expect("a page was put there");
-                    self.release(oldest);
-                }
-            }
-            Class::Other => {
-                self.others.refer(&mut self.status, slot, self.now);
-                if self.stack.contains(slot) {
-                    self.stack.touch(slot);
-                } else {
-                    self.stack.push(slot);
-                }
-            }
-        }
-    }
-
-    /// The pass is not at its page any more.
-    fn release_from(&mut self, pass: u32) {
-        let slot = self.resting[pass as usize];
-        if slot != NONE {
-            self.release(slot);
-        }
-    }
-
-    fn stop_use(&mut self, slot: u32) {
-        let status = &mut self.status[slot];
-        status.in_use = false;
-        self.resting[status.pass as usize] = NONE;
-        self.in_use.remove(&mut self.status, slot);
-    }
-
-    /// A page in use becomes one that may leave, as its class has it.
-    fn release(&mut self, slot: u32) {
-        self.stop_use(slot);
-        let Status { partition, bucket, .. } = self.status[slot];
-        match partition {
-            Some(Class::Looping) => self.loops.push(&mut self.status, slot, bucket),
-            _ => self.sequential.push_front(&mut self.status, slot),
-        }
-    }
-
-    /// A resident page leaves its partition without a ghost.
-    fn leave(&mut self, slot: u32) {
-        match self.status[slot].partition.take() {
-            _ if self.status[slot].in_use => self.stop_use(slot),
-            Some(Class::Sequential) => self.sequential.remove(&mut self.status, slot),
-            Some(Class::Looping) => self.loops.remove(&mut self.status, slot),
-            Some(Class::Other) => {
-                self.others.remove(&mut self.status, slot);
-                self.others.forget(slot);
-                if self.stack.contains(slot) {
-                    self.stack.remove(slot);
-                }
-            }
-            None => {}
-        }
-    }
-
-    fn evict_looping<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let victim = offer(self.loops.victims(&self.status), &mut self.slots.offered(caller))?;
-        self.leave(victim);
-        caller.forget(self.slots.take_back(victim));
-        Ok(())
-    }
-
-    /// The page stays in the stack, as a ghost, if it is still there.
-    fn evict_other<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let victim = self.others.evict(&mut self.status, &mut self.slots.offered(caller))?;
-        self.recurrence.evicted(u64::from((self.now as u32).wrapping_sub(self.status[victim].used)));
-        self.status[victim].partition = None;
-        if self.stack.contains(victim) {
-            self.ghosts += 1;
-        } else {
-            self.others.forget(victim);
-            caller.forget(self.slots.take_back(victim));
-        }
-        self.limit_stack(caller);
-        Ok(())
-    }
-
-    /// The stack is no deeper than the cache has pages (section 5.2).
-    fn limit_stack<C: Caller>(&mut self, caller: &mut C) {
-        while self.stack.len() > self.capacity {
-            let slot = self.stack.oldest().expect("the stack is deeper than the cache");
-            self.stack.remove(slot);
-            if !self.is_resident(slot) {
-                self.ghosts -= 1;
-                self.others.forget(slot);
-                caller.forget(self.slots.take_back(slot));
-            }
-        }
     }
 }
 
