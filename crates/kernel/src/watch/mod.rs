@@ -42,6 +42,7 @@ use assemble::{Assembler, Operation, Register};
 use btf::Btf;
 use error::DESCRIPTION;
 use layout::{Layout, Missing};
+use programs::last_read;
 use programs::{
     FILE_ENTRY, FILEMAP_GET_PAGES, FOLLOWED, GROUP_ENTRY, Groups, MOST_DEVICES, Machine, Need, PROGRAMS, Program,
     setting,
@@ -104,6 +105,7 @@ pub struct Watch {
     groups: Map,
     settings_map: Map,
     ring_map: Map,
+    last_reads_map: Map,
     settings: Shared,
     /// The reader's position, and behind it the programs' position and the data.
     reader: Shared,
@@ -138,6 +140,7 @@ impl Watch {
         let files = map(MapKind::LruHash, "forebay_files", FILE_ENTRY, options.verdicts, 0)?;
         let groups = map(MapKind::LruHash, "forebay_groups", GROUP_ENTRY, options.verdicts.min(MOST_GROUPS), 0)?;
         let settings_map = map(MapKind::Array, "forebay_setting", [4, setting::BYTES], 1, MAPPABLE)?;
+        let last_reads_map = map(MapKind::Array, "forebay_reads", [4, last_read::BYTES], 1, 0)?;
         let ring_map = map(MapKind::Ring, "forebay_events", [0, 0], options.ring_bytes, 0)?;
         let memory = |map, offset, bytes, writable| {
             Shared::map(map, offset, bytes, writable)
@@ -154,6 +157,7 @@ impl Watch {
             groups,
             settings_map,
             ring_map,
+            last_reads_map,
             repeats: None,
             changing: Mutex::new(()),
         };
@@ -165,6 +169,7 @@ impl Watch {
             groups_map: watch.groups.number(),
             settings_map: watch.settings_map.number(),
             ring: watch.ring_map.number(),
+            last_reads_map: watch.last_reads_map.number(),
             own: own_process()?,
             page_shift: page.trailing_zeros() as i32,
         };
@@ -296,7 +301,7 @@ impl Watch {
 
     /// Bytes of memory that the maps and the ring take.
     pub fn memory(&self) -> u64 {
-        let maps = [&self.files, &self.groups, &self.settings_map, &self.ring_map];
+        let maps = [&self.files, &self.groups, &self.settings_map, &self.ring_map, &self.last_reads_map];
         maps.into_iter().filter_map(|map| system::map_bytes(map).ok()).sum::<u64>()
             + self.repeats.as_ref().map_or(0, |_| Repeats::BYTES)
     }

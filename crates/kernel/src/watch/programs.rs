@@ -15,6 +15,7 @@ use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 pub(super) mod helper {
     pub(crate) const MAP_LOOKUP: i32 = 1;
     pub(crate) const CURRENT_PROCESS: i32 = 14;
+    pub(super) const PROCESSOR: i32 = 8;
     pub(super) const CURRENT_USER: i32 = 15;
     pub(super) const READ_KERNEL: i32 = 113;
     pub(super) const RING_RESERVE: i32 = 131;
@@ -34,6 +35,21 @@ pub(super) mod setting {
     pub(crate) const LOST: i16 = 128;
     /// Bytes of the value.
     pub(crate) const BYTES: usize = 136;
+}
+
+/// The last read on each processor, in the only value of a map. Processors whose numbers differ by 64 share one.
+pub(super) mod last_read {
+    /// Bytes of one, as a power of two: it has a cache line of its own.
+    pub(super) const SHIFT: i32 = 6;
+    /// How many there are: a power of two.
+    pub(super) const PLACES: i32 = 64;
+    /// Bytes of all.
+    pub(crate) const BYTES: usize = (PLACES as usize) << SHIFT;
+    /// Process and thread, the inode's address, the first and the last page.
+    pub(super) const THREAD: i16 = 0;
+    pub(super) const INODE: i16 = 8;
+    pub(super) const FIRST: i16 = 16;
+    pub(super) const LAST: i16 = 24;
 }
 
 /// How many file systems can be followed.
@@ -150,6 +166,7 @@ pub(super) struct Machine<'a> {
     pub(super) groups_map: i32,
     pub(super) settings_map: i32,
     pub(super) ring: i32,
+    pub(super) last_reads_map: i32,
     /// This process, by its number outside of all namespaces.
     pub(super) own: i32,
     /// The page's size is two to this power.
@@ -196,8 +213,43 @@ fn got(w: &mut Writer<'_>) {
     w.asm.set(R8, R3);
     w.asm.place(within);
     w.asm.jump_if(R7, Above, R8, w.end);
+    without_repeats(w);
     w.count_to_last();
     w.put(Kind::Read);
+}
+
+/// Leaves out pages from `R7` to `R8` that are no new use: a long read comes once for each batch of folios, each time up to its end.
+/// What a thread read on another processor is left to `repeats.rs`.
+fn without_repeats(w: &mut Writer<'_>) {
+    let (other, other_page) = (w.asm.label(), w.asm.label());
+    // before = &last_reads[bpf_get_smp_processor_id() % 64]; thread = bpf_get_current_pid_tgid();
+    w.asm.call(helper::PROCESSOR);
+    w.asm.calculate(And, R0, last_read::PLACES - 1);
+    w.asm.calculate(ShiftLeft, R0, last_read::SHIFT);
+    w.asm.load_map_value(R9, w.machine.last_reads_map);
+    w.asm.calculate(Add, R9, R0);
+    w.asm.call(helper::CURRENT_PROCESS);
+    // if (before->thread != thread || before->inode != inode) goto other;
+    w.asm.load(Size::Long, R1, R9, last_read::THREAD);
+    w.asm.load(Size::Long, R2, R9, last_read::INODE);
+    w.asm.load(Size::Long, R3, R9, last_read::FIRST);
+    w.asm.load(Size::Long, R4, R9, last_read::LAST);
+    w.asm.store(Size::Long, R9, last_read::THREAD, R0);
+    w.asm.store(Size::Long, R9, last_read::INODE, R6);
+    w.asm.store(Size::Long, R9, last_read::FIRST, R7);
+    w.asm.store(Size::Long, R9, last_read::LAST, R8);
+    w.asm.jump_if(R1, NotEqual, R0, other);
+    w.asm.jump_if(R2, NotEqual, R6, other);
+    // if (first == before->last && ++first > last) return 0;
+    w.asm.jump_if(R4, NotEqual, R7, other_page);
+    w.asm.calculate(Add, R7, 1);
+    w.asm.jump_if(R7, Above, R8, w.end);
+    w.asm.jump(other);
+    // else if (last == before->last && first > before->first) return 0;
+    w.asm.place(other_page);
+    w.asm.jump_if(R4, NotEqual, R8, other);
+    w.asm.jump_if(R7, Above, R3, w.end);
+    w.asm.place(other);
 }
 
 /// `filemap_read(struct kiocb *request, struct iov_iter *iterator, ssize_t already)`
