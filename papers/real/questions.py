@@ -154,18 +154,19 @@ class Both:
 
 
 class Service:
-    """Random reads of a file of two thirds of the cache, and a `tar` of ten times the cache that begins some seconds later."""
+    """Random reads of a file of three fifths of the cache, and a `tar` of ten times the cache that begins some seconds later."""
 
     disk = "sata-ssd"
     needs = ("fio", "tar")
-    cache, cold = 64 * stage.MIB, 640 * stage.MIB
-    volume = 832 * stage.MIB
+    cache, cold = 160 * stage.MIB, 1600 * stage.MIB
+    volume = 1984 * stage.MIB
     seconds = 20
-    # How long the reads go on before tar begins, and before they are counted.
+    # How long the reads go on before tar begins, and before they are counted; and what is done before them.
     warm = 10
+    first = "cat hot/0 >/dev/null"
 
     def fill(self, directory, work):
-        for folder, size, files in (("hot", self.cache * 2 // 3, 1), ("cold", self.cold, 160)):
+        for folder, size, files in (("hot", self.cache * 3 // 5, 1), ("cold", self.cold, 160)):
             (directory / folder).mkdir()
             for number in range(files):
                 (directory / folder / str(number)).write_bytes(bytes(size // files // stage.PAGE * stage.PAGE))
@@ -174,12 +175,13 @@ class Service:
         times = f"--time_based --runtime={self.seconds} --ramp_time={ramp}"
         return f"fio --name=hot --filename=hot/0 --readonly --rw=randread --bs=4k --ioengine=psync --rate_iops=20000 --invalidate=0 {times} --output-format=json"
 
-    def scan(self, directory):
+    def scan(self, seconds):
         # To a pipe: tar does not read what it would write to /dev/null.
-        return "while :; do tar cf - cold; done | cat >/dev/null"
+        return f"timeout {seconds} sh -c 'while :; do tar cf - cold; done | cat >/dev/null'"
 
     def command(self, directory):
-        return {"service": shell(directory, f"{{ sleep {self.warm}; {self.scan(directory)}; }} & scan=$!; {self.reads(self.warm)} >hot.said; pkill -P $scan; kill $scan")}
+        scan = f"{{ sleep {self.warm}; {self.scan(self.seconds)}; }} & scan=$!"
+        return {"service": shell(directory, f"{self.first}; {scan}; {self.reads(self.warm)} >hot.said; wait $scan || true")}
 
     def size(self, directory):
         return self.cache
@@ -193,14 +195,15 @@ class Service:
 
 class ServiceAlone(Service):
     def command(self, directory):
-        return {"service": shell(directory, f"{self.reads(self.warm)} >hot.said")}
+        return {"service": shell(directory, f"{self.first}; {self.reads(self.warm)} >hot.said")}
 
 
 class ServiceLate(Service):
     """tar has begun before, so that the reads find a cache that is full of other things."""
 
     def command(self, directory):
-        return {"service": shell(directory, f"{{ {self.scan(directory)}; }} & scan=$!; sleep 5; {self.reads(self.warm)} >hot.said; pkill -P $scan; kill $scan")}
+        scan = f"{self.scan(5 + self.warm + self.seconds)} & scan=$!; sleep 5"
+        return {"service": shell(directory, f"{scan}; {self.reads(self.warm)} >hot.said; wait $scan || true")}
 
 
 class Git:

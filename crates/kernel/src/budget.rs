@@ -2,18 +2,21 @@
 //!
 //! The kernel reclaims the pages at the end of its own lists, and these may be the policy's best. So when it does, the size becomes what it has left there,
 //! less a margin, until the policy's victims alone make room. This follows whatever limits the cache: a control group, whose limit other things count
-//! against as well, or a system that is short of memory. Once the kernel has been quiet for a while, the size grows again, slowly, to find out whether there is
-//! more room now.
+//! against as well, or a system that is short of memory. Once the kernel has been quiet for a while, the size grows again to find out whether there is
+//! more room now: by little at first, and then by twice as much each time. Each time that the kernel reclaims after that, the next attempt comes later.
 
 use std::time::{Duration, Instant};
 
 /// The margin in which the kernel need not reclaim: a part in this many of what is there.
-const MARGIN: u64 = 32;
-/// How long the kernel has to be quiet before the size grows.
-const QUIET: Duration = Duration::from_secs(5);
-/// It grows by a part in so many of what was asked for, every [`STEP`].
-const GROWTH: u64 = 128;
-const STEP: Duration = Duration::from_secs(1);
+const MARGIN: u64 = 64;
+/// How long the kernel has to be quiet before the size grows, at least and at most. An attempt that was too much costs some dozens of pages, and a size that is
+/// too small costs its difference.
+const QUIET: Duration = Duration::from_millis(100);
+const MOST_QUIET: Duration = Duration::from_secs(5);
+/// It grows each [`STEP`] by a part of what was asked for: in so many at first, and at most.
+const STEP: Duration = Duration::from_millis(100);
+const FIRST_GROWTH: u64 = 256;
+const MOST_GROWTH: u64 = 16;
 /// It never is less than a part in so many of what was asked for.
 const LEAST: u64 = 64;
 
@@ -22,15 +25,18 @@ const LEAST: u64 = 64;
 pub(crate) struct Budget {
     asked: u64,
     now: u64,
-    /// When the kernel reclaimed last, or the size has grown.
-    since: Option<Instant>,
+    /// When it grows next, if it is less than was asked for.
+    next: Option<Instant>,
+    /// How long the kernel has to be quiet before it grows.
     quiet: Duration,
+    /// It has grown since the kernel reclaimed last, and grows by a part in this many.
+    growth: Option<u64>,
 }
 
 impl Budget {
     /// This many pages are asked for.
     pub(crate) fn new(asked: u64) -> Self {
-        Self { asked, now: asked, since: None, quiet: QUIET }
+        Self { asked, now: asked, next: None, quiet: QUIET, growth: None }
     }
 
     /// How many pages may stay now.
@@ -45,26 +51,31 @@ impl Budget {
 
     /// Another size is asked for.
     pub(crate) fn ask(&mut self, pages: u64) {
-        (self.asked, self.now, self.since) = (pages, pages, None);
+        *self = Self::new(pages);
     }
 
     /// The kernel has reclaimed pages, and has left this many.
     pub(crate) fn reclaimed(&mut self, left: u64, at: Instant) {
         let least = (self.asked / LEAST).max(1);
         self.now = self.now.min(left - left.div_ceil(MARGIN).min(left)).max(least);
-        (self.since, self.quiet) = (Some(at), QUIET);
+        if self.growth.take().is_some() {
+            self.quiet = (self.quiet * 2).min(MOST_QUIET);
+        }
+        self.next = Some(at + self.quiet);
     }
 
-    /// Time has passed: whether the size has changed.
-    pub(crate) fn tick(&mut self, at: Instant) -> bool {
-        let Some(since) = self.since.filter(|&since| at.saturating_duration_since(since) >= self.quiet) else {
-            return false;
-        };
-        debug_assert!(since <= at);
-        self.now = self.asked.min(self.now + self.asked.div_ceil(GROWTH));
-        self.since = (self.now < self.asked).then_some(at);
-        self.quiet = STEP;
-        true
+    /// Time has passed: the size grows if that is due.
+    pub(crate) fn tick(&mut self, at: Instant) {
+        if self.next.is_none_or(|next| at < next) {
+            return;
+        }
+        let growth = self.growth.map_or(FIRST_GROWTH, |growth| (growth / 2).max(MOST_GROWTH));
+        self.now = self.asked.min(self.now + self.asked.div_ceil(growth));
+        self.growth = Some(growth);
+        self.next = Some(at + STEP);
+        if self.now == self.asked {
+            (self.next, self.quiet, self.growth) = (None, QUIET, None);
+        }
     }
 }
 
@@ -73,24 +84,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_keeps_below_what_the_kernel_leaves_and_grows_when_the_kernel_is_quiet() {
-        let begin = Instant::now();
-        let at = |seconds: u64| begin + Duration::from_secs(seconds);
+    fn it_keeps_below_what_the_kernel_leaves() {
+        let at = Instant::now();
         let mut budget = Budget::new(12_800);
-        assert!(!budget.tick(at(100)) && budget.pages() == 12_800);
-        budget.reclaimed(6400, at(100));
-        assert_eq!(budget.pages(), 6200);
-        budget.reclaimed(9000, at(101));
-        assert_eq!(budget.pages(), 6200, "a later look at fewer pages would not make it larger");
-        assert!(!budget.tick(at(105)), "the kernel was quiet for four seconds");
-        assert!(budget.tick(at(106)) && budget.pages() == 6300);
-        assert!(!budget.tick(at(106)) && budget.tick(at(107)) && budget.pages() == 6400);
-        for second in 108..1000 {
-            budget.tick(at(second));
-        }
+        budget.tick(at + MOST_QUIET);
         assert_eq!(budget.pages(), 12_800);
-        budget.reclaimed(0, at(1000));
+        budget.reclaimed(6400, at);
+        assert_eq!(budget.pages(), 6300);
+        budget.reclaimed(9000, at);
+        assert_eq!(budget.pages(), 6300, "a later look at more pages does not make it larger");
+        budget.reclaimed(0, at);
         assert_eq!(budget.pages(), 200, "some pages are left to the policy");
+    }
+
+    #[test]
+    fn it_grows_when_the_kernel_is_quiet_and_waits_longer_each_time_that_this_was_too_much() {
+        let begin = Instant::now();
+        let mut budget = Budget::new(12_800);
+        budget.reclaimed(6400, begin);
+        budget.tick(begin + QUIET - QUIET / 10);
+        assert_eq!(budget.pages(), 6300, "it was not quiet for long enough");
+        budget.tick(begin + QUIET);
+        assert_eq!(budget.pages(), 6350);
+        budget.tick(begin + QUIET);
+        assert_eq!(budget.pages(), 6350);
+        budget.tick(begin + QUIET + STEP);
+        assert_eq!(budget.pages(), 6450);
+        let again = begin + QUIET + 2 * STEP;
+        budget.reclaimed(6400, again);
+        assert_eq!(budget.pages(), 6300);
+        budget.tick(again + QUIET);
+        assert_eq!(budget.pages(), 6300);
+        budget.tick(again + 2 * QUIET);
+        assert_eq!(budget.pages(), 6350);
+        (1..20).for_each(|step| budget.tick(again + 2 * QUIET + step * STEP));
+        assert_eq!(budget.pages(), 12_800);
+        budget.reclaimed(6400, again);
+        budget.tick(again + QUIET);
+        assert_eq!(budget.pages(), 6350, "what was there in the end is no longer too much");
     }
 
     #[test]

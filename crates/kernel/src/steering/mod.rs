@@ -31,7 +31,7 @@ use forebay_basis::Operation;
 use forebay_pool::{Pool, Together};
 use std::collections::HashSet;
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,10 +44,16 @@ const MOST_EVENTS: usize = 1 << 14;
 /// How long it sleeps between turns, and at most while nothing happens.
 const PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
+/// It goes before programs, of whose processor's time it takes a few per cent.
+const PRIORITY: i32 = -15;
 /// How often descriptors are looked through, and files.
 const TEND: Duration = Duration::from_millis(250);
 /// How long walking through directories goes on before events are taken.
 const WALK: Duration = Duration::from_millis(2);
+/// The bytes of the ring: 4,700 events at the least, and at the most 100 ms of what two processors can read.
+const RING: RangeInclusive<u64> = 256 << 10..=4 << 20;
+/// There is room for one verdict for each of these bytes of the ring.
+const BYTES_A_VERDICT: u32 = 64;
 /// How long it holds that a file is steered, or is not: it may be renamed into a directory or out of it.
 const VERDICT: Duration = Duration::from_secs(30);
 /// How often pages that cannot leave are tried before the policy has them again.
@@ -197,7 +203,8 @@ impl State {
             Some(Hierarchy::Unified) => GroupsBy::Unified,
             Some(Hierarchy::Memory) => GroupsBy::Memory,
         };
-        let watch = Watch::start(&WatchOptions { devices: scopes.devices(), groups, ..WatchOptions::default() })?;
+        let (ring_bytes, verdicts) = shares_of(pool.capacity());
+        let watch = Watch::start(&WatchOptions { devices: scopes.devices(), groups, ring_bytes, verdicts })?;
         let sees = Sees::by(&watch);
         for program in watch.programs() {
             if let Some(why) = &program.missing {
@@ -247,6 +254,10 @@ impl State {
     }
 
     fn run(mut self) {
+        // Pages come as fast as disks read. Without the right to go first it goes on like others.
+        if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY) {
+            tracing::debug!("it has no priority: {error}");
+        }
         let mut pause = PAUSE;
         while !self.shared.stop.load(Ordering::Relaxed) {
             let events = self.turn(Instant::now());
@@ -402,6 +413,12 @@ impl State {
         self.counts.memory = self.watch.memory() + (residents.bytes() + self.files.bytes()) as u64;
         *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner) = self.counts;
     }
+}
+
+/// The bytes of the ring and the most verdicts for a cache of this many bytes: the smaller it is, the less others may take beside it. A ring is mapped twice.
+fn shares_of(cache: u64) -> (u32, u32) {
+    let ring = (cache / 64).clamp(*RING.start(), *RING.end()).next_power_of_two() as u32;
+    (ring, ring / BYTES_A_VERDICT)
 }
 
 /// A file that was found in a directory: what of it is in the cache is the policy's from now on.
