@@ -35,7 +35,7 @@ pub use figures::{CacheReport, Report, VolumeReport};
 pub use frame::{Hooks, Reload, SetLog};
 pub use inherited::settle;
 pub use listen::Listen;
-pub use options::{Direct, ServiceOptions};
+pub use options::{BesideOptions, Direct, ServiceOptions};
 pub use volumes::options::{Options, TlsMode, TlsOptions};
 pub use volumes::serve;
 pub use volumes::source::Source;
