@@ -11,7 +11,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
     advise, analyze, compare, completions, control, convert, curve, devices, experiment, formats, info, levels,
-    managers, manual, mix, mount, policies, record, run, serve,
+    managers, manual, mix, mount, policies, record, run, serve, steer,
 };
 use failure::Failure;
 use std::path::Path;
@@ -47,6 +47,7 @@ enum Command {
     Experiment(experiment::Arguments),
     Serve(Box<serve::Arguments>),
     Mount(Box<mount::Arguments>),
+    Steer(Box<steer::Arguments>),
     Run(run::Arguments),
     Advise(advise::Arguments),
     Control(control::Arguments),
@@ -104,6 +105,7 @@ fn main() -> ExitCode {
         Command::Experiment(arguments) => experiment::run(&arguments),
         Command::Serve(arguments) => service(|| serve::run(*arguments)),
         Command::Mount(arguments) => service(|| mount::run(*arguments)),
+        Command::Steer(arguments) => steer::run(*arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Advise(arguments) => advise::run(&arguments),
         Command::Control(arguments) => control::run(arguments),

@@ -13,6 +13,7 @@
 //!   file_system   files by their inodes
 //!   descriptors   files that are open for a while
 //!   walk          what lies below a directory
+//! unwritten       what keeps pages from leaving
 //! act             the calls that let pages leave, write them, and say which are there
 //! ```
 //!
@@ -31,6 +32,7 @@ mod residents;
 mod scopes;
 mod steered;
 mod steering;
+mod unwritten;
 mod walk;
 pub mod watch;
 
@@ -38,3 +40,4 @@ pub use error::Error;
 pub use scopes::Scope;
 pub use steered::Pages;
 pub use steering::{Counts, Options, Steering, Users};
+pub use unwritten::unwritten;

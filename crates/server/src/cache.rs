@@ -61,7 +61,8 @@ impl Cache {
     }
 }
 
-fn check_size(capacity: u64, page_size: u32) -> Result<(), Error> {
+/// Refuses a size that is no multiple of the page.
+pub(crate) fn check_size(capacity: u64, page_size: u32) -> Result<(), Error> {
     if page_size.is_power_of_two() && !capacity.is_multiple_of(page_size.into()) {
         return Err(Error::Usage(format!(
             "a cache of {capacity} bytes is no multiple of its page, {}",
@@ -76,14 +77,18 @@ pub(crate) const SHARED: &str = "shared";
 
 pub(crate) const CACHE: u64 = 512 << 20;
 
+/// The policy of a cache of which nothing is said.
+pub(crate) fn default_policy() -> Spec {
+    Spec::new(registry::named("clock-pro").expect("it is in the registry"))
+}
+
 impl ServiceOptions {
     pub(crate) fn cache_size(&self) -> u64 {
         self.cache.map_or(CACHE, |size| size.0)
     }
 
     pub(crate) fn policy(&self) -> Spec {
-        let default = || Spec::new(registry::named("clock-pro").expect("it is in the registry"));
-        self.policy.as_ref().map_or_else(default, |policy| policy.0.clone())
+        self.policy.as_ref().map_or_else(default_policy, |policy| policy.0.clone())
     }
 
     /// The bytes of a page of the cache.

@@ -165,6 +165,7 @@ impl<'de> DeserializeSeed<'de> for OneOf<'_> {
 mod tests {
     use super::*;
     use crate::directories::options::MountOptions;
+    use crate::steering::options::SteerOptions;
     use crate::volumes::options::Options;
     use std::fmt::Debug;
 
@@ -196,6 +197,14 @@ mod tests {
     fn options_of_all_services_are_read_and_compared_alike() {
         the_common_part_is_read::<Options>();
         the_common_part_is_read::<MountOptions>();
+    }
+
+    #[test]
+    fn of_a_steered_page_cache_the_size_alone_changes() {
+        let before = read::<SteerOptions>("cache = \"1MiB\"\ndirectories = [\"/a\"]\n").unwrap();
+        assert!(before.check_waiting(&read("cache = \"2MiB\"\ndirectories = [\"/a\"]\n").unwrap()).is_ok());
+        let waiting = before.check_waiting(&read("observe = true\nmetrics = \"127.0.0.1:0\"\n").unwrap()).unwrap_err();
+        assert_eq!(waiting.to_string(), "directories, observe, metrics: only a restart changes that");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::figures::Report;
 use crate::figures::page;
 use crate::listen::Made;
-use crate::options::ServiceOptions;
+use crate::options::BesideOptions;
 use crate::record::{self, Recorder};
 use crate::signals::Request;
 use sd_notify::NotifyState;
@@ -100,6 +100,16 @@ pub(crate) trait Service: Steered + Sized + 'static {
         Ok(false)
     }
 
+    /// What is logged as it begins to stop.
+    fn stopping(&self) -> String {
+        "stopping: what is under way may finish, and everything is flushed".to_owned()
+    }
+
+    /// What is logged when it has stopped in order.
+    fn stopped(&self) -> String {
+        "stopped: everything is flushed".to_owned()
+    }
+
     /// Finishes what is under way, makes all durable, and completes the trace.
     fn stop(&self) -> Result<(), Error>;
 
@@ -137,7 +147,7 @@ pub(crate) struct Beside {
 
 impl Beside {
     /// Takes the addresses, and refuses a name that can be no trace's.
-    pub(crate) fn bind(options: &ServiceOptions) -> Result<Self, Error> {
+    pub(crate) fn bind(options: &BesideOptions) -> Result<Self, Error> {
         options.record.as_deref().map_or(Ok(()), |path| record::check(&record::free(path)))?;
         let figures = options.metrics.as_ref().map(page::bind).transpose()?;
         let commands = options.control.as_deref().map(socket::bind).transpose()?;
@@ -185,13 +195,13 @@ pub(crate) fn run<S: Service>(
     let served = begun.and_then(|()| {
         let reloading = Arc::clone(&service);
         let served = serve_until_stopped(requests, move || drop(reloading.read_again()));
-        tracing::info!("stopping: what is under way may finish, and everything is flushed");
+        tracing::info!("{}", service.stopping());
         served
     });
     // Whatever keeps it from going on, what was written by then is flushed.
     let stopped = service.stop();
     if served.is_ok() && stopped.is_ok() {
-        tracing::info!("stopped: everything is flushed");
+        tracing::info!("{}", service.stopped());
     }
     // What it holds waits for storage when it is dropped, and that may hang.
     std::mem::forget(service);

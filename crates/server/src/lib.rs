@@ -1,9 +1,9 @@
 //! Services: volumes (files, block devices, memory and object storage) behind a buffer pool, served over NBD; and directories behind a
-//! pool, mounted over FUSE.
+//! pool, mounted over FUSE; and the kernel's own page cache, steered by the pool's policy.
 //!
-//! [`Options`] and [`MountOptions`] say what to serve, from the command line and from a configuration file; [`serve`] and [`mount`] do it
-//! until a signal ends it. What both have is in `frame.rs`: sockets, recording, reading again, the stop; and in `options.rs` and
-//! `cache.rs`. `volumes` has the one, `directories` the other. `control` takes commands, `figures` gathers and shows what is counted,
+//! [`Options`], [`MountOptions`] and [`SteerOptions`] say what to serve, from the command line and from a configuration file; [`serve`], [`mount`] and [`steer`] do it
+//! until a signal ends it. What all have is in `frame.rs`: sockets, recording, reading again, the stop; and in `options.rs` and
+//! `cache.rs`. `volumes` has the first, `directories` the second, `steering` the third. `control` takes commands, `figures` gathers and shows what is counted,
 //! `record` writes down what clients refer to. `inherited.rs` frees a service of limits and signals of the program that starts it.
 
 mod bounded;
@@ -22,6 +22,7 @@ mod memory;
 mod options;
 mod record;
 mod signals;
+mod steering;
 mod volumes;
 mod words;
 
@@ -35,7 +36,10 @@ pub use figures::{CacheReport, Report, VolumeReport};
 pub use frame::{Hooks, Reload, SetLog};
 pub use inherited::settle;
 pub use listen::Listen;
-pub use options::{Direct, ServiceOptions};
+pub use options::{BesideOptions, Direct, ServiceOptions};
+pub use steering::figures::{PageCacheFigures, PageCacheReport};
+pub use steering::options::SteerOptions;
+pub use steering::{Lowered, SteerEnd, lower, steer};
 pub use volumes::options::{Options, TlsMode, TlsOptions};
 pub use volumes::serve;
 pub use volumes::source::Source;

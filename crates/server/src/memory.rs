@@ -23,20 +23,29 @@ pub(crate) fn keep_no_large_blocks() {
     }
 }
 
+/// The machine's.
+fn machine() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram as u64 * u64::from(info.mem_unit)
+}
+
 /// The most bytes.
 pub(crate) fn limit() -> u64 {
-    let info = rustix::system::sysinfo();
-    let machine = info.totalram as u64 * u64::from(info.mem_unit);
     let [groups, mounts] =
         ["cgroup", "mountinfo"].map(|name| fs::read_to_string(Path::new("/proc/self").join(name)).unwrap_or_default());
     let groups = limit_files(&groups, &mounts).into_iter().filter_map(|file| read(&file));
     // The other half of the addresses is for stacks, buffers and what else the process needs.
-    groups.chain(addresses().map(|bytes| bytes / 2)).fold(machine, u64::min)
+    groups.chain(addresses().map(|bytes| bytes / 2)).fold(machine(), u64::min)
 }
 
 /// The most bytes that a cache of this size may grow to. Its addresses are taken at once, and are not to be spared where they are limited.
 pub(crate) fn most_capacity(capacity: u64) -> u64 {
     if addresses().is_some() { capacity } else { limit() }
+}
+
+/// The same of a cache whose pages are another's, as the kernel's: limits of this process are none for them.
+pub(crate) fn most_pages_elsewhere(capacity: u64) -> u64 {
+    if addresses().is_some() { capacity } else { machine() }
 }
 
 /// The bytes of addresses that `ulimit -v` and `ulimit -d` let this process have.

@@ -8,7 +8,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a stopping service waits for storage that takes nothing, unless it is said.
-const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+options! {
+    /// What runs beside a service.
+    pub struct BesideOptions {
+        /// Serve figures by HTTP: /metrics for Prometheus, /statistics as JSON for `forebay top`
+        #[arg(long, value_name = "HOST:PORT")]
+        pub metrics: Option<Address> = restart("metrics");
+        /// Take commands of `forebay control` at a unix socket, its owner's alone
+        #[arg(long, value_name = "PATH")]
+        pub control: Option<PathBuf> = restart("control");
+        /// Write the references to a trace, which is whole when the service has stopped
+        #[arg(long, value_name = "FILE")]
+        pub record: Option<PathBuf> = restart("record");
+    }
+}
 
 options! {
     /// A cache, and what runs beside it. A service that knows better words for an option's help has them at its own struct.
@@ -22,15 +37,9 @@ options! {
         /// The page size of the cache, a power of two from 4KiB to 2MiB [default: 4KiB]
         #[arg(long, value_name = "SIZE")]
         pub page: Option<Size> = restart("page");
-        /// Serve figures by HTTP: /metrics for Prometheus, /statistics as JSON for `forebay top`
-        #[arg(long, value_name = "HOST:PORT")]
-        pub metrics: Option<Address> = restart("metrics");
-        /// Take commands of `forebay control` at a unix socket, its owner's alone
-        #[arg(long, value_name = "PATH")]
-        pub control: Option<PathBuf> = restart("control");
-        /// Write the references to a trace, which is whole when the service has stopped
-        #[arg(long, value_name = "FILE")]
-        pub record: Option<PathBuf> = restart("record");
+        /// What runs beside it.
+        #[command(flatten)]
+        pub beside: BesideOptions = part;
         /// Make files as slow as on a disk: a preset of `forebay devices`, or a TOML file
         #[arg(long, value_name = "DEVICE")]
         pub delay: Option<String> = restart("delay");

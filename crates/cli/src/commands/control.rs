@@ -8,7 +8,7 @@ use forebay_server::{Answer, Command, ManagerReport, Report, ask};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// Steer a running `forebay serve` or `forebay mount` with --control PATH: sizes, volumes, limits, flushes, recording, the log.
+/// Control a running `forebay serve`, `forebay mount` or `forebay steer` with --control PATH: sizes, volumes, limits, flushes, recording, the log.
 ///
 /// What is changed so lasts until the server ends or reads its configuration again (SIGHUP, `reload`), which puts back what the
 /// configuration says. Only the server's owner, and root, can control it.

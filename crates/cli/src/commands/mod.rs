@@ -22,4 +22,5 @@ pub(crate) mod record;
 pub(crate) mod replayed;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod steer;
 pub(crate) mod top;

@@ -8,13 +8,13 @@ use forebay_server::Report;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-/// Show what a running `forebay serve` or `forebay mount` with --metrics does: volumes, hit ratios, throughput, waits, the policy's state.
+/// Show what a running `forebay serve`, `forebay mount` or `forebay steer` with --metrics does: volumes, page cache, hit ratios, throughput, waits, the policy's state.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// What the server's --metrics says; `--metrics HOST:PORT` is the same
     #[arg(default_value = "127.0.0.1:9100", value_name = "HOST:PORT", value_parser = address)]
     address: String,
-    /// The same as HOST:PORT, by the name that `serve` and `mount` have for it
+    /// The same as HOST:PORT, by the name that services have for it
     #[arg(long, hide = true, value_name = "HOST:PORT", value_parser = address)]
     metrics: Option<String>,
     /// Show figures since the server's start, once, as a plain table

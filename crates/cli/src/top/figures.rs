@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use forebay_figures::Distribution;
-use forebay_server::{CacheReport, Report, VolumeReport};
+use forebay_server::{CacheReport, PageCacheReport, Report, VolumeReport};
 use forebay_sim::study::{grouped, percent};
 use forebay_sim::words::folded;
 use std::io::Write;
@@ -11,6 +11,7 @@ use std::io::Write;
 pub(crate) struct Figures {
     /// A line on the server as a whole.
     pub(crate) head: String,
+    /// The volumes, or the page cache that is steered.
     pub(crate) volumes: Rows,
     pub(crate) caches: Rows,
     /// What each cache's policy says of itself.
@@ -158,6 +159,33 @@ const VOLUMES: &[Column<VolumeReport>] = &[
     Column("errors", "errors", 1, |of| Cell::Number(of.now.clients.errors as f64)),
 ];
 
+fn uses(of: &Change<'_, PageCacheReport>) -> u64 {
+    of.count(|of| of.figures.kernel_hits + of.figures.kernel_misses)
+}
+
+/// The kernel's page cache where that is steered, in place of volumes.
+const PAGE_CACHE: &[Column<PageCacheReport>] = &[
+    Column("page cache of", "page_cache", 0, |of| Cell::Text(of.now.name.clone())),
+    Column("there", "there_bytes", 0, |of| pages(of.now.figures.there)),
+    Column("size", "size_bytes", 0, |of| pages(of.now.figures.size)),
+    Column("asked", "asked_bytes", 2, |of| pages(of.now.figures.asked)),
+    Column("kept", "kept_bytes", 1, |of| pages(of.now.figures.kept)),
+    Column("kernel hits %", "kernel_hit_ratio", 0, |of| of.share(of.count(|of| of.figures.kernel_hits), uses(of))),
+    Column("uses/s", "uses_per_second", 0, |of| {
+        Cell::Number(of.rate(|of| of.figures.kernel_hits + of.figures.kernel_misses))
+    }),
+    Column("let go/s", "let_go_per_second", 1, |of| Cell::Number(of.rate(|of| of.figures.let_go))),
+    Column("left/s", "dropped_per_second", 2, |of| Cell::Number(of.rate(|of| of.figures.dropped))),
+    Column("rescued/s", "rescued_per_second", 3, |of| Cell::Number(of.rate(|of| of.figures.rescued))),
+    Column("refused", "refused_pages", 2, |of| Cell::Number(of.now.figures.refused as f64)),
+    Column("reclaimed", "reclaimed_pages", 1, |of| Cell::Number(of.now.figures.reclaimed as f64)),
+];
+
+/// As bytes: the kernel's pages have 4 KiB.
+fn pages(pages: u64) -> Cell {
+    Cell::Bytes((pages << 12) as f64)
+}
+
 /// A cache, with the pages that its volumes used after they had been read ahead.
 #[derive(Default)]
 struct CacheRow {
@@ -213,14 +241,25 @@ impl Figures {
             let lost = now.record_lost.unwrap_or_default();
             format!(", {} requests recorded, {} lost", grouped(recorded), grouped(lost))
         });
-        Self {
-            head: format!(
-                "up {:.0} s, {} connections now, {} so far{recorded}",
-                now.uptime_seconds,
-                now.connections.open,
-                grouped(now.connections.accepted)
+        let users = match &now.page_cache {
+            Some(PageCacheReport { figures, .. }) => format!(
+                "{} files steered, {} events, {} lost",
+                grouped(figures.files),
+                grouped(figures.events),
+                grouped(figures.lost)
             ),
-            volumes: Rows::new(VOLUMES, &now.volumes, &before.volumes, |of| &of.pool.name, seconds),
+            None => {
+                let connections = &now.connections;
+                format!("{} connections now, {} so far", connections.open, grouped(connections.accepted))
+            }
+        };
+        let volumes = match now.page_cache.as_slice() {
+            [] => Rows::new(VOLUMES, &now.volumes, &before.volumes, |of| &of.pool.name, seconds),
+            steered => Rows::new(PAGE_CACHE, steered, before.page_cache.as_slice(), |of| &of.name, seconds),
+        };
+        Self {
+            head: format!("up {:.0} s, {users}{recorded}", now.uptime_seconds),
+            volumes,
             caches: Rows::new(CACHES, &CacheRow::all(now), &CacheRow::all(before), |of| &of.report.name, seconds),
             states: now.caches.iter().map(state).collect(),
         }
@@ -335,6 +374,22 @@ mod tests {
         let row = &figures.volumes.rows[0];
         assert_eq!([row[3].show(), row[5].show()], ["100.0", "2.0 MiB"], "600 hits, and 4 MiB in 2 s");
         assert_eq!(figures.caches.rows[0][9], Cell::Number(300.0));
+    }
+
+    #[test]
+    fn of_a_steered_page_cache_the_kernel_s_hits_are_shown() {
+        let steered = |seconds: f64, hits: u64| {
+            let mut page_cache = PageCacheReport { name: "/srv".to_owned(), ..PageCacheReport::default() };
+            (page_cache.figures.kernel_hits, page_cache.figures.kernel_misses) = (hits, 100);
+            (page_cache.figures.there, page_cache.figures.files) = (256, 7);
+            Report { page_cache: Some(page_cache), ..report(seconds, hits, 0) }
+        };
+        let mut now = steered(12.0, 700);
+        now.page_cache.as_mut().unwrap().figures.kernel_misses = 300;
+        let figures = Figures::new(&now, &steered(10.0, 100));
+        assert_eq!(figures.head, "up 12 s, 7 files steered, 0 events, 0 lost");
+        let row: Vec<String> = figures.volumes.rows[0].iter().map(Cell::show).collect();
+        assert_eq!([&row[0], &row[1], &row[5], &row[6]], ["/srv", "1.0 MiB", "75.0", "400"], "600 of 800 uses in 2 s");
     }
 
     #[test]

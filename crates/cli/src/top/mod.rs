@@ -41,7 +41,7 @@ impl error::Error for Error {}
 pub(crate) fn fetch(address: &str) -> Result<Report, Error> {
     let url = format!("http://{address}/statistics");
     let failed = |why: String| {
-        let hint = format!("is there a `forebay serve` or `forebay mount` with --metrics {address}?");
+        let hint = format!("is there a `forebay serve`, `mount` or `steer` with --metrics {address}?");
         Error::Server(format!("{url}: {why}; {hint}"))
     };
     let answer = minreq::get(&url).with_timeout(PATIENCE).send().map_err(|error| failed(error.to_string()))?;

@@ -61,6 +61,9 @@ impl History {
         let before = if before.uptime_seconds > now.uptime_seconds { &fresh } else { before };
         let more = |count: fn(&Report) -> u64| count(now).saturating_sub(count(before));
         let bytes = more(|of| of.volumes.iter().map(|of| of.clients.read_bytes + of.clients.written_bytes).sum());
+        // What programs use of a page cache is known in pages.
+        let uses = more(|of| of.page_cache.iter().map(|of| of.figures.kernel_hits + of.figures.kernel_misses).sum());
+        let bytes = bytes + (uses << 12);
         let found = more(|of| of.caches.iter().map(|of| of.pool.hits).sum());
         let ahead = more(|of| of.volumes.iter().map(|of| of.pool.readahead_used).sum());
         let hits = found.saturating_sub(ahead);

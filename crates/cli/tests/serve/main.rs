@@ -125,7 +125,7 @@ fn what_fails_in_the_system_is_told_with_exit_code_1() {
     assert!(!path("created").exists(), "a volume was made and is not served");
     assert!(
         failure(&["top", "127.0.0.1:1", "--once"], 1)
-            .contains("is there a `forebay serve` or `forebay mount` with --metrics 127.0.0.1:1?")
+            .contains("is there a `forebay serve`, `mount` or `steer` with --metrics 127.0.0.1:1?")
     );
 }
 

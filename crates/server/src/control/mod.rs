@@ -335,7 +335,6 @@ pub(crate) trait Steered: Send + Sync {
     fn try_execute(self: Arc<Self>, command: Command) -> Result<Answer, Error> {
         match command {
             Command::Statistics {} => Ok(Answer::Statistics { statistics: Box::new(self.report()) }),
-            Command::Dirty { cache, limit, age } => dirty(&*self.cache(&cache)?, limit, age),
             Command::RestartPolicy { cache } => {
                 let cache = self.cache(&cache)?;
                 let pages = u64::from(cache.pool.restart_policy()?);
@@ -367,7 +366,7 @@ pub(crate) trait Steered: Send + Sync {
 }
 
 /// Shows or changes how much of a cache may be dirty.
-fn dirty(cache: &Cache, limit: Option<Share>, age: Option<Age>) -> Result<Answer, Error> {
+pub(crate) fn dirty(cache: &Cache, limit: Option<Share>, age: Option<Age>) -> Result<Answer, Error> {
     if let Some(share) = limit {
         cache.pool.set_dirty_limit(share.0)?;
     }

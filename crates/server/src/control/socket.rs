@@ -57,7 +57,7 @@ pub fn ask(socket: &Path, command: &Command) -> Result<String, Error> {
     let name = socket.display();
     let failed = |error: io::Error| {
         Error::Failed(format!(
-            "{name}: {error}; is there a `forebay serve --control {name}` or a mount, and is it yours?"
+            "{name}: {error}; is there a `forebay serve --control {name}`, a mount or a steered page cache, and is it yours?"
         ))
     };
     let mut stream = UnixStream::connect(socket).map_err(failed)?;

@@ -6,7 +6,7 @@ pub(crate) mod options;
 mod owning;
 
 use crate::cache::Cache;
-use crate::control::{Answer, Command, Steered, done, with_figures};
+use crate::control::{Answer, Command, Steered, dirty, done, with_figures};
 use crate::declared::Declared;
 use crate::delay::SharedDisk;
 use crate::directories::managers::{ManagerReport, OwnersOption};
@@ -45,7 +45,7 @@ pub fn mount(options: MountOptions, hooks: Hooks<MountOptions>) -> Result<(), Er
     let delay = of_cache.delay()?;
     of_cache.check_memory(memory::limit())?;
     memory::keep_no_large_blocks();
-    let mut beside = Beside::bind(&options.service)?;
+    let mut beside = Beside::bind(&options.service.beside)?;
     let cache = Arc::new(of_cache.shared_cache()?);
     let rules = managers::read(options.managers.as_deref(), &cache.policy, cache.pool.has_managers())?;
     if options.manager_socket.is_some() {
@@ -56,9 +56,9 @@ pub fn mount(options: MountOptions, hooks: Hooks<MountOptions>) -> Result<(), Er
         }
     }
     let files = [
-        ("--control", options.service.control.as_deref()),
+        ("--control", options.service.beside.control.as_deref()),
         ("--manager-socket", options.manager_socket.as_deref()),
-        ("--record", options.service.record.as_deref()),
+        ("--record", options.service.beside.record.as_deref()),
     ];
     options.mounts.iter().try_for_each(|mount| managers::check_outside(&mount.mountpoint, files))?;
     let places: Vec<(&Path, &Path)> = options.mounts.iter().map(|mount| (&*mount.source, &*mount.mountpoint)).collect();
@@ -256,6 +256,7 @@ impl Steered for Mounted {
                 let (directory, below) = self.directories.of_file(&file)?;
                 managers::hint(&directory.mount, &file, below, &advice)
             }
+            Command::Dirty { cache, limit, age } => dirty(&*self.cache(&cache)?, limit, age),
             Command::Managers {} if !self.cache.pool.has_managers() => {
                 Err(Error::Usage(format!("the policy {} has no managers", self.cache.policy)))
             }

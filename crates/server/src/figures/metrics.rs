@@ -1,6 +1,7 @@
 //! A report in the words of Prometheus: the OpenMetrics text.
 
 use crate::figures::{CacheReport, Report, VolumeReport};
+use crate::steering::figures::PageCacheFigures;
 use forebay_figures::{Figure, Kind, Value};
 use forebay_nbd::{Counts, Requests, ServerCounts};
 use forebay_owning::Counts as ManagerCounts;
@@ -108,6 +109,8 @@ impl Collector for Figures {
         page.family(("recorded_references", help, Kind::Count), rows)?;
         let managers: Vec<_> = report.managers.iter().map(|counts| (vec![], counts)).collect();
         page.figures(ManagerCounts::FIGURES, &managers)?;
+        let page_cache = report.page_cache.iter().map(|of| (vec![("of", &*of.name)], &of.figures));
+        page.figures(PageCacheFigures::FIGURES, &page_cache.collect::<Vec<_>>())?;
         caches(&mut page, &report.caches)?;
         volumes(&mut page, &report.volumes)
     }
@@ -212,6 +215,7 @@ mod tests {
             own.to_owned(),
             rows(ServerCounts::FIGURES, ""),
             rows(ManagerCounts::FIGURES, ""),
+            rows(PageCacheFigures::FIGURES, "of"),
             rows(Statistics::FIGURES, cache),
             rows(VolumeStatistics::FIGURES, volume),
             rows(ShareStatistics::FIGURES, volume),

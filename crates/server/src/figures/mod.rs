@@ -5,6 +5,7 @@ mod http;
 mod metrics;
 pub(crate) mod page;
 
+use crate::steering::figures::PageCacheReport;
 use forebay_nbd::{Counts, ServerCounts};
 use forebay_owning::Counts as ManagerCounts;
 use forebay_pool::{Statistics, VolumeStatistics};
@@ -24,6 +25,9 @@ pub struct Report {
     pub record_lost: Option<u64>,
     /// What managers of programs' own have done, if they are let in.
     pub managers: Option<ManagerCounts>,
+    /// The kernel's page cache, if that is steered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_cache: Option<PageCacheReport>,
     /// The caches.
     pub caches: Vec<CacheReport>,
     /// The volumes.

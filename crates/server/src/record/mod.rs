@@ -268,6 +268,11 @@ impl Recorder {
         }
     }
 
+    /// Whether references are recorded now.
+    pub(crate) fn records(&self) -> bool {
+        self.recording.load(Ordering::Relaxed)
+    }
+
     /// References written so far, and those left out, of the trace that is being recorded.
     pub(crate) fn counts(&self) -> Option<(u64, u64)> {
         let counts = || (self.recorded.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed));

@@ -10,7 +10,7 @@ pub(crate) mod source;
 pub(crate) mod volume;
 
 use crate::cache::Cache;
-use crate::control::{Answer, Command, Steered, done, with_figures};
+use crate::control::{Answer, Command, Steered, dirty, done, with_figures};
 use crate::error::Error;
 use crate::figures::{CacheReport, Report, VolumeReport};
 use crate::frame::{Beside, Frame, Hooks, Reload, Service, run};
@@ -43,7 +43,7 @@ pub fn serve(options: Options, hooks: Hooks<Options>) -> Result<(), Error> {
     let (_, requests) = signals::listen()?;
     // Options that make no sense are refused as such, whoever else listens there.
     let prepared = Prepared::new(options)?;
-    let beside = Beside::bind(&prepared.options.service)?;
+    let beside = Beside::bind(&prepared.options.service.beside)?;
     let mut bound = listen::inherited()?;
     let mut addresses = prepared.options.listen.clone();
     if addresses.is_empty() && bound.is_empty() {
@@ -324,6 +324,7 @@ impl Steered for Served {
                 };
                 done(format!("volume {volume}: {}", self.attached(&volume)?.change_limits(change)?))
             }
+            Command::Dirty { cache, limit, age } => dirty(&*self.cache(&cache)?, limit, age),
             Command::Reload {} => done(self.read_again()?),
             Command::Manage { .. } | Command::Abdicate { .. } | Command::Hint { .. } | Command::Managers {} => {
                 let message =

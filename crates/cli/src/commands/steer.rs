@@ -1,0 +1,132 @@
+//! `forebay steer`: the policies at work, in the kernel's own page cache.
+
+use crate::failure::Failure;
+use crate::files::check_path;
+use clap::Args;
+use forebay_record::OWN_FAILURE;
+use forebay_report::file::write;
+use forebay_server::{Hooks, Lowered, Reload, Report, SteerOptions, log, lower, steer};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Keep the kernel's page cache of files to a size, under any policy: reads that hit stay as quick as they are.
+///
+/// Nothing is mounted and no program is changed. Forebay sees which pages of the files are used, the policy decides which are to
+/// stay, and the others leave. Nothing can be lost: pages leave once they are in storage, and when Forebay ends, however it ends, the
+/// kernel goes on with its own lists. It needs Linux 6.12 or later and root.
+///
+/// With a PROGRAM, the files that it and its children use are steered until it ends. Its exit code is that of this command.
+///
+/// The options may stand in a file (--config), under the same names; command-line options override the file.
+#[derive(Args)]
+#[command(after_help = SHORT, after_long_help = LONG)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    options: SteerOptions,
+    /// A program to run in a control group of its own, and its arguments
+    #[arg(last = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+    /// Bring the page cache of the directories down to --cache, and end
+    #[arg(long, conflicts_with_all = ["groups", "observe", "program", "metrics", "control", "record", "config"])]
+    once: bool,
+    /// Write figures to a file at the end, as JSON; it is replaced
+    #[arg(long, value_name = "FILE")]
+    figures: Option<PathBuf>,
+    /// Read options from a file, under their long names; `directories` and `cgroup` are lists
+    #[arg(long, value_name = "FILE.toml")]
+    config: Option<PathBuf>,
+    /// What to log on standard error: error, warn, info, debug, trace or off, or for parts of the program, as in
+    /// info,forebay_kernel=debug [default: info; warn beside a PROGRAM]
+    #[arg(long, value_name = "LEVEL", env = "FOREBAY_LOG", value_parser = log::parse)]
+    log: Option<String>,
+}
+
+const SHORT: &str = "\
+Examples: `forebay steer --help` shows some, docs/steer.md explains them.
+Exit status: that of PROGRAM; without one 0 stopped in order, 1 the system failed, or with --once more is there than --cache;
+2 the options are wrong.";
+
+const LONG: &str = include_str!("steer.txt").trim_ascii_end();
+
+pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    let has_program = !arguments.program.is_empty();
+    steered(arguments).map_err(|failure| match failure {
+        // The program's exit code may be 1, too.
+        failure @ (Failure::Usage(_) | Failure::Program(..) | Failure::Said(_)) => failure,
+        failure if has_program => Failure::Program(OWN_FAILURE, failure.to_string()),
+        failure => failure,
+    })
+}
+
+fn steered(arguments: Arguments) -> Result<(), Failure> {
+    let Arguments { options, program, once, figures, config, log: level } = arguments;
+    if let Some(out) = &figures {
+        check_path("--figures", out, &[])?;
+    }
+    let quiet = once || !program.is_empty();
+    let level = level.unwrap_or_else(|| if quiet { "warn" } else { "info" }.to_owned());
+    let program = command(&program)?;
+    if program.is_none() {
+        // A program would inherit what a service makes of its limits and signals.
+        forebay_server::settle();
+    }
+    let log = log::start(&level, &log::To::Terminal)?;
+    if once {
+        return brought_down(&lower(&options)?, figures);
+    }
+    let reload = config.map(|path| -> Reload<SteerOptions> {
+        let options = options.clone();
+        Box::new(move || SteerOptions::read(&path).map(|file| options.clone().over(file)))
+    });
+    let options = reload.as_ref().map_or(Ok(options), |read| read())?;
+    let hooks = Hooks { reload, log, ready: Box::new(|| ()) };
+    let has_program = program.is_some();
+    let ended = steer(options, program, hooks)?;
+    if let Some(out) = figures {
+        write(&out, json(&ended.report).as_bytes())?;
+    }
+    if has_program {
+        say(&ended.report);
+    }
+    match ended.program {
+        Some(Err(why)) => Err(Failure::Program(126, why)),
+        Some(Ok(code)) if code != 0 => Err(Failure::Said(code)),
+        _ => Ok(()),
+    }
+}
+
+/// The program, if one is named.
+fn command(program: &[OsString]) -> Result<Option<Command>, Failure> {
+    let Some((name, rest)) = program.split_first() else { return Ok(None) };
+    let mut command = Command::new(forebay_record::find(name)?);
+    command.arg0(name).args(rest);
+    Ok(Some(command))
+}
+
+/// Says what came of a program's page cache, on standard error: the program has the other stream.
+fn say(report: &Report) {
+    if let Some(page_cache) = &report.page_cache {
+        // Nobody may be reading it.
+        let _ = writeln!(std::io::stderr(), "forebay: {}: {page_cache}", page_cache.name);
+    }
+}
+
+/// Says what is there.
+fn brought_down(lowered: &Lowered, figures: Option<PathBuf>) -> Result<(), Failure> {
+    if let Some(out) = figures {
+        write(&out, json(lowered).as_bytes())?;
+    }
+    if !lowered.is_done() {
+        return Err(lowered.to_string().into());
+    }
+    writeln!(std::io::stdout(), "{lowered}")?;
+    Ok(())
+}
+
+fn json(figures: &impl Serialize) -> String {
+    serde_json::to_string_pretty(figures).expect("numbers under names") + "\n"
+}

@@ -1,0 +1,330 @@
+//! The kernel's page cache, steered until a signal or the end of a program ends it.
+//!
+//! ```text
+//! options    what is steered, and how
+//! claim      one process steers a directory
+//! program    a program in a control group of its own
+//! recorded   uses, written down as a trace
+//! figures    what was counted
+//! once       brought down to a size, and left alone
+//! ```
+
+mod claim;
+pub(crate) mod figures;
+mod once;
+pub(crate) mod options;
+mod program;
+mod recorded;
+
+pub use once::{Lowered, lower};
+
+use crate::cache::{Cache, SHARED};
+use crate::control::{Answer, Command, Steered, done, with_figures};
+use crate::declared::Declared;
+use crate::error::Error;
+use crate::figures::{CacheReport, Report, VolumeReport};
+use crate::frame::{Beside, Frame, Hooks, Reload, Service, run};
+use crate::memory;
+use crate::options::STOP_TIMEOUT;
+use crate::signals::{self, Request};
+use crate::steering::claim::Claim;
+use crate::steering::figures::{PageCacheFigures, PageCacheReport, Seen};
+use crate::steering::options::{PAGE, SteerOptions, check_cache};
+use crate::steering::program::{Group, Passing};
+use crate::steering::recorded::Recorded;
+use crate::words::Size;
+use forebay_basis::show_bytes;
+use forebay_kernel::{Scope, Steering};
+use forebay_pool::VolumeStatistics;
+use std::process;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// How often it is looked whether the thread that steers goes on.
+const LOOKED: Duration = Duration::from_millis(500);
+
+/// What came of steering.
+#[derive(Debug)]
+pub struct SteerEnd {
+    /// All figures at the end.
+    pub report: Report,
+    /// The exit code of the program, if there was one: 128 and the signal's number if that has killed it. Otherwise why it could not be run.
+    pub program: Option<Result<u8, String>>,
+}
+
+/// Steers until a signal ends it, or the end of the program, which runs in a control group of its own.
+///
+/// # Errors
+/// What keeps it from steering; or the recording could not be written.
+pub fn steer(
+    options: SteerOptions,
+    program: Option<process::Command>,
+    hooks: Hooks<SteerOptions>,
+) -> Result<SteerEnd, Error> {
+    options.check(program.is_some())?;
+    let _claims = options.claim()?;
+    let group = program.is_some().then(Group::new).transpose()?;
+    let mut scopes = options.scopes();
+    scopes.extend(group.iter().map(|group| Scope::Group(group.path().to_owned())));
+    let (asking, requests, passing) = requests(program.is_some())?;
+    let beside = Beside::bind(&options.beside)?;
+    let Hooks { reload, log, ready } = hooks;
+    let frame = Frame::new(PAGE, log);
+    let (cache, most) = options.make_cache()?;
+    let users = Some(Box::new(Recorded::new(Arc::clone(&frame.recorder))) as _);
+    let of_kernel = forebay_kernel::Options { scopes, observe: options.observe, users };
+    let steering = Steering::start(Arc::clone(&cache.pool), of_kernel)?;
+    let service = Arc::new(PageCache {
+        frame,
+        reload,
+        cache,
+        most,
+        steering: Mutex::new(steering),
+        name: options.name(program.as_ref()),
+        asked: AtomicU64::new(options.cache_size()),
+        stops: AtomicBool::new(false),
+        failed: AtomicBool::new(false),
+        program: OnceLock::new(),
+        options,
+    });
+    let kept = Arc::clone(&service);
+    run(service, beside, &requests, |service, _| {
+        tracing::info!("{}", service.what());
+        service.look_after(asking.clone())?;
+        if let (Some(command), Some(group), Some(passing)) = (program, &group, passing) {
+            service.run(command, group, passing, asking)?;
+        }
+        ready();
+        Ok(())
+    })?;
+    if kept.failed.load(Ordering::Relaxed) {
+        return Err(Error::Failed("steering has failed inside: the kernel's own lists decide again".to_owned()));
+    }
+    Ok(SteerEnd { report: kept.report(), program: kept.program.get().cloned() })
+}
+
+type Requests = (Sender<Request>, Receiver<Request>, Option<Passing>);
+
+/// What asks it to stop: signals; or the end of a program, which signals go to.
+fn requests(has_program: bool) -> Result<Requests, Error> {
+    if has_program {
+        let (asking, requests) = channel();
+        return Ok((asking, requests, Some(Passing::begin()?)));
+    }
+    let (asking, requests) = signals::listen()?;
+    Ok((asking, requests, None))
+}
+
+/// A page cache that is steered.
+struct PageCache {
+    frame: Frame,
+    reload: Option<Reload<SteerOptions>>,
+    cache: Arc<Cache>,
+    /// The most bytes that may be asked for.
+    most: u64,
+    steering: Mutex<Steering>,
+    /// What is steered.
+    name: String,
+    /// The bytes that are asked for.
+    asked: AtomicU64,
+    stops: AtomicBool,
+    failed: AtomicBool,
+    /// What has become of the program.
+    program: OnceLock<Result<u8, String>>,
+    /// As it was started.
+    options: SteerOptions,
+}
+
+impl PageCache {
+    fn steering(&self) -> MutexGuard<'_, Steering> {
+        self.steering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is steered, and how.
+    fn what(&self) -> String {
+        let (name, size, policy) = (&self.name, show_bytes(self.options.cache_size()), &self.cache.policy);
+        let there = show_bytes(self.steering().counts().there * PAGE);
+        match self.options.observe {
+            true => {
+                format!("observing {name}: nothing leaves; {policy} thinks of a cache of {size}; {there} are there")
+            }
+            false => format!("steering {name}: at most {size} under {policy}; {there} are there"),
+        }
+    }
+
+    /// Stops it if the thread that steers has ended by itself.
+    fn look_after(self: &Arc<Self>, asking: Sender<Request>) -> Result<(), Error> {
+        let service = Arc::clone(self);
+        let look = move || {
+            while service.steering().runs() {
+                std::thread::sleep(LOOKED);
+            }
+            if !service.stops.load(Ordering::SeqCst) {
+                service.failed.store(true, Ordering::SeqCst);
+                // It may be stopping by itself.
+                let _ = asking.send(Request::Stop);
+            }
+        };
+        let thread = std::thread::Builder::new().name("look".to_owned()).spawn(look);
+        thread.map(drop).map_err(|error| Error::Failed(format!("no thread to look after it: {error}")))
+    }
+
+    /// Runs a program, at whose end it stops.
+    fn run(
+        self: &Arc<Self>,
+        mut command: process::Command,
+        group: &Group,
+        passing: Passing,
+        asking: Sender<Request>,
+    ) -> Result<(), Error> {
+        let ended = |result| {
+            let _ = self.program.set(result);
+        };
+        let program = command.get_program().display().to_string();
+        let child = match group.start(&mut command) {
+            Ok(child) => child,
+            Err(error) => {
+                ended(Err(format!("{program}: cannot be run: {error}")));
+                let _ = asking.send(Request::Stop);
+                return Ok(());
+            }
+        };
+        let service = Arc::clone(self);
+        let wait = move || {
+            let status = passing.until_end_of(child);
+            let result = status.map(program::code).map_err(|error| format!("{program}: cannot be waited for: {error}"));
+            let _ = service.program.set(result);
+            // It may be stopping already.
+            let _ = asking.send(Request::Stop);
+        };
+        let thread = std::thread::Builder::new().name("program".to_owned()).spawn(wait);
+        thread.map(drop).map_err(|error| Error::Failed(format!("no thread to wait for the program: {error}")))
+    }
+
+    fn resize(&self, size: Size) -> Result<(), Error> {
+        check_cache(size.0)?;
+        if size.0 > self.most {
+            let (size, most) = (show_bytes(size.0), show_bytes(self.most));
+            return Err(Error::Usage(format!(
+                "a cache of {size}: it can grow to {most} at most, the memory of this machine"
+            )));
+        }
+        self.asked.store(size.0, Ordering::Relaxed);
+        self.steering().resize(size.0);
+        tracing::info!("at most {} may stay from now on", show_bytes(size.0));
+        Ok(())
+    }
+
+    fn page_cache(&self) -> PageCacheReport {
+        let seen = Seen { counts: self.steering().counts(), asked: self.asked.load(Ordering::Relaxed) / PAGE };
+        PageCacheReport { name: self.name.clone(), figures: PageCacheFigures::of(&seen) }
+    }
+}
+
+impl Service for PageCache {
+    type Options = SteerOptions;
+
+    fn reload(&self) -> Option<&Reload<SteerOptions>> {
+        self.reload.as_ref()
+    }
+
+    fn take_over(self: &Arc<Self>, new: &SteerOptions) -> Result<Vec<String>, Error> {
+        let size = new.cache_size();
+        let resized = || if size == self.asked.load(Ordering::Relaxed) { Ok(()) } else { self.resize(Size(size)) };
+        let taken = Error::of_all([resized(), self.options.check_waiting(new)].into_iter().filter_map(Result::err));
+        taken.map_err(|why| Error::NotInForce { why: Box::new(why), done: Vec::new() })?;
+        Ok(Vec::new())
+    }
+
+    fn stopping(&self) -> String {
+        "stopping: the kernel's own lists decide again".to_owned()
+    }
+
+    fn stopped(&self) -> String {
+        format!("stopped: {}", self.page_cache())
+    }
+
+    fn stop(&self) -> Result<(), Error> {
+        self.stops.store(true, Ordering::SeqCst);
+        self.steering().stop();
+        self.frame.stop_recording(self.patience())
+    }
+}
+
+impl Steered for PageCache {
+    fn report(&self) -> Report {
+        let pool = VolumeStatistics { name: self.name.clone(), ..self.steering().counted().statistics() };
+        Report {
+            page_cache: Some(self.page_cache()),
+            volumes: vec![VolumeReport { cache: self.cache.name.clone(), pool, ..VolumeReport::default() }],
+            caches: vec![CacheReport { name: self.cache.name.clone(), pool: self.cache.pool.statistics() }],
+            ..self.frame.report()
+        }
+    }
+
+    fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    fn patience(&self) -> Duration {
+        STOP_TIMEOUT
+    }
+
+    fn cache(&self, name: &str) -> Result<Arc<Cache>, Error> {
+        if name == self.cache.name {
+            return Ok(Arc::clone(&self.cache));
+        }
+        Err(Error::Usage(format!("there is no cache `{name}`; there is {}", self.cache.name)))
+    }
+
+    fn execute_own(self: Arc<Self>, command: Command) -> Result<Answer, Error> {
+        match command {
+            Command::Resize { cache, size } => {
+                self.cache(&cache)?;
+                self.resize(size)?;
+                let message = format!("cache {cache}: at most {} may stay from now on", show_bytes(size.0));
+                with_figures(message, [("bytes", size.0)])
+            }
+            Command::Reload {} => done(self.read_again()?),
+            Command::Drop { .. } => {
+                let what = "pages leave a steered page cache when it is smaller: resize it, and resize it back";
+                Err(Error::Usage(what.to_owned()))
+            }
+            other => Err(Error::Usage(format!("to {other} is not for a steered page cache"))),
+        }
+    }
+}
+
+impl SteerOptions {
+    /// Sees to it that nobody else steers the same.
+    fn claim(&self) -> Result<Vec<Claim>, Error> {
+        self.directories.iter().chain(&self.groups).map(|place| Claim::new(place)).collect()
+    }
+
+    /// A cache whose frames hold no bytes, and the most bytes that it may be resized to.
+    fn make_cache(&self) -> Result<(Arc<Cache>, u64), Error> {
+        self.check_memory(memory::limit())?;
+        let config = self.config(memory::most_pages_elsewhere(self.cache_size()));
+        let most = config.most_capacity;
+        Ok((Arc::new(Cache::new(SHARED, config)?), most))
+    }
+
+    /// What is steered, in words.
+    fn name(&self, program: Option<&process::Command>) -> String {
+        let places = self.directories.iter().chain(&self.groups).map(|place| place.display().to_string());
+        let program = program.map(|program| program.get_program().display().to_string());
+        places.chain(program).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl From<forebay_kernel::Error> for Error {
+    fn from(error: forebay_kernel::Error) -> Self {
+        match error {
+            forebay_kernel::Error::Place { .. } => Self::Usage(error.to_string()),
+            forebay_kernel::Error::Pool(error) => Self::Pool(error),
+            forebay_kernel::Error::Watch(_) | forebay_kernel::Error::System { .. } => Self::Failed(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The options of `forebay steer`: each is declared once, for the command line and for the configuration file.
+
+use crate::cache::{CACHE, check_size, default_policy};
+use crate::declared::{Over, options, read_file};
+use crate::error::Error;
+use crate::memory;
+use crate::options::BesideOptions;
+use crate::words::{Policy, Size};
+use clap::Arg;
+use forebay_basis::show_bytes;
+use forebay_kernel::Scope;
+use forebay_pool::{Config, LEAST_PAGE_SIZE};
+use std::path::{Path, PathBuf};
+
+/// The bytes of a page of the kernel's cache.
+pub(crate) const PAGE: u64 = LEAST_PAGE_SIZE as u64;
+
+/// The fewest pages of a cache: with less, what is read at once is dropped before it is used.
+const LEAST_PAGES: u64 = 64;
+
+options! {
+    /// What is steered, and how.
+    #[command(mut_args(in_words_of_steering))]
+    pub struct SteerOptions {
+        /// The directories whose files are steered, with all that lies below on the same file system; none may lie below another
+        #[arg(value_name = "DIRECTORY")]
+        pub directories: Vec<PathBuf> = restart("directories");
+        /// Steer the files that the processes of a control group use, and of the groups below it; may be given again
+        #[arg(long = "cgroup", value_name = "PATH")]
+        pub groups: Vec<PathBuf> = restart("cgroup");
+        /// The most that these files may have in the kernel's page cache; with --observe the size of the cache that the policy thinks of [default: 512MiB]
+        #[arg(short, long, value_name = "SIZE")]
+        pub cache: Option<Size> = live("cache");
+        /// The policy that chooses the pages that leave: `forebay policies` lists them [default: clock-pro]
+        #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…")]
+        pub policy: Option<Policy> = restart("policy");
+        /// Let nothing leave: only watch what is used, and what the policy would make of it
+        #[arg(long)]
+        pub observe: bool = restart("observe");
+        /// What runs beside it.
+        #[command(flatten)]
+        pub beside: BesideOptions = part;
+    }
+}
+
+/// Help that says what an option of all services is for a steered cache.
+fn in_words_of_steering(option: Arg) -> Arg {
+    match option.get_id().as_str() {
+        "record" => option.help("Write the uses of files to a trace, which is whole when steering has ended"),
+        _ => option,
+    }
+}
+
+impl Over for Vec<PathBuf> {
+    fn over(self, file: Self) -> Self {
+        if self.is_empty() { file } else { self }
+    }
+}
+
+impl SteerOptions {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or what is wrong in it and where.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        read_file(path)
+    }
+
+    /// These options, and what `file` says where they say nothing.
+    #[must_use]
+    pub fn over(self, file: Self) -> Self {
+        Over::over(self, file)
+    }
+
+    /// Refuses options that make no sense together.
+    pub(crate) fn check(&self, has_program: bool) -> Result<(), Error> {
+        if self.directories.is_empty() && self.groups.is_empty() && !has_program {
+            let hint = "name a DIRECTORY, a control group by --cgroup, or a program behind `--`";
+            return Err(Error::Usage(format!("there is nothing to steer; {hint}")));
+        }
+        match self.cache {
+            None if !self.observe => {
+                let what = "--cache SIZE is missing: it says how much of the page cache may stay; --observe only looks";
+                return Err(Error::Usage(what.to_owned()));
+            }
+            cache => check_cache(cache.map_or(CACHE, |size| size.0))?,
+        }
+        check_apart("", &self.directories)?;
+        check_apart("--cgroup ", &self.groups)?;
+        let Some(record) = &self.beside.record else { return Ok(()) };
+        let folder = record.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+        let Ok(folder) = folder.canonicalize() else { return Ok(()) };
+        match self.directories.iter().find(|directory| whole(directory).is_some_and(|whole| folder.starts_with(whole)))
+        {
+            None => Ok(()),
+            Some(directory) => Err(Error::Usage(format!(
+                "--record {}: it lies below {}, whose uses it is to hold; choose another place",
+                record.display(),
+                directory.display()
+            ))),
+        }
+    }
+
+    /// The bytes that may stay.
+    pub(crate) fn cache_size(&self) -> u64 {
+        self.cache.map_or(CACHE, |size| size.0)
+    }
+
+    /// What is to be steered.
+    pub(crate) fn scopes(&self) -> Vec<Scope> {
+        let directories = self.directories.iter().cloned().map(Scope::Directory);
+        directories.chain(self.groups.iter().cloned().map(Scope::Group)).collect()
+    }
+
+    /// The pool whose policy decides: its frames hold no bytes. `most`: the most bytes that it may be resized to.
+    pub(crate) fn config(&self, most: u64) -> Config {
+        let policy = self.policy.as_ref().map_or_else(default_policy, |policy| policy.0.clone());
+        Config { laundry: 0, copies: 1, ..Config::new(self.cache_size(), policy) }.with_most_capacity(most)
+    }
+
+    /// Refuses a cache whose metadata takes more memory than there is, `limit` bytes, with the program beside it. The pages themselves are the kernel's.
+    pub(crate) fn check_memory(&self, limit: u64) -> Result<(), Error> {
+        let metadata = self.config(self.cache_size()).most_metadata();
+        if metadata.saturating_add(memory::PROGRAM) <= limit {
+            return Ok(());
+        }
+        let [cache, metadata, program, limit] = [self.cache_size(), metadata, memory::PROGRAM, limit].map(show_bytes);
+        Err(Error::Usage(format!(
+            "the metadata of a cache of {cache}, up to {metadata}, and {program} for the program need more memory than the {limit} that this machine, a control \
+             group or `ulimit` allows: make --cache smaller"
+        )))
+    }
+}
+
+/// Refuses a size that no cache has.
+pub(crate) fn check_cache(bytes: u64) -> Result<(), Error> {
+    let least = LEAST_PAGES * PAGE;
+    if bytes < least {
+        let what = format!(
+            "a cache of {} is too small: take {LEAST_PAGES} pages or more, {}",
+            show_bytes(bytes),
+            show_bytes(least)
+        );
+        return Err(Error::Usage(what));
+    }
+    check_size(bytes, LEAST_PAGE_SIZE)
+}
+
+/// Refuses one that is below another, or the same.
+fn check_apart(option: &str, places: &[PathBuf]) -> Result<(), Error> {
+    // What is not there is refused where it is opened.
+    let found: Vec<(&PathBuf, PathBuf)> = places.iter().filter_map(|place| Some((place, whole(place)?))).collect();
+    for (index, (place, path)) in found.iter().enumerate() {
+        let others = found.iter().enumerate().filter(|(other, _)| *other != index);
+        if let Some((_, (other, _))) = others.into_iter().find(|(_, (_, other))| path.starts_with(other)) {
+            let (place, other) = (place.display(), other.display());
+            return Err(Error::Usage(format!(
+                "{option}{place}: it lies in {option}{other}, which is steered as a whole; name one of them"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn whole(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(directories: &[&Path], cache: Option<&str>) -> SteerOptions {
+        SteerOptions {
+            directories: directories.iter().map(|path| path.to_path_buf()).collect(),
+            cache: cache.map(|size| size.parse().unwrap()),
+            ..SteerOptions::default()
+        }
+    }
+
+    fn refused(options: &SteerOptions) -> String {
+        let error = options.check(false).unwrap_err();
+        assert!(error.is_usage());
+        error.to_string()
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let (all, below) = (folder.path(), folder.path().join("below"));
+        std::fs::create_dir(&below).unwrap();
+        assert!(
+            refused(&options(&[], Some("1MiB")))
+                .contains("name a DIRECTORY, a control group by --cgroup, or a program")
+        );
+        assert!(options(&[], Some("1MiB")).check(true).is_ok(), "the program is what is steered");
+        assert!(refused(&options(&[all], None)).starts_with("--cache SIZE is missing"));
+        assert!(SteerOptions { observe: true, ..options(&[all], None) }.check(false).is_ok());
+        assert!(refused(&options(&[all], Some("252KiB"))).contains("take 64 pages or more, 256.0 KiB"));
+        assert!(refused(&options(&[all], Some("1048577"))).contains("no multiple of its page"));
+        assert!(options(&[all], Some("256KiB")).check(false).is_ok());
+        let twice = refused(&options(&[&below, all], Some("1MiB")));
+        assert!(twice.contains(&format!(
+            "{}: it lies in {}, which is steered as a whole",
+            below.display(),
+            all.display()
+        )));
+        assert!(refused(&options(&[all, all], Some("1MiB"))).contains("name one of them"));
+        let mut recorded = options(&[all], Some("1MiB"));
+        recorded.beside.record = Some(below.join("a.parquet"));
+        assert!(refused(&recorded).contains("choose another place"));
+    }
+
+    #[test]
+    fn memory_is_needed_for_metadata_alone() {
+        let options = options(&[], Some("8GiB"));
+        assert!(options.check_memory(2 << 30).is_ok(), "less than the cache");
+        let refused = options.check_memory(64 << 20).unwrap_err().to_string();
+        assert!(
+            refused.contains("the metadata of a cache of 8.0 GiB") && refused.contains("make --cache smaller"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn the_command_line_overrides_the_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "directories = [\"/srv/a\", \"/srv/b\"]\ncgroup = [\"/sys/fs/cgroup/c\"]\ncache = \"1MiB\"\npolicy = \"mq\"\nmetrics = \"127.0.0.1:1\"\n";
+        std::fs::write(file.path(), text).unwrap();
+        let read = SteerOptions::read(file.path()).unwrap();
+        assert_eq!(read.scopes().len(), 3);
+        let both = options(&[Path::new("/srv/c")], Some("2MiB")).over(read);
+        assert_eq!((both.directories, both.cache), (vec!["/srv/c".into()], Some(Size(2 << 20))));
+        assert_eq!(both.groups, [Path::new("/sys/fs/cgroup/c")]);
+        assert!(both.policy.is_some_and(|policy| policy.0.label == "mq"));
+        std::fs::write(file.path(), "dirty-limit = \"50%\"\n").unwrap();
+        let wrong = SteerOptions::read(file.path()).unwrap_err().to_string();
+        assert!(wrong.contains("unknown field `dirty-limit`"), "{wrong}");
+    }
+}

@@ -1,0 +1,186 @@
+//! A program whose files are steered: it runs in a control group of its own, below that of this process, so that limits of that one hold for it, too.
+
+use crate::error::Error;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::low_level::siginfo::{Cause, Origin, Sent};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// Signals that the program gets, too.
+const PASSED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+
+/// How long a group may take to be empty once its last processes have been moved out of it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A control group of version 2 that goes with this value.
+pub(crate) struct Group {
+    path: PathBuf,
+    above: PathBuf,
+}
+
+impl Group {
+    /// Makes one for a program of this process.
+    ///
+    /// # Errors
+    /// There is no version 2, or it cannot be made there.
+    pub(crate) fn new() -> Result<Self, Error> {
+        let [groups, mounts] = ["cgroup", "mountinfo"]
+            .map(|name| fs::read_to_string(Path::new("/proc/self").join(name)).unwrap_or_default());
+        let above = own_group(&groups, &mounts).ok_or_else(|| {
+            let what = "a program is steered by its control group of version 2, and none is mounted: `mount -t cgroup2 none /sys/fs/cgroup`";
+            Error::Failed(what.to_owned())
+        })?;
+        let path = above.join(format!("forebay-{}", std::process::id()));
+        match fs::create_dir(&path) {
+            // A process of this number, which was killed, has left it behind.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Self { path, above }),
+            Err(error) => {
+                let what = format!(
+                    "{}: the program's control group cannot be made: {error}; run this as root",
+                    path.display()
+                );
+                Err(Error::Failed(what))
+            }
+            Ok(()) => Ok(Self { path, above }),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Starts a program in it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn start(&self, command: &mut Command) -> io::Result<Child> {
+        let members = File::options().write(true).open(self.path.join("cgroup.procs"))?;
+        let enter = move || {
+            // SAFETY: the descriptor is open in the child, too, until it runs the program; the byte is there as long as the program's text.
+            match unsafe { libc::write(members.as_raw_fd(), c"0".as_ptr().cast(), 1) } {
+                1 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        // SAFETY: between fork and exec, it makes one system call, and allocates nothing.
+        unsafe { command.pre_exec(enter) };
+        command.spawn()
+    }
+}
+
+impl Drop for Group {
+    /// What the program has left running goes on beside this process.
+    fn drop(&mut self) {
+        let end = Instant::now() + PATIENCE;
+        while let Err(error) = fs::remove_dir(&self.path) {
+            if error.kind() == io::ErrorKind::NotFound {
+                return;
+            }
+            if Instant::now() >= end {
+                tracing::warn!("{}: the program's control group stays: {error}", self.path.display());
+                return;
+            }
+            let members = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
+            for member in members.lines() {
+                // It may have ended.
+                let _ = fs::write(self.above.join("cgroup.procs"), member);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// The directory of a process's group of version 2. `groups` is its `/proc/self/cgroup`, `mounts` its `/proc/self/mountinfo`.
+fn own_group(groups: &str, mounts: &str) -> Option<PathBuf> {
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+    let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
+    let mut fields = mount.split(' ').skip(3);
+    let (root, point) = (fields.next()?, Path::new(fields.next()?));
+    // A container sees its own group at the root of the mount.
+    let below = Path::new(own).strip_prefix(root).ok();
+    let below = below.filter(|below| !below.components().any(|part| part.as_os_str() == ".."));
+    Some(below.map_or_else(|| point.to_owned(), |below| point.join(below)))
+}
+
+/// Signals, which go to a program from now on.
+pub(crate) struct Passing(SignalsInfo<WithOrigin>);
+
+impl Passing {
+    /// Those that this process does not ignore, as by `nohup`: the program ignores them, too.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn begin() -> Result<Self, Error> {
+        let ignored = ignored();
+        let passed = PASSED.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+        let signals = SignalsInfo::with_exfiltrator(passed, WithOrigin::default());
+        signals.map(Self).map_err(|error| Error::Failed(format!("signals cannot be passed on: {error}")))
+    }
+
+    /// Waits for the end of the program. Signals go to it, but those of the terminal, which it has got.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn until_end_of(mut self, mut child: Child) -> io::Result<ExitStatus> {
+        // Its number may be another's once it has ended.
+        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+        let handle = self.0.handle();
+        let pass = move |signal| {
+            if let Some(signal) = Signal::from_named_raw(signal) {
+                // It may have ended.
+                let _ = pidfd_send_signal(&process, signal);
+            }
+        };
+        // Before the program was there, those of the terminal came here alone.
+        self.0.pending().for_each(|Origin { signal, .. }| pass(signal));
+        let passing = std::thread::spawn(move || {
+            for Origin { signal, cause, .. } in self.0.forever() {
+                if matches!(cause, Cause::Sent(Sent::User | Sent::TKill | Sent::Queue)) {
+                    pass(signal);
+                }
+            }
+        });
+        let status = child.wait();
+        handle.close();
+        let _ = passing.join();
+        status
+    }
+}
+
+/// The signals that this process ignores, a bit each.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// The exit code of a program, as shells have it.
+pub(crate) fn code(status: ExitStatus) -> u8 {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_s_group_lies_below_the_one_of_this_process() {
+        let mounts = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
+        let found = |groups: &str| own_group(groups, mounts).unwrap().display().to_string();
+        assert_eq!(found("4:memory:/a\n0::/user.slice/b\n"), "/sys/fs/cgroup/unified/user.slice/b");
+        assert_eq!(found("4:memory:/a\n"), "/sys/fs/cgroup/unified");
+        assert_eq!(found("0::/../elsewhere\n"), "/sys/fs/cgroup/unified", "outside of what is seen here");
+        let inside = "41 31 0:38 /docker/4f /sys/fs/cgroup ro - cgroup2 cgroup2 rw";
+        assert_eq!(own_group("0::/docker/4f/a", inside), Some("/sys/fs/cgroup/a".into()));
+        assert_eq!(own_group("0::/", "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw"), None);
+    }
+}
