@@ -170,7 +170,10 @@ const PAGE_CACHE: &[Column<PageCacheReport>] = &[
     Column("size", "size_bytes", 0, |of| pages(of.now.figures.size)),
     Column("asked", "asked_bytes", 2, |of| pages(of.now.figures.asked)),
     Column("kept", "kept_bytes", 1, |of| pages(of.now.figures.kept)),
-    Column("kernel hits %", "kernel_hit_ratio", 0, |of| of.share(of.count(|of| of.figures.kernel_hits), uses(of))),
+    Column("hits %", "kernel_hit_ratio", 0, |of| {
+        of.share(of.count(|of| of.figures.kernel_hits.saturating_sub(of.figures.readahead_used)), uses(of))
+    }),
+    Column("ahead %", "readahead_ratio", 1, |of| of.share(of.count(|of| of.figures.readahead_used), uses(of))),
     Column("uses/s", "uses_per_second", 0, |of| {
         Cell::Number(of.rate(|of| of.figures.kernel_hits + of.figures.kernel_misses))
     }),
@@ -389,7 +392,7 @@ mod tests {
         let figures = Figures::new(&now, &steered(10.0, 100));
         assert_eq!(figures.head, "up 12 s, 7 files steered, 0 events, 0 lost");
         let row: Vec<String> = figures.volumes.rows[0].iter().map(Cell::show).collect();
-        assert_eq!([&row[0], &row[1], &row[5], &row[6]], ["/srv", "1.0 MiB", "75.0", "400"], "600 of 800 uses in 2 s");
+        assert_eq!([&row[0], &row[1], &row[5], &row[7]], ["/srv", "1.0 MiB", "75.0", "400"], "600 of 800 uses in 2 s");
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::fmt;
 /// What was counted, and the pages that were asked for.
 pub(crate) struct Seen {
     pub(crate) counts: Counts,
+    /// Pages whose first use found them read ahead.
+    pub(crate) ahead: u64,
     pub(crate) asked: u64,
 }
 
@@ -20,6 +22,8 @@ figures! {
         kernel_hits: u64 => |seen| seen.counts.pages.kernel_hits, Count "page_cache_references" result="hit";
         /// Uses that did not.
         kernel_misses: u64 => |seen| seen.counts.pages.kernel_misses, Count "page_cache_references" result="miss";
+        /// Uses that found their page because it had been read ahead: those of the kernel's hits that are no use again.
+        readahead_used: u64 => |seen| seen.ahead, Count "page_cache_readahead_used";
         /// Pages of what is steered that are in the kernel's cache now.
         there: u64 => |seen| seen.counts.there, Level "page_cache_pages" state="there";
         /// Those of them that the policy has let go, and that could not leave yet.
@@ -62,13 +66,18 @@ pub struct PageCacheReport {
 /// What came of it, in a line.
 impl fmt::Display for PageCacheReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PageCacheFigures { kernel_hits, kernel_misses, there, let_go, dropped, reclaimed, lost, .. } = self.figures;
+        let PageCacheFigures { kernel_hits, kernel_misses, readahead_used, .. } = self.figures;
+        let PageCacheFigures { there, let_go, dropped, reclaimed, lost, .. } = self.figures;
         let uses = kernel_hits + kernel_misses;
         match uses {
             0 => f.write_str("no file was used")?,
             _ => {
-                let ratio = 100.0 * kernel_hits as f64 / uses as f64;
-                write!(f, "{ratio:.1} % of {uses} uses of pages found theirs in the kernel's cache")?;
+                let percent = |part: u64| 100.0 * part.min(uses) as f64 / uses as f64;
+                let (again, ahead) = (percent(kernel_hits.saturating_sub(readahead_used)), percent(readahead_used));
+                write!(
+                    f,
+                    "{uses} uses of pages: {again:.1} % found theirs in the kernel's cache, {ahead:.1} % read ahead"
+                )?;
             }
         }
         write!(f, "; the policy let {let_go} pages go, of which {} have left", dropped.min(let_go))?;
@@ -91,7 +100,7 @@ mod tests {
     fn a_line_says_what_came_of_it() {
         let mut counts = Counts { there: 256, ..Counts::default() };
         let line = |counts: Counts| {
-            let figures = PageCacheFigures::of(&Seen { counts, asked: 512 });
+            let figures = PageCacheFigures::of(&Seen { counts, ahead: 1, asked: 512 });
             PageCacheReport { name: "/srv".to_owned(), figures }.to_string()
         };
         assert_eq!(
@@ -102,7 +111,8 @@ mod tests {
             Pages { kernel_hits: 3, kernel_misses: 1, let_go: 2, dropped: 5, reclaimed: 7, ..Pages::default() };
         counts.lost = 9;
         let said = line(counts);
-        assert!(said.starts_with("75.0 % of 4 uses of pages found theirs in the kernel's cache; the policy let 2 pages go, of which 2 have left; "));
+        let begin = "4 uses of pages: 50.0 % found theirs in the kernel's cache, 25.0 % read ahead; the policy let 2 pages go, of which 2 have left; ";
+        assert!(said.starts_with(begin), "{said}");
         assert!(said.contains("reclaimed 7 by itself; 9 events came too fast, and are lost; "), "{said}");
     }
 }

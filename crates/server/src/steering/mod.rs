@@ -218,7 +218,9 @@ impl PageCache {
     }
 
     fn page_cache(&self) -> PageCacheReport {
-        let seen = Seen { counts: self.steering().counts(), asked: self.asked.load(Ordering::Relaxed) / PAGE };
+        let steering = self.steering();
+        let ahead = steering.counted().statistics().readahead_used;
+        let seen = Seen { counts: steering.counts(), ahead, asked: self.asked.load(Ordering::Relaxed) / PAGE };
         PageCacheReport { name: self.name.clone(), figures: PageCacheFigures::of(&seen) }
     }
 }

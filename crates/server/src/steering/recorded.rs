@@ -64,7 +64,7 @@ impl Users for Recorded {
     }
 
     fn reference(&self, file: u32, process: u32, (offset, length): (u64, u64), operation: Operation) {
-        self.recorder.record_of(|| self.owner(process, Instant::now()), file, offset, length, operation);
+        self.recorder.record_of(|| self.owner(process, Instant::now()), (file, 0), offset, length, operation);
     }
 }
 

@@ -1,0 +1,90 @@
+//! Programs whose files are steered.
+
+use crate::{Folder, forebay, running::Running, running::wait_until, text};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where version 2 of control groups is mounted. Elsewhere the test says that it is skipped; in CI that is a failure.
+fn groups() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("there is one");
+    let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "));
+    let found = mount.and_then(|line| line.split(' ').nth(4)).map(PathBuf::from);
+    if found.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "CI skips nothing: no version 2 of control groups is mounted");
+        eprintln!("skipped: no version 2 of control groups is mounted");
+    }
+    found
+}
+
+/// Groups of this name below one.
+fn named(below: &Path, name: &str) -> usize {
+    let Ok(entries) = fs::read_dir(below) else { return 0 };
+    let folders = entries.flatten().filter(|entry| entry.path().is_dir());
+    folders.map(|entry| usize::from(entry.file_name() == name) + named(&entry.path(), name)).sum()
+}
+
+fn steer(cache: &str, script: &str) -> (Option<i32>, String) {
+    let output = forebay(&["steer", "--cache", cache, "--", "sh", "-c", script]);
+    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+}
+
+#[test]
+fn a_program_s_exit_code_is_the_command_s() {
+    let (Some(_folder), Some(_)) = (Folder::new(), groups()) else { return };
+    let (code, said) = steer("1MiB", "echo said; exit 7");
+    assert_eq!(code, Some(7), "{said}");
+    assert!(said.starts_with("said\nforebay: ") && said.contains("the policy let "), "{said}");
+    assert_eq!(steer("1MiB", "kill -9 $$").0, Some(128 + 9));
+    assert_eq!(steer("1MiB", "true").0, Some(0));
+    assert_eq!(forebay(&["steer", "--cache", "1MiB", "--", "/no/such/program"]).status.code(), Some(127));
+    assert_eq!(forebay(&["steer", "--cache", "1MiB", "--", "/"]).status.code(), Some(126));
+}
+
+#[test]
+fn what_a_program_and_its_children_read_is_steered_and_its_group_goes_with_it() {
+    let (Some(folder), Some(groups)) = (Folder::new(), groups()) else { return };
+    let out = folder.text("figures.json");
+    let script = format!("cat {}/* > /dev/null; sleep 0.2; cat /proc/self/cgroup", folder.text("files"));
+    let output = forebay(&["steer", "--cache", "4MiB", "--figures", &out, "--", "sh", "-c", &script]);
+    let (said, printed) = (text(&output.stderr), text(&output.stdout));
+    assert!(output.status.success(), "{said}");
+    let group = printed.lines().find_map(|line| line.strip_prefix("0::")).expect("it is in a group");
+    let name = Path::new(group).file_name().expect("it has a name").to_str().expect("text").to_owned();
+    assert!(name.starts_with("forebay-"), "{group}");
+    assert_eq!(named(&groups, &name), 0, "its group is gone");
+    let figures: serde_json::Value = serde_json::from_slice(&fs::read(out).expect("it is written")).expect("JSON");
+    let uses = figures["page_cache"]["kernel_hits"].as_u64().zip(figures["page_cache"]["kernel_misses"].as_u64());
+    assert!(uses.is_some_and(|(hits, misses)| hits + misses >= crate::ALL >> 12), "{figures}");
+    assert!(folder.resident() <= 4 << 20, "{} bytes are left", folder.resident());
+}
+
+#[test]
+fn a_signal_is_the_program_s() {
+    let (Some(_folder), Some(_)) = (Folder::new(), groups()) else { return };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let script = "trap 'exit 42' TERM; echo ready >&2; while :; do sleep 0.05; done";
+    command.args(["steer", "--cache", "1MiB", "--", "sh", "-c", script]);
+    let mut running = Running::start(&mut command);
+    running.wait_for("ready");
+    running.signal("TERM");
+    assert_eq!(running.end(), Some(42), "{}", running.log);
+}
+
+#[test]
+fn what_a_program_leaves_running_goes_on_without_its_group() {
+    let (Some(folder), Some(groups)) = (Folder::new(), groups()) else { return };
+    let pid = folder.path("pid");
+    let script = format!("sleep 600 > /dev/null 2>&1 & echo $! > {}; cat /proc/self/cgroup", pid.display());
+    let (code, said) = steer("1MiB", &script);
+    assert_eq!(code, Some(0), "{said}");
+    let left: String = fs::read_to_string(pid).expect("it is written").trim().to_owned();
+    let name = said.lines().find_map(|line| line.strip_prefix("0::")).and_then(|group| group.rsplit('/').next());
+    assert_eq!(named(&groups, name.expect("it was in a group")), 0, "its group is gone");
+    assert!(Path::new("/proc").join(&left).exists(), "what it left runs");
+    assert!(Command::new("kill").arg(&left).status().expect("kill runs").success());
+    wait_until("it has ended", || {
+        let stat = fs::read_to_string(format!("/proc/{left}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    });
+}

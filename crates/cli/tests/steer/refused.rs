@@ -1,0 +1,42 @@
+//! What cannot be steered, and what is said of it.
+
+use crate::{Folder, forebay, stop, text};
+
+#[track_caller]
+fn refused(arguments: &[&str], code: i32) -> String {
+    let output = forebay(&[&["steer"], arguments].concat());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    assert!(!said.contains("panicked"), "{said}");
+    said
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused_with_what_to_do() {
+    for (arguments, why) in [
+        (&[][..], "there is nothing to steer; name a DIRECTORY, a control group by --cgroup, or a program behind `--`"),
+        (&["/usr"], "--cache SIZE is missing"),
+        (&["/usr", "-c", "252KiB"], "is too small: take 64 pages or more, 256 KiB"),
+        (&["/usr", "-c", "1MiB", "-p", "opt"], "opt needs to know"),
+        (&["/usr", "/usr/bin", "-c", "1MiB"], "/usr/bin: it lies in /usr, which is steered as a whole"),
+        (&["/dev/shm", "-c", "1MiB"], "tmpfs"),
+        (&["/no/such/place", "-c", "1MiB"], "/no/such/place: No such file or directory"),
+        (&["--cgroup", "/proc", "-c", "1MiB"], "it is no control group"),
+        (&["--once", "--observe", "/usr"], "cannot be used with"),
+        (&["/usr", "-c", "1MiB", "--dirty-limit", "50%"], "unexpected argument '--dirty-limit'"),
+    ] {
+        let said = refused(arguments, 2);
+        assert!(said.contains(why), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_directory_is_steered_by_one_process() {
+    let Some(folder) = Folder::new() else { return };
+    let running = folder.steer(&["--cache", "1MiB"]);
+    let files = folder.text("files");
+    assert!(refused(&[&files, "-c", "1MiB"], 1).contains("is steered by another forebay steer already: stop that one first"));
+    assert!(refused(&["--once", &folder.text(""), "-c", "1MiB"], 1).contains("or a directory in it, is steered by another"));
+    stop(running);
+    assert!(forebay(&["steer", "--once", &files, "-c", "1MiB"]).status.success());
+}
