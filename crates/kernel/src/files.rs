@@ -16,8 +16,8 @@ const FIRST_SWEEP: usize = 1024;
 pub(crate) struct File {
     pub id: FileId,
     pub volume: Arc<Volume>,
-    /// Its number in the trace that is recorded.
-    pub recorded: Option<u32>,
+    /// Its number in the trace that is recorded, and its bytes.
+    pub recorded: Option<(u32, u64)>,
     /// When it was looked at last whether it is to be steered; `None` if a group's use has decided that for good.
     pub checked: Option<Instant>,
 }

@@ -67,8 +67,8 @@ pub trait Users: Send {
     /// A file by its path; its number for what follows.
     fn file(&self, path: &str) -> u32;
 
-    /// A process reads or writes: from an offset on, a number of bytes.
-    fn reference(&self, file: u32, process: u32, bytes: (u64, u64), operation: Operation);
+    /// A process reads or writes a file, by its number and its length in bytes: from an offset on, a number of bytes.
+    fn reference(&self, file: (u32, u64), process: u32, bytes: (u64, u64), operation: Operation);
 }
 
 /// What is steered, and how.

@@ -3,6 +3,7 @@
 use super::{Users, VERDICT};
 use crate::arrivals::{Arrival, Arrivals};
 use crate::descriptors::Descriptors;
+use crate::file_system::identify;
 use crate::files::Files;
 use crate::scopes::Scopes;
 use crate::steered::{PAGE, Steered};
@@ -157,15 +158,22 @@ impl Turn<'_> {
     fn record(&mut self, object: u32, event: &Event, operation: Operation) {
         let Some(users) = self.users.filter(|users| users.wants()) else { return };
         let Some(file) = self.files.get_mut(object) else { return };
-        let number = match file.recorded {
-            Some(number) => number,
-            None => {
+        let end = (event.first + u64::from(event.count)) * PAGE;
+        let (number, bytes) = match &mut file.recorded {
+            Some(recorded) => {
+                recorded.1 = recorded.1.max(end);
+                *recorded
+            }
+            none => {
                 let system = self.scopes.system(event.file.device);
                 let opened = system.and_then(|system| self.descriptors.get(system, event.file, self.now).ok());
                 let name = opened.and_then(|file| self.scopes.name(file));
-                *file.recorded.insert(users.file(&name.unwrap_or_else(|| format!("inode {}", event.file.inode))))
+                let number = users.file(&name.unwrap_or_else(|| format!("inode {}", event.file.inode)));
+                let bytes = opened.and_then(|file| identify(file).ok()).map_or(end, |(_, bytes)| bytes);
+                *none.insert((number, bytes))
             }
         };
-        users.reference(number, event.process, (event.first * PAGE, u64::from(event.count) * PAGE), operation);
+        let bytes_used = (event.first * PAGE, u64::from(event.count) * PAGE);
+        users.reference((number, bytes), event.process, bytes_used, operation);
     }
 }

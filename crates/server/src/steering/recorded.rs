@@ -63,8 +63,8 @@ impl Users for Recorded {
         self.recorder.number(path)
     }
 
-    fn reference(&self, file: u32, process: u32, (offset, length): (u64, u64), operation: Operation) {
-        self.recorder.record_of(|| self.owner(process, Instant::now()), (file, 0), offset, length, operation);
+    fn reference(&self, file: (u32, u64), process: u32, (offset, length): (u64, u64), operation: Operation) {
+        self.recorder.record_of(|| self.owner(process, Instant::now()), file, offset, length, operation);
     }
 }
 
