@@ -230,7 +230,8 @@ fn a_size_changes_while_it_runs_and_what_only_a_restart_changes_is_named() {
     ] {
         let words: Vec<&str> = command.into_iter().filter(|word| !word.is_empty()).collect();
         let answer = folder.control(&words);
-        let refused = answer["answer"] == "refused" && answer["message"].as_str().is_some_and(|said| said.contains(why));
+        let refused =
+            answer["answer"] == "refused" && answer["message"].as_str().is_some_and(|said| said.contains(why));
         assert!(refused, "{command:?}: {answer}");
     }
     assert_eq!(folder.control(&["restart-policy", "shared"])["answer"], "done");
@@ -250,7 +251,8 @@ fn a_recording_has_the_files_below_the_directory_and_who_used_them() {
     let output = forebay(&["info", &trace]);
     let said = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let objects: Vec<&str> = said.lines().map(str::trim_end).filter(|line| line.ends_with("  0") || line.ends_with("  3")).collect();
+    let objects: Vec<&str> =
+        said.lines().map(str::trim_end).filter(|line| line.ends_with("  0") || line.ends_with("  3")).collect();
     assert!(objects.len() >= 2 && said.contains("  cat "), "{said}");
     assert!(said.contains("pages of 4 KiB"), "{said}");
 }
@@ -264,7 +266,10 @@ fn figures_are_served_and_top_shows_them() {
     let address = running.figures_at();
     let table = forebay(&["top", "--once", &address]);
     let shown = text(&table.stdout);
-    assert!(shown.contains("6 files steered") && shown.contains("page cache of") && shown.contains("12.0 MiB"), "{shown}");
+    assert!(
+        shown.contains("6 files steered") && shown.contains("page cache of") && shown.contains("12.0 MiB"),
+        "{shown}"
+    );
     let csv = text(&forebay(&["top", "--once", "-f", "csv", &address]).stdout);
     assert!(csv.starts_with("page_cache,there_bytes,size_bytes,"), "{csv}");
     stop(running);

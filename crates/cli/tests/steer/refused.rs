@@ -35,8 +35,13 @@ fn a_directory_is_steered_by_one_process() {
     let Some(folder) = Folder::new() else { return };
     let running = folder.steer(&["--cache", "1MiB"]);
     let files = folder.text("files");
-    assert!(refused(&[&files, "-c", "1MiB"], 1).contains("is steered by another forebay steer already: stop that one first"));
-    assert!(refused(&["--once", &folder.text(""), "-c", "1MiB"], 1).contains("or a directory in it, is steered by another"));
+    assert!(
+        refused(&[&files, "-c", "1MiB"], 1)
+            .contains("is steered by another forebay steer already: stop that one first")
+    );
+    assert!(
+        refused(&["--once", &folder.text(""), "-c", "1MiB"], 1).contains("or a directory in it, is steered by another")
+    );
     stop(running);
     assert!(forebay(&["steer", "--once", &files, "-c", "1MiB"]).status.success());
 }

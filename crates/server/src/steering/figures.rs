@@ -103,10 +103,7 @@ mod tests {
             let figures = PageCacheFigures::of(&Seen { counts, ahead: 1, asked: 512 });
             PageCacheReport { name: "/srv".to_owned(), figures }.to_string()
         };
-        assert_eq!(
-            line(counts),
-            "no file was used; the policy let 0 pages go, of which 0 have left; 1.0 MiB are there"
-        );
+        assert_eq!(line(counts), "no file was used; the policy let 0 pages go, of which 0 have left; 1 MiB are there");
         counts.pages =
             Pages { kernel_hits: 3, kernel_misses: 1, let_go: 2, dropped: 5, reclaimed: 7, ..Pages::default() };
         counts.lost = 9;

@@ -89,12 +89,12 @@ mod tests {
             unwritten_bytes: unwritten << 20,
         };
         assert!(lowered(2, 1).is_done() && !lowered(3, 0).is_done());
-        assert_eq!(lowered(1, 0).to_string(), "/srv: 1.0 MiB are in the page cache, of 2.0 MiB that may be");
+        assert_eq!(lowered(1, 0).to_string(), "/srv: 1 MiB are in the page cache, of 2 MiB that may be");
         let said = |unwritten| lowered(3, unwritten).to_string();
         assert_eq!(
             said(0),
-            "/srv: 3.0 MiB are in the page cache, more than 2.0 MiB: programs have them mapped, or use them"
+            "/srv: 3 MiB are in the page cache, more than 2 MiB: programs have them mapped, or use them"
         );
-        assert!(said(1).ends_with("1.0 MiB of them are not written yet; others may be mapped or in use"));
+        assert!(said(1).ends_with("1 MiB of them are not written yet; others may be mapped or in use"));
     }
 }

@@ -196,7 +196,7 @@ mod tests {
         assert!(options(&[], Some("1MiB")).check(true).is_ok(), "the program is what is steered");
         assert!(refused(&options(&[all], None)).starts_with("--cache SIZE is missing"));
         assert!(SteerOptions { observe: true, ..options(&[all], None) }.check(false).is_ok());
-        assert!(refused(&options(&[all], Some("252KiB"))).contains("take 64 pages or more, 256.0 KiB"));
+        assert!(refused(&options(&[all], Some("252KiB"))).contains("take 64 pages or more, 256 KiB"));
         assert!(refused(&options(&[all], Some("1048577"))).contains("no multiple of its page"));
         assert!(options(&[all], Some("256KiB")).check(false).is_ok());
         let twice = refused(&options(&[&below, all], Some("1MiB")));
@@ -217,7 +217,7 @@ mod tests {
         assert!(options.check_memory(2 << 30).is_ok(), "less than the cache");
         let refused = options.check_memory(64 << 20).unwrap_err().to_string();
         assert!(
-            refused.contains("the metadata of a cache of 8.0 GiB") && refused.contains("make --cache smaller"),
+            refused.contains("the metadata of a cache of 8 GiB") && refused.contains("make --cache smaller"),
             "{refused}"
         );
     }

@@ -107,6 +107,7 @@ fn own_group(groups: &str, mounts: &str) -> Option<PathBuf> {
     // A container sees its own group at the root of the mount.
     let below = Path::new(own).strip_prefix(root).ok();
     let below = below.filter(|below| !below.components().any(|part| part.as_os_str() == ".."));
+    let below = below.filter(|below| *below != Path::new(""));
     Some(below.map_or_else(|| point.to_owned(), |below| point.join(below)))
 }
 
