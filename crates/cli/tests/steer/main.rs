@@ -253,8 +253,12 @@ fn a_recording_has_the_files_below_the_directory_and_who_used_them() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let objects: Vec<&str> =
         said.lines().map(str::trim_end).filter(|line| line.ends_with("  0") || line.ends_with("  3")).collect();
-    assert!(objects.len() >= 2 && said.contains("  cat "), "{said}");
-    assert!(said.contains("pages of 4 KiB"), "{said}");
+    assert!(objects.len() >= 2 && said.contains("pages of 4 KiB"), "{said}");
+    let rows = folder.text("uses.csv");
+    let output = forebay(&["convert", &trace, &rows]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = fs::read_to_string(rows).expect("it is there");
+    assert!(rows.lines().skip(1).all(|row| row.contains(",cat ")), "{rows}");
 }
 
 #[test]

@@ -126,15 +126,9 @@ mod tests {
     fn victims_are_announced_and_nothing_is_read() {
         let (pool, volume, left) = pool("lru", 4);
         let handle = pool.handle().expect("a handle");
-        assert_eq!(
-            handle.refer(&volume, 0..4, Operation::Read),
-            Referred { misses: 4, ..Referred::default() }
-        );
+        assert_eq!(handle.refer(&volume, 0..4, Operation::Read), Referred { misses: 4, ..Referred::default() });
         assert_eq!(handle.refer(&volume, 0..1, Operation::Write), Referred { hits: 1, ..Referred::default() });
-        assert_eq!(
-            handle.refer(&volume, 4..6, Operation::Read),
-            Referred { misses: 2, ..Referred::default() }
-        );
+        assert_eq!(handle.refer(&volume, 4..6, Operation::Read), Referred { misses: 2, ..Referred::default() });
         assert_eq!(*left.lock().expect("a list"), [1, 2], "page 0 was used since");
         let figures = pool.statistics();
         assert_eq!((figures.hits, figures.misses, figures.resident, figures.dirty), (1, 6, 4, 0));
