@@ -1,7 +1,7 @@
 //! How many pages may stay: what was asked for, or less as long as the kernel reclaims pages by itself.
 //!
 //! The kernel reclaims the pages at the end of its own lists, and these may be the policy's best. So when it does, the size becomes what it has left there,
-//! less a margin, until the policy's victims alone make room. This follows whatever limits the cache: a control group, whose limit other things count
+//! less a margin, twice of what it took at the most, until the policy's victims alone make room. This follows whatever limits the cache: a control group, whose limit other things count
 //! against as well, or a system that is short of memory. Once the kernel has been quiet for a while, the size grows again to find out whether there is
 //! more room now: by little at first, and then by twice as much each time. Each time that the kernel reclaims after that, the next attempt comes later.
 
@@ -54,10 +54,11 @@ impl Budget {
         *self = Self::new(pages);
     }
 
-    /// The kernel has reclaimed pages, and has left this many.
-    pub(crate) fn reclaimed(&mut self, left: u64, at: Instant) {
+    /// The kernel has reclaimed `pages`, and has left so many.
+    pub(crate) fn reclaimed(&mut self, pages: u64, left: u64, at: Instant) {
         let least = (self.asked / LEAST).max(1);
-        self.now = self.now.min(left - left.div_ceil(MARGIN).min(left)).max(least);
+        let margin = left.div_ceil(MARGIN).min(2 * pages);
+        self.now = self.now.min(left.saturating_sub(margin)).max(least);
         if self.growth.take().is_some() {
             self.quiet = (self.quiet * 2).min(MOST_QUIET);
         }
@@ -89,11 +90,13 @@ mod tests {
         let mut budget = Budget::new(12_800);
         budget.tick(at + MOST_QUIET);
         assert_eq!(budget.pages(), 12_800);
-        budget.reclaimed(6400, at);
+        budget.reclaimed(32, 6400, at);
+        assert_eq!(budget.pages(), 6336);
+        budget.reclaimed(1000, 6400, at);
         assert_eq!(budget.pages(), 6300);
-        budget.reclaimed(9000, at);
+        budget.reclaimed(1000, 9000, at);
         assert_eq!(budget.pages(), 6300, "a later look at more pages does not make it larger");
-        budget.reclaimed(0, at);
+        budget.reclaimed(1000, 0, at);
         assert_eq!(budget.pages(), 200, "some pages are left to the policy");
     }
 
@@ -101,7 +104,7 @@ mod tests {
     fn it_grows_when_the_kernel_is_quiet_and_waits_longer_each_time_that_this_was_too_much() {
         let begin = Instant::now();
         let mut budget = Budget::new(12_800);
-        budget.reclaimed(6400, begin);
+        budget.reclaimed(1000, 6400, begin);
         budget.tick(begin + QUIET - QUIET / 10);
         assert_eq!(budget.pages(), 6300, "it was not quiet for long enough");
         budget.tick(begin + QUIET);
@@ -111,7 +114,7 @@ mod tests {
         budget.tick(begin + QUIET + STEP);
         assert_eq!(budget.pages(), 6450);
         let again = begin + QUIET + 2 * STEP;
-        budget.reclaimed(6400, again);
+        budget.reclaimed(1000, 6400, again);
         assert_eq!(budget.pages(), 6300);
         budget.tick(again + QUIET);
         assert_eq!(budget.pages(), 6300);
@@ -119,7 +122,7 @@ mod tests {
         assert_eq!(budget.pages(), 6350);
         (1..20).for_each(|step| budget.tick(again + 2 * QUIET + step * STEP));
         assert_eq!(budget.pages(), 12_800);
-        budget.reclaimed(6400, again);
+        budget.reclaimed(1000, 6400, again);
         budget.tick(again + QUIET);
         assert_eq!(budget.pages(), 6350, "what was there in the end is no longer too much");
     }
@@ -127,7 +130,7 @@ mod tests {
     #[test]
     fn another_size_counts_at_once() {
         let mut budget = Budget::new(100);
-        budget.reclaimed(50, Instant::now());
+        budget.reclaimed(9, 50, Instant::now());
         budget.ask(80);
         assert_eq!((budget.pages(), budget.asked()), (80, 80));
     }

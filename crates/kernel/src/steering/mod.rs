@@ -313,8 +313,9 @@ impl State {
                 tracing::debug!("a verdict is not kept, and comes again: {error}");
             }
         }
-        if self.steered.pages().reclaimed > reclaimed {
-            self.budget.reclaimed(self.steered.residents().there(), now);
+        let reclaimed = self.steered.pages().reclaimed - reclaimed;
+        if reclaimed > 0 {
+            self.budget.reclaimed(reclaimed, self.steered.residents().there(), now);
         }
         self.counts.events += events as u64;
         events
