@@ -81,28 +81,38 @@ fn trace() -> Vec<u64> {
     pages
 }
 
+/// Reads the trace, with a turn after each read. `None`: events were lost, as other programs on a busy machine make many.
+fn steered_by(policy: &str, folder: &Path) -> Option<Pages> {
+    let file = cold(folder.join("file"), FILE);
+    let mut state = state(policy, folder);
+    for page in trace() {
+        read(&file, page);
+        state.turn(Instant::now());
+    }
+    if state.watch.lost() > 0 {
+        return None;
+    }
+    assert_eq!(there(&file).len() as u64, state.counts.there, "{policy}");
+    assert!(state.counts.there <= CACHE, "{policy}");
+    Some(state.counts.pages)
+}
+
 #[test]
 fn every_policy_has_the_simulator_s_hits_in_the_kernel_s_cache() {
     let Some(folder) = folder() else { return };
     for spec in Spec::all().into_iter().filter(|spec| !spec.needs_future()) {
-        let file = cold(folder.path().join("file"), FILE);
-        let mut state = state(&spec.label, folder.path());
-        let other = pool(&spec.label);
-        let volume = other.attach(Arc::new(MemoryDevice::new(0)), VolumeConfig::new("simulated"));
-        let handle = other.handle().expect("a handle");
+        let pages = (0..20).find_map(|_| steered_by(&spec.label, folder.path()));
+        let Pages { kernel_hits, kernel_misses, .. } = pages.expect("events are lost each of 20 times");
+        let simulator = pool(&spec.label);
+        let volume = simulator.attach(Arc::new(MemoryDevice::new(0)), VolumeConfig::new("simulated"));
+        let handle = simulator.handle().expect("a handle");
         for page in trace() {
-            read(&file, page);
-            state.turn(Instant::now());
             handle.refer(&volume, page..page + 1, Operation::Read);
         }
-        let simulated = other.statistics();
-        let Pages { kernel_hits, kernel_misses, .. } = state.counts.pages;
+        let simulated = simulator.statistics();
         let ratio = |hits: u64, misses: u64| 100.0 * hits as f64 / (hits + misses) as f64;
         let (ours, theirs) = (ratio(kernel_hits, kernel_misses), ratio(simulated.hits, simulated.misses));
         assert!((ours - theirs).abs() < 0.5, "{}: {ours:.1} % in the kernel, {theirs:.1} % simulated", spec.label);
-        assert_eq!(there(&file).len() as u64, state.counts.there, "{}", spec.label);
-        assert!(state.counts.there <= CACHE, "{}", spec.label);
-        assert_eq!((state.counts.lost, state.counts.pages.reclaimed), (0, 0));
     }
 }
 

@@ -16,21 +16,28 @@ pub(crate) fn can_watch() -> bool {
     skipped("watching the page cache needs root")
 }
 
-/// Whether a program is attached. Says why not, and that a test is skipped.
+/// Whether a program is attached that a watch can do without. Says why not, and that a test is skipped: also in CI, whose kernel may let no program be attached
+/// to its functions.
 pub(crate) fn has(watch: &Watch, name: &str) -> bool {
     let state = watch.programs().iter().find(|state| state.name == name);
-    match state.map(|state| state.missing.as_deref()) {
-        Some(None) => true,
-        Some(Some(why)) => skipped(why),
-        None => skipped(&format!("{name} is not used on this kernel")),
-    }
+    let why = match state.map(|state| state.missing.as_deref()) {
+        Some(None) => return true,
+        Some(Some(why)) => why.to_owned(),
+        None => format!("{name} is not used on this kernel"),
+    };
+    say_skipped(&why);
+    false
 }
 
 pub(crate) fn skipped(why: &str) -> bool {
     assert!(std::env::var_os("CI").is_none(), "CI skips nothing: {why}");
-    // Straight to the stream: what eprintln prints in a test that passes is not shown.
-    std::io::stderr().write_all(format!("skipped: {why}\n").as_bytes()).expect("standard error can be written to");
+    say_skipped(why);
     false
+}
+
+/// Straight to the stream: what eprintln prints in a test that passes is not shown.
+fn say_skipped(why: &str) {
+    std::io::stderr().write_all(format!("skipped: {why}\n").as_bytes()).expect("standard error can be written to");
 }
 
 /// A watch of the file system that `path` is on.
