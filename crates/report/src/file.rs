@@ -14,6 +14,8 @@ use tempfile::NamedTempFile;
 pub enum FileError {
     /// There is a file that is not ours.
     Another(PathBuf),
+    /// What is there is a device, a pipe or a socket, which a file must not take the place of.
+    Special(PathBuf),
     /// No file can be made at this path.
     NotMade(PathBuf, io::Error),
     /// There is nothing to write.
@@ -30,6 +32,9 @@ impl fmt::Display for FileError {
                 "{}: is there, and was not made by forebay: remove it first, or name another file",
                 path.display()
             ),
+            Self::Special(path) => {
+                write!(f, "{}: is a device, a pipe or a socket, which is not replaced: name a file", path.display())
+            }
             Self::NotMade(path, error) => {
                 let there = folder_of(path).is_dir();
                 let (folder, path) = (folder_of(path).display(), path.display());
@@ -97,8 +102,27 @@ fn folder_of(path: &Path) -> &Path {
 
 /// A file that goes away unless it takes the path's place.
 fn beside(path: &Path) -> Result<NamedTempFile, FileError> {
+    let there = path.symlink_metadata().map(|found| found.file_type());
+    if there.is_ok_and(|there| !there.is_file() && !there.is_dir() && !there.is_symlink()) {
+        return Err(FileError::Special(path.to_owned()));
+    }
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
     builder.tempfile_in(folder_of(path)).map_err(|error| FileError::NotMade(path.to_owned(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let refused = write(&path, b"figures").unwrap_err().to_string();
+        assert!(refused.ends_with("is a device, a pipe or a socket, which is not replaced: name a file"), "{refused}");
+        assert!(!path.symlink_metadata().unwrap().is_file(), "it is there");
+    }
 }

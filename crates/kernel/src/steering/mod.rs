@@ -46,7 +46,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
 /// It goes before programs, of whose processor's time it takes a few per cent.
 const PRIORITY: i32 = -15;
-/// How often descriptors are looked through, and files.
+/// How often files are looked through.
 const TEND: Duration = Duration::from_millis(250);
 /// How long walking through directories goes on before events are taken.
 const WALK: Duration = Duration::from_millis(2);
@@ -129,7 +129,7 @@ impl Steering {
             Arc::new(Shared { stop: AtomicBool::new(false), size: AtomicU64::new(size), counts: Mutex::default() });
         let mut state = State::new(pool, options, &shared)?;
         let counted = state.files.counted().clone();
-        state.walk()?;
+        state.walk();
         let thread = std::thread::Builder::new().name("steer".to_owned()).spawn(move || state.run());
         let thread = thread.map_err(|error| Error::System { asked: "a thread to steer", source: Arc::new(error) })?;
         Ok(Self { shared, counted, thread: Some(thread) })
@@ -188,9 +188,11 @@ struct State {
     shared: Arc<Shared>,
     /// Files that belong to a directory by a name of theirs that the kernel does not tell.
     linked: HashSet<FileId>,
+    /// Directories that are looked through.
+    walks: Vec<Walk>,
     counts: Counts,
     lost: u64,
-    /// When descriptors were looked through last, and when the kernel was to ask again which files are steered.
+    /// When files were looked through last, and when the kernel was to ask again which files are steered.
     tended: Instant,
     forgot: Instant,
 }
@@ -225,6 +227,7 @@ impl State {
             observe: options.observe,
             shared: Arc::clone(shared),
             linked: HashSet::new(),
+            walks: Vec::new(),
             counts: Counts::default(),
             lost: 0,
             tended: Instant::now(),
@@ -233,24 +236,32 @@ impl State {
     }
 
     /// Finds what is in the cache already, while events are taken.
-    fn walk(&mut self) -> Result<(), Error> {
-        for directory in self.scopes.directories().to_vec() {
-            let mut walk = Walk::new(&directory);
-            loop {
-                let until = Instant::now() + WALK;
-                let done = walk.go_on(until, &mut |file, id, bytes, links| {
-                    if links > 1 {
-                        self.linked.insert(id);
-                    }
-                    find_pages(&mut self.files, &mut self.steered, &self.watch, file, id, bytes);
-                });
-                self.turn(Instant::now());
-                if done {
-                    break;
-                }
-            }
+    fn walk(&mut self) {
+        self.begin_walks();
+        while !self.walks.is_empty() {
+            self.turn(Instant::now());
         }
-        Ok(())
+    }
+
+    fn begin_walks(&mut self) {
+        self.walks = self.scopes.directories().iter().map(|directory| Walk::new(directory)).collect();
+    }
+
+    /// Goes on looking for files of which anything is in the cache, and that are not known.
+    fn go_on_walking(&mut self) {
+        let Self { walks, linked, files, steered, watch, .. } = self;
+        let Some(walk) = walks.last_mut() else { return };
+        let done = walk.go_on(Instant::now() + WALK, &mut |file, id, bytes, links| {
+            if links > 1 {
+                linked.insert(id);
+            }
+            if files.find(id).is_none() {
+                find_pages(files, steered, watch, file, id, bytes);
+            }
+        });
+        if done {
+            walks.pop();
+        }
     }
 
     fn run(mut self) {
@@ -273,6 +284,7 @@ impl State {
     /// Takes events, and lets pages leave. How many events there were.
     fn turn(&mut self, now: Instant) -> usize {
         let events = self.take_events(now);
+        self.go_on_walking();
         self.leave(now);
         self.try_again(now);
         // What has left by this takes no room any more.
@@ -280,15 +292,15 @@ impl State {
         self.keep_size(now);
         if now.saturating_duration_since(self.tended) >= TEND {
             self.tended = now;
-            self.descriptors.tend(now);
             let there = |object| self.steered.residents().has(object);
             self.files.sweep(self.steered.pool(), there);
-            self.look_after_losses(now);
+            self.look_after_losses();
         }
         if now.saturating_duration_since(self.forgot) >= VERDICT {
             self.forgot = now;
             self.watch.forget_files();
         }
+        self.descriptors.close();
         self.show();
         events
     }
@@ -337,7 +349,7 @@ impl State {
         let Some(file) = self.files.get(object) else { return };
         let Some(system) = self.scopes.system(file.id.device) else { return };
         // Without one that opens there is nothing to leave: it was deleted.
-        let Ok(opened) = self.descriptors.get(system, file.id, now) else { return };
+        let Ok(opened) = self.descriptors.get(system, file.id) else { return };
         if tries > 0 && act::cached(opened, &pages).is_ok_and(|cached| cached.dirty > 0) {
             // Errors of writeback are for whoever has written.
             let _ = act::start_writeback(opened, &pages);
@@ -379,7 +391,7 @@ impl State {
     }
 
     /// After lost events, what is there is looked up anew.
-    fn look_after_losses(&mut self, now: Instant) {
+    fn look_after_losses(&mut self) {
         let lost = self.watch.lost();
         if lost == self.lost {
             return;
@@ -389,10 +401,12 @@ impl State {
             lost - self.lost
         );
         self.lost = lost;
+        // Files that nothing is known of may have come meanwhile.
+        self.begin_walks();
         let mut known = self.steered.residents().all_there();
         for (object, id, volume) in self.files.all() {
             let Some(system) = self.scopes.system(id.device) else { continue };
-            let opened = self.descriptors.get(system, id, now);
+            let opened = self.descriptors.get(system, id);
             let there: HashSet<u64> = opened.ok().and_then(|file| pages_of(file).ok()).unwrap_or_default();
             let known = known.remove(&object).unwrap_or_default();
             for page in known.iter().filter(|page| !there.contains(page)) {
@@ -422,7 +436,7 @@ fn shares_of(cache: u64) -> (u32, u32) {
     (ring, ring / BYTES_A_VERDICT)
 }
 
-/// A file that was found in a directory: what of it is in the cache is the policy's from now on.
+/// A file that was found in a directory: if anything of it is in the cache, it is steered.
 fn find_pages(files: &mut Files, steered: &mut Steered, watch: &Watch, file: impl AsFd, id: FileId, bytes: u64) {
     let mut found = Vec::new();
     if act::look(file, bytes, &mut |pages| found.push(pages)).is_err() || found.is_empty() {

@@ -1,6 +1,7 @@
 //! One turn's events: whose they are, and what the policy is to know of them.
 
 use super::{Users, VERDICT};
+use crate::act;
 use crate::arrivals::{Arrival, Arrivals};
 use crate::descriptors::Descriptors;
 use crate::file_system::identify;
@@ -133,11 +134,29 @@ impl Turn<'_> {
     fn judge(&mut self, event: &Event) -> Option<u32> {
         let by = self.is_steered(event);
         self.judged.push(Verdict::File(event.file, by.is_some()));
-        let checked = match by? {
+        let by = by?;
+        let checked = match by {
             By::Group => None,
             By::Directory => Some(self.now),
         };
-        Some(self.files.add(self.steered.pool(), event.file, checked))
+        let object = self.files.add(self.steered.pool(), event.file, checked);
+        // Directories were looked through at the start.
+        if matches!(by, By::Group) {
+            self.find(object, event);
+        }
+        Some(object)
+    }
+
+    /// What of a file is in the cache already is the policy's from now on.
+    fn find(&mut self, object: u32, event: &Event) {
+        let Some(volume) = self.files.get(object).map(|file| Arc::clone(&file.volume)) else { return };
+        let Some(system) = self.scopes.system(event.file.device) else { return };
+        let Ok(file) = self.descriptors.get(system, event.file) else { return };
+        let Ok((_, bytes)) = identify(file) else { return };
+        let steered = &mut *self.steered;
+        if let Err(error) = act::look(file, bytes, &mut |pages| steered.found(&volume, pages)) {
+            tracing::debug!("what of a file is in the cache is not known: {error}");
+        }
     }
 
     /// Whether a file is to be steered, and why.
@@ -151,7 +170,7 @@ impl Turn<'_> {
             }
         }
         let below = self.linked.contains(&event.file)
-            || self.descriptors.get(system, event.file, self.now).is_ok_and(|file| self.scopes.has(file));
+            || self.descriptors.get(system, event.file).is_ok_and(|file| self.scopes.has(file));
         below.then_some(By::Directory)
     }
 
@@ -166,7 +185,7 @@ impl Turn<'_> {
             }
             none => {
                 let system = self.scopes.system(event.file.device);
-                let opened = system.and_then(|system| self.descriptors.get(system, event.file, self.now).ok());
+                let opened = system.and_then(|system| self.descriptors.get(system, event.file).ok());
                 let name = opened.and_then(|file| self.scopes.name(file));
                 let number = users.file(&name.unwrap_or_else(|| format!("inode {}", event.file.inode)));
                 let bytes = opened.and_then(|file| identify(file).ok()).map_or(end, |(_, bytes)| bytes);
