@@ -102,7 +102,7 @@ from! {
         if error.is_unreadable() { Self::Failed(Box::new(error)) } else { Self::Usage(error.to_string()) }
     },
     FileError => |error: FileError| match error {
-        FileError::Another(_) => Self::Usage(error.to_string()),
+        FileError::Another(_) | FileError::Special(_) => Self::Usage(error.to_string()),
         error => Self::Failed(Box::new(error)),
     },
     String => |message: String| Self::Failed(message.into()),

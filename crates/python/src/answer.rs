@@ -157,7 +157,7 @@ impl Answer {
         let written =
             file::check_replaced(&path).and_then(|()| file::write(&path, self.html(command, date).as_bytes()));
         let number = |error: &FileError| match error {
-            FileError::Another(_) => libc::EEXIST,
+            FileError::Another(_) | FileError::Special(_) => libc::EEXIST,
             FileError::NotMade(_, error) | FileError::NotWritten(_, error) => forebay_pool::errno_of(error),
             FileError::NotDrawn(..) => libc::EIO,
         };
