@@ -13,11 +13,11 @@ const MARGIN: u64 = 64;
 /// too small costs its difference.
 const QUIET: Duration = Duration::from_millis(100);
 const MOST_QUIET: Duration = Duration::from_secs(5);
-/// It grows each [`STEP`] by a part of what was asked for: in so many at first, and at most.
+/// Every [`STEP`] it grows by a part of what was asked for: a 256th at first, a 16th at most.
 const STEP: Duration = Duration::from_millis(100);
 const FIRST_GROWTH: u64 = 256;
 const MOST_GROWTH: u64 = 16;
-/// It never is less than a part in so many of what was asked for.
+/// It is never less than a 64th of what was asked for.
 const LEAST: u64 = 64;
 
 /// The size, in pages.
@@ -54,7 +54,7 @@ impl Budget {
         *self = Self::new(pages);
     }
 
-    /// The kernel has reclaimed `pages`, and has left so many.
+    /// The kernel has reclaimed `pages` pages. `left` pages are still in the cache.
     pub(crate) fn reclaimed(&mut self, pages: u64, left: u64, at: Instant) {
         let least = (self.asked / LEAST).max(1);
         let margin = left.div_ceil(MARGIN).min(2 * pages);

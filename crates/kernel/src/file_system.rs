@@ -108,7 +108,7 @@ pub(crate) fn identify(file: impl AsFd) -> io::Result<(FileId, u64)> {
     let wanted = StatxFlags::INO | StatxFlags::SIZE;
     let stat = statx(&file, c"", AtFlags::EMPTY_PATH, wanted)?;
     let mut generation: libc::c_int = 0;
-    // SAFETY: the kernel writes an `int` there, whatever the request's number says.
+    // SAFETY: the kernel writes one `int` there: the request is named for a `long`, and its handler writes an `int`.
     if unsafe { libc::ioctl(file.as_fd().as_raw_fd(), libc::FS_IOC_GETVERSION, &raw mut generation) } < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -1,4 +1,4 @@
-//! What of files is not in storage yet, for a person who asks why their pages stay.
+//! Bytes of files that are dirty or being written: why their pages stay in the cache.
 
 use crate::act;
 use crate::walk::Walk;

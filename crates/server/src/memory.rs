@@ -23,30 +23,6 @@ pub(crate) fn keep_no_large_blocks() {
     }
 }
 
-/// Lets the program's pages that only its start has needed leave memory: for a service whose own memory is taken from what it serves. What is used
-/// again comes back from its file.
-pub(crate) fn let_the_start_go() {
-    let Some(program) = fs::read_link("/proc/self/exe").ok() else { return };
-    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    for (start, end) in maps.lines().filter_map(|line| unwritable_of(line, &program.to_string_lossy())) {
-        let address = std::ptr::without_provenance_mut(start);
-        // SAFETY: the mapping is this program's own, and paging it out changes no byte of it.
-        let left = unsafe { rustix::mm::madvise(address, end - start, rustix::mm::Advice::LinuxPageOut) };
-        if let Err(error) = left {
-            tracing::debug!("what the start needed stays: {error}");
-        }
-    }
-}
-
-/// The addresses of a line of `/proc/self/maps`, if it is a mapping of this program that cannot be written to.
-fn unwritable_of(line: &str, program: &str) -> Option<(usize, usize)> {
-    let (addresses, rest) = line.split_once(' ')?;
-    let (rights, _) = rest.split_once(' ')?;
-    let (start, end) = addresses.split_once('-')?;
-    let address = |text| usize::from_str_radix(text, 16).ok();
-    (!rights.contains('w') && line.ends_with(program)).then_some((address(start)?, address(end)?))
-}
-
 /// The machine's.
 fn machine() -> u64 {
     let info = rustix::system::sysinfo();
@@ -132,17 +108,6 @@ impl<'a> Mount<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_only_the_start_needed_is_what_cannot_be_written_to_of_the_program() {
-        let line = |rights| format!("55d0-55e0 {rights} 00001000 fe:00 1234   /usr/bin/for ebay");
-        let of = |line: &str| unwritable_of(line, "/usr/bin/for ebay");
-        assert_eq!(of(&line("r-xp")), Some((0x55d0, 0x55e0)));
-        assert_eq!(of(&line("r--p")), Some((0x55d0, 0x55e0)));
-        assert_eq!(of(&line("rw-p")), None);
-        assert_eq!(of("55d0-55e0 r-xp 00001000 fe:00 1234   /usr/lib/libc.so.6"), None);
-        assert_eq!(of(""), None);
-    }
 
     fn files(groups: &str, mounts: &str) -> Vec<String> {
         limit_files(groups, mounts).iter().map(|file| file.display().to_string()).collect()

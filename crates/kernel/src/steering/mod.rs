@@ -77,7 +77,7 @@ pub struct Options {
     pub scopes: Vec<Scope>,
     /// Nothing leaves: it only is looked at what is used.
     pub observe: bool,
-    /// Who learns of uses.
+    /// A recorder, which is called for each use.
     pub users: Option<Box<dyn Users>>,
 }
 

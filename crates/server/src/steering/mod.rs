@@ -76,7 +76,6 @@ pub fn steer(
     let users = Some(Box::new(Recorded::new(Arc::clone(&frame.recorder))) as _);
     let of_kernel = forebay_kernel::Options { scopes, observe: options.observe, users };
     let steering = Steering::start(Arc::clone(&cache.pool), of_kernel)?;
-    memory::let_the_start_go();
     let service = Arc::new(PageCache {
         frame,
         reload,
