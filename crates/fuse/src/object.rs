@@ -281,7 +281,11 @@ impl Object {
         pool.write_back(&self.volume).map_err(|error| errno(&error))?;
         self.file.lengthen()?;
         self.fresh.store(false, Ordering::Relaxed);
-        self.file.note_written();
+        // Others write meanwhile: a program that was forked closes the file, too.
+        let _alone = self.alone();
+        if self.volume.dirty_pages() == 0 {
+            self.file.note_written();
+        }
         Ok(())
     }
 

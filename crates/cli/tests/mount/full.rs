@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, chown};
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 const MIB: usize = 1 << 20;
 
@@ -175,7 +177,7 @@ fn a_database_on_a_full_disk_keeps_what_was_committed() {
     }
 }
 
-/// In pieces of whole blocks, and of parts of them. Writeback splits what was allocated, in ext4's map, which may need a block more: ext4 keeps some for that
+/// In pieces of whole blocks, and of parts of them, while the file is closed again and again. Writeback splits what was allocated, in ext4's map, which may need a block more: ext4 keeps some for that
 /// (the limits in `forebay_pool`'s `space.rs`).
 #[test]
 fn a_write_for_which_there_is_no_room_fails_as_below() {
@@ -194,13 +196,26 @@ fn a_write_for_which_there_is_no_room_fails_as_below() {
         let running = folder.mount(&["--cache", "64MiB"]);
         let file = fs::File::create(folder.path("seen/file")).expect("a file");
         let (bytes, mut written) = (contents(3, piece), 0);
-        let full = loop {
-            match file.write_at(&bytes, written) {
-                Ok(length) => written += length as u64,
-                Err(error) => break error,
-            }
-            assert!(written < 8 * MIB as u64, "there is no room for that");
-        };
+        let over = AtomicBool::new(false);
+        let full = thread::scope(|scope| {
+            // As a process does that was forked meanwhile: a mount hands over what there is when anybody closes a file.
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    drop(file.try_clone().expect("one more descriptor"));
+                }
+            });
+            let full = loop {
+                match file.write_at(&bytes, written) {
+                    Ok(length) => written += length as u64,
+                    Err(error) => break error,
+                }
+                if written >= 8 * MIB as u64 {
+                    break std::io::Error::other("there is no room for that");
+                }
+            };
+            over.store(true, Ordering::Relaxed);
+            full
+        });
         let case = format!("{storage:?} in pieces of {piece}");
         assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{case}");
         assert!(written >= MIB as u64, "{case}: {written} bytes");
