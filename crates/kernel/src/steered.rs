@@ -262,7 +262,7 @@ mod tests {
 
     fn steered(policy: &str, pages: u64) -> (Steered, Vec<Arc<Volume>>) {
         let spec = Spec::parse(policy).expect("a policy");
-        let pool = Pool::new(Config { laundry: 0, ..Config::new(pages * PAGE, spec) }).expect("a pool");
+        let pool = Pool::new(Config::elsewhere(pages * PAGE, spec)).expect("a pool");
         let volume = |name| pool.attach(Arc::new(MemoryDevice::new(0)), VolumeConfig::new(name));
         let volumes = vec![volume("one"), volume("two")];
         (Steered::new(Arc::new(pool)).expect("its only user"), volumes)

@@ -46,6 +46,8 @@ pub struct Config {
     /// For how many writebacks at a time there is memory for copies of what they write: a 64th of the capacity each, from 256 KiB to 4 MiB, or a page where that
     /// is more. Where more are under way they have less each, or wait for one another.
     pub copies: u32,
+    /// Another cache holds the bytes of pages ([`Handle::refer`](crate::Handle::refer)): nothing is read or written, so no thread is started for that.
+    pub elsewhere: bool,
 }
 
 /// The bytes that a writeback copies at a time: a 64th of the capacity between these.
@@ -68,8 +70,14 @@ impl Config {
             dirty_age: Duration::from_secs(5),
             request: 1 << 20,
             copies: 8,
+            elsewhere: false,
         }
         .with_page_size(LEAST_PAGE_SIZE)
+    }
+
+    /// A pool whose policy decides over `capacity` bytes in pages of 4 KiB that another cache holds.
+    pub fn elsewhere(capacity: u64, policy: Spec) -> Self {
+        Self { laundry: 0, copies: 1, elsewhere: true, ..Self::new(capacity, policy) }
     }
 
     /// The same with another page size, a 32nd of the frames for the laundry and, for policies that look at places, numbers for four

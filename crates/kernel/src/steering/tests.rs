@@ -31,7 +31,7 @@ fn folder() -> Option<tempfile::TempDir> {
 
 fn pool(policy: &str) -> Arc<Pool> {
     let spec = Spec::parse(policy).expect("a policy");
-    Arc::new(Pool::new(Config { laundry: 0, ..Config::new(CACHE * PAGE, spec) }).expect("a pool"))
+    Arc::new(Pool::new(Config::elsewhere(CACHE * PAGE, spec)).expect("a pool"))
 }
 
 fn state(policy: &str, directory: &Path) -> State {

@@ -152,7 +152,7 @@ impl Watch {
             states: Vec::new(),
             settings: memory(&settings_map, 0, page, true)?,
             reader: memory(&ring_map, 0, page, true)?,
-            data: memory(&ring_map, page, page + 2 * options.ring_bytes as usize, false)?,
+            data: memory(&ring_map, page, page + options.ring_bytes as usize, false)?,
             files,
             groups,
             settings_map,

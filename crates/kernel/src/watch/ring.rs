@@ -8,7 +8,7 @@
 //!
 //! - *Busy*: the program has not ended the record. The reader stops before it, as records are taken in their order.
 //! - *Discarded*: the program gave the record up. The reader passes it.
-//! - The data is mapped twice running, so a record that goes over the end lies in one piece.
+//! - A record that goes over the end goes on at the beginning. The kernel would map the data twice running, so that it lies in one piece: once is half the memory.
 
 use super::event::RECORD;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -25,14 +25,14 @@ pub(super) struct Ring<'a> {
     pub(super) consumed: &'a AtomicU64,
     /// The programs' position.
     pub(super) produced: &'a AtomicU64,
-    /// The data, twice.
+    /// The data.
     pub(super) data: &'a [AtomicU64],
 }
 
 impl Ring<'_> {
     /// Takes at most `most` records, in their order, without waiting for any. Returns how many `each` was given.
     pub(super) fn drain(&self, most: usize, each: &mut dyn FnMut(&[u8; RECORD])) -> usize {
-        let words = self.data.len() as u64 / 2;
+        let words = self.data.len() as u64;
         let mut position = self.consumed.load(Ordering::Relaxed);
         let mut produced = self.produced();
         let (mut taken, mut unfreed) = (0, 0);
@@ -54,7 +54,8 @@ impl Ring<'_> {
             let length = (header & !DISCARDED) as usize;
             if header & DISCARDED == 0 && length == RECORD {
                 let mut record = [0; RECORD];
-                for (to, from) in record.chunks_exact_mut(8).zip(&self.data[at + 1..]) {
+                let from = self.data[at + 1..].iter().chain(self.data);
+                for (to, from) in record.chunks_exact_mut(8).zip(from) {
                     to.copy_from_slice(&from.load(Ordering::Relaxed).to_ne_bytes());
                 }
                 each(&record);
@@ -103,7 +104,7 @@ mod tests {
 
     impl Memory {
         fn starting_at(position: u64) -> Memory {
-            let data = (0..2 * WORDS).map(|_| AtomicU64::new(u64::MAX)).collect();
+            let data = (0..WORDS).map(|_| AtomicU64::new(u64::MAX)).collect();
             Memory { consumed: AtomicU64::new(position), produced: AtomicU64::new(position), data }
         }
 
@@ -112,9 +113,7 @@ mod tests {
         }
 
         fn set(&self, word: u64, value: u64) {
-            let at = word as usize % WORDS;
-            self.data[at].store(value, Ordering::Relaxed);
-            self.data[at + WORDS].store(value, Ordering::Relaxed);
+            self.data[word as usize % WORDS].store(value, Ordering::Relaxed);
         }
 
         fn head(&self, position: u64, bytes: usize, fate: Fate) {

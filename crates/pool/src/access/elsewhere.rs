@@ -2,7 +2,7 @@
 //!
 //! A front end that steers another cache says which pages are used there, and which have left it by themselves. It learns of the policy's victims by
 //! [`Pool::on_leave`](crate::Pool::on_leave), and sees to it that they leave the other cache. Nothing here reads or writes a device, and no page is dirty, so
-//! that no call waits. A pool is used in this way or in the other, not in both.
+//! that no call waits. A pool is used in this way, made by [`Config::elsewhere`](crate::Config::elsewhere), or in the other, not in both.
 
 use crate::access::handle::Handle;
 use crate::core::memory::Memory;
@@ -114,7 +114,7 @@ mod tests {
 
     fn pool(policy: &str, pages: u64) -> (Pool, Arc<Volume>, Arc<Mutex<Vec<u64>>>) {
         let spec = Spec::parse(policy).expect("a policy");
-        let pool = Pool::new(Config { laundry: 0, ..Config::new(pages * 4096, spec) }).expect("a pool");
+        let pool = Pool::new(Config::elsewhere(pages * 4096, spec)).expect("a pool");
         let volume = pool.attach(Arc::new(MemoryDevice::new(0)), VolumeConfig::new("elsewhere"));
         let left = Arc::new(Mutex::new(Vec::new()));
         let leaving = Arc::clone(&left);
@@ -164,7 +164,7 @@ mod tests {
     fn hits_are_those_of_the_simulator() {
         let trace: Vec<u64> = (0..20_000u64).map(|step| (step * step + step / 7) % 300).collect();
         for spec in Spec::all().into_iter().filter(|spec| !spec.needs_future()) {
-            let config = Config { laundry: 0, ..Config::new(64 * 4096, spec.clone()) };
+            let config = Config::elsewhere(64 * 4096, spec.clone());
             let pool = Pool::new(config).expect("a pool");
             let volume = pool.attach(Arc::new(MemoryDevice::new(300 * 4096)), VolumeConfig::new("elsewhere"));
             let other = Pool::new(Config::new(66 * 4096, spec.clone())).expect("a pool");

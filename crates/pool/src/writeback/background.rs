@@ -150,8 +150,8 @@ impl Drop for Running {
 impl<M: Memory> Shared<M> {
     /// Starts the pool's threads.
     pub(crate) fn start_threads(self: &Arc<Self>) -> Result<(), Error> {
-        // The model checker knows its own threads alone.
-        if cfg!(feature = "model-check") {
+        // The model checker knows its own threads alone. What another cache holds is neither read nor written.
+        if cfg!(feature = "model-check") || self.config.elsewhere {
             return Ok(());
         }
         let no_thread = |source| Error::Threads(Arc::new(source));

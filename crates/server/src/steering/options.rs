@@ -115,7 +115,7 @@ impl SteerOptions {
     /// The pool whose policy decides: its frames hold no bytes. `most`: the most bytes that it may be resized to.
     pub(crate) fn config(&self, most: u64) -> Config {
         let policy = self.policy.as_ref().map_or_else(default_policy, |policy| policy.0.clone());
-        Config { laundry: 0, copies: 1, ..Config::new(self.cache_size(), policy) }.with_most_capacity(most)
+        Config::elsewhere(self.cache_size(), policy).with_most_capacity(most)
     }
 
     /// Refuses a cache whose metadata takes more memory than there is, `limit` bytes, with the program beside it. The pages themselves are the kernel's.
