@@ -34,6 +34,8 @@ PAGE = 4 * KIB
 KERNEL = "kernel"
 # The kernel's page cache, in which a policy decides what leaves: `steered clock-pro`.
 STEERED = "steered "
+# A steered cache may be by this much larger than it is to be, for moments.
+OVER = 0.02
 READAHEAD = "128KiB"
 # What fio reads, to see that requests are as slow as the model says.
 CHECKED = "checked"
@@ -166,18 +168,20 @@ class Mount:
 
 
 class Steering:
-    """`forebay steer` of a directory, and its figures; as a context, stopped at its end. Its own memory is part of the size."""
+    """`forebay steer` of a directory, and its figures; as a context, stopped at its end. Its own memory is part of the size, and so is what it may have too much."""
 
-    def __init__(self, forebay, directory, log, size, policy, options=()):
-        self.log = log
+    def __init__(self, forebay, directory, work, size, policy, options=()):
+        self.log, self.control = work / "steer.log", work / "steer.socket"
         self.metrics = f"127.0.0.1:{free_port()}"
-        words = [forebay, "steer", directory, "--cache", str(size), "--policy", policy, "--metrics", self.metrics, "--log", "warn", *options]
+        words = [forebay, "steer", directory, "--cache", str(size), "--policy", policy, "--metrics", self.metrics, "--control", self.control, "--log", "warn", *options]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         try:
             wait_until(lambda: self.process.poll() is not None or self.answers(), 30)
             if self.process.poll() is not None:
                 raise Failed(f"forebay steer ends: {self.log.read_text()[-2000:]}")
+            left = int((size - self.resident()) / (1 + OVER))
+            run(forebay, "control", "--socket", self.control, "resize", "shared", str(left // PAGE * PAGE))
         except BaseException:
             self.__exit__()
             raise
@@ -407,7 +411,7 @@ def measure(stage, cache, mib, programs, *, managers=None, said=None, server_opt
         if not mounts:
             stack.enter_context(stage.bound(directory))
         if steered:
-            steering = stack.enter_context(Steering(stage.forebay, directory, stage.work / "steer.log", size, steered, words))
+            steering = stack.enter_context(Steering(stage.forebay, directory, stage.work, size, steered, words))
             # Whoever steers has this memory less for page cache.
             size -= steering.resident()
         elif mounts:
