@@ -36,7 +36,7 @@ fmt:
 
 attack: tools
 	cargo build --release --locked
-	python3 tests/attack/run.py --full --program target/release/forebay --json target/attack.json
+	/usr/bin/python3 tests/attack/run.py --full --program target/release/forebay --json target/attack.json
 
 attack-soak: tools
 	cargo build --release --locked

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 # Each program, and the Debian package that it is in.
 programs="strace=strace valgrind=valgrind cscope=cscope chromium=chromium xz=xz-utils
     sqlite3=sqlite3 nbdkit=nbdkit nbdinfo=libnbd-bin nbdcopy=libnbd-bin nbdfuse=libnbd-bin nbdsh=python3-libnbd qemu-io=qemu-utils fio=fio
-    openssl=openssl fusermount3=fuse3 losetup=mount mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs rsync=rsync pg_lsclusters=postgresql"
+    openssl=openssl fusermount3=fuse3 losetup=mount stress-ng=stress-ng mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs rsync=rsync pg_lsclusters=postgresql"
 # Where programs for root are, whoever asks.
 PATH=$PATH:/usr/sbin:/sbin
 missing=""

@@ -40,6 +40,7 @@ ATTACKS = [
     "torn_sectors",
     "reload_storms",
     "two_writers",
+    "killed_steering",
 ]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMES = ("ms", "s", "/s", "×")
