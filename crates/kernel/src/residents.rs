@@ -113,6 +113,11 @@ impl Residents {
         (there, kept)
     }
 
+    /// Whether the policy has all of these pages.
+    pub(crate) fn all_wanted(&self, object: u32, pages: Range<u64>) -> bool {
+        masks(pages).all(|(index, mask)| self.chunk(object, index).wanted & mask == mask)
+    }
+
     /// The folio of a page that is in the cache, if no page of it is wanted.
     pub(crate) fn leaving(&self, object: u32, page: u64) -> Option<Range<u64>> {
         if !self.is_there(object, page) {

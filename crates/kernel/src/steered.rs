@@ -217,7 +217,10 @@ impl Steered {
                 self.pages.rescued += kept;
             }
             if referred.refused == 0 {
-                self.residents.want(object, start..end, true);
+                // As of a hit they mostly are.
+                if !self.residents.all_wanted(object, start..end) {
+                    self.residents.want(object, start..end, true);
+                }
             } else {
                 for page in start..end {
                     let wanted = self.handle.is_resident(volume, page);

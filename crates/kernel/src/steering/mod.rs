@@ -8,7 +8,7 @@
 //!                         +--> later            its writeback starts, and it is tried again
 //! ```
 //!
-//! A turn takes what is in the ring, lets pages leave, and keeps the size. Between turns it sleeps for a millisecond, and longer while nothing happens. If it ends in any way, the
+//! A turn takes what is in the ring, lets pages leave, and keeps the size. Between turns it sleeps for a millisecond, and longer while nothing leaves. If it ends in any way, the
 //! kernel goes on with its own lists: only clean pages were let go, and nothing else was changed.
 
 #[cfg(test)]
@@ -41,8 +41,9 @@ use turn::{Sees, Turn, Verdict};
 
 /// Events that are taken in a turn.
 const MOST_EVENTS: usize = 1 << 14;
-/// How long it sleeps between turns, and at most while nothing happens.
+/// How long it sleeps between turns: while pages leave, while they are only used, and at most while nothing happens.
 const PAUSE: Duration = Duration::from_millis(1);
+const CALM_PAUSE: Duration = Duration::from_millis(4);
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
 /// It goes before programs, of whose processor's time it takes a few per cent.
 const PRIORITY: i32 = -15;
@@ -241,6 +242,8 @@ impl State {
         while !self.walks.is_empty() {
             self.turn(Instant::now());
         }
+        self.weigh();
+        self.show();
     }
 
     fn begin_walks(&mut self) {
@@ -271,14 +274,23 @@ impl State {
         }
         let mut pause = PAUSE;
         while !self.shared.stop.load(Ordering::Relaxed) {
+            let let_go = self.steered.pages().let_go;
             let events = self.turn(Instant::now());
             // A ring that was not emptied is not waited for.
             if events >= MOST_EVENTS {
                 continue;
             }
-            pause = if events > 0 { PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+            pause = if self.steered.pages().let_go > let_go {
+                PAUSE
+            } else if events > 0 {
+                CALM_PAUSE
+            } else {
+                (pause * 2).min(LONGEST_PAUSE)
+            };
             std::thread::sleep(pause);
         }
+        self.lost = self.watch.lost();
+        self.show();
     }
 
     /// Takes events, and lets pages leave. How many events there were.
@@ -295,6 +307,7 @@ impl State {
             let there = |object| self.steered.residents().has(object);
             self.files.sweep(self.steered.pool(), there);
             self.look_after_losses();
+            self.weigh();
         }
         if now.saturating_duration_since(self.forgot) >= VERDICT {
             self.forgot = now;
@@ -418,14 +431,19 @@ impl State {
         }
     }
 
+    /// How much memory it takes: the kernel is asked, so not in each turn.
+    fn weigh(&mut self) {
+        let files = self.steered.residents().bytes() + self.files.bytes();
+        self.counts.memory = self.watch.memory() + files as u64;
+    }
+
     fn show(&mut self) {
         let residents = self.steered.residents();
         self.counts.pages = self.steered.pages();
         (self.counts.there, self.counts.kept) = (residents.there(), residents.kept());
         self.counts.size = self.budget.pages();
         self.counts.files = self.files.len() as u64;
-        self.counts.lost = self.watch.lost();
-        self.counts.memory = self.watch.memory() + (residents.bytes() + self.files.bytes()) as u64;
+        self.counts.lost = self.lost;
         *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner) = self.counts;
     }
 }
