@@ -19,8 +19,10 @@ test: tools
 	cargo build --workspace --example gallery --locked
 	target/test-tools/bin/python tests/report_in_browser.py target/debug/forebay target/debug/examples/gallery
 	bench/check.sh target/debug/forebay
-	tests/python_package.sh target/debug
-	/usr/bin/python3 tests/volumes_with_real_clients.py target/debug/forebay
+	# The package mostly computes, and clients of volumes mostly wait.
+	tests/python_package.sh target/debug >target/python-package.log 2>&1 & package=$$!; \
+	/usr/bin/python3 tests/volumes_with_real_clients.py target/debug/forebay; volumes=$$?; \
+	wait $$package; package=$$?; cat target/python-package.log; exit $$((volumes | package))
 	python3 tests/attack/run.py --quick --program target/debug/forebay
 
 lint:

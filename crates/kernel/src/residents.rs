@@ -31,12 +31,18 @@ struct Chunk {
     tails: u64,
 }
 
+/// The chunks of a file: how many, and the highest index that one has had since it has any.
+#[derive(Default)]
+struct Chunks {
+    count: u32,
+    highest: u64,
+}
+
 /// The pages of all steered files that are in the kernel's cache, or wanted there.
 #[derive(Default)]
 pub(crate) struct Residents {
     chunks: HashMap<(u32, u64), Chunk, foldhash::fast::RandomState>,
-    /// How many chunks each file has.
-    files: HashMap<u32, u32, foldhash::fast::RandomState>,
+    files: HashMap<u32, Chunks, foldhash::fast::RandomState>,
     there: u64,
     kept: u64,
 }
@@ -154,10 +160,15 @@ impl Residents {
         files
     }
 
-    /// Nothing of a file is known any more. Looks at all chunks.
+    /// Nothing of a file is known any more. Looks at all indexes that the file's chunks may have, or at all chunks if those are fewer.
     pub(crate) fn forget(&mut self, object: u32) {
-        let chunks: Vec<u64> = self.chunks.keys().filter(|(of, _)| *of == object).map(|&(_, index)| index).collect();
-        for index in chunks {
+        let Some(&Chunks { highest, .. }) = self.files.get(&object) else { return };
+        let indexes: Vec<u64> = if highest < self.chunks.len() as u64 {
+            (0..=highest).filter(|&index| self.chunks.contains_key(&(object, index))).collect()
+        } else {
+            self.chunks.keys().filter(|(of, _)| *of == object).map(|&(_, index)| index).collect()
+        };
+        for index in indexes {
             let pages = index * CHUNK..(index + 1) * CHUNK;
             self.set(object, pages, |chunk, _| *chunk = Chunk::default());
         }
@@ -209,7 +220,9 @@ impl Residents {
             let mut entry = match self.chunks.entry((object, index)) {
                 Entry::Occupied(entry) => entry,
                 Entry::Vacant(entry) => {
-                    *self.files.entry(object).or_default() += 1;
+                    let chunks = self.files.entry(object).or_default();
+                    chunks.count += 1;
+                    chunks.highest = chunks.highest.max(index);
                     entry.insert_entry(Chunk::default())
                 }
             };
@@ -222,8 +235,8 @@ impl Residents {
             if chunk.there | chunk.wanted == 0 {
                 entry.remove();
                 let chunks = self.files.get_mut(&object).expect("it has this chunk");
-                *chunks -= 1;
-                if *chunks == 0 {
+                chunks.count -= 1;
+                if chunks.count == 0 {
                     self.files.remove(&object);
                 }
             }
@@ -274,6 +287,8 @@ mod tests {
         residents.add(2, 0, 1);
         residents.forget(1);
         assert_eq!((residents.there(), residents.has(1), residents.has(2)), (1, false, true));
+        // One that has pages far apart, and more indexes than there are chunks.
+        residents.add(2, 1 << 40, 1);
         residents.forget(2);
         assert!(residents.chunks.is_empty() && residents.files.is_empty(), "what nothing is known of takes no memory");
     }
