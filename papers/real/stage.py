@@ -34,6 +34,8 @@ PAGE = 4 * KIB
 KERNEL = "kernel"
 # The kernel's page cache, in which a policy decides what leaves: `steered clock-pro`.
 STEERED = "steered "
+# The same in caches of a few MiB, which are smaller than the program that steers: its memory does not count.
+STEERED_BESIDE = "steered beside "
 # A steered cache may be by this much larger than it is to be, for moments.
 OVER = 0.02
 READAHEAD = "128KiB"
@@ -168,9 +170,11 @@ class Mount:
 
 
 class Steering:
-    """`forebay steer` of a directory, and its figures; as a context, stopped at its end. Its own memory is part of the size, and so is what it may have too much."""
+    """`forebay steer` of a directory, and its figures; as a context, stopped at its end. Its own memory is part of the size, unless it `counts` not, and so is what
+    it may have too much."""
 
-    def __init__(self, forebay, directory, work, size, policy, options=()):
+    def __init__(self, forebay, directory, work, size, policy, options=(), counts=True):
+        self.counts = counts
         self.log, self.control = work / "steer.log", work / "steer.socket"
         self.metrics = f"127.0.0.1:{free_port()}"
         words = [forebay, "steer", directory, "--cache", str(size), "--policy", policy, "--metrics", self.metrics, "--control", self.control, "--log", "warn", *options]
@@ -180,7 +184,7 @@ class Steering:
             wait_until(lambda: self.process.poll() is not None or self.answers(), 30)
             if self.process.poll() is not None:
                 raise Failed(f"forebay steer ends: {self.log.read_text()[-2000:]}")
-            left = int((size - self.resident()) / (1 + OVER))
+            left = int((size - self.own()) / (1 + OVER))
             run(forebay, "control", "--socket", self.control, "resize", "shared", str(left // PAGE * PAGE))
         except BaseException:
             self.__exit__()
@@ -198,6 +202,10 @@ class Steering:
     def resident(self):
         """The bytes of memory that it takes."""
         return int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * PAGE
+
+    def own(self):
+        """What of it counts."""
+        return self.resident() if self.counts else 0
 
     def stop(self):
         self.process.terminate()
@@ -406,14 +414,15 @@ def measure(stage, cache, mib, programs, *, managers=None, said=None, server_opt
     trace.unlink(missing_ok=True)
     size = int(mib * MIB) // PAGE * PAGE
     with stage.cold(*server_options) as (directory, server), contextlib.ExitStack() as stack:
-        steered = cache.removeprefix(STEERED) if cache.startswith(STEERED) else None
+        beside = cache.startswith(STEERED_BESIDE)
+        steered = cache.removeprefix(STEERED_BESIDE).removeprefix(STEERED) if cache.startswith(STEERED) else None
         mounts = cache != KERNEL and steered is None
         if not mounts:
             stack.enter_context(stage.bound(directory))
         if steered:
-            steering = stack.enter_context(Steering(stage.forebay, directory, stage.work, size, steered, words))
+            steering = stack.enter_context(Steering(stage.forebay, directory, stage.work, size, steered, words, not beside))
             # Whoever steers has this memory less for page cache.
-            size -= steering.resident()
+            size -= steering.own()
         elif mounts:
             log = stage.work / "mount.log"
             mount = stack.enter_context(Mount(stage.forebay, directory, stage.seen, log, size, cache, ["--record", trace, *words]))
