@@ -7,10 +7,10 @@ use crate::nodes::Node;
 use crate::object::{Bytes, Done, Object, Until};
 use crate::permissions::check_whole;
 use crate::privileges::drop_before_cut;
-use crate::processes::User;
 use crate::protocol::{Caller, Errno, Reply, SetAttributes, Write};
 use crate::shared::{Open, Shared};
 use forebay_basis::Operation;
+use forebay_owning::User;
 use rustix::fs::{Access, FallocateFlags, OFlags};
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -70,7 +70,7 @@ impl Shared {
     fn watch(&self, asked: &Asked, offset: u64, length: u64, operation: Operation) {
         if let Some(watch) = &self.watch {
             let owner = || match &asked.process {
-                Some(user) => *user.watched.get_or_init(|| watch.owner(&user.name())),
+                Some(user) => user.watched(|name| watch.owner(name)),
                 None => watch.owner(KERNEL),
             };
             let object = asked.object();

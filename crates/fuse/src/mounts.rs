@@ -1,11 +1,11 @@
 //! The mounts of one pool, and what they have in common: its frames and its policy, owners, and the rules of managers.
 
 use crate::error::Error;
-use crate::managing::{InForce, Rules};
 use crate::mapped::Mapped;
 use crate::mount::{Mount, Options};
 use crate::place;
 use crate::shared::Shared;
+use forebay_owning::{InForce, Rules};
 use forebay_policy::managers::Rule;
 use forebay_pool::{Owner, Pool, Volume};
 use std::path::Path;
@@ -89,11 +89,7 @@ impl Mounts {
 
     /// All that says who manages, in the order of rules and then of files' names.
     pub fn managers(&self) -> Vec<InForce> {
-        let of_rule = |(rule, command): (&Rule, bool)| {
-            let by = if command { "command" } else { "rule" };
-            InForce { by, manager: rule.to_string(), unmatched: rule.unmatched(), ..InForce::default() }
-        };
-        let mut found: Vec<InForce> = read(&self.rules).all().map(of_rule).collect();
+        let mut found = read(&self.rules).in_force();
         let mut of_files: Vec<InForce> = self.shared().iter().flat_map(|shared| shared.said_of_files()).collect();
         of_files.sort_by(|one, other| (&one.file, one.by).cmp(&(&other.file, other.by)));
         found.extend(of_files);

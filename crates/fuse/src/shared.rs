@@ -12,13 +12,13 @@ use crate::mount::{MOST_THREADS, Watch};
 use crate::nodes::{Node, Nodes};
 use crate::object::{Looked, Object};
 use crate::outside::Outside;
-use crate::processes::{Processes, User};
 use crate::protocol::{
     Caller, DIRECT_IO, Errno, KEEP_CACHE, NO_FLUSH, Notifier, Opened, PARALLEL_DIRECT_WRITES, UnderWay,
 };
 use crate::slab::Slab;
 use crate::workers::{MOST_WORKERS, Workers};
 use forebay_figures::clients::Counters;
+use forebay_owning::{Processes, User};
 use forebay_pool::{Handle, Pool, VolumeConfig};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::Statx;

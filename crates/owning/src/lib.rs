@@ -1,5 +1,9 @@
-//! Managers of programs' own (Cao, Felten and Li, USENIX Summer 1994, section 4.1, "User-Kernel Interaction"): a process learns what happens to
-//! pages of a process, and keeps a list of those to go first. The cache takes from that list and never waits for it.
+//! Who uses files, and who manages their uses: what front ends with files have in common, above the pool.
+//!
+//! - `processes.rs`: owners of references are processes, users, cgroups or programs.
+//! - `rules.rs`: the rules in force say who manages which owner's uses of which files.
+//! - The rest is for programs that manage their own pages (Cao, Felten and Li, USENIX Summer 1994, section 4.1, "User-Kernel Interaction"): a process
+//!   learns what happens to pages of a process, and keeps a list of those to go first. The cache takes from that list and never waits for it.
 //!
 //! ```text
 //!   manager                      the cache
@@ -16,12 +20,14 @@
 //!
 //! The messages are in `wire.rs`, and in `docs/own-managers.md`.
 //!
-//! It is a crate beside the mount's, `forebay-fuse`, and above the pool, whose owners, free-lists and followers it uses. It does not know the mount:
-//! the server connects the two by [`Files`], and another front end with files, as a steered page cache, brings its own.
+//! It knows no front end: the mount and the steered page cache use its owners and rules, and the server connects a session to their files by [`Files`].
 
 mod counters;
 mod managers;
 mod peer;
+mod proc;
+mod processes;
+mod rules;
 mod session;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -29,4 +35,7 @@ mod wire;
 
 pub use counters::Counts;
 pub use managers::{Files, Managers};
+pub use proc::user_of;
+pub use processes::{Ancestor, Owners, Process, Processes, User};
+pub use rules::{InForce, Ruled, Rules};
 pub use wire::{LENGTH, Message, Reason, VERSION, kind};

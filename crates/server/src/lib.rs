@@ -4,7 +4,7 @@
 //! [`Options`], [`MountOptions`] and [`SteerOptions`] say what to serve, from the command line and from a configuration file; [`serve`], [`mount`] and [`steer`] do it
 //! until a signal ends it. What all have is in `frame.rs`: sockets, recording, reading again, the stop; and in `options.rs` and
 //! `cache.rs`. `volumes` has the first, `directories` the second, `steering` the third. `control` takes commands, `figures` gathers and shows what is counted,
-//! `record` writes down what clients refer to. `inherited.rs` frees a service of limits and signals of the program that starts it.
+//! `record` writes down what clients refer to, `managers.rs` has the rules of those with files, `manager_socket.rs` lets programs manage. `inherited.rs` frees a service of limits and signals of the program that starts it.
 
 mod bounded;
 mod cache;
@@ -18,6 +18,8 @@ mod frame;
 mod inherited;
 mod listen;
 pub mod log;
+mod manager_socket;
+mod managers;
 mod memory;
 mod options;
 mod record;
@@ -28,7 +30,6 @@ mod words;
 
 pub use control::socket::ask;
 pub use control::{Answer, Command};
-pub use directories::managers::{ManagerReport, OwnersOption};
 pub use directories::mount;
 pub use directories::options::{DirectoryOptions, MountOptions};
 pub use error::Error;
@@ -36,6 +37,7 @@ pub use figures::{CacheReport, Report, VolumeReport};
 pub use frame::{Hooks, Reload, SetLog};
 pub use inherited::settle;
 pub use listen::Listen;
+pub use managers::{ManagerReport, OwnersOption};
 pub use options::{BesideOptions, Direct, ServiceOptions};
 pub use steering::figures::{PageCacheFigures, PageCacheReport};
 pub use steering::options::SteerOptions;

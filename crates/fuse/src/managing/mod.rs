@@ -5,7 +5,7 @@
 //!
 //! 1. the user itself, by `FOREBAY_MANAGE` on an open file, or the nearest ancestor that did so;
 //! 2. the file's attribute `user.forebay.manager`, and 3. that of the nearest directory above that has one: for all its users;
-//! 4. the rules (`rules.rs`).
+//! 4. the rules ([`Rules`]).
 //!
 //! The policy learns of it at a user's first use of an open file, and when it changes. An open file keeps who has used it last, so that a
 //! hit costs one comparison.
@@ -16,23 +16,19 @@
 //! A file's users are locked after the node's object, and before the rules and the pool.
 
 mod attributes;
-mod rules;
 mod words;
 
 pub(crate) use attributes::of_ours;
-pub(crate) use rules::Rules;
 pub(crate) use words::HINT;
 
 use crate::data::Asked;
 use crate::hints::Advice;
 use crate::object::Object;
-use crate::processes::{Process, User, user_of};
 use crate::protocol::Errno;
 use crate::shared::{Open, Shared};
 use forebay_basis::spelling::printable;
+use forebay_owning::{InForce, Process, Ruled, Rules, User, user_of};
 use forebay_policy::Charge;
-use forebay_policy::managers::{Listed, Unmatched};
-use rules::Numbered;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -98,14 +94,14 @@ struct Own {
 #[derive(Clone, PartialEq)]
 enum Decision {
     Word(Word),
-    Rule(Numbered, Option<Listed>),
+    Rule(Ruled),
 }
 
 impl std::fmt::Display for Decision {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Word(word) => word.fmt(f),
-            Self::Rule(numbered, _) => numbered.rule.fmt(f),
+            Self::Rule(rule) => rule.fmt(f),
         }
     }
 }
@@ -114,26 +110,9 @@ impl Decision {
     fn charge(&self) -> Charge {
         match self {
             Self::Word(word) => word.charge(),
-            Self::Rule(Numbered { number, rule }, listed) => {
-                Charge { manager: rule.manager(), rule: *number, listed: *listed }
-            }
+            Self::Rule(rule) => rule.charge(),
         }
     }
-}
-
-/// Something that says who manages.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct InForce {
-    /// What: `command`, `rule`, `attribute` or `own word`; `lost` of a manager that has lost its charge by its mistakes.
-    pub by: &'static str,
-    /// The manager, and of a rule the patterns of its owners and files.
-    pub manager: String,
-    /// Whose uses, if it names somebody.
-    pub owner: Option<String>,
-    /// Of which file, if it is of one.
-    pub file: Option<String>,
-    /// Of a rule: its patterns that no use has matched since the mount first had the rule.
-    pub unmatched: Unmatched,
 }
 
 impl Users {
@@ -200,10 +179,7 @@ impl Managing {
         if state.attributes.manager().is_some() {
             return None;
         }
-        let numbered = rules.of(user, &name)?;
-        let place = || *state.place.get_or_insert_with(|| rules.next_place());
-        let listed = numbered.rule.listed(&name, place);
-        Some(Decision::Rule(numbered.clone(), listed))
+        rules.of(user, &name, &mut state.place).map(Decision::Rule)
     }
 }
 

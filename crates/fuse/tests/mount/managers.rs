@@ -341,7 +341,7 @@ fn a_child_has_its_parents_manager_unless_a_rule_names_it() {
 
 #[test]
 fn owners_are_processes_users_cgroups_or_programs() {
-    use forebay_fuse::Owners::{Cgroup, Process, Program, User};
+    use forebay_owning::Owners::{Cgroup, Process, Program, User};
     for (owners, pattern) in [(Process, "scan [0-9]*"), (User, "user 0"), (Cgroup, "cgroup /*"), (Program, "scan")] {
         let mounted = Mounted::start(|options, config| {
             (options.readahead, options.owners) = (0, owners);

@@ -3,10 +3,10 @@
 pub(crate) mod socket;
 
 use crate::cache::Cache;
-use crate::directories::managers::ManagerReport;
 use crate::error::Error;
 use crate::figures::Report;
 use crate::frame::Frame;
+use crate::managers::ManagerReport;
 use crate::record::Recorder;
 use crate::volumes::volume::VolumeLimits;
 use crate::words::{Age, Count, Limit, Rate, Share, Size};
@@ -135,14 +135,14 @@ pub enum Command {
         /// The trace.
         file: PathBuf,
     },
-    /// Put a manager in charge of files of a mount, before all rules, until the configuration is read again
+    /// Put a manager in charge of files of a mount, or of steered files, before all rules, until the configuration is read again
     ///
     /// One for the same owners and files takes the place of the one before.
     Manage {
         /// Whose uses: a pattern of owners' names, as "cscope *", or the number of a process [default: everybody's]
         #[arg(long, value_name = "PATTERN|PID")]
         owner: Option<String>,
-        /// Of which files: a pattern of paths below the source, as "*.db" [default: all]
+        /// Of which files: a pattern of paths below the source or the directory, as "*.db" [default: all]
         #[arg(long, value_name = "PATTERN")]
         file: Option<String>,
         /// The manager, as mru or lru-k:k=3: docs/managers.md lists them
@@ -154,7 +154,7 @@ pub enum Command {
         /// Whose uses: a pattern of owners' names, as "cscope *", or the number of a process [default: everybody's]
         #[arg(long, value_name = "PATTERN|PID")]
         owner: Option<String>,
-        /// Of which files: a pattern of paths below the source, as "*.db" [default: all]
+        /// Of which files: a pattern of paths below the source or the directory, as "*.db" [default: all]
         #[arg(long, value_name = "PATTERN")]
         file: Option<String>,
     },
@@ -168,7 +168,7 @@ pub enum Command {
         /// normal, random, sequential, willneed, dontneed or noreuse
         advice: String,
     },
-    /// Show who manages the files of a mount: by command, rule, attribute or own word
+    /// Show who manages the files of a mount, or steered files: by command, rule, attribute or own word
     Managers {},
     /// Read the configuration again, as SIGHUP does
     Reload {},
@@ -265,7 +265,7 @@ pub enum Answer {
         /// As of `/statistics`.
         statistics: Box<Report>,
     },
-    /// Who manages the files of a mount.
+    /// Who manages the files of a mount, or steered files.
     Managers {
         /// In the order in which rules are looked at; attributes and own words, which go before rules, by file.
         managers: Vec<ManagerReport>,

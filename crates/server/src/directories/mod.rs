@@ -1,21 +1,20 @@
 //! Directories behind a cache, mounted over FUSE, until a signal or the last unmount ends it.
 
-pub(crate) mod managers;
 mod mounted;
 pub(crate) mod options;
-mod owning;
 
 use crate::cache::Cache;
 use crate::control::{Answer, Command, Steered, dirty, done, with_figures};
 use crate::declared::Declared;
 use crate::delay::SharedDisk;
-use crate::directories::managers::{ManagerReport, OwnersOption};
 use crate::directories::mounted::{Directories, Directory};
 use crate::directories::options::{DirectoryOptions, MountOptions};
 use crate::error::Error;
 use crate::figures::{CacheReport, Report, VolumeReport};
 use crate::frame::{Beside, Frame, Hooks, Reload, Service, run};
 use crate::listen::Made;
+use crate::manager_socket::{self, MountedFiles};
+use crate::managers::{self, ManagerReport};
 use crate::memory;
 use crate::options::Direct;
 use crate::record::Recorder;
@@ -49,11 +48,7 @@ pub fn mount(options: MountOptions, hooks: Hooks<MountOptions>) -> Result<(), Er
     let cache = Arc::new(of_cache.shared_cache()?);
     let rules = managers::read(options.managers.as_deref(), &cache.policy, cache.pool.has_managers())?;
     if options.manager_socket.is_some() {
-        owning::check(&cache.pool)?;
-        if let Some(owners @ (OwnersOption::Cgroup | OwnersOption::Program)) = options.owners {
-            let what = "a manager of its own is one process's or one user's: take --owners process or user";
-            return Err(Error::Usage(format!("--manager-socket beside --owners {}: {what}", owners.name())));
-        }
+        manager_socket::check(&cache.pool, options.owners.unwrap_or_default())?;
     }
     let files = [
         ("--control", options.service.beside.control.as_deref()),
@@ -79,7 +74,7 @@ pub fn mount(options: MountOptions, hooks: Hooks<MountOptions>) -> Result<(), Er
         // Its error is the one to report.
         let _ = frame.recorder.within(patience, Recorder::abandon);
     })?;
-    let files = owning::MountedFiles(directories.mounts.finder());
+    let files = MountedFiles(directories.mounts.finder());
     let managers = options.manager_socket.is_some().then(|| Managers::new(Arc::clone(&cache.pool), Box::new(files)));
     let service = Arc::new(Mounted { frame, reload, cache, managers, directories, patience, options });
     run(service, beside, &requests, |service, made| {
@@ -113,7 +108,7 @@ impl Mounted {
                 .map_err(|error| Error::Failed(error.to_string()))?;
         }
         if let (Some(managers), Some(path)) = (&self.managers, &self.options.manager_socket) {
-            made.push(owning::start(managers, path)?);
+            made.push(manager_socket::start(managers, path)?);
             tracing::info!("programs' own managers are taken at {}", path.display());
         }
         for DirectoryOptions { source, mountpoint, .. } in &self.options.mounts {
@@ -145,7 +140,11 @@ impl Mounted {
             let what = format!("the policy {} has no managers: mount with --policy lru-sp", self.cache.policy);
             return Err(Error::Usage(what));
         }
-        managers::manage(&self.directories.mounts, owner, file, manager)
+        let put = |rule| {
+            self.directories.mounts.put_rule_first(rule);
+            Ok(())
+        };
+        managers::manage((owner, file, manager), put)
     }
 
     /// How many managers have lost their charge, and those of them whose owners are there.
@@ -247,10 +246,7 @@ impl Steered for Mounted {
                 let message = format!("{volume}: {} of clean pages have left the cache", show_bytes(bytes));
                 with_figures(message, [("pages", pages), ("bytes", bytes)])
             }
-            Command::Manage { owner, file, manager } => {
-                let manager = if manager == "none" { "lru" } else { &manager };
-                self.manage(owner.as_deref(), file.as_deref(), manager)
-            }
+            Command::Manage { owner, file, manager } => self.manage(owner.as_deref(), file.as_deref(), &manager),
             Command::Abdicate { owner, file } => self.manage(owner.as_deref(), file.as_deref(), "lru"),
             Command::Hint { file, advice } => {
                 let (directory, below) = self.directories.of_file(&file)?;
@@ -260,7 +256,7 @@ impl Steered for Mounted {
             Command::Managers {} if !self.cache.pool.has_managers() => {
                 Err(Error::Usage(format!("the policy {} has no managers", self.cache.policy)))
             }
-            Command::Managers {} => Ok(managers::list(&self.directories.mounts)),
+            Command::Managers {} => Ok(managers::list(self.directories.mounts.managers())),
             Command::Reload {} => done(self.read_again()?),
             other => Err(Error::Usage(format!("to {other} is not for a mounted directory"))),
         }

@@ -1,8 +1,8 @@
 //! The options of `forebay mount`: each is declared once, for the command line and for the configuration file.
 
 use crate::declared::{Over, options, read_file};
-use crate::directories::managers::OwnersOption;
 use crate::error::Error;
+use crate::managers::OwnersOption;
 use crate::options::ServiceOptions;
 use crate::volumes::source::NO_TIME;
 use crate::volumes::volume::Mode;

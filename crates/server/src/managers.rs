@@ -1,11 +1,12 @@
-//! Managers of a mounted directory: the file of `--managers`, and commands.
+//! Who manages the files of a service that has files: the file of `--managers`, and commands.
 
 use crate::control::{Answer, done};
 use crate::error::Error;
 use clap::ValueEnum;
 use forebay_basis::show_bytes;
 use forebay_basis::spelling::printable;
-use forebay_fuse::{Advice, InForce, Mount, Mounts, Owners};
+use forebay_fuse::{Advice, Mount};
+use forebay_owning::{InForce, Owners};
 use forebay_policy::managers::{Rule, Rules, RulesError, Unmatched};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -58,7 +59,7 @@ pub(crate) fn read(path: Option<&Path>, policy: &str, has_managers: bool) -> Res
     })
 }
 
-/// The longest file of rules: it is read while the mount runs.
+/// The longest file of rules: it is read while the service runs.
 const LONGEST: u64 = 1 << 20;
 
 /// Refuses what would be waited for, or has no end.
@@ -100,7 +101,7 @@ pub struct ManagerReport {
     /// Of which file, if it is of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Of a rule: its patterns of owners and files that no use has matched since the mount first had the rule.
+    /// Of a rule: its patterns of owners and files that no use has matched since the service first had the rule.
     #[serde(default, skip_serializing_if = "Unmatched::is_empty")]
     pub unmatched: Unmatched,
 }
@@ -143,17 +144,21 @@ pub(crate) fn hint(mount: &Mount, file: &Path, below: &Path, advice: &str) -> Re
 }
 
 /// All that says who manages.
-pub(crate) fn list(mounts: &Mounts) -> Answer {
-    Answer::Managers { managers: mounts.managers().into_iter().map(ManagerReport::from).collect() }
+pub(crate) fn list(found: Vec<InForce>) -> Answer {
+    Answer::Managers { managers: found.into_iter().map(ManagerReport::from).collect() }
 }
 
-/// Puts a manager in charge of the owners of a pattern, or the process of a number, and the files of a pattern.
-pub(crate) fn manage(mounts: &Mounts, owner: Option<&str>, file: Option<&str>, manager: &str) -> Result<Answer, Error> {
+/// Puts a manager in charge of the owners of a pattern, or the process of a number, and the files of a pattern: `put` has that hold before all rules.
+pub(crate) fn manage(
+    (owner, file, manager): (Option<&str>, Option<&str>, &str),
+    put: impl FnOnce(Rule) -> Result<(), Error>,
+) -> Result<Answer, Error> {
+    let manager = if manager == "none" { "lru" } else { manager };
     let number = owner.filter(|owner| owner.bytes().all(|byte| byte.is_ascii_digit()));
     let owner = number.map_or_else(|| owner.map(str::to_owned), |number| Some(format!("* {number}")));
     let rule = Rule::new(manager, owner.as_deref(), file).map_err(Error::Usage)?;
     let message = format!("in force: {rule}");
-    mounts.put_rule_first(rule);
+    put(rule)?;
     done(message)
 }
 

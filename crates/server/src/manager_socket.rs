@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::listen::{Made, remove_dead};
-use forebay_fuse::Finder;
+use crate::managers::OwnersOption;
 use forebay_owning::{Files, Managers};
 use forebay_pool::{Owner, Pool, Volume};
 use std::fs::Permissions;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The files of a mount, and who uses them.
-pub(crate) struct MountedFiles(pub(crate) Finder);
+pub(crate) struct MountedFiles(pub(crate) forebay_fuse::Finder);
 
 impl Files for MountedFiles {
     fn owner(&self, process: u32) -> Option<Owner> {
@@ -25,10 +25,15 @@ impl Files for MountedFiles {
     }
 }
 
-/// Whether the policy of a cache takes managers.
-pub(crate) fn check(pool: &Pool) -> Result<(), Error> {
+/// Whether the policy of a cache takes managers of programs' own, and an owner is one process's or one user's.
+pub(crate) fn check(pool: &Pool, owners: OwnersOption) -> Result<(), Error> {
     let taken = pool.given_up(&pool.owner(0));
-    taken.map(drop).map_err(|error| Error::Usage(format!("--manager-socket: {error}")))
+    taken.map_err(|error| Error::Usage(format!("--manager-socket: {error}")))?;
+    if matches!(owners, OwnersOption::Cgroup | OwnersOption::Program) {
+        let what = "a manager of its own is one process's or one user's: take --owners process or user";
+        return Err(Error::Usage(format!("--manager-socket beside --owners {}: {what}", owners.name())));
+    }
+    Ok(())
 }
 
 /// Serves managers until the process ends. The socket goes with what is returned.

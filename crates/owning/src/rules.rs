@@ -1,16 +1,18 @@
-//! The rules in force, for all mounts of a pool: those given by command, then those of the file of `--managers`.
+//! The rules in force, for all files of a pool: those given by command, then those of the file of `--managers`.
 
 use crate::processes::User;
-use forebay_policy::managers::Rule;
+use forebay_policy::Charge;
+use forebay_policy::managers::{Listed, Rule, Unmatched};
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A rule, and its number for the policy. Equal rules have one number, also when the file is read again, and know what they have matched.
 #[derive(Clone)]
-pub(super) struct Numbered {
-    pub(super) number: u32,
-    pub(super) rule: Arc<Rule>,
+struct Numbered {
+    number: u32,
+    rule: Arc<Rule>,
 }
 
 impl PartialEq for Numbered {
@@ -19,8 +21,46 @@ impl PartialEq for Numbered {
     }
 }
 
+/// The rule that holds for a user of a file.
+#[derive(Clone, PartialEq)]
+pub struct Ruled {
+    numbered: Numbered,
+    /// What it lists the file as.
+    listed: Option<Listed>,
+}
+
+impl Ruled {
+    /// As the policy is to have it.
+    pub fn charge(&self) -> Charge {
+        let Numbered { number, rule } = &self.numbered;
+        Charge { manager: rule.manager(), rule: *number, listed: self.listed }
+    }
+}
+
+impl fmt::Display for Ruled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.numbered.rule.fmt(f)
+    }
+}
+
+/// Something that says who manages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InForce {
+    /// What: `command`, `rule`, `attribute` or `own word`; `lost` of a manager that has lost its charge by its mistakes.
+    pub by: &'static str,
+    /// The manager, and of a rule the patterns of its owners and files.
+    pub manager: String,
+    /// Whose uses, if it names somebody.
+    pub owner: Option<String>,
+    /// Of which file, if it is of one.
+    pub file: Option<String>,
+    /// Of a rule: its patterns that no use has matched since the front end first had the rule.
+    pub unmatched: Unmatched,
+}
+
+/// The rules, the first that fits holds.
 #[derive(Default)]
-pub(crate) struct Rules {
+pub struct Rules {
     /// How many were given by command.
     commands: usize,
     all: Vec<Numbered>,
@@ -31,7 +71,8 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    pub(crate) fn new(rules: Vec<Rule>) -> Self {
+    /// These, none by command.
+    pub fn new(rules: Vec<Rule>) -> Self {
         let mut made = Self::default();
         made.replace(rules);
         made
@@ -43,13 +84,13 @@ impl Rules {
     }
 
     /// These rules hold from now on, and no others.
-    pub(crate) fn replace(&mut self, rules: Vec<Rule>) {
+    pub fn replace(&mut self, rules: Vec<Rule>) {
         self.commands = 0;
         self.all = rules.into_iter().map(|rule| self.number(rule)).collect();
     }
 
     /// A rule goes before all others, and in place of one for the same owners and files that was given by command.
-    pub(crate) fn put_first(&mut self, rule: Rule) {
+    pub fn put_first(&mut self, rule: Rule) {
         let commands =
             self.all.drain(..self.commands).filter(|before| !before.rule.same_scope(&rule)).collect::<Vec<_>>();
         let first = self.number(rule);
@@ -57,18 +98,17 @@ impl Rules {
         self.all.splice(0..0, std::iter::once(first).chain(commands));
     }
 
-    /// All of them, the first that fits holds; whether each was given by command.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&Rule, bool)> {
-        self.all.iter().enumerate().map(|(index, numbered)| (&*numbered.rule, index < self.commands))
-    }
-
-    /// The place of a file that comes to be known among those that rules list.
-    pub(super) fn next_place(&self) -> u32 {
-        self.listed.fetch_add(1, Ordering::Relaxed)
+    /// All of them, in their order.
+    pub fn in_force(&self) -> Vec<InForce> {
+        let of_rule = |(index, Numbered { rule, .. }): (usize, &Numbered)| {
+            let by = if index < self.commands { "command" } else { "rule" };
+            InForce { by, manager: rule.to_string(), unmatched: rule.unmatched(), ..InForce::default() }
+        };
+        self.all.iter().enumerate().map(of_rule).collect()
     }
 
     /// Takes note of which patterns match a file, and its user or an ancestor of that.
-    pub(super) fn note(&self, user: &User, file: &str) {
+    pub fn note(&self, user: &User, file: &str) {
         self.all.iter().for_each(|numbered| numbered.rule.note_file(file));
         let awaiting: Vec<&Rule> =
             self.all.iter().map(|numbered| &*numbered.rule).filter(|rule| rule.awaits_owner()).collect();
@@ -82,9 +122,16 @@ impl Rules {
         }
     }
 
-    /// The rule for a user of a file. One that names none of its own has that of its nearest ancestor that is named, unless a rule for all
+    /// The rule for a user of a file, whose place among those that rules list is given where it is asked for first. One that names none of its own has that of its nearest ancestor that is named, unless a rule for all
     /// owners comes before.
-    pub(super) fn of(&self, user: &User, file: &str) -> Option<&Numbered> {
+    pub fn of(&self, user: &User, file: &str, place: &mut Option<u32>) -> Option<Ruled> {
+        let numbered = self.fitting(user, file)?.clone();
+        let next = || self.listed.fetch_add(1, Ordering::Relaxed);
+        let listed = numbered.rule.listed(file, || *place.get_or_insert_with(next));
+        Some(Ruled { numbered, listed })
+    }
+
+    fn fitting(&self, user: &User, file: &str) -> Option<&Numbered> {
         let names_owners = |rules: &[Numbered]| rules.iter().any(|numbered| numbered.rule.names_owners());
         let name = if names_owners(&self.all) { user.name() } else { String::new() };
         let own = self.all.iter().position(|numbered| numbered.rule.fits(&name, file));
