@@ -1,5 +1,6 @@
 //! Steered files: each is a volume of the pool, known by its inode and by its number there.
 
+use crate::managing::Managed;
 use crate::watch::FileId;
 use foldhash::fast::RandomState;
 use forebay_pool::device::Device;
@@ -20,6 +21,8 @@ pub(crate) struct File {
     pub recorded: Option<(u32, u64)>,
     /// When it was looked at last whether it is to be steered; `None` if a group's use has decided that for good.
     pub checked: Option<Instant>,
+    /// Who uses it, once anybody does where the policy has managers.
+    pub managed: Option<Box<Managed>>,
 }
 
 /// The steered files.
@@ -29,6 +32,8 @@ pub(crate) struct Files {
     counted: Together,
     bytes: Arc<dyn Device>,
     sweep_at: usize,
+    /// The bytes that users of files took when they were last counted.
+    managed: usize,
 }
 
 impl Files {
@@ -40,6 +45,7 @@ impl Files {
             counted: pool.count_together(),
             bytes: Arc::new(Elsewhere),
             sweep_at: FIRST_SWEEP,
+            managed: 0,
         }
     }
 
@@ -50,7 +56,15 @@ impl Files {
 
     /// The bytes of memory that they take, about: each with its volume.
     pub(crate) fn bytes(&self) -> usize {
-        self.by_id.allocation_size() + self.by_object.allocation_size() + self.len() * size_of::<Volume>()
+        self.by_id.allocation_size()
+            + self.by_object.allocation_size()
+            + self.len() * size_of::<Volume>()
+            + self.managed
+    }
+
+    /// Counts the bytes that users of files take.
+    pub(crate) fn measure(&mut self) {
+        self.managed = self.iter().filter_map(|file| file.managed.as_ref()).map(|managed| managed.bytes()).sum();
     }
 
     /// What is counted of all of them.
@@ -78,6 +92,16 @@ impl Files {
         self.by_object.iter().map(|(&object, file)| (object, file.id, Arc::clone(&file.volume))).collect()
     }
 
+    /// All files.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &File> {
+        self.by_object.values()
+    }
+
+    /// The same, to change them.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut File> {
+        self.by_object.values_mut()
+    }
+
     /// A file is steered from now on. Its number.
     pub(crate) fn add(&mut self, pool: &Pool, id: FileId, checked: Option<Instant>) -> u32 {
         if let Some(object) = self.find(id) {
@@ -88,7 +112,7 @@ impl Files {
         let volume = pool.attach(Arc::clone(&self.bytes), config);
         let object = volume.id();
         self.by_id.insert(id, object);
-        self.by_object.insert(object, File { id, volume, recorded: None, checked });
+        self.by_object.insert(object, File { id, volume, recorded: None, checked, managed: None });
         object
     }
 

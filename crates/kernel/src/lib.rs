@@ -9,6 +9,7 @@
 //!   budget        how many may stay: what is asked for, or what the kernel leaves of it
 //!   later         pages that could not leave yet
 //!   files         steered files as volumes of the pool
+//!   managing      who uses them, and who manages that
 //! scopes          what is steered: directories, control groups
 //!   file_system   files by their inodes
 //!   descriptors   files that are open for a while
@@ -28,6 +29,7 @@ mod error;
 mod file_system;
 mod files;
 mod later;
+mod managing;
 mod residents;
 mod scopes;
 mod steered;

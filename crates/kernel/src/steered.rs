@@ -100,12 +100,17 @@ impl Steered {
         self.pages
     }
 
-    /// Pages are used: the kernel has them, or is about to add them.
-    pub(crate) fn used(&mut self, volume: &Arc<Volume>, pages: Range<u64>, operation: Operation) {
+    /// Pages are used, by the owner of a number in the pool: the kernel has them, or is about to add them.
+    pub(crate) fn used(
+        &mut self,
+        volume: &Arc<Volume>,
+        pages: Range<u64>,
+        (operation, owner): (Operation, Option<u32>),
+    ) {
         let (there, _) = self.residents.count(volume.id(), pages.clone());
         self.pages.kernel_hits += there;
         self.pages.kernel_misses += pages.end - pages.start - there;
-        self.refer(volume, pages, operation);
+        self.refer(volume, pages, (operation, owner));
     }
 
     /// The kernel has added a folio of `count` pages. Those of them that nobody asked for were read ahead.
@@ -143,9 +148,9 @@ impl Steered {
         self.leaving.retain(|place| place.object != object);
     }
 
-    /// Pages could not leave, and are the policy's again, as if they were used.
-    pub(crate) fn stayed(&mut self, volume: &Arc<Volume>, pages: Range<u64>) {
-        self.refer(volume, pages, Operation::Read);
+    /// Pages could not leave, and are the policy's again, as if an owner had used them.
+    pub(crate) fn stayed(&mut self, volume: &Arc<Volume>, pages: Range<u64>, owner: Option<u32>) {
+        self.refer(volume, pages, (Operation::Read, owner));
     }
 
     /// Makes the cache as large as this, in pages: the policy has what is not taken by pages that are kept. `kept`: how many of them count.
@@ -200,13 +205,14 @@ impl Steered {
             let run = start..end.unwrap_or(pages.end);
             start = run.end;
             if !wanted {
-                self.refer(volume, run, Operation::Readahead);
+                self.refer(volume, run, (Operation::Readahead, None));
             }
         }
     }
 
-    fn refer(&mut self, volume: &Arc<Volume>, pages: Range<u64>, operation: Operation) {
+    fn refer(&mut self, volume: &Arc<Volume>, pages: Range<u64>, (operation, owner): (Operation, Option<u32>)) {
         let object = volume.id();
+        self.handle.set_owner(owner.unwrap_or(object));
         let mut start = pages.start;
         while start < pages.end {
             // A use of more pages than the cache holds has victims among them: they are let go before the next come.
@@ -263,6 +269,9 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
+    /// A use by nobody in particular.
+    const READ: (Operation, Option<u32>) = (Operation::Read, None);
+
     fn steered(policy: &str, pages: u64) -> (Steered, Vec<Arc<Volume>>) {
         let spec = Spec::parse(policy).expect("a policy");
         let pool = Pool::new(Config::elsewhere(pages * PAGE, spec)).expect("a pool");
@@ -275,7 +284,7 @@ mod tests {
     fn victims_leave_in_order_and_neighbours_together() {
         let (mut steered, volumes) = steered("lru", 8);
         for page in 0..12 {
-            steered.used(&volumes[0], page..page + 1, Operation::Read);
+            steered.used(&volumes[0], page..page + 1, READ);
             steered.added(&volumes[0], page, 1);
         }
         assert_eq!(steered.take_leaving(), [(volumes[0].id(), 0..4)]);
@@ -291,7 +300,7 @@ mod tests {
     fn a_page_that_is_used_again_before_it_left_stays() {
         let (mut steered, volumes) = steered("lru", 4);
         for page in [0, 1, 2, 3, 4, 0] {
-            steered.used(&volumes[0], page..page + 1, Operation::Read);
+            steered.used(&volumes[0], page..page + 1, READ);
             if !steered.residents().is_there(volumes[0].id(), page) {
                 steered.added(&volumes[0], page, 1);
             }
@@ -303,19 +312,19 @@ mod tests {
     #[test]
     fn what_the_kernel_reclaims_is_counted_and_forgotten() {
         let (mut steered, volumes) = steered("clock-pro", 16);
-        steered.used(&volumes[0], 0..16, Operation::Read);
+        steered.used(&volumes[0], 0..16, READ);
         steered.added(&volumes[0], 0, 16);
         steered.removed(&volumes[0], 0, 16, true);
         assert_eq!((steered.pages().reclaimed, steered.pages().dropped, steered.residents().there()), (16, 0, 0));
         assert_eq!(steered.pool().statistics().resident, 0);
-        steered.used(&volumes[1], 0..16, Operation::Read);
+        steered.used(&volumes[1], 0..16, READ);
         assert_eq!(steered.pages().let_go, 0, "there was room");
     }
 
     #[test]
     fn pages_that_are_kept_take_the_policy_s_room() {
         let (mut steered, volumes) = steered("lru", 128);
-        steered.used(&volumes[0], 0..128, Operation::Read);
+        steered.used(&volumes[0], 0..128, READ);
         steered.added(&volumes[0], 0, 128);
         let now = Instant::now();
         steered.fit(128, 10, now).expect("it can be smaller");
@@ -360,7 +369,7 @@ mod tests {
                     }
                     continue;
                 }
-                steered.used(volume, page..page + 1, Operation::Read);
+                steered.used(volume, page..page + 1, READ);
                 if kernel.folio_of(file, page).is_none() {
                     let count = 1u64 << order;
                     let first = page / count * count;

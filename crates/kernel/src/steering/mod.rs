@@ -11,6 +11,9 @@
 //! A turn takes what is in the ring, lets pages leave, and keeps the size. Between turns it sleeps for a millisecond, and longer while nothing leaves. If it ends in any way, the
 //! kernel goes on with its own lists: only clean pages were let go, and nothing else was changed.
 
+mod asked;
+#[cfg(test)]
+mod played;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -23,19 +26,23 @@ use crate::error::Error;
 use crate::file_system::identify;
 use crate::files::Files;
 use crate::later::Later;
+use crate::managing::Managing;
 use crate::scopes::{Hierarchy, Scope, Scopes};
-use crate::steered::{PAGE, Pages, Steered};
+use crate::steered::{Pages, Steered};
 use crate::walk::Walk;
 use crate::watch::{FileId, GroupsBy, Watch, WatchOptions};
+use asked::Shared;
+pub use asked::Steering;
 use forebay_basis::Operation;
-use forebay_pool::{Pool, Together};
+use forebay_owning::{Owners, Processes};
+use forebay_policy::managers::Rule;
+use forebay_pool::Pool;
 use std::collections::HashSet;
 use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use turn::{Sees, Turn, Verdict};
 
@@ -68,8 +75,12 @@ pub trait Users: Send {
     /// A file by its path; its number for what follows.
     fn file(&self, path: &str) -> u32;
 
-    /// A process reads or writes a file, by its number and its length in bytes: from an offset on, a number of bytes.
-    fn reference(&self, file: (u32, u64), process: u32, bytes: (u64, u64), operation: Operation);
+    /// An owner of references by its name; its number for what follows. The kernel itself is called `0`.
+    fn owner(&self, name: &str) -> u32;
+
+    /// An owner, whose number is asked for if it is needed, reads or writes a file, by its number and its length in bytes: from an offset on, a number
+    /// of bytes.
+    fn reference(&self, file: (u32, u64), owner: &dyn Fn() -> u32, bytes: (u64, u64), operation: Operation);
 }
 
 /// What is steered, and how.
@@ -80,6 +91,10 @@ pub struct Options {
     pub observe: bool,
     /// A recorder, which is called for each use.
     pub users: Option<Box<dyn Users>>,
+    /// Whose uses are one owner's.
+    pub owners: Owners,
+    /// Who manages, where the policy has managers; the first that fits holds.
+    pub rules: Vec<Rule>,
 }
 
 /// What was seen and done so far.
@@ -105,74 +120,6 @@ pub struct Counts {
     pub memory: u64,
 }
 
-/// A page cache that is steered, until this is stopped or dropped.
-pub struct Steering {
-    shared: Arc<Shared>,
-    counted: Together,
-    thread: Option<JoinHandle<()>>,
-}
-
-struct Shared {
-    stop: AtomicBool,
-    /// The size that is asked for, in pages.
-    size: AtomicU64,
-    counts: Mutex<Counts>,
-}
-
-impl Steering {
-    /// Begins to steer with a pool that is used for nothing else: its capacity is the size. Returns when what is there already has been found.
-    ///
-    /// # Errors
-    /// What cannot be steered, and why.
-    pub fn start(pool: Arc<Pool>, options: Options) -> Result<Self, Error> {
-        let size = pool.capacity() / PAGE;
-        let shared =
-            Arc::new(Shared { stop: AtomicBool::new(false), size: AtomicU64::new(size), counts: Mutex::default() });
-        let mut state = State::new(pool, options, &shared)?;
-        let counted = state.files.counted().clone();
-        state.walk();
-        let thread = std::thread::Builder::new().name("steer".to_owned()).spawn(move || state.run());
-        let thread = thread.map_err(|error| Error::System { asked: "a thread to steer", source: Arc::new(error) })?;
-        Ok(Self { shared, counted, thread: Some(thread) })
-    }
-
-    /// What was seen and done so far.
-    pub fn counts(&self) -> Counts {
-        *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What the pool counts of the files.
-    pub fn counted(&self) -> &Together {
-        &self.counted
-    }
-
-    /// Another size is asked for, in bytes: pages leave soon.
-    pub fn resize(&self, bytes: u64) {
-        self.shared.size.store(bytes / PAGE, Ordering::Relaxed);
-    }
-
-    /// Whether it goes on: not after a panic.
-    pub fn runs(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
-    }
-
-    /// Ends it: the kernel's own lists decide again.
-    pub fn stop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that steers has panicked; the kernel's own lists decide");
-        }
-    }
-}
-
-impl Drop for Steering {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
 /// The thread's own.
 struct State {
     watch: Watch,
@@ -185,6 +132,7 @@ struct State {
     later: Later,
     budget: Budget,
     users: Option<Box<dyn Users>>,
+    managing: Managing,
     observe: bool,
     shared: Arc<Shared>,
     /// Files that belong to a directory by a name of theirs that the kernel does not tell.
@@ -217,6 +165,7 @@ impl State {
         Ok(Self {
             watch,
             files: Files::new(&pool),
+            managing: Managing::new(&pool, Processes::new(options.owners), options.rules),
             descriptors: Descriptors::default(),
             steered: Steered::new(pool)?,
             arrivals: Arrivals::default(),
@@ -295,6 +244,8 @@ impl State {
 
     /// Takes events, and lets pages leave. How many events there were.
     fn turn(&mut self, now: Instant) -> usize {
+        let asked = std::mem::take(&mut *self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner));
+        asked.into_iter().for_each(|ask| ask(self));
         let events = self.take_events(now);
         self.go_on_walking();
         self.leave(now);
@@ -306,6 +257,9 @@ impl State {
             self.tended = now;
             let there = |object| self.steered.residents().has(object);
             self.files.sweep(self.steered.pool(), there);
+            if self.managing.is_possible() {
+                self.files.measure();
+            }
             self.look_after_losses();
             self.weigh();
         }
@@ -319,12 +273,14 @@ impl State {
     }
 
     fn take_events(&mut self, now: Instant) -> usize {
-        let Self { watch, scopes, files, descriptors, steered, arrivals, sees, users, linked, .. } = self;
+        let Self { watch, scopes, files, descriptors, steered, arrivals, sees, users, managing, linked, .. } = self;
         let reclaimed = steered.pages().reclaimed;
         let mut unjudged = Vec::new();
         let users = users.as_deref();
         let judged = &mut unjudged;
-        let mut turn = Turn { scopes, files, descriptors, steered, arrivals, sees: *sees, users, linked, now, judged };
+        let sees = *sees;
+        let mut turn =
+            Turn { scopes, files, descriptors, steered, arrivals, sees, users, managing, linked, now, judged };
         let events = watch.drain(MOST_EVENTS, &mut |event| turn.happened(event));
         while let Some(arrival) = turn.arrivals.due(now) {
             turn.arrived(arrival);
@@ -381,8 +337,9 @@ impl State {
                     self.drop_pages(object, run, tries + 1, now);
                 } else if let Some(file) = self.files.get(object) {
                     self.counts.refused += run.end - run.start;
+                    let owner = file.managed.as_ref().and_then(|managed| managed.last());
                     let volume = Arc::clone(&file.volume);
-                    self.steered.stayed(&volume, run);
+                    self.steered.stayed(&volume, run, owner);
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::file_system::FileSystem;
+use crate::steered::PAGE;
 use forebay_policy::Spec;
 use forebay_pool::device::MemoryDevice;
 use forebay_pool::{Config, VolumeConfig};
@@ -35,9 +36,9 @@ fn pool(policy: &str) -> Arc<Pool> {
 }
 
 fn state(policy: &str, directory: &Path) -> State {
-    let shared = Shared { stop: AtomicBool::new(false), size: AtomicU64::new(CACHE), counts: Mutex::default() };
-    let options = Options { scopes: vec![Scope::Directory(directory.to_owned())], observe: false, users: None };
-    let mut state = State::new(pool(policy), options, &Arc::new(shared)).expect("a state");
+    let scopes = vec![Scope::Directory(directory.to_owned())];
+    let options = Options { scopes, observe: false, users: None, owners: Owners::Process, rules: Vec::new() };
+    let mut state = State::new(pool(policy), options, &Shared::new(CACHE)).expect("a state");
     state.walk();
     state
 }

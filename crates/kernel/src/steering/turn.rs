@@ -6,15 +6,20 @@ use crate::arrivals::{Arrival, Arrivals};
 use crate::descriptors::Descriptors;
 use crate::file_system::identify;
 use crate::files::Files;
+use crate::managing::{Managed, Managing};
 use crate::scopes::Scopes;
 use crate::steered::{PAGE, Steered};
 use crate::watch::{Event, FileId, Kind, Watch};
 use forebay_basis::Operation;
+use forebay_owning::User;
 use forebay_pool::Volume;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// The owner's name of what the kernel itself uses.
+const KERNEL: &str = "0";
 
 /// Why a file is steered.
 enum By {
@@ -54,6 +59,7 @@ pub(super) struct Turn<'a> {
     pub(super) arrivals: &'a mut Arrivals,
     pub(super) sees: Sees,
     pub(super) users: Option<&'a dyn Users>,
+    pub(super) managing: &'a Managing,
     pub(super) linked: &'a HashSet<FileId>,
     pub(super) now: Instant,
     pub(super) judged: &'a mut Vec<Verdict>,
@@ -100,11 +106,37 @@ impl Turn<'_> {
 
     /// A process uses pages, some of which may have come for that.
     fn used(&mut self, object: u32, volume: &Arc<Volume>, event: &Event, pages: Range<u64>, operation: Operation) {
-        self.record(object, event, operation);
-        self.steered.used(volume, pages, operation);
+        let user = self.user_of(object, event);
+        self.record(object, event, operation, user.as_deref());
+        self.steered.used(volume, pages, (operation, user.map(|user| user.owner.number())));
         self.arrivals.take(object, Some(event.process), &mut |arrival| {
             self.steered.added(volume, arrival.first, arrival.count.into());
         });
+    }
+
+    /// Whose a use of a file is, if anybody wants to know.
+    fn user_of(&mut self, object: u32, event: &Event) -> Option<Arc<User>> {
+        let managed = self.managing.is_possible();
+        if !managed && !self.users.is_some_and(|users| users.wants()) {
+            return None;
+        }
+        let user = self.managing.user(self.steered.pool(), (event.process, event.user), self.now)?;
+        let known = self.files.get(object)?.managed.as_ref();
+        if managed && known.is_none_or(|known| !known.was_used_by(&user)) {
+            let named = if known.is_none() { Some(Managed::new(self.name_of(event))) } else { None };
+            let file = self.files.get_mut(object)?;
+            file.managed = file.managed.take().or(named.map(Box::new));
+            self.managing.begin_use(self.steered.pool(), file, &user);
+        }
+        Some(user)
+    }
+
+    /// A file's name, as recordings and rules have it.
+    fn name_of(&mut self, event: &Event) -> String {
+        let system = self.scopes.system(event.file.device);
+        let opened = system.and_then(|system| self.descriptors.get(system, event.file).ok());
+        let name = opened.and_then(|file| self.scopes.name(file));
+        name.unwrap_or_else(|| format!("inode {}", event.file.inode))
     }
 
     /// The number of an event's file, if it is steered.
@@ -174,25 +206,29 @@ impl Turn<'_> {
         below.then_some(By::Directory)
     }
 
-    fn record(&mut self, object: u32, event: &Event, operation: Operation) {
+    fn record(&mut self, object: u32, event: &Event, operation: Operation, user: Option<&User>) {
         let Some(users) = self.users.filter(|users| users.wants()) else { return };
-        let Some(file) = self.files.get_mut(object) else { return };
         let end = (event.first + u64::from(event.count)) * PAGE;
-        let (number, bytes) = match &mut file.recorded {
+        let known = self.files.get_mut(object).and_then(|file| file.recorded.as_mut());
+        let (number, bytes) = match known {
             Some(recorded) => {
                 recorded.1 = recorded.1.max(end);
                 *recorded
             }
-            none => {
+            None => {
+                let number = users.file(&self.name_of(event));
                 let system = self.scopes.system(event.file.device);
                 let opened = system.and_then(|system| self.descriptors.get(system, event.file).ok());
-                let name = opened.and_then(|file| self.scopes.name(file));
-                let number = users.file(&name.unwrap_or_else(|| format!("inode {}", event.file.inode)));
                 let bytes = opened.and_then(|file| identify(file).ok()).map_or(end, |(_, bytes)| bytes);
-                *none.insert((number, bytes))
+                let Some(file) = self.files.get_mut(object) else { return };
+                *file.recorded.insert((number, bytes))
             }
         };
         let bytes_used = (event.first * PAGE, u64::from(event.count) * PAGE);
-        users.reference((number, bytes), event.process, bytes_used, operation);
+        let owner = || match user {
+            Some(user) => user.watched(|name| users.owner(name)),
+            None => users.owner(KERNEL),
+        };
+        users.reference((number, bytes), &owner, bytes_used, operation);
     }
 }

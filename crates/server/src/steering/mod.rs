@@ -24,6 +24,7 @@ use crate::declared::Declared;
 use crate::error::Error;
 use crate::figures::{CacheReport, Report, VolumeReport};
 use crate::frame::{Beside, Frame, Hooks, Reload, Service, run};
+use crate::managers;
 use crate::memory;
 use crate::options::STOP_TIMEOUT;
 use crate::signals::{self, Request};
@@ -36,6 +37,7 @@ use crate::words::Size;
 use forebay_basis::show_bytes;
 use forebay_kernel::{Scope, Steering};
 use forebay_pool::VolumeStatistics;
+use std::path::Path;
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -73,8 +75,10 @@ pub fn steer(
     let Hooks { reload, log, ready } = hooks;
     let frame = Frame::new(PAGE, log);
     let (cache, most) = options.make_cache()?;
-    let users = Some(Box::new(Recorded::new(Arc::clone(&frame.recorder))) as _);
-    let of_kernel = forebay_kernel::Options { scopes, observe: options.observe, users };
+    let rules = managers::read(options.managers.as_deref(), &cache.policy, cache.pool.has_managers())?;
+    let users = Some(Box::new(Recorded(Arc::clone(&frame.recorder))) as _);
+    let owners = options.owners.unwrap_or_default().into();
+    let of_kernel = forebay_kernel::Options { scopes, observe: options.observe, users, owners, rules };
     let steering = Steering::start(Arc::clone(&cache.pool), of_kernel)?;
     let service = Arc::new(PageCache {
         frame,
@@ -217,12 +221,35 @@ impl PageCache {
         Ok(())
     }
 
+    fn read_rules(&self, path: Option<&Path>) -> Result<(), Error> {
+        let rules = managers::read(path, &self.cache.policy, self.cache.pool.has_managers())?;
+        if self.steering().set_rules(rules) { Ok(()) } else { Err(no_answer()) }
+    }
+
+    fn check_has_managers(&self) -> Result<(), Error> {
+        if self.cache.pool.has_managers() {
+            return Ok(());
+        }
+        let what = format!("the policy {} has no managers: steer with --policy lru-sp", self.cache.policy);
+        Err(Error::Usage(what))
+    }
+
+    fn manage(&self, owner: Option<&str>, file: Option<&str>, manager: &str) -> Result<Answer, Error> {
+        self.check_has_managers()?;
+        let put = |rule| if self.steering().put_rule_first(rule) { Ok(()) } else { Err(no_answer()) };
+        managers::manage((owner, file, manager), put)
+    }
+
     fn page_cache(&self) -> PageCacheReport {
         let steering = self.steering();
         let ahead = steering.counted().statistics().readahead_used;
         let seen = Seen { counts: steering.counts(), ahead, asked: self.asked.load(Ordering::Relaxed) / PAGE };
         PageCacheReport { name: self.name.clone(), figures: PageCacheFigures::of(&seen) }
     }
+}
+
+fn no_answer() -> Error {
+    Error::Failed("the thread that steers does not answer: what was asked may not be in force".to_owned())
 }
 
 impl Service for PageCache {
@@ -235,9 +262,22 @@ impl Service for PageCache {
     fn take_over(self: &Arc<Self>, new: &SteerOptions) -> Result<Vec<String>, Error> {
         let size = new.cache_size();
         let resized = || if size == self.asked.load(Ordering::Relaxed) { Ok(()) } else { self.resize(Size(size)) };
-        let taken = Error::of_all([resized(), self.options.check_waiting(new)].into_iter().filter_map(Result::err));
+        // Without managers there is nothing to read again.
+        let managed = new.managers.is_some() || self.cache.pool.has_managers();
+        let ruled = if managed { self.read_rules(new.managers.as_deref()) } else { Ok(()) };
+        let taken =
+            Error::of_all([ruled, resized(), self.options.check_waiting(new)].into_iter().filter_map(Result::err));
         taken.map_err(|why| Error::NotInForce { why: Box::new(why), done: Vec::new() })?;
         Ok(Vec::new())
+    }
+
+    /// Rules that were given by command go.
+    fn read_others_again(&self) -> Result<bool, Error> {
+        let managed = self.cache.pool.has_managers();
+        if managed {
+            self.read_rules(self.options.managers.as_deref())?;
+        }
+        Ok(managed)
     }
 
     fn stopping(&self) -> String {
@@ -281,6 +321,10 @@ impl Steered for PageCache {
         Err(Error::Usage(format!("there is no cache `{name}`; there is {}", self.cache.name)))
     }
 
+    fn policy_restarted(&self) {
+        self.steering().manage_anew();
+    }
+
     fn execute_own(self: Arc<Self>, command: Command) -> Result<Answer, Error> {
         match command {
             Command::Resize { cache, size } => {
@@ -290,6 +334,16 @@ impl Steered for PageCache {
                 with_figures(message, [("bytes", size.0)])
             }
             Command::Reload {} => done(self.read_again()?),
+            Command::Manage { owner, file, manager } => self.manage(owner.as_deref(), file.as_deref(), &manager),
+            Command::Abdicate { owner, file } => self.manage(owner.as_deref(), file.as_deref(), "lru"),
+            Command::Managers {} => {
+                self.check_has_managers()?;
+                Ok(managers::list(self.steering().managers()))
+            }
+            Command::Hint { .. } => {
+                let what = "the kernel itself takes hints about files that are steered: programs give them by posix_fadvise(2)";
+                Err(Error::Usage(what.to_owned()))
+            }
             Command::Drop { .. } => {
                 let what = "pages leave a steered page cache when it is smaller: resize it, and resize it back";
                 Err(Error::Usage(what.to_owned()))

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::steering::options::{PAGE, SteerOptions};
 use forebay_basis::show_bytes;
 use forebay_kernel::{Steering, unwritten};
+use forebay_owning::Owners;
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
@@ -58,7 +59,8 @@ pub fn lower(options: &SteerOptions) -> Result<Lowered, Error> {
     options.check(false)?;
     let _claims = options.claim()?;
     let (cache, _) = options.make_cache()?;
-    let of_kernel = forebay_kernel::Options { scopes: options.scopes(), observe: false, users: None };
+    let (scopes, owners) = (options.scopes(), Owners::default());
+    let of_kernel = forebay_kernel::Options { scopes, observe: false, users: None, owners, rules: Vec::new() };
     let steering = Steering::start(Arc::clone(&cache.pool), of_kernel)?;
     let size = options.cache_size() / PAGE;
     let (mut least, mut since) = (u64::MAX, Instant::now());

@@ -3,6 +3,7 @@
 use crate::cache::{CACHE, check_size, default_policy};
 use crate::declared::{Over, options, read_file};
 use crate::error::Error;
+use crate::managers::OwnersOption;
 use crate::memory;
 use crate::options::BesideOptions;
 use crate::words::{Policy, Size};
@@ -37,6 +38,12 @@ options! {
         /// Let nothing leave: only watch what is used, and what the policy would make of it
         #[arg(long)]
         pub observe: bool = restart("observe");
+        /// Who manages which files of whom, under lru-sp: rules of a TOML file, as of `forebay compare`
+        #[arg(long, value_name = "FILE.toml")]
+        pub managers: Option<PathBuf> = live("managers");
+        /// Whose uses count as one owner's, for managers and in traces [default: process]
+        #[arg(long, value_enum, value_name = "WHOSE")]
+        pub owners: Option<OwnersOption> = restart("owners");
         /// What runs beside it.
         #[command(flatten)]
         pub beside: BesideOptions = part;

@@ -1,0 +1,104 @@
+//! Managers of steered files, as their administrator meets them.
+
+use crate::{ALL, CACHE, Folder, forebay, running::Running, stop, text};
+use std::fs;
+
+impl Folder {
+    /// Steers under lru-sp with a cache of two thirds of the files, and what the arguments say.
+    #[track_caller]
+    fn steer_managed(&self, arguments: &[&str]) -> Running {
+        self.steer(&[&["--cache", &CACHE.to_string(), "--policy", "lru-sp"], arguments].concat())
+    }
+
+    /// What a command says that succeeds.
+    #[track_caller]
+    fn said(&self, command: &[&str]) -> String {
+        let output = forebay(&[&["control", "-s", &self.text("control")], command].concat());
+        assert!(output.status.success(), "{command:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Hits in the kernel's cache of another round over all files. `rounds`: how many there were before.
+    #[track_caller]
+    fn hits_of_round(&self, rounds: u64) -> u64 {
+        let before = self.figure("kernel_hits");
+        self.read();
+        self.wait_for_uses((rounds + 1) * (ALL >> 12));
+        self.wait_for_at_most(CACHE + CACHE / 50);
+        self.figure("kernel_hits") - before
+    }
+}
+
+#[test]
+fn a_loop_under_an_mru_rule_keeps_what_mru_keeps_until_lru_decides_again() {
+    let Some(folder) = Folder::new() else { return };
+    let (file, own) = (folder.path("managers.toml"), format!("* {}", std::process::id()));
+    let rule = |name: &str| format!("[[manager]]\nname = \"{name}\"\nowners = [\"{own}\"]\nfiles = [\"[0-9]\"]\n");
+    fs::write(&file, rule("mru")).expect("rules");
+    let running = folder.steer_managed(&["--managers", file.to_str().expect("text")]);
+    let shown = format!("rule       mru owners \"{own}\" files \"[0-9]\"");
+    assert!(folder.said(&["managers"]).starts_with(&shown), "nothing was read so far");
+    assert_eq!(folder.hits_of_round(0), 0);
+    assert_eq!(folder.said(&["managers"]), format!("{shown}\n"), "all patterns have matched");
+    // Each round finds what MRU keeps: the cache's pages, of half as many more.
+    let kept = CACHE >> 12;
+    for round in 1..=2 {
+        let hits = folder.hits_of_round(round);
+        assert!(hits.abs_diff(kept) < kept / 10, "{hits} hits for {kept}");
+    }
+    fs::write(&file, rule("lru")).expect("rules");
+    assert!(folder.said(&["reload"]).contains("the configuration was read again"));
+    folder.hits_of_round(3);
+    let hits = folder.hits_of_round(4);
+    assert!(hits < kept / 10, "{hits} hits: LRU has what a loop needs last");
+    let said = folder.said(&["manage", "--owner", &std::process::id().to_string(), "mru"]);
+    assert_eq!(said, format!("in force: mru owners \"{own}\"\n"));
+    assert!(folder.said(&["managers"]).starts_with(&format!("command    mru owners \"{own}\"")));
+    folder.hits_of_round(5);
+    let hits = folder.hits_of_round(6);
+    assert!(hits.abs_diff(kept) < kept / 10, "{hits} hits for {kept}");
+    assert_eq!(folder.figure("lost"), 0);
+    stop(running);
+}
+
+#[test]
+fn managers_are_for_a_policy_that_has_them() {
+    let Some(folder) = Folder::new() else { return };
+    let file = folder.text("managers.toml");
+    let files = folder.text("files");
+    let refused = |arguments: &[&str]| {
+        let output = forebay(&[&["steer", &files, "-c", "1MiB", "--managers", &file][..], arguments].concat());
+        (output.status.code(), text(&output.stderr))
+    };
+    fs::write(&file, "[[manager]]\nname = \"mru\"\n").expect("rules");
+    let (code, said) = refused(&[]);
+    assert!(code == Some(2) && said.contains("clock-pro has no managers; add --policy lru-sp"), "{said}");
+    fs::write(&file, "[[manager]]\nname = \"rmin\"\n").expect("rules");
+    let (code, said) = refused(&["--policy", "lru-sp"]);
+    assert!(code == Some(2) && said.contains("managers.toml line 2: that manager needs to know"), "{said}");
+    let running = folder.steer(&["--cache", "1MiB"]);
+    for (command, why) in [
+        (&["manage", "mru"][..], "the policy clock-pro has no managers: steer with --policy lru-sp"),
+        (&["managers"], "the policy clock-pro has no managers"),
+        (&["hint", "/etc/passwd", "normal"], "the kernel itself takes hints"),
+    ] {
+        let answer = folder.control(command);
+        let said = answer["message"].as_str().unwrap_or_default();
+        assert!(answer["answer"] == "refused" && said.contains(why), "{command:?}: {answer}");
+    }
+    stop(running);
+}
+
+#[test]
+fn owners_by_choice_are_named_so_in_recordings() {
+    let Some(folder) = Folder::new() else { return };
+    let (trace, rows) = (folder.text("uses.parquet"), folder.text("uses.csv"));
+    let running = folder.steer(&["--cache", "1GiB", "--owners", "user", "--record", &trace]);
+    folder.read();
+    folder.wait_for_uses(ALL >> 12);
+    stop(running);
+    let output = forebay(&["convert", &trace, &rows]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = fs::read_to_string(rows).expect("it is there");
+    assert!(rows.lines().count() > 1 && rows.lines().skip(1).all(|row| row.contains("user 0")), "{rows}");
+}

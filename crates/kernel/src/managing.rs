@@ -1,0 +1,183 @@
+//! Who uses steered files, and who manages their uses, where the policy has managers.
+//!
+//! A use is its process's, or by choice its user's, cgroup's or program's. The kernel does not say who opens files here: as in a trace, an owner uses a
+//! file until as many references after its last use as the cache has pages.
+//!
+//! The policy learns who manages at an owner's first use of a file, and when the rules change. A file keeps who has used it last, so that a use by the
+//! same owner costs one comparison.
+
+use crate::files::File;
+use forebay_owning::{InForce, Processes, Ruled, Rules, User};
+use forebay_policy::managers::Rule;
+use forebay_pool::{Pool, Volume};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+/// Users of a file before those that have gone are looked for.
+const MANY_USERS: usize = 16;
+
+/// What holds for all files.
+pub(crate) struct Managing {
+    /// Whether the policy has managers.
+    possible: bool,
+    processes: Processes,
+    rules: Rules,
+}
+
+/// What is known of a file's users.
+#[derive(Default)]
+pub(crate) struct Managed {
+    /// As rules name the file.
+    name: String,
+    /// Its place among the files that rules list.
+    place: Option<u32>,
+    /// The user that has used it last, how many names that had, and its number in the pool.
+    last: Option<(u64, u32, u32)>,
+    users: Vec<FileUser>,
+    /// How many users it may have before those that have gone are looked for.
+    most: usize,
+}
+
+struct FileUser {
+    user: Weak<User>,
+    serial: u64,
+    number: u32,
+    /// What the policy knows.
+    told: Option<Ruled>,
+}
+
+impl Managed {
+    /// Of a file by its name.
+    pub(crate) fn new(name: String) -> Self {
+        Self { name, ..Self::default() }
+    }
+
+    /// The number of the owner that has used it last.
+    pub(crate) fn last(&self) -> Option<u32> {
+        self.last.map(|(.., number)| number)
+    }
+
+    /// Whether this user has used it last, and no other rules may fit since.
+    pub(crate) fn was_used_by(&self, user: &User) -> bool {
+        self.last.is_some_and(|(serial, names, _)| (serial, names) == (user.serial, user.names()))
+    }
+
+    /// Drops users that have gone.
+    fn forget_gone(&mut self, pool: &Pool, volume: &Volume) {
+        let gone = self.users.extract_if(.., |of| of.user.strong_count() == 0);
+        let gone: Vec<FileUser> = gone.filter(|of| of.told.is_some()).collect();
+        // A number may be another's by now.
+        for of in gone.iter().filter(|of| !self.users.iter().any(|left| left.number == of.number)) {
+            // To say nothing of somebody any more is never refused.
+            let _ = pool.assign(Some(of.number), volume, None);
+        }
+    }
+
+    /// The bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.name.len() + self.users.capacity() * size_of::<FileUser>()
+    }
+}
+
+impl Managing {
+    pub(crate) fn new(pool: &Pool, processes: Processes, rules: Vec<Rule>) -> Self {
+        Self { possible: pool.has_managers(), processes, rules: Rules::new(rules) }
+    }
+
+    /// Whether the policy has managers: then it is to know whose each use is.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.possible
+    }
+
+    /// Whose a use is, by a process and its user.
+    pub(crate) fn user(&self, pool: &Pool, of: (u32, u32), now: Instant) -> Option<Arc<User>> {
+        self.processes.of_use(pool, of, now)
+    }
+
+    /// A user comes to use a file: the policy learns who manages that.
+    #[cold]
+    pub(crate) fn begin_use(&self, pool: &Pool, file: &mut File, user: &Arc<User>) {
+        let Some(managed) = &mut file.managed else { return };
+        managed.last = Some((user.serial, user.names(), user.owner.number()));
+        if managed.users.len() >= managed.most.max(MANY_USERS) {
+            managed.forget_gone(pool, &file.volume);
+            managed.most = 2 * managed.users.len();
+        }
+        let found = managed.users.iter().position(|of| of.serial == user.serial);
+        let place = found.unwrap_or_else(|| {
+            let (serial, number) = (user.serial, user.owner.number());
+            managed.users.push(FileUser { user: Arc::downgrade(user), serial, number, told: None });
+            managed.users.len() - 1
+        });
+        self.decide(pool, (managed, &file.volume), place, user);
+    }
+
+    fn decide(&self, pool: &Pool, (managed, volume): (&mut Managed, &Volume), place: usize, user: &User) {
+        self.rules.note(user, &managed.name);
+        let ruled = self.rules.of(user, &managed.name, &mut managed.place);
+        let of = &mut managed.users[place];
+        if of.told == ruled {
+            return;
+        }
+        match pool.assign(Some(of.number), volume, ruled.as_ref().map(Ruled::charge)) {
+            Ok(()) => of.told = ruled,
+            Err(error) => tracing::debug!("nobody manages {} for {}: {error}", managed.name, user.name()),
+        }
+    }
+
+    /// Other rules hold from now on, also for these files, which were used.
+    pub(crate) fn set_rules<'f>(&mut self, pool: &Pool, rules: Vec<Rule>, files: impl Iterator<Item = &'f mut File>) {
+        self.rules.replace(rules);
+        self.decide_anew(pool, files);
+    }
+
+    /// A rule holds before all others, until others are set; one for the same owners and files goes.
+    pub(crate) fn put_first<'f>(&mut self, pool: &Pool, rule: Rule, files: impl Iterator<Item = &'f mut File>) {
+        self.rules.put_first(rule);
+        self.decide_anew(pool, files);
+    }
+
+    /// The policy was made anew: it learns again who manages.
+    pub(crate) fn tell_anew<'f>(&self, pool: &Pool, files: impl Iterator<Item = &'f mut File>) {
+        let forgotten = |file: &'f mut File| {
+            let users = file.managed.as_mut().map(|managed| &mut managed.users);
+            users.into_iter().flatten().for_each(|of| of.told = None);
+            file
+        };
+        self.decide_anew(pool, files.map(forgotten));
+    }
+
+    fn decide_anew<'f>(&self, pool: &Pool, files: impl Iterator<Item = &'f mut File>) {
+        for file in files {
+            let Some(managed) = &mut file.managed else { continue };
+            managed.forget_gone(pool, &file.volume);
+            for place in 0..managed.users.len() {
+                if let Some(user) = managed.users[place].user.upgrade() {
+                    self.decide(pool, (managed, &file.volume), place, &user);
+                }
+            }
+            // Without managers there is nothing to agree on.
+            let _ = pool.agree(&file.volume);
+        }
+    }
+
+    /// All that says who manages these files: the rules, and managers that have lost their charge by their mistakes.
+    pub(crate) fn in_force<'f>(&self, pool: &Pool, files: impl Iterator<Item = &'f File>) -> Vec<InForce> {
+        let mut found = self.rules.in_force();
+        if pool.charges_ended() == 0 {
+            return found;
+        }
+        let mut lost: Vec<InForce> = Vec::new();
+        for file in files.filter(|file| pool.charge_has_ended(&file.volume)) {
+            for of in file.managed.iter().flat_map(|managed| &managed.users) {
+                let (Some(user), Some(told)) = (of.user.upgrade(), &of.told) else { continue };
+                let (manager, owner) = (told.to_string(), Some(user.name()));
+                lost.push(InForce { by: "lost", manager, owner, ..InForce::default() });
+            }
+        }
+        lost.sort_by(|one, other| one.owner.cmp(&other.owner));
+        lost.dedup();
+        found.extend(lost);
+        found
+    }
+}

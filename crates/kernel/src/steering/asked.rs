@@ -1,0 +1,133 @@
+//! What others ask of the thread that steers: it answers at its next turn, so that its state is its own.
+
+use super::{Counts, Options, State};
+use crate::error::Error;
+use crate::steered::PAGE;
+use forebay_owning::InForce;
+use forebay_policy::managers::Rule;
+use forebay_pool::{Pool, Together};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long an answer of the thread is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A page cache that is steered, until this is stopped or dropped.
+pub struct Steering {
+    shared: Arc<Shared>,
+    counted: Together,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What both sides know.
+pub(super) struct Shared {
+    pub(super) stop: AtomicBool,
+    /// The size that is asked for, in pages.
+    pub(super) size: AtomicU64,
+    pub(super) counts: Mutex<Counts>,
+    /// What the thread is to do at its next turn.
+    pub(super) asked: Mutex<Vec<Asked>>,
+}
+
+pub(super) type Asked = Box<dyn FnOnce(&mut State) + Send>;
+
+impl Shared {
+    pub(super) fn new(size: u64) -> Arc<Self> {
+        let (stop, size) = (AtomicBool::new(false), AtomicU64::new(size));
+        Arc::new(Self { stop, size, counts: Mutex::default(), asked: Mutex::default() })
+    }
+
+    /// What the thread answers at its next turn; nothing if it does not take turns any more.
+    fn ask<T: Send + 'static>(&self, question: impl FnOnce(&mut State) -> T + Send + 'static) -> Option<T> {
+        let (answer, answered) = channel();
+        // Who asked may wait no longer.
+        let ask = move |state: &mut State| drop(answer.send(question(state)));
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(ask));
+        answered.recv_timeout(PATIENCE).ok()
+    }
+}
+
+impl Steering {
+    /// Begins to steer with a pool that is used for nothing else: its capacity is the size. Returns when what is there already has been found.
+    ///
+    /// # Errors
+    /// What cannot be steered, and why.
+    pub fn start(pool: Arc<Pool>, options: Options) -> Result<Self, Error> {
+        let shared = Shared::new(pool.capacity() / PAGE);
+        let mut state = State::new(pool, options, &shared)?;
+        let counted = state.files.counted().clone();
+        state.walk();
+        let thread = std::thread::Builder::new().name("steer".to_owned()).spawn(move || state.run());
+        let thread = thread.map_err(|error| Error::System { asked: "a thread to steer", source: Arc::new(error) })?;
+        Ok(Self { shared, counted, thread: Some(thread) })
+    }
+
+    /// What was seen and done so far.
+    pub fn counts(&self) -> Counts {
+        *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the pool counts of the files.
+    pub fn counted(&self) -> &Together {
+        &self.counted
+    }
+
+    /// Another size is asked for, in bytes: pages leave soon.
+    pub fn resize(&self, bytes: u64) {
+        self.shared.size.store(bytes / PAGE, Ordering::Relaxed);
+    }
+
+    /// Has other rules hold from now on, also for files that were used. Whether it was done: not if the thread has ended.
+    pub fn set_rules(&self, rules: Vec<Rule>) -> bool {
+        let set = |State { managing, steered, files, .. }: &mut State| {
+            managing.set_rules(steered.pool(), rules, files.iter_mut());
+        };
+        self.shared.ask(set).is_some()
+    }
+
+    /// Has a rule hold before all others, until others are set; one for the same owners and files goes. Whether it was done.
+    pub fn put_rule_first(&self, rule: Rule) -> bool {
+        let put = |State { managing, steered, files, .. }: &mut State| {
+            managing.put_first(steered.pool(), rule, files.iter_mut());
+        };
+        self.shared.ask(put).is_some()
+    }
+
+    /// The policy was made anew: it learns again who manages.
+    pub fn manage_anew(&self) {
+        // A thread that has ended tells it nothing.
+        let _ = self.shared.ask(|State { managing, steered, files, .. }: &mut State| {
+            managing.tell_anew(steered.pool(), files.iter_mut());
+        });
+    }
+
+    /// All that says who manages: rules in their order, and managers that have lost their charge by their mistakes.
+    pub fn managers(&self) -> Vec<InForce> {
+        let list = |State { managing, steered, files, .. }: &mut State| managing.in_force(steered.pool(), files.iter());
+        self.shared.ask(list).unwrap_or_default()
+    }
+
+    /// Whether it goes on: not after a panic.
+    pub fn runs(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Ends it: the kernel's own lists decide again.
+    pub fn stop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that steers has panicked; the kernel's own lists decide");
+        }
+    }
+}
+
+impl Drop for Steering {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,181 @@
+//! Events of a kernel that is played: it has any number of pages, and drops those that are let go.
+
+use super::turn::{Sees, Turn};
+use super::*;
+use crate::steered::PAGE;
+use crate::watch::{Event, Kind};
+use forebay_policy::Spec;
+use forebay_policy::managers::Rules;
+use forebay_pool::Config;
+use std::collections::BTreeSet;
+
+/// Numbers that no process has, so they are the processes' names.
+const ONE: u32 = 4_000_000_001;
+const OTHER: u32 = 4_000_000_002;
+
+/// Pages of the cache, and of a file that is read in a loop.
+const CACHE: u64 = 32;
+const LOOP: u64 = 40;
+
+struct Played {
+    scopes: Scopes,
+    files: Files,
+    descriptors: Descriptors,
+    steered: Steered,
+    arrivals: Arrivals,
+    managing: Managing,
+    /// Files by their inodes, and pages.
+    there: BTreeSet<(u64, u64)>,
+}
+
+fn rules(text: &str) -> Vec<Rule> {
+    Rules::parse("test.toml", text.to_owned()).and_then(Rules::for_running).expect("the rules are right")
+}
+
+fn mru(owner: u32) -> String {
+    format!("[[manager]]\nname = \"mru\"\nowners = [\"{owner}\"]\nfiles = [\"inode 1\"]\n")
+}
+
+fn id(inode: u64) -> FileId {
+    FileId { device: 0, inode, generation: 0 }
+}
+
+impl Played {
+    fn new(policy: &str, text: &str) -> Self {
+        let spec = Spec::parse(policy).expect("a policy");
+        let pool = Arc::new(Pool::new(Config { laundry: 0, ..Config::new(CACHE * PAGE, spec) }).expect("a pool"));
+        let mut files = Files::new(&pool);
+        for inode in 1..=2 {
+            files.add(&pool, id(inode), None);
+        }
+        Self {
+            scopes: Scopes::new(&[]).expect("there is nothing to look at"),
+            files,
+            descriptors: Descriptors::default(),
+            managing: Managing::new(&pool, Processes::new(Owners::Process), rules(text)),
+            steered: Steered::new(pool).expect("its only user"),
+            arrivals: Arrivals::default(),
+            there: BTreeSet::new(),
+        }
+    }
+
+    fn happened(&mut self, kind: Kind, (inode, page): (u64, u64), process: u32) {
+        let event = Event {
+            kind,
+            file: id(inode),
+            first: page,
+            count: 1,
+            order: 0,
+            process,
+            user: 0,
+            group: 0,
+            reclaim: false,
+            own: kind == Kind::Removed,
+            judged: true,
+        };
+        let Self { scopes, files, descriptors, steered, arrivals, managing, .. } = self;
+        let (sees, linked) = (Sees { uses_first: true, writes: true }, &HashSet::new());
+        let (users, now, judged) = (None, Instant::now(), &mut Vec::new());
+        let mut turn =
+            Turn { scopes, files, descriptors, steered, arrivals, sees, users, managing, linked, now, judged };
+        turn.happened(&event);
+    }
+
+    /// A process reads a page of a file: whether it was there.
+    fn read(&mut self, process: u32, inode: u64, page: u64) -> bool {
+        self.happened(Kind::Read, (inode, page), process);
+        let hit = !self.there.insert((inode, page));
+        if !hit {
+            self.happened(Kind::Added, (inode, page), process);
+        }
+        for (object, pages) in self.steered.take_leaving() {
+            let inode = self.files.get(object).expect("it is steered").id.inode;
+            for page in pages.filter(|&page| self.there.remove(&(inode, page))).collect::<Vec<_>>() {
+                self.happened(Kind::Removed, (inode, page), 0);
+            }
+        }
+        hit
+    }
+
+    /// Reads a file from its beginning to its end: how many pages were there.
+    fn read_all(&mut self, process: u32, inode: u64, pages: u64) -> usize {
+        (0..pages).filter(|&page| self.read(process, inode, page)).count()
+    }
+
+    fn rounds(&mut self, rounds: usize) -> usize {
+        (0..rounds).map(|_| self.read_all(ONE, 1, LOOP)).sum()
+    }
+}
+
+#[test]
+fn a_rule_gives_a_loop_the_hits_of_its_manager() {
+    let (mut managed, mut simulated) = (Played::new("lru-sp", &mru(ONE)), Played::new("mru", ""));
+    let hits = managed.rounds(6);
+    assert!(hits > 5 * LOOP as usize / 2, "{hits}");
+    assert_eq!(hits, simulated.rounds(6));
+    assert_eq!(managed.there, simulated.there, "what MRU would keep is what is there");
+    for unruled in [mru(OTHER), mru(ONE).replace("inode 1", "inode 2"), String::new()] {
+        assert_eq!(Played::new("lru-sp", &unruled).rounds(6), 0, "LRU has what a loop needs last");
+    }
+}
+
+#[test]
+fn a_manager_takes_no_page_of_another_owner() {
+    // The other reads 8 pages after each 16 of the loop: LRU keeps them in a cache of 32.
+    let others = |policy: &str, text: &str| {
+        let mut played = Played::new(policy, text);
+        let mut hits = 0;
+        for step in 0..20 {
+            for page in 0..16 {
+                played.read(ONE, 1, (16 * step + page) % LOOP);
+            }
+            hits += played.read_all(OTHER, 2, 8);
+        }
+        hits
+    };
+    let all = 19 * 8;
+    assert_eq!(others("lru", ""), all);
+    assert!(others("mru", "") < all, "what MRU does for all takes them");
+    assert_eq!(others("lru-sp", &mru(ONE)), all, "the loop's owner pays for its manager");
+}
+
+#[test]
+fn other_rules_hold_at_once_and_a_new_policy_learns_them() {
+    let mut played = Played::new("lru-sp", "");
+    let pool = Arc::clone(played.steered.pool());
+    assert_eq!(played.rounds(4), 0);
+    played.managing.put_first(&pool, rules(&mru(ONE)).remove(0), played.files.iter_mut());
+    played.rounds(2);
+    assert!(played.rounds(4) > 4 * LOOP as usize / 2);
+    pool.restart_policy().expect("it is in order");
+    played.managing.tell_anew(&pool, played.files.iter_mut());
+    played.rounds(1);
+    assert!(played.rounds(4) > 4 * LOOP as usize / 2, "the policy learns again who manages");
+    let shown: Vec<_> = played.managing.in_force(&pool, played.files.iter()).into_iter().map(|of| of.by).collect();
+    assert_eq!(shown, ["command"]);
+    played.managing.set_rules(&pool, Vec::new(), played.files.iter_mut());
+    played.rounds(2);
+    assert_eq!(played.rounds(2), 0, "LRU again");
+}
+
+#[test]
+fn pages_that_stay_are_their_last_user_s() {
+    let mut played = Played::new("lru-sp", &mru(ONE));
+    played.rounds(2);
+    let object = played.files.find(id(1)).expect("it is steered");
+    let file = played.files.get(object).expect("it is steered");
+    let (volume, owner) = (Arc::clone(&file.volume), file.managed.as_ref().and_then(|managed| managed.last()));
+    played.steered.stayed(&volume, 30..31, owner);
+    assert!(played.rounds(2) > 2 * LOOP as usize / 2, "nobody else is a user of the file by that");
+}
+
+#[test]
+fn users_of_a_file_that_have_ended_are_forgotten() {
+    let mut played = Played::new("lru-sp", "[[manager]]\nname = \"mru\"\n");
+    for process in 0..10_000 {
+        played.read(ONE + process, 1, u64::from(process) % LOOP);
+    }
+    let object = played.files.find(id(1)).expect("it is steered");
+    let managed = played.files.get(object).and_then(|file| file.managed.as_ref()).expect("it was used");
+    assert!(managed.bytes() < 1 << 20, "{}", managed.bytes());
+}
