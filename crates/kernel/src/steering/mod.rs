@@ -247,7 +247,7 @@ impl State {
     }
 
     fn begin_walks(&mut self) {
-        self.walks = self.scopes.directories().iter().map(|directory| Walk::new(directory)).collect();
+        self.walks = self.scopes.directories().map(Walk::new).collect();
     }
 
     /// Goes on looking for files of which anything is in the cache, and that are not known.
@@ -308,6 +308,12 @@ impl State {
             self.files.sweep(self.steered.pool(), there);
             self.look_after_losses();
             self.weigh();
+            if self.scopes.follow() {
+                // It is asked anew which files are steered, and what is in the cache of a directory that has come.
+                self.forgot = now;
+                self.watch.forget_files();
+                self.begin_walks();
+            }
         }
         if now.saturating_duration_since(self.forgot) >= VERDICT {
             self.forgot = now;
