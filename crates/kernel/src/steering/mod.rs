@@ -20,7 +20,7 @@ use crate::arrivals::Arrivals;
 use crate::budget::Budget;
 use crate::descriptors::Descriptors;
 use crate::error::Error;
-use crate::file_system::identify;
+use crate::file_system::{check_rights, identify};
 use crate::files::Files;
 use crate::later::Later;
 use crate::scopes::{Hierarchy, Scope, Scopes};
@@ -208,6 +208,7 @@ impl State {
         };
         let (ring_bytes, verdicts) = shares_of(pool.capacity());
         let watch = Watch::start(&WatchOptions { devices: scopes.devices(), groups, ring_bytes, verdicts })?;
+        check_rights()?;
         let sees = Sees::by(&watch);
         for program in watch.programs() {
             if let Some(why) = &program.missing {

@@ -326,7 +326,9 @@ impl From<forebay_kernel::Error> for Error {
         match error {
             forebay_kernel::Error::Place { .. } => Self::Usage(error.to_string()),
             forebay_kernel::Error::Pool(error) => Self::Pool(error),
-            forebay_kernel::Error::Watch(_) | forebay_kernel::Error::System { .. } => Self::Failed(error.to_string()),
+            forebay_kernel::Error::Watch(_)
+            | forebay_kernel::Error::Rights(_)
+            | forebay_kernel::Error::System { .. } => Self::Failed(error.to_string()),
         }
     }
 }
