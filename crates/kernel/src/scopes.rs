@@ -79,8 +79,11 @@ impl Scopes {
 
     /// Looks where the directories are now. Whether any has another path, or has been made anew.
     pub(crate) fn follow(&mut self) -> bool {
-        // All are asked.
-        self.directories.iter_mut().fold(false, |changed, directory| directory.follow() || changed)
+        let mut changed = false;
+        for directory in &mut self.directories {
+            changed |= directory.follow();
+        }
+        changed
     }
 
     /// The devices whose files are all looked at.

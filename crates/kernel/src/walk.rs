@@ -57,7 +57,9 @@ impl Walk {
                         && found.st_dev == self.device
                         && let Ok((id, bytes)) = identify(&file)
                     {
-                        visit(file.as_fd(), id, bytes, found.st_nlink.into());
+                        #[allow(clippy::useless_conversion, reason = "it is narrower on other processors")]
+                        let links = u64::from(found.st_nlink);
+                        visit(file.as_fd(), id, bytes, links);
                     }
                 }
                 _ => {}

@@ -185,7 +185,9 @@ fn what_is_observed_stays() {
     assert_eq!(folder.figure("dropped"), 0);
     // A turn after the last page was let go.
     std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(folder.resident(), ALL);
+    // On a busy machine the kernel takes some itself.
+    wait_until("what is missing was reclaimed", || folder.resident() + (folder.figure("reclaimed") << 12) == ALL);
+    assert_eq!(folder.figure("dropped"), 0);
     let log = stop(running);
     assert!(log.contains("nothing leaves; clock-pro thinks of a cache of 1 MiB"), "{log}");
 }
