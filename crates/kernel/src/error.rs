@@ -18,6 +18,8 @@ pub enum Error {
     },
     /// The kernel does not let its page cache be watched.
     Watch(Arc<WatchError>),
+    /// The process has not these capabilities, and may not open files of other users.
+    Rights(Vec<&'static str>),
     /// The pool refuses.
     Pool(forebay_pool::Error),
     /// The system refuses.
@@ -34,6 +36,11 @@ impl fmt::Display for Error {
         match self {
             Self::Place { place, what } => write!(f, "{}: {what}", place.display()),
             Self::Watch(error) => error.fmt(f),
+            Self::Rights(missing) => write!(
+                f,
+                "steering opens files of all users by their inodes: it needs root, or capabilities for that. This process lacks {}",
+                missing.join(" and ")
+            ),
             Self::Pool(error) => error.fmt(f),
             Self::System { asked, source } => write!(f, "{asked}: {source}"),
         }
@@ -43,7 +50,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Place { .. } => None,
+            Self::Place { .. } | Self::Rights(_) => None,
             Self::Watch(error) => Some(&**error),
             Self::Pool(error) => Some(error),
             Self::System { source, .. } => Some(&**source),

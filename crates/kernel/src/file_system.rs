@@ -1,10 +1,11 @@
 //! File systems whose files are steered, and their files by inode.
 //!
 //! The kernel's events name a file by device, inode and generation. [`FileSystem::open`] opens it by a file handle made of these, as the file system makes
-//! them itself: ext2, ext3 and ext4 (`FILEID_INO32_GEN`), and XFS (the same with a longer inode). It needs `CAP_DAC_READ_SEARCH`.
+//! them itself: ext2, ext3 and ext4 (`FILEID_INO32_GEN`), and XFS (the same with a longer inode). It needs `CAP_DAC_READ_SEARCH`; and `CAP_FOWNER`, by
+//! which files of other users keep their time of access, and say what of them is in the cache.
 
 use crate::error::Error;
-use crate::watch::FileId;
+use crate::watch::{FileId, effective_capabilities};
 use rustix::fs::{AtFlags, FsWord, Mode, OFlags, StatxFlags, fstatfs, open, statx};
 use std::ffi::c_int;
 use std::io;
@@ -22,6 +23,9 @@ const TMPFS: FsWord = 0x0102_1994;
 const OVERLAY: FsWord = 0x794c_7630;
 const FUSE: FsWord = 0x6573_5546;
 const BTRFS: FsWord = 0x9123_683e;
+
+/// The capabilities that are needed, by their bits.
+const NEEDED: [(u32, &str); 2] = [(2, "CAP_DAC_READ_SEARCH"), (3, "CAP_FOWNER")];
 
 /// How a file system makes handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +104,20 @@ impl FileSystem {
     }
 }
 
+/// Refuses a process that may not open the files of all users.
+///
+/// # Errors
+/// Which capabilities it has not.
+pub(crate) fn check_rights() -> Result<(), Error> {
+    let missing = missing_rights(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+    if missing.is_empty() { Ok(()) } else { Err(Error::Rights(missing)) }
+}
+
+fn missing_rights(status: &str) -> Vec<&'static str> {
+    let effective = effective_capabilities(status).unwrap_or(u64::MAX);
+    NEEDED.iter().filter(|(bit, _)| effective >> bit & 1 == 0).map(|(_, name)| *name).collect()
+}
+
 /// The inode, generation and device of an open file, and its bytes.
 ///
 /// # Errors
@@ -130,4 +148,19 @@ fn refusal(kind: FsWord) -> String {
         _ => "a file system that is not supported; ext4 and XFS are",
     };
     format!("it is on {what}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_that_are_missing_are_named() {
+        let missing = |effective: u64| missing_rights(&format!("CapEff:\t{effective:016x}\n"));
+        assert_eq!(missing(0), ["CAP_DAC_READ_SEARCH", "CAP_FOWNER"]);
+        assert_eq!(missing(1 << 2), ["CAP_FOWNER"]);
+        assert!(missing(1 << 2 | 1 << 3).is_empty() && missing_rights("").is_empty());
+        let said = Error::Rights(missing(1 << 2)).to_string();
+        assert!(said.ends_with("This process lacks CAP_FOWNER"), "{said}");
+    }
 }

@@ -2,9 +2,11 @@
 
 use crate::error::Error;
 use crate::file_system::FileSystem;
+use rustix::fs::{Mode, OFlags, fstat, open};
 use std::ffi::OsString;
 use std::fs;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -23,9 +25,17 @@ pub enum Scope {
 
 /// The directories and control groups, and the file systems that they are on.
 pub(crate) struct Scopes {
-    directories: Vec<PathBuf>,
+    directories: Vec<Directory>,
     groups: Vec<Group>,
     systems: Vec<FileSystem>,
+}
+
+/// A directory that is steered. It is the same one when it is renamed.
+struct Directory {
+    opened: OwnedFd,
+    /// The path that the kernel gives to it now, or gave to it before it was removed.
+    path: PathBuf,
+    removed: bool,
 }
 
 /// A control group that is steered.
@@ -62,14 +72,23 @@ impl Scopes {
         Ok(made)
     }
 
-    /// The directories, by their whole paths.
-    pub(crate) fn directories(&self) -> &[PathBuf] {
-        &self.directories
+    /// The directories.
+    pub(crate) fn directories(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.directories.iter().map(|directory| directory.opened.as_fd())
+    }
+
+    /// Looks where the directories are now. Whether any has another path, or has been made anew.
+    pub(crate) fn follow(&mut self) -> bool {
+        let mut changed = false;
+        for directory in &mut self.directories {
+            changed |= directory.follow();
+        }
+        changed
     }
 
     /// The devices whose files are all looked at.
     pub(crate) fn devices(&self) -> Vec<u32> {
-        let on = |directory: &PathBuf| fs::metadata(directory).ok().map(|found| found.dev());
+        let on = |directory: &Directory| fstat(&directory.opened).ok().map(|found| found.st_dev);
         let wanted: Vec<u64> = self.directories.iter().filter_map(on).collect();
         let device = |system: &FileSystem| system.device();
         let number = |device: u32| libc::makedev(device >> 20, device & 0xf_ffff);
@@ -100,7 +119,7 @@ impl Scopes {
 
     /// Whether an open file lies below one of the directories.
     pub(crate) fn has(&self, file: BorrowedFd<'_>) -> bool {
-        path_of(file).is_some_and(|path| self.directories.iter().any(|directory| path.starts_with(directory)))
+        path_of(file).is_some_and(|path| self.directories.iter().any(|directory| path.starts_with(&directory.path)))
     }
 
     /// Whether a group is one of those that are steered, or below one.
@@ -112,7 +131,7 @@ impl Scopes {
     pub(crate) fn name(&self, file: BorrowedFd<'_>) -> Option<String> {
         let path = path_of(file)?;
         let below = match &*self.directories {
-            [directory] if self.groups.is_empty() => path.strip_prefix(directory).unwrap_or(&path),
+            [directory] if self.groups.is_empty() => path.strip_prefix(&directory.path).unwrap_or(&path),
             _ => &path,
         };
         Some(below.to_string_lossy().into_owned())
@@ -125,7 +144,7 @@ impl Scopes {
             return Err(failed("it is no directory: name the one that the file is in".to_owned()));
         }
         self.add_system(FileSystem::of(&whole)?);
-        self.directories.push(whole);
+        self.directories.push(Directory::open(whole).map_err(|error| failed(error.to_string()))?);
         Ok(())
     }
 
@@ -156,12 +175,47 @@ impl Scopes {
     }
 }
 
+impl Directory {
+    fn open(path: PathBuf) -> io::Result<Self> {
+        let opened = open(&path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { opened, path, removed: false })
+    }
+
+    /// Looks where it is now. Whether it has another path, or another directory has been made in its place.
+    fn follow(&mut self) -> bool {
+        let Ok(found) = fstat(&self.opened) else { return false };
+        if found.st_nlink > 0 {
+            let Some(path) = path_of(self.opened.as_fd()).filter(|path| *path != self.path) else { return false };
+            tracing::info!("{}: is {} now, and steered there", self.path.display(), path.display());
+            self.path = path;
+            return true;
+        }
+        if !self.removed {
+            self.removed = true;
+            tracing::warn!("{}: was removed; a directory that is made in its place is steered", self.path.display());
+        }
+        // One on another file system is not watched.
+        let made = Self::open(self.path.clone());
+        let made = made.ok().filter(|made| fstat(&made.opened).is_ok_and(|other| other.st_dev == found.st_dev));
+        made.is_some_and(|made| {
+            tracing::info!("{}: was made anew, and is steered", made.path.display());
+            *self = made;
+            true
+        })
+    }
+}
+
 /// The path of an open file, also of one that was deleted.
 fn path_of(file: BorrowedFd<'_>) -> Option<PathBuf> {
     let link = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
     let bytes = link.as_os_str().as_bytes();
-    let name = bytes.strip_suffix(DELETED).unwrap_or(bytes);
-    Some(PathBuf::from(OsString::from_vec(name.to_vec())))
+    let Some(name) = bytes.strip_suffix(DELETED) else { return Some(link) };
+    // A file may have a name that ends so.
+    let is_name = || {
+        let (found, named) = (fstat(file).ok()?, fs::symlink_metadata(&link).ok()?);
+        Some((found.st_dev, found.st_ino) == (named.dev(), named.ino()))
+    };
+    Some(if is_name() == Some(true) { link } else { PathBuf::from(OsString::from_vec(name.to_vec())) })
 }
 
 /// Which hierarchy a group is of.
@@ -228,6 +282,40 @@ mod tests {
         assert!(missing.contains("/there/is/no/such: No such file"), "{missing}");
         let memory = refused(Scope::Directory("/dev/shm".into()));
         assert!(memory.contains("tmpfs"), "{memory}");
+    }
+
+    #[test]
+    fn a_name_may_end_as_the_kernel_marks_what_is_deleted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().canonicalize().expect("it is there").join(name);
+        let file = fs::File::create(path("a (deleted)")).expect("a file");
+        let name = || path_of(file.as_fd()).expect("it has a path");
+        assert_eq!(name(), path("a (deleted)"));
+        fs::hard_link(path("a (deleted)"), path("b")).expect("a link");
+        fs::remove_file(path("a (deleted)")).expect("it is there");
+        assert_eq!(name(), path("a (deleted)"), "its other name is not what it was opened by");
+        fs::remove_file(path("b")).expect("it is there");
+        assert_eq!(name(), path("a (deleted)"));
+        let file = fs::File::create(path("a")).expect("a file");
+        fs::remove_file(path("a")).expect("it is there");
+        fs::File::create(path("a (deleted)")).expect("another file");
+        assert_eq!(path_of(file.as_fd()), Some(path("a")));
+    }
+
+    #[test]
+    fn a_directory_is_followed_where_it_goes_and_when_it_is_made_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().canonicalize().expect("it is there").join(name);
+        ["a/b", "z"].iter().for_each(|name| fs::create_dir_all(path(name)).expect("a folder"));
+        let mut directory = Directory::open(path("a/b")).expect("a directory");
+        assert!(!directory.follow(), "it is where it was");
+        fs::rename(path("a"), path("z/a")).expect("a rename");
+        assert!(directory.follow() && !directory.follow());
+        assert_eq!(directory.path, path("z/a/b"));
+        fs::remove_dir(path("z/a/b")).expect("it is empty");
+        assert!(!directory.follow() && directory.removed && directory.path == path("z/a/b"));
+        fs::create_dir(path("z/a/b")).expect("a folder");
+        assert!(directory.follow() && !directory.removed && !directory.follow());
     }
 
     #[test]

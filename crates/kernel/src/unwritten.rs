@@ -2,12 +2,14 @@
 
 use crate::act;
 use crate::walk::Walk;
+use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The pages of files below a directory that are dirty or being written; 0 before Linux 6.5, which does not say.
 pub fn unwritten(directory: &Path) -> u64 {
+    let Ok(directory) = File::open(directory) else { return 0 };
     let (mut walk, mut pages) = (Walk::new(directory), 0);
     let mut visit = |file: BorrowedFd<'_>, _, bytes: u64, _| {
         let cached = act::cached(file, &(0..bytes.div_ceil(crate::steered::PAGE)));
@@ -20,7 +22,6 @@ pub fn unwritten(directory: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
     use std::io::Write;
 
     #[test]

@@ -53,6 +53,15 @@ fn addresses() -> Option<u64> {
     [Resource::As, Resource::Data].into_iter().filter_map(|limit| getrlimit(limit).current).min()
 }
 
+/// The bytes of addresses that `ulimit -v` still lets this process take, if it limits them.
+pub(crate) fn addresses_left() -> Option<u64> {
+    let limit = getrlimit(Resource::As).current?;
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let taken = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
+    let kibibytes: u64 = taken.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(limit.saturating_sub(kibibytes << 10))
+}
+
 /// A file that says `max` has no number, and no limit.
 fn read(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()

@@ -186,7 +186,9 @@ fn what_is_observed_stays() {
     assert_eq!(folder.figure("dropped"), 0);
     // A turn after the last page was let go.
     std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(folder.resident(), ALL);
+    // On a busy machine the kernel takes some itself.
+    wait_until("what is missing was reclaimed", || folder.resident() + (folder.figure("reclaimed") << 12) == ALL);
+    assert_eq!(folder.figure("dropped"), 0);
     let log = stop(running);
     assert!(log.contains("nothing leaves; clock-pro thinks of a cache of 1 MiB"), "{log}");
 }
@@ -260,6 +262,24 @@ fn a_recording_has_the_files_below_the_directory_and_who_used_them() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows = fs::read_to_string(rows).expect("it is there");
     assert!(rows.lines().skip(1).all(|row| row.contains(",cat ")), "{rows}");
+}
+
+#[test]
+fn a_line_break_in_a_file_s_name_ends_no_recording() {
+    let Some(folder) = Folder::new() else { return };
+    let trace = folder.text("uses.csv");
+    let named = folder.path("files/a\nb (deleted)");
+    fs::copy(folder.path("files/0"), &named).expect("it is written");
+    let running = folder.steer(&["--cache", "1GiB", "--record", &trace]);
+    let read = Command::new("cat").args([&named, &folder.path("files/3")]).output();
+    assert!(read.expect("cat runs").status.success());
+    folder.wait_for_uses(2 * (FILE >> 12));
+    let log = stop(running);
+    assert!(log.contains("recorded ") && !log.contains("recording has stopped"), "{log}");
+    let rows = fs::read_to_string(&trace).expect("it is there");
+    assert!([r",a\nb (deleted),", ",3,"].iter().all(|name| rows.contains(name)), "{rows}");
+    let output = forebay(&["info", &trace]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 #[test]

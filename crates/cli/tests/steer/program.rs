@@ -71,6 +71,57 @@ fn a_signal_is_the_program_s() {
     assert_eq!(running.end(), Some(42), "{}", running.log);
 }
 
+/// Where the group of a script is, below where version 2 is mounted.
+fn group_of(said: &str, groups: &Path) -> PathBuf {
+    let group = said.lines().find_map(|line| line.strip_prefix("0::/")).expect("it was in a group");
+    let name = Path::new(group).file_name().expect("it has a name");
+    assert!(name.to_str().is_some_and(|name| name.starts_with("forebay-")), "{group}");
+    groups.join(group)
+}
+
+#[test]
+fn groups_that_a_program_has_made_in_its_own_go_with_it() {
+    let (Some(folder), Some(groups)) = (Folder::new(), groups()) else { return };
+    let pid = folder.path("pid");
+    let script = format!(
+        "cat /proc/self/cgroup; group={}$(sed -n s/^0:://p /proc/self/cgroup); mkdir -p $group/a/b $group/c || exit 9
+        sleep 600 > /dev/null 2>&1 & echo $! | tee {} > $group/a/b/cgroup.procs",
+        groups.display(),
+        pid.display()
+    );
+    let (code, said) = steer("1MiB", &script);
+    assert_eq!(code, Some(0), "{said}");
+    let left: String = fs::read_to_string(pid).expect("it is written").trim().to_owned();
+    assert!(!group_of(&said, &groups).exists(), "it is gone: {said}");
+    assert!(Command::new("kill").arg(&left).status().expect("kill runs").success(), "what it left runs");
+}
+
+#[test]
+fn the_group_of_one_that_was_killed_goes_with_the_next_start() {
+    let (Some(folder), Some(groups)) = (Folder::new(), groups()) else { return };
+    let pid = folder.path("pid");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let group = format!("{}$(sed -n s/^0:://p /proc/self/cgroup)/a", groups.display());
+    let script =
+        format!("cat /proc/self/cgroup >&2; mkdir {group}; echo $$ > {}; exec sleep 600 2> /dev/null", pid.display());
+    command.args(["steer", "--cache", "1MiB", "--", "sh", "-c", &script]);
+    let mut running = Running::start(&mut command);
+    let said = running.wait_for("0::");
+    let group = group_of(&said, &groups);
+    wait_until("the program has made a group", || fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
+    running.signal("KILL");
+    running.end();
+    assert_eq!(steer("1MiB", "true").0, Some(0));
+    assert!(group.join("a").exists(), "its program runs in it");
+    let left: String = fs::read_to_string(pid).expect("it is written").trim().to_owned();
+    assert!(Command::new("kill").arg(&left).status().expect("kill runs").success());
+    wait_until("its program has ended", || {
+        fs::read_to_string(group.join("cgroup.events")).map_or(true, |events| events.contains("populated 0"))
+    });
+    assert_eq!(steer("1MiB", "true").0, Some(0));
+    assert!(!group.exists(), "{}", group.display());
+}
+
 #[test]
 fn what_a_program_leaves_running_goes_on_without_its_group() {
     let (Some(folder), Some(groups)) = (Folder::new(), groups()) else { return };

@@ -1,6 +1,7 @@
 //! What cannot be steered, and what is said of it.
 
 use crate::{Folder, forebay, stop, text};
+use std::fs;
 
 #[track_caller]
 fn refused(arguments: &[&str], code: i32) -> String {
@@ -43,5 +44,17 @@ fn a_directory_is_steered_by_one_process() {
         refused(&["--once", &folder.text(""), "-c", "1MiB"], 1).contains("or a directory in it, is steered by another")
     );
     stop(running);
+    assert!(forebay(&["steer", "--once", &files, "-c", "1MiB"]).status.success());
+}
+
+#[test]
+fn one_that_is_killed_is_in_nobody_s_way_nor_are_locks_of_others() {
+    let Some(folder) = Folder::new() else { return };
+    let files = folder.text("files");
+    let mut running = folder.steer(&["--cache", "1MiB"]);
+    running.signal("KILL");
+    running.end();
+    let locked = fs::File::open(&files).expect("it is there");
+    rustix::fs::fcntl_lock(&locked, rustix::fs::FlockOperation::LockShared).expect("anybody may");
     assert!(forebay(&["steer", "--once", &files, "-c", "1MiB"]).status.success());
 }

@@ -23,7 +23,7 @@ use crate::arrivals::Arrivals;
 use crate::budget::Budget;
 use crate::descriptors::Descriptors;
 use crate::error::Error;
-use crate::file_system::identify;
+use crate::file_system::{check_rights, identify};
 use crate::files::Files;
 use crate::later::Later;
 use crate::managing::Managing;
@@ -156,6 +156,7 @@ impl State {
         };
         let (ring_bytes, verdicts) = shares_of(pool.capacity());
         let watch = Watch::start(&WatchOptions { devices: scopes.devices(), groups, ring_bytes, verdicts })?;
+        check_rights()?;
         let sees = Sees::by(&watch);
         for program in watch.programs() {
             if let Some(why) = &program.missing {
@@ -196,7 +197,7 @@ impl State {
     }
 
     fn begin_walks(&mut self) {
-        self.walks = self.scopes.directories().iter().map(|directory| Walk::new(directory)).collect();
+        self.walks = self.scopes.directories().map(Walk::new).collect();
     }
 
     /// Goes on looking for files of which anything is in the cache, and that are not known.
@@ -262,6 +263,12 @@ impl State {
             }
             self.look_after_losses();
             self.weigh();
+            if self.scopes.follow() {
+                // It is asked anew which files are steered, and what is in the cache of a directory that has come.
+                self.forgot = now;
+                self.watch.forget_files();
+                self.begin_walks();
+            }
         }
         if now.saturating_duration_since(self.forgot) >= VERDICT {
             self.forgot = now;

@@ -188,7 +188,7 @@ fn a_deleted_file_is_not_kept_open() {
         let files = fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
         files.filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| to.starts_with(folder.path()))).count()
     };
-    assert_eq!(open(), 2, "the folder, and this test's file");
+    assert_eq!(open(), 3, "the folder twice, and this test's file");
     drop(file);
     fs::remove_file(folder.path().join("file")).expect("it is there");
     state.turn(Instant::now());
@@ -241,4 +241,23 @@ fn a_file_that_is_renamed_out_of_the_directory_is_left_alone() {
     look(now + VERDICT);
     let names: Vec<_> = state.files.all().into_iter().map(|(_, id, _)| id.inode).collect();
     assert_eq!(names, [comes.metadata().expect("it is there").ino()]);
+}
+
+#[test]
+fn a_directory_that_is_renamed_is_steered_on() {
+    let Some(folder) = folder() else { return };
+    let (before, after) = (folder.path().join("before"), folder.path().join("after"));
+    fs::create_dir(&before).expect("a folder");
+    let file = cold(before.join("file"), FILE);
+    let mut state = state("lru", &before);
+    fs::rename(&before, &after).expect("a rename");
+    for seen in [TEND, 2 * VERDICT] {
+        let now = Instant::now() + seen;
+        state.turn(now);
+        for page in 0..FILE {
+            read(&file, page);
+            state.turn(now);
+        }
+        assert_eq!((there(&file).len() as u64, state.counts.there, state.counts.files), (CACHE, CACHE, 1));
+    }
 }

@@ -133,12 +133,15 @@ fn forbidden(source: &io::Error) -> Option<WatchError> {
 fn missing_capabilities(status: &str) -> Vec<&'static str> {
     const ADMIN: u32 = 21;
     const NEEDED: [(u32, &str); 2] = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let Some(effective) = effective.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()) else {
-        return Vec::new();
-    };
+    let Some(effective) = effective_capabilities(status) else { return Vec::new() };
     let has = |bit: u32| effective >> bit & 1 != 0;
     NEEDED.iter().filter(|(bit, _)| !has(*bit) && !has(ADMIN)).map(|(_, name)| *name).collect()
+}
+
+/// The capabilities of a process, a bit each, from its `/proc/PID/status`.
+pub(crate) fn effective_capabilities(status: &str) -> Option<u64> {
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(effective.trim(), 16).ok()
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ mod ring;
 mod system;
 
 pub use error::WatchError;
+pub(crate) use error::effective_capabilities;
 pub use event::{Event, FileId, Kind, kernel_device};
 
 use assemble::{Assembler, Operation, Register};

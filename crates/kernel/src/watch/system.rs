@@ -206,6 +206,9 @@ pub(super) enum Use {
     RunHere,
 }
 
+/// The bytes of what the verifier writes that are kept.
+const VERIFIER_LOG: usize = 1 << 20;
+
 /// Loads a program. The error of one that the verifier refuses comes with what it wrote.
 pub(super) fn load_program(name: &str, code: &[Instruction], usage: Use) -> Result<OwnedFd, (io::Error, String)> {
     let (kind, attach_type, attach_btf_id) = match usage {
@@ -231,8 +234,12 @@ pub(super) fn load_program(name: &str, code: &[Instruction], usage: Use) -> Resu
     };
     load(&mut []).map_err(|error| {
         // The verifier writes only if asked to: what it writes costs more than loading does.
-        let mut log = vec![0; 1 << 20];
-        let _ = load(&mut log);
+        let mut log = Vec::new();
+        // Where there is no memory for it, the error is without.
+        if log.try_reserve_exact(VERIFIER_LOG).is_ok() {
+            log.resize(VERIFIER_LOG, 0);
+            let _ = load(&mut log);
+        }
         let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
         (error, String::from_utf8_lossy(&log[..end]).into_owned())
     })

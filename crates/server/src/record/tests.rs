@@ -73,6 +73,21 @@ fn what_is_recorded_is_read_back_in_order_with_snapshots_on_the_way() {
 }
 
 #[test]
+fn a_line_break_in_a_name_ends_no_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    for (extension, name) in [("parquet", "a\nb"), ("csv", r"a\nb")] {
+        let path = folder.path().join("trace").with_extension(extension);
+        let recorder = Recorder::new(16384);
+        recorder.start(&path).unwrap();
+        recorder.record((recorder.number("a\nb"), 1 << 20), 0, 512, Operation::Read);
+        recorder.record((recorder.number("c, d"), 1 << 20), 0, 512, Operation::Read);
+        assert_eq!(recorder.stop().unwrap().map(|recorded| recorded.written), Some(2));
+        let names: Vec<String> = read(&path).into_iter().map(|(name, ..)| name).collect();
+        assert_eq!(names, [name, "c, d"]);
+    }
+}
+
+#[test]
 fn another_trace_can_be_recorded_after_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (folder.path().join("one.csv"), folder.path().join("two.csv"));

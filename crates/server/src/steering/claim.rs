@@ -1,64 +1,57 @@
 //! Keeps a directory or control group to one `forebay steer`: of two, each would drop what the other wants to keep.
 //!
-//! A mark is an advisory lock of one byte of the directory (`F_OFD_SETLK` of fcntl(2)), so it goes with its process. All are read locks, as no directory can be
-//! opened for writing. One byte says that the directory is steered, another that one below it is. Each process sets its marks, and then asks for those of others. Of
-//! two that start together, both may see the other: then both take their marks back, and try again.
+//! Each directory has a file, named by its device and inode, in a folder that only root can open. A process locks the file of what it steers for itself, and
+//! shares the locks of those of all directories above. So another's lock is in its way where one lies in the other, and nowhere else. A lock goes with its
+//! process, however that ends. Files that are left are removed by whoever comes next.
 
 use crate::error::Error;
-use rustix::fs::{Mode, OFlags, open};
-use std::fs::File;
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, fstat, mkdir, open, openat, unlinkat};
+use rustix::process::geteuid;
+use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
-/// The bytes: not those of mounts, which may show what is steered.
-const STEERED: libc::off_t = 0x0f0_7eba_0010;
-const BELOW: libc::off_t = STEERED + 1;
+/// Where the files are. `/run/forebay` may belong to the user of a service, and goes with it.
+const FOLDER: &str = "/run/forebay-steer";
 
-/// How often it is tried, and the least pause between.
-const TRIES: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(10);
-
-/// What is marked, for as long as this is there.
+/// What is locked, for as long as this is there.
 #[derive(Debug)]
-pub(crate) struct Claim(#[allow(dead_code, reason = "the locks go with the descriptors")] Vec<File>);
+pub(crate) struct Claim(#[allow(dead_code, reason = "the locks go with the files")] Vec<File>);
 
 impl Claim {
-    /// Marks a place that is to be steered, and what lies above it.
+    /// Locks a place that is to be steered, and shares what lies above it.
     ///
     /// # Errors
-    /// Another process steers it, or what lies above or below it.
+    /// Another process steers it, or what lies above or below it; or there is no folder for that.
     pub(crate) fn new(place: &Path) -> Result<Self, Error> {
+        Self::in_folder(Path::new(FOLDER), place)
+    }
+
+    fn in_folder(folder: &Path, place: &Path) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::Usage(format!("{}: {error}", place.display()));
         let whole = place.canonicalize().map_err(failed)?;
-        let mut tried = 0;
-        loop {
-            let (mut held, mut in_the_way) = (Vec::new(), None);
-            for (index, directory) in whole.ancestors().enumerate() {
-                // Those above that cannot be opened, or have no locks, keep no marks.
-                let Some(opened) = opened(directory) else { continue };
-                let (own, against): (_, &[_]) =
-                    if index == 0 { (STEERED, &[STEERED, BELOW]) } else { (BELOW, &[STEERED]) };
-                let _ = lock(&opened, libc::F_OFD_SETLK, own);
-                if against.iter().any(|byte| lock(&opened, libc::F_OFD_GETLK, *byte).unwrap_or(false)) {
-                    in_the_way = Some(directory.to_owned());
-                }
-                held.push(File::from(opened));
+        let opened = private(folder)?;
+        let unlocked = |error: io::Error| Error::Failed(format!("{}: {error}", folder.display()));
+        // Held until this returns: nobody else makes, locks or removes files meanwhile.
+        opened.lock().map_err(unlocked)?;
+        remove_left(&opened);
+        let mut held = Vec::new();
+        for (index, directory) in whole.ancestors().enumerate() {
+            let found = fs::metadata(directory).map_err(failed)?;
+            let file = open_in(&opened, &name(&found)).map_err(unlocked)?;
+            match if index == 0 { file.try_lock() } else { file.try_lock_shared() } {
+                Ok(()) => held.push(file),
+                Err(TryLockError::WouldBlock) => return Err(refusal(place, &whole, directory)),
+                Err(TryLockError::Error(error)) => return Err(unlocked(error)),
             }
-            let Some(other) = in_the_way else { return Ok(Self(held)) };
-            drop(held);
-            tried += 1;
-            if tried == TRIES {
-                return Err(refusal(place, &whole, &other));
-            }
-            // Two that start together are not to meet again.
-            std::thread::sleep(PAUSE + Duration::from_millis(u64::from(std::process::id() % 17)));
         }
+        Ok(Self(held))
     }
 }
 
-fn refusal(place: &Path, whole: &PathBuf, other: &PathBuf) -> Error {
+fn refusal(place: &Path, whole: &Path, other: &Path) -> Error {
     let (place, other_place) = (place.display(), other.display());
     Error::InUse(if whole == other {
         format!("{place}: it, or a directory in it, is steered by another forebay steer already: stop that one first")
@@ -69,46 +62,123 @@ fn refusal(place: &Path, whole: &PathBuf, other: &PathBuf) -> Error {
     })
 }
 
-fn opened(directory: &Path) -> Option<OwnedFd> {
-    open(directory, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()
+/// Opens a folder that is this user's or root's alone. It is made if it is missing.
+fn private(folder: &Path) -> Result<File, Error> {
+    let failed = |error: rustix::io::Errno| {
+        let hint = match error {
+            rustix::io::Errno::ACCESS | rustix::io::Errno::PERM => "run this as root",
+            rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR => "it is no directory: remove it",
+            _ => "it is to hold which directories are steered: mount a tmpfs on /run",
+        };
+        Error::Failed(format!("{}: {}; {hint}", folder.display(), io::Error::from(error)))
+    };
+    match mkdir(folder, Mode::RWXU) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = open(folder, flags, Mode::empty()).map_err(failed)?;
+    let found = fstat(&opened).map_err(failed)?;
+    let own = found.st_uid == 0 || found.st_uid == geteuid().as_raw();
+    if !own || found.st_mode & 0o077 != 0 {
+        let what = "other users may open it, and could keep directories from being steered: remove it";
+        return Err(Error::Failed(format!("{}: {what}", folder.display())));
+    }
+    Ok(File::from(opened))
 }
 
-/// Sets a mark by `F_OFD_SETLK`, or asks for another's by `F_OFD_GETLK`: whether there is one.
-fn lock(directory: &OwnedFd, command: libc::c_int, byte: libc::off_t) -> io::Result<bool> {
-    // SAFETY: plain numbers, for which zeroes are valid.
-    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    // A write lock would be refused by the read lock that is a mark.
-    let kind = if command == libc::F_OFD_GETLK { libc::F_WRLCK } else { libc::F_RDLCK };
-    lock.l_type = kind as libc::c_short;
-    lock.l_whence = libc::SEEK_SET as libc::c_short;
-    (lock.l_start, lock.l_len) = (byte, 1);
-    // SAFETY: the descriptor is open, and `lock` is what both commands read and write.
-    if unsafe { libc::fcntl(directory.as_raw_fd(), command, &raw mut lock) } == -1 {
-        return Err(io::Error::last_os_error());
+/// A directory's file.
+fn name(directory: &fs::Metadata) -> String {
+    format!("{:x}-{}", directory.dev(), directory.ino())
+}
+
+fn open_in(folder: &File, name: &str) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(folder.as_fd(), name, flags, Mode::RUSR | Mode::WUSR)?.into())
+}
+
+/// Removes the files that nobody has locked.
+fn remove_left(folder: &File) {
+    for entry in Dir::read_from(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let file = openat(folder, name, OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+        if file.is_ok_and(|file| File::from(file).try_lock().is_ok()) {
+            // What stays is in nobody's way.
+            let _ = unlinkat(folder, name, AtFlags::empty());
+        }
     }
-    Ok(libc::c_int::from(lock.l_type) != libc::F_UNLCK)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{FlockOperation, fcntl_lock};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::PathBuf;
+
+    /// A folder with directories in it, and the path for what is claimed.
+    fn folder(directories: &[&str]) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        directories.iter().for_each(|name| fs::create_dir_all(folder.path().join(name)).unwrap());
+        let claims = folder.path().join("claims");
+        (folder, claims)
+    }
 
     #[test]
     fn a_directory_is_steered_once_and_neighbours_side_by_side() {
-        let folder = tempfile::tempdir().unwrap();
+        let (folder, claims) = folder(&["a/b", "c"]);
         let place = |name: &str| folder.path().join(name);
-        ["a/b", "c"].iter().for_each(|name| std::fs::create_dir_all(place(name)).unwrap());
-        let refused = |name: &str| Claim::new(&place(name)).unwrap_err().to_string();
-        let below = Claim::new(&place("a/b")).unwrap();
-        let beside = Claim::new(&place("c")).unwrap();
+        let claim = |name: &str| Claim::in_folder(&claims, &place(name));
+        let refused = |name: &str| claim(name).unwrap_err().to_string();
+        let below = claim("a/b").unwrap();
+        let beside = claim("c").unwrap();
         assert!(refused("a/b").contains("a/b: it, or a directory in it, is steered by another"));
         assert!(refused("a").contains("a: it, or a directory in it"));
         drop(below);
-        let above = Claim::new(&place("a")).unwrap();
+        let above = claim("a").unwrap();
         assert!(refused("a/b").contains(&format!("{}, in which it lies, is steered", place("a").display())));
         drop((above, beside));
-        assert!(Claim::new(&place("a/b")).is_ok());
-        let missing = Claim::new(&place("no")).unwrap_err();
+        assert!(claim("a/b").is_ok());
+        let missing = claim("no").unwrap_err();
         assert!(missing.is_usage() && missing.to_string().contains("no: No such file"), "{missing}");
+    }
+
+    #[test]
+    fn a_lock_of_the_directory_itself_keeps_nobody_from_it() {
+        let (folder, claims) = folder(&["a"]);
+        let other = File::open(folder.path().join("a")).unwrap();
+        other.lock().unwrap();
+        fcntl_lock(&other, FlockOperation::LockShared).unwrap();
+        assert!(Claim::in_folder(&claims, &folder.path().join("a")).is_ok());
+        assert_eq!(fs::metadata(&claims).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn files_that_are_left_go() {
+        let (folder, claims) = folder(&["a"]);
+        drop(Claim::in_folder(&claims, &folder.path().join("a")).unwrap());
+        fs::write(claims.join("left"), "").unwrap();
+        let here = || fs::read_dir(&claims).unwrap().count();
+        let depth = folder.path().join("a").canonicalize().unwrap().ancestors().count();
+        let _claim = Claim::in_folder(&claims, &folder.path().join("a")).unwrap();
+        assert_eq!(here(), depth, "one for each directory above");
+    }
+
+    #[test]
+    fn a_folder_that_others_may_open_or_that_is_a_link_is_refused() {
+        let (folder, claims) = folder(&["a", "open"]);
+        let refused = || Claim::in_folder(&claims, &folder.path().join("a")).unwrap_err().to_string();
+        symlink(folder.path().join("open"), &claims).unwrap();
+        assert!(
+            refused().contains("claims: ") && refused().ends_with("it is no directory: remove it"),
+            "{}",
+            refused()
+        );
+        fs::remove_file(&claims).unwrap();
+        fs::create_dir(&claims).unwrap();
+        fs::set_permissions(&claims, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(refused().ends_with("could keep directories from being steered: remove it"), "{}", refused());
+        let nowhere = Claim::in_folder(&folder.path().join("no/claims"), folder.path()).unwrap_err().to_string();
+        assert!(nowhere.contains("no/claims: No such file") && nowhere.ends_with("mount a tmpfs on /run"), "{nowhere}");
     }
 }

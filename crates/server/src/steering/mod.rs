@@ -362,6 +362,7 @@ impl SteerOptions {
     /// A cache whose frames hold no bytes, and the most bytes that it may be resized to.
     fn make_cache(&self) -> Result<(Arc<Cache>, u64), Error> {
         self.check_memory(memory::limit())?;
+        self.check_addresses(memory::addresses_left())?;
         let config = self.config(memory::most_pages_elsewhere(self.cache_size()));
         let most = config.most_capacity;
         Ok((Arc::new(Cache::new(SHARED, config)?), most))
@@ -380,7 +381,9 @@ impl From<forebay_kernel::Error> for Error {
         match error {
             forebay_kernel::Error::Place { .. } => Self::Usage(error.to_string()),
             forebay_kernel::Error::Pool(error) => Self::Pool(error),
-            forebay_kernel::Error::Watch(_) | forebay_kernel::Error::System { .. } => Self::Failed(error.to_string()),
+            forebay_kernel::Error::Watch(_)
+            | forebay_kernel::Error::Rights(_)
+            | forebay_kernel::Error::System { .. } => Self::Failed(error.to_string()),
         }
     }
 }

@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 /// The bytes of a page of the kernel's cache.
 pub(crate) const PAGE: u64 = LEAST_PAGE_SIZE as u64;
 
+/// The bytes of addresses that threads, their stacks, and the ring of events take.
+const ADDRESSES: u64 = 48 << 20;
+
 /// The fewest pages of a cache: with less, what is read at once is dropped before it is used.
 const LEAST_PAGES: u64 = 64;
 
@@ -125,6 +128,16 @@ impl SteerOptions {
         Config::elsewhere(self.cache_size(), policy).with_most_capacity(most)
     }
 
+    /// Refuses a process that may take only `left` bytes of addresses more: without memory for what it does later, it would end without a word.
+    pub(crate) fn check_addresses(&self, left: Option<u64>) -> Result<(), Error> {
+        let needed = self.config(self.cache_size()).most_metadata().saturating_add(ADDRESSES);
+        let Some(left) = left.filter(|left| *left < needed) else { return Ok(()) };
+        let [left, needed] = [left, needed].map(show_bytes);
+        let what =
+            format!("`ulimit -v` leaves this process {left} of addresses, and it needs {needed}: raise that limit");
+        Err(Error::Usage(what))
+    }
+
     /// Refuses a cache whose metadata takes more memory than there is, `limit` bytes, with the program beside it. The pages themselves are the kernel's.
     pub(crate) fn check_memory(&self, limit: u64) -> Result<(), Error> {
         let metadata = self.config(self.cache_size()).most_metadata();
@@ -222,6 +235,9 @@ mod tests {
     fn memory_is_needed_for_metadata_alone() {
         let options = options(&[], Some("8GiB"));
         assert!(options.check_memory(2 << 30).is_ok(), "less than the cache");
+        assert!(options.check_addresses(None).is_ok() && options.check_addresses(Some(2 << 30)).is_ok());
+        let refused = options.check_addresses(Some(ADDRESSES)).unwrap_err().to_string();
+        assert!(refused.starts_with("`ulimit -v` leaves this process 48 MiB of addresses"), "{refused}");
         let refused = options.check_memory(64 << 20).unwrap_err().to_string();
         assert!(
             refused.contains("the metadata of a cache of 8 GiB") && refused.contains("make --cache smaller"),

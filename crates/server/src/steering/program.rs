@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// Signals that the program gets, too.
 const PASSED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
+/// How the names of groups begin; a process's number follows.
+const PREFIX: &str = "forebay-";
+
 /// How long a group may take to be empty once its last processes have been moved out of it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -38,9 +41,10 @@ impl Group {
             let what = "a program is steered by its control group of version 2, and none is mounted: `mount -t cgroup2 none /sys/fs/cgroup`";
             Error::Failed(what.to_owned())
         })?;
-        let path = above.join(format!("forebay-{}", std::process::id()));
+        remove_left(&above);
+        let path = above.join(format!("{PREFIX}{}", std::process::id()));
         match fs::create_dir(&path) {
-            // A process of this number, which was killed, has left it behind.
+            // A process of this number, which was killed, has left it behind, with a program that runs.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Self { path, above }),
             Err(error) => {
                 let what = format!(
@@ -80,20 +84,65 @@ impl Drop for Group {
     /// What the program has left running goes on beside this process.
     fn drop(&mut self) {
         let end = Instant::now() + PATIENCE;
-        while let Err(error) = fs::remove_dir(&self.path) {
-            if error.kind() == io::ErrorKind::NotFound {
-                return;
-            }
+        while let Err(error) = remove(&self.path) {
             if Instant::now() >= end {
                 tracing::warn!("{}: the program's control group stays: {error}", self.path.display());
                 return;
             }
-            let members = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
-            for member in members.lines() {
-                // It may have ended.
-                let _ = fs::write(self.above.join("cgroup.procs"), member);
+            for group in within(&self.path) {
+                let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+                for member in members.lines() {
+                    // It may have ended.
+                    let _ = fs::write(self.above.join("cgroup.procs"), member);
+                }
             }
             std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A group and those in it, each before the one that it is in.
+fn within(group: &Path) -> Vec<PathBuf> {
+    let mut all = vec![group.to_owned()];
+    let mut next = 0;
+    while let Some(group) = all.get(next) {
+        let entries = fs::read_dir(group).into_iter().flatten().flatten();
+        let groups = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let below: Vec<PathBuf> = groups.map(|entry| entry.path()).collect();
+        all.extend(below);
+        next += 1;
+    }
+    all.reverse();
+    all
+}
+
+/// Removes a group with those in it.
+///
+/// # Errors
+/// A process is in one of them.
+fn remove(group: &Path) -> io::Result<()> {
+    for group in within(group) {
+        match fs::remove_dir(&group) {
+            // Another process has removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+/// Removes groups of processes that were killed, if their programs have ended.
+fn remove_left(above: &Path) {
+    for entry in fs::read_dir(above).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|number| number.parse().ok());
+        let left = number.is_some_and(|number: u32| {
+            number == std::process::id() || !Path::new("/proc").join(number.to_string()).exists()
+        });
+        let events = || fs::read_to_string(entry.path().join("cgroup.events")).unwrap_or_default();
+        if left && events().lines().any(|line| line == "populated 0") {
+            // What stays is in nobody's way.
+            let _ = remove(&entry.path());
         }
     }
 }

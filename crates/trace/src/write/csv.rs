@@ -7,6 +7,8 @@ use super::sink::Sink;
 use crate::error::{Error, Result};
 use crate::names::Names;
 use crate::request::{Request, Unit};
+use forebay_basis::spelling::printable;
+use std::borrow::Cow;
 
 pub(super) struct Csv {
     file: String,
@@ -43,18 +45,18 @@ impl Csv {
     fn row(&mut self, request: &Request, names: &Names, place: &[u64]) -> Result<()> {
         let operation = request.operation.word();
         let (owner, object) = (names.owner_name(request.owner), names.object_name(request.object));
-        if [owner, object].iter().any(|name| name.contains(['\n', '\r'])) {
-            return Err(Error::new(
-                &self.file,
-                "an owner or object has a line break in its name, which a row cannot hold; write Parquet",
-            ));
-        }
+        let (owner, object) = (in_one_line(owner), in_one_line(object));
         let time = request.time.to_string();
         let place = place.iter().map(u64::to_string).collect::<Vec<_>>();
-        let fields = [&time, owner, object].into_iter().chain(place.iter().map(String::as_str)).chain([operation]);
+        let fields = [&*time, &*owner, &*object].into_iter().chain(place.iter().map(String::as_str)).chain([operation]);
         let written = self.rows.write_record(fields);
         self.check(written)
     }
+}
+
+/// A name as a row can hold it: one with a line break is written with `\n`, and other control characters likewise.
+fn in_one_line(name: &str) -> Cow<'_, str> {
+    if name.contains(['\n', '\r']) { printable(name).into() } else { name.into() }
 }
 
 impl Writer for Csv {
