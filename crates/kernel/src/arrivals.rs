@@ -5,6 +5,7 @@
 //! brought them. If none comes for a while, they were read ahead.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// How long a use is waited for. A slow disk's request is over by then.
@@ -21,6 +22,13 @@ pub(crate) struct Arrival {
     pub(crate) count: u32,
 }
 
+impl Arrival {
+    /// Whether it has any of these pages.
+    pub(crate) fn meets(&self, pages: &Range<u64>) -> bool {
+        self.first < pages.end && pages.start < self.first + u64::from(self.count)
+    }
+}
+
 /// Those that wait, the oldest first.
 #[derive(Default)]
 pub(crate) struct Arrivals {
@@ -34,14 +42,14 @@ impl Arrivals {
         if self.waiting.len() > MOST { self.waiting.pop_front().map(|(_, arrival)| arrival) } else { None }
     }
 
-    /// Those of a file, that one process has brought or all, come to their end.
-    pub(crate) fn take(&mut self, object: u32, process: Option<u32>, each: &mut dyn FnMut(Arrival)) {
+    /// Those of a file that `are` so come to their end.
+    pub(crate) fn take(&mut self, object: u32, are: impl Fn(&Arrival) -> bool, each: &mut dyn FnMut(Arrival)) {
         // Most often there are few, or none.
         if self.waiting.is_empty() {
             return;
         }
         self.waiting.retain(|&(_, arrival)| {
-            let taken = arrival.object == object && process.is_none_or(|process| arrival.process == process);
+            let taken = arrival.object == object && are(&arrival);
             if taken {
                 each(arrival);
             }
@@ -68,18 +76,21 @@ mod tests {
     }
 
     #[test]
-    fn a_use_takes_what_its_process_has_brought_of_its_file() {
+    fn a_use_takes_what_its_process_has_brought_of_its_file_and_what_leaves_what_has_come_there() {
         let mut arrivals = Arrivals::default();
         let now = Instant::now();
         for (object, process) in [(1, 10), (1, 11), (2, 10)] {
             assert_eq!(arrivals.add(arrival(object, process, 5), now), None);
         }
         let mut taken = Vec::new();
-        arrivals.take(1, Some(10), &mut |arrival| taken.push(arrival));
+        arrivals.take(1, |arrival| arrival.process == 10, &mut |arrival| taken.push(arrival));
         assert_eq!(taken, [arrival(1, 10, 5)]);
         assert_eq!(arrivals.due(now), None);
         assert_eq!(arrivals.due(now + PATIENCE), Some(arrival(1, 11, 5)));
-        arrivals.take(2, None, &mut |arrival| taken.push(arrival));
+        arrivals.take(2, |arrival| arrival.meets(&(6..9)), &mut |arrival| taken.push(arrival));
+        arrivals.take(2, |arrival| arrival.meets(&(0..5)), &mut |arrival| taken.push(arrival));
+        assert_eq!(taken.len(), 1, "others come and go");
+        arrivals.take(2, |arrival| arrival.meets(&(5..6)), &mut |arrival| taken.push(arrival));
         assert_eq!(taken[1..], [arrival(2, 10, 5)]);
         assert_eq!(arrivals.due(now + PATIENCE), None);
     }

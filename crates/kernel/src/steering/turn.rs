@@ -88,7 +88,9 @@ impl Turn<'_> {
                 }
             }
             Kind::Removed => {
-                self.arrivals.take(object, None, &mut |arrival| {
+                // It has left before it was used. Others of the file may still be on their way to a use.
+                let left = |arrival: &Arrival| arrival.meets(&pages);
+                self.arrivals.take(object, left, &mut |arrival| {
                     self.steered.added(&volume, arrival.first, arrival.count.into());
                 });
                 self.steered.removed(&volume, event.first, event.count.into(), event.reclaim);
@@ -109,7 +111,8 @@ impl Turn<'_> {
         let user = self.user_of(object, event);
         self.record(object, event, operation, user.as_deref());
         self.steered.used(volume, pages, (operation, user.map(|user| user.owner.number())));
-        self.arrivals.take(object, Some(event.process), &mut |arrival| {
+        let brought = |arrival: &Arrival| arrival.process == event.process;
+        self.arrivals.take(object, brought, &mut |arrival| {
             self.steered.added(volume, arrival.first, arrival.count.into());
         });
     }
