@@ -1,7 +1,8 @@
 //! What cannot be steered, and what is said of it.
 
-use crate::{Folder, forebay, stop, text};
+use crate::{Folder, Running, forebay, stop, text};
 use std::fs;
+use std::process::Command;
 
 #[track_caller]
 fn refused(arguments: &[&str], code: i32) -> String {
@@ -43,6 +44,9 @@ fn a_directory_is_steered_by_one_process() {
     assert!(
         refused(&["--once", &folder.text(""), "-c", "1MiB"], 1).contains("or a directory in it, is steered by another")
     );
+    let mut looks = Running::start(Command::new(env!("CARGO_BIN_EXE_forebay")).args(["steer", &files, "--observe"]));
+    looks.wait_for(" are there");
+    stop(looks);
     stop(running);
     assert!(forebay(&["steer", "--once", &files, "-c", "1MiB"]).status.success());
 }

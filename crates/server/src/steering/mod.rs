@@ -354,9 +354,10 @@ impl Steered for PageCache {
 }
 
 impl SteerOptions {
-    /// Sees to it that nobody else steers the same.
+    /// Sees to it that nobody else steers the same. To look on is in nobody's way.
     fn claim(&self) -> Result<Vec<Claim>, Error> {
-        self.directories.iter().chain(&self.groups).map(|place| Claim::new(place)).collect()
+        let places = self.directories.iter().chain(&self.groups).filter(|_| !self.observe);
+        places.map(|place| Claim::new(place)).collect()
     }
 
     /// A cache whose frames hold no bytes, and the most bytes that it may be resized to.
