@@ -1,6 +1,7 @@
 //! `forebay steer` as its users meet it: sizes, programs, figures, commands, recordings and refusals, on the kernel's real page cache.
 
 mod program;
+mod recorded;
 mod refused;
 #[path = "../command/running.rs"]
 mod running;

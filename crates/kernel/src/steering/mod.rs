@@ -78,6 +78,8 @@ pub struct Options {
     pub scopes: Vec<Scope>,
     /// Nothing leaves: it only is looked at what is used.
     pub observe: bool,
+    /// Uses are for the recorder alone: no policy learns of them, nothing leaves, and it is not looked at what is there.
+    pub only_users: bool,
     /// A recorder, which is called for each use.
     pub users: Option<Box<dyn Users>>,
 }
@@ -130,7 +132,10 @@ impl Steering {
             Arc::new(Shared { stop: AtomicBool::new(false), size: AtomicU64::new(size), counts: Mutex::default() });
         let mut state = State::new(pool, options, &shared)?;
         let counted = state.files.counted().clone();
-        state.walk();
+        state.begin_walks();
+        if !state.only_users {
+            state.walk();
+        }
         let thread = std::thread::Builder::new().name("steer".to_owned()).spawn(move || state.run());
         let thread = thread.map_err(|error| Error::System { asked: "a thread to steer", source: Arc::new(error) })?;
         Ok(Self { shared, counted, thread: Some(thread) })
@@ -186,6 +191,7 @@ struct State {
     budget: Budget,
     users: Option<Box<dyn Users>>,
     observe: bool,
+    only_users: bool,
     shared: Arc<Shared>,
     /// Files that belong to a directory by a name of theirs that the kernel does not tell.
     linked: HashSet<FileId>,
@@ -206,7 +212,7 @@ impl State {
             Some(Hierarchy::Unified) => GroupsBy::Unified,
             Some(Hierarchy::Memory) => GroupsBy::Memory,
         };
-        let (ring_bytes, verdicts) = shares_of(pool.capacity());
+        let (ring_bytes, verdicts) = shares_of(if options.only_users { u64::MAX } else { pool.capacity() });
         let watch = Watch::start(&WatchOptions { devices: scopes.devices(), groups, ring_bytes, verdicts })?;
         let sees = Sees::by(&watch);
         for program in watch.programs() {
@@ -226,6 +232,7 @@ impl State {
             scopes,
             users: options.users,
             observe: options.observe,
+            only_users: options.only_users,
             shared: Arc::clone(shared),
             linked: HashSet::new(),
             walks: Vec::new(),
@@ -238,7 +245,6 @@ impl State {
 
     /// Finds what is in the cache already, while events are taken.
     fn walk(&mut self) {
-        self.begin_walks();
         while !self.walks.is_empty() {
             self.turn(Instant::now());
         }
@@ -252,13 +258,13 @@ impl State {
 
     /// Goes on looking for files of which anything is in the cache, and that are not known.
     fn go_on_walking(&mut self) {
-        let Self { walks, linked, files, steered, watch, .. } = self;
+        let Self { walks, linked, files, steered, watch, only_users, .. } = self;
         let Some(walk) = walks.last_mut() else { return };
         let done = walk.go_on(Instant::now() + WALK, &mut |file, id, bytes, links| {
             if links > 1 {
                 linked.insert(id);
             }
-            if files.find(id).is_none() {
+            if !*only_users && files.find(id).is_none() {
                 find_pages(files, steered, watch, file, id, bytes);
             }
         });
@@ -288,6 +294,11 @@ impl State {
                 (pause * 2).min(LONGEST_PAUSE)
             };
             std::thread::sleep(pause);
+        }
+        // What was used until now is recorded and counted.
+        while self.take_events(Instant::now()) >= MOST_EVENTS {}
+        if self.only_users {
+            self.look_after_losses();
         }
         self.lost = self.watch.lost();
         self.show();
@@ -319,12 +330,14 @@ impl State {
     }
 
     fn take_events(&mut self, now: Instant) -> usize {
-        let Self { watch, scopes, files, descriptors, steered, arrivals, sees, users, linked, .. } = self;
+        let Self { watch, scopes, files, descriptors, steered, arrivals, sees, users, only_users, linked, .. } = self;
         let reclaimed = steered.pages().reclaimed;
         let mut unjudged = Vec::new();
         let users = users.as_deref();
         let judged = &mut unjudged;
-        let mut turn = Turn { scopes, files, descriptors, steered, arrivals, sees: *sees, users, linked, now, judged };
+        let (sees, only_users) = (*sees, *only_users);
+        let mut turn =
+            Turn { scopes, files, descriptors, steered, arrivals, sees, users, only_users, linked, now, judged };
         let events = watch.drain(MOST_EVENTS, &mut |event| turn.happened(event));
         while let Some(arrival) = turn.arrivals.due(now) {
             turn.arrived(arrival);
@@ -409,11 +422,12 @@ impl State {
         if lost == self.lost {
             return;
         }
-        tracing::warn!(
-            "{} events came too fast, and are lost: what is in the cache is looked up anew",
-            lost - self.lost
-        );
+        let then = if self.only_users { "they are not recorded" } else { "what is in the cache is looked up anew" };
+        tracing::warn!("{} events came too fast, and are lost: {then}", lost - self.lost);
         self.lost = lost;
+        if self.only_users {
+            return;
+        }
         // Files that nothing is known of may have come meanwhile.
         self.begin_walks();
         let mut known = self.steered.residents().all_there();

@@ -36,8 +36,10 @@ fn pool(policy: &str) -> Arc<Pool> {
 
 fn state(policy: &str, directory: &Path) -> State {
     let shared = Shared { stop: AtomicBool::new(false), size: AtomicU64::new(CACHE), counts: Mutex::default() };
-    let options = Options { scopes: vec![Scope::Directory(directory.to_owned())], observe: false, users: None };
+    let scopes = vec![Scope::Directory(directory.to_owned())];
+    let options = Options { scopes, observe: false, only_users: false, users: None };
     let mut state = State::new(pool(policy), options, &Arc::new(shared)).expect("a state");
+    state.begin_walks();
     state.walk();
     state
 }

@@ -54,6 +54,8 @@ pub(super) struct Turn<'a> {
     pub(super) arrivals: &'a mut Arrivals,
     pub(super) sees: Sees,
     pub(super) users: Option<&'a dyn Users>,
+    /// Uses are for `users` alone.
+    pub(super) only_users: bool,
     pub(super) linked: &'a HashSet<FileId>,
     pub(super) now: Instant,
     pub(super) judged: &'a mut Vec<Verdict>,
@@ -61,6 +63,9 @@ pub(super) struct Turn<'a> {
 
 impl Turn<'_> {
     pub(super) fn happened(&mut self, event: &Event) {
+        if self.only_users && (event.own || matches!(event.kind, Kind::Added | Kind::Removed)) {
+            return;
+        }
         let Some(object) = self.object_of(event) else { return };
         let Some(file) = self.files.get(object) else { return };
         let volume = Arc::clone(&file.volume);
@@ -101,6 +106,9 @@ impl Turn<'_> {
     /// A process uses pages, some of which may have come for that.
     fn used(&mut self, object: u32, volume: &Arc<Volume>, event: &Event, pages: Range<u64>, operation: Operation) {
         self.record(object, event, operation);
+        if self.only_users {
+            return;
+        }
         self.steered.used(volume, pages, operation);
         self.arrivals.take(object, Some(event.process), &mut |arrival| {
             self.steered.added(volume, arrival.first, arrival.count.into());
@@ -141,7 +149,7 @@ impl Turn<'_> {
         };
         let object = self.files.add(self.steered.pool(), event.file, checked);
         // Directories were looked through at the start.
-        if matches!(by, By::Group) {
+        if matches!(by, By::Group) && !self.only_users {
             self.find(object, event);
         }
         Some(object)

@@ -58,7 +58,8 @@ pub fn lower(options: &SteerOptions) -> Result<Lowered, Error> {
     options.check(false)?;
     let _claims = options.claim()?;
     let (cache, _) = options.make_cache()?;
-    let of_kernel = forebay_kernel::Options { scopes: options.scopes(), observe: false, users: None };
+    let of_kernel =
+        forebay_kernel::Options { scopes: options.scopes(), observe: false, only_users: false, users: None };
     let steering = Steering::start(Arc::clone(&cache.pool), of_kernel)?;
     let size = options.cache_size() / PAGE;
     let (mut least, mut since) = (u64::MAX, Instant::now());

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const PAGE: u64 = LEAST_PAGE_SIZE as u64;
 
 /// The fewest pages of a cache: with less, what is read at once is dropped before it is used.
-const LEAST_PAGES: u64 = 64;
+pub(crate) const LEAST_PAGES: u64 = 64;
 
 options! {
     /// What is steered, and how.

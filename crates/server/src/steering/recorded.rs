@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a process is known by its name: it may run another program then, or another process have its number.
@@ -16,14 +17,23 @@ const KNOWN: Duration = Duration::from_secs(1);
 const MOST: usize = 4096;
 
 /// Writes uses to a recorder, under the names that a mount's recordings have.
-pub(crate) struct Recorded {
+pub(crate) struct Uses {
     recorder: Arc<Recorder>,
+    /// Uses that were recorded so far, and the most that are.
+    seen: Arc<AtomicU64>,
+    limit: u64,
     owners: RefCell<HashMap<u32, (Instant, u32)>>,
 }
 
-impl Recorded {
-    pub(crate) fn new(recorder: Arc<Recorder>) -> Self {
-        Self { recorder, owners: RefCell::default() }
+impl Uses {
+    /// At most `limit` uses.
+    pub(crate) fn new(recorder: Arc<Recorder>, limit: u64) -> Self {
+        Self { recorder, seen: Arc::default(), limit, owners: RefCell::default() }
+    }
+
+    /// How many uses were recorded so far.
+    pub(crate) fn seen(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.seen)
     }
 
     /// The number of a process in the trace. One that has ended keeps the name that it had.
@@ -54,9 +64,9 @@ impl Recorded {
     }
 }
 
-impl Users for Recorded {
+impl Users for Uses {
     fn wants(&self) -> bool {
-        self.recorder.records()
+        self.recorder.records() && self.seen.load(Ordering::Relaxed) < self.limit
     }
 
     fn file(&self, path: &str) -> u32 {
@@ -64,6 +74,7 @@ impl Users for Recorded {
     }
 
     fn reference(&self, file: (u32, u64), process: u32, (offset, length): (u64, u64), operation: Operation) {
+        self.seen.fetch_add(1, Ordering::Relaxed);
         self.recorder.record_of(|| self.owner(process, Instant::now()), file, offset, length, operation);
     }
 }
@@ -75,7 +86,7 @@ mod tests {
     #[test]
     fn a_process_is_named_after_its_program_and_keeps_its_name_when_it_has_ended() {
         let recorder = Arc::new(Recorder::new(4096));
-        let recorded = Recorded::new(Arc::clone(&recorder));
+        let recorded = Uses::new(Arc::clone(&recorder), u64::MAX);
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let begin = Instant::now();
         let name = || fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap();
@@ -94,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_crowd_of_processes_is_forgotten() {
-        let recorded = Recorded::new(Arc::new(Recorder::new(4096)));
+        let recorded = Uses::new(Arc::new(Recorder::new(4096)), u64::MAX);
         let now = Instant::now();
         for process in 0..2 * MOST as u32 {
             recorded.owner(u32::MAX - process, now);
