@@ -7,6 +7,8 @@
 //!   steered       what the policy makes of them; it calls no kernel
 //!   residents     which pages are there, which are wanted, and which are one folio
 //!   budget        how many may stay: what is asked for, or what the kernel leaves of it
+//!     limits      what control groups leave
+//!     pressure    whether programs wait for memory
 //!   later         pages that could not leave yet
 //!   files         steered files as volumes of the pool
 //! scopes          what is steered: directories, control groups
@@ -28,6 +30,8 @@ mod error;
 mod file_system;
 mod files;
 mod later;
+mod limits;
+mod pressure;
 mod residents;
 mod scopes;
 mod steered;
@@ -37,6 +41,7 @@ mod walk;
 pub mod watch;
 
 pub use error::Error;
+pub use limits::Limits;
 pub use scopes::Scope;
 pub use steered::Pages;
 pub use steering::{Counts, Options, Steering, Users};

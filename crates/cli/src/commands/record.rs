@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 /// Record what a program references, as a trace: parts of files, memory, blocks of a device, or pages of the page cache.
 ///
-/// Files are those of PROGRAM and all that it starts, recorded by strace, without being root; with --page-cache by the kernel, as root. The program's input, output and
-/// exit code are its own.
+/// Files are those of PROGRAM and all that it starts, recorded by strace, without being root; with --page-cache by the kernel, as root. The program's input,
+/// output and exit code are its own.
 /// OUT's name says its format, as for `convert`; it appears when it is whole. Ctrl-C is for the program: the recording ends when it does.
 #[derive(Args)]
 #[command(after_help = SHORT, after_long_help = LONG, group = ArgGroup::new("what").required(true).multiple(true).args(["program", "pid", "blocks", "page_cache"]))]
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Record the requests to a block device by the kernel's tracepoints, as root, while PROGRAM runs or until Ctrl-C
     #[arg(long, value_name = "DEVICE")]
     blocks: Option<PathBuf>,
-    /// Record all uses of pages in the kernel's page cache, hits too, as root: of the files below directories, of a --cgroup, or of PROGRAM; until Ctrl-C or its end
+    /// Record all uses of pages in the kernel's page cache, hits too, as root: of files below directories, of a --cgroup, or of PROGRAM; until Ctrl-C or its end
     #[arg(long, value_name = "DIRECTORY", num_args = 0.., conflicts_with_all = ["memory", "pid", "blocks", "mapped", "page_size"])]
     page_cache: Option<Vec<PathBuf>>,
     /// With --page-cache: record the files that the processes of a control group use, and of the groups below it; may be given again

@@ -23,6 +23,8 @@ use crate::error::Error;
 use crate::file_system::identify;
 use crate::files::Files;
 use crate::later::Later;
+use crate::limits::Limits;
+use crate::pressure::Pressure;
 use crate::scopes::{Hierarchy, Scope, Scopes};
 use crate::steered::{PAGE, Pages, Steered};
 use crate::walk::Walk;
@@ -80,6 +82,8 @@ pub struct Options {
     pub observe: bool,
     /// Uses are for the recorder alone: no policy learns of them, nothing leaves, and it is not looked at what is there.
     pub only_users: bool,
+    /// The size follows what these leave, from the pool's on.
+    pub follow: Option<Limits>,
     /// A recorder, which is called for each use.
     pub users: Option<Box<dyn Users>>,
 }
@@ -95,6 +99,8 @@ pub struct Counts {
     pub kept: u64,
     /// Pages that may be there now.
     pub size: u64,
+    /// Pages that were asked for, or that the limits leave.
+    pub asked: u64,
     /// Pages that the policy got back because they cannot leave.
     pub refused: u64,
     /// Files that are steered.
@@ -118,7 +124,15 @@ struct Shared {
     stop: AtomicBool,
     /// The size that is asked for, in pages.
     size: AtomicU64,
+    /// What it follows instead.
+    limits: Mutex<Option<Limits>>,
     counts: Mutex<Counts>,
+}
+
+impl Shared {
+    fn follow(&self, limits: Option<Limits>) {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
 }
 
 impl Steering {
@@ -126,16 +140,18 @@ impl Steering {
     ///
     /// # Errors
     /// What cannot be steered, and why.
-    pub fn start(pool: Arc<Pool>, options: Options) -> Result<Self, Error> {
+    pub fn start(pool: Arc<Pool>, mut options: Options) -> Result<Self, Error> {
         let size = pool.capacity() / PAGE;
-        let shared =
-            Arc::new(Shared { stop: AtomicBool::new(false), size: AtomicU64::new(size), counts: Mutex::default() });
+        let limits = Mutex::new(options.follow.take());
+        let (stop, size) = (AtomicBool::new(false), AtomicU64::new(size));
+        let shared = Arc::new(Shared { stop, size, limits, counts: Mutex::default() });
         let mut state = State::new(pool, options, &shared)?;
         let counted = state.files.counted().clone();
         state.begin_walks();
         if !state.only_users {
             state.walk();
         }
+        state.turn(Instant::now());
         let thread = std::thread::Builder::new().name("steer".to_owned()).spawn(move || state.run());
         let thread = thread.map_err(|error| Error::System { asked: "a thread to steer", source: Arc::new(error) })?;
         Ok(Self { shared, counted, thread: Some(thread) })
@@ -151,8 +167,14 @@ impl Steering {
         &self.counted
     }
 
+    /// The size follows what limits leave, from now on.
+    pub fn follow(&self, limits: Limits) {
+        self.shared.follow(Some(limits));
+    }
+
     /// Another size is asked for, in bytes: pages leave soon.
     pub fn resize(&self, bytes: u64) {
+        self.shared.follow(None);
         self.shared.size.store(bytes / PAGE, Ordering::Relaxed);
     }
 
@@ -189,6 +211,7 @@ struct State {
     sees: Sees,
     later: Later,
     budget: Budget,
+    pressure: Pressure,
     users: Option<Box<dyn Users>>,
     observe: bool,
     only_users: bool,
@@ -229,6 +252,7 @@ impl State {
             sees,
             later: Later::default(),
             budget: Budget::new(shared.size.load(Ordering::Relaxed)),
+            pressure: Pressure::new(scopes.unified_groups(), Instant::now()),
             scopes,
             users: options.users,
             observe: options.observe,
@@ -403,16 +427,30 @@ impl State {
 
     /// Follows the size that is asked for, and what the kernel leaves of it.
     fn keep_size(&mut self, now: Instant) {
-        let asked = self.shared.size.load(Ordering::Relaxed);
-        if asked != self.budget.asked() {
-            self.budget.ask(asked);
+        let there = self.steered.residents().there();
+        match &mut *self.shared.limits.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(limits) => {
+                if let Some(pages) = limits.follow(there, self.budget.asked(), now) {
+                    self.budget.follow(pages.max(1));
+                }
+            }
+            None => {
+                let asked = self.shared.size.load(Ordering::Relaxed);
+                if asked != self.budget.asked() {
+                    self.budget.ask(asked);
+                }
+            }
+        }
+        // Where nothing leaves, nothing is given back.
+        if !self.observe && self.pressure.is_short(now) {
+            self.budget.short(there, now);
         }
         self.budget.tick(now);
         // Where nothing leaves, what the policy has let go takes none of its room.
         let kept = if self.observe { 0 } else { self.steered.residents().kept() };
         if let Err(error) = self.steered.fit(self.budget.pages(), kept, now) {
             tracing::warn!("the policy keeps its size: {error}");
-            self.budget.ask(asked);
+            self.budget.ask(self.budget.asked());
         }
     }
 
@@ -455,7 +493,7 @@ impl State {
         let residents = self.steered.residents();
         self.counts.pages = self.steered.pages();
         (self.counts.there, self.counts.kept) = (residents.there(), residents.kept());
-        self.counts.size = self.budget.pages();
+        (self.counts.size, self.counts.asked) = (self.budget.pages(), self.budget.asked());
         self.counts.files = self.files.len() as u64;
         self.counts.lost = self.lost;
         *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner) = self.counts;

@@ -35,9 +35,10 @@ fn pool(policy: &str) -> Arc<Pool> {
 }
 
 fn state(policy: &str, directory: &Path) -> State {
-    let shared = Shared { stop: AtomicBool::new(false), size: AtomicU64::new(CACHE), counts: Mutex::default() };
+    let (stop, size) = (AtomicBool::new(false), AtomicU64::new(CACHE));
+    let shared = Shared { stop, size, limits: Mutex::default(), counts: Mutex::default() };
     let scopes = vec![Scope::Directory(directory.to_owned())];
-    let options = Options { scopes, observe: false, only_users: false, users: None };
+    let options = Options { scopes, observe: false, only_users: false, follow: None, users: None };
     let mut state = State::new(pool(policy), options, &Arc::new(shared)).expect("a state");
     state.begin_walks();
     state.walk();

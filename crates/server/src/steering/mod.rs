@@ -36,9 +36,9 @@ use crate::steering::options::{LEAST_PAGES, PAGE, SteerOptions, check_cache};
 use crate::steering::program::{Group, Passing};
 use crate::steering::recorded::Uses;
 use crate::steering::recording::{Ender, Held, Recording};
-use crate::words::Size;
+use crate::words::{Room, Size};
 use forebay_basis::show_bytes;
-use forebay_kernel::{Scope, Steering};
+use forebay_kernel::{Counts, Scope, Steering};
 use forebay_pool::VolumeStatistics;
 use std::fs;
 use std::path::PathBuf;
@@ -77,8 +77,8 @@ pub fn steer(
     watch(options, program, hooks, None)
 }
 
-/// Records the uses of files in the page cache, below directories and by control groups: no policy learns of them, and nothing leaves. It ends as [`steer`] does, or earlier by the recording's own ends: then
-/// the program's exit code counts as 0.
+/// Records the uses of files in the page cache, below directories and by control groups: no policy learns of them, and nothing leaves. It ends as [`steer`] does, or
+/// earlier by the recording's own ends: then the program's exit code counts as 0.
 ///
 /// # Errors
 /// What keeps it from watching; or the recording could not be written.
@@ -88,7 +88,7 @@ pub fn record_page_cache(
     program: Option<process::Command>,
     hooks: Hooks<SteerOptions>,
 ) -> Result<SteerEnd, Error> {
-    let cache = Some(Size(LEAST_PAGES * PAGE));
+    let cache = Some(Room::Bytes(Size(LEAST_PAGES * PAGE)));
     let options = SteerOptions { directories, groups, cache, observe: true, ..SteerOptions::default() };
     options.check(program.is_some())?;
     let out = recording.out.clone();
@@ -119,13 +119,15 @@ fn watch(
     let beside = Beside::bind(&options.beside)?;
     let Hooks { reload, log, ready } = hooks;
     let frame = Frame::new(PAGE, log);
+    let follow = options.limits()?;
+    let (follows, options) = (AtomicBool::new(follow.is_some()), options.at_most(follow.as_ref()));
     let (cache, most) = options.make_cache()?;
     let only_users = recording.is_some();
     let limit = recording.as_ref().and_then(|recording| recording.limit);
     let users = Uses::new(Arc::clone(&frame.recorder), limit.unwrap_or(u64::MAX));
     let seen = users.seen();
     let users = Some(Box::new(users) as _);
-    let of_kernel = forebay_kernel::Options { scopes, observe: options.observe, only_users, users };
+    let of_kernel = forebay_kernel::Options { scopes, observe: options.observe, only_users, follow, users };
     let steering = Steering::start(Arc::clone(&cache.pool), of_kernel)?;
     let service = Arc::new(PageCache {
         frame,
@@ -135,6 +137,7 @@ fn watch(
         steering: Mutex::new(steering),
         name: options.name(program.as_ref()),
         asked: AtomicU64::new(options.cache_size()),
+        follows,
         stops: AtomicBool::new(false),
         failed: AtomicBool::new(false),
         program: OnceLock::new(),
@@ -193,8 +196,9 @@ struct PageCache {
     steering: Mutex<Steering>,
     /// What is steered.
     name: String,
-    /// The bytes that are asked for.
+    /// The bytes that are asked for, unless the size follows limits.
     asked: AtomicU64,
+    follows: AtomicBool,
     stops: AtomicBool,
     failed: AtomicBool,
     /// What has become of the program.
@@ -212,8 +216,13 @@ impl PageCache {
 
     /// What is steered, and how.
     fn what(&self) -> String {
-        let (name, size, policy) = (&self.name, show_bytes(self.options.cache_size()), &self.cache.policy);
-        let there = show_bytes(self.steering().counts().there * PAGE);
+        let (name, policy) = (&self.name, &self.cache.policy);
+        let Counts { there, asked, .. } = self.steering().counts();
+        let there = show_bytes(there * PAGE);
+        let size = match self.follows.load(Ordering::Relaxed) {
+            true => format!("what control groups leave, {} now,", show_bytes(asked * PAGE)),
+            false => show_bytes(self.options.cache_size()),
+        };
         match self.options.observe {
             true => {
                 format!("observing {name}: nothing leaves; {policy} thinks of a cache of {size}; {there} are there")
@@ -288,15 +297,31 @@ impl PageCache {
             )));
         }
         self.asked.store(size.0, Ordering::Relaxed);
+        self.follows.store(false, Ordering::Relaxed);
         self.steering().resize(size.0);
         tracing::info!("at most {} may stay from now on", show_bytes(size.0));
         Ok(())
     }
 
+    /// Has the size that new options ask for.
+    fn take_size(&self, new: &SteerOptions) -> Result<(), Error> {
+        let follows = self.follows.load(Ordering::Relaxed);
+        if let Some(limits) = new.limits()? {
+            if !follows {
+                self.steering().follow(limits);
+                self.follows.store(true, Ordering::Relaxed);
+                tracing::info!("what control groups leave may stay from now on");
+            }
+            return Ok(());
+        }
+        let size = new.cache_size();
+        if follows || size != self.asked.load(Ordering::Relaxed) { self.resize(Size(size)) } else { Ok(()) }
+    }
+
     fn page_cache(&self) -> PageCacheReport {
         let steering = self.steering();
         let ahead = steering.counted().statistics().readahead_used;
-        let seen = Seen { counts: steering.counts(), ahead, asked: self.asked.load(Ordering::Relaxed) / PAGE };
+        let seen = Seen { counts: steering.counts(), ahead };
         PageCacheReport { name: self.name.clone(), figures: PageCacheFigures::of(&seen) }
     }
 }
@@ -309,9 +334,8 @@ impl Service for PageCache {
     }
 
     fn take_over(self: &Arc<Self>, new: &SteerOptions) -> Result<Vec<String>, Error> {
-        let size = new.cache_size();
-        let resized = || if size == self.asked.load(Ordering::Relaxed) { Ok(()) } else { self.resize(Size(size)) };
-        let taken = Error::of_all([resized(), self.options.check_waiting(new)].into_iter().filter_map(Result::err));
+        let taken =
+            Error::of_all([self.take_size(new), self.options.check_waiting(new)].into_iter().filter_map(Result::err));
         taken.map_err(|why| Error::NotInForce { why: Box::new(why), done: Vec::new() })?;
         Ok(Vec::new())
     }

@@ -49,7 +49,8 @@ pub(super) struct Ender {
 }
 
 impl Ender {
-    /// Ends the recording when it is time to, in a thread of its own. `goes_on` says whether the service, and a program, still run; `early` is called if they are ended.
+    /// Ends the recording when it is time to, in a thread of its own. `goes_on` says whether the service, and a program, still run; `early` is called if they are
+    /// ended.
     pub(super) fn start(
         self,
         recording: Recording,
