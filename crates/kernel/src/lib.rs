@@ -9,6 +9,7 @@
 //!   budget        how many may stay: what is asked for, or what the kernel leaves of it
 //!     limits      what control groups leave
 //!     pressure    whether programs wait for memory
+//!   mapped        who has pages mapped, which keeps them there
 //!   later         pages that could not leave yet
 //!   files         steered files as volumes of the pool
 //! scopes          what is steered: directories, control groups
@@ -31,6 +32,7 @@ mod file_system;
 mod files;
 mod later;
 mod limits;
+mod mapped;
 mod pressure;
 mod residents;
 mod scopes;

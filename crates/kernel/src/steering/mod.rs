@@ -24,6 +24,7 @@ use crate::file_system::identify;
 use crate::files::Files;
 use crate::later::Later;
 use crate::limits::Limits;
+use crate::mapped::Mapped;
 use crate::pressure::Pressure;
 use crate::scopes::{Hierarchy, Scope, Scopes};
 use crate::steered::{PAGE, Pages, Steered};
@@ -209,6 +210,7 @@ struct State {
     steered: Steered,
     arrivals: Arrivals,
     sees: Sees,
+    mapped: Mapped,
     later: Later,
     budget: Budget,
     pressure: Pressure,
@@ -250,6 +252,7 @@ impl State {
             steered: Steered::new(pool)?,
             arrivals: Arrivals::default(),
             sees,
+            mapped: Mapped::default(),
             later: Later::default(),
             budget: Budget::new(shared.size.load(Ordering::Relaxed)),
             pressure: Pressure::new(scopes.unified_groups(), Instant::now()),
@@ -354,14 +357,28 @@ impl State {
     }
 
     fn take_events(&mut self, now: Instant) -> usize {
-        let Self { watch, scopes, files, descriptors, steered, arrivals, sees, users, only_users, linked, .. } = self;
+        let Self {
+            watch, scopes, files, descriptors, steered, arrivals, sees, users, only_users, linked, mapped, ..
+        } = self;
         let reclaimed = steered.pages().reclaimed;
         let mut unjudged = Vec::new();
         let users = users.as_deref();
         let judged = &mut unjudged;
         let (sees, only_users) = (*sees, *only_users);
-        let mut turn =
-            Turn { scopes, files, descriptors, steered, arrivals, sees, users, only_users, linked, now, judged };
+        let mut turn = Turn {
+            scopes,
+            files,
+            descriptors,
+            steered,
+            arrivals,
+            mapped,
+            sees,
+            users,
+            only_users,
+            linked,
+            now,
+            judged,
+        };
         let events = watch.drain(MOST_EVENTS, &mut |event| turn.happened(event));
         while let Some(arrival) = turn.arrivals.due(now) {
             turn.arrived(arrival);
@@ -412,15 +429,26 @@ impl State {
 
     /// Looks again at pages that were to leave: those that are still there and kept are tried again, or are the policy's again.
     fn try_again(&mut self, now: Instant) {
+        let mut still = Vec::new();
         while let Some((object, pages, tries)) = self.later.due(now) {
-            for run in self.steered.residents().all_leaving(object, pages) {
-                if tries < TRIES {
-                    self.drop_pages(object, run, tries + 1, now);
-                } else if let Some(file) = self.files.get(object) {
-                    self.counts.refused += run.end - run.start;
-                    let volume = Arc::clone(&file.volume);
-                    self.steered.stayed(&volume, run);
-                }
+            let runs = self.steered.residents().all_leaving(object, pages);
+            still.extend(runs.into_iter().map(|run| (object, run, tries)));
+        }
+        still.sort_unstable_by_key(|(object, run, _)| (*object, run.start));
+        self.mapped.begin();
+        for of_file in still.chunk_by(|one, next| one.0 == next.0) {
+            let runs: Vec<Range<u64>> = of_file.iter().map(|(_, run, _)| run.clone()).collect();
+            if let Some(file) = self.files.get(of_file[0].0) {
+                self.mapped.page_out(of_file[0].0, file.id, &runs);
+            }
+        }
+        for (object, run, tries) in still {
+            if tries < TRIES {
+                self.drop_pages(object, run, tries + 1, now);
+            } else if let Some(file) = self.files.get(object) {
+                self.counts.refused += run.end - run.start;
+                let volume = Arc::clone(&file.volume);
+                self.steered.stayed(&volume, run);
             }
         }
     }

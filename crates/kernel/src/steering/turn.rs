@@ -6,6 +6,7 @@ use crate::arrivals::{Arrival, Arrivals};
 use crate::descriptors::Descriptors;
 use crate::file_system::identify;
 use crate::files::Files;
+use crate::mapped::Mapped;
 use crate::scopes::Scopes;
 use crate::steered::{PAGE, Steered};
 use crate::watch::{Event, FileId, Kind, Watch};
@@ -52,6 +53,7 @@ pub(super) struct Turn<'a> {
     pub(super) descriptors: &'a mut Descriptors,
     pub(super) steered: &'a mut Steered,
     pub(super) arrivals: &'a mut Arrivals,
+    pub(super) mapped: &'a mut Mapped,
     pub(super) sees: Sees,
     pub(super) users: Option<&'a dyn Users>,
     /// Uses are for `users` alone.
@@ -74,8 +76,12 @@ impl Turn<'_> {
             Kind::Read => self.used(object, &volume, event, pages, Operation::Read),
             Kind::Write => self.used(object, &volume, event, pages, Operation::Write),
             // A fault names its page. What is mapped around it was not asked for.
-            Kind::Mapped if event.count == 1 => self.used(object, &volume, event, pages, Operation::Read),
-            Kind::Mapped => {}
+            Kind::Mapped => {
+                self.mapped.note(object, event.process);
+                if event.count == 1 {
+                    self.used(object, &volume, event, pages, Operation::Read);
+                }
+            }
             // Where writes are not seen, they are seen by what they make dirty.
             Kind::Dirtied if self.sees.writes => {}
             Kind::Dirtied => self.used(object, &volume, event, pages, Operation::Write),
@@ -90,7 +96,8 @@ impl Turn<'_> {
                 self.arrivals.take(object, None, &mut |arrival| {
                     self.steered.added(&volume, arrival.first, arrival.count.into());
                 });
-                self.steered.removed(&volume, event.first, event.count.into(), event.reclaim);
+                // A page that was mapped leaves by the kernel's reclaim, at this process's word.
+                self.steered.removed(&volume, event.first, event.count.into(), event.reclaim && !event.own);
             }
         }
     }
