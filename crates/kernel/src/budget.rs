@@ -1,9 +1,11 @@
-//! How many pages may stay: what was asked for, or less as long as the kernel reclaims pages by itself.
+//! How many pages may stay: what was asked for, or less as long as the kernel reclaims pages by itself or programs wait for memory.
 //!
 //! The kernel reclaims the pages at the end of its own lists, and these may be the policy's best. So when it does, the size becomes what it has left there,
 //! less a margin, twice of what it took at the most, until the policy's victims alone make room. This follows whatever limits the cache: a control group, whose limit other things count
 //! against as well, or a system that is short of memory. Once the kernel has been quiet for a while, the size grows again to find out whether there is
 //! more room now: by little at first, and then by twice as much each time. Each time that the kernel reclaims after that, the next attempt comes later.
+//!
+//! Where programs wait for memory, what the kernel reclaims may be others' memory. Then the size gives a part of what is there back each time.
 
 use std::time::{Duration, Instant};
 
@@ -19,6 +21,8 @@ const FIRST_GROWTH: u64 = 256;
 const MOST_GROWTH: u64 = 16;
 /// It is never less than a 64th of what was asked for.
 const LEAST: u64 = 64;
+/// The part of what is there that is given back where memory is short: half of it in two seconds.
+const GIVEN: u64 = 32;
 
 /// The size, in pages.
 #[derive(Debug)]
@@ -54,11 +58,27 @@ impl Budget {
         *self = Self::new(pages);
     }
 
+    /// What is asked for follows a limit: what the kernel has been seen to leave of it still counts.
+    pub(crate) fn follow(&mut self, pages: u64) {
+        self.asked = pages;
+        self.now = if self.next.is_none() { pages } else { self.now.min(pages) };
+    }
+
     /// The kernel has reclaimed `pages` pages. `left` pages are still in the cache.
     pub(crate) fn reclaimed(&mut self, pages: u64, left: u64, at: Instant) {
-        let least = (self.asked / LEAST).max(1);
         let margin = left.div_ceil(MARGIN).min(2 * pages);
-        self.now = self.now.min(left.saturating_sub(margin)).max(least);
+        self.shrink(left.saturating_sub(margin), at);
+    }
+
+    /// Memory is short, and `there` pages are in the cache.
+    pub(crate) fn short(&mut self, there: u64, at: Instant) {
+        let used = self.now.min(there);
+        self.shrink(used - used.div_ceil(GIVEN), at);
+    }
+
+    fn shrink(&mut self, pages: u64, at: Instant) {
+        let least = (self.asked / LEAST).max(1);
+        self.now = self.now.min(pages).max(least);
         if self.growth.take().is_some() {
             self.quiet = (self.quiet * 2).min(MOST_QUIET);
         }
@@ -125,6 +145,36 @@ mod tests {
         budget.reclaimed(1000, 6400, again);
         budget.tick(again + QUIET);
         assert_eq!(budget.pages(), 6350, "what was there in the end is no longer too much");
+    }
+
+    #[test]
+    fn what_is_there_is_given_back_by_parts_where_memory_is_short_and_comes_back_when_it_is_quiet() {
+        let begin = Instant::now();
+        let mut budget = Budget::new(12_800);
+        budget.short(3200, begin);
+        assert_eq!(budget.pages(), 3100, "room that nothing has taken is no memory to give");
+        budget.short(3200, begin);
+        assert_eq!(budget.pages(), 3003);
+        (0..1000).for_each(|_| budget.short(3200, begin));
+        assert_eq!(budget.pages(), 200, "some pages are left to the policy");
+        budget.tick(begin + QUIET);
+        assert_eq!(budget.pages(), 250);
+    }
+
+    #[test]
+    fn a_size_that_follows_a_limit_keeps_what_the_kernel_has_shown() {
+        let begin = Instant::now();
+        let mut budget = Budget::new(12_800);
+        budget.follow(9600);
+        assert_eq!((budget.pages(), budget.asked()), (9600, 9600));
+        budget.reclaimed(1000, 6400, begin);
+        budget.follow(9700);
+        assert_eq!((budget.pages(), budget.asked()), (6300, 9700));
+        budget.follow(5000);
+        assert_eq!((budget.pages(), budget.asked()), (5000, 5000));
+        budget.tick(begin + QUIET);
+        budget.follow(5100);
+        assert_eq!(budget.pages(), 5100, "the kernel was quiet");
     }
 
     #[test]

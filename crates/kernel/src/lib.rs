@@ -7,6 +7,9 @@
 //!   steered       what the policy makes of them; it calls no kernel
 //!   residents     which pages are there, which are wanted, and which are one folio
 //!   budget        how many may stay: what is asked for, or what the kernel leaves of it
+//!     limits      what control groups leave
+//!     pressure    whether programs wait for memory
+//!   mapped        who has pages mapped, which keeps them there
 //!   later         pages that could not leave yet
 //!   files         steered files as volumes of the pool
 //!   managing      who uses them, and who manages that
@@ -29,7 +32,10 @@ mod error;
 mod file_system;
 mod files;
 mod later;
+mod limits;
 mod managing;
+mod mapped;
+mod pressure;
 mod residents;
 mod scopes;
 mod steered;
@@ -39,6 +45,7 @@ mod walk;
 pub mod watch;
 
 pub use error::Error;
+pub use limits::Limits;
 pub use scopes::Scope;
 pub use steered::Pages;
 pub use steering::{Counts, Options, Steering, Users};

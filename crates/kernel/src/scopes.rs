@@ -112,6 +112,12 @@ impl Scopes {
         Ok(found)
     }
 
+    /// The directories of the groups of version 2.
+    pub(crate) fn unified_groups(&self) -> impl Iterator<Item = &Path> {
+        let groups = self.groups.iter().map(|group| &*group.path);
+        groups.filter(|group| hierarchy_of(group).is_ok_and(|found| found == Hierarchy::Unified))
+    }
+
     /// The file system of a device, if its files can be steered.
     pub(crate) fn system(&self, device: u32) -> Option<&FileSystem> {
         self.systems.iter().find(|system| system.device() == device)

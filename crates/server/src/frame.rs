@@ -15,7 +15,7 @@ use crate::figures::Report;
 use crate::figures::page;
 use crate::listen::Made;
 use crate::options::BesideOptions;
-use crate::record::{self, Recorder};
+use crate::record::{self, Recorded, Recorder};
 use crate::signals::Request;
 use sd_notify::NotifyState;
 use std::net::TcpListener;
@@ -71,13 +71,14 @@ impl Frame {
     }
 
     /// Completes the trace, if one is recorded.
-    pub(crate) fn stop_recording(&self, patience: Duration) -> Result<(), Error> {
-        match self.recorder.within(patience, Recorder::stop)? {
+    pub(crate) fn stop_recording(&self, patience: Duration) -> Result<Option<Recorded>, Error> {
+        let recorded = self.recorder.within(patience, Recorder::stop)?;
+        match &recorded {
             None => {}
             Some(recorded) if recorded.lost > 0 => tracing::warn!("{recorded}"),
             Some(recorded) => tracing::info!("{recorded}"),
         }
-        Ok(())
+        Ok(recorded)
     }
 }
 

@@ -29,11 +29,16 @@ fn machine() -> u64 {
     info.totalram as u64 * u64::from(info.mem_unit)
 }
 
-/// The most bytes.
-pub(crate) fn limit() -> u64 {
+/// The files that hold the limits of this process's groups and of those above them.
+pub(crate) fn own_limit_files() -> Vec<PathBuf> {
     let [groups, mounts] =
         ["cgroup", "mountinfo"].map(|name| fs::read_to_string(Path::new("/proc/self").join(name)).unwrap_or_default());
-    let groups = limit_files(&groups, &mounts).into_iter().filter_map(|file| read(&file));
+    limit_files(&groups, &mounts)
+}
+
+/// The most bytes.
+pub(crate) fn limit() -> u64 {
+    let groups = own_limit_files().into_iter().filter_map(|file| read(&file));
     // The other half of the addresses is for stacks, buffers and what else the process needs.
     groups.chain(addresses().map(|bytes| bytes / 2)).fold(machine(), u64::min)
 }

@@ -53,7 +53,7 @@ macro_rules! read_as_words {
 }
 pub(crate) use read_as_words;
 
-read_as_words!(Size, Rate, Count, Share, Age, Policy, Address);
+read_as_words!(Size, Room, Rate, Count, Share, Age, Policy, Address);
 
 /// What serde says of a name that is unknown, with the known one that it is nearly: both are in backquotes, the wrong one first.
 pub(crate) fn with_meant(message: &str) -> String {
@@ -81,6 +81,26 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, String> {
         parse_bytes(text).map(Self)
+    }
+}
+
+/// The size of a cache whose pages are the kernel's: bytes, or `auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// It follows what control groups leave.
+    Auto,
+    /// This much.
+    Bytes(Size),
+}
+
+impl FromStr for Room {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            text => text.parse().map(Self::Bytes).map_err(|why| format!("{why}; `auto` follows a control group")),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! `forebay record`: what a program or a device references, as a trace.
 
+mod page_cache;
+
 use crate::failure::Failure;
 use crate::files::{check_path, page_size_option};
 use crate::input::How;
@@ -17,12 +19,13 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Record what a program references, as a trace: parts of files, memory, or blocks of a device.
+/// Record what a program references, as a trace: parts of files, memory, blocks of a device, or pages of the page cache.
 ///
-/// Files are those of PROGRAM and all that it starts, recorded by strace, without being root. The program's input, output and exit code are its own.
+/// Files are those of PROGRAM and all that it starts, recorded by strace, without being root; with --page-cache by the kernel, as root. The program's input,
+/// output and exit code are its own.
 /// OUT's name says its format, as for `convert`; it appears when it is whole. Ctrl-C is for the program: the recording ends when it does.
 #[derive(Args)]
-#[command(after_help = SHORT, after_long_help = LONG, group = ArgGroup::new("what").required(true).multiple(true).args(["program", "pid", "blocks"]))]
+#[command(after_help = SHORT, after_long_help = LONG, group = ArgGroup::new("what").required(true).multiple(true).args(["program", "pid", "blocks", "page_cache"]))]
 pub(crate) struct Arguments {
     /// The program, and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
@@ -39,6 +42,12 @@ pub(crate) struct Arguments {
     /// Record the requests to a block device by the kernel's tracepoints, as root, while PROGRAM runs or until Ctrl-C
     #[arg(long, value_name = "DEVICE")]
     blocks: Option<PathBuf>,
+    /// Record all uses of pages in the kernel's page cache, hits too, as root: of files below directories, of a --cgroup, or of PROGRAM; until Ctrl-C or its end
+    #[arg(long, value_name = "DIRECTORY", num_args = 0.., conflicts_with_all = ["memory", "pid", "blocks", "mapped", "page_size"])]
+    page_cache: Option<Vec<PathBuf>>,
+    /// With --page-cache: record the files that the processes of a control group use, and of the groups below it; may be given again
+    #[arg(long = "cgroup", value_name = "PATH", requires = "page_cache", conflicts_with_all = ["memory", "pid", "blocks"])]
+    groups: Vec<PathBuf>,
     /// Count a mapping of a file as a read of all that is mapped; without it mappings are left out
     #[arg(long, conflicts_with_all = ["memory", "blocks"])]
     mapped: bool,
@@ -64,6 +73,9 @@ be run, 127 there is no such program.";
 const LONG: &str = include_str!("record.txt").trim_ascii_end();
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(directories) = &arguments.page_cache {
+        return page_cache::run(arguments, directories);
+    }
     let what = match &arguments.blocks {
         Some(device) => What::Blocks(device.clone()),
         None if arguments.memory => What::Memory,
@@ -102,6 +114,12 @@ fn say(message: &str) {
     eprintln!("forebay: {message}");
 }
 
+/// Says what was written.
+fn wrote(out: &Path, requests: u64) {
+    let bytes = std::fs::metadata(out).map_or(0, |metadata| metadata.len());
+    say(&format!("wrote {} ({}, {})", out.display(), counted(requests, "request"), show_bytes(bytes)));
+}
+
 /// Records, with a line that says how far it is where the program writes nothing in between.
 pub(crate) fn record(asked: &Asked<'_>) -> Result<Made, Failure> {
     How { page_size: asked.page_size, ..How::default() }.check()?;
@@ -113,8 +131,7 @@ pub(crate) fn record(asked: &Asked<'_>) -> Result<Made, Failure> {
     // From now on Ctrl-C ends the command.
     interrupt::install();
     let made = made?;
-    let bytes = std::fs::metadata(asked.out).map_or(0, |metadata| metadata.len());
-    say(&format!("wrote {} ({}, {})", asked.out.display(), counted(made.requests, "request"), show_bytes(bytes)));
+    wrote(asked.out, made.requests);
     if made.requests == 0 {
         eprintln!("forebay: the program referenced no file: there is nothing to compare");
     }
@@ -155,25 +172,43 @@ pub(crate) fn record_for_now(program: &[String]) -> Result<String, Failure> {
 
 /// Says what a recording holds, and how to go on.
 fn tell(asked: &Asked<'_>, made: &Made) -> Result<(), Failure> {
-    let name = asked.out.display().to_string();
+    // Formats of pages know neither files nor owners, nor when; memory is one thing, of one owner.
+    let knows = match asked.what {
+        What::Memory => Knows::Neither,
+        _ if made.page_size.is_some() => Knows::Neither,
+        What::Blocks(_) => Knows::Owners,
+        What::Files | What::Processes(_) => Knows::FilesAndOwners,
+    };
+    tell_of(asked.out, made.page_size, knows)
+}
+
+/// What a recording knows beside pages.
+enum Knows {
+    Neither,
+    Owners,
+    FilesAndOwners,
+}
+
+/// The same of a file. `page_size`: what a reader of it must be given.
+fn tell_of(out: &Path, page_size: Option<u64>, knows: Knows) -> Result<(), Failure> {
+    let name = out.display().to_string();
     let mut reader = How::default().read(&name)?;
-    let summary = Summary::of(&name, reader.as_mut(), made.page_size, &mut |_| {})?;
+    let summary = Summary::of(&name, reader.as_mut(), page_size, &mut |_| {})?;
     let (references, pages) = (counted(summary.references, "reference"), counted(summary.pages, "page"));
     let size = show_bytes(summary.page_size);
     let origin = if summary.page_size_origin == Origin::Requests { ", from the requests" } else { "" };
     let mut holds = show_bytes(summary.pages.saturating_mul(summary.page_size));
-    // Formats of pages know neither, nor when; memory is one thing, of one owner.
-    if made.page_size.is_none() && !matches!(asked.what, What::Memory) {
-        if !matches!(asked.what, What::Blocks(_)) {
-            holds = format!("{holds} of {}", counted(summary.objects, "file"));
-        }
+    if matches!(knows, Knows::FilesAndOwners) {
+        holds = format!("{holds} of {}", counted(summary.objects, "file"));
+    }
+    if !matches!(knows, Knows::Neither) {
         holds = format!("{holds}, by {}", counted(summary.owners, "owner"));
     }
     if let Some(span) = summary.span {
         holds = format!("{holds}, in {:.3} s", span as f64 / 1e9);
     }
     eprintln!("forebay: {references} to {pages} of {size}{origin}: {holds}");
-    let given = made.page_size.map_or(String::new(), page_size_option);
+    let given = page_size.map_or(String::new(), page_size_option);
     eprintln!("forebay: next: forebay compare {name}{given}");
     Ok(())
 }

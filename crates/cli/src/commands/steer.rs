@@ -100,7 +100,7 @@ fn steered(arguments: Arguments) -> Result<(), Failure> {
 }
 
 /// The program, if one is named.
-fn command(program: &[OsString]) -> Result<Option<Command>, Failure> {
+pub(crate) fn command(program: &[OsString]) -> Result<Option<Command>, Failure> {
     let Some((name, rest)) = program.split_first() else { return Ok(None) };
     let mut command = Command::new(forebay_record::find(name)?);
     command.arg0(name).args(rest);

@@ -1,7 +1,9 @@
 //! `forebay steer` as its users meet it: sizes, programs, figures, commands, recordings and refusals, on the kernel's real page cache.
 
+mod limits;
 mod managers;
 mod program;
+mod recorded;
 mod refused;
 #[path = "../command/running.rs"]
 mod running;

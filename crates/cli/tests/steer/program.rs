@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where version 2 of control groups is mounted. Elsewhere the test says that it is skipped; in CI that is a failure.
-fn groups() -> Option<PathBuf> {
+pub(crate) fn groups() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("there is one");
     let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "));
     let found = mount.and_then(|line| line.split(' ').nth(4)).map(PathBuf::from);

@@ -2,6 +2,7 @@
 
 use super::{Counts, Options, State};
 use crate::error::Error;
+use crate::limits::Limits;
 use crate::steered::PAGE;
 use forebay_owning::InForce;
 use forebay_policy::managers::Rule;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an answer of the thread is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -27,6 +28,8 @@ pub(super) struct Shared {
     pub(super) stop: AtomicBool,
     /// The size that is asked for, in pages.
     pub(super) size: AtomicU64,
+    /// What it follows instead.
+    pub(super) limits: Mutex<Option<Limits>>,
     pub(super) counts: Mutex<Counts>,
     /// What the thread is to do at its next turn.
     pub(super) asked: Mutex<Vec<Asked>>,
@@ -35,9 +38,13 @@ pub(super) struct Shared {
 pub(super) type Asked = Box<dyn FnOnce(&mut State) + Send>;
 
 impl Shared {
-    pub(super) fn new(size: u64) -> Arc<Self> {
+    pub(super) fn new(size: u64, limits: Option<Limits>) -> Arc<Self> {
         let (stop, size) = (AtomicBool::new(false), AtomicU64::new(size));
-        Arc::new(Self { stop, size, counts: Mutex::default(), asked: Mutex::default() })
+        Arc::new(Self { stop, size, limits: Mutex::new(limits), counts: Mutex::default(), asked: Mutex::default() })
+    }
+
+    fn follow(&self, limits: Option<Limits>) {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
     /// What the thread answers at its next turn; nothing if it does not take turns any more.
@@ -55,11 +62,15 @@ impl Steering {
     ///
     /// # Errors
     /// What cannot be steered, and why.
-    pub fn start(pool: Arc<Pool>, options: Options) -> Result<Self, Error> {
-        let shared = Shared::new(pool.capacity() / PAGE);
+    pub fn start(pool: Arc<Pool>, mut options: Options) -> Result<Self, Error> {
+        let shared = Shared::new(pool.capacity() / PAGE, options.follow.take());
         let mut state = State::new(pool, options, &shared)?;
         let counted = state.files.counted().clone();
-        state.walk();
+        state.begin_walks();
+        if !state.only_users {
+            state.walk();
+        }
+        state.turn(Instant::now());
         let thread = std::thread::Builder::new().name("steer".to_owned()).spawn(move || state.run());
         let thread = thread.map_err(|error| Error::System { asked: "a thread to steer", source: Arc::new(error) })?;
         Ok(Self { shared, counted, thread: Some(thread) })
@@ -75,8 +86,14 @@ impl Steering {
         &self.counted
     }
 
+    /// The size follows what limits leave, from now on.
+    pub fn follow(&self, limits: Limits) {
+        self.shared.follow(Some(limits));
+    }
+
     /// Another size is asked for, in bytes: pages leave soon.
     pub fn resize(&self, bytes: u64) {
+        self.shared.follow(None);
         self.shared.size.store(bytes / PAGE, Ordering::Relaxed);
     }
 

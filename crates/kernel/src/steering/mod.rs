@@ -26,7 +26,10 @@ use crate::error::Error;
 use crate::file_system::{check_rights, identify};
 use crate::files::Files;
 use crate::later::Later;
+use crate::limits::Limits;
 use crate::managing::Managing;
+use crate::mapped::Mapped;
+use crate::pressure::Pressure;
 use crate::scopes::{Hierarchy, Scope, Scopes};
 use crate::steered::{Pages, Steered};
 use crate::walk::Walk;
@@ -84,11 +87,16 @@ pub trait Users: Send {
 }
 
 /// What is steered, and how.
+#[derive(Default)]
 pub struct Options {
     /// What is steered.
     pub scopes: Vec<Scope>,
     /// Nothing leaves: it only is looked at what is used.
     pub observe: bool,
+    /// Uses are for the recorder alone: no policy learns of them, nothing leaves, and it is not looked at what is there.
+    pub only_users: bool,
+    /// The size follows what these leave, from the pool's on.
+    pub follow: Option<Limits>,
     /// A recorder, which is called for each use.
     pub users: Option<Box<dyn Users>>,
     /// Whose uses are one owner's.
@@ -108,6 +116,8 @@ pub struct Counts {
     pub kept: u64,
     /// Pages that may be there now.
     pub size: u64,
+    /// Pages that were asked for, or that the limits leave.
+    pub asked: u64,
     /// Pages that the policy got back because they cannot leave.
     pub refused: u64,
     /// Files that are steered.
@@ -129,11 +139,14 @@ struct State {
     steered: Steered,
     arrivals: Arrivals,
     sees: Sees,
+    mapped: Mapped,
     later: Later,
     budget: Budget,
+    pressure: Pressure,
     users: Option<Box<dyn Users>>,
     managing: Managing,
     observe: bool,
+    only_users: bool,
     shared: Arc<Shared>,
     /// Files that belong to a directory by a name of theirs that the kernel does not tell.
     linked: HashSet<FileId>,
@@ -154,7 +167,7 @@ impl State {
             Some(Hierarchy::Unified) => GroupsBy::Unified,
             Some(Hierarchy::Memory) => GroupsBy::Memory,
         };
-        let (ring_bytes, verdicts) = shares_of(pool.capacity());
+        let (ring_bytes, verdicts) = shares_of(if options.only_users { u64::MAX } else { pool.capacity() });
         let watch = Watch::start(&WatchOptions { devices: scopes.devices(), groups, ring_bytes, verdicts })?;
         check_rights()?;
         let sees = Sees::by(&watch);
@@ -171,11 +184,14 @@ impl State {
             steered: Steered::new(pool)?,
             arrivals: Arrivals::default(),
             sees,
+            mapped: Mapped::default(),
             later: Later::default(),
             budget: Budget::new(shared.size.load(Ordering::Relaxed)),
+            pressure: Pressure::new(scopes.unified_groups(), Instant::now()),
             scopes,
             users: options.users,
             observe: options.observe,
+            only_users: options.only_users,
             shared: Arc::clone(shared),
             linked: HashSet::new(),
             walks: Vec::new(),
@@ -188,7 +204,6 @@ impl State {
 
     /// Finds what is in the cache already, while events are taken.
     fn walk(&mut self) {
-        self.begin_walks();
         while !self.walks.is_empty() {
             self.turn(Instant::now());
         }
@@ -202,13 +217,13 @@ impl State {
 
     /// Goes on looking for files of which anything is in the cache, and that are not known.
     fn go_on_walking(&mut self) {
-        let Self { walks, linked, files, steered, watch, .. } = self;
+        let Self { walks, linked, files, steered, watch, only_users, .. } = self;
         let Some(walk) = walks.last_mut() else { return };
         let done = walk.go_on(Instant::now() + WALK, &mut |file, id, bytes, links| {
             if links > 1 {
                 linked.insert(id);
             }
-            if files.find(id).is_none() {
+            if !*only_users && files.find(id).is_none() {
                 find_pages(files, steered, watch, file, id, bytes);
             }
         });
@@ -238,6 +253,11 @@ impl State {
                 (pause * 2).min(LONGEST_PAUSE)
             };
             std::thread::sleep(pause);
+        }
+        // What was used until now is recorded and counted.
+        while self.take_events(Instant::now()) >= MOST_EVENTS {}
+        if self.only_users {
+            self.look_after_losses();
         }
         self.lost = self.watch.lost();
         self.show();
@@ -280,14 +300,27 @@ impl State {
     }
 
     fn take_events(&mut self, now: Instant) -> usize {
-        let Self { watch, scopes, files, descriptors, steered, arrivals, sees, users, managing, linked, .. } = self;
+        let Self { watch, scopes, files, descriptors, steered, arrivals, users, managing, linked, mapped, .. } = self;
         let reclaimed = steered.pages().reclaimed;
         let mut unjudged = Vec::new();
         let users = users.as_deref();
         let judged = &mut unjudged;
-        let sees = *sees;
-        let mut turn =
-            Turn { scopes, files, descriptors, steered, arrivals, sees, users, managing, linked, now, judged };
+        let (sees, only_users) = (self.sees, self.only_users);
+        let mut turn = Turn {
+            scopes,
+            files,
+            descriptors,
+            steered,
+            arrivals,
+            mapped,
+            sees,
+            users,
+            only_users,
+            managing,
+            linked,
+            now,
+            judged,
+        };
         let events = watch.drain(MOST_EVENTS, &mut |event| turn.happened(event));
         while let Some(arrival) = turn.arrivals.due(now) {
             turn.arrived(arrival);
@@ -338,32 +371,57 @@ impl State {
 
     /// Looks again at pages that were to leave: those that are still there and kept are tried again, or are the policy's again.
     fn try_again(&mut self, now: Instant) {
+        let mut still = Vec::new();
         while let Some((object, pages, tries)) = self.later.due(now) {
-            for run in self.steered.residents().all_leaving(object, pages) {
-                if tries < TRIES {
-                    self.drop_pages(object, run, tries + 1, now);
-                } else if let Some(file) = self.files.get(object) {
-                    self.counts.refused += run.end - run.start;
-                    let owner = file.managed.as_ref().and_then(|managed| managed.last());
-                    let volume = Arc::clone(&file.volume);
-                    self.steered.stayed(&volume, run, owner);
-                }
+            let runs = self.steered.residents().all_leaving(object, pages);
+            still.extend(runs.into_iter().map(|run| (object, run, tries)));
+        }
+        still.sort_unstable_by_key(|(object, run, _)| (*object, run.start));
+        self.mapped.begin();
+        for of_file in still.chunk_by(|one, next| one.0 == next.0) {
+            let runs: Vec<Range<u64>> = of_file.iter().map(|(_, run, _)| run.clone()).collect();
+            if let Some(file) = self.files.get(of_file[0].0) {
+                self.mapped.page_out(of_file[0].0, file.id, &runs);
+            }
+        }
+        for (object, run, tries) in still {
+            if tries < TRIES {
+                self.drop_pages(object, run, tries + 1, now);
+            } else if let Some(file) = self.files.get(object) {
+                self.counts.refused += run.end - run.start;
+                let owner = file.managed.as_ref().and_then(|managed| managed.last());
+                let volume = Arc::clone(&file.volume);
+                self.steered.stayed(&volume, run, owner);
             }
         }
     }
 
     /// Follows the size that is asked for, and what the kernel leaves of it.
     fn keep_size(&mut self, now: Instant) {
-        let asked = self.shared.size.load(Ordering::Relaxed);
-        if asked != self.budget.asked() {
-            self.budget.ask(asked);
+        let there = self.steered.residents().there();
+        match &mut *self.shared.limits.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(limits) => {
+                if let Some(pages) = limits.follow(there, self.budget.asked(), now) {
+                    self.budget.follow(pages.max(1));
+                }
+            }
+            None => {
+                let asked = self.shared.size.load(Ordering::Relaxed);
+                if asked != self.budget.asked() {
+                    self.budget.ask(asked);
+                }
+            }
+        }
+        // Where nothing leaves, nothing is given back.
+        if !self.observe && self.pressure.is_short(now) {
+            self.budget.short(there, now);
         }
         self.budget.tick(now);
         // Where nothing leaves, what the policy has let go takes none of its room.
         let kept = if self.observe { 0 } else { self.steered.residents().kept() };
         if let Err(error) = self.steered.fit(self.budget.pages(), kept, now) {
             tracing::warn!("the policy keeps its size: {error}");
-            self.budget.ask(asked);
+            self.budget.ask(self.budget.asked());
         }
     }
 
@@ -373,11 +431,12 @@ impl State {
         if lost == self.lost {
             return;
         }
-        tracing::warn!(
-            "{} events came too fast, and are lost: what is in the cache is looked up anew",
-            lost - self.lost
-        );
+        let then = if self.only_users { "they are not recorded" } else { "what is in the cache is looked up anew" };
+        tracing::warn!("{} events came too fast, and are lost: {then}", lost - self.lost);
         self.lost = lost;
+        if self.only_users {
+            return;
+        }
         // Files that nothing is known of may have come meanwhile.
         self.begin_walks();
         let mut known = self.steered.residents().all_there();
@@ -405,7 +464,7 @@ impl State {
         let residents = self.steered.residents();
         self.counts.pages = self.steered.pages();
         (self.counts.there, self.counts.kept) = (residents.there(), residents.kept());
-        self.counts.size = self.budget.pages();
+        (self.counts.size, self.counts.asked) = (self.budget.pages(), self.budget.asked());
         self.counts.files = self.files.len() as u64;
         self.counts.lost = self.lost;
         *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner) = self.counts;

@@ -43,7 +43,7 @@ fn id(inode: u64) -> FileId {
 impl Played {
     fn new(policy: &str, text: &str) -> Self {
         let spec = Spec::parse(policy).expect("a policy");
-        let pool = Arc::new(Pool::new(Config { laundry: 0, ..Config::new(CACHE * PAGE, spec) }).expect("a pool"));
+        let pool = Arc::new(Pool::new(Config::elsewhere(CACHE * PAGE, spec)).expect("a pool"));
         let mut files = Files::new(&pool);
         for inode in 1..=2 {
             files.add(&pool, id(inode), None);
@@ -75,9 +75,23 @@ impl Played {
         };
         let Self { scopes, files, descriptors, steered, arrivals, managing, .. } = self;
         let (sees, linked) = (Sees { uses_first: true, writes: true }, &HashSet::new());
-        let (users, now, judged) = (None, Instant::now(), &mut Vec::new());
-        let mut turn =
-            Turn { scopes, files, descriptors, steered, arrivals, sees, users, managing, linked, now, judged };
+        let (users, only_users, mapped) = (None, false, &mut Mapped::default());
+        let (now, judged) = (Instant::now(), &mut Vec::new());
+        let mut turn = Turn {
+            scopes,
+            files,
+            descriptors,
+            steered,
+            arrivals,
+            mapped,
+            sees,
+            users,
+            only_users,
+            managing,
+            linked,
+            now,
+            judged,
+        };
         turn.happened(&event);
     }
 

@@ -37,8 +37,9 @@ fn pool(policy: &str) -> Arc<Pool> {
 
 fn state(policy: &str, directory: &Path) -> State {
     let scopes = vec![Scope::Directory(directory.to_owned())];
-    let options = Options { scopes, observe: false, users: None, owners: Owners::Process, rules: Vec::new() };
-    let mut state = State::new(pool(policy), options, &Shared::new(CACHE)).expect("a state");
+    let options = Options { scopes, ..Options::default() };
+    let mut state = State::new(pool(policy), options, &Shared::new(CACHE, None)).expect("a state");
+    state.begin_walks();
     state.walk();
     state
 }
@@ -118,6 +119,37 @@ fn every_policy_has_the_simulator_s_hits_in_the_kernel_s_cache() {
 }
 
 #[test]
+fn what_is_used_through_a_mapping_is_held_to_the_cache_too() {
+    let Some(folder) = folder() else { return };
+    let file = cold(folder.path().join("file"), FILE);
+    let mut state = state("lru", folder.path());
+    let length = (FILE * PAGE) as usize;
+    let (read, shared) = (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::SHARED);
+    // SAFETY: a new mapping at addresses of the kernel's choice touches no memory that is in use.
+    let mapping = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, read, shared, &file, 0) }.expect("a mapping");
+    // SAFETY: the mapping is `length` bytes long.
+    unsafe { rustix::mm::madvise(mapping, length, rustix::mm::Advice::Random) }.expect("advice is taken");
+    for _ in 0..3 {
+        for page in 0..FILE {
+            // SAFETY: the page lies within the mapping, whose file is as long and is not changed.
+            let byte = unsafe { mapping.cast::<u8>().add((page * PAGE) as usize).read_volatile() };
+            assert_eq!(byte, 7);
+            state.turn(Instant::now());
+        }
+        let begin = Instant::now();
+        while there(&file).len() as u64 > CACHE {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{} pages stay", there(&file).len());
+            std::thread::sleep(PAUSE);
+            state.turn(Instant::now());
+        }
+    }
+    assert_eq!(state.counts.pages.reclaimed, 0, "they have left at our word");
+    assert!(state.counts.pages.dropped > FILE);
+    // SAFETY: it was mapped above, and nothing refers to it.
+    unsafe { rustix::mm::munmap(mapping, length) }.expect("it was mapped");
+}
+
+#[test]
 fn what_is_there_at_the_start_is_found_and_what_is_too_much_leaves() {
     let Some(folder) = folder() else { return };
     fs::create_dir(folder.path().join("below")).expect("a folder");
@@ -156,7 +188,7 @@ fn mapped_pages_that_cannot_leave_are_the_policy_s_again() {
     (0..8).for_each(|page| read(&file, page));
     let length = 8 * PAGE as usize;
     let protection = rustix::mm::ProtFlags::READ;
-    let flags = rustix::mm::MapFlags::SHARED | rustix::mm::MapFlags::POPULATE;
+    let flags = rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::POPULATE;
     // SAFETY: a new mapping at addresses of the kernel's choice touches no memory that is in use.
     let mapped = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, &file, 0) }.expect("a map");
     for page in 8..FILE {
@@ -169,7 +201,7 @@ fn mapped_pages_that_cannot_leave_are_the_policy_s_again() {
         now += Duration::from_secs(1);
         state.turn(now);
     }
-    assert!(there(&file)[..8] == [0, 1, 2, 3, 4, 5, 6, 7], "they are mapped");
+    assert!(there(&file)[..8] == [0, 1, 2, 3, 4, 5, 6, 7], "they are mapped, and the process alone may know for what");
     assert!(state.counts.refused >= 8, "{:?}", state.counts);
     // SAFETY: it was mapped above, and nothing refers to it.
     unsafe { rustix::mm::munmap(mapped, length) }.expect("it is mapped");

@@ -7,6 +7,7 @@ use crate::descriptors::Descriptors;
 use crate::file_system::identify;
 use crate::files::Files;
 use crate::managing::{Managed, Managing};
+use crate::mapped::Mapped;
 use crate::scopes::Scopes;
 use crate::steered::{PAGE, Steered};
 use crate::watch::{Event, FileId, Kind, Watch};
@@ -57,8 +58,11 @@ pub(super) struct Turn<'a> {
     pub(super) descriptors: &'a mut Descriptors,
     pub(super) steered: &'a mut Steered,
     pub(super) arrivals: &'a mut Arrivals,
+    pub(super) mapped: &'a mut Mapped,
     pub(super) sees: Sees,
     pub(super) users: Option<&'a dyn Users>,
+    /// Uses are for `users` alone.
+    pub(super) only_users: bool,
     pub(super) managing: &'a Managing,
     pub(super) linked: &'a HashSet<FileId>,
     pub(super) now: Instant,
@@ -67,6 +71,9 @@ pub(super) struct Turn<'a> {
 
 impl Turn<'_> {
     pub(super) fn happened(&mut self, event: &Event) {
+        if self.only_users && (event.own || matches!(event.kind, Kind::Added | Kind::Removed)) {
+            return;
+        }
         let Some(object) = self.object_of(event) else { return };
         let Some(file) = self.files.get(object) else { return };
         let volume = Arc::clone(&file.volume);
@@ -75,8 +82,12 @@ impl Turn<'_> {
             Kind::Read => self.used(object, &volume, event, pages, Operation::Read),
             Kind::Write => self.used(object, &volume, event, pages, Operation::Write),
             // A fault names its page. What is mapped around it was not asked for.
-            Kind::Mapped if event.count == 1 => self.used(object, &volume, event, pages, Operation::Read),
-            Kind::Mapped => {}
+            Kind::Mapped => {
+                self.mapped.note(object, event.process);
+                if event.count == 1 {
+                    self.used(object, &volume, event, pages, Operation::Read);
+                }
+            }
             // Where writes are not seen, they are seen by what they make dirty.
             Kind::Dirtied if self.sees.writes => {}
             Kind::Dirtied => self.used(object, &volume, event, pages, Operation::Write),
@@ -93,7 +104,8 @@ impl Turn<'_> {
                 self.arrivals.take(object, left, &mut |arrival| {
                     self.steered.added(&volume, arrival.first, arrival.count.into());
                 });
-                self.steered.removed(&volume, event.first, event.count.into(), event.reclaim);
+                // A page that was mapped leaves by the kernel's reclaim, at this process's word.
+                self.steered.removed(&volume, event.first, event.count.into(), event.reclaim && !event.own);
             }
         }
     }
@@ -110,6 +122,9 @@ impl Turn<'_> {
     fn used(&mut self, object: u32, volume: &Arc<Volume>, event: &Event, pages: Range<u64>, operation: Operation) {
         let user = self.user_of(object, event);
         self.record(object, event, operation, user.as_deref());
+        if self.only_users {
+            return;
+        }
         self.steered.used(volume, pages, (operation, user.map(|user| user.owner.number())));
         let brought = |arrival: &Arrival| arrival.process == event.process;
         self.arrivals.take(object, brought, &mut |arrival| {
@@ -176,7 +191,7 @@ impl Turn<'_> {
         };
         let object = self.files.add(self.steered.pool(), event.file, checked);
         // Directories were looked through at the start.
-        if matches!(by, By::Group) {
+        if matches!(by, By::Group) && !self.only_users {
             self.find(object, event);
         }
         Some(object)

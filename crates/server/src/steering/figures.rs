@@ -7,12 +7,11 @@ use forebay_kernel::Counts;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What was counted, and the pages that were asked for.
+/// What was counted.
 pub(crate) struct Seen {
     pub(crate) counts: Counts,
     /// Pages whose first use found them read ahead.
     pub(crate) ahead: u64,
-    pub(crate) asked: u64,
 }
 
 figures! {
@@ -30,8 +29,8 @@ figures! {
         kept: u64 => |seen| seen.counts.kept, Level "page_cache_pages" state="kept";
         /// Pages that may be there now: fewer than were asked for while the kernel needs memory.
         size: u64 => |seen| seen.counts.size, Level "page_cache_size_pages" figure="now";
-        /// Pages that may be there by --cache.
-        asked: u64 => |seen| seen.asked, Level "page_cache_size_pages" figure="asked";
+        /// Pages that may be there by --cache, or by the limits that it follows.
+        asked: u64 => |seen| seen.counts.asked, Level "page_cache_size_pages" figure="asked";
         /// Pages that the policy has let go.
         let_go: u64 => |seen| seen.counts.pages.let_go, Count "page_cache_victims" outcome="let_go";
         /// Pages that have left after that, or with their file.
@@ -100,7 +99,7 @@ mod tests {
     fn a_line_says_what_came_of_it() {
         let mut counts = Counts { there: 256, ..Counts::default() };
         let line = |counts: Counts| {
-            let figures = PageCacheFigures::of(&Seen { counts, ahead: 1, asked: 512 });
+            let figures = PageCacheFigures::of(&Seen { counts, ahead: 1 });
             PageCacheReport { name: "/srv".to_owned(), figures }.to_string()
         };
         assert_eq!(line(counts), "no file was used; the policy let 0 pages go, of which 0 have left; 1 MiB are there");

@@ -5,6 +5,7 @@
 //! claim      one process steers a directory
 //! program    a program in a control group of its own
 //! recorded   uses, written down as a trace
+//! recording  uses, and nothing else, until it is time to end
 //! figures    what was counted
 //! once       brought down to a size, and left alone
 //! ```
@@ -15,6 +16,7 @@ mod once;
 pub(crate) mod options;
 mod program;
 mod recorded;
+pub(crate) mod recording;
 
 pub use once::{Lowered, lower};
 
@@ -27,21 +29,25 @@ use crate::frame::{Beside, Frame, Hooks, Reload, Service, run};
 use crate::managers;
 use crate::memory;
 use crate::options::STOP_TIMEOUT;
+use crate::record::{self, Recorded};
 use crate::signals::{self, Request};
 use crate::steering::claim::Claim;
 use crate::steering::figures::{PageCacheFigures, PageCacheReport, Seen};
-use crate::steering::options::{PAGE, SteerOptions, check_cache};
+use crate::steering::options::{LEAST_PAGES, PAGE, SteerOptions, check_cache};
 use crate::steering::program::{Group, Passing};
-use crate::steering::recorded::Recorded;
-use crate::words::Size;
+use crate::steering::recorded::Uses;
+use crate::steering::recording::{Ender, Held, Recording};
+use crate::words::{Room, Size};
 use forebay_basis::show_bytes;
-use forebay_kernel::{Scope, Steering};
+use forebay_kernel::{Counts, Scope, Steering};
 use forebay_pool::VolumeStatistics;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How often it is looked whether the thread that steers goes on.
@@ -54,6 +60,8 @@ pub struct SteerEnd {
     pub report: Report,
     /// The exit code of the program, if there was one: 128 and the signal's number if that has killed it. Otherwise why it could not be run.
     pub program: Option<Result<u8, String>>,
+    /// What a recording holds, if there was one.
+    pub held: Option<Held>,
 }
 
 /// Steers until a signal ends it, or the end of the program, which runs in a control group of its own.
@@ -67,6 +75,44 @@ pub fn steer(
 ) -> Result<SteerEnd, Error> {
     options.check(program.is_some())?;
     let _claims = options.claim()?;
+    watch(options, program, hooks, None)
+}
+
+/// Records the uses of files in the page cache, below directories and by control groups: no policy learns of them, and nothing leaves. It ends as [`steer`] does, or
+/// earlier by the recording's own ends: then the program's exit code counts as 0.
+///
+/// # Errors
+/// What keeps it from watching; or the recording could not be written.
+pub fn record_page_cache(
+    (directories, groups): (Vec<PathBuf>, Vec<PathBuf>),
+    mut recording: Recording,
+    program: Option<process::Command>,
+    hooks: Hooks<SteerOptions>,
+) -> Result<SteerEnd, Error> {
+    let cache = Some(Room::Bytes(Size(LEAST_PAGES * PAGE)));
+    let options = SteerOptions { directories, groups, cache, observe: true, ..SteerOptions::default() };
+    options.check(program.is_some())?;
+    let out = recording.out.clone();
+    if recording.force {
+        recording.out = record::free(&out);
+    }
+    record::check(&recording.out)?;
+    let written = recording.out.clone();
+    let ended = watch(options, program, hooks, Some(recording))?;
+    if written != out && ended.held.is_some() {
+        let failed = |error| Error::Failed(format!("{}: cannot become {}: {error}", written.display(), out.display()));
+        fs::rename(&written, &out).map_err(failed)?;
+    }
+    Ok(ended)
+}
+
+/// Steers, or records uses and nothing else.
+fn watch(
+    options: SteerOptions,
+    program: Option<process::Command>,
+    hooks: Hooks<SteerOptions>,
+    recording: Option<Recording>,
+) -> Result<SteerEnd, Error> {
     let group = program.is_some().then(Group::new).transpose()?;
     let mut scopes = options.scopes();
     scopes.extend(group.iter().map(|group| Scope::Group(group.path().to_owned())));
@@ -74,11 +120,18 @@ pub fn steer(
     let beside = Beside::bind(&options.beside)?;
     let Hooks { reload, log, ready } = hooks;
     let frame = Frame::new(PAGE, log);
+    let follow = options.limits()?;
+    let (follows, options) = (AtomicBool::new(follow.is_some()), options.at_most(follow.as_ref()));
     let (cache, most) = options.make_cache()?;
+    let only_users = recording.is_some();
+    let limit = recording.as_ref().and_then(|recording| recording.limit);
+    let users = Uses::new(Arc::clone(&frame.recorder), limit.unwrap_or(u64::MAX));
+    let seen = users.seen();
+    let users = Some(Box::new(users) as _);
     let rules = managers::read(options.managers.as_deref(), &cache.policy, cache.pool.has_managers())?;
-    let users = Some(Box::new(Recorded(Arc::clone(&frame.recorder))) as _);
     let owners = options.owners.unwrap_or_default().into();
-    let of_kernel = forebay_kernel::Options { scopes, observe: options.observe, users, owners, rules };
+    let observe = options.observe;
+    let of_kernel = forebay_kernel::Options { scopes, observe, only_users, follow, users, owners, rules };
     let steering = Steering::start(Arc::clone(&cache.pool), of_kernel)?;
     let service = Arc::new(PageCache {
         frame,
@@ -88,25 +141,41 @@ pub fn steer(
         steering: Mutex::new(steering),
         name: options.name(program.as_ref()),
         asked: AtomicU64::new(options.cache_size()),
+        follows,
         stops: AtomicBool::new(false),
         failed: AtomicBool::new(false),
         program: OnceLock::new(),
+        held: OnceLock::new(),
         options,
     });
     let kept = Arc::clone(&service);
-    run(service, beside, &requests, |service, _| {
-        tracing::info!("{}", service.what());
+    let mut ender = None;
+    let ran = run(service, beside, &requests, |service, _| {
         service.look_after(asking.clone())?;
+        match recording {
+            None => tracing::info!("{}", service.what()),
+            Some(recording) => {
+                service.frame.recorder.start(&recording.out)?;
+                let group = group.as_ref().map(|group| group.path().to_owned());
+                ender = Some(service.end(recording, Ender { seen, asking: asking.clone(), group })?);
+            }
+        }
         if let (Some(command), Some(group), Some(passing)) = (program, &group, passing) {
             service.run(command, group, passing, asking)?;
         }
         ready();
         Ok(())
-    })?;
+    });
+    // Its progress is not to be shown any more. It ends with the service.
+    if let Some(ender) = ender {
+        let _ = ender.join();
+    }
+    ran?;
     if kept.failed.load(Ordering::Relaxed) {
         return Err(Error::Failed("steering has failed inside: the kernel's own lists decide again".to_owned()));
     }
-    Ok(SteerEnd { report: kept.report(), program: kept.program.get().cloned() })
+    let held = kept.held.get().copied();
+    Ok(SteerEnd { report: kept.report(), program: kept.program.get().cloned(), held })
 }
 
 type Requests = (Sender<Request>, Receiver<Request>, Option<Passing>);
@@ -131,12 +200,15 @@ struct PageCache {
     steering: Mutex<Steering>,
     /// What is steered.
     name: String,
-    /// The bytes that are asked for.
+    /// The bytes that are asked for, unless the size follows limits.
     asked: AtomicU64,
+    follows: AtomicBool,
     stops: AtomicBool,
     failed: AtomicBool,
     /// What has become of the program.
     program: OnceLock<Result<u8, String>>,
+    /// What the recording holds.
+    held: OnceLock<Held>,
     /// As it was started.
     options: SteerOptions,
 }
@@ -148,8 +220,13 @@ impl PageCache {
 
     /// What is steered, and how.
     fn what(&self) -> String {
-        let (name, size, policy) = (&self.name, show_bytes(self.options.cache_size()), &self.cache.policy);
-        let there = show_bytes(self.steering().counts().there * PAGE);
+        let (name, policy) = (&self.name, &self.cache.policy);
+        let Counts { there, asked, .. } = self.steering().counts();
+        let there = show_bytes(there * PAGE);
+        let size = match self.follows.load(Ordering::Relaxed) {
+            true => format!("what control groups leave, {} now,", show_bytes(asked * PAGE)),
+            false => show_bytes(self.options.cache_size()),
+        };
         match self.options.observe {
             true => {
                 format!("observing {name}: nothing leaves; {policy} thinks of a cache of {size}; {there} are there")
@@ -173,6 +250,14 @@ impl PageCache {
         };
         let thread = std::thread::Builder::new().name("look".to_owned()).spawn(look);
         thread.map(drop).map_err(|error| Error::Failed(format!("no thread to look after it: {error}")))
+    }
+
+    /// Ends a recording when it is time to.
+    fn end(self: &Arc<Self>, recording: Recording, ender: Ender) -> Result<JoinHandle<()>, Error> {
+        let [service, ended] = [Arc::clone(self), Arc::clone(self)];
+        let goes_on = move || !service.stops.load(Ordering::SeqCst);
+        // What becomes of the program is of our making then.
+        ender.start(recording, goes_on, move || drop(ended.program.set(Ok(0))))
     }
 
     /// Runs a program, at whose end it stops.
@@ -216,9 +301,25 @@ impl PageCache {
             )));
         }
         self.asked.store(size.0, Ordering::Relaxed);
+        self.follows.store(false, Ordering::Relaxed);
         self.steering().resize(size.0);
         tracing::info!("at most {} may stay from now on", show_bytes(size.0));
         Ok(())
+    }
+
+    /// Has the size that new options ask for.
+    fn take_size(&self, new: &SteerOptions) -> Result<(), Error> {
+        let follows = self.follows.load(Ordering::Relaxed);
+        if let Some(limits) = new.limits()? {
+            if !follows {
+                self.steering().follow(limits);
+                self.follows.store(true, Ordering::Relaxed);
+                tracing::info!("what control groups leave may stay from now on");
+            }
+            return Ok(());
+        }
+        let size = new.cache_size();
+        if follows || size != self.asked.load(Ordering::Relaxed) { self.resize(Size(size)) } else { Ok(()) }
     }
 
     fn read_rules(&self, path: Option<&Path>) -> Result<(), Error> {
@@ -243,7 +344,7 @@ impl PageCache {
     fn page_cache(&self) -> PageCacheReport {
         let steering = self.steering();
         let ahead = steering.counted().statistics().readahead_used;
-        let seen = Seen { counts: steering.counts(), ahead, asked: self.asked.load(Ordering::Relaxed) / PAGE };
+        let seen = Seen { counts: steering.counts(), ahead };
         PageCacheReport { name: self.name.clone(), figures: PageCacheFigures::of(&seen) }
     }
 }
@@ -260,13 +361,11 @@ impl Service for PageCache {
     }
 
     fn take_over(self: &Arc<Self>, new: &SteerOptions) -> Result<Vec<String>, Error> {
-        let size = new.cache_size();
-        let resized = || if size == self.asked.load(Ordering::Relaxed) { Ok(()) } else { self.resize(Size(size)) };
         // Without managers there is nothing to read again.
         let managed = new.managers.is_some() || self.cache.pool.has_managers();
         let ruled = if managed { self.read_rules(new.managers.as_deref()) } else { Ok(()) };
-        let taken =
-            Error::of_all([ruled, resized(), self.options.check_waiting(new)].into_iter().filter_map(Result::err));
+        let results = [ruled, self.take_size(new), self.options.check_waiting(new)];
+        let taken = Error::of_all(results.into_iter().filter_map(Result::err));
         taken.map_err(|why| Error::NotInForce { why: Box::new(why), done: Vec::new() })?;
         Ok(Vec::new())
     }
@@ -291,7 +390,10 @@ impl Service for PageCache {
     fn stop(&self) -> Result<(), Error> {
         self.stops.store(true, Ordering::SeqCst);
         self.steering().stop();
-        self.frame.stop_recording(self.patience())
+        if let Some(Recorded { written, lost, .. }) = self.frame.stop_recording(self.patience())? {
+            let _ = self.held.set(Held { written, lost });
+        }
+        Ok(())
     }
 }
 

@@ -3,8 +3,7 @@
 use crate::error::Error;
 use crate::steering::options::{PAGE, SteerOptions};
 use forebay_basis::show_bytes;
-use forebay_kernel::{Steering, unwritten};
-use forebay_owning::Owners;
+use forebay_kernel::{Counts, Options, Steering, unwritten};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
@@ -58,14 +57,14 @@ impl fmt::Display for Lowered {
 pub fn lower(options: &SteerOptions) -> Result<Lowered, Error> {
     options.check(false)?;
     let _claims = options.claim()?;
+    let limits = options.limits()?;
+    let options = &options.clone().at_most(limits.as_ref());
     let (cache, _) = options.make_cache()?;
-    let (scopes, owners) = (options.scopes(), Owners::default());
-    let of_kernel = forebay_kernel::Options { scopes, observe: false, users: None, owners, rules: Vec::new() };
+    let of_kernel = Options { scopes: options.scopes(), follow: limits, ..Options::default() };
     let steering = Steering::start(Arc::clone(&cache.pool), of_kernel)?;
-    let size = options.cache_size() / PAGE;
     let (mut least, mut since) = (u64::MAX, Instant::now());
     loop {
-        let there = steering.counts().there;
+        let Counts { there, asked: size, .. } = steering.counts();
         if there <= size || !steering.runs() || since.elapsed() >= QUIET {
             let unwritten = options.directories.iter().map(|directory| unwritten(directory)).sum::<u64>();
             let [there_bytes, size_bytes, unwritten_bytes] = [there, size, unwritten].map(|pages| pages * PAGE);

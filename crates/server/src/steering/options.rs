@@ -6,10 +6,10 @@ use crate::error::Error;
 use crate::managers::OwnersOption;
 use crate::memory;
 use crate::options::BesideOptions;
-use crate::words::{Policy, Size};
+use crate::words::{Policy, Room, Size};
 use clap::Arg;
 use forebay_basis::show_bytes;
-use forebay_kernel::Scope;
+use forebay_kernel::{Limits, Scope};
 use forebay_pool::{Config, LEAST_PAGE_SIZE};
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub(crate) const PAGE: u64 = LEAST_PAGE_SIZE as u64;
 const ADDRESSES: u64 = 48 << 20;
 
 /// The fewest pages of a cache: with less, what is read at once is dropped before it is used.
-const LEAST_PAGES: u64 = 64;
+pub(crate) const LEAST_PAGES: u64 = 64;
 
 options! {
     /// What is steered, and how.
@@ -32,9 +32,10 @@ options! {
         /// Steer the files that the processes of a control group use, and of the groups below it; may be given again
         #[arg(long = "cgroup", value_name = "PATH")]
         pub groups: Vec<PathBuf> = restart("cgroup");
-        /// The most that these files may have in the kernel's page cache; with --observe the size of the cache that the policy thinks of [default: 512MiB]
-        #[arg(short, long, value_name = "SIZE")]
-        pub cache: Option<Size> = live("cache");
+        /// The most that these files may have in the kernel's page cache, or `auto`: what the limit of the --cgroup, or of this command's own group, leaves to them; with
+        /// --observe the size of the cache that the policy thinks of [default: 512MiB]
+        #[arg(short, long, value_name = "SIZE|auto")]
+        pub cache: Option<Room> = live("cache");
         /// The policy that chooses the pages that leave: `forebay policies` lists them [default: clock-pro]
         #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…")]
         pub policy: Option<Policy> = restart("policy");
@@ -93,7 +94,9 @@ impl SteerOptions {
                 let what = "--cache SIZE is missing: it says how much of the page cache may stay; --observe only looks";
                 return Err(Error::Usage(what.to_owned()));
             }
-            cache => check_cache(cache.map_or(CACHE, |size| size.0))?,
+            // Where there is a limit is looked up later.
+            Some(Room::Auto) => {}
+            None | Some(Room::Bytes(_)) => check_cache(self.cache_size())?,
         }
         check_apart("", &self.directories)?;
         check_apart("--cgroup ", &self.groups)?;
@@ -113,7 +116,45 @@ impl SteerOptions {
 
     /// The bytes that may stay.
     pub(crate) fn cache_size(&self) -> u64 {
-        self.cache.map_or(CACHE, |size| size.0)
+        match self.cache {
+            Some(Room::Bytes(size)) => size.0,
+            None | Some(Room::Auto) => CACHE,
+        }
+    }
+
+    /// The limits that the size follows, if it is `auto`.
+    ///
+    /// # Errors
+    /// None is set.
+    pub(crate) fn limits(&self) -> Result<Option<Limits>, Error> {
+        if self.cache != Some(Room::Auto) {
+            return Ok(None);
+        }
+        let (files, whose) = match self.groups.is_empty() {
+            true => (memory::own_limit_files(), "the control group of this command".to_owned()),
+            false => {
+                let names: Vec<String> = self.groups.iter().map(|group| group.display().to_string()).collect();
+                (self.groups.iter().flat_map(|group| Limits::files_of(group)).collect(), names.join(", "))
+            }
+        };
+        let limits = Limits::new(files).ok_or_else(|| {
+            Error::Usage(format!(
+                "--cache auto: no limit of memory is set for {whose}, or above it, so there is nothing to follow: set one \
+                 (memory.max), or give a size"
+            ))
+        })?;
+        Ok(Some(limits))
+    }
+
+    /// These options with the most bytes that limits leave, if the size follows them.
+    pub(crate) fn at_most(self, limits: Option<&Limits>) -> Self {
+        match limits {
+            None => self,
+            Some(limits) => {
+                let pages = limits.most().max(LEAST_PAGES);
+                Self { cache: Some(Room::Bytes(Size(pages * PAGE))), ..self }
+            }
+        }
     }
 
     /// What is to be steered.
@@ -253,7 +294,7 @@ mod tests {
         let read = SteerOptions::read(file.path()).unwrap();
         assert_eq!(read.scopes().len(), 3);
         let both = options(&[Path::new("/srv/c")], Some("2MiB")).over(read);
-        assert_eq!((both.directories, both.cache), (vec!["/srv/c".into()], Some(Size(2 << 20))));
+        assert_eq!((both.directories, both.cache), (vec!["/srv/c".into()], Some(Room::Bytes(Size(2 << 20)))));
         assert_eq!(both.groups, [Path::new("/sys/fs/cgroup/c")]);
         assert!(both.policy.is_some_and(|policy| policy.0.label == "mq"));
         std::fs::write(file.path(), "dirty-limit = \"50%\"\n").unwrap();

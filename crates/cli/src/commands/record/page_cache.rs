@@ -1,0 +1,72 @@
+//! `forebay record --page-cache`: all uses of files in the kernel's page cache.
+
+use super::{Arguments, Knows, say, tell_of, wrote};
+use crate::commands::steer::command;
+use crate::failure::Failure;
+use crate::files::check_path;
+use crate::terminal::interrupt;
+use crate::terminal::progress::progress;
+use forebay_record::OWN_FAILURE;
+use forebay_server::{Hooks, Recording, log, record_page_cache};
+use forebay_sim::study::Progress;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+
+pub(super) fn run(arguments: &Arguments, directories: &[PathBuf]) -> Result<(), Failure> {
+    recorded(arguments, directories).map_err(|failure| match failure {
+        Failure::Usage(_) | Failure::Said(_) | Failure::Program(..) => failure,
+        failure if failure.exit_code() == 2 => failure,
+        failure => Failure::Program(OWN_FAILURE, failure.to_string()),
+    })
+}
+
+fn recorded(arguments: &Arguments, directories: &[PathBuf]) -> Result<(), Failure> {
+    let Arguments { program, output, groups, duration, limit, force, .. } = arguments;
+    if directories.is_empty() && groups.is_empty() && program.is_empty() {
+        let hint = "name directories behind --page-cache, a control group by --cgroup, or a program behind `--`";
+        return Err(Failure::Usage(format!("there is nothing to record; {hint}")));
+    }
+    forebay_trace::write::check(output, *force)?;
+    check_path("--output", output, &[])?;
+    let program = command(program)?;
+    if program.is_none() {
+        // A program would inherit what a service makes of its limits and signals.
+        forebay_server::settle();
+    }
+    let log = log::start("warn", &log::To::Terminal)?;
+    let places = directories.iter().chain(groups).map(|place| place.display().to_string()).collect::<Vec<_>>();
+    let begun = match program {
+        Some(_) => String::new(),
+        None => format!("recording the page cache of {}; Ctrl-C ends that", places.join(", ")),
+    };
+    let quiet = program.is_none() || !io::stdout().is_terminal();
+    let shown = quiet.then(|| progress("recording"));
+    let recording = Recording {
+        out: output.clone(),
+        force: *force,
+        duration: duration.map(|duration| duration.0),
+        limit: limit.map(|limit| limit.0),
+        progress: Box::new(move |uses| shown.iter().for_each(|shown| shown.at(uses))),
+    };
+    let ready = Box::new(move || {
+        if !begun.is_empty() {
+            say(&begun)
+        }
+    });
+    let hooks = Hooks { reload: None, log, ready };
+    let ended = record_page_cache((directories.to_vec(), groups.clone()), recording, program, hooks)?;
+    // From now on Ctrl-C ends the command.
+    interrupt::install();
+    if let Some(held) = ended.held {
+        wrote(output, held.written);
+        match held.written {
+            0 => say("no file was used: there is nothing to compare"),
+            _ => tell_of(output, None, Knows::FilesAndOwners)?,
+        }
+    }
+    match ended.program {
+        Some(Err(why)) => Err(Failure::Program(126, why)),
+        Some(Ok(code)) if code != 0 => Err(Failure::Said(code)),
+        _ => Ok(()),
+    }
+}

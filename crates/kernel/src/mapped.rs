@@ -1,0 +1,185 @@
+//! Pages that programs have mapped: they stay in the cache until no program maps them.
+//!
+//! `posix_fadvise(2)` drops no mapped page. `process_madvise(2)` asks a process to page a range out (`MADV_PAGEOUT`), which takes pages out of its mapping and, where
+//! they are clean and no other process maps them, out of the cache. Nothing is lost by it: a dirty page stays, and the next use of another faults.
+//! Only shared mappings are asked for. In private ones lie programs, whose uses are hardly ever seen, and pages that have become the process's own memory. The events say
+//! which processes have a file mapped.
+
+use crate::steered::PAGE;
+use crate::watch::FileId;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Files whose mappings are known at a time, and processes of each.
+const FILES: usize = 4096;
+const PROCESSES: usize = 8;
+/// Processes that are asked in a turn: each has its list of mappings read.
+const ASKED: usize = 16;
+/// Ranges that a process is asked for at once.
+const RANGES: usize = 512;
+
+/// Which processes have which files mapped.
+#[derive(Default)]
+pub(crate) struct Mapped {
+    /// By the files' numbers.
+    processes: HashMap<u32, Vec<u32>>,
+    /// Processes that may be asked in this turn.
+    left: usize,
+}
+
+impl Mapped {
+    /// A process has mapped a page of a file.
+    pub(crate) fn note(&mut self, object: u32, process: u32) {
+        if self.processes.len() >= FILES && !self.processes.contains_key(&object) {
+            // Those that are still used are known again at their next fault.
+            self.processes.clear();
+        }
+        let processes = self.processes.entry(object).or_default();
+        if processes.last() == Some(&process) {
+            return;
+        }
+        processes.retain(|known| *known != process);
+        if processes.len() == PROCESSES {
+            processes.remove(0);
+        }
+        processes.push(process);
+    }
+
+    /// A turn begins.
+    pub(crate) fn begin(&mut self) {
+        self.left = ASKED;
+    }
+
+    /// Has the processes that map pages of a file page them out. What stays is not told.
+    pub(crate) fn page_out(&mut self, object: u32, id: FileId, pages: &[Range<u64>]) {
+        let Some(processes) = self.processes.get_mut(&object) else { return };
+        let left = &mut self.left;
+        processes.retain(|&process| {
+            if *left == 0 {
+                return true;
+            }
+            *left -= 1;
+            // One that has ended, has unmapped the file or may not be asked is left alone until its next fault.
+            ask(process, id, pages).unwrap_or_else(|error| {
+                tracing::debug!("process {process} keeps its mapped pages: {error}");
+                false
+            })
+        });
+    }
+}
+
+/// Has a process page out its mappings of pages of a file. `false`: it has none.
+fn ask(process: u32, id: FileId, pages: &[Range<u64>]) -> io::Result<bool> {
+    let number = i32::try_from(process).ok().and_then(Pid::from_raw);
+    let number = number.ok_or(io::ErrorKind::InvalidInput)?;
+    // Held before its mappings are read, so that they are not another's.
+    let held = pidfd_open(number, PidfdFlags::empty())?;
+    let maps = fs::read_to_string(format!("/proc/{process}/maps"))?;
+    let mappings: Vec<Mapping> = maps.lines().filter_map(|line| Mapping::parse(line, id)).collect();
+    let ranges: Vec<libc::iovec> =
+        pages.iter().flat_map(|pages| mappings.iter().filter_map(|mapping| mapping.range(pages))).collect();
+    for ranges in ranges.chunks(RANGES) {
+        page_out(&held, ranges)?;
+    }
+    Ok(!mappings.is_empty())
+}
+
+fn page_out(process: &OwnedFd, ranges: &[libc::iovec]) -> io::Result<()> {
+    let (call, process, advice) = (libc::SYS_process_madvise, process.as_raw_fd(), libc::MADV_PAGEOUT);
+    // SAFETY: the kernel reads as many ranges as there are. Their addresses are the other process's, and the advice changes no byte of its memory.
+    match unsafe { libc::syscall(call, process, ranges.as_ptr(), ranges.len(), advice, 0) } {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Where a process has a part of a file, in bytes.
+#[derive(Debug, PartialEq, Eq)]
+struct Mapping {
+    addresses: Range<u64>,
+    offset: u64,
+}
+
+impl Mapping {
+    /// Of a line of `/proc/PID/maps`, `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE PATH`, if it is of the file and may be asked for.
+    fn parse(line: &str, id: FileId) -> Option<Self> {
+        let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
+        let mut fields = line.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let permissions = fields.next()?;
+        let offset = hexadecimal(fields.next()?)?;
+        let (major, minor) = fields.next()?.split_once(':')?;
+        let device = hexadecimal(major)? << 20 | hexadecimal(minor)?;
+        let inode: u64 = fields.next()?.parse().ok()?;
+        let addresses = hexadecimal(start)?..hexadecimal(end)?;
+        (permissions.ends_with('s') && device == u64::from(id.device) && inode == id.inode)
+            .then_some(Self { addresses, offset })
+    }
+
+    /// Where pages of the file lie in it.
+    fn range(&self, pages: &Range<u64>) -> Option<libc::iovec> {
+        let Range { start, end } = &self.addresses;
+        let at = |page: u64| (page * PAGE).saturating_sub(self.offset).saturating_add(*start).min(*end);
+        let (first, last) = (at(pages.start), at(pages.end));
+        let range = libc::iovec { iov_base: first as *mut libc::c_void, iov_len: (last - first) as usize };
+        (first < last).then_some(range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: FileId = FileId { device: 8 << 20 | 1, inode: 77, generation: 3 };
+
+    #[test]
+    fn a_mapping_of_the_file_says_where_its_pages_lie() {
+        let parse = |line: &str| Mapping::parse(line, ID);
+        let mapping = parse("10000-14000 r--s 00002000 08:01 77   /a b (deleted)").expect("it is one");
+        assert_eq!(mapping, Mapping { addresses: 0x10000..0x14000, offset: 0x2000 });
+        let range = |pages| mapping.range(&pages).map(|range| (range.iov_base as u64, range.iov_len as u64 / PAGE));
+        assert_eq!(range(2..3), Some((0x10000, 1)));
+        assert_eq!(range(0..4), Some((0x10000, 2)), "the first pages are not mapped");
+        assert_eq!(range(5..9), Some((0x13000, 1)), "nor are the last");
+        assert_eq!((range(0..2), range(6..9)), (None, None));
+        for other in [
+            "10000-14000 r-xp 00000000 08:01 77 /a",
+            "10000-14000 rw-p 00000000 08:01 77 /a",
+            "10000-14000 r--p 00000000 08:01 77 /a",
+            "10000-14000 r--s 00000000 08:02 77 /a",
+            "10000-14000 r--s 00000000 08:01 78 /a",
+            "10000-14000 rw-p 00000000 00:00 0 ",
+            "",
+        ] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_last_processes_of_each_file_are_known() {
+        let mut mapped = Mapped::default();
+        (0..20).for_each(|process| mapped.note(1, process));
+        mapped.note(1, 15);
+        assert_eq!(mapped.processes[&1], [12, 13, 14, 16, 17, 18, 19, 15]);
+        (0..2 * FILES as u32).for_each(|object| mapped.note(object, 1));
+        assert!(mapped.processes.len() <= FILES);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_not_asked_again() {
+        let mut child = std::process::Command::new("true").spawn().expect("it runs");
+        child.wait().expect("it has ended");
+        let mut mapped = Mapped::default();
+        mapped.note(1, child.id());
+        mapped.note(1, std::process::id());
+        mapped.page_out(1, ID, &[0..1]);
+        assert_eq!(mapped.processes[&1].len(), 2, "no turn has begun");
+        mapped.begin();
+        mapped.page_out(1, ID, &[0..1]);
+        assert!(mapped.processes[&1].is_empty(), "nor is one that has not mapped the file");
+    }
+}
