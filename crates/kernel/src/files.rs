@@ -32,8 +32,6 @@ pub(crate) struct Files {
     counted: Together,
     bytes: Arc<dyn Device>,
     sweep_at: usize,
-    /// The bytes that users of files took when they were last counted.
-    managed: usize,
 }
 
 impl Files {
@@ -45,7 +43,6 @@ impl Files {
             counted: pool.count_together(),
             bytes: Arc::new(Elsewhere),
             sweep_at: FIRST_SWEEP,
-            managed: 0,
         }
     }
 
@@ -56,15 +53,12 @@ impl Files {
 
     /// The bytes of memory that they take, about: each with its volume.
     pub(crate) fn bytes(&self) -> usize {
-        self.by_id.allocation_size()
-            + self.by_object.allocation_size()
-            + self.len() * size_of::<Volume>()
-            + self.managed
+        self.by_id.allocation_size() + self.by_object.allocation_size() + self.len() * size_of::<Volume>()
     }
 
-    /// Counts the bytes that users of files take.
-    pub(crate) fn measure(&mut self) {
-        self.managed = self.iter().filter_map(|file| file.managed.as_ref()).map(|managed| managed.bytes()).sum();
+    /// The bytes that their users take, where the policy has managers. It looks at each file.
+    pub(crate) fn bytes_of_users(&self) -> usize {
+        self.iter().filter_map(|file| file.managed.as_ref()).map(|managed| managed.bytes()).sum()
     }
 
     /// What is counted of all of them.

@@ -106,6 +106,8 @@ impl Managing {
         let found = managed.users.iter().position(|of| of.serial == user.serial);
         let place = found.unwrap_or_else(|| {
             let (serial, number) = (user.serial, user.owner.number());
+            // Most files have one.
+            managed.users.reserve_exact(usize::from(managed.users.is_empty()));
             managed.users.push(FileUser { user: Arc::downgrade(user), serial, number, told: None });
             managed.users.len() - 1
         });

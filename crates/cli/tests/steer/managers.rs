@@ -18,19 +18,19 @@ impl Folder {
         text(&output.stdout)
     }
 
-    /// Hits in the kernel's cache of another round over all files. `rounds`: how many there were before.
+    /// The pages that the policy lets go in another round over all files. `rounds`: how many there were before.
     #[track_caller]
-    fn hits_of_round(&self, rounds: u64) -> u64 {
-        let before = self.figure("kernel_hits");
+    fn let_go_in_round(&self, rounds: u64) -> u64 {
+        let before = self.figure("let_go");
         self.read();
         self.wait_for_uses((rounds + 1) * (ALL >> 12));
         self.wait_for_at_most(CACHE + CACHE / 50);
-        self.figure("kernel_hits") - before
+        self.figure("let_go") - before
     }
 }
 
 #[test]
-fn a_loop_under_an_mru_rule_keeps_what_mru_keeps_until_lru_decides_again() {
+fn a_loop_under_an_mru_rule_drops_what_mru_drops_until_lru_decides_again() {
     let Some(folder) = Folder::new() else { return };
     let (file, own) = (folder.path("managers.toml"), format!("* {}", std::process::id()));
     let rule = |name: &str| format!("[[manager]]\nname = \"{name}\"\nowners = [\"{own}\"]\nfiles = [\"[0-9]\"]\n");
@@ -38,26 +38,25 @@ fn a_loop_under_an_mru_rule_keeps_what_mru_keeps_until_lru_decides_again() {
     let running = folder.steer_managed(&["--managers", file.to_str().expect("text")]);
     let shown = format!("rule       mru owners \"{own}\" files \"[0-9]\"");
     assert!(folder.said(&["managers"]).starts_with(&shown), "nothing was read so far");
-    assert_eq!(folder.hits_of_round(0), 0);
+    folder.let_go_in_round(0);
     assert_eq!(folder.said(&["managers"]), format!("{shown}\n"), "all patterns have matched");
-    // Each round finds what MRU keeps: the cache's pages, of half as many more.
-    let kept = CACHE >> 12;
+    // In each round MRU lets go what does not fit, a third of all pages, and LRU all of them.
+    let half = (ALL >> 12) / 2;
     for round in 1..=2 {
-        let hits = folder.hits_of_round(round);
-        assert!(hits.abs_diff(kept) < kept / 10, "{hits} hits for {kept}");
+        let let_go = folder.let_go_in_round(round);
+        assert!(let_go < half, "{let_go} pages: MRU keeps most");
     }
     fs::write(&file, rule("lru")).expect("rules");
     assert!(folder.said(&["reload"]).contains("the configuration was read again"));
-    folder.hits_of_round(3);
-    let hits = folder.hits_of_round(4);
-    assert!(hits < kept / 10, "{hits} hits: LRU has what a loop needs last");
+    folder.let_go_in_round(3);
+    let let_go = folder.let_go_in_round(4);
+    assert!(let_go > half, "{let_go} pages: LRU has what a loop needs last");
     let said = folder.said(&["manage", "--owner", &std::process::id().to_string(), "mru"]);
     assert_eq!(said, format!("in force: mru owners \"{own}\"\n"));
     assert!(folder.said(&["managers"]).starts_with(&format!("command    mru owners \"{own}\"")));
-    folder.hits_of_round(5);
-    let hits = folder.hits_of_round(6);
-    assert!(hits.abs_diff(kept) < kept / 10, "{hits} hits for {kept}");
-    assert_eq!(folder.figure("lost"), 0);
+    folder.let_go_in_round(5);
+    let let_go = folder.let_go_in_round(6);
+    assert!(let_go < half, "{let_go} pages: MRU keeps most");
     stop(running);
 }
 

@@ -278,9 +278,6 @@ impl State {
             self.tended = now;
             let there = |object| self.steered.residents().has(object);
             self.files.sweep(self.steered.pool(), there);
-            if self.managing.is_possible() {
-                self.files.measure();
-            }
             self.look_after_losses();
             self.weigh();
             if self.scopes.follow() {
@@ -456,7 +453,8 @@ impl State {
 
     /// How much memory it takes: the kernel is asked, so not in each turn.
     fn weigh(&mut self) {
-        let files = self.steered.residents().bytes() + self.files.bytes();
+        let users = if self.managing.is_possible() { self.files.bytes_of_users() } else { 0 };
+        let files = self.steered.residents().bytes() + self.files.bytes() + users;
         self.counts.memory = self.watch.memory() + files as u64;
     }
 
