@@ -7,6 +7,7 @@
 //! same owner costs one comparison.
 
 use crate::files::File;
+use crate::watch::Event;
 use forebay_owning::{InForce, Processes, Ruled, Rules, User};
 use forebay_policy::managers::Rule;
 use forebay_pool::{Pool, Volume};
@@ -89,9 +90,9 @@ impl Managing {
         self.possible
     }
 
-    /// Whose a use is, by a process and its user.
-    pub(crate) fn user(&self, pool: &Pool, of: (u32, u32), now: Instant) -> Option<Arc<User>> {
-        self.processes.of_use(pool, of, now)
+    /// Whose the use is of which an event tells.
+    pub(crate) fn user(&self, pool: &Pool, event: &Event, now: Instant) -> Option<Arc<User>> {
+        self.processes.of_use(pool, (event.process, event.user, event.program()), now)
     }
 
     /// A user comes to use a file: the policy learns who manages that.

@@ -256,13 +256,20 @@ impl Processes {
             return Some((looked.since, Arc::clone(&looked.user)));
         }
         let number = process_of(thread).unwrap_or(thread);
-        let user = self.user(&mut known, pool, (number, Stat::of(number).as_ref()), || user_of(number).unwrap_or(0));
+        let user =
+            self.user(&mut known, pool, (number, Stat::of(number).as_ref(), None), || user_of(number).unwrap_or(0));
         known.enter(thread, Looked { since: now, holds: KNOWN, user: Arc::clone(&user) });
         Some((now, user))
     }
 
-    /// Whose a use is by a process that may have ended since, of a user by its number; nobody's if it is the kernel's own.
-    pub fn of_use(&self, pool: &Pool, (process, user): (u32, u32), now: Instant) -> Option<Arc<User>> {
+    /// Whose a use is by a process that may have ended since, of a user by its number, when it ran this program, as far as is known; nobody's if it is the
+    /// kernel's own.
+    pub fn of_use(
+        &self,
+        pool: &Pool,
+        (process, user, program): (u32, u32, Option<&str>),
+        now: Instant,
+    ) -> Option<Arc<User>> {
         if process == 0 {
             return None;
         }
@@ -277,7 +284,7 @@ impl Processes {
         let stays = before.filter(|looked| stat.is_none() && looked.within(KEPT, now));
         let user = match stays {
             Some(looked) => Arc::clone(&looked.user),
-            None => self.user(&mut known, pool, (process, stat.as_ref()), || user),
+            None => self.user(&mut known, pool, (process, stat.as_ref(), program), || user),
         };
         if known.by_thread.len() >= known.swept_at.max(MANY) {
             known.by_thread.retain(|&thread, looked| looked.within(KEPT, now) || Stat::of(thread).is_some());
@@ -292,11 +299,11 @@ impl Processes {
         &self,
         known: &mut Known,
         pool: &Pool,
-        (number, stat): (u32, Option<&Stat>),
+        (number, stat, ran): (u32, Option<&Stat>, Option<&str>),
         user: impl FnOnce() -> u32,
     ) -> Arc<User> {
         let process = Process::seen(number, stat);
-        let program = stat.map(|stat| &*stat.program);
+        let program = stat.map(|stat| &*stat.program).or(ran);
         let (key, name) = match self.kind {
             Owners::Process => (process.key(), None),
             Owners::User => named(format!("{USER}{}", user())),
@@ -429,31 +436,33 @@ mod tests {
     fn a_process_that_has_ended_stays_the_owner_that_it_was() {
         let (pool, processes, child) = (pool(), Processes::new(Owners::Process), cat());
         let (number, now) = (child.id(), Instant::now());
-        let user = processes.of_use(&pool, (number, 0), now).expect("an owner");
+        let user = processes.of_use(&pool, (number, 0, None), now).expect("an owner");
         assert_eq!((user.name(), user.ancestors().is_empty()), (format!("cat {number}"), false));
         end(child);
         for later in [now, now + KNOWN, now + KNOWN + KEPT / 2] {
-            let same = processes.of_use(&pool, (number, 0), later).expect("an owner");
+            let same = processes.of_use(&pool, (number, 0, None), later).expect("an owner");
             assert_eq!((same.serial, same.name()), (user.serial, format!("cat {number}")));
         }
-        let other = processes.of_use(&pool, (number, 0), now + 3 * KEPT).expect("an owner");
+        let other = processes.of_use(&pool, (number, 0, None), now + 3 * KEPT).expect("an owner");
         assert_ne!(other.serial, user.serial, "after a while the number may be another's");
         assert_eq!(other.name(), number.to_string());
     }
 
     #[test]
-    fn of_a_process_that_nobody_has_seen_the_event_says_the_user() {
+    fn of_a_process_that_nobody_has_seen_the_event_says_user_and_program() {
         let (pool, now, gone) = (pool(), Instant::now(), u32::MAX);
-        for (kind, name) in [
-            (Owners::Process, "4294967295"),
-            (Owners::User, "user 1000"),
-            (Owners::Cgroup, "cgroup unknown"),
-            (Owners::Program, "unknown"),
+        for (kind, program, name) in [
+            (Owners::Process, None, "4294967295"),
+            (Owners::Process, Some("cat"), "cat 4294967295"),
+            (Owners::User, None, "user 1000"),
+            (Owners::Cgroup, None, "cgroup unknown"),
+            (Owners::Program, None, "unknown"),
+            (Owners::Program, Some("cat"), "cat"),
         ] {
-            let user = Processes::new(kind).of_use(&pool, (gone, 1000), now).expect("an owner");
+            let user = Processes::new(kind).of_use(&pool, (gone, 1000, program), now).expect("an owner");
             assert_eq!((user.name(), user.ancestors().len()), (name.to_owned(), 0));
         }
-        assert!(Processes::new(Owners::Process).of_use(&pool, (0, 0), now).is_none(), "the kernel itself");
+        assert!(Processes::new(Owners::Process).of_use(&pool, (0, 0, None), now).is_none(), "the kernel itself");
     }
 
     #[test]
@@ -470,7 +479,7 @@ mod tests {
         };
         waits("sh");
         let now = Instant::now();
-        let look = |now| processes.of_use(&pool, (number, 0), now).expect("an owner");
+        let look = |now| processes.of_use(&pool, (number, 0, None), now).expect("an owner");
         let user = look(now);
         let (names, watched) = (user.names(), user.watched(|name| u32::from(name.starts_with("sh "))));
         std::io::Write::write_all(child.stdin.as_mut().expect("a pipe"), b"\n").expect("it reads");
@@ -486,7 +495,7 @@ mod tests {
     fn a_crowd_of_processes_that_have_ended_is_forgotten() {
         let (pool, processes, mut now) = (pool(), Processes::new(Owners::Process), Instant::now());
         for number in 0..3 * MOST as u32 {
-            processes.of_use(&pool, (u32::MAX - number, 0), now).expect("an owner");
+            processes.of_use(&pool, (u32::MAX - number, 0, None), now).expect("an owner");
             now += KEPT / MANY as u32;
         }
         let known = lock(&processes.known);

@@ -61,7 +61,7 @@ const PRIORITY: i32 = -15;
 const TEND: Duration = Duration::from_millis(250);
 /// How long walking through directories goes on before events are taken.
 const WALK: Duration = Duration::from_millis(2);
-/// The bytes of the ring: 16,384 events at the least, as even a small program has at its start, and at the most 50 ms of what two processors can read.
+/// The bytes of the ring: 13,000 events at the least, as even a small program has at its start, and at the most 50 ms of what two processors can read.
 const RING: RangeInclusive<u64> = 1 << 20..=4 << 20;
 /// There is room for one verdict for each of these bytes of the ring.
 const BYTES_A_VERDICT: u32 = 64;

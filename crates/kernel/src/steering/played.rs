@@ -67,6 +67,7 @@ impl Played {
             count: 1,
             order: 0,
             process,
+            program: [0; 16],
             user: 0,
             group: 0,
             reclaim: false,

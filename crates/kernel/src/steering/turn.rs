@@ -138,7 +138,7 @@ impl Turn<'_> {
         if !managed && !self.users.is_some_and(|users| users.wants()) {
             return None;
         }
-        let user = self.managing.user(self.steered.pool(), (event.process, event.user), self.now)?;
+        let user = self.managing.user(self.steered.pool(), event, self.now)?;
         let known = self.files.get(object)?.managed.as_ref();
         if managed && known.is_none_or(|known| !known.was_used_by(&user)) {
             let named = if known.is_none() { Some(Managed::new(self.name_of(event))) } else { None };

@@ -57,6 +57,8 @@ pub struct Event {
     pub order: u8,
     /// The process, by the number that it has outside of all PID namespaces (`tgid`). A kernel thread for some events.
     pub process: u32,
+    /// The name of the thread, which is most often that of its program, up to a zero byte.
+    pub program: [u8; PROGRAM],
     /// The process's user id, by the number that it has outside of all user namespaces.
     pub user: u32,
     /// The number of the process's control group, by the hierarchy of [`GroupsBy`](super::GroupsBy). It is the inode's
@@ -90,12 +92,22 @@ pub(super) mod field {
     pub(crate) const ORDER: i16 = 45;
     pub(crate) const FLAGS: i16 = 46;
     pub(crate) const THREAD: i16 = 48;
+    pub(crate) const PROGRAM: i16 = 56;
 }
 
+/// Bytes of a thread's name.
+pub(super) const PROGRAM: usize = 16;
+
 /// Bytes of a record.
-pub(super) const RECORD: usize = 56;
+pub(super) const RECORD: usize = 56 + PROGRAM;
 
 impl Event {
+    /// The name of the thread, if it has one.
+    pub fn program(&self) -> Option<&str> {
+        let name = self.program.split(|&byte| byte == 0).next().unwrap_or_default();
+        std::str::from_utf8(name).ok().filter(|name| !name.is_empty())
+    }
+
     /// Reads a record: its event, and the thread's number. `None` if it is none of ours.
     pub(super) fn decode(record: &[u8; RECORD]) -> Option<(Event, u32)> {
         let byte = |at: i16| record[at as usize];
@@ -109,6 +121,8 @@ impl Event {
             u64::from_ne_bytes(bytes)
         };
         let flags = byte(field::FLAGS);
+        let mut program = [0; PROGRAM];
+        program.copy_from_slice(&record[field::PROGRAM as usize..]);
         let event = Event {
             kind: *Kind::ALL.get(byte(field::KIND) as usize)?,
             file: FileId {
@@ -120,6 +134,7 @@ impl Event {
             count: word(field::COUNT),
             order: byte(field::ORDER),
             process: word(field::PROCESS),
+            program,
             user: word(field::USER),
             group: long(field::GROUP),
             reclaim: flags & RECLAIM != 0,

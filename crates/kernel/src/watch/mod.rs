@@ -75,7 +75,7 @@ pub struct WatchOptions {
     pub devices: Vec<u32>,
     /// Whether processes' control groups count, too.
     pub groups: GroupsBy,
-    /// Bytes of the ring: a power of two, and at least a page. An event takes 64.
+    /// Bytes of the ring: a power of two, and at least a page. An event takes 80.
     pub ring_bytes: u32,
     /// How many verdicts of files are known at most: those unused longest are forgotten. As many of groups, and at most 4,096.
     pub verdicts: u32,

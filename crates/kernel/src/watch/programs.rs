@@ -4,7 +4,7 @@
 //! `R6` the inode, `R7` the first page, `R8` the number of pages.
 
 use super::assemble::{AssembleError, Assembler, Condition, Instruction, Label, Operation, Register, Size};
-use super::event::{JUDGED, Kind, OWN, RECLAIM, RECORD, field};
+use super::event::{JUDGED, Kind, OWN, PROGRAM, RECLAIM, RECORD, field};
 use super::layout::{Field, Layout, Target};
 use super::system::Attachment;
 use Condition::{Above, AtLeastSigned, AtMost, Equal, NotEqual};
@@ -17,6 +17,7 @@ pub(super) mod helper {
     pub(crate) const CURRENT_PROCESS: i32 = 14;
     pub(super) const PROCESSOR: i32 = 8;
     pub(super) const CURRENT_USER: i32 = 15;
+    pub(super) const CURRENT_NAME: i32 = 16;
     pub(super) const READ_KERNEL: i32 = 113;
     pub(super) const RING_RESERVE: i32 = 131;
     pub(super) const RING_SUBMIT: i32 = 132;
@@ -546,6 +547,11 @@ impl Writer<'_> {
         // event->user = (u32)bpf_get_current_uid_gid();
         self.asm.call(helper::CURRENT_USER);
         self.asm.store(Size::Word, R9, field::USER, R0);
+        // bpf_get_current_comm(event->program, sizeof event->program);
+        self.asm.set(R1, R9);
+        self.asm.calculate(Add, R1, i32::from(field::PROGRAM));
+        self.asm.set(R2, PROGRAM as i32);
+        self.asm.call(helper::CURRENT_NAME);
         // ids = bpf_get_current_pid_tgid(); event->thread = (u32)ids; event->process = ids >> 32; if (event->process == own) flags |= OWN;
         self.asm.load(Size::Long, R8, R10, stack::FLAGS);
         self.asm.call(helper::CURRENT_PROCESS);

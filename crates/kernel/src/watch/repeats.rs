@@ -76,6 +76,7 @@ mod tests {
             first,
             count: (last - first + 1) as u32,
             order: 0,
+            program: [0; 16],
             process: 1,
             user: 0,
             group: 0,

@@ -74,6 +74,8 @@ pub fn steer(
     hooks: Hooks<SteerOptions>,
 ) -> Result<SteerEnd, Error> {
     options.check(program.is_some())?;
+    // What cannot be is said first, whoever steers there.
+    options.limits()?;
     let _claims = options.claim()?;
     watch(options, program, hooks, None)
 }

@@ -56,8 +56,8 @@ impl fmt::Display for Lowered {
 /// What keeps it from steering.
 pub fn lower(options: &SteerOptions) -> Result<Lowered, Error> {
     options.check(false)?;
-    let _claims = options.claim()?;
     let limits = options.limits()?;
+    let _claims = options.claim()?;
     let options = &options.clone().at_most(limits.as_ref());
     let (cache, _) = options.make_cache()?;
     let of_kernel = Options { scopes: options.scopes(), follow: limits, ..Options::default() };
