@@ -176,10 +176,10 @@ mod tests {
         let mut mapped = Mapped::default();
         mapped.note(1, child.id());
         mapped.note(1, std::process::id());
-        mapped.page_out(1, ID, &[0..1]);
+        mapped.page_out(1, ID, std::slice::from_ref(&(0..1)));
         assert_eq!(mapped.processes[&1].len(), 2, "no turn has begun");
         mapped.begin();
-        mapped.page_out(1, ID, &[0..1]);
+        mapped.page_out(1, ID, std::slice::from_ref(&(0..1)));
         assert!(mapped.processes[&1].is_empty(), "nor is one that has not mapped the file");
     }
 }

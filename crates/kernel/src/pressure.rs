@@ -47,7 +47,11 @@ impl Pressure {
         }
         self.looked = at;
         // Each takes note of what has changed.
-        self.places.iter_mut().fold(false, |short, place| place.is_short(passed) || short)
+        let mut short = false;
+        for place in &mut self.places {
+            short |= place.is_short(passed);
+        }
+        short
     }
 }
 
