@@ -14,8 +14,8 @@ const PAGE: u64 = 4096;
 /// `cachestat`, since Linux 6.5.
 const CACHESTAT: libc::c_long = 451;
 
-/// Pages that are looked at at once: 1 GiB.
-const LOOK: u64 = 1 << 18;
+/// Pages that are looked at one by one. Of more, it is counted first how many are there.
+const LOOK: u64 = 512;
 
 /// What of a range of a file is in the cache, in pages.
 #[repr(C)]
@@ -73,40 +73,72 @@ pub(crate) fn cached(file: BorrowedFd<'_>, pages: &Range<u64>) -> io::Result<Cac
     }
 }
 
-/// Shows the ranges of pages of a file of this many bytes that are in the cache.
+/// Lets the clean folios of a range leave, as [`drop_pages`] does, and no dirty page be written by that. Returns whether there are dirty ones.
+///
+/// # Errors
+/// Those of [`cached`] and [`drop_pages`].
+pub(crate) fn drop_clean(file: BorrowedFd<'_>, pages: &Range<u64>) -> io::Result<bool> {
+    let mut ranges = vec![pages.clone()];
+    let mut dirty = false;
+    while let Some(range) = ranges.pop() {
+        let cached = cached(file, &range)?;
+        if cached.dirty == 0 {
+            drop_pages(file, &range)?;
+        } else if cached.dirty == cached.there {
+            dirty = true;
+        } else {
+            let middle = range.start + (range.end - range.start) / 2;
+            ranges.extend([middle..range.end, range.start..middle]);
+        }
+    }
+    Ok(dirty)
+}
+
+/// Shows the ranges of pages of a file of this many bytes that are in the cache. The work grows with the pages that are there, and not with the file's length.
 ///
 /// # Errors
 /// The file cannot be mapped.
 pub(crate) fn look(file: impl AsFd, bytes: u64, show: &mut dyn FnMut(Range<u64>)) -> io::Result<()> {
     let file = file.as_fd();
-    let pages = bytes.div_ceil(PAGE);
-    // An empty cache is known soon. An old kernel does not say.
-    if pages == 0 || cached(file, &(0..pages)).is_ok_and(|cached| cached.there == 0) {
-        return Ok(());
-    }
-    let mut there = vec![0u8; LOOK.min(pages) as usize];
     let mut run: Option<Range<u64>> = None;
-    for start in (0..pages).step_by(LOOK as usize) {
-        let count = LOOK.min(pages - start) as usize;
-        let length = count * PAGE as usize;
-        // SAFETY: a new mapping at addresses of the kernel's choice touches no memory that is in use, and nothing is read by it.
-        let address = unsafe { mmap(null_mut(), length, ProtFlags::empty(), MapFlags::SHARED, file, start * PAGE) }?;
-        // SAFETY: the mapping is `length` bytes long, and there is a byte for each of its pages.
-        let looked = unsafe { libc::mincore(address, length, there.as_mut_ptr()) };
-        let error = io::Error::last_os_error();
-        // SAFETY: it was mapped above, and nobody else has its address.
-        unsafe { munmap(address, length) }?;
-        if looked != 0 {
-            return Err(error);
-        }
-        for (page, _) in (start..).zip(&there[..count]).filter(|(_, there)| **there & 1 == 1) {
-            match &mut run {
-                Some(run) if run.end == page => run.end += 1,
-                _ => run.replace(page..page + 1).into_iter().for_each(&mut *show),
+    let mut add = |pages: Range<u64>| match &mut run {
+        Some(run) if run.end == pages.start => run.end = pages.end,
+        _ => run.replace(pages).into_iter().for_each(&mut *show),
+    };
+    let mut ranges = vec![0..bytes.div_ceil(PAGE)];
+    while let Some(range) = ranges.pop() {
+        let count = range.end - range.start;
+        // An old kernel does not say.
+        match cached(file, &range).ok().map(|cached| cached.there) {
+            _ if count == 0 => {}
+            Some(0) => {}
+            Some(there) if there == count => add(range),
+            _ if count > LOOK => {
+                let middle = range.start + (count / 2).next_multiple_of(LOOK);
+                ranges.extend([middle..range.end, range.start..middle]);
             }
+            _ => look_at_each(file, range, &mut add)?,
         }
     }
     run.into_iter().for_each(show);
+    Ok(())
+}
+
+/// Shows which of at most [`LOOK`] pages are in the cache.
+fn look_at_each(file: BorrowedFd<'_>, pages: Range<u64>, show: &mut dyn FnMut(Range<u64>)) -> io::Result<()> {
+    let mut there = [0u8; LOOK as usize];
+    let length = ((pages.end - pages.start) * PAGE) as usize;
+    // SAFETY: a new mapping at addresses of the kernel's choice touches no memory that is in use, and nothing is read by it.
+    let address = unsafe { mmap(null_mut(), length, ProtFlags::empty(), MapFlags::SHARED, file, pages.start * PAGE) }?;
+    // SAFETY: the mapping is `length` bytes long, and there is a byte for each of its pages.
+    let looked = unsafe { libc::mincore(address, length, there.as_mut_ptr()) };
+    let error = io::Error::last_os_error();
+    // SAFETY: it was mapped above, and nobody else has its address.
+    unsafe { munmap(address, length) }?;
+    if looked != 0 {
+        return Err(error);
+    }
+    pages.zip(there).filter(|(_, there)| there & 1 == 1).for_each(|(page, _)| show(page..page + 1));
     Ok(())
 }
 
@@ -134,5 +166,36 @@ mod tests {
         drop_pages(file.as_fd(), &(0..40)).expect("a call");
         assert!(there(&file).is_empty());
         assert_eq!(file.read(&mut [0]).expect("the end"), 0);
+    }
+    #[test]
+    fn a_page_here_and_there_in_a_file_of_terabytes_is_found_soon() {
+        let file = tempfile::tempfile().expect("a file");
+        let (bytes, pages) = (1 << 43, [0, 5, 6, 1 << 20, (1 << 31) - 2, (1 << 31) - 1]);
+        file.set_len(bytes).expect("a hole");
+        pages
+            .iter()
+            .for_each(|page| std::os::unix::fs::FileExt::write_all_at(&file, b"x", page * PAGE).expect("a write"));
+        let (mut seen, mut ranges) = (Vec::new(), 0);
+        look(&file, bytes, &mut |range| {
+            ranges += 1;
+            seen.extend(range);
+        })
+        .expect("a look");
+        assert_eq!((seen, ranges), (pages.to_vec(), 4));
+    }
+
+    #[test]
+    fn clean_pages_leave_beside_dirty_ones_which_are_not_written() {
+        let file = tempfile::tempfile().expect("a file");
+        let write = |page: u64| std::os::unix::fs::FileExt::write_all_at(&file, &[1; PAGE as usize], page * PAGE);
+        (0..40).for_each(|page| write(page).expect("a write"));
+        file.sync_all().expect("a flush");
+        write(7).expect("a write");
+        assert!(drop_clean(file.as_fd(), &(0..40)).expect("a call"));
+        let found = cached(file.as_fd(), &(0..40)).expect("a call");
+        assert!(found.dirty == 1 && found.there < 40, "{found:?}");
+        file.sync_all().expect("a flush");
+        assert!(!drop_clean(file.as_fd(), &(0..40)).expect("a call"));
+        assert_eq!(cached(file.as_fd(), &(0..40)).expect("a call").there, 0);
     }
 }

@@ -11,6 +11,7 @@
 //!     pressure    whether programs wait for memory
 //!   mapped        who has pages mapped, which keeps them there
 //!   later         pages that could not leave yet
+//!   writeout      dirty ones of them are written
 //!   files         steered files as volumes of the pool
 //!   managing      who uses them, and who manages that
 //! scopes          what is steered: directories, control groups
@@ -43,6 +44,7 @@ mod steering;
 mod unwritten;
 mod walk;
 pub mod watch;
+mod writeout;
 
 pub use error::Error;
 pub use limits::Limits;

@@ -78,7 +78,9 @@ fn ask(process: u32, id: FileId, pages: &[Range<u64>]) -> io::Result<bool> {
     let number = number.ok_or(io::ErrorKind::InvalidInput)?;
     // Held before its mappings are read, so that they are not another's.
     let held = pidfd_open(number, PidfdFlags::empty())?;
-    let maps = fs::read_to_string(format!("/proc/{process}/maps"))?;
+    // The names in it may be of any bytes, and are not looked at.
+    let maps = fs::read(format!("/proc/{process}/maps"))?;
+    let maps = String::from_utf8_lossy(&maps);
     let mappings: Vec<Mapping> = maps.lines().filter_map(|line| Mapping::parse(line, id)).collect();
     let ranges: Vec<libc::iovec> =
         pages.iter().flat_map(|pages| mappings.iter().filter_map(|mapping| mapping.range(pages))).collect();

@@ -15,7 +15,7 @@ use forebay_server::{Age, Count};
 use forebay_sim::study::{Progress, counted};
 use forebay_trace::{Origin, Summary};
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -111,7 +111,8 @@ fn own(failure: Failure) -> Failure {
 
 /// Tells the user what happens meanwhile.
 fn say(message: &str) {
-    eprintln!("forebay: {message}");
+    // Nobody may be there to read it.
+    let _ = writeln!(io::stderr(), "forebay: {message}");
 }
 
 /// Says what was written.
@@ -133,7 +134,7 @@ pub(crate) fn record(asked: &Asked<'_>) -> Result<Made, Failure> {
     let made = made?;
     wrote(asked.out, made.requests);
     if made.requests == 0 {
-        eprintln!("forebay: the program referenced no file: there is nothing to compare");
+        say("the program referenced no file: there is nothing to compare");
     }
     Ok(made)
 }
@@ -162,11 +163,11 @@ pub(crate) fn record_for_now(program: &[String]) -> Result<String, Failure> {
         return Err(Failure::Said(1));
     }
     if made.code != 0 {
-        eprintln!("forebay: {name} ended with exit code {}: compared is what it did until then", made.code);
+        say(&format!("{name} ended with exit code {}: compared is what it did until then", made.code));
     }
     // From here on the user's.
     folder.keep();
-    eprintln!("forebay: to keep the recording: mv {} .", out.display());
+    say(&format!("to keep the recording: mv {} .", out.display()));
     Ok(out.display().to_string())
 }
 
@@ -207,8 +208,8 @@ fn tell_of(out: &Path, page_size: Option<u64>, knows: Knows) -> Result<(), Failu
     if let Some(span) = summary.span {
         holds = format!("{holds}, in {:.3} s", span as f64 / 1e9);
     }
-    eprintln!("forebay: {references} to {pages} of {size}{origin}: {holds}");
+    say(&format!("{references} to {pages} of {size}{origin}: {holds}"));
     let given = page_size.map_or(String::new(), page_size_option);
-    eprintln!("forebay: next: forebay compare {name}{given}");
+    say(&format!("next: forebay compare {name}{given}"));
     Ok(())
 }

@@ -34,6 +34,7 @@ use crate::scopes::{Hierarchy, Scope, Scopes};
 use crate::steered::{Pages, Steered};
 use crate::walk::Walk;
 use crate::watch::{FileId, GroupsBy, Watch, WatchOptions};
+use crate::writeout::Writeout;
 use asked::Shared;
 pub use asked::Steering;
 use forebay_basis::Operation;
@@ -141,6 +142,7 @@ struct State {
     sees: Sees,
     mapped: Mapped,
     later: Later,
+    writeout: Writeout,
     budget: Budget,
     pressure: Pressure,
     users: Option<Box<dyn Users>>,
@@ -186,6 +188,7 @@ impl State {
             sees,
             mapped: Mapped::default(),
             later: Later::default(),
+            writeout: Writeout::start()?,
             budget: Budget::new(shared.size.load(Ordering::Relaxed)),
             pressure: Pressure::new(scopes.unified_groups(), Instant::now()),
             scopes,
@@ -356,12 +359,10 @@ impl State {
         let Some(system) = self.scopes.system(file.id.device) else { return };
         // Without one that opens there is nothing to leave: it was deleted.
         let Ok(opened) = self.descriptors.get(system, file.id) else { return };
-        if tries > 0 && act::cached(opened, &pages).is_ok_and(|cached| cached.dirty > 0) {
-            // Errors of writeback are for whoever has written.
-            let _ = act::start_writeback(opened, &pages);
-        }
-        if let Err(error) = act::drop_pages(opened, &pages) {
-            tracing::debug!("pages stay: {error}");
+        match act::drop_clean(opened, &pages) {
+            Ok(dirty) if dirty && tries > 0 => self.writeout.ask(opened, pages.clone()),
+            Ok(_) => {}
+            Err(error) => tracing::debug!("pages stay: {error}"),
         }
         self.later.add(object, pages, tries, now);
     }

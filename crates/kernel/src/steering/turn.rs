@@ -190,8 +190,10 @@ impl Turn<'_> {
             By::Directory => Some(self.now),
         };
         let object = self.files.add(self.steered.pool(), event.file, checked);
-        // Directories were looked through at the start.
-        if matches!(by, By::Group) && !self.only_users {
+        // Directories were looked through at the start. What has come into one since may have pages that came before: then a use of them tells of it, and not that
+        // pages come.
+        let came = matches!(by, By::Directory) && event.kind == Kind::Added;
+        if !came && !self.only_users {
             self.find(object, event);
         }
         Some(object)
