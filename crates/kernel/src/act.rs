@@ -105,7 +105,8 @@ pub(crate) fn look(file: impl AsFd, bytes: u64, show: &mut dyn FnMut(Range<u64>)
         Some(run) if run.end == pages.start => run.end = pages.end,
         _ => run.replace(pages).into_iter().for_each(&mut *show),
     };
-    let mut ranges = vec![0..bytes.div_ceil(PAGE)];
+    let whole = 0..bytes.div_ceil(PAGE);
+    let mut ranges = vec![whole];
     while let Some(range) = ranges.pop() {
         let count = range.end - range.start;
         // An old kernel does not say.
