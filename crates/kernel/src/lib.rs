@@ -9,11 +9,11 @@
 //!   budget        how many may stay: what is asked for, or what the kernel leaves of it
 //!     limits      what control groups leave
 //!     pressure    whether programs wait for memory
-//!   mapped        who has pages mapped, which keeps them there
+//!   mapped        processes that have mapped pages, which keeps these in the cache
 //!   later         pages that could not leave yet
 //!   writeout      dirty ones of them are written
 //!   files         steered files as volumes of the pool
-//!   managing      who uses them, and who manages that
+//!   managing      the owners of uses, and the managers of these uses
 //! scopes          what is steered: directories, control groups
 //!   file_system   files by their inodes
 //!   descriptors   files that are open for a while

@@ -1,4 +1,4 @@
-//! Who uses steered files, and who manages their uses, where the policy has managers.
+//! The owners that use steered files, and the managers of these uses, where the policy has managers.
 //!
 //! A use is its process's, or by choice its user's, cgroup's or program's. The kernel does not say who opens files here: as in a trace, an owner uses a
 //! file until as many references after its last use as the cache has pages.

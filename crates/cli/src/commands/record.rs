@@ -111,7 +111,7 @@ fn own(failure: Failure) -> Failure {
 
 /// Tells the user what happens meanwhile.
 fn say(message: &str) {
-    // Nobody may be there to read it.
+    // The reader of standard error may have ended: the recording goes on.
     let _ = writeln!(io::stderr(), "forebay: {message}");
 }
 
