@@ -31,7 +31,7 @@ PAGE = 4096
 CACHESTAT = 451
 SYSTEM = ctypes.CDLL(None, use_errno=True)
 BATCH = 500
-# Pages that arrive within so many seconds may be in the page cache on top of the size.
+# The size may be exceeded by the pages that come in so many seconds.
 IN_TIME = 0.02
 
 

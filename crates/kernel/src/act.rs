@@ -76,12 +76,13 @@ pub(crate) fn cached(file: BorrowedFd<'_>, pages: &Range<u64>) -> io::Result<Cac
 /// Lets the clean folios of a range leave, as [`drop_pages`] does, and no dirty page be written by that. Returns whether there are dirty ones.
 ///
 /// # Errors
-/// Those of [`cached`] and [`drop_pages`].
+/// Those of [`drop_pages`].
 pub(crate) fn drop_clean(file: BorrowedFd<'_>, pages: &Range<u64>) -> io::Result<bool> {
     let mut ranges = vec![pages.clone()];
     let mut dirty = false;
     while let Some(range) = ranges.pop() {
-        let cached = cached(file, &range)?;
+        // An old kernel does not say, and writes what is dirty before it drops the others.
+        let cached = cached(file, &range).unwrap_or_default();
         if cached.dirty == 0 {
             drop_pages(file, &range)?;
         } else if cached.dirty == cached.there {

@@ -21,7 +21,7 @@ pub(crate) struct File {
     pub recorded: Option<(u32, u64)>,
     /// When it was looked at last whether it is to be steered; `None` if a group's use has decided that for good.
     pub checked: Option<Instant>,
-    /// Who uses it, once anybody does where the policy has managers.
+    /// The owners that use it; `None` until the first use, and under policies without managers.
     pub managed: Option<Box<Managed>>,
 }
 

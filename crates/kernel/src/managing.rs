@@ -3,7 +3,7 @@
 //! A use is its process's, or by choice its user's, cgroup's or program's. The kernel does not say who opens files here: as in a trace, an owner uses a
 //! file until as many references after its last use as the cache has pages.
 //!
-//! The policy learns who manages at an owner's first use of a file, and when the rules change. A file keeps who has used it last, so that a use by the
+//! The policy learns which manager an owner's uses of a file have at the first of them, and when the rules change. A file keeps who has used it last, so that a use by the
 //! same owner costs one comparison.
 
 use crate::files::File;

@@ -1,4 +1,4 @@
-//! Who uses files, and who manages their uses: what front ends with files have in common, above the pool.
+//! The owners that use files, and the managers of these uses: what mounts and steering have in common, above the pool.
 //!
 //! - `processes.rs`: owners of references are processes, users, cgroups or programs.
 //! - `rules.rs`: the rules in force say who manages which owner's uses of which files.

@@ -1,4 +1,4 @@
-//! Who uses files, as owners of references: processes, or by choice users, cgroups or programs.
+//! Owners of references to files: processes, or by choice users, cgroups or programs.
 //!
 //! Two kinds of front ends ask. A mount is asked by a thread that waits for its answer ([`Processes::of_request`]). A steered page cache learns of a
 //! use some milliseconds afterwards ([`Processes::of_use`]), and the process may have ended by then:
