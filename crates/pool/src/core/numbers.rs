@@ -5,19 +5,21 @@
 
 use crate::config::Config;
 use crate::core::page::Page;
-use crate::sync::AtomicU64;
+use crate::sync::AtomicU32;
 use forebay_policy::Spec;
 use forebay_policy::readahead::{BYTES_A_FRAME, BYTES_A_PAGE};
 
 /// Metadata takes at most the capacity divided by this.
 const PARTS: u64 = 4;
 
-/// What a number costs beside the policy: its page, its entry in a table that is at least a quarter full, and its places in the queue of
-/// forgotten ones and in its object's list.
+/// What a number costs beside the policy: its page, its entry in the page table, and its places in the queue of forgotten ones and in its object's list.
 const BYTES: u64 = (size_of::<Page>() + 2 * size_of::<u32>()) as u64 + IN_TABLE;
 
-/// The part of it that is taken at once for all numbers.
-const IN_TABLE: u64 = 4 * size_of::<AtomicU64>() as u64;
+/// The part of it that is taken at once for all numbers, at the most: a table that has grown is at least a quarter full, and those that it grew out of are
+/// together as large.
+const IN_TABLE: u64 = 8 * size_of::<AtomicU32>() as u64;
+/// The same for a pool that never grows: its table is half full.
+const IN_FIRST_TABLE: u64 = 2 * size_of::<AtomicU32>() as u64;
 
 /// What it costs besides where volumes have shares: whose page it stands for, and its number there.
 const OWN_BYTES: u64 = 2 * size_of::<Option<(u32, u32)>>() as u64;
@@ -86,8 +88,9 @@ impl Config {
         let fitting = Self { policy: self.policy_that_fits(), ..self.clone() };
         let numbers = Numbers::of(&fitting).most(u32::try_from(self.frames()).unwrap_or(u32::MAX));
         let (numbers, used) = (u64::from(numbers), u64::from(numbers).min(pages));
+        let in_table = if self.most_capacity > self.capacity { IN_TABLE } else { IN_FIRST_TABLE };
         FIXED
-            + numbers * IN_TABLE
+            + numbers * in_table
             + used * (self.bytes_of_a_number() - IN_TABLE)
             + self.frames() * self.bytes_of_a_frame()
     }

@@ -1,30 +1,28 @@
 //! The page table: from an object and a block to the number of its page, resident or ghost.
 //!
 //! One writer at a time (the holder of the replacer's lock), any number of readers without a lock. Open addressing with linear
-//! probing, at most half full; an entry is 32 bits of the hash and the page's number. A reader may meet the table in the midst of
-//! a change: it then may not find what is there, and asks again under the lock. What it does find it checks against the page.
+//! probing, at most half full; an entry is the page's number and as many bits of the hash as 32 bits have room for beside it. A reader may meet the table in the
+//! midst of a change: it then may not find what is there, and asks again under the lock. What it does find it checks against the page.
 //!
 //! Every probe ends: a reader's looks at no more entries than there are, and the writer, who alone changes the table, meets an empty one, as
 //! half of them are. It stays short: where a probe begins depends on a seed drawn for the process, so that blocks chosen against the hash
 //! are as good as random ones.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, size};
+use crate::sync::{AtomicU32, Ordering, size};
 use std::hash::BuildHasher;
 use std::sync::{LazyLock, OnceLock};
 
-/// The smallest table has 2^10 entries.
-const SMALLEST: u32 = size(10, 4) as u32;
-/// Sizes up to 2^33 entries.
+/// Entries of the smallest table.
+const SMALLEST: usize = size(1 << 10, 1 << 4);
+/// Each table has at least twice the entries of the one before, and the largest 2^33.
 const SIZES: usize = 24;
 
 pub(crate) struct Table {
-    /// The tables by size. A smaller one that was grown out of stays, as a reader may be in it; all of them are together
-    /// smaller than the one in use. None is larger than was reserved or is needed.
-    tables: [OnceLock<Box<[AtomicU64]>>; SIZES],
+    /// The tables in the order in which they were made. A smaller one that was grown out of stays, as a reader may be in it; all of them are together
+    /// smaller than the one in use.
+    tables: [OnceLock<Box<[AtomicU32]>>; SIZES],
     /// Which is in use.
     current: AtomicU32,
-    /// How many entries are in use.
-    entries: AtomicU64,
 }
 
 /// The model checker repeats what it found, and so needs the same hash each time.
@@ -41,33 +39,68 @@ pub(crate) fn hash(object: u32, block: u64) -> u64 {
     SEED.hash_one((object, block))
 }
 
-fn entry(hash: u64, page: u32) -> u64 {
-    (hash & 0xffff_ffff_0000_0000) | u64::from(page + 1)
+/// What entries of a table look like.
+#[derive(Clone, Copy)]
+struct Layout {
+    slots: usize,
+    /// The bits of the page's number, and one more than it: 0 is no entry.
+    number: u32,
 }
 
-fn page_of(entry: u64) -> u32 {
-    entry as u32 - 1
-}
-
-impl Table {
-    /// A table for this many entries.
-    pub(crate) fn new(entries: u32) -> Self {
-        let size = size_for(entries);
-        let table = Self {
-            tables: std::array::from_fn(|_| OnceLock::new()),
-            current: AtomicU32::new(size),
-            entries: AtomicU64::new(0),
-        };
-        table.slots(size);
-        table
+impl Layout {
+    #[inline]
+    fn of(slots: &[AtomicU32]) -> Self {
+        let slots = slots.len();
+        // A page's number is less than half of the entries.
+        Self { slots, number: 1u32.checked_shl(slots.ilog2()).map_or(u32::MAX, |first| first - 1) }
     }
 
-    fn slots(&self, size: u32) -> &[AtomicU64] {
-        self.tables[size as usize].get_or_init(|| (0..1usize << (SMALLEST + size)).map(|_| AtomicU64::new(0)).collect())
+    /// Where the search for a hash begins: by its high bits.
+    #[inline]
+    fn home(self, hash: u64) -> usize {
+        ((u128::from(hash) * self.slots as u128) >> 64) as usize
     }
 
     #[inline]
-    fn current(&self) -> &[AtomicU64] {
+    fn next(self, index: usize) -> usize {
+        if index + 1 == self.slots { 0 } else { index + 1 }
+    }
+
+    /// How many entries lie between two, around the end.
+    fn between(self, from: usize, to: usize) -> usize {
+        if to >= from { to - from } else { to + self.slots - from }
+    }
+
+    /// What of the hash an entry holds: its low bits have no part in where the search begins.
+    #[inline]
+    fn tag(self, hash: u64) -> u32 {
+        hash as u32 & !self.number
+    }
+
+    fn entry(self, hash: u64, page: u32) -> u32 {
+        self.tag(hash) | (page + 1)
+    }
+
+    #[inline]
+    fn page_of(self, entry: u32) -> u32 {
+        (entry & self.number) - 1
+    }
+}
+
+impl Table {
+    /// A table for pages whose numbers are below this.
+    pub(crate) fn new(numbers: u32) -> Self {
+        let table = Self { tables: std::array::from_fn(|_| OnceLock::new()), current: AtomicU32::new(0) };
+        table.make(0, slots_for(numbers));
+        table
+    }
+
+    fn make(&self, index: u32, slots: usize) -> &[AtomicU32] {
+        self.tables[index as usize].get_or_init(|| (0..slots).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    #[inline]
+    fn current(&self) -> &[AtomicU32] {
         let current = self.current.load(Ordering::Acquire);
         self.tables[current as usize].get().expect("the table in use has been made")
     }
@@ -76,95 +109,89 @@ impl Table {
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         let slots = self.current();
-        let mask = slots.len() - 1;
-        let tag = hash >> 32;
-        let mut index = hash as usize & mask;
+        let layout = Layout::of(slots);
+        let tag = layout.tag(hash);
+        let mut index = layout.home(hash);
         for _ in 0..slots.len() {
             let entry = slots[index].load(Ordering::Acquire);
             if entry == 0 {
                 return None;
             }
-            if entry >> 32 == tag && is(page_of(entry)) {
-                return Some(page_of(entry));
+            if entry & !layout.number == tag && is(layout.page_of(entry)) {
+                return Some(layout.page_of(entry));
             }
-            index = (index + 1) & mask;
+            index = layout.next(index);
         }
         None
     }
 
     /// Adds a page. By the one writer. `hash_of` gives the hash of each page that is in the table.
     pub(crate) fn insert(&self, hash: u64, page: u32, hash_of: impl Fn(u32) -> u64) {
-        let entries = self.entries.load(Ordering::Relaxed) + 1;
-        if entries as usize * 2 > self.current().len() {
-            self.grow(self.current.load(Ordering::Relaxed) + 1, hash_of);
-        }
+        self.reserve(page + 1, hash_of);
         put(self.current(), hash, page);
-        self.entries.store(entries, Ordering::Relaxed);
     }
 
-    /// Makes room for this many entries. By the one writer.
-    pub(crate) fn reserve(&self, entries: u32, hash_of: impl Fn(u32) -> u64) {
-        let size = size_for(entries);
-        if size > self.current.load(Ordering::Relaxed) {
-            self.grow(size, hash_of);
-        }
-    }
-
-    fn grow(&self, size: u32, hash_of: impl Fn(u32) -> u64) {
+    /// Makes room for pages whose numbers are below this. By the one writer.
+    pub(crate) fn reserve(&self, numbers: u32, hash_of: impl Fn(u32) -> u64) {
         let old = self.current();
-        let new = self.slots(size);
-        for entry in old.iter().map(|slot| slot.load(Ordering::Relaxed)).filter(|&entry| entry != 0) {
-            put(new, hash_of(page_of(entry)), page_of(entry));
+        let needed = slots_for(numbers);
+        if needed <= old.len() {
+            return;
         }
-        self.current.store(size, Ordering::Release);
+        let index = self.current.load(Ordering::Relaxed) + 1;
+        let new = self.make(index, needed.max(2 * old.len()));
+        let layout = Layout::of(old);
+        for entry in old.iter().map(|slot| slot.load(Ordering::Relaxed)).filter(|&entry| entry != 0) {
+            put(new, hash_of(layout.page_of(entry)), layout.page_of(entry));
+        }
+        self.current.store(index, Ordering::Release);
     }
 
     /// Removes a page. By the one writer.
     pub(crate) fn remove(&self, hash: u64, page: u32, hash_of: impl Fn(u32) -> u64) {
         let slots = self.current();
-        let mask = slots.len() - 1;
-        let wanted = entry(hash, page);
-        let mut hole = hash as usize & mask;
+        let layout = Layout::of(slots);
+        let wanted = layout.entry(hash, page);
+        let mut hole = layout.home(hash);
         while slots[hole].load(Ordering::Relaxed) != wanted {
             assert_ne!(slots[hole].load(Ordering::Relaxed), 0, "a page that is removed is in the table");
-            hole = (hole + 1) & mask;
+            hole = layout.next(hole);
         }
         // Entries behind the hole move into it where their home does not lie behind it: no probe then ends too soon.
         let mut index = hole;
         loop {
-            index = (index + 1) & mask;
+            index = layout.next(index);
             let entry = slots[index].load(Ordering::Relaxed);
             if entry == 0 {
                 break;
             }
-            let home = hash_of(page_of(entry)) as usize & mask;
-            if (index.wrapping_sub(home) & mask) >= (index.wrapping_sub(hole) & mask) {
+            let home = layout.home(hash_of(layout.page_of(entry)));
+            if layout.between(home, index) >= layout.between(hole, index) {
                 slots[hole].store(entry, Ordering::Release);
                 hole = index;
             }
         }
         slots[hole].store(0, Ordering::Release);
-        self.entries.store(self.entries.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 
     /// The bytes of the tables.
     pub(crate) fn bytes(&self) -> usize {
-        self.tables.iter().filter_map(OnceLock::get).map(|slots| slots.len() * size_of::<AtomicU64>()).sum()
+        self.tables.iter().filter_map(OnceLock::get).map(|slots| slots.len() * size_of::<AtomicU32>()).sum()
     }
 }
 
-/// The size of a table that this many entries leave half empty.
-fn size_for(entries: u32) -> u32 {
-    (u64::from(entries) * 2).next_power_of_two().ilog2().saturating_sub(SMALLEST)
+/// The entries of a table that this many pages leave half empty.
+fn slots_for(numbers: u32) -> usize {
+    (2 * numbers as usize).max(SMALLEST)
 }
 
-fn put(slots: &[AtomicU64], hash: u64, page: u32) {
-    let mask = slots.len() - 1;
-    let mut index = hash as usize & mask;
+fn put(slots: &[AtomicU32], hash: u64, page: u32) {
+    let layout = Layout::of(slots);
+    let mut index = layout.home(hash);
     while slots[index].load(Ordering::Relaxed) != 0 {
-        index = (index + 1) & mask;
+        index = layout.next(index);
     }
-    slots[index].store(entry(hash, page), Ordering::Release);
+    slots[index].store(layout.entry(hash, page), Ordering::Release);
 }
 
 #[cfg(all(test, not(feature = "model-check")))]
@@ -245,12 +272,11 @@ mod tests {
             let table = Table::new(0);
             (0..blocks.len() as u32).for_each(|page| table.insert(hash_of(page), page, hash_of));
             let slots = table.current();
-            let mask = slots.len() - 1;
-            let entries = slots
-                .iter()
-                .enumerate()
-                .filter_map(|(index, slot)| Some((index, slot.load(Ordering::Relaxed).checked_sub(1)?)));
-            let away = |(index, entry): (usize, u64)| index.wrapping_sub(hash_of(entry as u32) as usize) & mask;
+            let layout = Layout::of(slots);
+            let entries =
+                slots.iter().map(|slot| slot.load(Ordering::Relaxed)).enumerate().filter(|&(_, entry)| entry != 0);
+            let away =
+                |(index, entry): (usize, u32)| layout.between(layout.home(hash_of(layout.page_of(entry))), index);
             let (sum, most) = entries.map(away).fold((0, 0), |(sum, most), away| (sum + away, most.max(away)));
             // Linear probing half full: half an entry away on average.
             assert!(sum < blocks.len() * 6 / 10 && most < 200, "kind {kind}: {sum} in sum, {most} at most");
