@@ -28,7 +28,7 @@ use crate::files::Files;
 use crate::later::Later;
 use crate::limits::Limits;
 use crate::managing::Managing;
-use crate::mapped::Mapped;
+use crate::mapped::{self, Mapped};
 use crate::pressure::Pressure;
 use crate::scopes::{Hierarchy, Scope, Scopes};
 use crate::steered::{Pages, Steered};
@@ -239,6 +239,9 @@ impl State {
         // Pages come as fast as disks read. Without the right to go first it goes on like others.
         if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY) {
             tracing::debug!("it has no priority: {error}");
+        }
+        if let Err(error) = mapped::page_out_own_start() {
+            tracing::debug!("what only the start needed stays in memory: {error}");
         }
         let mut pause = PAUSE;
         while !self.shared.stop.load(Ordering::Relaxed) {
@@ -472,7 +475,7 @@ impl State {
 
 /// The bytes of the ring and the most verdicts for a cache of this many bytes: the smaller it is, the less others may take beside it. A ring is mapped twice.
 fn shares_of(cache: u64) -> (u32, u32) {
-    let ring = (cache / 64).clamp(*RING.start(), *RING.end()).next_power_of_two() as u32;
+    let ring = (cache / 128).clamp(*RING.start(), *RING.end()).next_power_of_two() as u32;
     (ring, ring / BYTES_A_VERDICT)
 }
 
