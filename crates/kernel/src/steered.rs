@@ -11,8 +11,10 @@
 //! the policy decides as in the simulator, whatever keeps the page in memory for a while. Pages that are kept so take room, and the policy has fewer.
 
 use crate::residents::Residents;
+use foldhash::fast::RandomState;
 use forebay_basis::{Operation, Place};
 use forebay_pool::{Handle, Pool, Volume};
+use hashbrown::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +26,9 @@ pub(crate) const PAGE: u64 = 4096;
 const STEPS: u64 = 64;
 /// How long fewer of them have to be kept before the policy has more.
 const EASE: Duration = Duration::from_millis(250);
+
+/// Pages that are remembered as let go before they came: 256 KiB.
+const MOST_EARLY: usize = 1 << 14;
 
 /// What has happened to pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +56,8 @@ pub(crate) struct Steered {
     left: Arc<Mutex<Vec<Place>>>,
     /// Pages that were let go, and may leave.
     leaving: Vec<Place>,
+    /// Pages that were used, and let go before the kernel has added them: they leave when they come, and were not read ahead.
+    early: HashSet<Place, RandomState>,
     pages: Pages,
     /// The policy's capacity, in pages.
     capacity: u64,
@@ -79,6 +86,7 @@ impl Steered {
             residents: Residents::default(),
             left,
             leaving: Vec::new(),
+            early: HashSet::default(),
             pages: Pages::default(),
             capacity,
             fitted: Instant::now(),
@@ -116,7 +124,18 @@ impl Steered {
     /// The kernel has added a folio of `count` pages. Those of them that nobody asked for were read ahead.
     pub(crate) fn added(&mut self, volume: &Arc<Volume>, first: u64, count: u64) {
         self.residents.add(volume.id(), first, count);
-        self.refer_unwanted(volume, first..first + count);
+        let pages = first..first + count;
+        if self.early.is_empty() {
+            return self.refer_unwanted(volume, pages);
+        }
+        let object = volume.id();
+        for block in pages {
+            if !self.early.remove(&Place { object, block }) {
+                self.refer_unwanted(volume, block..block + 1);
+            } else if !self.residents.is_wanted(object, block) {
+                self.leaving.push(Place { object, block });
+            }
+        }
     }
 
     /// Pages are found in the cache, at the start or after events were lost.
@@ -146,6 +165,7 @@ impl Steered {
     pub(crate) fn forget(&mut self, object: u32) {
         self.residents.forget(object);
         self.leaving.retain(|place| place.object != object);
+        self.early.retain(|place| place.object != object);
     }
 
     /// Pages could not leave, and are the policy's again, as if an owner had used them.
@@ -250,8 +270,16 @@ impl Steered {
                 continue;
             }
             self.residents.want(place.object, place.block..place.block + 1, false);
-            self.leaving.push(place);
             self.pages.let_go += 1;
+            if self.residents.is_there(place.object, place.block) {
+                self.leaving.push(place);
+                continue;
+            }
+            // Of too many, some may never come: there is nothing at these places, or they could not be read.
+            if self.early.len() == MOST_EARLY {
+                self.early.clear();
+            }
+            self.early.insert(place);
         }
     }
 
@@ -294,6 +322,23 @@ mod tests {
         let pages = steered.pages();
         assert_eq!((pages.kernel_misses, pages.kernel_hits, pages.let_go, pages.dropped), (12, 0, 4, 4));
         assert!(steered.take_leaving().is_empty());
+    }
+
+    #[test]
+    fn a_page_that_is_let_go_before_it_comes_was_not_read_ahead() {
+        let (mut steered, volumes) = steered("mru", 4);
+        steered.used(&volumes[0], 0..8, READ);
+        assert!(steered.take_leaving().is_empty(), "none is there");
+        steered.used(&volumes[0], 5..6, READ);
+        steered.added(&volumes[0], 0, 4);
+        steered.added(&volumes[0], 4, 4);
+        let pool = steered.pool().statistics();
+        assert_eq!((pool.misses, pool.volumes[0].pages_read_ahead), (9, 0));
+        assert_eq!(steered.take_leaving(), [], "the folio of page 5 is kept");
+        (4..8).for_each(|page| steered.removed(&volumes[0], page, 1, true));
+        steered.used(&volumes[0], 9..10, READ);
+        steered.added(&volumes[0], 9, 2);
+        assert_eq!(steered.pool().statistics().volumes[0].pages_read_ahead, 1);
     }
 
     #[test]
