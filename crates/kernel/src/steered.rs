@@ -108,6 +108,12 @@ impl Steered {
         self.pages
     }
 
+    /// Something is about to happen to a page: of several that are expected, memory is waited for once.
+    pub(crate) fn expect(&self, object: u32, page: u64) {
+        std::hint::black_box(self.residents.is_there(object, page));
+        self.handle.expect(object, page);
+    }
+
     /// Pages are used, by the owner of a number in the pool: the kernel has them, or is about to add them.
     pub(crate) fn used(
         &mut self,

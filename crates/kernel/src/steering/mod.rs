@@ -52,6 +52,8 @@ use turn::{Sees, Turn, Verdict};
 
 /// Events that are taken in a turn.
 const MOST_EVENTS: usize = 1 << 14;
+/// Events whose memory is waited for together: uses at random places are each far from the others in it.
+const TOGETHER: usize = 16;
 /// How long it sleeps between turns: while pages leave, while they are only used, and at most while nothing happens.
 const PAUSE: Duration = Duration::from_millis(1);
 const CALM_PAUSE: Duration = Duration::from_millis(4);
@@ -324,7 +326,15 @@ impl State {
             now,
             judged,
         };
-        let events = watch.drain(MOST_EVENTS, &mut |event| turn.happened(event));
+        let mut together = Vec::with_capacity(TOGETHER);
+        let events = watch.drain(MOST_EVENTS, &mut |event| {
+            together.push(*event);
+            if together.len() == TOGETHER {
+                turn.all_happened(&together);
+                together.clear();
+            }
+        });
+        turn.all_happened(&together);
         while let Some(arrival) = turn.arrivals.due(now) {
             turn.arrived(arrival);
         }

@@ -70,6 +70,16 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turn<'_> {
+    /// Events, in their order.
+    pub(super) fn all_happened(&mut self, events: &[Event]) {
+        for event in events {
+            if let Some(object) = self.files.find(event.file) {
+                self.steered.expect(object, event.first);
+            }
+        }
+        events.iter().for_each(|event| self.happened(event));
+    }
+
     pub(super) fn happened(&mut self, event: &Event) {
         if self.only_users && (event.own || matches!(event.kind, Kind::Added | Kind::Removed)) {
             return;

@@ -7,6 +7,7 @@
 use crate::access::handle::Handle;
 use crate::core::memory::Memory;
 use crate::core::replacer::Admitted;
+use crate::core::table;
 use crate::objects::volume::Volume;
 use forebay_basis::{Operation, Place};
 use forebay_policy::{Hit, Reference};
@@ -80,6 +81,15 @@ impl<M: Memory> Handle<M> {
         replacer.deliver(core, &mut hits);
         drop(replacer);
         self.shared.owners.admitted(referred.misses.into());
+    }
+
+    /// A page will be referred to soon. Where several are expected before the first is referred to, the memory that the pool knows them by comes to the processor
+    /// together; else each is waited for.
+    #[inline]
+    pub fn expect(&self, object: u32, block: u64) {
+        let core = &self.shared.core;
+        let found = core.table.find(table::hash(object, block), |number| core.pages.get(number).is(object, block));
+        std::hint::black_box(found);
     }
 
     /// Takes note that pages have left the other cache by themselves. The policy knows nothing of them any more. Returns how many were resident.
