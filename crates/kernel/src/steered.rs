@@ -47,6 +47,17 @@ pub struct Pages {
     pub reclaimed: u64,
 }
 
+/// How the policy gets to know of pages.
+#[derive(Clone, Copy)]
+enum How {
+    /// They are used, by the owner of a number.
+    Used(Operation, Option<u32>),
+    /// The kernel has read them ahead.
+    ReadAhead,
+    /// They were there before anybody looked.
+    Found,
+}
+
 /// The page cache of files, and the policy over it.
 pub(crate) struct Steered {
     pool: Arc<Pool>,
@@ -124,7 +135,7 @@ impl Steered {
         let (there, _) = self.residents.count(volume.id(), pages.clone());
         self.pages.kernel_hits += there;
         self.pages.kernel_misses += pages.end - pages.start - there;
-        self.refer(volume, pages, (operation, owner));
+        self.refer(volume, pages, How::Used(operation, owner));
     }
 
     /// The kernel has added a folio of `count` pages. Those of them that nobody asked for were read ahead.
@@ -132,12 +143,12 @@ impl Steered {
         self.residents.add(volume.id(), first, count);
         let pages = first..first + count;
         if self.early.is_empty() {
-            return self.refer_unwanted(volume, pages);
+            return self.refer_unwanted(volume, pages, How::ReadAhead);
         }
         let object = volume.id();
         for block in pages {
             if !self.early.remove(&Place { object, block }) {
-                self.refer_unwanted(volume, block..block + 1);
+                self.refer_unwanted(volume, block..block + 1, How::ReadAhead);
             } else if !self.residents.is_wanted(object, block) {
                 self.leaving.push(Place { object, block });
             }
@@ -147,7 +158,7 @@ impl Steered {
     /// Pages are found in the cache, at the start or after events were lost.
     pub(crate) fn found(&mut self, volume: &Arc<Volume>, pages: Range<u64>) {
         self.residents.find(volume.id(), pages.clone());
-        self.refer_unwanted(volume, pages);
+        self.refer_unwanted(volume, pages, How::Found);
     }
 
     /// Pages have left the cache. `reclaimed`: the kernel has chosen them.
@@ -176,7 +187,7 @@ impl Steered {
 
     /// Pages could not leave, and are the policy's again, as if an owner had used them.
     pub(crate) fn stayed(&mut self, volume: &Arc<Volume>, pages: Range<u64>, owner: Option<u32>) {
-        self.refer(volume, pages, (Operation::Read, owner));
+        self.refer(volume, pages, How::Used(Operation::Read, owner));
     }
 
     /// Makes the cache as large as this, in pages: the policy has what is not taken by pages that are kept. `kept`: how many of them count.
@@ -222,8 +233,8 @@ impl Steered {
         ranges
     }
 
-    /// Refers to the pages that the policy does not have as read ahead, and lets those go that it does not take.
-    fn refer_unwanted(&mut self, volume: &Arc<Volume>, pages: Range<u64>) {
+    /// Tells the policy of the pages that it does not have, and lets those go that it does not take.
+    fn refer_unwanted(&mut self, volume: &Arc<Volume>, pages: Range<u64>, how: How) {
         let mut start = pages.start;
         while start < pages.end {
             let wanted = self.residents.is_wanted(volume.id(), start);
@@ -231,23 +242,28 @@ impl Steered {
             let run = start..end.unwrap_or(pages.end);
             start = run.end;
             if !wanted {
-                self.refer(volume, run, (Operation::Readahead, None));
+                self.refer(volume, run, how);
             }
         }
     }
 
-    fn refer(&mut self, volume: &Arc<Volume>, pages: Range<u64>, (operation, owner): (Operation, Option<u32>)) {
+    fn refer(&mut self, volume: &Arc<Volume>, pages: Range<u64>, how: How) {
         let object = volume.id();
-        self.handle.set_owner(owner.unwrap_or(object));
+        self.handle.set_owner(if let How::Used(_, Some(owner)) = how { owner } else { object });
         let mut start = pages.start;
         while start < pages.end {
             // A use of more pages than the cache holds has victims among them: they are let go before the next come.
             let end = pages.end.min(start + self.capacity.clamp(1, 64));
             let (_, kept) = self.residents.count(object, start..end);
-            let referred = self.handle.refer(volume, start..end, operation);
-            if operation != Operation::Readahead {
-                self.pages.rescued += kept;
-            }
+            let pages = start..end;
+            let referred = match how {
+                How::Used(operation, _) => {
+                    self.pages.rescued += kept;
+                    self.handle.refer(volume, pages, operation)
+                }
+                How::ReadAhead => self.handle.refer(volume, pages, Operation::Readahead),
+                How::Found => self.handle.find(volume, pages),
+            };
             if referred.refused == 0 {
                 // As of a hit they mostly are.
                 if !self.residents.all_wanted(object, start..end) {

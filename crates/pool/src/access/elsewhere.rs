@@ -32,19 +32,30 @@ impl<M: Memory> Handle<M> {
     /// Takes note that pages are used in the other cache, or have been read ahead there ([`Operation::Readahead`], which is no use). Those that are not
     /// resident are admitted, and victims leave; blocks behind the volume's end are no error.
     pub fn refer(&self, volume: &Arc<Volume>, blocks: Range<u64>, operation: Operation) -> Referred {
-        let mut referred = Referred::default();
-        let mut start = blocks.start;
-        while start < blocks.end && !volume.is_detached() {
-            let end = blocks.end.min(start + MANY as u64);
-            self.refer_some(volume, start..end, operation, &mut referred);
-            start = end;
-        }
+        let referred = self.refer_all(volume, blocks, operation);
         let counters = &volume.counters;
         if operation == Operation::Readahead {
             counters.pages_read_ahead.add(referred.misses.into());
         } else {
             counters.hits.add(referred.hits.into());
             counters.misses.add((referred.misses + referred.refused).into());
+        }
+        referred
+    }
+
+    /// Takes note of pages that are found in the other cache, where they came before anybody took note. The policy learns of them as if each had been used
+    /// once, and nothing is counted.
+    pub fn find(&self, volume: &Arc<Volume>, blocks: Range<u64>) -> Referred {
+        self.refer_all(volume, blocks, Operation::Read)
+    }
+
+    fn refer_all(&self, volume: &Arc<Volume>, blocks: Range<u64>, operation: Operation) -> Referred {
+        let mut referred = Referred::default();
+        let mut start = blocks.start;
+        while start < blocks.end && !volume.is_detached() {
+            let end = blocks.end.min(start + MANY as u64);
+            self.refer_some(volume, start..end, operation, &mut referred);
+            start = end;
         }
         referred
     }
@@ -155,6 +166,17 @@ mod tests {
         assert_eq!(handle.refer(&volume, 5..8, Operation::Read).misses, 3);
         assert_eq!(*left.lock().expect("a list"), [0; 0], "there was room");
         assert_eq!(handle.left_elsewhere(&volume, 1..4), 0);
+    }
+
+    #[test]
+    fn a_page_that_is_found_was_used_once_and_is_not_counted() {
+        let (pool, volume, left) = pool("arc", 8);
+        let handle = pool.handle().expect("a handle");
+        assert_eq!(handle.find(&volume, 0..4), Referred { misses: 4, ..Referred::default() });
+        assert_eq!((pool.statistics().hits, pool.statistics().misses), (0, 0));
+        handle.refer(&volume, 0..2, Operation::Read);
+        handle.refer(&volume, 10..20, Operation::Read);
+        assert!(left.lock().expect("a list").iter().all(|block| *block > 1), "pages that were used twice stay");
     }
 
     #[test]
