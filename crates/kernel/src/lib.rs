@@ -48,7 +48,7 @@ mod writeout;
 
 pub use error::Error;
 pub use limits::Limits;
-pub use scopes::Scope;
+pub use scopes::{Scope, devices};
 pub use steered::Pages;
 pub use steering::{Counts, Options, Steering, Users};
 pub use unwritten::unwritten;

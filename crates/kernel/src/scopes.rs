@@ -23,6 +23,15 @@ pub enum Scope {
     Group(PathBuf),
 }
 
+/// The devices whose files are steered, major and minor numbers: those of directories, and of all mounted file systems where there are groups.
+///
+/// # Errors
+/// Which of what is to be steered cannot be, and why.
+pub fn devices(scopes: &[Scope]) -> Result<Vec<(u32, u32)>, Error> {
+    let numbers = |system: &FileSystem| (system.device() >> 20, system.device() & 0xf_ffff);
+    Ok(Scopes::new(scopes)?.systems.iter().map(numbers).collect())
+}
+
 /// The directories and control groups, and the file systems that they are on.
 pub(crate) struct Scopes {
     directories: Vec<Directory>,

@@ -1,5 +1,6 @@
 //! `forebay steer` as its users meet it: sizes, programs, figures, commands, recordings and refusals, on the kernel's real page cache.
 
+mod folio_limit;
 mod limits;
 mod managers;
 mod program;

@@ -25,6 +25,8 @@ fn options_that_make_no_sense_are_refused_with_what_to_do() {
         (&["/no/such/place", "-c", "1MiB"], "/no/such/place: No such file or directory"),
         (&["--cgroup", "/proc", "-c", "1MiB"], "it is no control group"),
         (&["--once", "--observe", "/usr"], "cannot be used with"),
+        (&["/usr", "-c", "1MiB", "--folio-limit", "6KiB"], "take a multiple of 4 KiB"),
+        (&["/usr", "--observe", "--folio-limit", "64KiB"], "--observe changes nothing: drop one"),
         (&["/usr", "-c", "1MiB", "--dirty-limit", "50%"], "unexpected argument '--dirty-limit'"),
     ] {
         let said = refused(arguments, 2);

@@ -14,7 +14,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Where the files are. `/run/forebay` may belong to the user of a service, and goes with it.
-const FOLDER: &str = "/run/forebay-steer";
+pub(crate) const FOLDER: &str = "/run/forebay-steer";
+
+/// How the names of notes about devices begin, which stay: a device's number follows. Those of processes have a dot behind it.
+pub(crate) const READAHEAD: &str = "readahead-";
 
 /// What is locked, for as long as this is there.
 #[derive(Debug)]
@@ -40,7 +43,7 @@ impl Claim {
         let mut held = Vec::new();
         for (index, directory) in whole.ancestors().enumerate() {
             let found = fs::metadata(directory).map_err(failed)?;
-            let file = open_in(&opened, &name(&found)).map_err(unlocked)?;
+            let file = opened_in(&opened, &name(&found)).map_err(unlocked)?;
             match if index == 0 { file.try_lock() } else { file.try_lock_shared() } {
                 Ok(()) => held.push(file),
                 Err(TryLockError::WouldBlock) => return Err(refusal(place, &whole, directory)),
@@ -63,7 +66,7 @@ fn refusal(place: &Path, whole: &Path, other: &Path) -> Error {
 }
 
 /// Opens a folder that is this user's or root's alone. It is made if it is missing.
-fn private(folder: &Path) -> Result<File, Error> {
+pub(crate) fn private(folder: &Path) -> Result<File, Error> {
     let failed = |error: rustix::io::Errno| {
         let hint = match error {
             rustix::io::Errno::ACCESS | rustix::io::Errno::PERM => "run this as root",
@@ -92,15 +95,20 @@ fn name(directory: &fs::Metadata) -> String {
     format!("{:x}-{}", directory.dev(), directory.ino())
 }
 
-fn open_in(folder: &File, name: &str) -> io::Result<File> {
+/// A file of the folder, which is made if it is missing.
+pub(crate) fn opened_in(folder: &File, name: &str) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(folder.as_fd(), name, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
-/// Removes the files that nobody has locked.
+/// Removes the files that nobody has locked, but notes.
 fn remove_left(folder: &File) {
     for entry in Dir::read_from(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
+        let is_note = |name: &str| name.starts_with(READAHEAD) && !name.contains('.');
+        if name.to_str().is_ok_and(is_note) {
+            continue;
+        }
         let file = openat(folder, name, OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
         if file.is_ok_and(|file| File::from(file).try_lock().is_ok()) {
             // What stays is in nobody's way.
@@ -158,10 +166,12 @@ mod tests {
         let (folder, claims) = folder(&["a"]);
         drop(Claim::in_folder(&claims, &folder.path().join("a")).unwrap());
         fs::write(claims.join("left"), "").unwrap();
+        fs::write(claims.join("readahead-8:0.4711.0"), "").unwrap();
+        fs::write(claims.join("readahead-8:0"), "").unwrap();
         let here = || fs::read_dir(&claims).unwrap().count();
         let depth = folder.path().join("a").canonicalize().unwrap().ancestors().count();
         let _claim = Claim::in_folder(&claims, &folder.path().join("a")).unwrap();
-        assert_eq!(here(), depth, "one for each directory above");
+        assert_eq!(here(), depth + 1, "one for each directory above, and a note");
     }
 
     #[test]

@@ -1,17 +1,19 @@
 //! The kernel's page cache, steered until a signal or the end of a program ends it.
 //!
 //! ```text
-//! options    what is steered, and how
-//! claim      one process steers a directory
-//! program    a program in a control group of its own
-//! recorded   uses, written down as a trace
-//! recording  uses, and nothing else, until it is time to end
-//! figures    what was counted
-//! once       brought down to a size, and left alone
+//! options      what is steered, and how
+//! claim        one process steers a directory
+//! folio_limit  devices read ahead less meanwhile
+//! program      a program in a control group of its own
+//! recorded     uses, written down as a trace
+//! recording    uses, and nothing else, until it is time to end
+//! figures      what was counted
+//! once         brought down to a size, and left alone
 //! ```
 
 mod claim;
 pub(crate) mod figures;
+mod folio_limit;
 mod once;
 pub(crate) mod options;
 mod program;
@@ -33,6 +35,7 @@ use crate::record::{self, Recorded};
 use crate::signals::{self, Request};
 use crate::steering::claim::Claim;
 use crate::steering::figures::{PageCacheFigures, PageCacheReport, Seen};
+use crate::steering::folio_limit::FolioLimit;
 use crate::steering::options::{LEAST_PAGES, PAGE, SteerOptions, check_cache};
 use crate::steering::program::{Group, Passing};
 use crate::steering::recorded::Uses;
@@ -120,6 +123,9 @@ fn watch(
     scopes.extend(group.iter().map(|group| Scope::Group(group.path().to_owned())));
     let (asking, requests, passing) = requests(program.is_some())?;
     let beside = Beside::bind(&options.beside)?;
+    folio_limit::put_back_left()?;
+    // A signal to stop has it put back from here on.
+    let _folio_limit = options.limit_folios(&scopes)?;
     let Hooks { reload, log, ready } = hooks;
     let frame = Frame::new(PAGE, log);
     let follow = options.limits()?;
@@ -462,6 +468,12 @@ impl SteerOptions {
     fn claim(&self) -> Result<Vec<Claim>, Error> {
         let places = self.directories.iter().chain(&self.groups).filter(|_| !self.observe);
         places.map(|place| Claim::new(place)).collect()
+    }
+
+    /// Shortens the readahead of the devices of what is steered, if that is asked for.
+    fn limit_folios(&self, scopes: &[Scope]) -> Result<Option<FolioLimit>, Error> {
+        let limit = |limit: Size| FolioLimit::new(&forebay_kernel::devices(scopes)?, limit.0);
+        self.folio_limit.map(limit).transpose()
     }
 
     /// A cache whose frames hold no bytes, and the most bytes that it may be resized to.

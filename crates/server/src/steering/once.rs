@@ -1,6 +1,7 @@
 //! Brings the page cache of directories down to a size, once.
 
 use crate::error::Error;
+use crate::steering::folio_limit;
 use crate::steering::options::{PAGE, SteerOptions};
 use forebay_basis::show_bytes;
 use forebay_kernel::{Counts, Options, Steering, unwritten};
@@ -58,6 +59,7 @@ pub fn lower(options: &SteerOptions) -> Result<Lowered, Error> {
     options.check(false)?;
     let limits = options.limits()?;
     let _claims = options.claim()?;
+    folio_limit::put_back_left()?;
     let options = &options.clone().at_most(limits.as_ref());
     let (cache, _) = options.make_cache()?;
     let of_kernel = Options { scopes: options.scopes(), follow: limits, ..Options::default() };

@@ -42,6 +42,9 @@ options! {
         /// Let nothing leave: only watch what is used, and what the policy would make of it
         #[arg(long)]
         pub observe: bool = restart("observe");
+        /// Have the devices of these files read ahead this much at most while it runs: what is read ahead comes in pieces that leave as a whole
+        #[arg(long, value_name = "SIZE")]
+        pub folio_limit: Option<Size> = restart("folio-limit");
         /// Who manages which files of whom, under lru-sp: rules of a TOML file, as of `forebay compare`
         #[arg(long, value_name = "FILE.toml")]
         pub managers: Option<PathBuf> = live("managers");
@@ -98,6 +101,7 @@ impl SteerOptions {
             Some(Room::Auto) => {}
             None | Some(Room::Bytes(_)) => check_cache(self.cache_size())?,
         }
+        self.check_folio_limit()?;
         check_apart("", &self.directories)?;
         check_apart("--cgroup ", &self.groups)?;
         let Some(record) = &self.beside.record else { return Ok(()) };
@@ -111,6 +115,17 @@ impl SteerOptions {
                 record.display(),
                 directory.display()
             ))),
+        }
+    }
+
+    fn check_folio_limit(&self) -> Result<(), Error> {
+        let Some(Size(bytes)) = self.folio_limit else { return Ok(()) };
+        let refused = |what: &str| Err(Error::Usage(format!("--folio-limit {}: {what}", show_bytes(bytes))));
+        match bytes {
+            ..PAGE => refused("it is less than a page: take 4 KiB or more"),
+            _ if bytes % PAGE != 0 => refused("devices read ahead whole pages: take a multiple of 4 KiB"),
+            _ if self.observe => refused("it changes how devices read ahead, and --observe changes nothing: drop one"),
+            _ => Ok(()),
         }
     }
 
@@ -267,6 +282,12 @@ mod tests {
             all.display()
         )));
         assert!(refused(&options(&[all, all], Some("1MiB"))).contains("name one of them"));
+        let limited =
+            |bytes, observe| SteerOptions { folio_limit: Some(Size(bytes)), observe, ..options(&[all], Some("1MiB")) };
+        assert!(refused(&limited(0, false)).contains("--folio-limit 0 bytes: it is less than a page"));
+        assert!(refused(&limited(6 << 10, false)).contains("--folio-limit 6 KiB: devices read ahead whole pages"));
+        assert!(refused(&limited(4 << 10, true)).contains("--observe changes nothing: drop one"));
+        assert!(limited(4 << 10, false).check(false).is_ok());
         let mut recorded = options(&[all], Some("1MiB"));
         recorded.beside.record = Some(below.join("a.parquet"));
         assert!(refused(&recorded).contains("choose another place"));
