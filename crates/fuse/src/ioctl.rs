@@ -1,7 +1,8 @@
 //! What programs say of open files by `ioctl`: `include/forebay.h` as this side reads it.
 
-use crate::hints::{Advice, Hinted};
+use crate::hints::Hinted;
 use crate::protocol::Errno;
+use forebay_owning::Advice;
 use std::ffi::CStr;
 
 /// The type of all requests, in the second byte of their number.

@@ -54,6 +54,6 @@ pub use protocol::read_message;
 
 pub use device::Wrap;
 pub use error::Error;
-pub use hints::Advice;
+pub use forebay_owning::Advice;
 pub use mount::{Mount, Options, Watch};
 pub use mounts::{Finder, Mounts};

@@ -2,6 +2,7 @@
 //!
 //! - `processes.rs`: owners of references are processes, users, cgroups or programs.
 //! - `rules.rs`: the rules in force say who manages which owner's uses of which files.
+//! - `words.rs`, `advice.rs`: what attributes of files, and programs themselves, say of managers and of uses to come.
 //! - The rest is for programs that manage their own pages (Cao, Felten and Li, USENIX Summer 1994, section 4.1, "User-Kernel Interaction"): a process
 //!   learns what happens to pages of a process, and keeps a list of those to go first. The cache takes from that list and never waits for it.
 //!
@@ -22,8 +23,10 @@
 //!
 //! It knows no front end: the mount and the steered page cache use its owners and rules, and the server connects a session to their files by [`Files`].
 
+mod advice;
 mod counters;
 mod managers;
+mod mistakes;
 mod peer;
 mod proc;
 mod processes;
@@ -32,10 +35,14 @@ mod session;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod wire;
+mod words;
 
+pub use advice::Advice;
 pub use counters::Counts;
 pub use managers::{Files, Managers};
+pub use mistakes::Mistakes;
 pub use proc::user_of;
 pub use processes::{Ancestor, Owners, Process, Processes, User};
 pub use rules::{InForce, Ruled, Rules};
 pub use wire::{LENGTH, Message, Reason, VERSION, kind};
+pub use words::{Attributes, Directories, HINT, MANAGER, Word};

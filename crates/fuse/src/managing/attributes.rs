@@ -1,25 +1,16 @@
 //! Extended attributes of files and directories that name a manager or a hint. They are kept below, so they outlast the mount.
 
-use super::words::{Attributes, HINT, MANAGER};
-use crate::hints::{Advice, Hinted};
+use crate::hints::Hinted;
 use crate::inode::proc_path;
 use crate::nodes::Node;
 use crate::object::Object;
 use crate::protocol::{Caller, Errno};
 use crate::shared::Shared;
+use forebay_owning::{Advice, Attributes, HINT, MANAGER};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::PoisonError;
-use std::time::{Duration, Instant};
-
-/// How long the attributes of a directory are known, as others may change them below.
-const KNOWN: Duration = Duration::from_secs(1);
-
-/// Directories that are known at a time.
-const MOST_DIRECTORIES: usize = 4096;
 
 /// The name, if it is of an attribute that this is about.
 pub(crate) fn of_ours(name: &OsStr) -> Option<&'static str> {
@@ -29,42 +20,20 @@ pub(crate) fn of_ours(name: &OsStr) -> Option<&'static str> {
 impl Shared {
     /// The attributes of a file or directory, as far as they are of this kind.
     fn attributes_of(&self, path: BorrowedFd<'_>) -> Attributes {
-        let mut found = Attributes::default();
-        let (path_of, mut value) = (proc_path(path), [0; 4096]);
-        // Most have none, which one call says. Who has too many for that is asked for each.
-        let listed = rustix::fs::listxattr(&*path_of, &mut value[..]);
-        let is_ours = |name: &[u8]| of_ours(OsStr::from_bytes(name)).is_some();
-        if listed.is_ok_and(|length| !value[..length].split(|&byte| byte == 0).any(is_ours)) {
-            return found;
-        }
-        for name in [MANAGER, HINT] {
-            // There is none, or the file system has none.
-            let Ok(length) = rustix::fs::getxattr(&*path_of, name, &mut value[..]) else { continue };
-            if let Err(wrong) = found.set(name, Some(&value[..length])) {
-                let of = self.nodes.tree.name_of(path);
-                self.managing.mistake(&format!("{}: {name}: {wrong}", of.display()));
-            }
-        }
-        found
+        Attributes::read(Path::new(&proc_path(path)), &mut |name, wrong| {
+            let of = self.nodes.tree.name_of(path);
+            self.managing.mistakes.log(&format!("{}: {name}: {wrong}", of.display()));
+        })
     }
 
     fn attributes_of_directory(&self, path: &Path) -> Attributes {
-        let mut known = self.managing.directories.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((since, attributes)) = known.get(path)
-            && since.elapsed() < KNOWN
-        {
-            return attributes.clone();
-        }
-        let name = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let (flags, within) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS);
-        let fd = openat2(self.nodes.tree.root(), name, flags, Mode::empty(), within);
-        // It has gone meanwhile.
-        let attributes = fd.map_or_else(|_| Attributes::default(), |fd| self.attributes_of(fd.as_fd()));
-        if known.len() >= MOST_DIRECTORIES {
-            known.clear();
-        }
-        known.insert(path.to_owned(), (Instant::now(), attributes.clone()));
-        attributes
+        self.managing.directories.of(path, || {
+            let name = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+            let (flags, within) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS);
+            let fd = openat2(self.nodes.tree.root(), name, flags, Mode::empty(), within);
+            // It has gone meanwhile.
+            fd.map_or_else(|_| Attributes::default(), |fd| self.attributes_of(fd.as_fd()))
+        })
     }
 
     /// Reads the attributes of a file and of the directories above it. They hold at once.
@@ -104,7 +73,7 @@ impl Shared {
             Some((value, flags)) => {
                 Attributes::default().set(name, Some(value)).map_err(|wrong| {
                     let path = self.nodes.tree.path(&node.inode).map(|path| self.nodes.tree.name_of(path.as_fd()));
-                    self.managing.mistake(&format!("{}: {name}: {wrong}", path.unwrap_or_default().display()));
+                    self.managing.mistakes.log(&format!("{}: {name}: {wrong}", path.unwrap_or_default().display()));
                     Errno::EINVAL
                 })?;
                 self.set_xattr(number, OsStr::new(name), (value, flags), (caller, false))?;
@@ -117,7 +86,7 @@ impl Shared {
 
     /// An attribute of a file or directory has changed: it holds at once for what is open.
     fn attribute_changed(&self, node: &Node) {
-        self.managing.directories.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.managing.directories.forget();
         let object = node.object().get();
         if let Some(object) = object {
             self.read_attributes(&object);

@@ -16,31 +16,20 @@
 //! A file's users are locked after the node's object, and before the rules and the pool.
 
 mod attributes;
-mod words;
 
 pub(crate) use attributes::of_ours;
-pub(crate) use words::HINT;
 
 use crate::data::Asked;
-use crate::hints::Advice;
 use crate::object::Object;
 use crate::protocol::Errno;
 use crate::shared::{Open, Shared};
-use forebay_basis::spelling::printable;
-use forebay_owning::{InForce, Process, Ruled, Rules, User, user_of};
+use forebay_owning::{Advice, Attributes, Directories, InForce, Mistakes, Process, Ruled, Rules, User, Word, user_of};
 use forebay_policy::Charge;
-use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
-use std::time::{Duration, Instant};
-use words::{Attributes, Word};
 
 /// Users of a file before those that have gone are looked for.
 const MANY_USERS: usize = 64;
-
-/// How often mistakes of programs are logged.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// What holds for all files of a mount.
 pub(crate) struct Managing {
@@ -48,8 +37,8 @@ pub(crate) struct Managing {
     possible: bool,
     /// All mounts of the pool have the same.
     rules: Arc<RwLock<Rules>>,
-    directories: Mutex<HashMap<PathBuf, (Instant, Attributes)>>,
-    mistakes: Mutex<(Option<Instant>, u64)>,
+    directories: Directories,
+    mistakes: Mistakes,
 }
 
 /// What is known of a file's users.
@@ -151,23 +140,7 @@ impl State {
 
 impl Managing {
     pub(crate) fn new(possible: bool, rules: &Arc<RwLock<Rules>>) -> Self {
-        Self { possible, rules: Arc::clone(rules), directories: Mutex::default(), mistakes: Mutex::default() }
-    }
-
-    /// Logs a mistake of a program, unless one was logged just now. What programs chose does not pass for lines of ours.
-    fn mistake(&self, what: &str) {
-        let what = printable(what);
-        let mut mistakes = self.mistakes.lock().unwrap_or_else(PoisonError::into_inner);
-        let (last, more) = &mut *mistakes;
-        if last.is_some_and(|last| last.elapsed() < PAUSE) {
-            *more += 1;
-            return;
-        }
-        match std::mem::take(more) {
-            0 => tracing::warn!("{what}"),
-            more => tracing::warn!("{what} ({more} mistakes before were not logged)"),
-        }
-        *last = Some(Instant::now());
+        Self { possible, rules: Arc::clone(rules), directories: Directories::default(), mistakes: Mistakes::default() }
     }
 
     fn decide(&self, state: &mut State, object: &Object, user: &User) -> Option<Decision> {
@@ -269,7 +242,7 @@ impl Shared {
         match self.pool.assign(Some(user.owner.number()), &object.volume, charge) {
             Ok(()) => of.told = decision,
             Err(error) => {
-                self.managing.mistake(&format!("{}: nobody manages {}: {error}", object.file.name(), user.name()))
+                self.managing.mistakes.log(&format!("{}: nobody manages {}: {error}", object.file.name(), user.name()))
             }
         }
     }
@@ -302,7 +275,9 @@ impl Shared {
         if of_all != state.of_all {
             match self.pool.assign(None, &object.volume, of_all.as_ref().map(Word::charge)) {
                 Ok(()) => state.of_all = of_all,
-                Err(error) => self.managing.mistake(&format!("{}: nobody manages it: {error}", object.file.name())),
+                Err(error) => {
+                    self.managing.mistakes.log(&format!("{}: nobody manages it: {error}", object.file.name()))
+                }
             }
         }
         for place in 0..state.users.len() {
@@ -332,7 +307,7 @@ impl Shared {
             return Err(Errno::EOPNOTSUPP);
         }
         let word = manager.parse().map_err(|wrong| {
-            self.managing.mistake(&format!("{}: {}: {wrong}", object.file.name(), user.name()));
+            self.managing.mistakes.log(&format!("{}: {}: {wrong}", object.file.name(), user.name()));
             Errno::EINVAL
         })?;
         let mut designated = open.designated.write().unwrap_or_else(PoisonError::into_inner);
