@@ -11,6 +11,9 @@ use std::ptr::null_mut;
 /// The bytes of a page.
 const PAGE: u64 = 4096;
 
+/// Bytes that are read ahead by one call. The kernel reads no more than what the disk takes at once, and says nothing of that.
+const AT_ONCE: u64 = 64 << 10;
+
 /// `cachestat`, since Linux 6.5.
 const CACHESTAT: libc::c_long = 451;
 
@@ -38,6 +41,17 @@ pub(crate) struct Cached {
 pub(crate) fn drop_pages(file: BorrowedFd<'_>, pages: &Range<u64>) -> io::Result<()> {
     let length = NonZeroU64::new((pages.end - pages.start) * PAGE);
     Ok(fadvise(file, pages.start * PAGE, length, Advice::DontNeed)?)
+}
+
+/// Has the kernel read the first bytes of a file ahead.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn read_ahead(file: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    for start in (0..bytes).step_by(AT_ONCE as usize) {
+        fadvise(file, start, NonZeroU64::new(AT_ONCE.min(bytes - start)), Advice::WillNeed)?;
+    }
+    Ok(())
 }
 
 /// Starts the writeback of dirty pages, and does not wait for it.

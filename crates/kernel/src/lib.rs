@@ -14,6 +14,8 @@
 //!   writeout      dirty ones of them are written
 //!   files         steered files as volumes of the pool
 //!   managing      the owners of uses, and the managers of these uses
+//!     said        what attributes of files say of that
+//!   hinted        what is said of a file's uses to come
 //! scopes          what is steered: directories, control groups
 //!   file_system   files by their inodes
 //!   descriptors   files that are open for a while
@@ -32,12 +34,14 @@ mod descriptors;
 mod error;
 mod file_system;
 mod files;
+mod hinted;
 mod later;
 mod limits;
 mod managing;
 mod mapped;
 mod pressure;
 mod residents;
+mod said;
 mod scopes;
 mod steered;
 mod steering;
@@ -47,6 +51,7 @@ pub mod watch;
 mod writeout;
 
 pub use error::Error;
+pub use hinted::ReadAhead;
 pub use limits::Limits;
 pub use scopes::{Scope, devices};
 pub use steered::Pages;

@@ -3,19 +3,27 @@
 //! A use is its process's, or by choice its user's, cgroup's or program's. The kernel does not say who opens files here: as in a trace, an owner uses a
 //! file until as many references after its last use as the cache has pages.
 //!
+//! Attributes of the file or of a directory above it name a manager for all its users; they go before the rules.
+//!
 //! The policy learns which manager an owner's uses of a file have at the first of them, and when the rules change. A file keeps who has used it last, so that a use by the
 //! same owner costs one comparison.
 
 use crate::files::File;
+use crate::said::Said;
+use crate::scopes::Scopes;
 use crate::watch::Event;
-use forebay_owning::{InForce, Processes, Ruled, Rules, User};
+use forebay_owning::{InForce, Processes, Ruled, Rules, User, Word};
 use forebay_policy::managers::Rule;
 use forebay_pool::{Pool, Volume};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Users of a file before those that have gone are looked for.
 const MANY_USERS: usize = 16;
+
+/// How long a file's attributes hold for a user that is new to it.
+const KNOWN: Duration = Duration::from_secs(1);
 
 /// What holds for all files.
 pub(crate) struct Managing {
@@ -23,6 +31,7 @@ pub(crate) struct Managing {
     possible: bool,
     processes: Processes,
     rules: Rules,
+    said: Said,
 }
 
 /// What is known of a file's users.
@@ -35,6 +44,10 @@ pub(crate) struct Managed {
     /// The user that has used it last, how many names that had, and its number in the pool.
     last: Option<(u64, u32, u32)>,
     users: Vec<FileUser>,
+    /// The manager that attributes name, the one that the policy knows, and when they were read.
+    word: Option<Box<Word>>,
+    of_all: Option<Box<Word>>,
+    read: Option<Instant>,
     /// How many users it may have before those that have gone are looked for.
     most: usize,
 }
@@ -63,6 +76,12 @@ impl Managed {
         self.last.is_some_and(|(serial, names, _)| (serial, names) == (user.serial, user.names()))
     }
 
+    /// Whether its attributes are to be read for a user.
+    pub(crate) fn is_to_read(&self, user: &User, now: Instant) -> bool {
+        let known = self.read.is_some_and(|read| now.saturating_duration_since(read) < KNOWN);
+        !known && !self.users.iter().any(|of| of.serial == user.serial)
+    }
+
     /// Drops users that have gone.
     fn forget_gone(&mut self, pool: &Pool, volume: &Volume) {
         let gone = self.users.extract_if(.., |of| of.user.strong_count() == 0);
@@ -76,13 +95,15 @@ impl Managed {
 
     /// The bytes that it takes.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.name.len() + self.users.capacity() * size_of::<FileUser>()
+        let words = [&self.word, &self.of_all].into_iter().flatten().count();
+        let users = self.users.capacity() * size_of::<FileUser>();
+        size_of::<Self>() + self.name.len() + users + words * size_of::<Word>()
     }
 }
 
 impl Managing {
     pub(crate) fn new(pool: &Pool, processes: Processes, rules: Vec<Rule>) -> Self {
-        Self { possible: pool.has_managers(), processes, rules: Rules::new(rules) }
+        Self { possible: pool.has_managers(), processes, rules: Rules::new(rules), said: Said::default() }
     }
 
     /// Whether the policy has managers: then it is to know whose each use is.
@@ -93,6 +114,37 @@ impl Managing {
     /// Whose the use is of which an event tells.
     pub(crate) fn user(&self, pool: &Pool, event: &Event, now: Instant) -> Option<Arc<User>> {
         self.processes.of_use(pool, (event.process, event.user, event.program()), now)
+    }
+
+    /// Reads what a file's attributes say. They hold at once.
+    pub(crate) fn read_attributes(
+        &self,
+        (pool, scopes): (&Pool, &Scopes),
+        file: &mut File,
+        opened: BorrowedFd<'_>,
+        now: Instant,
+    ) {
+        let Some(managed) = &mut file.managed else { return };
+        managed.read = Some(now);
+        if let Some((path, top)) = scopes.place(opened) {
+            self.set_word(pool, file, self.said.of(opened, &path, top));
+        }
+    }
+
+    /// This manager is named for all uses of a file from now on.
+    pub(crate) fn set_word(&self, pool: &Pool, file: &mut File, word: Option<Word>) {
+        let word = word.map(Box::new);
+        if let Some(managed) = &mut file.managed
+            && managed.word != word
+        {
+            managed.word = word;
+            self.decide_all(pool, file);
+        }
+    }
+
+    /// What attributes say is read anew from now on.
+    pub(crate) fn forget_attributes(&self) {
+        self.said.forget();
     }
 
     /// A user comes to use a file: the policy learns who manages that.
@@ -117,7 +169,11 @@ impl Managing {
 
     fn decide(&self, pool: &Pool, (managed, volume): (&mut Managed, &Volume), place: usize, user: &User) {
         self.rules.note(user, &managed.name);
-        let ruled = self.rules.of(user, &managed.name, &mut managed.place);
+        // Attributes are for all users.
+        let ruled = match managed.word {
+            Some(_) => None,
+            None => self.rules.of(user, &managed.name, &mut managed.place),
+        };
         let of = &mut managed.users[place];
         if of.told == ruled {
             return;
@@ -143,43 +199,64 @@ impl Managing {
     /// The policy was made anew: it learns again who manages.
     pub(crate) fn tell_anew<'f>(&self, pool: &Pool, files: impl Iterator<Item = &'f mut File>) {
         let forgotten = |file: &'f mut File| {
-            let users = file.managed.as_mut().map(|managed| &mut managed.users);
-            users.into_iter().flatten().for_each(|of| of.told = None);
+            if let Some(managed) = &mut file.managed {
+                managed.of_all = None;
+                managed.users.iter_mut().for_each(|of| of.told = None);
+            }
             file
         };
         self.decide_anew(pool, files.map(forgotten));
     }
 
     fn decide_anew<'f>(&self, pool: &Pool, files: impl Iterator<Item = &'f mut File>) {
-        for file in files {
-            let Some(managed) = &mut file.managed else { continue };
-            managed.forget_gone(pool, &file.volume);
-            for place in 0..managed.users.len() {
-                if let Some(user) = managed.users[place].user.upgrade() {
-                    self.decide(pool, (managed, &file.volume), place, &user);
-                }
-            }
-            // Without managers there is nothing to agree on.
-            let _ = pool.agree(&file.volume);
-        }
+        files.for_each(|file| self.decide_all(pool, file));
     }
 
-    /// All that says who manages these files: the rules, and managers that have lost their charge by their mistakes.
-    pub(crate) fn in_force<'f>(&self, pool: &Pool, files: impl Iterator<Item = &'f File>) -> Vec<InForce> {
-        let mut found = self.rules.in_force();
-        if pool.charges_ended() == 0 {
-            return found;
+    /// Who manages a file's uses is decided anew, for all its users.
+    fn decide_all(&self, pool: &Pool, file: &mut File) {
+        let Some(managed) = &mut file.managed else { return };
+        managed.forget_gone(pool, &file.volume);
+        if managed.of_all != managed.word {
+            match pool.assign(None, &file.volume, managed.word.as_ref().map(|word| word.charge())) {
+                Ok(()) => managed.of_all.clone_from(&managed.word),
+                Err(error) => tracing::debug!("nobody manages {}: {error}", managed.name),
+            }
         }
-        let mut lost: Vec<InForce> = Vec::new();
-        for file in files.filter(|file| pool.charge_has_ended(&file.volume)) {
-            for of in file.managed.iter().flat_map(|managed| &managed.users) {
-                let (Some(user), Some(told)) = (of.user.upgrade(), &of.told) else { continue };
-                let (manager, owner) = (told.to_string(), Some(user.name()));
+        for place in 0..managed.users.len() {
+            if let Some(user) = managed.users[place].user.upgrade() {
+                self.decide(pool, (managed, &file.volume), place, &user);
+            }
+        }
+        // Without managers there is nothing to agree on.
+        let _ = pool.agree(&file.volume);
+    }
+
+    /// All that says who manages these files: the rules, attributes, and managers that have lost their charge by their mistakes.
+    pub(crate) fn in_force<'f>(&self, pool: &Pool, files: impl Iterator<Item = &'f File>) -> Vec<InForce> {
+        let (mut of_files, mut lost): (Vec<InForce>, Vec<InForce>) = (Vec::new(), Vec::new());
+        let any_lost = pool.charges_ended() > 0;
+        for file in files {
+            let Some(managed) = &file.managed else { continue };
+            if let Some(word) = &managed.word {
+                let (manager, file) = (word.to_string(), Some(managed.name.clone()));
+                of_files.push(InForce { by: "attribute", manager, file, ..InForce::default() });
+            }
+            if !any_lost || !pool.charge_has_ended(&file.volume) {
+                continue;
+            }
+            for of in &managed.users {
+                let Some(user) = of.user.upgrade() else { continue };
+                let of_all = managed.of_all.as_ref().map(|word| word.to_string());
+                let Some(manager) = of.told.as_ref().map(Ruled::to_string).or(of_all) else { continue };
+                let owner = Some(user.name());
                 lost.push(InForce { by: "lost", manager, owner, ..InForce::default() });
             }
         }
+        of_files.sort_by(|one, other| one.file.cmp(&other.file));
         lost.sort_by(|one, other| one.owner.cmp(&other.owner));
         lost.dedup();
+        let mut found = self.rules.in_force();
+        found.extend(of_files);
         found.extend(lost);
         found
     }

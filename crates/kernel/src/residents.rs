@@ -160,6 +160,18 @@ impl Residents {
         files
     }
 
+    /// The pages of a file that are in the cache, in order, neighbours as one range.
+    pub(crate) fn there_of(&self, object: u32) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for page in self.all_there().remove(&object).unwrap_or_default() {
+            match runs.last_mut() {
+                Some(run) if run.end == page => run.end += 1,
+                _ => runs.push(page..page + 1),
+            }
+        }
+        runs
+    }
+
     /// Nothing of a file is known any more. Looks at all indexes that the file's chunks may have, or at all chunks if those are fewer.
     pub(crate) fn forget(&mut self, object: u32) {
         let Some(&Chunks { highest, .. }) = self.files.get(&object) else { return };

@@ -142,6 +142,13 @@ impl Scopes {
         self.groups.iter().any(|group| group.number == number || is_below(&group.path, number))
     }
 
+    /// The path of a file, and the directory that is steered above it, if there is one.
+    pub(crate) fn place(&self, file: BorrowedFd<'_>) -> Option<(PathBuf, Option<&Path>)> {
+        let path = path_of(file)?;
+        let above = self.directories.iter().map(|directory| &*directory.path).find(|above| path.starts_with(above));
+        Some((path, above))
+    }
+
     /// The path of a file, as a trace names it: below the only directory, or whole.
     pub(crate) fn name(&self, file: BorrowedFd<'_>) -> Option<String> {
         let path = path_of(file)?;

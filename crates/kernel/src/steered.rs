@@ -185,6 +185,17 @@ impl Steered {
         self.early.retain(|place| place.object != object);
     }
 
+    /// Pages that are there are not needed any more, as somebody says: they leave as if the policy had chosen them.
+    pub(crate) fn give_up(&mut self, volume: &Volume, pages: Range<u64>) {
+        let (there, kept) = self.residents.count(volume.id(), pages.clone());
+        self.pages.let_go += there - kept;
+        self.handle.left_elsewhere(volume, pages.clone());
+        // It has not chosen them.
+        self.take_left();
+        self.residents.want(volume.id(), pages.clone(), false);
+        self.leaving.extend(pages.map(|block| Place { object: volume.id(), block }));
+    }
+
     /// Pages could not leave, and are the policy's again, as if an owner had used them.
     pub(crate) fn stayed(&mut self, volume: &Arc<Volume>, pages: Range<u64>, owner: Option<u32>) {
         self.refer(volume, pages, How::Used(Operation::Read, owner));
@@ -374,6 +385,20 @@ mod tests {
         }
         assert_eq!(steered.take_leaving(), [(volumes[0].id(), 1..2)], "0 was let go, and is wanted again");
         assert_eq!(steered.pages().rescued, 1);
+    }
+
+    #[test]
+    fn pages_that_are_given_up_leave_and_are_not_the_policy_s() {
+        let (mut steered, volumes) = steered("lru", 8);
+        steered.used(&volumes[0], 0..8, READ);
+        steered.added(&volumes[0], 0, 8);
+        steered.give_up(&volumes[0], 0..2);
+        assert!(steered.take_leaving().is_empty(), "the folio is kept by its other pages");
+        steered.give_up(&volumes[0], 0..8);
+        assert_eq!(steered.take_leaving(), [(volumes[0].id(), 0..8)]);
+        assert_eq!((steered.pool().statistics().resident, steered.residents().kept()), (0, 8));
+        steered.removed(&volumes[0], 0, 8, false);
+        assert_eq!((steered.pages().let_go, steered.pages().dropped, steered.residents().there()), (8, 8, 0));
     }
 
     #[test]

@@ -5,8 +5,7 @@ use crate::error::Error;
 use clap::ValueEnum;
 use forebay_basis::show_bytes;
 use forebay_basis::spelling::printable;
-use forebay_fuse::{Advice, Mount};
-use forebay_owning::{InForce, Owners};
+use forebay_owning::{Advice, InForce, Owners};
 use forebay_policy::managers::{Rule, Rules, RulesError, Unmatched};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -136,10 +135,10 @@ impl From<InForce> for ManagerReport {
     }
 }
 
-/// Takes a hint for a file of a mount, `below` its source.
-pub(crate) fn hint(mount: &Mount, file: &Path, below: &Path, advice: &str) -> Result<Answer, Error> {
+/// Takes a hint for a file, as `take` does.
+pub(crate) fn hint(file: &Path, advice: &str, take: impl FnOnce(Advice) -> Result<(), Error>) -> Result<Answer, Error> {
     let advice: Advice = advice.parse().map_err(Error::Usage)?;
-    mount.hint(below, advice).map_err(|error| Error::Failed(format!("{}: {error}", file.display())))?;
+    take(advice)?;
     done(format!("{}: {advice}", file.display()))
 }
 

@@ -11,6 +11,7 @@ mod running;
 
 use running::{Running, wait_until};
 use rustix::fs::Advice;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -88,16 +89,7 @@ impl Folder {
 
     /// The bytes of the files that are in the page cache.
     fn resident(&self) -> u64 {
-        static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
-            let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("resident");
-            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/steer/resident.c");
-            let compiled = Command::new("cc").arg("-o").arg(&program).arg(source).status();
-            assert!(compiled.expect("cc runs").success());
-            program
-        });
-        let output = Command::new(&*PROGRAM).args(self.files()).output().expect("it runs");
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        text(&output.stdout).trim().parse::<u64>().expect("a number") << 12
+        resident(self.files())
     }
 
     /// Waits until at most this many bytes are in the page cache.
@@ -148,6 +140,20 @@ impl Folder {
     fn wait_for_uses(&self, uses: u64) {
         wait_until("uses are counted", || self.figure("kernel_hits") + self.figure("kernel_misses") >= uses);
     }
+}
+
+/// The bytes of files that are in the page cache.
+fn resident(files: impl IntoIterator<Item = impl AsRef<OsStr>>) -> u64 {
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("resident");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/steer/resident.c");
+        let compiled = Command::new("cc").arg("-o").arg(&program).arg(source).status();
+        assert!(compiled.expect("cc runs").success());
+        program
+    });
+    let output = Command::new(&*PROGRAM).args(files).output().expect("it runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout).trim().parse::<u64>().expect("a number") << 12
 }
 
 /// Ends it by SIGTERM, which must succeed; its log.

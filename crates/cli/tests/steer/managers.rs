@@ -1,7 +1,9 @@
 //! Managers of steered files, as their administrator meets them.
 
-use crate::{ALL, CACHE, Folder, forebay, running::Running, stop, text};
+use crate::running::{Running, wait_until};
+use crate::{ALL, CACHE, FILE, Folder, forebay, resident, stop, text};
 use std::fs;
+use std::path::Path;
 
 impl Folder {
     /// Steers under lru-sp with a cache of two thirds of the files, and what the arguments say.
@@ -75,11 +77,16 @@ fn managers_are_for_a_policy_that_has_them() {
     fs::write(&file, "[[manager]]\nname = \"rmin\"\n").expect("rules");
     let (code, said) = refused(&["--policy", "lru-sp"]);
     assert!(code == Some(2) && said.contains("managers.toml line 2: that manager needs to know"), "{said}");
+    let first = folder.files().next().expect("there are some").display().to_string();
     let running = folder.steer(&["--cache", "1MiB"]);
     for (command, why) in [
         (&["manage", "mru"][..], "the policy clock-pro has no managers: steer with --policy lru-sp"),
         (&["managers"], "the policy clock-pro has no managers"),
-        (&["hint", "/etc/passwd", "normal"], "the kernel itself takes hints"),
+        (&["hint", "/etc/passwd", "dontneed"], "/etc/passwd: it is not steered"),
+        (&["hint", &first, "often"], "`often` is no hint: write normal, random, sequential"),
+        (&["hint", &first, "random"], "readahead of a steered file is the kernel's"),
+        (&["hint", &files, "willneed"], "files: it is no regular file"),
+        (&["hint", "/no/such/file", "willneed"], "/no/such/file: No such file"),
     ] {
         let answer = folder.control(command);
         let said = answer["message"].as_str().unwrap_or_default();
@@ -100,4 +107,60 @@ fn owners_by_choice_are_named_so_in_recordings() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows = fs::read_to_string(rows).expect("it is there");
     assert!(rows.lines().count() > 1 && rows.lines().skip(1).all(|row| row.contains("user 0")), "{rows}");
+}
+
+#[test]
+fn hints_by_hand_bring_a_file_and_let_it_leave() {
+    let Some(folder) = Folder::new() else { return };
+    let running = folder.steer(&["--cache", &CACHE.to_string()]);
+    let first = folder.files().next().expect("there are some").display().to_string();
+    assert_eq!(folder.said(&["hint", &first, "willneed"]), format!("{first}: willneed\n"));
+    wait_until("it comes", || folder.resident() == FILE && folder.figure("there") == FILE >> 12);
+    assert_eq!((folder.figure("kernel_misses"), folder.figure("kernel_hits")), (0, 0), "that is no use of it");
+    // Pages that were used leave, too, and so does what a program has just written.
+    folder.read();
+    folder.wait_for_uses(ALL >> 12);
+    let written = vec![7; FILE as usize];
+    fs::write(&first, &written).expect("it is written");
+    let others = folder.figure("there");
+    folder.said(&["hint", &first, "dontneed"]);
+    wait_until("it leaves", || resident([Path::new(&first)]) == 0);
+    assert_eq!(fs::read(&first).expect("it is there"), written, "nothing is lost");
+    assert!(folder.figure("there") <= others);
+    stop(running);
+}
+
+#[test]
+fn an_attribute_names_the_manager_of_a_file_or_of_all_below_a_directory() {
+    let Some(folder) = Folder::new() else { return };
+    let attribute = |name: &str, value: &str| {
+        rustix::fs::setxattr(folder.path("files"), name, value.as_bytes(), rustix::fs::XattrFlags::empty())
+            .expect("the file system has attributes");
+    };
+    attribute("user.forebay.manager", "mru");
+    let mut running = folder.steer_managed(&[]);
+    // In each round MRU lets go what does not fit, a third of all pages, and LRU all of them.
+    let half = (ALL >> 12) / 2;
+    folder.let_go_in_round(0);
+    let let_go = folder.let_go_in_round(1);
+    assert!(let_go < half, "{let_go} pages: MRU keeps most");
+    let said = folder.said(&["managers"]);
+    let files = (0..6).map(|file| format!("attribute  mru  of {file}\n")).collect::<String>();
+    assert_eq!(said, files);
+    // What is set meanwhile holds after a reload, and a wrong value is named.
+    attribute("user.forebay.manager", "none");
+    assert!(folder.said(&["reload"]).contains("the configuration was read again"));
+    folder.let_go_in_round(2);
+    let let_go = folder.let_go_in_round(3);
+    assert!(let_go > half, "{let_go} pages: LRU has what a loop needs last");
+    attribute("user.forebay.manager", "mruu");
+    folder.said(&["reload"]);
+    running.wait_for_once("files: user.forebay.manager: there is no manager `mruu`");
+    assert_eq!(folder.said(&["managers"]), "nobody manages: LRU decides\n");
+    let first = folder.files().next().expect("there are some").display().to_string();
+    folder.said(&["hint", &first, "noreuse"]);
+    assert_eq!(folder.said(&["managers"]), "attribute  access-once  of 0\n");
+    folder.said(&["hint", &first, "normal"]);
+    assert_eq!(folder.said(&["managers"]), "nobody manages: LRU decides\n");
+    stop(running);
 }

@@ -4,9 +4,11 @@ use super::{Counts, Options, State};
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::steered::PAGE;
+use crate::watch::FileId;
 use forebay_owning::InForce;
 use forebay_policy::managers::Rule;
 use forebay_pool::{Pool, Together};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,6 +78,11 @@ impl Steering {
         Ok(Self { shared, counted, thread: Some(thread) })
     }
 
+    /// What the thread answers at its next turn; nothing if it does not take turns any more.
+    pub(crate) fn ask<T: Send + 'static>(&self, question: impl FnOnce(&mut State) -> T + Send + 'static) -> Option<T> {
+        self.shared.ask(question)
+    }
+
     /// What was seen and done so far.
     pub fn counts(&self) -> Counts {
         *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner)
@@ -97,10 +104,12 @@ impl Steering {
         self.shared.size.store(bytes / PAGE, Ordering::Relaxed);
     }
 
-    /// Has other rules hold from now on, also for files that were used. Whether it was done: not if the thread has ended.
+    /// Has other rules hold from now on, and what attributes say now, also for files that were used. Whether it was done: not if the thread has ended.
     pub fn set_rules(&self, rules: Vec<Rule>) -> bool {
-        let set = |State { managing, steered, files, .. }: &mut State| {
+        let set = |state: &mut State| {
+            let State { managing, steered, files, .. } = state;
             managing.set_rules(steered.pool(), rules, files.iter_mut());
+            state.read_all_attributes();
         };
         self.shared.ask(set).is_some()
     }
@@ -121,7 +130,7 @@ impl Steering {
         });
     }
 
-    /// All that says who manages: rules in their order, and managers that have lost their charge by their mistakes.
+    /// All that says who manages: rules in their order, attributes by file, and managers that have lost their charge by their mistakes.
     pub fn managers(&self) -> Vec<InForce> {
         let list = |State { managing, steered, files, .. }: &mut State| managing.in_force(steered.pool(), files.iter());
         self.shared.ask(list).unwrap_or_default()
@@ -139,6 +148,56 @@ impl Steering {
             && thread.join().is_err()
         {
             tracing::error!("the thread that steers has panicked; the kernel's own lists decide");
+        }
+    }
+}
+
+impl State {
+    /// Looks whether a file is steered, and lets its pages leave if they are to. What keeps it from that.
+    pub(crate) fn find_hinted(&mut self, opened: BorrowedFd<'_>, id: FileId, leaves: bool) -> Result<(), &'static str> {
+        let Self { files, scopes, linked, steered, .. } = self;
+        let known = files.find(id);
+        let is_steered =
+            known.is_some() || linked.contains(&id) || scopes.system(id.device).is_some() && scopes.has(opened);
+        if !is_steered {
+            return Err("it is not steered, or was not used yet by who is");
+        }
+        if self.observe {
+            return Err("under --observe nothing comes or leaves");
+        }
+        if let Some(object) = known.filter(|_| leaves)
+            && let Some(volume) = files.get(object).map(|file| Arc::clone(&file.volume))
+        {
+            let there = steered.residents().there_of(object);
+            there.into_iter().for_each(|pages| steered.give_up(&volume, pages));
+        }
+        Ok(())
+    }
+
+    /// Reads again what a file's attributes say.
+    pub(crate) fn read_attributes_of(&mut self, id: FileId) {
+        self.managing.forget_attributes();
+        if let Some(object) = self.files.find(id) {
+            self.read_attributes(object);
+        }
+    }
+
+    fn read_all_attributes(&mut self) {
+        self.managing.forget_attributes();
+        for (object, ..) in self.files.all() {
+            self.read_attributes(object);
+        }
+    }
+
+    fn read_attributes(&mut self, object: u32) {
+        let Self { managing, scopes, descriptors, files, steered, .. } = self;
+        let Some(file) = files.get_mut(object).filter(|file| managing.is_possible() && file.managed.is_some()) else {
+            return;
+        };
+        if let Some(system) = scopes.system(file.id.device)
+            && let Ok(opened) = descriptors.get(system, file.id)
+        {
+            managing.read_attributes((steered.pool(), scopes), file, opened, Instant::now());
         }
     }
 }

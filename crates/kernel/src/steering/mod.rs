@@ -134,7 +134,7 @@ pub struct Counts {
 }
 
 /// The thread's own.
-struct State {
+pub(crate) struct State {
     watch: Watch,
     scopes: Scopes,
     files: Files,

@@ -174,6 +174,35 @@ fn other_rules_hold_at_once_and_a_new_policy_learns_them() {
 }
 
 #[test]
+fn an_attribute_goes_before_the_rules_and_a_new_policy_learns_it() {
+    let mut played = Played::new("lru-sp", "[[manager]]\nname = \"lru\"\n");
+    let pool = Arc::clone(played.steered.pool());
+    assert_eq!(played.rounds(2), 0);
+    let say = |played: &mut Played, word: Option<&str>| {
+        let object = played.files.find(id(1)).expect("it is steered");
+        let file = played.files.get_mut(object).expect("it is steered");
+        played.managing.set_word(&pool, file, word.map(|word| word.parse().expect("a manager")));
+    };
+    say(&mut played, Some("mru"));
+    played.rounds(2);
+    assert!(played.rounds(4) > 4 * LOOP as usize / 2, "for all users, whatever the rules say");
+    let shown = |played: &Played| -> Vec<_> {
+        let found = played.managing.in_force(&pool, played.files.iter());
+        found.into_iter().map(|of| (of.by, of.manager, of.file)).collect()
+    };
+    let of_file = ("attribute", "mru".to_owned(), Some("inode 1".to_owned()));
+    assert_eq!(shown(&played)[1..], [of_file], "behind the rules, as on a mount");
+    pool.restart_policy().expect("it is in order");
+    played.managing.tell_anew(&pool, played.files.iter_mut());
+    played.rounds(1);
+    assert!(played.rounds(4) > 4 * LOOP as usize / 2, "the policy learns it again");
+    say(&mut played, None);
+    played.rounds(2);
+    assert_eq!(played.rounds(2), 0, "the rules again");
+    assert_eq!(shown(&played).len(), 1);
+}
+
+#[test]
 fn pages_that_stay_are_their_last_user_s() {
     let mut played = Played::new("lru-sp", &mru(ONE));
     played.rounds(2);

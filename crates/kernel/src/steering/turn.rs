@@ -154,6 +154,12 @@ impl Turn<'_> {
             let named = if known.is_none() { Some(Managed::new(self.name_of(event))) } else { None };
             let file = self.files.get_mut(object)?;
             file.managed = file.managed.take().or(named.map(Box::new));
+            if file.managed.as_ref().is_some_and(|managed| managed.is_to_read(&user, self.now))
+                && let Some(system) = self.scopes.system(event.file.device)
+                && let Ok(opened) = self.descriptors.get(system, event.file)
+            {
+                self.managing.read_attributes((self.steered.pool(), self.scopes), file, opened, self.now);
+            }
             self.managing.begin_use(self.steered.pool(), file, &user);
         }
         Some(user)

@@ -158,12 +158,13 @@ pub enum Command {
         #[arg(long, value_name = "PATTERN")]
         file: Option<String>,
     },
-    /// Say how a file of a mount will be used
+    /// Say how a file of a mount, or a steered file, will be used
     ///
     /// willneed reads it ahead and dontneed lets it leave, both at once. normal, random, sequential and noreuse hold from the next time
-    /// that it is opened: they become its attribute user.forebay.hint, which normal removes.
+    /// that it is opened: they become its attribute user.forebay.hint, which normal removes. Readahead of a steered file is the kernel's:
+    /// random and sequential are for mounts.
     Hint {
-        /// The file, as programs see it or below the source; a relative path counts from the current folder
+        /// The file, as programs see it, or below the source of a mount; a relative path counts from the current folder
         file: PathBuf,
         /// normal, random, sequential, willneed, dontneed or noreuse
         advice: String,

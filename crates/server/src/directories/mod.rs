@@ -250,7 +250,10 @@ impl Steered for Mounted {
             Command::Abdicate { owner, file } => self.manage(owner.as_deref(), file.as_deref(), "lru"),
             Command::Hint { file, advice } => {
                 let (directory, below) = self.directories.of_file(&file)?;
-                managers::hint(&directory.mount, &file, below, &advice)
+                managers::hint(&file, &advice, |advice| {
+                    let failed = |error| Error::Failed(format!("{}: {error}", file.display()));
+                    directory.mount.hint(below, advice).map_err(failed)
+                })
             }
             Command::Dirty { cache, limit, age } => dirty(&*self.cache(&cache)?, limit, age),
             Command::Managers {} if !self.cache.pool.has_managers() => {

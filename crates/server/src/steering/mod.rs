@@ -42,7 +42,7 @@ use crate::steering::recorded::Uses;
 use crate::steering::recording::{Ender, Held, Recording};
 use crate::words::{Room, Size};
 use forebay_basis::show_bytes;
-use forebay_kernel::{Counts, Scope, Steering};
+use forebay_kernel::{Counts, ReadAhead, Scope, Steering};
 use forebay_pool::VolumeStatistics;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -450,10 +450,11 @@ impl Steered for PageCache {
                 self.check_has_managers()?;
                 Ok(managers::list(self.steering().managers()))
             }
-            Command::Hint { .. } => {
-                let what = "the kernel itself takes hints about files that are steered: programs give them by posix_fadvise(2)";
-                Err(Error::Usage(what.to_owned()))
-            }
+            Command::Hint { file, advice } => managers::hint(&file, &advice, |advice| {
+                // Others ask for figures while the kernel reads.
+                let ahead = self.steering().hint(&file, advice)?;
+                Ok(ahead.map_or(Ok(()), ReadAhead::start)?)
+            }),
             Command::Drop { .. } => {
                 let what = "pages leave a steered page cache when it is smaller: resize it, and resize it back";
                 Err(Error::Usage(what.to_owned()))
