@@ -120,7 +120,7 @@ impl Files {
         }
     }
 
-    /// Lets go of files that the policy knows no page of, and of which none is `there`, if they have become many.
+    /// Lets go of files that the policy knows no page of, that nobody follows, and of which no page is `there`, if they have become many.
     pub(crate) fn sweep(&mut self, pool: &Pool, there: impl Fn(u32) -> bool) {
         if self.len() < self.sweep_at {
             return;
@@ -128,7 +128,8 @@ impl Files {
         let by_id = &mut self.by_id;
         self.by_object.retain(|&object, file| {
             // A volume without pages is detached at once.
-            let gone = !there(object) && !pool.knows(&file.volume) && pool.detach(&file.volume).is_ok();
+            let known = there(object) || pool.knows(&file.volume) || pool.is_followed(&file.volume);
+            let gone = !known && pool.detach(&file.volume).is_ok();
             if gone {
                 by_id.remove(&file.id);
             }

@@ -55,5 +55,5 @@ pub use hinted::ReadAhead;
 pub use limits::Limits;
 pub use scopes::{Scope, devices};
 pub use steered::Pages;
-pub use steering::{Counts, Options, Steering, Users};
+pub use steering::{Counts, Finder, Options, Steering, Users};
 pub use unwritten::unwritten;

@@ -14,7 +14,7 @@ use crate::scopes::Scopes;
 use crate::watch::Event;
 use forebay_owning::{InForce, Processes, Ruled, Rules, User, Word};
 use forebay_policy::managers::Rule;
-use forebay_pool::{Pool, Volume};
+use forebay_pool::{Owner, Pool, Volume};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -114,6 +114,12 @@ impl Managing {
     /// Whose the use is of which an event tells.
     pub(crate) fn user(&self, pool: &Pool, event: &Event, now: Instant) -> Option<Arc<User>> {
         self.processes.of_use(pool, (event.process, event.user, event.program()), now)
+    }
+
+    /// The owner of what a process uses, if no other user's process is that owner, too.
+    pub(crate) fn owner(&self, pool: &Pool, process: u32) -> Option<Owner> {
+        let user = self.processes.of(pool, process).filter(|_| self.processes.of_one_user());
+        user.map(|user| user.owner.clone())
     }
 
     /// Reads what a file's attributes say. They hold at once.

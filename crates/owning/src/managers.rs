@@ -23,8 +23,8 @@ pub trait Files: Send + Sync {
     /// The owner of what a process uses.
     fn owner(&self, process: u32) -> Option<Owner>;
 
-    /// The bytes of an open file, by its device and inode.
-    fn volume(&self, device: u64, inode: u64) -> Option<Arc<Volume>>;
+    /// An open file, by its device and inode, and how many blocks it has.
+    fn volume(&self, device: u64, inode: u64) -> Option<(Arc<Volume>, u64)>;
 }
 
 /// The managers of a cache.

@@ -207,7 +207,7 @@ impl Charge {
     ) -> Result<io::Result<()>, (Reason, u64)> {
         let wrong = (Reason::Descriptor, descriptor);
         let (device, inode) = peer.file(descriptor).map_err(|_| wrong)?;
-        let volume = self.managers.files.volume(device, inode).ok_or(wrong)?;
+        let (volume, blocks) = self.managers.files.volume(device, inode).ok_or(wrong)?;
         let mut files = self.files();
         let known = files.iter().position(|known| Arc::ptr_eq(known, &volume));
         if known.is_none() && files.len() == MOST_FILES {
@@ -219,7 +219,7 @@ impl Charge {
         });
         // The manager learns the number before events, whose thread waits for `files`; and no event after the number is missed.
         self.managers.pool.follow(&self.follower, &volume);
-        Ok(send(Message { kind: kind::FILE, file: number as u32, first: volume.blocks(), count: descriptor }))
+        Ok(send(Message { kind: kind::FILE, file: number as u32, first: blocks, count: descriptor }))
     }
 
     fn give_up(&self, file: u32, first: u64, count: u64) -> Result<(), (Reason, u64)> {

@@ -20,8 +20,8 @@ impl Files for OneFile {
         Some(self.pool.owner(process.into()))
     }
 
-    fn volume(&self, _: u64, _: u64) -> Option<Arc<Volume>> {
-        Some(Arc::clone(&self.volume))
+    fn volume(&self, _: u64, _: u64) -> Option<(Arc<Volume>, u64)> {
+        Some((Arc::clone(&self.volume), self.volume.blocks()))
     }
 }
 

@@ -20,7 +20,22 @@ impl Files for MountedFiles {
         self.0.owner(process)
     }
 
-    fn volume(&self, device: u64, inode: u64) -> Option<Arc<Volume>> {
+    fn volume(&self, device: u64, inode: u64) -> Option<(Arc<Volume>, u64)> {
+        let volume = self.0.volume(device, inode)?;
+        let blocks = volume.blocks();
+        Some((volume, blocks))
+    }
+}
+
+/// Steered files, and who uses them.
+pub(crate) struct SteeredFiles(pub(crate) forebay_kernel::Finder);
+
+impl Files for SteeredFiles {
+    fn owner(&self, process: u32) -> Option<Owner> {
+        self.0.owner(process)
+    }
+
+    fn volume(&self, device: u64, inode: u64) -> Option<(Arc<Volume>, u64)> {
         self.0.volume(device, inode)
     }
 }

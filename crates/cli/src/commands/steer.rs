@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
     /// Bring the page cache of the directories down to --cache, and end
-    #[arg(long, conflicts_with_all = ["groups", "observe", "program", "folio_limit", "managers", "owners", "metrics", "control", "record", "config"])]
+    #[arg(long, conflicts_with_all = ["groups", "observe", "program", "folio_limit", "managers", "manager_socket", "owners", "metrics", "control", "record", "config"])]
     once: bool,
     /// Write figures to a file at the end, as JSON; it is replaced
     #[arg(long, value_name = "FILE")]

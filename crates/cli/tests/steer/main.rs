@@ -3,6 +3,7 @@
 mod folio_limit;
 mod limits;
 mod managers;
+mod own_managers;
 mod program;
 mod recorded;
 mod refused;

@@ -50,7 +50,7 @@ impl Shared {
     }
 
     /// What the thread answers at its next turn; nothing if it does not take turns any more.
-    fn ask<T: Send + 'static>(&self, question: impl FnOnce(&mut State) -> T + Send + 'static) -> Option<T> {
+    pub(super) fn ask<T: Send + 'static>(&self, question: impl FnOnce(&mut State) -> T + Send + 'static) -> Option<T> {
         let (answer, answered) = channel();
         // Who asked may wait no longer.
         let ask = move |state: &mut State| drop(answer.send(question(state)));
@@ -81,6 +81,11 @@ impl Steering {
     /// What the thread answers at its next turn; nothing if it does not take turns any more.
     pub(crate) fn ask<T: Send + 'static>(&self, question: impl FnOnce(&mut State) -> T + Send + 'static) -> Option<T> {
         self.shared.ask(question)
+    }
+
+    /// For others who ask the thread, also after this was dropped: then there is no answer.
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
     }
 
     /// What was seen and done so far.

@@ -12,6 +12,7 @@
 //! kernel goes on with its own lists: only clean pages were let go, and nothing else was changed.
 
 mod asked;
+mod finder;
 #[cfg(test)]
 mod played;
 #[cfg(test)]
@@ -37,6 +38,7 @@ use crate::watch::{FileId, GroupsBy, Watch, WatchOptions};
 use crate::writeout::Writeout;
 use asked::Shared;
 pub use asked::Steering;
+pub use finder::Finder;
 use forebay_basis::Operation;
 use forebay_owning::{Owners, Processes};
 use forebay_policy::managers::Rule;

@@ -35,8 +35,8 @@ impl Files for Known {
         Some(self.pool.owner(process.into()))
     }
 
-    fn volume(&self, device: u64, inode: u64) -> Option<Arc<Volume>> {
-        self.volumes.get(&(device, inode)).cloned()
+    fn volume(&self, device: u64, inode: u64) -> Option<(Arc<Volume>, u64)> {
+        self.volumes.get(&(device, inode)).map(|volume| (Arc::clone(volume), volume.blocks()))
     }
 }
 

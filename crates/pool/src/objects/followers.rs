@@ -103,6 +103,11 @@ impl<M: Memory> Pool<M> {
         }
     }
 
+    /// Whether anybody learns what happens to a volume's pages.
+    pub fn is_followed(&self, volume: &Volume) -> bool {
+        self.shared.replacer().followers.by_volume.contains_key(&volume.id())
+    }
+
     /// A follower learns nothing more.
     pub fn unfollow(&self, follower: &Arc<Follower>) {
         let mut replacer = self.shared.replacer();

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! options      what is steered, and how
+//! begun        what that takes of the system
 //! claim        one process steers a directory
 //! folio_limit  devices read ahead less meanwhile
 //! program      a program in a control group of its own
@@ -11,6 +12,7 @@
 //! once         brought down to a size, and left alone
 //! ```
 
+mod begun;
 mod claim;
 pub(crate) mod figures;
 mod folio_limit;
@@ -22,20 +24,18 @@ pub(crate) mod recording;
 
 pub use once::{Lowered, lower};
 
-use crate::cache::{Cache, SHARED};
+use crate::cache::Cache;
 use crate::control::{Answer, Command, Steered, done, with_figures};
 use crate::declared::Declared;
 use crate::error::Error;
 use crate::figures::{CacheReport, Report, VolumeReport};
 use crate::frame::{Beside, Frame, Hooks, Reload, Service, run};
+use crate::manager_socket::{self, SteeredFiles};
 use crate::managers;
-use crate::memory;
 use crate::options::STOP_TIMEOUT;
 use crate::record::{self, Recorded};
 use crate::signals::{self, Request};
-use crate::steering::claim::Claim;
 use crate::steering::figures::{PageCacheFigures, PageCacheReport, Seen};
-use crate::steering::folio_limit::FolioLimit;
 use crate::steering::options::{LEAST_PAGES, PAGE, SteerOptions, check_cache};
 use crate::steering::program::{Group, Passing};
 use crate::steering::recorded::Uses;
@@ -43,6 +43,7 @@ use crate::steering::recording::{Ender, Held, Recording};
 use crate::words::{Room, Size};
 use forebay_basis::show_bytes;
 use forebay_kernel::{Counts, ReadAhead, Scope, Steering};
+use forebay_owning::Managers;
 use forebay_pool::VolumeStatistics;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -137,14 +138,21 @@ fn watch(
     let seen = users.seen();
     let users = Some(Box::new(users) as _);
     let rules = managers::read(options.managers.as_deref(), &cache.policy, cache.pool.has_managers())?;
-    let owners = options.owners.unwrap_or_default().into();
+    let owners = options.owners.unwrap_or_default();
+    if options.manager_socket.is_some() {
+        manager_socket::check(&cache.pool, owners)?;
+    }
+    let owners = owners.into();
     let observe = options.observe;
     let of_kernel = forebay_kernel::Options { scopes, observe, only_users, follow, users, owners, rules };
     let steering = Steering::start(Arc::clone(&cache.pool), of_kernel)?;
+    let files = SteeredFiles(steering.finder());
+    let managers = options.manager_socket.is_some().then(|| Managers::new(Arc::clone(&cache.pool), Box::new(files)));
     let service = Arc::new(PageCache {
         frame,
         reload,
         cache,
+        managers,
         most,
         steering: Mutex::new(steering),
         name: options.name(program.as_ref()),
@@ -158,8 +166,12 @@ fn watch(
     });
     let kept = Arc::clone(&service);
     let mut ender = None;
-    let ran = run(service, beside, &requests, |service, _| {
+    let ran = run(service, beside, &requests, |service, made| {
         service.look_after(asking.clone())?;
+        if let (Some(managers), Some(path)) = (&service.managers, &service.options.manager_socket) {
+            made.push(manager_socket::start(managers, path)?);
+            tracing::info!("programs' own managers are taken at {}", path.display());
+        }
         match recording {
             None => tracing::info!("{}", service.what()),
             Some(recording) => {
@@ -203,6 +215,8 @@ struct PageCache {
     frame: Frame,
     reload: Option<Reload<SteerOptions>>,
     cache: Arc<Cache>,
+    /// Managers of programs' own, if they may connect.
+    managers: Option<Arc<Managers>>,
     /// The most bytes that may be asked for.
     most: u64,
     steering: Mutex<Steering>,
@@ -410,6 +424,7 @@ impl Steered for PageCache {
         let pool = VolumeStatistics { name: self.name.clone(), ..self.steering().counted().statistics() };
         Report {
             page_cache: Some(self.page_cache()),
+            managers: self.managers.as_ref().map(|managers| managers.counts()),
             volumes: vec![VolumeReport { cache: self.cache.name.clone(), pool, ..VolumeReport::default() }],
             caches: vec![CacheReport { name: self.cache.name.clone(), pool: self.cache.pool.statistics() }],
             ..self.frame.report()
@@ -460,48 +475,6 @@ impl Steered for PageCache {
                 Err(Error::Usage(what.to_owned()))
             }
             other => Err(Error::Usage(format!("to {other} is not for a steered page cache"))),
-        }
-    }
-}
-
-impl SteerOptions {
-    /// Sees to it that nobody else steers the same. To look on is in nobody's way.
-    fn claim(&self) -> Result<Vec<Claim>, Error> {
-        let places = self.directories.iter().chain(&self.groups).filter(|_| !self.observe);
-        places.map(|place| Claim::new(place)).collect()
-    }
-
-    /// Shortens the readahead of the devices of what is steered, if that is asked for.
-    fn limit_folios(&self, scopes: &[Scope]) -> Result<Option<FolioLimit>, Error> {
-        let limit = |limit: Size| FolioLimit::new(&forebay_kernel::devices(scopes)?, limit.0);
-        self.folio_limit.map(limit).transpose()
-    }
-
-    /// A cache whose frames hold no bytes, and the most bytes that it may be resized to.
-    fn make_cache(&self) -> Result<(Arc<Cache>, u64), Error> {
-        self.check_memory(memory::limit())?;
-        self.check_addresses(memory::addresses_left())?;
-        let config = self.config(memory::most_pages_elsewhere(self.cache_size()));
-        let most = config.most_capacity;
-        Ok((Arc::new(Cache::new(SHARED, config)?), most))
-    }
-
-    /// What is steered, in words.
-    fn name(&self, program: Option<&process::Command>) -> String {
-        let places = self.directories.iter().chain(&self.groups).map(|place| place.display().to_string());
-        let program = program.map(|program| program.get_program().display().to_string());
-        places.chain(program).collect::<Vec<_>>().join(", ")
-    }
-}
-
-impl From<forebay_kernel::Error> for Error {
-    fn from(error: forebay_kernel::Error) -> Self {
-        match error {
-            forebay_kernel::Error::Place { .. } => Self::Usage(error.to_string()),
-            forebay_kernel::Error::Pool(error) => Self::Pool(error),
-            forebay_kernel::Error::Watch(_)
-            | forebay_kernel::Error::Rights(_)
-            | forebay_kernel::Error::System { .. } => Self::Failed(error.to_string()),
         }
     }
 }

@@ -51,6 +51,9 @@ options! {
         /// Whose uses count as one owner's, for managers and in traces [default: process]
         #[arg(long, value_enum, value_name = "WHOSE")]
         pub owners: Option<OwnersOption> = restart("owners");
+        /// Let programs manage their own pages by a unix socket (docs/own-managers.md); the policy is to be lru-sp
+        #[arg(long, value_name = "PATH")]
+        pub manager_socket: Option<PathBuf> = restart("manager-socket");
         /// What runs beside it.
         #[command(flatten)]
         pub beside: BesideOptions = part;

@@ -1,0 +1,54 @@
+//! What options take of the system before anything is steered.
+
+use crate::cache::{Cache, SHARED};
+use crate::error::Error;
+use crate::memory;
+use crate::steering::claim::Claim;
+use crate::steering::folio_limit::FolioLimit;
+use crate::steering::options::SteerOptions;
+use crate::words::Size;
+use forebay_kernel::Scope;
+use std::process;
+use std::sync::Arc;
+
+impl SteerOptions {
+    /// Sees to it that nobody else steers the same. To look on is in nobody's way.
+    pub(super) fn claim(&self) -> Result<Vec<Claim>, Error> {
+        let places = self.directories.iter().chain(&self.groups).filter(|_| !self.observe);
+        places.map(|place| Claim::new(place)).collect()
+    }
+
+    /// Shortens the readahead of the devices of what is steered, if that is asked for.
+    pub(super) fn limit_folios(&self, scopes: &[Scope]) -> Result<Option<FolioLimit>, Error> {
+        let limit = |limit: Size| FolioLimit::new(&forebay_kernel::devices(scopes)?, limit.0);
+        self.folio_limit.map(limit).transpose()
+    }
+
+    /// A cache whose frames hold no bytes, and the most bytes that it may be resized to.
+    pub(super) fn make_cache(&self) -> Result<(Arc<Cache>, u64), Error> {
+        self.check_memory(memory::limit())?;
+        self.check_addresses(memory::addresses_left())?;
+        let config = self.config(memory::most_pages_elsewhere(self.cache_size()));
+        let most = config.most_capacity;
+        Ok((Arc::new(Cache::new(SHARED, config)?), most))
+    }
+
+    /// What is steered, in words.
+    pub(super) fn name(&self, program: Option<&process::Command>) -> String {
+        let places = self.directories.iter().chain(&self.groups).map(|place| place.display().to_string());
+        let program = program.map(|program| program.get_program().display().to_string());
+        places.chain(program).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl From<forebay_kernel::Error> for Error {
+    fn from(error: forebay_kernel::Error) -> Self {
+        match error {
+            forebay_kernel::Error::Place { .. } => Self::Usage(error.to_string()),
+            forebay_kernel::Error::Pool(error) => Self::Pool(error),
+            forebay_kernel::Error::Watch(_)
+            | forebay_kernel::Error::Rights(_)
+            | forebay_kernel::Error::System { .. } => Self::Failed(error.to_string()),
+        }
+    }
+}
