@@ -102,12 +102,11 @@ impl Drop for FolioLimit {
     }
 }
 
-/// Puts back what commands that were killed have changed.
-///
-/// # Errors
-/// It cannot be, and why.
-pub(crate) fn put_back_left() -> Result<(), Error> {
-    Places::default().put_back_left()
+/// Puts back what commands that were killed have changed. Where it cannot, as without rights, the log says so.
+pub(crate) fn put_back_left() {
+    if let Err(error) = Places::default().put_back_left() {
+        tracing::warn!("what a --folio-limit that was killed may have changed is not put back: {error}");
+    }
 }
 
 /// What is known of a device's readahead, in KiB.

@@ -124,7 +124,7 @@ fn watch(
     scopes.extend(group.iter().map(|group| Scope::Group(group.path().to_owned())));
     let (asking, requests, passing) = requests(program.is_some())?;
     let beside = Beside::bind(&options.beside)?;
-    folio_limit::put_back_left()?;
+    folio_limit::put_back_left();
     // A signal to stop has it put back from here on.
     let _folio_limit = options.limit_folios(&scopes)?;
     let Hooks { reload, log, ready } = hooks;

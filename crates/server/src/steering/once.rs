@@ -59,7 +59,7 @@ pub fn lower(options: &SteerOptions) -> Result<Lowered, Error> {
     options.check(false)?;
     let limits = options.limits()?;
     let _claims = options.claim()?;
-    folio_limit::put_back_left()?;
+    folio_limit::put_back_left();
     let options = &options.clone().at_most(limits.as_ref());
     let (cache, _) = options.make_cache()?;
     let of_kernel = Options { scopes: options.scopes(), follow: limits, ..Options::default() };
