@@ -146,8 +146,13 @@ def cells(runs, figure, form="{:.1f}"):
     return spread([figure(run) for run in runs], form) if runs else "–"
 
 
+def mib(size, runs):
+    """A size for a table: `beside` where the memory of the program that steers does not count."""
+    return f"{size:g}" + (", beside" if any(run["cache"].startswith(stage.STEERED_BESIDE) for run in runs) else "")
+
+
 def difference(ours, theirs):
     return f"{100 * (ours / theirs - 1):+.0f} %".replace("-", "−")
 
 
-__all__ = ["MANAGED", "SUGGESTED", "Session", "begin", "cells", "chosen", "difference", "main", "median", "need", "parser", "table"]
+__all__ = ["MANAGED", "SUGGESTED", "Session", "begin", "cells", "chosen", "difference", "main", "median", "mib", "need", "parser", "table"]

@@ -36,6 +36,8 @@ KERNEL = "kernel"
 STEERED = "steered "
 # The same in caches of a few MiB, which are smaller than the program that steers: its memory does not count.
 STEERED_BESIDE = "steered beside "
+# MiB of the smallest cache in which the memory of the program that steers, some 16 MiB, counts.
+LEAST_COUNTED = 24
 # A steered cache may be by this much larger than it is to be, for moments.
 OVER = 0.02
 READAHEAD = "128KiB"
@@ -298,7 +300,15 @@ def device(program):
 
 
 def since(before, after):
-    return {name: value - before[name] for name, value in after.items() if isinstance(value, (int, float))}
+    """What has been asked for in between. `seconds` is the time that requests took, each from when it was made: they wait for each other."""
+    took = sum(after[name]["sum"] - before[name]["sum"] for name in ("read_time", "write_time"))
+    return {name: value - before[name] for name, value in after.items() if isinstance(value, (int, float))} | {"seconds": took / 1e9}
+
+
+def by_size(cache, mib):
+    """The cache as it is measured in this many MiB: one that is hardly larger than the program that steers is steered beside."""
+    policy = cache.removeprefix(STEERED)
+    return STEERED_BESIDE + policy if mib < LEAST_COUNTED and policy != cache and not cache.startswith(STEERED_BESIDE) else cache
 
 
 def sequences(requests):

@@ -2,7 +2,9 @@
 """ACFC's experiments on a running system: cscope, linking and PostgreSQL with the paper's managers, alone and at once; and an innocent beside a fool.
 
     papers/acfc/real/run.py --forebay target/release/forebay      # as root; some 20 minutes a round
+    papers/acfc/real/run.py --caches "kernel,steered lru-sp with managers,steered lru" --sizes 8 --rounds 3
 
+The second runs them in the kernel's page cache, which `forebay steer` manages. Caches below 24 MiB are steered *beside*: the memory of `forebay steer` does not count.
 The fool is a linker whose manager drops what it has just used; the innocent is PostgreSQL, without a manager. Keeps every run as JSON in runs/;
 `--show FILE` prints its tables.
 """
@@ -36,14 +38,30 @@ def plan(given):
     for part, names in groups:
         for size in sizes if part in parts else ():
             for which in given.caches.split(","):
-                managed = which in (sessions.MANAGED, sessions.SUGGESTED)
-                yield part, names, size, which, "lru-sp" if managed else which, MANAGERS if which == sessions.MANAGED else None
+                policy = which.replace(sessions.MANAGED, "lru-sp").replace(sessions.SUGGESTED, "lru-sp")
+                yield part, names, size, which, policy, MANAGERS if which.endswith(sessions.MANAGED) else None
+    fronts = dict.fromkeys(front(which) for which in given.caches.split(","))
     for size in sizes if "innocent" in parts else ():
-        yield "innocent", ("postgres",), size, "lru", "lru", None
-        yield "innocent", INNOCENT, size, "lru", "lru", None
-        yield "innocent", INNOCENT, size, FOOLISH, "lru-sp", HERE / "foolish.toml"
-        yield "innocent", INNOCENT, size, f"{FOOLISH}, no place-holders", "lru-sp:place-holders=off", HERE / "foolish.toml"
-        yield "innocent", INNOCENT, size, f"{FOOLISH}, revoked", "lru-sp:revoke=64", HERE / "foolish.toml"
+        for before in fronts:
+            yield from innocent(before, size)
+
+
+def front(which):
+    """What comes before the policy in the name of a cache: the kernel's name, how it is steered, or nothing, for a mount."""
+    return next((front for front in (stage.KERNEL, stage.STEERED_BESIDE, stage.STEERED) if which.startswith(front)), "")
+
+
+def innocent(before, size):
+    lru = before if before == stage.KERNEL else f"{before}lru"
+    yield "innocent", ("postgres",), size, lru, lru, None
+    yield "innocent", INNOCENT, size, lru, lru, None
+    if before == stage.KERNEL:
+        return
+    fool = HERE / "foolish.toml"
+    yield "innocent", INNOCENT, size, before + FOOLISH, f"{before}lru-sp", fool
+    if not before:
+        yield "innocent", INNOCENT, size, f"{FOOLISH}, no place-holders", "lru-sp:place-holders=off", fool
+    yield "innocent", INNOCENT, size, f"{before}{FOOLISH}, revoked", f"{before}lru-sp:revoke=64", fool
 
 
 def measure_all(given):
@@ -59,7 +77,7 @@ def measure_all(given):
                 labels = {"part": part, "combination": "+".join(names), "size": size, "which": which, "round": turn}
                 if which == sessions.SUGGESTED:
                     managers = stage.suggested(place, size)
-                session.run(labels, stage.measure, place, cache, size, cast.commands(names), managers=managers)
+                session.run(labels, stage.measure, place, stage.by_size(cache, size), size, cast.commands(names), managers=managers)
     return session.kept["runs"]
 
 
@@ -71,15 +89,60 @@ def show(runs):
         rows = []
         for combination, size in dict.fromkeys((run["combination"], run["size"]) for run in of):
             here = [sessions.chosen(of, combination=combination, size=size, which=cache) for cache in caches]
-            rows.append([combination, f"{size:g}", *(cell(combination, runs) for runs in here)])
+            rows.append([combination, sessions.mib(size, sum(here, [])), *(cell(combination, runs) for runs in here)])
         sessions.table(["programs", "MiB", *caches], rows)
+    show_steered([run for run in runs if run["part"] != "innocent"])
+    show_innocent([run for run in runs if run["part"] == "innocent"])
+
+
+def seconds(name):
+    return lambda run: run["programs"][name]["seconds"]
+
+
+def against(ours, theirs, figure):
+    return sessions.difference(sessions.median(ours, figure), sessions.median(theirs, figure))
+
+
+def show_steered(runs):
+    """Each program's time and the device reads against the kernel's, and the sum of the reads."""
+    caches = dict.fromkeys(run["which"] for run in runs if front(run["which"]) in (stage.STEERED, stage.STEERED_BESIDE))
+    for which in caches:
+        print(f"\n{which}: seconds of each program and device reads, against the kernel's:\n")
+        rows, reads = [], []
+        for part, combination, size in dict.fromkeys((run["part"], run["combination"], run["size"]) for run in runs):
+            ours, theirs = (sessions.chosen(runs, part=part, combination=combination, size=size, which=cache) for cache in (which, stage.KERNEL))
+            if not ours or not theirs:
+                continue
+            times = ", ".join(against(ours, theirs, seconds(name)) for name in combination.split("+"))
+            reads.append([sessions.median(of, device_reads) for of in (ours, theirs)])
+            rows.append([combination, sessions.mib(size, ours), times, sessions.difference(*reads[-1])])
+        if rows:
+            rows.append(["sum", "", "", sessions.difference(*map(sum, zip(*reads)))])
+            sessions.table(["programs", "MiB", "seconds", "device reads"], rows)
+
+
+def show_innocent(runs):
+    """What a fool costs the innocent, against the same programs without a manager."""
+    rows = []
+    for which, size in dict.fromkeys((run["which"], run["size"]) for run in runs if FOOLISH in run["which"]):
+        labels = {"combination": "+".join(INNOCENT), "size": size}
+        fool, without = (sessions.chosen(runs, which=cache, **labels) for cache in (which, f"{front(which)}lru"))
+        if fool and without:
+            rows.append([which, sessions.mib(size, fool), *(against(fool, without, seconds(name)) for name in INNOCENT), against(fool, without, device_reads)])
+    if rows:
+        print("\nBeside the fool, against both under LRU:\n")
+        sessions.table(["cache", "MiB", *(f"seconds of {name}" for name in INNOCENT), "device reads"], rows)
+
+
+def device_reads(run):
+    return run["device"]["reads"]
 
 
 def cell(combination, runs):
     if not runs:
         return "–"
-    seconds = " ".join(sessions.cells(runs, lambda run: run["programs"][name]["seconds"]) for name in combination.split("+"))  # noqa: B023
-    said = f"{seconds}; {sessions.cells(runs, lambda run: run['device']['reads'], '{:.0f}')}"
+    times = " ".join(sessions.cells(runs, seconds(name)) for name in combination.split("+"))
+    said = f"{times}; {sessions.cells(runs, device_reads, '{:.0f}')}"
     if "hit_ratio" in runs[0]:
         ratios = [sessions.cells(runs, lambda run: 100 * run[what]) for what in ("hit_ratio", "forecast_hit_ratio")]  # noqa: B023
         said += f"; {ratios[0]} ({ratios[1]})"

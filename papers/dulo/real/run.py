@@ -2,7 +2,9 @@
 """DULO's experiments on a running system (sections 4.3 and 4.5, Figures 4, 5 and 7): elapsed times, and how long sequences on the disk are.
 
     papers/dulo/real/run.py --forebay target/release/forebay      # as root; some 20 minutes a round
+    papers/dulo/real/run.py --caches "kernel,steered dulo,steered lru" --smallest --rounds 3
 
+The second runs them in the kernel's page cache, which `forebay steer` manages. Caches below 24 MiB are steered *beside*: the memory of `forebay steer` does not count.
 TPC-H's query 6, diff, BLAST, PostMark and a text search by several clients, under the kernel's page cache and the mount with Linux's lists and with
 DULO; then three of them on an aged file system. Keeps every run as JSON in runs/; `--show FILE` prints its tables.
 """
@@ -28,6 +30,7 @@ def options():
     parser = sessions.parser(__doc__, delay="desktop-7200", policies="kernel,linux,dulo:base=linux,lru,dulo", sizes="")
     parser.add_argument("--loads", default=",".join(LOADS), help="which")
     parser.add_argument("--disks", default="fresh,aged", help="which")
+    parser.add_argument("--smallest", action="store_true", help="only the first size of each load")
     return parser.parse_args()
 
 
@@ -51,10 +54,10 @@ def measure_all(given):
                 place = stage.Stage(given.forebay, work, VOLUME, given.delay, fill, load.commands)
                 session.note(**{f"delay_check_{disk}_{name}": place.check_delay()})
                 for turn in range(given.rounds):
-                    for size in sizes or load.sizes[: 1 if given.quick else None]:
+                    for size in sizes or load.sizes[: 1 if given.quick or given.smallest else None]:
                         for cache in given.caches.split(","):
                             labels = {"disk": disk, "load": name, "size": size, "which": cache, "round": turn}
-                            session.run(labels, one, place, load, cache, size)
+                            session.run(labels, one, place, load, stage.by_size(cache, size), size)
     return session.kept["runs"]
 
 
@@ -79,7 +82,9 @@ def show(runs):
     keys = list(dict.fromkeys((run["disk"], run["load"], run["size"]) for run in runs))
     here = lambda key, cache: sessions.chosen(runs, disk=key[0], load=key[1], size=key[2], which=cache)  # noqa: E731
     print("\nSeconds; device reads; hit ratio in percent (forecast):\n")
-    sessions.table(["file system", "load", "MiB", *caches], [[*key, *(cell(here(key, cache)) for cache in caches)] for key in keys])
+    said = lambda key: [*key[:2], sessions.mib(key[2], sum((here(key, cache) for cache in caches), []))]  # noqa: E731
+    sessions.table(["file system", "load", "MiB", *caches], [[*said(key), *(cell(here(key, cache)) for cache in caches)] for key in keys])
+    show_device([[*said(key), {cache: here(key, cache) for cache in caches}] for key in keys], caches)
     print(f"\nSequences on the disk: percent that have no more than {', '.join(map(str, LENGTHS))} blocks:\n")
     rows = []
     for key in keys:
@@ -88,6 +93,21 @@ def show(runs):
             if of:
                 rows.append([*key, cache, sum(of[0]["sequences"].values()), *(f"{share:.0f}" for share in shares(of[0]["sequences"]))])
     sessions.table(["file system", "load", "MiB", "cache", "sequences", *map(str, LENGTHS)], rows)
+
+
+def show_device(keys, caches):
+    """The seconds that requests took, and the difference to the kernel's."""
+    print("\nSeconds of the device's requests, each from when it was made; against the kernel's:\n")
+    seconds, rows = lambda run: run["device"]["seconds"], []
+    for *labels, here in keys:
+        timed = {cache: [run for run in runs if "seconds" in run["device"]] for cache, runs in here.items()}
+        kernel = timed.get(stage.KERNEL)
+        row = []
+        for cache, runs in timed.items():
+            differs = kernel and runs and cache != stage.KERNEL
+            row.append(sessions.cells(runs, seconds) + (f", {sessions.difference(*(sessions.median(of, seconds) for of in (runs, kernel)))}" if differs else ""))
+        rows.append([*labels, *row])
+    sessions.table(["file system", "load", "MiB", *caches], rows)
 
 
 def cell(runs):
