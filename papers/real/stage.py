@@ -311,6 +311,13 @@ def by_size(cache, mib):
     return STEERED_BESIDE + policy if mib < LEAST_COUNTED and policy != cache and not cache.startswith(STEERED_BESIDE) else cache
 
 
+def modelled_seconds(stage, requests):
+    """How long the stage's device is at work for the requests of a server's record, by its model. Waits for each other and for a busy machine do not count, nor do
+    writes to what was asked for within the last 256 pages."""
+    (told,) = serving.compare(stage.forebay, requests, ["fifo"], 256, "--page-size", PAGE, "--device", stage.delay)
+    return told["device"]["device_ms"] / 1000
+
+
 def sequences(requests):
     """Of a server's record: how many sequences of each length in blocks were read. Requests that go on where the last one ended are one."""
     lengths, end, length = collections.Counter(), None, 0

@@ -40,7 +40,7 @@ def plan(given):
             for which in given.caches.split(","):
                 policy = which.replace(sessions.MANAGED, "lru-sp").replace(sessions.SUGGESTED, "lru-sp")
                 yield part, names, size, which, policy, MANAGERS if which.endswith(sessions.MANAGED) else None
-    fronts = dict.fromkeys(front(which) for which in given.caches.split(","))
+    fronts = [name for name in dict.fromkeys(map(front, given.caches.split(","))) if name != stage.KERNEL]
     for size in sizes if "innocent" in parts else ():
         for before in fronts:
             yield from innocent(before, size)
@@ -52,11 +52,10 @@ def front(which):
 
 
 def innocent(before, size):
-    lru = before if before == stage.KERNEL else f"{before}lru"
+    """The innocent alone, beside a linker without a manager, and beside the fool."""
+    lru = f"{before}lru"
     yield "innocent", ("postgres",), size, lru, lru, None
     yield "innocent", INNOCENT, size, lru, lru, None
-    if before == stage.KERNEL:
-        return
     fool = HERE / "foolish.toml"
     yield "innocent", INNOCENT, size, before + FOOLISH, f"{before}lru-sp", fool
     if not before:

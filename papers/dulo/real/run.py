@@ -62,10 +62,11 @@ def measure_all(given):
 
 
 def one(place, load, cache, size):
-    """A run, with the lengths of its sequences on the disk."""
+    """A run, with the lengths of its sequences on the disk, and the disk's time for them."""
     requests = place.work / "requests.csv"
     requests.unlink(missing_ok=True)
     result = stage.measure(place, cache, size, load.commands, server_options=["--record", requests])
+    result["device"]["modelled_seconds"] = stage.modelled_seconds(place, requests)
     return result | {"sequences": stage.sequences(requests)}
 
 
@@ -96,18 +97,25 @@ def show(runs):
 
 
 def show_device(keys, caches):
-    """The seconds that requests took, and the difference to the kernel's."""
-    print("\nSeconds of the device's requests, each from when it was made; against the kernel's:\n")
-    seconds, rows = lambda run: run["device"]["seconds"], []
-    for *labels, here in keys:
-        timed = {cache: [run for run in runs if "seconds" in run["device"]] for cache, runs in here.items()}
-        kernel = timed.get(stage.KERNEL)
-        row = []
-        for cache, runs in timed.items():
-            differs = kernel and runs and cache != stage.KERNEL
-            row.append(sessions.cells(runs, seconds) + (f", {sessions.difference(*(sessions.median(of, seconds) for of in (runs, kernel)))}" if differs else ""))
-        rows.append([*labels, *row])
-    sessions.table(["file system", "load", "MiB", *caches], rows)
+    """The seconds that the device was at work by its model, and those that requests took, against the kernel's."""
+    for title, figure in (
+        ("Seconds of the device's requests by its model, without waits; against the kernel's", "modelled_seconds"),
+        ("Seconds of the device's requests as measured, each from when it was made; against the kernel's", "seconds"),
+    ):
+        seconds, rows = lambda run: run["device"][figure], []  # noqa: B023 - called at once
+        for *labels, here in keys:
+            timed = {cache: [run for run in runs if figure in run["device"]] for cache, runs in here.items()}
+            kernel = timed.get(stage.KERNEL)
+            row = []
+            for cache, runs in timed.items():
+                differs = kernel and runs and cache != stage.KERNEL
+                against = f", {sessions.difference(*(sessions.median(of, seconds) for of in (runs, kernel)))}" if differs else ""
+                row.append(sessions.cells(runs, seconds) + against)
+            if any(timed.values()):
+                rows.append([*labels, *row])
+        if rows:
+            print(f"\n{title}:\n")
+            sessions.table(["file system", "load", "MiB", *caches], rows)
 
 
 def cell(runs):
