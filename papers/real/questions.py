@@ -5,14 +5,16 @@
 
 Search: ripgrep ten times over a tree a third larger than the cache; search-large: the same over 160 MiB. Mix: point reads of RocksDB beside scans, by two processes; mix-10: the same
 with a store of ten times the cache. Both: search and mix at once. Service: hot reads while `tar` reads ten times the cache, begun when they are warm, or before. Git: a history of two releases is compared and searched. Build: sources are
-compiled and linked twice. Keeps every run as JSON in runs/; `--show FILE` prints tables.
+compiled and linked twice. pgbench-…, tpch: PostgreSQL in a cache of a third of its data. Keeps every run as JSON in runs/; `--show FILE` prints tables.
 """
 
+import functools
 import json
 import pathlib
 import re
 import shutil
 
+import databases
 import sessions
 import stage
 from programs import NEW, OLD, quietly, shell, sources
@@ -31,6 +33,8 @@ ONCE = '[[manager]]\nname = "access-once"\nowners = ["kv-scan *"]\n'
 GETS = '[[manager]]\nname = "lru-k"\nowners = ["kv-get *"]\n'
 # The scanning process says of each file that it opens that it uses it once, by `posix_fadvise`.
 NOREUSE = "+noreuse"
+# Steered by the policy that `forebay compare` advises for a recording of the kernel's run.
+ADVISED = f"{stage.STEERED}advised"
 NOREUSE_GETS = f"lru-sp{NOREUSE}+lru-2"
 # By question, and by what is measured.
 OF_MIX = {sessions.MANAGED: READ, "lru-sp+once": ONCE, "lru-sp+once+lru-2": ONCE + GETS, NOREUSE_GETS: GETS}
@@ -39,6 +43,7 @@ MANAGERS = {
     "search-large": {sessions.MANAGED: SEARCHED},
     "mix": OF_MIX,
     "mix-10": OF_MIX,
+    "mix-10-large": OF_MIX,
     "both": {sessions.MANAGED: SEARCHED + READ},
 }
 SAYS_NOREUSE = """#define _GNU_SOURCE
@@ -105,18 +110,25 @@ class Mix:
         return f"{sizes} --open_files=-1 --disable_wal=1 --seed=7"
 
     def fill(self, directory, work):
-        checks.run("db_bench", "--benchmarks=filluniquerandom,compact", f"--db={directory}/store", *self.base.split())
+        # Made elsewhere, so that nothing is left on the volume of files that came and went.
+        checks.run("db_bench", "--benchmarks=filluniquerandom,compact", f"--db={work}/store", *self.base.split())
+        shutil.move(work / "store", directory / "store")
         for name in ("kv-get", "kv-scan"):
             (directory / name).symlink_to("/usr/bin/db_bench")
+
+    def prepare(self, work):
         self.library = work / "noreuse.so"
         source = self.library.with_suffix(".c")
         source.write_text(SAYS_NOREUSE)
         checks.run("gcc", "-O2", "-shared", "-fPIC", "-o", self.library, source)
 
-    def command(self, directory, before_scan=""):
+    def rehearsal(self, directory):
+        return self.command(directory, seconds=1)
+
+    def command(self, directory, before_scan="", seconds=None):
         common = f"--db=store --use_existing_db --readonly {self.base}"
         reads = f"'readrandom[W{self.warmups}-X1]'" if self.warmups else "readrandom"
-        get = f"./kv-get --benchmarks={reads} --threads=4 --read_random_exp_range=12 --histogram --duration={self.seconds} {common}"
+        get = f"./kv-get --benchmarks={reads} --threads=4 --read_random_exp_range=12 --histogram --duration={seconds or self.seconds} {common}"
         # Scans go on until the gets are done: each says what it took.
         scan = f"./kv-scan --benchmarks=seekrandom --threads=1 --seek_nexts=5000 --readahead_size=131072 --stats_interval=1 {common}"
         run = f"{{ {before_scan} {scan} 2>scan.said & }}; scan=$!; {get} >get.said; kill $scan; wait $scan || true"
@@ -149,6 +161,13 @@ class MixOfTen(Mix):
     warmups = 1
 
 
+class MixOfTenLarge(MixOfTen):
+    """The same with so much memory that what steering takes of it is a small part."""
+
+    rows = 10 * MixOfTen.rows
+    volume = 1408 * stage.MIB
+
+
 class Both:
     disk = "sata-ssd"
     needs = (*Search.needs, *Mix.needs)
@@ -159,6 +178,9 @@ class Both:
     def fill(self, directory, work):
         self.search.fill(directory, work)
         self.mix.fill(directory, work)
+
+    def rehearsal(self, directory):
+        return self.search.command(directory) | self.mix.rehearsal(directory)
 
     def command(self, directory):
         return self.search.command(directory) | self.mix.command(directory)
@@ -287,7 +309,8 @@ class Build:
 
 
 CACHES = ["kernel", "kernel" + NOREUSE, "lru", sessions.SUGGESTED, *OF_MIX, "lru-sp" + NOREUSE, "ubm", "clock-pro"]
-QUESTIONS = {"search": Search, "search-large": SearchLarge, "mix": Mix, "mix-10": MixOfTen, "both": Both, "git": Git, "build": Build}
+QUESTIONS = {"search": Search, "search-large": SearchLarge, "mix": Mix, "mix-10": MixOfTen, "mix-10-large": MixOfTenLarge, "both": Both, "git": Git, "build": Build}
+QUESTIONS |= {"pgbench-select": databases.Select, "pgbench-mix": databases.Mixed, "pgbench-zipf": databases.Skewed, "tpch": databases.Tpch}
 QUESTIONS |= {"service-alone": ServiceAlone, "service": Service, "service-apart": ServiceApart, "service-late": ServiceLate}
 
 
@@ -295,32 +318,50 @@ def options():
     parser = sessions.parser(__doc__, delay=None, policies=",".join(CACHES), sizes="")
     parser.add_argument("--questions", default=",".join(QUESTIONS), help="which")
     parser.add_argument("--seconds", type=int, default=Mix.seconds, help="how long the reads of the mix are counted, and the cache is warmed before")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="FOLDER", help="where volumes are kept once they are filled, for the next session")
+    parser.add_argument("--record", default="", metavar="CACHES", help="the kernel's cache, steered or not, of which the uses are recorded in a run before the others")
     return parser.parse_args()
 
 
 def measure_all(given):
     sessions.begin(given)
     session = sessions.Session("questions", given, HERE)
-    Mix.seconds = given.seconds
+    Mix.seconds = databases.Database.seconds = given.seconds
     for name in given.questions.split(","):
         question = QUESTIONS[name]()
         sessions.need(*question.needs)
         with stage.folder() as work:
             sizes = []
+            if hasattr(question, "prepare"):
+                question.prepare(work)
 
-            def fill(directory):
-                question.fill(directory, work)  # noqa: B023 - called at once
-                sizes.append(round(question.size(directory) / stage.MIB))  # noqa: B023
+            def rehearse(directory):
+                sizes.append(round(question.size(directory) / stage.MIB))  # noqa: B023 - called at once
+                return getattr(question, "rehearsal", question.command)(directory)  # noqa: B023
 
             volume = getattr(question, "volume", 640 * stage.MIB)
-            place = stage.Stage(given.forebay, work, volume, given.delay or question.disk, fill, question.command)
+            kept = given.keep and given.keep / f"{getattr(question, 'image', name)}.img"
+            fill = functools.partial(question.fill, work=work)
+            place = stage.Stage(given.forebay, work, volume, given.delay or question.disk, fill, rehearse, kept)
             session.note(**{f"delay_check_{name}": place.check_delay()})
+            uses, foreseen, advice = work / "uses.parquet", work / "foreseen.parquet", None
+            for which in filter(None, given.record.split(",")):
+                labels = {"question": name, "which": f"{which}, recorded"}
+                session.run(labels, stage.measure, place, which, sizes[0], question.command, spoken=question.said, recorded=uses)
+                if which == stage.KERNEL:
+                    uses.rename(foreseen)
+                    advice, words = stage.advised(place, foreseen, sizes[0])
+                    session.note(**{f"advice_{name}": words})
             for turn in range(given.rounds):
                 for which in given.caches.split(","):
                     of_question, managers, said, command = MANAGERS.get(name, {}), None, None, question.command
                     if which in OF_MIX and which not in of_question or NOREUSE in which and not isinstance(question, Mix):
                         continue
                     policy = which.split("+")[0]
+                    if which == ADVISED:
+                        if not advice:
+                            raise stage.Failed(f"there is no advice for `{ADVISED}`: add --record {stage.KERNEL}")
+                        policy = stage.STEERED + advice
                     if which in of_question:
                         policy, managers = "lru-sp", work / "managers.toml"
                         managers.write_text(of_question[which])
@@ -332,7 +373,7 @@ def measure_all(given):
                             said.write_text(ONCE + of_question.get(which, ""))
                         command = question.command_noreuse(None if policy == stage.KERNEL else given.forebay)
                     labels, spoken = {"question": name, "which": which, "round": turn}, getattr(question, "said", None)
-                    session.run(labels, stage.measure, place, policy, sizes[0], command, managers=managers, said=said, spoken=spoken)
+                    session.run(labels, stage.measure, place, policy, sizes[0], command, managers=managers, said=said, spoken=spoken, foreseen=foreseen if foreseen.exists() else None)
     return session.kept["runs"]
 
 
@@ -344,9 +385,12 @@ def show(runs):
         rows = []
         for which in dict.fromkeys(run["which"] for run in of):
             here = sessions.chosen(of, which=which)
-            row = [which, sessions.cells(here, lambda run: run["elapsed"])]
+            row = [f"{which} ({here[0]['cache']})" if which == ADVISED else which, sessions.cells(here, lambda run: run["elapsed"])]
             for figure in said:
-                form = "{:.2f}" if figure == "scans_a_second" else "{:.1f}" if figure.endswith("_us") and question != "mix" else "{:.0f}"
+                if isinstance(here[0]["said"][figure], str):
+                    row.append(" ".join(sorted({run["said"][figure] for run in here})))  # noqa: B023
+                    continue
+                form = "{:.2f}" if figure == "scans_a_second" else "{:.1f}" if figure.endswith(("_us", "_ms", "_seconds")) and question != "mix" else "{:.0f}"
                 row.append(sessions.cells(here, lambda run: run["said"][figure], form))  # noqa: B023
             row += [
                 sessions.cells(here, lambda run: run["device"]["reads"], "{:.0f}"),

@@ -18,19 +18,18 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
 import serving  # noqa: E402 - found by the line above
+from fronts import PAGE, READAHEAD, Mount, Recording, Steering  # noqa: E402
 from measure import processor_seconds  # noqa: E402
 from volumes import mounted  # noqa: E402 - serving finds it
 from volumes.checks import Failed, run, wait_until  # noqa: E402
-from volumes.server import Server, Volume, free_port, make_volume  # noqa: E402
+from volumes.server import Server, Volume, make_volume  # noqa: E402
 
 KIB, MIB = 1 << 10, 1 << 20
-PAGE = 4 * KIB
 KERNEL = "kernel"
 # The kernel's page cache, in which a policy decides what leaves: `steered clock-pro`.
 STEERED = "steered "
@@ -38,9 +37,6 @@ STEERED = "steered "
 STEERED_BESIDE = "steered beside "
 # MiB of the smallest cache in which the memory of the program that steers, some 16 MiB, counts.
 LEAST_COUNTED = 24
-# A steered cache may be by this much larger than it is to be, for moments.
-OVER = 0.02
-READAHEAD = "128KiB"
 # What fio reads, to see that requests are as slow as the model says.
 CHECKED = "checked"
 MOST_SECONDS = 300
@@ -128,109 +124,21 @@ class Group(Programs):
         super().__exit__()
 
 
-class Mount:
-    """`forebay mount` of a directory, and its figures; as a context, unmounted at its end."""
-
-    def __init__(self, forebay, source, point, log, cache, policy, options):
-        self.point, self.log = point, log
-        self.metrics = f"127.0.0.1:{free_port()}"
-        words = [forebay, "mount", source, self.point, "--foreground", "--cache", str(cache), "--policy", policy]
-        words += ["--readahead", READAHEAD, "--metrics", self.metrics, "--log", "warn", *options]
-        with self.log.open("ab") as log:
-            # Of a session of its own: Ctrl-C must not end it before the programs on it.
-            self.process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        try:
-            wait_until(lambda: self.process.poll() is not None or os.path.ismount(self.point), 30)
-            if not os.path.ismount(self.point):
-                raise Failed(f"forebay mount does not mount {source}: {self.log.read_text()[-2000:]}")
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def figures(self):
-        with urllib.request.urlopen(f"http://{self.metrics}/statistics", timeout=30) as answer:
-            return json.load(answer)
-
-    def stop(self):
-        """Unmounts in order: the trace is whole then."""
-        run("fusermount3", "-u", self.point)
-        if self.process.wait(120):
-            raise Failed(f"forebay mount failed: {self.log.read_text()[-2000:]}")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if os.path.ismount(self.point):
-            mounted.quietly("fusermount3", "-u", "-z", self.point)
-        if self.process.poll() is None:
-            try:
-                self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-
-
-class Steering:
-    """`forebay steer` of a directory, and its figures; as a context, stopped at its end. Its own memory is part of the size, unless it `counts` not, and so is what
-    it may have too much."""
-
-    def __init__(self, forebay, directory, work, size, policy, options=(), counts=True):
-        self.counts = counts
-        self.log, self.control = work / "steer.log", work / "steer.socket"
-        self.metrics = f"127.0.0.1:{free_port()}"
-        words = [forebay, "steer", directory, "--cache", str(size), "--policy", policy, "--metrics", self.metrics, "--control", self.control, "--log", "warn", *options]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        try:
-            wait_until(lambda: self.process.poll() is not None or self.answers(), 30)
-            if self.process.poll() is not None:
-                raise Failed(f"forebay steer ends: {self.log.read_text()[-2000:]}")
-            left = int((size - self.own()) / (1 + OVER))
-            run(forebay, "control", "--socket", self.control, "resize", "shared", str(left // PAGE * PAGE))
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def answers(self):
-        with contextlib.suppress(OSError):
-            return bool(self.figures())
-        return False
-
-    def figures(self):
-        with urllib.request.urlopen(f"http://{self.metrics}/statistics", timeout=30) as answer:
-            return json.load(answer)
-
-    def resident(self):
-        """The bytes of memory that it takes."""
-        return int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * PAGE
-
-    def own(self):
-        """What of it counts."""
-        return self.resident() if self.counts else 0
-
-    def stop(self):
-        self.process.terminate()
-        if self.process.wait(120):
-            raise Failed(f"forebay steer failed: {self.log.read_text()[-2000:]}")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-
-
 class Stage:
-    """A file system filled once, and shown anew, cold and slow, for each measurement."""
+    """A file system filled once, and shown anew, cold and slow, for each measurement. What is filled is `kept` in a folder, if one is given: then it is filled
+    only where it is not there."""
 
-    def __init__(self, forebay, work, size, delay, fill, rehearse=lambda _: {}):
+    def __init__(self, forebay, work, size, delay, fill, rehearse=lambda _: {}, kept=None):
         self.forebay, self.work, self.delay = forebay, work, delay
         # Where programs see the files, whatever the cache: some keep the paths of their files.
         self.seen = work / "seen"
         self.seen.mkdir()
+        self.kept = work / "kept.img"
+        if kept and kept.exists():
+            run("cp", "--sparse=always", kept, self.kept)
+            with self.cold() as (directory, _), self.bound(directory):
+                rehearse_and_lock(rehearse(self.seen), self.seen)
+            return
         volume = make_volume(work, "volume", size)
         with (
             Server(serving.Forebay(forebay), work, volume, cache="256MiB") as server,
@@ -243,8 +151,12 @@ class Stage:
                 (self.seen / CHECKED).write_bytes(bytes(16 * MIB))
             loop.umount()
             server.stop()
-        self.kept = work / "kept.img"
         volume.path.rename(self.kept)
+        if kept:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            new = kept.with_suffix(".new")
+            run("cp", "--sparse=always", self.kept, new)
+            new.rename(kept)
 
     @contextlib.contextmanager
     def cold(self, *options):
@@ -417,14 +329,19 @@ def run_all(programs, directory, group, most=MOST_SECONDS):
                 if name not in figures:
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(child.pid, signal.SIGKILL)
+            if len(figures) < len(children):
+                # Those of a session of their own, too.
+                for process in group.processes():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process, signal.SIGKILL)
             for thread in threads:
                 thread.join()
     return figures
 
 
-def measure(stage, cache, mib, programs, *, managers=None, said=None, server_options=(), spoken=None):
+def measure(stage, cache, mib, programs, *, managers=None, said=None, server_options=(), spoken=None, recorded=None, foreseen=None):
     """One run: `cache` is KERNEL, STEERED with a policy, or a policy of the mount, which gets the file of `managers`. `programs` makes command lines by name for a directory;
-    `spoken` reads what the programs have written into it. The mount's references are recorded, and forecast. A trace has hints on readahead, and not
+    `recorded` is a file for the uses of the kernel's page cache, steered or not; what is steered is forecast from it, or from `foreseen`, one that was made before. `spoken` reads what the programs have written into it. The mount's references are recorded, and forecast. A trace has hints on readahead, and not
     `noreuse`: `said` is the file of managers in force once programs have said that."""
     words = ["--managers", managers] if managers else []
     trace = stage.work / "run.parquet"
@@ -443,6 +360,7 @@ def measure(stage, cache, mib, programs, *, managers=None, said=None, server_opt
         elif mounts:
             log = stage.work / "mount.log"
             mount = stack.enter_context(Mount(stage.forebay, directory, stage.seen, log, size, cache, ["--record", trace, *words]))
+        recording = recorded and stack.enter_context(Recording(stage.forebay, directory, stage.work, recorded))
         before = device(server)
         # Behind a mount there is page cache for mapped files alone, of which the mount takes care.
         with Group(size + 64 * MIB if mounts else size) as group:
@@ -452,11 +370,13 @@ def measure(stage, cache, mib, programs, *, managers=None, said=None, server_opt
         result = {"cache": cache, "mib": mib, "elapsed": elapsed, "programs": figures}
         if spoken:
             result["said"] = spoken(stage.seen)
+        if recording:
+            result["recording"] = recording.stop()
         if not mounts:
             held = sorted(group.held) or [0]
             result["page_cache_mib"] = {"median": held[len(held) // 2] / MIB, "most": held[-1] / MIB}
         if steered:
-            result |= {"steering": steering.figures(), "steering_cpu": processor_seconds(steering.process), "steering_memory": steering.resident()}
+            result |= of_steering(steering.figures()) | {"steering_cpu": processor_seconds(steering.process), "steering_memory": steering.resident()}
             steering.stop()
         elif mounts:
             result |= of_mount(mount.figures()) | {"mount_cpu": processor_seconds(mount.process)}
@@ -466,6 +386,9 @@ def measure(stage, cache, mib, programs, *, managers=None, said=None, server_opt
         stack.close()
     if managers:
         result["managers"] = pathlib.Path(managers).read_text()
+    trace_of_uses = recorded or foreseen
+    if steered and trace_of_uses:
+        result["forecast_hit_ratio"] = forecast_of_pages(stage.forebay, trace_of_uses, steered, result["steering"]["page_cache"]["asked"], words)
     if result.get("references"):
         result["forecast_hit_ratio"] = forecast(stage.forebay, trace, cache, size, ["--managers", said] if said else words)
     return result
@@ -478,6 +401,16 @@ def suggested(stage, size):
     words = ["--sizes", f"{size:g}MiB", "--readahead", f"linux:max={READAHEAD}", *device, "--output", file, "--force"]
     run(stage.forebay, "managers", stage.work / "run.parquet", "--page-size", PAGE, *words)
     return file
+
+
+def advised(stage, trace, mib):
+    """The policy that `forebay compare` advises for recorded uses in a cache of this many MiB: by the disk's time, with readahead. And all that it says."""
+    words = ["--sizes", f"{int(mib * MIB) // PAGE}", "--page-size", PAGE, "--readahead", f"linux:max={READAHEAD}", "--device", stage.delay, "--format", "json"]
+    done = subprocess.run(list(map(str, [stage.forebay, "compare", trace, *words])), capture_output=True, text=True)
+    if done.returncode:
+        raise Failed(f"forebay compare {' '.join(map(str, words))}: exit code {done.returncode}: {done.stderr}")
+    (compared,) = json.loads(done.stdout)
+    return compared["take"]["policy"], compared["advice"]
 
 
 def of_mount(figures):
@@ -493,9 +426,20 @@ def of_mount(figures):
     }
 
 
+def of_steering(figures):
+    """The same of steering, with the hit ratio that programs see: pages read ahead in time are hits."""
+    seen = figures["page_cache"]
+    hits = seen["kernel_hits"] + seen["readahead_used"]
+    return {"steering": figures, "hit_ratio": hits / max(hits + seen["kernel_misses"], 1)}
+
+
 def forecast(forebay, trace, policy, size, words):
     """The hit ratio that the simulator gives for a trace that the mount has recorded. A 32nd of the cache is for evicted pages."""
     frames = size // PAGE
-    readahead = f"linux:max={READAHEAD}"
-    (told,) = serving.compare(forebay, trace, [policy], frames - max(frames // 32, 1), "--page-size", PAGE, "--readahead", readahead, *words)
+    return forecast_of_pages(forebay, trace, policy, frames - max(frames // 32, 1), words)
+
+
+def forecast_of_pages(forebay, trace, policy, pages, words=()):
+    """The hit ratio that the simulator gives for a trace in a cache of so many pages."""
+    (told,) = serving.compare(forebay, trace, [policy], pages, "--page-size", PAGE, "--readahead", f"linux:max={READAHEAD}", *words)
     return told["total"]["hit_ratio"]

@@ -1,0 +1,144 @@
+"""The front ends that the experiments measure, each as a context: a mount, steering, and the record of a page cache."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import urllib.request
+
+import serving  # noqa: F401 - finds the modules below
+from volumes import mounted
+from volumes.checks import Failed, run, wait_until
+from volumes.server import free_port
+
+PAGE = 4096
+READAHEAD = "128KiB"
+# A steered cache may be by this much larger than it is to be, for moments.
+OVER = 0.02
+
+
+class Mount:
+    """`forebay mount` of a directory, and its figures; as a context, unmounted at its end."""
+
+    def __init__(self, forebay, source, point, log, cache, policy, options):
+        self.point, self.log = point, log
+        self.metrics = f"127.0.0.1:{free_port()}"
+        words = [forebay, "mount", source, self.point, "--foreground", "--cache", str(cache), "--policy", policy]
+        words += ["--readahead", READAHEAD, "--metrics", self.metrics, "--log", "warn", *options]
+        with self.log.open("ab") as log:
+            # Of a session of its own: Ctrl-C must not end it before the programs on it.
+            self.process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        try:
+            wait_until(lambda: self.process.poll() is not None or os.path.ismount(self.point), 30)
+            if not os.path.ismount(self.point):
+                raise Failed(f"forebay mount does not mount {source}: {self.log.read_text()[-2000:]}")
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def figures(self):
+        with urllib.request.urlopen(f"http://{self.metrics}/statistics", timeout=30) as answer:
+            return json.load(answer)
+
+    def stop(self):
+        """Unmounts in order: the trace is whole then."""
+        run("fusermount3", "-u", self.point)
+        if self.process.wait(120):
+            raise Failed(f"forebay mount failed: {self.log.read_text()[-2000:]}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if os.path.ismount(self.point):
+            mounted.quietly("fusermount3", "-u", "-z", self.point)
+        if self.process.poll() is None:
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+class Steering:
+    """`forebay steer` of a directory, and its figures; as a context, stopped at its end. Its own memory is part of the size, unless it `counts` not, and so is what
+    it may have too much."""
+
+    def __init__(self, forebay, directory, work, size, policy, options=(), counts=True):
+        self.counts = counts
+        self.log, self.control = work / "steer.log", work / "steer.socket"
+        self.metrics = f"127.0.0.1:{free_port()}"
+        words = [forebay, "steer", directory, "--cache", str(size), "--policy", policy, "--metrics", self.metrics, "--control", self.control, "--log", "warn", *options]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        try:
+            wait_until(lambda: self.process.poll() is not None or self.answers(), 30)
+            if self.process.poll() is not None:
+                raise Failed(f"forebay steer ends: {self.log.read_text()[-2000:]}")
+            left = int((size - self.own()) / (1 + OVER))
+            run(forebay, "control", "--socket", self.control, "resize", "shared", str(left // PAGE * PAGE))
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def answers(self):
+        with contextlib.suppress(OSError):
+            return bool(self.figures())
+        return False
+
+    def figures(self):
+        with urllib.request.urlopen(f"http://{self.metrics}/statistics", timeout=30) as answer:
+            return json.load(answer)
+
+    def resident(self):
+        """The bytes of memory that it takes."""
+        return int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * PAGE
+
+    def own(self):
+        """What of it counts."""
+        return self.resident() if self.counts else 0
+
+    def stop(self):
+        self.process.terminate()
+        if self.process.wait(120):
+            raise Failed(f"forebay steer failed: {self.log.read_text()[-2000:]}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+class Recording:
+    """`forebay record --page-cache` of a directory, beside whatever uses its files; as a context, stopped at its end."""
+
+    def __init__(self, forebay, directory, work, trace):
+        self.log = work / "record.log"
+        words = [forebay, "record", "--page-cache", directory, "--output", trace, "--force", "--verbose"]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        wait_until(lambda: self.process.poll() is not None or self.log.stat().st_size, 30)
+        if self.process.poll() is not None:
+            raise Failed(f"forebay record ends: {self.log.read_text()[-2000:]}")
+
+    def stop(self):
+        """Ends it, so that the trace is whole: what it says, of uses that were left out, too."""
+        self.process.send_signal(signal.SIGTERM)
+        failed = self.process.wait(120)
+        said = self.log.read_text()
+        if failed:
+            raise Failed(f"forebay record failed: {said[-2000:]}")
+        return said
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
