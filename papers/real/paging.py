@@ -36,6 +36,9 @@ class Anywhere:
     def command(self, words):
         return words
 
+    def processes(self):
+        return []
+
 
 class Paged(stage.Programs):
     """A group whose memory has one limit, and is paged to swap space beyond it.
