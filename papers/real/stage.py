@@ -388,7 +388,9 @@ def measure(stage, cache, mib, programs, *, managers=None, said=None, server_opt
         result["managers"] = pathlib.Path(managers).read_text()
     trace_of_uses = recorded or foreseen
     if steered and trace_of_uses:
-        result["forecast_hit_ratio"] = forecast_of_pages(stage.forebay, trace_of_uses, steered, result["steering"]["page_cache"]["asked"], words)
+        pages = result["steering"]["page_cache"]["asked"]
+        result["forecast_hit_ratio"] = forecast_of_pages(stage.forebay, trace_of_uses, steered, pages, words)
+        result["forecast_found_ratio"] = forecast_of_pages(stage.forebay, trace_of_uses, steered, pages, words, readahead="none")
     if result.get("references"):
         result["forecast_hit_ratio"] = forecast(stage.forebay, trace, cache, size, ["--managers", said] if said else words)
     return result
@@ -403,9 +405,9 @@ def suggested(stage, size):
     return file
 
 
-def advised(stage, trace, mib):
-    """The policy that `forebay compare` advises for recorded uses in a cache of this many MiB: by the disk's time, with readahead. And all that it says."""
-    words = ["--sizes", f"{int(mib * MIB) // PAGE}", "--page-size", PAGE, "--readahead", f"linux:max={READAHEAD}", "--device", stage.delay, "--format", "json"]
+def advised(stage, trace, mib, readahead=f"linux:max={READAHEAD}"):
+    """The policy that `forebay compare` advises for recorded uses in a cache of this many MiB: by the disk's time. And all that it says."""
+    words = ["--sizes", f"{int(mib * MIB) // PAGE}", "--page-size", PAGE, "--readahead", readahead, "--device", stage.delay, "--format", "json"]
     done = subprocess.run(list(map(str, [stage.forebay, "compare", trace, *words])), capture_output=True, text=True)
     if done.returncode:
         raise Failed(f"forebay compare {' '.join(map(str, words))}: exit code {done.returncode}: {done.stderr}")
@@ -427,10 +429,11 @@ def of_mount(figures):
 
 
 def of_steering(figures):
-    """The same of steering, with the hit ratio that programs see: pages read ahead in time are hits."""
+    """The same of steering. Pages read ahead in time are hits; found again are only those that had been used before."""
     seen = figures["page_cache"]
-    hits = seen["kernel_hits"] + seen["readahead_used"]
-    return {"steering": figures, "hit_ratio": hits / max(hits + seen["kernel_misses"], 1)}
+    uses = max(seen["kernel_hits"] + seen["kernel_misses"], 1)
+    found = seen["kernel_hits"] - seen["readahead_used"]
+    return {"steering": figures, "hit_ratio": seen["kernel_hits"] / uses, "found_ratio": found / uses}
 
 
 def forecast(forebay, trace, policy, size, words):
@@ -439,7 +442,7 @@ def forecast(forebay, trace, policy, size, words):
     return forecast_of_pages(forebay, trace, policy, frames - max(frames // 32, 1), words)
 
 
-def forecast_of_pages(forebay, trace, policy, pages, words=()):
+def forecast_of_pages(forebay, trace, policy, pages, words=(), readahead=f"linux:max={READAHEAD}"):
     """The hit ratio that the simulator gives for a trace in a cache of so many pages."""
-    (told,) = serving.compare(forebay, trace, [policy], pages, "--page-size", PAGE, "--readahead", f"linux:max={READAHEAD}", *words)
+    (told,) = serving.compare(forebay, trace, [policy], pages, "--page-size", PAGE, "--readahead", readahead, *words)
     return told["total"]["hit_ratio"]
