@@ -334,6 +334,7 @@ def run_all(programs, directory, group, most=MOST_SECONDS):
                 for process in group.processes():
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process, signal.SIGKILL)
+                wait_until(lambda: not group.processes(), 20)
             for thread in threads:
                 thread.join()
     return figures
