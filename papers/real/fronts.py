@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import threading
 import urllib.request
 
 import serving  # noqa: F401 - finds the modules below
@@ -14,6 +15,7 @@ from volumes.checks import Failed, run, wait_until
 from volumes.server import free_port
 
 PAGE = 4096
+MIB = 1 << 20
 READAHEAD = "128KiB"
 # A steered cache may be by this much larger than it is to be, for moments.
 OVER = 0.02
@@ -64,10 +66,12 @@ class Mount:
 
 class Steering:
     """`forebay steer` of a directory, and its figures; as a context, stopped at its end. Its own memory is part of the size, unless it `counts` not, and so is what
-    it may have too much."""
+    it may have too much. As that memory grows, the page cache becomes smaller."""
 
     def __init__(self, forebay, directory, work, size, policy, options=(), counts=True):
-        self.counts = counts
+        self.forebay, self.size, self.counts = forebay, size, counts
+        self.over = threading.Event()
+        self.follower = threading.Thread(target=self.follow)
         self.log, self.control = work / "steer.log", work / "steer.socket"
         self.metrics = f"127.0.0.1:{free_port()}"
         words = [forebay, "steer", directory, "--cache", str(size), "--policy", policy, "--metrics", self.metrics, "--control", self.control, "--log", "warn", *options]
@@ -77,8 +81,8 @@ class Steering:
             wait_until(lambda: self.process.poll() is not None or self.answers(), 30)
             if self.process.poll() is not None:
                 raise Failed(f"forebay steer ends: {self.log.read_text()[-2000:]}")
-            left = int((size - self.own()) / (1 + OVER))
-            run(forebay, "control", "--socket", self.control, "resize", "shared", str(left // PAGE * PAGE))
+            self.resize(self.own())
+            self.follower.start()
         except BaseException:
             self.__exit__()
             raise
@@ -98,9 +102,26 @@ class Steering:
 
     def own(self):
         """What of it counts."""
-        return self.resident() if self.counts else 0
+        with contextlib.suppress(OSError):
+            return self.resident() if self.counts else 0
+        return 0
+
+    def resize(self, own):
+        left = int((self.size - own) / (1 + OVER))
+        run(self.forebay, "control", "--socket", self.control, "resize", "shared", str(left // PAGE * PAGE))
+
+    def follow(self):
+        counted = self.own()
+        while not self.over.wait(0.1):
+            own = self.own()
+            if abs(own - counted) >= MIB and self.process.poll() is None:
+                with contextlib.suppress(Failed):
+                    self.resize(own)
+                    counted = own
 
     def stop(self):
+        self.over.set()
+        self.follower.join()
         self.process.terminate()
         if self.process.wait(120):
             raise Failed(f"forebay steer failed: {self.log.read_text()[-2000:]}")
@@ -109,6 +130,7 @@ class Steering:
         return self
 
     def __exit__(self, *_):
+        self.over.set()
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()

@@ -93,11 +93,11 @@ class Group(Programs):
     """A group that bounds the page cache of the programs in it, and nothing else of theirs.
 
     The kernel's limit is one for page cache, programs' own memory and the kernel's structures together. So the limit follows: 200 times a second it
-    is set to the size of the cache and what else the group uses. A program that asks for more in between waits, and is not killed."""
+    is set to the size of the cache, less what somebody has `taken` of it, and what else the group uses. A program that asks for more in between waits, and is not killed."""
 
-    def __init__(self, size):
+    def __init__(self, size, taken=lambda: 0):
         super().__init__()
-        self.size = size
+        self.size, self.taken = size, taken
         self.set("oom_control", 1)
         self.held = []
         self.over = threading.Event()
@@ -112,7 +112,7 @@ class Group(Programs):
             self.held.append(cached)
             # The kernel refuses a limit for which it finds too little to reclaim; the next one comes soon.
             with contextlib.suppress(OSError):
-                limit.write_text(str(self.size + max(int(usage.read_text()) - cached, 0)))
+                limit.write_text(str(self.size - self.taken() + max(int(usage.read_text()) - cached, 0)))
 
     def __enter__(self):
         self.thread.start()
@@ -356,15 +356,14 @@ def measure(stage, cache, mib, programs, *, managers=None, said=None, server_opt
             stack.enter_context(stage.bound(directory))
         if steered:
             steering = stack.enter_context(Steering(stage.forebay, directory, stage.work, size, steered, words, not beside))
-            # Whoever steers has this memory less for page cache.
-            size -= steering.own()
         elif mounts:
             log = stage.work / "mount.log"
             mount = stack.enter_context(Mount(stage.forebay, directory, stage.seen, log, size, cache, ["--record", trace, *words]))
         recording = recorded and stack.enter_context(Recording(stage.forebay, directory, stage.work, recorded))
         before = device(server)
         # Behind a mount there is page cache for mapped files alone, of which the mount takes care.
-        with Group(size + 64 * MIB if mounts else size) as group:
+        # Whoever steers has its own memory less for page cache.
+        with Group(size + 64 * MIB if mounts else size, steering.own if steered else lambda: 0) as group:
             begin = time.perf_counter()
             figures = run_all(programs(stage.seen), stage.seen, group)
             elapsed = time.perf_counter() - begin
