@@ -27,8 +27,8 @@ pub struct Config {
     /// sequences among this many pages: the more, the farther back it sees, at some 200 bytes a page. MQ's sample is drawn by
     /// number ([`Info::numbers_kept`](forebay_policy::Info::numbers_kept)). The others need their ghosts alone.
     pub known_pages: u32,
-    /// How many volumes will have a share ([`Pool::set_share`](crate::Pool::set_share)), each with a policy of its own, whose metadata
-    /// counts. With more of them there is more metadata than [`most_metadata`](Self::most_metadata) says.
+    /// How many shares there will be ([`Pool::set_share`](crate::Pool::set_share), [`Pool::share_together`](crate::Pool::share_together)), each with a
+    /// policy of its own, whose metadata counts. With more of them there is more metadata than [`most_metadata`](Self::most_metadata) says.
     pub shares: u32,
     /// Whether the system is asked for huge pages.
     pub huge_pages: bool,
@@ -189,7 +189,7 @@ pub enum WriteMode {
     Back,
 }
 
-/// What a volume has of a cache that it shares with others, in bytes.
+/// What a volume, or several together, have of a cache that they share with others, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Others leave it so much when it needs it.
@@ -209,8 +209,8 @@ pub struct VolumeConfig {
     pub read_only: bool,
     /// The most bytes read ahead of a stream; 0 for none.
     pub readahead: u32,
-    /// The group with which it is counted, as one of a million files is. By default it is counted by itself, in
-    /// [`Statistics::volumes`](crate::Statistics::volumes).
+    /// The group with which it is counted, as one of a million files is, and whose share of the cache it has, if the group has one. By default it is
+    /// counted by itself, in [`Statistics::volumes`](crate::Statistics::volumes).
     pub together: Option<Together>,
 }
 

@@ -1,7 +1,7 @@
 //! The pool: what its parts share, and its life from first volume to last flush.
 
 use crate::access::handle::Handle;
-use crate::config::{Config, Share};
+use crate::config::Config;
 use crate::core::Core;
 use crate::core::HELD_MOST;
 use crate::core::frames::Frames;
@@ -10,7 +10,7 @@ use crate::core::numbers::Numbers;
 use crate::core::page::Pages;
 use crate::core::progress::Progress;
 use crate::core::replacer::Replacer;
-use crate::core::shares::{MOST_SHARES, ShareState, Shares};
+use crate::core::shares::Shares;
 use crate::core::slots::{MOST_HANDLES, Slots};
 use crate::core::table::Table;
 use crate::core::waiters::Waiters;
@@ -20,7 +20,7 @@ use crate::objects::owners::Owners;
 use crate::objects::volume::Volume;
 use crate::objects::{ObjectNumbers, Volumes};
 use crate::readahead::Readahead;
-use crate::stats::{ShareStatistics, Statistics, Together, VolumeStatistics};
+use crate::stats::{Statistics, VolumeStatistics};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::writeback::Cleaned;
 use crate::writeback::background;
@@ -177,46 +177,6 @@ impl<M: Memory> Pool<M> {
         let pool = Self { shared, closed: false };
         pool.shared.start_threads()?;
         Ok(pool)
-    }
-
-    /// Gives a volume a share of the cache: a policy of its own for its pages, of which others leave it `share.min` bytes when it needs
-    /// them, and which never are more than `share.max`. A volume that has no share gets one before it is used.
-    ///
-    /// # Errors
-    /// [`Error::Configuration`] if the mins of all shares do not fit in the cache, there are too many, or the volume was used without one.
-    pub fn set_share(&self, volume: &Volume, share: Share) -> Result<(), Error> {
-        let wrong = |what: String| Err(Error::Configuration(format!("volume {}: {what}", volume.name())));
-        let page_size = u64::from(self.shared.config.page_size);
-        if share.max < page_size {
-            return wrong(format!("max={} is below a page, {}", show_bytes(share.max), show_bytes(page_size)));
-        }
-        if share.max < share.min {
-            return wrong(format!("max={} is below min={}", show_bytes(share.max), show_bytes(share.min)));
-        }
-        let frames = |bytes: u64| u32::try_from(bytes / page_size).unwrap_or(u32::MAX);
-        let (min, max) = (frames(share.min.next_multiple_of(page_size)), frames(share.max));
-        let mut replacer = self.shared.replacer();
-        let before = replacer.share_of(&self.shared.core, volume.id());
-        let others = replacer.policy.least() - before.map_or(0, |share| share.min.max(1));
-        let room = replacer.policy.capacity();
-        if u64::from(others) + u64::from(min.max(1)) > u64::from(room) {
-            return wrong(format!(
-                "min={} does not fit: the cache has {} bytes for pages, of which others are to have {}",
-                share.min,
-                u64::from(room) * page_size,
-                u64::from(others) * page_size
-            ));
-        }
-        if before.is_none() {
-            if replacer.policy.shares() == MOST_SHARES {
-                return wrong(format!("a cache has at most {MOST_SHARES} volumes with a share"));
-            }
-            if replacer.knows(volume.id()) {
-                return wrong("it was used without a share: it gets one when it is attached anew".to_owned());
-            }
-        }
-        replacer.set_share(&self.shared.core, volume.id(), min, max);
-        Ok(())
     }
 
     /// Lets the clean pages of a volume go, but for those in use, and returns how many have gone.
@@ -386,20 +346,20 @@ impl<M: Memory> Pool<M> {
         let shared = &*self.shared;
         let (volumes, past) = {
             let volumes = lock(&shared.volumes);
-            let together =
-                volumes.together.iter().map(|Together(counters)| (counters.hits.get(), counters.misses.get()));
+            let together = volumes
+                .together
+                .iter()
+                .map(|of| &of.counters)
+                .map(|counted| (counted.hits.get(), counted.misses.get()));
             let sum = |sum: (u64, u64), more: (u64, u64)| (sum.0 + more.0, sum.1 + more.1);
             (volumes.counted(), together.fold(volumes.past, sum))
         };
         let dirty = lock(&shared.dirty_pages).len();
         let mut replacer = shared.replacer();
         let policy = replacer.figures(&shared.core);
-        let page_size = u64::from(shared.config.page_size);
         let mut share_of = |volume: &Volume| {
-            let ShareState { min, max, resident } = replacer.share_of(&shared.core, volume.id())?;
-            let [min, max, resident] =
-                [min, max.min(policy.capacity), resident].map(|frames| u64::from(frames) * page_size);
-            Some(ShareStatistics { min, max, resident })
+            let share = replacer.policy.of_object(volume.id())?;
+            shared.share_figures(&mut replacer, share)
         };
         let volumes: Vec<VolumeStatistics> =
             volumes.iter().map(|volume| VolumeStatistics { share: share_of(volume), ..volume.statistics() }).collect();

@@ -61,7 +61,7 @@ impl Statistics {
 }
 
 figures! {
-    /// What a volume has of a cache, in bytes.
+    /// What a volume, or several together, have of a cache, in bytes.
     #[derive(Copy)]
     pub struct ShareStatistics {
         /// What others leave to it when it needs that.
@@ -101,14 +101,20 @@ figures! {
     }
 }
 
-/// A group of volumes that are counted together ([`Pool::count_together`](crate::Pool::count_together)).
+/// A group of volumes that are counted together ([`Pool::count_together`](crate::Pool::count_together)), and may have a share of the cache together
+/// ([`Pool::share_together`](crate::Pool::share_together)).
 #[derive(Clone, Debug)]
-pub struct Together(pub(crate) Arc<VolumeCounters>);
+pub struct Together {
+    pub(crate) counters: Arc<VolumeCounters>,
+    /// The number of their share.
+    pub(crate) share: Option<u32>,
+}
 
 impl Together {
-    /// What has happened on them, also on those that have been detached. They have no name and no size.
+    /// What has happened on them, also on those that have been detached. They have no name and no size; what they have of a share is the pool's to
+    /// say ([`Pool::share_of`](crate::Pool::share_of)).
     pub fn statistics(&self) -> VolumeStatistics {
-        self.0.read()
+        self.counters.read()
     }
 }
 

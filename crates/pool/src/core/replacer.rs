@@ -335,13 +335,13 @@ impl Replacer {
         all
     }
 
-    /// Gives an object that has no page yet a share of `min` to `max` frames, or changes the one that it has.
-    pub(crate) fn set_share(&mut self, core: &Core, object: u32, min: u32, max: u32) {
-        self.ask(core, |policy, judge| policy.set(object, min, max, judge));
+    /// Makes a share of `min` to `max` frames, or changes the one of that number. `object`: the one whose own it is, if it is one's.
+    pub(crate) fn set_share(&mut self, core: &Core, number: u32, object: Option<u32>, frames: (u32, u32)) {
+        self.ask(core, |policy, judge| policy.set(number, object, frames, judge));
         self.tell_in_use(core);
     }
 
-    /// An object that has no page any more, and gets none, gives up its share.
+    /// An object that has no page any more, and gets none, leaves its share.
     pub(crate) fn unset_share(&mut self, core: &Core, object: u32) {
         for number in self.ask(core, |policy, judge| policy.unset(object, judge)) {
             if core.pages.get(number).known() {
@@ -350,9 +350,9 @@ impl Replacer {
         }
     }
 
-    /// What an object has, if it has a share.
-    pub(crate) fn share_of(&mut self, core: &Core, object: u32) -> Option<ShareState> {
-        self.call(core, |policy, _| policy.state_of(object))
+    /// What a share has.
+    pub(crate) fn share_of(&mut self, core: &Core, number: u32) -> Option<ShareState> {
+        self.call(core, |policy, _| policy.state_of(number))
     }
 
     /// Recounts the whole state, while no handle is in use.

@@ -1,8 +1,8 @@
-//! The policy of all pages, and of volumes that have a share of the cache: each of these has an instance of its own.
+//! The policy of all pages, and of volumes that have a share of the cache: each share has an instance of its own.
 //!
 //! ```text
 //! common   1 .. all frames    volumes without a share
-//! share    min .. max         a volume with one: another such instance for each
+//! share    min .. max         a volume with one, or several together: another such instance for each
 //! ```
 //!
 //! A share below its min takes what it needs from the others; nobody takes from it then. Between min and max, and without a share, volumes
@@ -25,12 +25,18 @@ const PARTS: u32 = 1024;
 /// The most shares of a cache.
 pub(crate) const MOST_SHARES: usize = 64;
 
-/// A volume's own policy. Invariants:
+/// No share.
+const NONE: u32 = u32::MAX;
+
+/// The policy of one volume, or of several. Invariants:
 ///
 /// - SH1. The capacities of the common policy and of all shares are together at most the capacity, and each is at least one page.
 /// - SH2. `numbers` and `Shares::own` are each other's inverse, but for own numbers in `free`.
+/// - SH3. Each share has a number of its own. A share of one object alone is there as long as that object has it.
 struct Share {
-    object: u32,
+    number: u32,
+    /// The object whose own it is; any object may have one that is nobody's own.
+    object: Option<u32>,
     min: u32,
     max: u32,
     policy: Box<dyn AnyPolicy>,
@@ -41,7 +47,7 @@ struct Share {
     reserved: u32,
 }
 
-/// What a volume has of a cache, in frames.
+/// What a volume, or several, have of a cache, in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShareState {
     pub(crate) min: u32,
@@ -52,7 +58,11 @@ pub(crate) struct ShareState {
 pub(crate) struct Shares {
     common: Box<dyn AnyPolicy>,
     shares: Vec<Share>,
-    /// By the pool's page number: the object whose share has the page, and its number there. Empty while there is no share.
+    /// By object: the number of its share, or [`NONE`]. It ends with the last object that has one.
+    of_objects: Vec<u32>,
+    /// The number of the next share.
+    next: u32,
+    /// By the pool's page number: the number of the share that has the page, and the page's number there. Empty while there is no share.
     own: Vec<Option<(u32, u32)>>,
     /// The pool's page numbers are below this.
     pages: u32,
@@ -68,6 +78,8 @@ impl Shares {
         Self {
             common: spec.build(setup),
             shares: Vec::new(),
+            of_objects: Vec::new(),
+            next: 0,
             own: Vec::new(),
             pages: setup.pages,
             capacity: setup.capacity,
@@ -106,6 +118,7 @@ impl Shares {
         self.common.bytes()
             + self.shares.iter().map(of_share).sum::<usize>()
             + self.own.capacity() * size_of::<Option<(u32, u32)>>()
+            + self.of_objects.capacity() * size_of::<u32>()
     }
 
     /// The pool's page numbers below `pages` may occur from now on.
@@ -119,16 +132,17 @@ impl Shares {
         if self.shares.is_empty() {
             return;
         }
-        if let Some((object, own)) = self.own_number(number)
-            && let Some(share) = self.shares.iter_mut().find(|share| share.object == object)
+        if let Some((share, own)) = self.own_number(number)
+            && let Some(share) = self.shares.iter_mut().find(|other| other.number == share)
         {
             share.free.push(own);
         }
         if self.own.len() <= number as usize {
             self.own.resize(number as usize + 1, None);
         }
-        let share = self.shares.iter_mut().find(|share| share.object == object);
-        self.own[number as usize] = share.map(|share| (object, share.give(number)));
+        let of_object = self.of_object(object);
+        let share = self.shares.iter_mut().find(|share| Some(share.number) == of_object);
+        self.own[number as usize] = share.map(|share| (share.number, share.give(number)));
     }
 
     /// Tells of hits.
@@ -139,9 +153,9 @@ impl Shares {
         for hit in hits {
             match self.own_number(hit.reference.page) {
                 None => self.common.hits(std::slice::from_ref(hit), judge),
-                Some((object, page)) => {
+                Some((share, page)) => {
                     let hit = Hit { reference: Reference { page, ..hit.reference }, ..*hit };
-                    let Share { policy, numbers, .. } = self.of(object);
+                    let Share { policy, numbers, .. } = self.share(share);
                     judge.named(numbers, |judge| policy.hits(&[hit], judge));
                 }
             }
@@ -150,8 +164,8 @@ impl Shares {
 
     /// Whether a page is resident, and its policy waits to see it used.
     pub(crate) fn awaits_use(&self, number: u32) -> bool {
-        let Some((object, page)) = self.own_number(number) else { return self.common.awaits_use(number) };
-        let share = self.shares.iter().find(|share| share.object == object);
+        let Some((share, page)) = self.own_number(number) else { return self.common.awaits_use(number) };
+        let share = self.shares.iter().find(|other| other.number == share);
         share.is_some_and(|share| share.policy.awaits_use(page))
     }
 
@@ -161,31 +175,31 @@ impl Shares {
             return self.common.miss(reference, judge);
         }
         let own = self.own_number(reference.page);
-        self.make_room(own.map(|(object, _)| object), judge);
-        let Some((object, page)) = own else { return self.common.miss(reference, judge) };
-        let Share { policy, numbers, .. } = self.of(object);
+        self.make_room(own.map(|(share, _)| share), judge);
+        let Some((share, page)) = own else { return self.common.miss(reference, judge) };
+        let Share { policy, numbers, .. } = self.share(share);
         judge.named(numbers, |judge| policy.miss(&Reference { page, ..*reference }, judge))
     }
 
     /// A cache above has evicted a page.
     pub(crate) fn evicted_above(&mut self, reference: &Reference, hits: u32) {
-        let Some((object, page)) = self.own_number(reference.page) else {
+        let Some((share, page)) = self.own_number(reference.page) else {
             return self.common.evicted_above(reference, hits);
         };
-        self.of(object).policy.evicted_above(&Reference { page, ..*reference }, hits);
+        self.share(share).policy.evicted_above(&Reference { page, ..*reference }, hits);
     }
 
     /// A page is dropped.
     pub(crate) fn remove(&mut self, number: u32, judge: &mut Judge<'_>) {
-        let Some((object, page)) = self.own_number(number) else { return self.common.remove(number, judge) };
-        let Share { policy, numbers, .. } = self.of(object);
+        let Some((share, page)) = self.own_number(number) else { return self.common.remove(number, judge) };
+        let Share { policy, numbers, .. } = self.share(share);
         judge.named(numbers, |judge| policy.remove(page, judge));
     }
 
     /// Blocks are given up.
     pub(crate) fn discard(&mut self, object: u32, blocks: Range<u64>) {
-        if let Some(share) = self.shares.iter_mut().find(|share| share.object == object) {
-            share.policy.discard(object, blocks.clone());
+        if let Some(share) = self.of_object(object) {
+            self.share(share).policy.discard(object, blocks.clone());
         }
         self.common.discard(object, blocks);
     }
@@ -197,8 +211,8 @@ impl Shares {
             let told = match control {
                 Control::GiveUp { owner, pages } => {
                     let mine = |&number: &u32| {
-                        let (object, page) = self.own.get(number as usize).copied().flatten()?;
-                        (object == share.object).then_some(page)
+                        let (of, page) = self.own.get(number as usize).copied().flatten()?;
+                        (of == share.number).then_some(page)
                     };
                     Control::GiveUp { owner: *owner, pages: pages.iter().filter_map(mine).collect() }
                 }
@@ -238,11 +252,34 @@ impl Shares {
         if self.capacity > capacity { Err(AllRefused) } else { Ok(()) }
     }
 
-    /// Gives an object a share of at least `min` and at most `max` frames, or changes the one that it has. None of its pages is known to the
-    /// common policy.
-    pub(crate) fn set(&mut self, object: u32, min: u32, max: u32, judge: &mut Judge<'_>) {
+    /// A number for another share.
+    pub(crate) fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// An object has a share from now on. None of its pages is known to any policy.
+    pub(crate) fn join(&mut self, object: u32, share: u32) {
+        if self.of_objects.len() <= object as usize {
+            self.of_objects.resize(object as usize + 1, NONE);
+        }
+        self.of_objects[object as usize] = share;
+    }
+
+    /// The number of the share that an object has.
+    pub(crate) fn of_object(&self, object: u32) -> Option<u32> {
+        self.of_objects.get(object as usize).copied().filter(|&share| share != NONE)
+    }
+
+    /// Whether that is the number of a share that is no object's own.
+    pub(crate) fn is_of_several(&self, number: Option<u32>) -> bool {
+        self.shares.iter().any(|share| Some(share.number) == number && share.object.is_none())
+    }
+
+    /// Makes the share of that number, of at least `min` and at most `max` frames, or changes it. `object`: the one whose own it is, if it is one's.
+    pub(crate) fn set(&mut self, number: u32, object: Option<u32>, (min, max): (u32, u32), judge: &mut Judge<'_>) {
         let max = max.max(min).max(1);
-        if let Some(at) = self.shares.iter().position(|share| share.object == object) {
+        if let Some(at) = self.shares.iter().position(|share| share.number == number) {
             (self.shares[at].min, self.shares[at].max) = (min, max);
             let over = self.shares[at].policy.capacity().saturating_sub(max);
             self.take_from(Some(at), over, judge);
@@ -255,32 +292,36 @@ impl Shares {
         let missing = wanted.saturating_sub(self.capacity - self.given());
         self.take(missing, None, judge);
         let policy = self.spec.build(&Setup { page_size: self.page_size, ..self.spec.setup(wanted, 1) });
-        let mut share = Share { object, min, max, policy, numbers: Vec::new(), free: Vec::new(), reserved: 1 };
+        let (numbers, free) = (Vec::new(), Vec::new());
+        let mut share = Share { number, object, min, max, policy, numbers, free, reserved: 1 };
         let got = (self.capacity - self.given()).min(wanted).max(1);
         // An empty policy has nothing to refuse.
         let _ = share.policy.resize(got, judge);
         self.shares.push(share);
     }
 
-    /// The object has no page any more, and is not used again: its share is the others'. Returns the numbers of its ghosts.
+    /// The object has no page any more, and is not used again: a share of its own is the others'. Returns the numbers of its ghosts.
     pub(crate) fn unset(&mut self, object: u32, judge: &mut Judge<'_>) -> Vec<u32> {
-        let Some(at) = self.shares.iter().position(|share| share.object == object) else { return Vec::new() };
+        if let Some(share) = self.of_objects.get_mut(object as usize) {
+            *share = NONE;
+        }
+        let Some(at) = self.shares.iter().position(|share| share.object == Some(object)) else { return Vec::new() };
         let share = self.shares.swap_remove(at);
         assert_eq!(share.policy.resident(), 0, "an object that goes has no page");
-        let mine =
-            |number: &u32| self.own.get(*number as usize).is_some_and(|own| own.is_some_and(|(of, _)| of == object));
+        let of_share = |own: &Option<(u32, u32)>| own.is_some_and(|(of, _)| of == share.number);
+        let mine = |number: &u32| self.own.get(*number as usize).is_some_and(of_share);
         let numbers: Vec<u32> = share.numbers.into_iter().filter(mine).collect();
         numbers.iter().for_each(|&number| self.own[number as usize] = None);
         if self.shares.is_empty() {
-            self.own = Vec::new();
+            (self.own, self.of_objects) = (Vec::new(), Vec::new());
             self.common.resize(self.capacity, judge).expect("it grows");
         }
         numbers
     }
 
-    /// What an object has, if it has a share.
-    pub(crate) fn state_of(&self, object: u32) -> Option<ShareState> {
-        let share = self.shares.iter().find(|share| share.object == object)?;
+    /// What the share of that number has.
+    pub(crate) fn state_of(&self, number: u32) -> Option<ShareState> {
+        let share = self.shares.iter().find(|share| share.number == number)?;
         Some(ShareState { min: share.min, max: share.max, resident: share.policy.resident() })
     }
 
@@ -292,8 +333,12 @@ impl Shares {
         for share in &self.shares {
             let free = |own: u32| share.free.contains(&own);
             for (own, &number) in (0..).zip(&share.numbers) {
-                assert!(free(own) || self.own_number(number) == Some((share.object, own)), "SH2");
+                assert!(free(own) || self.own_number(number) == Some((share.number, own)), "SH2");
             }
+            let of_number = self.shares.iter().filter(|other| other.number == share.number).count();
+            assert_eq!((of_number, share.number < self.next), (1, true), "SH3");
+            let kept = share.object.is_none_or(|object| self.of_object(object) == Some(share.number));
+            assert!(kept, "SH3");
         }
         let owned = self.own.iter().flatten().count();
         let given: usize = self.shares.iter().map(|share| share.numbers.len() - share.free.len()).sum();
@@ -314,9 +359,9 @@ impl Shares {
         of.map_or(self.common.as_ref(), |at| self.shares[at].policy.as_ref())
     }
 
-    fn of(&mut self, object: u32) -> &mut Share {
-        let share = self.shares.iter_mut().find(|share| share.object == object);
-        share.expect("a page of a share stands for one of its object's")
+    fn share(&mut self, number: u32) -> &mut Share {
+        let share = self.shares.iter_mut().find(|share| share.number == number);
+        share.expect("a share is there as long as its pages")
     }
 
     fn own_number(&self, number: u32) -> Option<(u32, u32)> {
@@ -340,10 +385,10 @@ impl Shares {
         policy.capacity() - policy.resident().max(1)
     }
 
-    /// Before a miss of that object's share, or of the common policy: gives it frames, if it is full and others are to give some.
-    fn make_room(&mut self, object: Option<u32>, judge: &mut Judge<'_>) {
-        let of =
-            object.map(|object| self.shares.iter().position(|share| share.object == object).expect("it has a share"));
+    /// Before a miss of that share, or of the common policy: gives it frames, if it is full and others are to give some.
+    fn make_room(&mut self, share: Option<u32>, judge: &mut Judge<'_>) {
+        let at = |number| self.shares.iter().position(|share| share.number == number).expect("it is there");
+        let of = share.map(at);
         let (len, capacity) = (self.policy(of).resident(), self.policy(of).capacity());
         let (min, max) = of.map_or((0, u32::MAX), |at| (self.shares[at].min, self.shares[at].max));
         if capacity > max {

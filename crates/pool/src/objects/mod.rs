@@ -7,6 +7,7 @@ pub(crate) mod departures;
 pub(crate) mod followers;
 pub(crate) mod managed;
 pub(crate) mod owners;
+mod shares;
 pub(crate) mod volume;
 
 use crate::config::VolumeConfig;
@@ -87,7 +88,8 @@ impl<M: Memory> Pool<M> {
         let length = device.len();
         let mut volumes = lock(&self.shared.volumes);
         let (id, counted) = (self.shared.numbers.take(), config.together.is_none());
-        let counters = config.together.as_ref().map_or_else(Arc::default, |together| Arc::clone(&together.0));
+        let counters = config.together.as_ref().map_or_else(Arc::default, |together| Arc::clone(&together.counters));
+        let share = config.together.as_ref().and_then(|together| together.share);
         let numbers = Arc::clone(&self.shared.numbers);
         let page_size = self.shared.config.page_size;
         let volume = Arc::new(Volume::new(id, config, device, length, page_size, counters, numbers));
@@ -98,12 +100,21 @@ impl<M: Memory> Pool<M> {
         if counted {
             volumes.counted.insert(id, Arc::clone(&volume));
         }
+        drop(volumes);
+        if let Some(share) = share {
+            self.shared.replacer().policy.join(id, share);
+        }
         volume
     }
 
     /// A group of volumes that are counted together: those that name it in their [`VolumeConfig`].
     pub fn count_together(&self) -> Together {
-        let together = Together(Arc::default());
+        self.together(None)
+    }
+
+    /// The same, with this share of the cache, if any.
+    pub(crate) fn together(&self, share: Option<u32>) -> Together {
+        let together = Together { counters: Arc::default(), share };
         lock(&self.shared.volumes).together.push(together.clone());
         together
     }

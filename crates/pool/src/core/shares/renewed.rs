@@ -22,9 +22,9 @@ impl Shares {
         page_of: impl Fn(u32) -> Option<Reference>,
         given: u32,
     ) -> Self {
-        let of_object = |object: u32| move |page: &Reference| page.place.object == object;
         let pages = || residents.iter().filter_map(|&number| page_of(number));
-        let of_share = |share: &Share| pages().filter(of_object(share.object)).count() as u32;
+        let has = |share: &Share, page: &Reference| self.of_object(page.place.object) == Some(share.number);
+        let of_share = |share: &Share| pages().filter(|page| has(share, page)).count() as u32;
         let resident: Vec<u32> = self.shares.iter().map(of_share).collect();
         let in_common = residents.len() as u32 - resident.iter().sum::<u32>();
         // SH1 held before, with at least these capacities: so they fit. What is left goes to shares below their mins first.
@@ -41,6 +41,7 @@ impl Shares {
         let mut renewed = Self {
             common: build(in_common.max(1) + left, self.pages),
             shares,
+            of_objects: self.of_objects.clone(),
             own: Vec::new(),
             spec: self.spec.clone(),
             random: self.random.clone(),
@@ -61,7 +62,7 @@ impl Shares {
     fn admit(&mut self, reference: &Reference) -> Result<(), AllRefused> {
         match self.own_number(reference.page) {
             None => self.common.miss(reference, &mut NoVictims),
-            Some((object, page)) => self.of(object).policy.miss(&Reference { page, ..*reference }, &mut NoVictims),
+            Some((share, page)) => self.share(share).policy.miss(&Reference { page, ..*reference }, &mut NoVictims),
         }
     }
 
