@@ -1,4 +1,4 @@
-//! Steered files: each is a volume of the pool, known by its inode and by its number there.
+//! Steered files: each is a volume of the pool, known by its inode and by its number there. Those of a scope with a share have it together.
 
 use crate::managing::Managed;
 use crate::watch::FileId;
@@ -17,6 +17,8 @@ const FIRST_SWEEP: usize = 1024;
 pub(crate) struct File {
     pub id: FileId,
     pub volume: Arc<Volume>,
+    /// What it is steered for: a directory or group by its place.
+    pub scope: usize,
     /// Its number in the trace that is recorded, and its bytes.
     pub recorded: Option<(u32, u64)>,
     /// When it was looked at last whether it is to be steered; `None` if a group's use has decided that for good.
@@ -29,18 +31,22 @@ pub(crate) struct File {
 pub(crate) struct Files {
     by_id: HashMap<FileId, u32, RandomState>,
     by_object: HashMap<u32, File, RandomState>,
-    counted: Together,
+    /// Those without a share.
+    others: Together,
+    /// By scope: those that have its share, if it has one. It may end earlier.
+    shares: Vec<Option<Together>>,
     bytes: Arc<dyn Device>,
     sweep_at: usize,
 }
 
 impl Files {
-    /// No files, of a pool.
-    pub(crate) fn new(pool: &Pool) -> Self {
+    /// No files, of a pool, with the shares of scopes.
+    pub(crate) fn new(pool: &Pool, shares: Vec<Option<Together>>) -> Self {
         Self {
             by_id: HashMap::default(),
             by_object: HashMap::default(),
-            counted: pool.count_together(),
+            others: pool.count_together(),
+            shares,
             bytes: Arc::new(Elsewhere),
             sweep_at: FIRST_SWEEP,
         }
@@ -61,9 +67,25 @@ impl Files {
         self.iter().filter_map(|file| file.managed.as_ref()).map(|managed| managed.bytes()).sum()
     }
 
-    /// What is counted of all of them.
-    pub(crate) fn counted(&self) -> &Together {
-        &self.counted
+    /// What is counted of those without a share.
+    pub(crate) fn others(&self) -> &Together {
+        &self.others
+    }
+
+    /// Those that have the share of a scope.
+    pub(crate) fn shared(&self, scope: usize) -> Option<&Together> {
+        self.shares.get(scope).and_then(Option::as_ref)
+    }
+
+    /// Whether it matters what a file is steered for.
+    pub(crate) fn have_shares(&self) -> bool {
+        !self.shares.is_empty()
+    }
+
+    /// Whether a file would have another share if it were steered for that scope.
+    pub(crate) fn changes_share(&self, object: u32, scope: usize) -> bool {
+        let has = |scope: usize| self.shared(scope).is_some();
+        self.get(object).is_some_and(|file| file.scope != scope && (has(file.scope) || has(scope)))
     }
 
     /// The number of a file that is steered.
@@ -96,17 +118,17 @@ impl Files {
         self.by_object.values_mut()
     }
 
-    /// A file is steered from now on. Its number.
-    pub(crate) fn add(&mut self, pool: &Pool, id: FileId, checked: Option<Instant>) -> u32 {
+    /// A file is steered from now on, for a scope. Its number.
+    pub(crate) fn add(&mut self, pool: &Pool, id: FileId, checked: Option<Instant>, scope: usize) -> u32 {
         if let Some(object) = self.find(id) {
             return object;
         }
-        let together = Some(self.counted.clone());
+        let together = Some(self.shared(scope).unwrap_or(&self.others).clone());
         let config = VolumeConfig { together, readahead: 0, ..VolumeConfig::new(String::new()) };
         let volume = pool.attach(Arc::clone(&self.bytes), config);
         let object = volume.id();
         self.by_id.insert(id, object);
-        self.by_object.insert(object, File { id, volume, recorded: None, checked, managed: None });
+        self.by_object.insert(object, File { id, volume, scope, recorded: None, checked, managed: None });
         object
     }
 

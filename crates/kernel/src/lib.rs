@@ -12,7 +12,7 @@
 //!   mapped        processes that have mapped pages, which keeps these in the cache
 //!   later         pages that could not leave yet
 //!   writeout      dirty ones of them are written
-//!   files         steered files as volumes of the pool
+//!   files         steered files as volumes of the pool, and the shares that they have together
 //!   managing      the owners of uses, and the managers of these uses
 //!     said        what attributes of files say of that
 //!   hinted        what is said of a file's uses to come

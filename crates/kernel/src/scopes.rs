@@ -1,4 +1,4 @@
-//! What is steered: files below directories, and what the processes of control groups use.
+//! What is steered: files below directories, and what the processes of control groups use. Each is called by its place among those that were named.
 
 use crate::error::Error;
 use crate::file_system::FileSystem;
@@ -41,6 +41,7 @@ pub(crate) struct Scopes {
 
 /// A directory that is steered. It is the same one when it is renamed.
 struct Directory {
+    scope: usize,
     opened: OwnedFd,
     /// The path that the kernel gives to it now, or gave to it before it was removed.
     path: PathBuf,
@@ -49,6 +50,7 @@ struct Directory {
 
 /// A control group that is steered.
 struct Group {
+    scope: usize,
     path: PathBuf,
     number: u64,
 }
@@ -69,10 +71,10 @@ impl Scopes {
     /// Which of them cannot be, and why.
     pub(crate) fn new(scopes: &[Scope]) -> Result<Self, Error> {
         let mut made = Self { directories: Vec::new(), groups: Vec::new(), systems: Vec::new() };
-        for scope in scopes {
+        for (place, scope) in scopes.iter().enumerate() {
             match scope {
-                Scope::Directory(path) => made.add_directory(path)?,
-                Scope::Group(path) => made.add_group(path)?,
+                Scope::Directory(path) => made.add_directory(place, path)?,
+                Scope::Group(path) => made.add_group(place, path)?,
             }
         }
         if !made.groups.is_empty() {
@@ -132,14 +134,22 @@ impl Scopes {
         self.systems.iter().find(|system| system.device() == device)
     }
 
-    /// Whether an open file lies below one of the directories.
-    pub(crate) fn has(&self, file: BorrowedFd<'_>) -> bool {
-        path_of(file).is_some_and(|path| self.directories.iter().any(|directory| path.starts_with(&directory.path)))
+    /// The directory, by its place among [`directories`](Self::directories).
+    pub(crate) fn directory(&self, index: usize) -> usize {
+        self.directories[index].scope
     }
 
-    /// Whether a group is one of those that are steered, or below one.
-    pub(crate) fn has_group(&self, number: u64) -> bool {
-        self.groups.iter().any(|group| group.number == number || is_below(&group.path, number))
+    /// The directory that an open file lies below.
+    pub(crate) fn directory_of(&self, file: BorrowedFd<'_>) -> Option<usize> {
+        let path = path_of(file)?;
+        let found = self.directories.iter().find(|directory| path.starts_with(&directory.path));
+        found.map(|directory| directory.scope)
+    }
+
+    /// The steered group that a group is, or lies below.
+    pub(crate) fn group_of(&self, number: u64) -> Option<usize> {
+        let found = self.groups.iter().find(|group| group.number == number || is_below(&group.path, number));
+        found.map(|group| group.scope)
     }
 
     /// The path of a file, and the directory that is steered above it, if there is one.
@@ -159,23 +169,23 @@ impl Scopes {
         Some(below.to_string_lossy().into_owned())
     }
 
-    fn add_directory(&mut self, path: &Path) -> Result<(), Error> {
+    fn add_directory(&mut self, scope: usize, path: &Path) -> Result<(), Error> {
         let failed = |what: String| Error::Place { place: path.to_owned(), what };
         let whole = path.canonicalize().map_err(|error| failed(error.to_string()))?;
         if !whole.is_dir() {
             return Err(failed("it is no directory: name the one that the file is in".to_owned()));
         }
         self.add_system(FileSystem::of(&whole)?);
-        self.directories.push(Directory::open(whole).map_err(|error| failed(error.to_string()))?);
+        self.directories.push(Directory::open(scope, whole).map_err(|error| failed(error.to_string()))?);
         Ok(())
     }
 
-    fn add_group(&mut self, path: &Path) -> Result<(), Error> {
+    fn add_group(&mut self, scope: usize, path: &Path) -> Result<(), Error> {
         let failed = |what: String| Error::Place { place: path.to_owned(), what };
         let path = path.canonicalize().map_err(|error| failed(error.to_string()))?;
         hierarchy_of(&path)?;
         let number = fs::metadata(&path).map_err(|error| failed(error.to_string()))?.ino();
-        self.groups.push(Group { path, number });
+        self.groups.push(Group { scope, path, number });
         Ok(())
     }
 
@@ -198,9 +208,9 @@ impl Scopes {
 }
 
 impl Directory {
-    fn open(path: PathBuf) -> io::Result<Self> {
+    fn open(scope: usize, path: PathBuf) -> io::Result<Self> {
         let opened = open(&path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { opened, path, removed: false })
+        Ok(Self { scope, opened, path, removed: false })
     }
 
     /// Looks where it is now. Whether it has another path, or another directory has been made in its place.
@@ -217,7 +227,7 @@ impl Directory {
             tracing::warn!("{}: was removed; a directory that is made in its place is steered", self.path.display());
         }
         // One on another file system is not watched.
-        let made = Self::open(self.path.clone());
+        let made = Self::open(self.scope, self.path.clone());
         let made = made.ok().filter(|made| fstat(&made.opened).is_ok_and(|other| other.st_dev == found.st_dev));
         made.is_some_and(|made| {
             tracing::info!("{}: was made anew, and is steered", made.path.display());
@@ -329,7 +339,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().canonicalize().expect("it is there").join(name);
         ["a/b", "z"].iter().for_each(|name| fs::create_dir_all(path(name)).expect("a folder"));
-        let mut directory = Directory::open(path("a/b")).expect("a directory");
+        let mut directory = Directory::open(0, path("a/b")).expect("a directory");
         assert!(!directory.follow(), "it is where it was");
         fs::rename(path("a"), path("z/a")).expect("a rename");
         assert!(directory.follow() && !directory.follow());

@@ -13,7 +13,7 @@
 use crate::residents::Residents;
 use foldhash::fast::RandomState;
 use forebay_basis::{Operation, Place};
-use forebay_pool::{Handle, Pool, Volume};
+use forebay_pool::{Handle, Pool, Share, Together, Volume};
 use hashbrown::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -178,9 +178,11 @@ impl Steered {
         }
     }
 
-    /// A file is steered no more: nothing of it is known.
+    /// A file is steered no more, and has left the pool: nothing of it is known.
     pub(crate) fn forget(&mut self, object: u32) {
         self.residents.forget(object);
+        // What has left with it is no victim, and its number may be another's.
+        self.take_left();
         self.leaving.retain(|place| place.object != object);
         self.early.retain(|place| place.object != object);
     }
@@ -201,7 +203,29 @@ impl Steered {
         self.refer(volume, pages, How::Used(Operation::Read, owner));
     }
 
-    /// Makes the cache as large as this, in pages: the policy has what is not taken by pages that are kept. `kept`: how many of them count.
+    /// Changes a share while the cache may have `size` pages.
+    ///
+    /// # Errors
+    /// The share cannot be, and is as it was.
+    pub(crate) fn change_share(
+        &mut self,
+        group: &Together,
+        share: Share,
+        size: u64,
+        now: Instant,
+    ) -> Result<(), forebay_pool::Error> {
+        if self.capacity < size {
+            // What is kept takes no part of a min. It is taken account of when the size is kept next.
+            self.pool.resize(size * PAGE)?;
+            (self.capacity, self.fitted) = (size, now);
+        }
+        let changed = self.pool.change_share(group, share);
+        self.settle(None);
+        changed
+    }
+
+    /// Makes the cache as large as this, in pages: the policy has what is not taken by pages that are kept. `kept`: how many of them count. It never has
+    /// less than the mins of shares need.
     ///
     /// # Errors
     /// The pool cannot be as large.
@@ -215,7 +239,7 @@ impl Steered {
         if !less && !more {
             return Ok(());
         }
-        let capacity = size.saturating_sub(wanted).max(step);
+        let capacity = size.saturating_sub(wanted).max(step).max(self.pool.least_capacity() / PAGE);
         if capacity != self.capacity {
             self.pool.resize(capacity * PAGE)?;
             (self.capacity, self.fitted) = (capacity, now);

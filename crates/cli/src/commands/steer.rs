@@ -31,12 +31,12 @@ pub(crate) struct Arguments {
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
     /// Bring the page cache of the directories down to --cache, and end
-    #[arg(long, conflicts_with_all = ["groups", "observe", "program", "folio_limit", "managers", "manager_socket", "owners", "metrics", "control", "record", "config"])]
+    #[arg(long, conflicts_with_all = ["groups", "shares", "observe", "program", "folio_limit", "managers", "manager_socket", "owners", "metrics", "control", "record", "config"])]
     once: bool,
     /// Write figures to a file at the end, as JSON; it is replaced
     #[arg(long, value_name = "FILE")]
     figures: Option<PathBuf>,
-    /// Read options from a file, under their long names; `directories` and `cgroup` are lists
+    /// Read options from a file, under their long names; `directories` and `cgroup` are lists, and each share is a table, [[share]]
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
     /// What to log on standard error: error, warn, info, debug, trace or off, or for parts of the program, as in

@@ -9,6 +9,7 @@ mod recorded;
 mod refused;
 #[path = "../command/running.rs"]
 mod running;
+mod shares;
 
 use running::{Running, wait_until};
 use rustix::fs::Advice;

@@ -27,6 +27,10 @@ fn options_that_make_no_sense_are_refused_with_what_to_do() {
         (&["--once", "--observe", "/usr"], "cannot be used with"),
         (&["/usr", "-c", "1MiB", "--folio-limit", "6KiB"], "take a multiple of 4 KiB"),
         (&["/usr", "--observe", "--folio-limit", "64KiB"], "--observe changes nothing: drop one"),
+        (&["/usr", "-c", "1MiB", "--share", "/var,max=64KiB"], "--share /var: it is not steered, so it has no share"),
+        (&["/usr", "-c", "1MiB", "--share", "/usr,min=1MiB,max=64KiB"], "max=64 KiB is below min=1 MiB"),
+        (&["/usr", "-c", "1MiB", "--share", "/usr,min=1MiB"], "the mins of all shares, and a page for the rest, need"),
+        (&["/usr", "-c", "1MiB", "--share", "/usr"], "it says nothing: add `,min=SIZE`"),
         (&["/usr", "-c", "1MiB", "--dirty-limit", "50%"], "unexpected argument '--dirty-limit'"),
     ] {
         let said = refused(arguments, 2);

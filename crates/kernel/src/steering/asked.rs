@@ -1,13 +1,13 @@
 //! What others ask of the thread that steers: it answers at its next turn, so that its state is its own.
 
-use super::{Counts, Options, State};
+use super::{Counts, Options, State, shares};
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::steered::PAGE;
 use crate::watch::FileId;
 use forebay_owning::InForce;
 use forebay_policy::managers::Rule;
-use forebay_pool::{Pool, Together};
+use forebay_pool::{Pool, Share, Together};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -21,7 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A page cache that is steered, until this is stopped or dropped.
 pub struct Steering {
     shared: Arc<Shared>,
-    counted: Together,
+    /// Of files without a share, and of each share.
+    counted: Vec<Together>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -66,8 +67,9 @@ impl Steering {
     /// What cannot be steered, and why.
     pub fn start(pool: Arc<Pool>, mut options: Options) -> Result<Self, Error> {
         let shared = Shared::new(pool.capacity() / PAGE, options.follow.take());
-        let mut state = State::new(pool, options, &shared)?;
-        let counted = state.files.counted().clone();
+        let counted = shares::make(&pool, &options)?;
+        let mut state = State::new(pool, options, &counted, &shared)?;
+        let counted = std::iter::once(state.files.others().clone()).chain(counted).collect();
         state.begin_walks();
         if !state.only_users {
             state.walk();
@@ -93,9 +95,16 @@ impl Steering {
         *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the pool counts of the files.
-    pub fn counted(&self) -> &Together {
+    /// What the pool counts of files: first of those without a share, then of those of each share, in the order of [`Options::shares`].
+    pub fn counted(&self) -> &[Together] {
         &self.counted
+    }
+
+    /// Changes a share, by its place in [`Options::shares`]. Nothing is answered if the thread has ended.
+    pub fn change_share(&self, place: usize, share: Share) -> Option<Result<(), Error>> {
+        let group = self.counted[1 + place].clone();
+        let change = move |state: &mut State| state.change_share(&group, share, Instant::now());
+        self.shared.ask(change)
     }
 
     /// The size follows what limits leave, from now on.
@@ -162,8 +171,9 @@ impl State {
     pub(crate) fn find_hinted(&mut self, opened: BorrowedFd<'_>, id: FileId, leaves: bool) -> Result<(), &'static str> {
         let Self { files, scopes, linked, steered, .. } = self;
         let known = files.find(id);
-        let is_steered =
-            known.is_some() || linked.contains(&id) || scopes.system(id.device).is_some() && scopes.has(opened);
+        let is_steered = known.is_some()
+            || linked.contains_key(&id)
+            || scopes.system(id.device).is_some() && scopes.directory_of(opened).is_some();
         if !is_steered {
             return Err("it is not steered, or was not used yet by who is");
         }

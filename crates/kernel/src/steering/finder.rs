@@ -46,13 +46,14 @@ impl State {
         });
         let opened = opened.ok()?;
         let (id, bytes) = identify(&opened).ok()?;
-        if files.find(id).is_none() {
-            if !linked.contains(&id) && !scopes.has(opened.as_fd()) {
-                return None;
+        let object = match files.find(id) {
+            Some(object) => object,
+            None => {
+                let directory = linked.get(&id).copied().or_else(|| scopes.directory_of(opened.as_fd()))?;
+                find_pages((files, steered, watch), &opened, (id, bytes), directory);
+                files.add(steered.pool(), id, Some(Instant::now()), directory)
             }
-            find_pages(files, steered, watch, &opened, id, bytes);
-        }
-        let object = files.add(steered.pool(), id, Some(Instant::now()));
+        };
         let volume = files.get(object).map(|file| Arc::clone(&file.volume))?;
         Some((volume, bytes.div_ceil(PAGE)))
     }

@@ -15,6 +15,7 @@ mod asked;
 mod finder;
 #[cfg(test)]
 mod played;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -42,8 +43,8 @@ pub use finder::Finder;
 use forebay_basis::Operation;
 use forebay_owning::{Owners, Processes};
 use forebay_policy::managers::Rule;
-use forebay_pool::Pool;
-use std::collections::HashSet;
+use forebay_pool::{Pool, Share, Together};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::os::fd::AsFd;
@@ -96,6 +97,9 @@ pub trait Users: Send {
 pub struct Options {
     /// What is steered.
     pub scopes: Vec<Scope>,
+    /// What some of them have of the cache: files below a directory have its share, whoever uses them, and others that of the group whose use came
+    /// first. Those of scopes without one compete for the rest.
+    pub shares: Vec<(Scope, Share)>,
     /// Nothing leaves: it only is looked at what is used.
     pub observe: bool,
     /// Uses are for the recorder alone: no policy learns of them, nothing leaves, and it is not looked at what is there.
@@ -154,8 +158,8 @@ pub(crate) struct State {
     observe: bool,
     only_users: bool,
     shared: Arc<Shared>,
-    /// Files that belong to a directory by a name of theirs that the kernel does not tell.
-    linked: HashSet<FileId>,
+    /// Files that belong to a directory by a name of theirs that the kernel does not tell, with that directory.
+    linked: HashMap<FileId, usize>,
     /// Directories that are looked through.
     walks: Vec<Walk>,
     counts: Counts,
@@ -166,7 +170,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    fn new(pool: Arc<Pool>, options: Options, shared: &Arc<Shared>) -> Result<Self, Error> {
+    fn new(pool: Arc<Pool>, options: Options, shares: &[Together], shared: &Arc<Shared>) -> Result<Self, Error> {
         let scopes = Scopes::new(&options.scopes)?;
         let groups = match scopes.hierarchy()? {
             None => GroupsBy::None,
@@ -184,7 +188,7 @@ impl State {
         }
         Ok(Self {
             watch,
-            files: Files::new(&pool),
+            files: Files::new(&pool, shares::by_scope(&options, shares)),
             managing: Managing::new(&pool, Processes::new(options.owners), options.rules),
             descriptors: Descriptors::default(),
             steered: Steered::new(pool)?,
@@ -200,7 +204,7 @@ impl State {
             observe: options.observe,
             only_users: options.only_users,
             shared: Arc::clone(shared),
-            linked: HashSet::new(),
+            linked: HashMap::new(),
             walks: Vec::new(),
             counts: Counts::default(),
             lost: 0,
@@ -224,14 +228,16 @@ impl State {
 
     /// Goes on looking for files of which anything is in the cache, and that are not known.
     fn go_on_walking(&mut self) {
-        let Self { walks, linked, files, steered, watch, only_users, .. } = self;
+        let Self { walks, linked, scopes, files, steered, watch, only_users, .. } = self;
+        let walked = walks.len();
         let Some(walk) = walks.last_mut() else { return };
+        let directory = scopes.directory(walked - 1);
         let done = walk.go_on(Instant::now() + WALK, &mut |file, id, bytes, links| {
             if links > 1 {
-                linked.insert(id);
+                linked.insert(id, directory);
             }
             if !*only_users && files.find(id).is_none() {
-                find_pages(files, steered, watch, file, id, bytes);
+                find_pages((files, steered, watch), file, (id, bytes), directory);
             }
         });
         if done {
@@ -492,12 +498,17 @@ fn shares_of(cache: u64) -> (u32, u32) {
 }
 
 /// A file that was found in a directory: if anything of it is in the cache, it is steered.
-fn find_pages(files: &mut Files, steered: &mut Steered, watch: &Watch, file: impl AsFd, id: FileId, bytes: u64) {
+fn find_pages(
+    (files, steered, watch): (&mut Files, &mut Steered, &Watch),
+    file: impl AsFd,
+    (id, bytes): (FileId, u64),
+    directory: usize,
+) {
     let mut found = Vec::new();
     if act::look(file, bytes, &mut |pages| found.push(pages)).is_err() || found.is_empty() {
         return;
     }
-    let object = files.add(steered.pool(), id, Some(Instant::now()));
+    let object = files.add(steered.pool(), id, Some(Instant::now()), directory);
     if let Some(volume) = files.get(object).map(|file| Arc::clone(&file.volume)) {
         found.into_iter().for_each(|pages| steered.found(&volume, pages));
     }

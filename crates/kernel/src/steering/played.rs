@@ -42,11 +42,17 @@ fn id(inode: u64) -> FileId {
 
 impl Played {
     fn new(policy: &str, text: &str) -> Self {
+        Self::with_shares(policy, text, [None; 2])
+    }
+
+    /// The first file is steered for a scope with the first share, the other for one with the other.
+    fn with_shares(policy: &str, text: &str, shares: [Option<Share>; 2]) -> Self {
         let spec = Spec::parse(policy).expect("a policy");
         let pool = Arc::new(Pool::new(Config::elsewhere(CACHE * PAGE, spec)).expect("a pool"));
-        let mut files = Files::new(&pool);
-        for inode in 1..=2 {
-            files.add(&pool, id(inode), None);
+        let share = |share: Share| pool.share_together(share).expect("it fits");
+        let mut files = Files::new(&pool, shares.map(|of| of.map(share)).to_vec());
+        for (scope, inode) in [1, 2].into_iter().enumerate() {
+            files.add(&pool, id(inode), None, scope);
         }
         Self {
             scopes: Scopes::new(&[]).expect("there is nothing to look at"),
@@ -75,7 +81,7 @@ impl Played {
             judged: true,
         };
         let Self { scopes, files, descriptors, steered, arrivals, managing, .. } = self;
-        let (sees, linked) = (Sees { uses_first: true, writes: true }, &HashSet::new());
+        let (sees, linked) = (Sees { uses_first: true, writes: true }, &HashMap::new());
         let (users, only_users, mapped) = (None, false, &mut Mapped::default());
         let (now, judged) = (Instant::now(), &mut Vec::new());
         let mut turn = Turn {
@@ -103,13 +109,23 @@ impl Played {
         if !hit {
             self.happened(Kind::Added, (inode, page), process);
         }
+        self.leave();
+        hit
+    }
+
+    /// Lets go what the policy does.
+    fn leave(&mut self) {
         for (object, pages) in self.steered.take_leaving() {
             let inode = self.files.get(object).expect("it is steered").id.inode;
             for page in pages.filter(|&page| self.there.remove(&(inode, page))).collect::<Vec<_>>() {
                 self.happened(Kind::Removed, (inode, page), 0);
             }
         }
-        hit
+    }
+
+    /// How many pages of a file are there.
+    fn there(&self, inode: u64) -> usize {
+        self.there.iter().filter(|&&(of, _)| of == inode).count()
     }
 
     /// Reads a file from its beginning to its end: how many pages were there.
@@ -222,4 +238,53 @@ fn users_of_a_file_that_have_ended_are_forgotten() {
     let object = played.files.find(id(1)).expect("it is steered");
     let managed = played.files.get(object).and_then(|file| file.managed.as_ref()).expect("it was used");
     assert!(managed.bytes() < 1 << 20, "{}", managed.bytes());
+}
+
+fn share(min: u64, max: u64) -> Option<Share> {
+    Some(Share { min: min * PAGE, max: max * PAGE })
+}
+
+/// How many of 16 pages are there after a scan through another file, and how many of that file's.
+fn after_a_scan(policy: &str, shares: [Option<Share>; 2]) -> (usize, usize) {
+    let mut played = Played::with_shares(policy, "", shares);
+    for _ in 0..3 {
+        played.read_all(ONE, 1, 16);
+    }
+    played.read_all(OTHER, 2, 1000);
+    (played.there(1), played.there(2))
+}
+
+#[test]
+fn a_scan_takes_no_page_of_a_min_and_stays_below_its_max() {
+    for policy in ["lru", "clock-pro", "2q", "arc", "ubm", "dulo", "lru-sp", "s3-fifo", "mq", "lirs"] {
+        let (kept, scanned) = after_a_scan(policy, [share(16, 32), None]);
+        assert!(kept == 16 && scanned <= 16, "{policy}: {kept} and {scanned}");
+        let (kept, scanned) = after_a_scan(policy, [None, share(0, 4)]);
+        assert!(kept == 16 && (1..=4).contains(&scanned), "{policy}: {kept} and {scanned}");
+    }
+    assert_eq!(after_a_scan("lru", [None; 2]).0, 0, "without shares it takes them all");
+}
+
+#[test]
+fn a_share_is_changed_while_it_is_used_and_its_min_stays_when_the_size_shrinks() {
+    let mut played = Played::with_shares("lru", "", [share(16, 32), share(0, 32)]);
+    let groups = [0, 1].map(|place| played.files.shared(place).expect("it has a share").clone());
+    played.read_all(ONE, 1, 16);
+    played.read_all(OTHER, 2, 100);
+    assert_eq!((played.there(1), played.there(2)), (16, 15), "and a page for the rest");
+    let now = Instant::now();
+    played.steered.fit(8, 0, now).expect("it can be as small as its mins");
+    played.leave();
+    assert_eq!((played.there(1), played.there(2)), (16, 1), "the rest has what the mins leave");
+    let smaller = share(4, 6).expect("a share");
+    played.steered.change_share(&groups[0], smaller, 8, now).expect("it fits");
+    played.leave();
+    assert_eq!(played.there(1), 6, "what is above its max leaves at once");
+    played.steered.fit(8, 0, now).expect("it fits");
+    let refused = played.steered.change_share(&groups[1], share(4, 6).expect("a share"), 8, now);
+    assert!(refused.is_err_and(|why| why.to_string().contains("does not fit")), "4, 4, and a page for the rest");
+    // With a larger size the same fits.
+    played.steered.change_share(&groups[1], share(4, 6).expect("a share"), CACHE, now).expect("it fits");
+    played.read_all(OTHER, 2, 100);
+    assert_eq!((played.there(1), played.there(2)), (6, 6));
 }

@@ -37,8 +37,13 @@ fn pool(policy: &str) -> Arc<Pool> {
 
 fn state(policy: &str, directory: &Path) -> State {
     let scopes = vec![Scope::Directory(directory.to_owned())];
-    let options = Options { scopes, ..Options::default() };
-    let mut state = State::new(pool(policy), options, &Shared::new(CACHE, None)).expect("a state");
+    state_of(policy, Options { scopes, ..Options::default() })
+}
+
+fn state_of(policy: &str, options: Options) -> State {
+    let pool = pool(policy);
+    let shares = shares::make(&pool, &options).expect("they fit");
+    let mut state = State::new(pool, options, &shares, &Shared::new(CACHE, None)).expect("a state");
     state.begin_walks();
     state.walk();
     state
@@ -273,6 +278,31 @@ fn a_file_that_is_renamed_out_of_the_directory_is_left_alone() {
     look(now + VERDICT);
     let names: Vec<_> = state.files.all().into_iter().map(|(_, id, _)| id.inode).collect();
     assert_eq!(names, [comes.metadata().expect("it is there").ino()]);
+}
+
+#[test]
+fn a_file_that_is_renamed_into_a_directory_with_another_share_has_that() {
+    let Some(folder) = folder() else { return };
+    let places = ["one", "two"].map(|name| folder.path().join(name));
+    places.iter().for_each(|path| fs::create_dir(path).expect("a folder"));
+    let file = cold(places[0].join("file"), FILE);
+    let scopes: Vec<Scope> = places.iter().cloned().map(Scope::Directory).collect();
+    let share = |pages: u64| Share { min: 0, max: pages * PAGE };
+    let shares = scopes.iter().cloned().zip([share(16), share(64)]).collect();
+    let mut state = state_of("lru", Options { scopes, shares, ..Options::default() });
+    let mut read_all = |now| {
+        for page in 0..FILE {
+            read(&file, page);
+            state.turn(now);
+        }
+        (there(&file).len(), state.counts.files)
+    };
+    let now = Instant::now();
+    assert_eq!(read_all(now), (16, 1));
+    fs::rename(places[0].join("file"), places[1].join("file")).expect("a rename");
+    read_all(now + VERDICT);
+    // The kernel was to ask again at the end of a turn.
+    assert_eq!(read_all(now + 2 * VERDICT), (64, 1));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::watch::{Event, FileId, Kind, Watch};
 use forebay_basis::Operation;
 use forebay_owning::User;
 use forebay_pool::Volume;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -64,7 +64,7 @@ pub(super) struct Turn<'a> {
     /// Uses are for `users` alone.
     pub(super) only_users: bool,
     pub(super) managing: &'a Managing,
-    pub(super) linked: &'a HashSet<FileId>,
+    pub(super) linked: &'a HashMap<FileId, usize>,
     pub(super) now: Instant,
     pub(super) judged: &'a mut Vec<Verdict>,
 }
@@ -183,16 +183,21 @@ impl Turn<'_> {
         let Some(object) = found else { return self.judge(event) };
         let checked = self.files.get(object).and_then(|file| file.checked);
         let due = checked.is_some_and(|checked| self.now.saturating_duration_since(checked) >= VERDICT);
-        if due && self.is_steered(event).is_none() {
-            self.steered.forget(object);
+        let found = if due { self.is_steered(event).map(|(_, scope)| scope) } else { None };
+        let (leaves, moves) = (due && found.is_none(), found.filter(|&scope| self.files.changes_share(object, scope)));
+        self.judged.push(Verdict::File(event.file, !leaves));
+        if leaves || moves.is_some() {
             self.files.remove(self.steered.pool(), object);
-            self.judged.push(Verdict::File(event.file, false));
-            return None;
+            self.steered.forget(object);
+            let object = self.files.add(self.steered.pool(), event.file, Some(self.now), moves?);
+            if !self.only_users {
+                self.find(object, event);
+            }
+            return Some(object);
         }
-        if due && let Some(file) = self.files.get_mut(object) {
-            file.checked = Some(self.now);
+        if let (Some(scope), Some(file)) = (found, self.files.get_mut(object)) {
+            (file.scope, file.checked) = (scope, Some(self.now));
         }
-        self.judged.push(Verdict::File(event.file, true));
         Some(object)
     }
 
@@ -200,12 +205,12 @@ impl Turn<'_> {
     fn judge(&mut self, event: &Event) -> Option<u32> {
         let by = self.is_steered(event);
         self.judged.push(Verdict::File(event.file, by.is_some()));
-        let by = by?;
+        let (by, scope) = by?;
         let checked = match by {
             By::Group => None,
             By::Directory => Some(self.now),
         };
-        let object = self.files.add(self.steered.pool(), event.file, checked);
+        let object = self.files.add(self.steered.pool(), event.file, checked, scope);
         // Directories were looked through at the start. What has come into one since may have pages that came before: then a use of them tells of it, and not that
         // pages come.
         let came = matches!(by, By::Directory) && event.kind == Kind::Added;
@@ -227,19 +232,27 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether a file is to be steered, and why.
-    fn is_steered(&mut self, event: &Event) -> Option<By> {
-        let system = self.scopes.system(event.file.device)?;
+    /// Whether a file is to be steered, why, and for which scope: the directory that it lies below, whichever group uses it.
+    fn is_steered(&mut self, event: &Event) -> Option<(By, usize)> {
+        self.scopes.system(event.file.device)?;
         if event.group != 0 {
-            let followed = self.scopes.has_group(event.group);
-            self.judged.push(Verdict::Group(event.group, followed));
-            if followed {
-                return Some(By::Group);
+            let group = self.scopes.group_of(event.group);
+            self.judged.push(Verdict::Group(event.group, group.is_some()));
+            if let Some(group) = group {
+                let directory = if self.files.have_shares() { self.directory_of(event) } else { None };
+                return Some((By::Group, directory.unwrap_or(group)));
             }
         }
-        let below = self.linked.contains(&event.file)
-            || self.descriptors.get(system, event.file).is_ok_and(|file| self.scopes.has(file));
-        below.then_some(By::Directory)
+        self.directory_of(event).map(|directory| (By::Directory, directory))
+    }
+
+    /// The directory that an event's file lies below.
+    fn directory_of(&mut self, event: &Event) -> Option<usize> {
+        self.linked.get(&event.file).copied().or_else(|| {
+            let system = self.scopes.system(event.file.device)?;
+            let file = self.descriptors.get(system, event.file).ok()?;
+            self.scopes.directory_of(file)
+        })
     }
 
     fn record(&mut self, object: u32, event: &Event, operation: Operation, user: Option<&User>) {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! options      what is steered, and how
+//! shares       what directories and groups have of the size
 //! begun        what that takes of the system
 //! claim        one process steers a directory
 //! folio_limit  devices read ahead less meanwhile
@@ -21,6 +22,7 @@ pub(crate) mod options;
 mod program;
 mod recorded;
 pub(crate) mod recording;
+mod shares;
 
 pub use once::{Lowered, lower};
 
@@ -28,7 +30,7 @@ use crate::cache::Cache;
 use crate::control::{Answer, Command, Steered, done, with_figures};
 use crate::declared::Declared;
 use crate::error::Error;
-use crate::figures::{CacheReport, Report, VolumeReport};
+use crate::figures::{CacheReport, Report};
 use crate::frame::{Beside, Frame, Hooks, Reload, Service, run};
 use crate::manager_socket::{self, SteeredFiles};
 use crate::managers;
@@ -40,11 +42,11 @@ use crate::steering::options::{LEAST_PAGES, PAGE, SteerOptions, check_cache};
 use crate::steering::program::{Group, Passing};
 use crate::steering::recorded::Uses;
 use crate::steering::recording::{Ender, Held, Recording};
+use crate::steering::shares::{ShareOptions, check_fit};
 use crate::words::{Room, Size};
 use forebay_basis::show_bytes;
 use forebay_kernel::{Counts, ReadAhead, Scope, Steering};
 use forebay_owning::Managers;
-use forebay_pool::VolumeStatistics;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -131,6 +133,7 @@ fn watch(
     let frame = Frame::new(PAGE, log);
     let follow = options.limits()?;
     let (follows, options) = (AtomicBool::new(follow.is_some()), options.at_most(follow.as_ref()));
+    check_fit(&options.shares, options.cache_size())?;
     let (cache, most) = options.make_cache()?;
     let only_users = recording.is_some();
     let limit = recording.as_ref().and_then(|recording| recording.limit);
@@ -144,7 +147,8 @@ fn watch(
     }
     let owners = owners.into();
     let observe = options.observe;
-    let of_kernel = forebay_kernel::Options { scopes, observe, only_users, follow, users, owners, rules };
+    let shares = options.shared();
+    let of_kernel = forebay_kernel::Options { scopes, shares, observe, only_users, follow, users, owners, rules };
     let steering = Steering::start(Arc::clone(&cache.pool), of_kernel)?;
     let files = SteeredFiles(steering.finder());
     let managers = options.manager_socket.is_some().then(|| Managers::new(Arc::clone(&cache.pool), Box::new(files)));
@@ -158,6 +162,7 @@ fn watch(
         name: options.name(program.as_ref()),
         asked: AtomicU64::new(options.cache_size()),
         follows,
+        shares: Mutex::new(options.shares.clone()),
         stops: AtomicBool::new(false),
         failed: AtomicBool::new(false),
         program: OnceLock::new(),
@@ -225,6 +230,8 @@ struct PageCache {
     /// The bytes that are asked for, unless the size follows limits.
     asked: AtomicU64,
     follows: AtomicBool,
+    /// As they are now.
+    shares: Mutex<Vec<ShareOptions>>,
     stops: AtomicBool,
     failed: AtomicBool,
     /// What has become of the program.
@@ -314,8 +321,9 @@ impl PageCache {
         thread.map(drop).map_err(|error| Error::Failed(format!("no thread to wait for the program: {error}")))
     }
 
-    fn resize(&self, size: Size) -> Result<(), Error> {
+    fn resize(&self, size: Size, shares: &[ShareOptions]) -> Result<(), Error> {
         check_cache(size.0)?;
+        check_fit(shares, size.0)?;
         if size.0 > self.most {
             let (size, most) = (show_bytes(size.0), show_bytes(self.most));
             return Err(Error::Usage(format!(
@@ -329,8 +337,7 @@ impl PageCache {
         Ok(())
     }
 
-    /// Has the size that new options ask for.
-    fn take_size(&self, new: &SteerOptions) -> Result<(), Error> {
+    fn take_size(&self, new: &SteerOptions, shares: &[ShareOptions]) -> Result<(), Error> {
         let follows = self.follows.load(Ordering::Relaxed);
         if let Some(limits) = new.limits()? {
             if !follows {
@@ -341,7 +348,8 @@ impl PageCache {
             return Ok(());
         }
         let size = new.cache_size();
-        if follows || size != self.asked.load(Ordering::Relaxed) { self.resize(Size(size)) } else { Ok(()) }
+        let changes = follows || size != self.asked.load(Ordering::Relaxed);
+        if changes { self.resize(Size(size), shares) } else { check_fit(shares, size) }
     }
 
     fn read_rules(&self, path: Option<&Path>) -> Result<(), Error> {
@@ -365,7 +373,7 @@ impl PageCache {
 
     fn page_cache(&self) -> PageCacheReport {
         let steering = self.steering();
-        let ahead = steering.counted().statistics().readahead_used;
+        let ahead = steering.counted().iter().map(|of| of.statistics().readahead_used).sum();
         let seen = Seen { counts: steering.counts(), ahead };
         PageCacheReport { name: self.name.clone(), figures: PageCacheFigures::of(&seen) }
     }
@@ -386,7 +394,7 @@ impl Service for PageCache {
         // Without managers there is nothing to read again.
         let managed = new.managers.is_some() || self.cache.pool.has_managers();
         let ruled = if managed { self.read_rules(new.managers.as_deref()) } else { Ok(()) };
-        let results = [ruled, self.take_size(new), self.options.check_waiting(new)];
+        let results = [ruled, self.take_sizes(new), self.options.check_waiting(new)];
         let taken = Error::of_all(results.into_iter().filter_map(Result::err));
         taken.map_err(|why| Error::NotInForce { why: Box::new(why), done: Vec::new() })?;
         Ok(Vec::new())
@@ -421,11 +429,10 @@ impl Service for PageCache {
 
 impl Steered for PageCache {
     fn report(&self) -> Report {
-        let pool = VolumeStatistics { name: self.name.clone(), ..self.steering().counted().statistics() };
         Report {
             page_cache: Some(self.page_cache()),
             managers: self.managers.as_ref().map(|managers| managers.counts()),
-            volumes: vec![VolumeReport { cache: self.cache.name.clone(), pool, ..VolumeReport::default() }],
+            volumes: self.seen(),
             caches: vec![CacheReport { name: self.cache.name.clone(), pool: self.cache.pool.statistics() }],
             ..self.frame.report()
         }
@@ -454,7 +461,7 @@ impl Steered for PageCache {
         match command {
             Command::Resize { cache, size } => {
                 self.cache(&cache)?;
-                self.resize(size)?;
+                self.resize(size, &self.shares())?;
                 let message = format!("cache {cache}: at most {} may stay from now on", show_bytes(size.0));
                 with_figures(message, [("bytes", size.0)])
             }

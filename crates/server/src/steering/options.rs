@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::managers::OwnersOption;
 use crate::memory;
 use crate::options::BesideOptions;
+use crate::steering::shares::{ShareOptions, check_fit};
 use crate::words::{Policy, Room, Size};
 use clap::Arg;
 use forebay_basis::show_bytes;
@@ -36,6 +37,9 @@ options! {
         /// --observe the size of the cache that the policy thinks of [default: 512MiB]
         #[arg(short, long, value_name = "SIZE|auto")]
         pub cache: Option<Room> = live("cache");
+        /// What a directory or control group that is steered has of the size: at least min= when it needs that, and never more than max=; may be given again
+        #[arg(long = "share", value_name = "PATH[,min=SIZE][,max=SIZE]")]
+        pub shares: Vec<ShareOptions> = live("share");
         /// The policy that chooses the pages that leave: `forebay policies` lists them [default: clock-pro]
         #[arg(short, long, value_name = "NAME[:PARAMETER=VALUE]…")]
         pub policy: Option<Policy> = restart("policy");
@@ -107,6 +111,10 @@ impl SteerOptions {
         self.check_folio_limit()?;
         check_apart("", &self.directories)?;
         check_apart("--cgroup ", &self.groups)?;
+        self.check_shares()?;
+        if self.cache != Some(Room::Auto) {
+            check_fit(&self.shares, self.cache_size())?;
+        }
         let Some(record) = &self.beside.record else { return Ok(()) };
         let folder = record.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
         let Ok(folder) = folder.canonicalize() else { return Ok(()) };
@@ -184,7 +192,8 @@ impl SteerOptions {
     /// The pool whose policy decides: its frames hold no bytes. `most`: the most bytes that it may be resized to.
     pub(crate) fn config(&self, most: u64) -> Config {
         let policy = self.policy.as_ref().map_or_else(default_policy, |policy| policy.0.clone());
-        Config::elsewhere(self.cache_size(), policy).with_most_capacity(most)
+        let shares = self.shares.len() as u32;
+        Config { shares, ..Config::elsewhere(self.cache_size(), policy).with_most_capacity(most) }
     }
 
     /// Refuses a process that may take only `left` bytes of addresses more: without memory for what it does later, it would end without a word.
@@ -241,7 +250,8 @@ fn check_apart(option: &str, places: &[PathBuf]) -> Result<(), Error> {
     Ok(())
 }
 
-fn whole(path: &Path) -> Option<PathBuf> {
+/// A path as the system knows it, if it is there.
+pub(super) fn whole(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok()
 }
 
@@ -313,10 +323,11 @@ mod tests {
     #[test]
     fn the_command_line_overrides_the_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let text = "directories = [\"/srv/a\", \"/srv/b\"]\ncgroup = [\"/sys/fs/cgroup/c\"]\ncache = \"1MiB\"\npolicy = \"mq\"\nmetrics = \"127.0.0.1:1\"\n";
+        let text = "directories = [\"/srv/a\", \"/srv/b\"]\ncgroup = [\"/sys/fs/cgroup/c\"]\ncache = \"1MiB\"\npolicy = \"mq\"\nmetrics = \"127.0.0.1:1\"\n[[share]]\npath = \"/srv/a\"\nmin = \"64KiB\"\n";
         std::fs::write(file.path(), text).unwrap();
         let read = SteerOptions::read(file.path()).unwrap();
         assert_eq!(read.scopes().len(), 3);
+        assert_eq!(read.shares, ["/srv/a,min=64KiB".parse().unwrap()]);
         let both = options(&[Path::new("/srv/c")], Some("2MiB")).over(read);
         assert_eq!((both.directories, both.cache), (vec!["/srv/c".into()], Some(Room::Bytes(Size(2 << 20)))));
         assert_eq!(both.groups, [Path::new("/sys/fs/cgroup/c")]);
