@@ -69,7 +69,15 @@ fn take_negative(command: clap::Command) -> clap::Command {
 
 /// Ends with what is wrong with the command line, and what may be meant by it.
 fn exit(error: &clap::Error) -> ! {
+    // Of a command whose own words were not recognised, its usage is shown.
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
     match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(file)) if usage.contains(" control record ") => {
+            eprintln!(
+                "forebay: {file}: what of the recording? `forebay control record start {file}` begins it, `record snapshot {file}` writes what was recorded so far"
+            );
+            std::process::exit(2);
+        }
         Some(ContextValue::String(trace)) if Path::new(trace).is_file() || trace.contains(['.', '/']) => {
             eprintln!("forebay: {trace}: name a command first, as in `forebay compare {trace}`");
             std::process::exit(2);

@@ -103,11 +103,6 @@ impl Files {
         self.by_object.get_mut(&object)
     }
 
-    /// All of them: number, identity and volume.
-    pub(crate) fn all(&self) -> Vec<(u32, FileId, Arc<Volume>)> {
-        self.by_object.iter().map(|(&object, file)| (object, file.id, Arc::clone(&file.volume))).collect()
-    }
-
     /// All files.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &File> {
         self.by_object.values()

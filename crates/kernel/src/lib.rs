@@ -3,6 +3,7 @@
 //! ```text
 //! watch           which pages of which files are used, added and removed: BPF programs and their ring
 //! steering        the thread that takes these events, and lets pages leave
+//!     lookup      what is there at the start, and after lost events
 //!   arrivals      pages that have come, until it is known what for
 //!   steered       what the policy makes of them; it calls no kernel
 //!   residents     which pages are there, which are wanted, and which are one folio
@@ -53,7 +54,7 @@ mod writeout;
 pub use error::Error;
 pub use hinted::ReadAhead;
 pub use limits::Limits;
-pub use scopes::{Scope, devices};
+pub use scopes::{Scope, check, devices};
 pub use steered::Pages;
 pub use steering::{Counts, Finder, Options, Steering, Users};
 pub use unwritten::unwritten;

@@ -149,7 +149,17 @@ impl Residents {
         runs
     }
 
+    /// The pages of a file that are in the cache, in order.
+    pub(crate) fn pages_of(&self, object: u32) -> Vec<u64> {
+        let mut indexes = self.indexes_of(object);
+        indexes.sort_unstable();
+        let pages = |index: u64| index * CHUNK..(index + 1) * CHUNK;
+        let is_there = |page: &u64| self.is_there(object, *page);
+        indexes.into_iter().flat_map(pages).filter(is_there).collect()
+    }
+
     /// The pages in the cache, by file, in order.
+    #[cfg(test)]
     pub(crate) fn all_there(&self) -> HashMap<u32, Vec<u64>, foldhash::fast::RandomState> {
         let mut files: HashMap<u32, Vec<u64>, _> = HashMap::default();
         for (&(object, index), chunk) in &self.chunks {
@@ -163,7 +173,7 @@ impl Residents {
     /// The pages of a file that are in the cache, in order, neighbours as one range.
     pub(crate) fn there_of(&self, object: u32) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
-        for page in self.all_there().remove(&object).unwrap_or_default() {
+        for page in self.pages_of(object) {
             match runs.last_mut() {
                 Some(run) if run.end == page => run.end += 1,
                 _ => runs.push(page..page + 1),
@@ -172,15 +182,19 @@ impl Residents {
         runs
     }
 
-    /// Nothing of a file is known any more. Looks at all indexes that the file's chunks may have, or at all chunks if those are fewer.
-    pub(crate) fn forget(&mut self, object: u32) {
-        let Some(&Chunks { highest, .. }) = self.files.get(&object) else { return };
-        let indexes: Vec<u64> = if highest < self.chunks.len() as u64 {
+    /// Where a file's chunks are. Looks at all indexes that they may have, or at all chunks if those are fewer.
+    fn indexes_of(&self, object: u32) -> Vec<u64> {
+        let Some(&Chunks { highest, .. }) = self.files.get(&object) else { return Vec::new() };
+        if highest < self.chunks.len() as u64 {
             (0..=highest).filter(|&index| self.chunks.contains_key(&(object, index))).collect()
         } else {
             self.chunks.keys().filter(|(of, _)| *of == object).map(|&(_, index)| index).collect()
-        };
-        for index in indexes {
+        }
+    }
+
+    /// Nothing of a file is known any more.
+    pub(crate) fn forget(&mut self, object: u32) {
+        for index in self.indexes_of(object) {
             let pages = index * CHUNK..(index + 1) * CHUNK;
             self.set(object, pages, |chunk, _| *chunk = Chunk::default());
         }

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::file_system::FileSystem;
+use forebay_basis::spelling::printable;
 use rustix::fs::{Mode, OFlags, fstat, open};
 use std::ffi::OsString;
 use std::fs;
@@ -45,7 +46,11 @@ struct Directory {
     opened: OwnedFd,
     /// The path that the kernel gives to it now, or gave to it before it was removed.
     path: PathBuf,
+    /// The path under which it was opened.
+    named: PathBuf,
     removed: bool,
+    /// It was said that another directory has that path now.
+    replaced: bool,
 }
 
 /// A control group that is steered.
@@ -62,6 +67,14 @@ pub(crate) enum Hierarchy {
     Unified,
     /// Version 1's `memory`.
     Memory,
+}
+
+/// Refuses what cannot be steered, before anything is done.
+///
+/// # Errors
+/// Which of them cannot be, and why.
+pub fn check(scopes: &[Scope]) -> Result<(), Error> {
+    Scopes::new(scopes)?.hierarchy().map(drop)
 }
 
 impl Scopes {
@@ -210,31 +223,55 @@ impl Scopes {
 impl Directory {
     fn open(scope: usize, path: PathBuf) -> io::Result<Self> {
         let opened = open(&path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { scope, opened, path, removed: false })
+        Ok(Self { scope, opened, named: path.clone(), path, removed: false, replaced: false })
+    }
+
+    /// Says, once, that another directory has the path under which this one was opened: after `mv d d.old; mv d.new d` that may be the one that is meant.
+    fn say_if_replaced(&mut self) {
+        if self.path == self.named {
+            self.replaced = false;
+        } else if !self.replaced && self.named.is_dir() {
+            self.replaced = true;
+            tracing::warn!(
+                "{}: is another directory now, which is not steered: the one that had this path is {}. Start anew to steer the other one",
+                shown(&self.named),
+                shown(&self.path)
+            );
+        }
     }
 
     /// Looks where it is now. Whether it has another path, or another directory has been made in its place.
     fn follow(&mut self) -> bool {
         let Ok(found) = fstat(&self.opened) else { return false };
         if found.st_nlink > 0 {
-            let Some(path) = path_of(self.opened.as_fd()).filter(|path| *path != self.path) else { return false };
-            tracing::info!("{}: is {} now, and steered there", self.path.display(), path.display());
-            self.path = path;
-            return true;
+            let path = path_of(self.opened.as_fd()).filter(|path| *path != self.path);
+            let moved = path.is_some();
+            if let Some(path) = path {
+                tracing::info!("{}: is {} now, and steered there", shown(&self.path), shown(&path));
+                self.path = path;
+            }
+            self.say_if_replaced();
+            return moved;
         }
         if !self.removed {
             self.removed = true;
-            tracing::warn!("{}: was removed; a directory that is made in its place is steered", self.path.display());
+            tracing::warn!("{}: was removed; a directory that is made in its place is steered", shown(&self.path));
         }
         // One on another file system is not watched.
-        let made = Self::open(self.scope, self.path.clone());
-        let made = made.ok().filter(|made| fstat(&made.opened).is_ok_and(|other| other.st_dev == found.st_dev));
-        made.is_some_and(|made| {
-            tracing::info!("{}: was made anew, and is steered", made.path.display());
-            *self = made;
-            true
-        })
+        let is_near = |made: &Self| fstat(&made.opened).is_ok_and(|other| other.st_dev == found.st_dev);
+        let mut places = [self.named.clone(), self.path.clone()].into_iter();
+        let Some(made) = places.find_map(|place| Self::open(self.scope, place).ok().filter(is_near)) else {
+            return false;
+        };
+        tracing::info!("{}: is another directory now, which is steered", shown(&made.path));
+        *self = made;
+        true
     }
+}
+
+/// A path as a line of the log has it.
+fn shown(path: &Path) -> String {
+    printable(&path.to_string_lossy())
 }
 
 /// The path of an open file, also of one that was deleted.
@@ -348,6 +385,25 @@ mod tests {
         assert!(!directory.follow() && directory.removed && directory.path == path("z/a/b"));
         fs::create_dir(path("z/a/b")).expect("a folder");
         assert!(directory.follow() && !directory.removed && !directory.follow());
+    }
+
+    #[test]
+    fn another_directory_under_its_name_is_steered_once_it_is_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().canonicalize().expect("it is there").join(name);
+        ["d", "d.new"].iter().for_each(|name| fs::create_dir(path(name)).expect("a folder"));
+        let mut directory = Directory::open(0, path("d")).expect("a directory");
+        fs::rename(path("d"), path("d.old")).expect("a rename");
+        assert!(directory.follow() && !directory.replaced, "nothing has its name");
+        fs::rename(path("d.new"), path("d")).expect("a rename");
+        assert!(!directory.follow() && directory.replaced && directory.path == path("d.old"));
+        fs::remove_dir(path("d.old")).expect("it is empty");
+        assert!(directory.follow() && directory.path == path("d") && !directory.replaced);
+    }
+
+    #[test]
+    fn a_path_in_the_log_ends_no_line() {
+        assert!(!shown(Path::new("/a\nb\u{1b}[1m")).contains(['\n', '\u{1b}']));
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub(crate) trait Declared: Default + Over {
 /// Reads options from a file.
 pub(crate) fn read_file<T: Declared>(path: &Path) -> Result<T, Error> {
     let name = path.display();
-    let text = std::fs::read(path).map_err(|error| Error::Failed(format!("{name}: {error}")))?;
+    let text = std::fs::read(path).map_err(|error| Error::of_named_file(&name, &error))?;
     let text = String::from_utf8(text).map_err(|error| {
         let byte = error.utf8_error().valid_up_to();
         Error::Usage(format!("{name}: is no UTF-8 text from its byte {byte} on; a configuration is TOML"))

@@ -1,6 +1,7 @@
 //! Why a service does not serve.
 
 use std::fmt;
+use std::io;
 
 /// What went wrong, and what to do.
 #[derive(Clone, Debug)]
@@ -32,6 +33,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// A file that an option names cannot be read. One that is not there is mistyped; others are the system's failure.
+    pub(crate) fn of_named_file(name: impl fmt::Display, error: &io::Error) -> Self {
+        let what = format!("{name}: {error}");
+        if error.kind() == io::ErrorKind::NotFound { Self::Usage(what) } else { Self::Failed(what) }
+    }
+
     /// The same, of a volume.
     pub(crate) fn of_volume(self, name: &str) -> Self {
         match self {

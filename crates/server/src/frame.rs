@@ -118,7 +118,14 @@ pub(crate) trait Service: Steered + Sized + 'static {
     fn read_again(self: &Arc<Self>) -> Result<String, Error> {
         let taken = match self.reload() {
             Some(reload) => reload().and_then(|new| self.take_over(&new)),
-            None => self.read_others_again().and_then(|read| if read { Ok(Vec::new()) } else { Err(no_file()) }),
+            None => match self.read_others_again() {
+                Ok(true) => Ok(Vec::new()),
+                Ok(false) => {
+                    tracing::warn!("{NO_FILE}");
+                    return Err(Error::Usage(NO_FILE.to_owned()));
+                }
+                Err(error) => Err(error),
+            },
         };
         let done = taken.map(|done| {
             ["the configuration was read again".to_owned()].into_iter().chain(done).collect::<Vec<_>>().join("; ")
@@ -134,10 +141,8 @@ pub(crate) trait Service: Steered + Sized + 'static {
     }
 }
 
-fn no_file() -> Error {
-    let what = "there is no file to read again, and nothing has changed: --config FILE.toml names one at the start";
-    Error::Usage(what.to_owned())
-}
+const NO_FILE: &str =
+    "there is no file to read again, and nothing has changed: --config FILE.toml names one at the start";
 
 /// What runs beside a service: its sockets and its trace, before anything is made.
 pub(crate) struct Beside {

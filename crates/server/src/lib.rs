@@ -47,4 +47,4 @@ pub use volumes::options::{Options, TlsMode, TlsOptions};
 pub use volumes::serve;
 pub use volumes::source::Source;
 pub use volumes::volume::{Mode, VolumeOptions};
-pub use words::{Address, Age, Count, Policy, Room, Share, Size};
+pub use words::{Address, Age, Count, Level, Policy, Room, Share, Size};

@@ -64,11 +64,12 @@ const LONGEST: u64 = 1 << 20;
 /// Refuses what would be waited for, or has no end.
 fn check_size(path: &Path) -> Result<(), Error> {
     let found = std::fs::metadata(path);
-    let found = found.map_err(|error| Error::Failed(format!("--managers: {}: {error}", path.display())))?;
+    let name = || format!("--managers: {}", path.display());
+    let found = found.map_err(|error| Error::of_named_file(name(), &error))?;
     if found.is_file() && found.len() <= LONGEST {
         return Ok(());
     }
-    let what = format!("--managers: {}: rules are a regular file of at most {}", path.display(), show_bytes(LONGEST));
+    let what = format!("{}: rules are a regular file of at most {}", name(), show_bytes(LONGEST));
     Err(Error::Usage(what))
 }
 

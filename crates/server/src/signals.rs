@@ -15,11 +15,15 @@ pub(crate) enum Request {
     Reload,
 }
 
+/// What a second signal takes from a service that writes.
+pub(crate) const UNWRITTEN: &str = "what is not written yet is lost";
+
 /// Signals to stop that come so soon after the first are the same: `timeout` and service managers signal a process, and then its group.
 const SAME: Duration = Duration::from_secs(1);
 
-/// The requests of signals from now on, and of the sender's other users. A second signal to stop, later than [`SAME`], ends the process at once.
-pub(crate) fn listen() -> Result<(Sender<Request>, Receiver<Request>), Error> {
+/// The requests of signals from now on, and of the sender's other users. A second signal to stop, later than [`SAME`], ends the process at once; the log says then what
+/// is `lost` by that.
+pub(crate) fn listen(lost: &'static str) -> Result<(Sender<Request>, Receiver<Request>), Error> {
     let failed = |error: std::io::Error| Error::Failed(format!("cannot listen to signals: {error}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGXCPU]).map_err(failed)?;
     let (sender, receiver) = channel();
@@ -40,7 +44,7 @@ pub(crate) fn listen() -> Result<(Sender<Request>, Receiver<Request>), Error> {
                     None => stopping = Some(Instant::now()),
                     Some(first) if first.elapsed() < SAME => continue,
                     Some(_) => {
-                        tracing::error!("a second signal to stop: what is not written yet is lost");
+                        tracing::error!("a second signal to stop: {lost}");
                         std::process::exit(1);
                     }
                 }

@@ -53,7 +53,7 @@ macro_rules! read_as_words {
 }
 pub(crate) use read_as_words;
 
-read_as_words!(Size, Room, Rate, Count, Share, Age, Policy, Address);
+read_as_words!(Size, Room, Rate, Count, Share, Age, Policy, Address, Level);
 
 /// What serde says of a name that is unknown, with the known one that it is nearly: both are in backquotes, the wrong one first.
 pub(crate) fn with_meant(message: &str) -> String {
@@ -236,6 +236,18 @@ impl FromStr for Policy {
 impl PartialEq for Policy {
     fn eq(&self, other: &Self) -> bool {
         self.0.label == other.0.label
+    }
+}
+
+/// What is logged, as [`log`](crate::log) has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level(pub String);
+
+impl FromStr for Level {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        crate::log::parse(text).map(Self)
     }
 }
 

@@ -30,19 +30,9 @@ pub(crate) struct Arguments {
     /// A program to run in a control group of its own, and its arguments
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
-    /// Bring the page cache of the directories down to --cache, and end
-    #[arg(long, conflicts_with_all = ["groups", "shares", "observe", "program", "folio_limit", "managers", "manager_socket", "owners", "metrics", "control", "record", "config"])]
-    once: bool,
-    /// Write figures to a file at the end, as JSON; it is replaced
-    #[arg(long, value_name = "FILE")]
-    figures: Option<PathBuf>,
     /// Read options from a file, under their long names; `directories` and `cgroup` are lists, and each share is a table, [[share]]
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
-    /// What to log on standard error: error, warn, info, debug, trace or off, or for parts of the program, as in
-    /// info,forebay_kernel=debug [default: info; warn beside a PROGRAM]
-    #[arg(long, value_name = "LEVEL", env = "FOREBAY_LOG", value_parser = log::parse)]
-    log: Option<String>,
 }
 
 const SHORT: &str = "\
@@ -63,28 +53,27 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
 }
 
 fn steered(arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { options, program, once, figures, config, log: level } = arguments;
-    if let Some(out) = &figures {
-        check_path("--figures", out, &[])?;
-    }
-    let quiet = once || !program.is_empty();
-    let level = level.unwrap_or_else(|| if quiet { "warn" } else { "info" }.to_owned());
-    let program = command(&program)?;
-    if program.is_none() {
-        // A program would inherit what a service makes of its limits and signals.
-        forebay_server::settle();
-    }
-    let log = log::start(&level, &log::To::Terminal)?;
-    if once {
-        return brought_down(&lower(&options)?, figures);
-    }
+    let Arguments { options, program, config } = arguments;
+    let has_program = !program.is_empty();
     let reload = config.map(|path| -> Reload<SteerOptions> {
         let options = options.clone();
         Box::new(move || SteerOptions::read(&path).map(|file| options.clone().over(file)))
     });
     let options = reload.as_ref().map_or(Ok(options), |read| read())?;
+    let figures = options.figures.clone();
+    if let Some(out) = &figures {
+        check_path("--figures", out, &[])?;
+    }
+    let program = command(&program)?;
+    if !has_program {
+        // A program would inherit what a service makes of its limits and signals.
+        forebay_server::settle();
+    }
+    let log = log::start(options.level(has_program), &log::To::Terminal)?;
+    if options.once {
+        return brought_down(&lower(&options, has_program)?, figures);
+    }
     let hooks = Hooks { reload, log, ready: Box::new(|| ()) };
-    let has_program = program.is_some();
     let ended = steer(options, program, hooks)?;
     if let Some(out) = figures {
         write(&out, json(&ended.report).as_bytes())?;

@@ -115,7 +115,6 @@ fn what_fails_in_the_system_is_told_with_exit_code_1() {
         (vec!["-V", "a=gopher://x/y"], "write file:///, memory:/// or s3://"),
         (vec!["-V", &created, "-l", &port.1], "another program listens there"),
         (vec!["-V", &volume, "-l", "unix:/no/such/folder/socket"], "cannot listen on unix:/no/such/folder/socket"),
-        (vec!["-V", &volume, "--config", "/no/such.toml"], "/no/such.toml: No such file"),
         (vec!["-V", &volume, "--tls-certificates", "/no"], "/no/server-cert.pem"),
     ] {
         // Tests beside this one may listen where servers do by default.
@@ -127,6 +126,11 @@ fn what_fails_in_the_system_is_told_with_exit_code_1() {
         failure(&["top", "127.0.0.1:1", "--once"], 1)
             .contains("is there a `forebay serve`, `mount` or `steer` with --metrics 127.0.0.1:1?")
     );
+}
+
+#[test]
+fn a_configuration_file_that_is_not_there_is_a_wrong_option() {
+    assert!(failure(&["serve", "--config", "/no/such.toml"], 2).contains("/no/such.toml: No such file"));
 }
 
 #[test]

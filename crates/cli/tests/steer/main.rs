@@ -1,6 +1,7 @@
 //! `forebay steer` as its users meet it: sizes, programs, figures, commands, recordings and refusals, on the kernel's real page cache.
 
 mod folio_limit;
+mod frozen;
 mod limits;
 mod managers;
 mod own_managers;
@@ -202,6 +203,7 @@ fn what_is_observed_stays() {
     assert_eq!(folder.figure("dropped"), 0);
     let log = stop(running);
     assert!(log.contains("nothing leaves; clock-pro thinks of a cache of 1 MiB"), "{log}");
+    assert!(log.contains("stopping: nothing has left by this") && !log.contains("decide again"), "{log}");
 }
 
 #[test]
@@ -217,6 +219,36 @@ fn what_is_there_at_the_start_is_brought_down_once() {
     let figures: serde_json::Value = serde_json::from_slice(&fs::read(out).expect("it is written")).expect("JSON");
     assert_eq!(figures["size_bytes"], 4 << 20);
     assert!(figures["there_bytes"].as_u64().is_some_and(|there| there <= 4 << 20), "{figures}");
+}
+
+#[test]
+fn a_file_of_options_says_all_that_the_command_line_does() {
+    let Some(folder) = Folder::new() else { return };
+    folder.read();
+    let (config, out) = (folder.text("steer.toml"), folder.text("figures.json"));
+    let said = format!(
+        "directories = [{:?}]\ncache = \"4MiB\"\nonce = true\nfigures = {out:?}\nlog = \"off\"\n",
+        folder.text("files")
+    );
+    fs::write(&config, said).expect("it is written");
+    let output = forebay(&["steer", "--config", &config]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let figures: serde_json::Value = serde_json::from_slice(&fs::read(out).expect("it is written")).expect("JSON");
+    assert_eq!(figures["size_bytes"], 4 << 20);
+    assert!(folder.resident() <= 4 << 20);
+}
+
+#[test]
+fn without_a_file_there_is_nothing_to_read_again_and_that_is_said_once() {
+    let Some(folder) = Folder::new() else { return };
+    let running = folder.steer(&["--cache", "1GiB"]);
+    let answer = folder.control(&["reload"]);
+    assert!(
+        answer["answer"] == "refused" && answer["message"].as_str().is_some_and(|said| said.contains("no file")),
+        "{answer}"
+    );
+    let log = stop(running);
+    assert!(!log.contains("ERROR") && log.matches("nothing has changed").count() == 1, "{log}");
 }
 
 #[test]

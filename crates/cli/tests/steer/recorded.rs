@@ -45,7 +45,12 @@ fn all_uses_are_recorded_hits_too_until_a_signal_and_nothing_leaves() {
         grouped(pages)
     );
     assert!(log.contains(&said), "{log}");
-    assert!(log.ends_with(&format!("forebay: next: forebay compare {}\n", folder.text("uses.parquet"))), "{log}");
+    let next = format!(
+        "forebay: next: forebay compare {}\nforebay: then, with a size and the policy that it names: forebay steer {} --cache SIZE --policy NAME\n",
+        folder.text("uses.parquet"),
+        folder.text("files")
+    );
+    assert!(log.ends_with(&next), "{log}");
 }
 
 #[test]

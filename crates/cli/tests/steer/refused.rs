@@ -31,6 +31,8 @@ fn options_that_make_no_sense_are_refused_with_what_to_do() {
         (&["/usr", "-c", "1MiB", "--share", "/usr,min=1MiB,max=64KiB"], "max=64 KiB is below min=1 MiB"),
         (&["/usr", "-c", "1MiB", "--share", "/usr,min=1MiB"], "the mins of all shares, and a page for the rest, need"),
         (&["/usr", "-c", "1MiB", "--share", "/usr"], "it says nothing: add `,min=SIZE`"),
+        (&["/usr", "-c", "1MiB", "--config", "/no/such.toml"], "/no/such.toml: No such file"),
+        (&["/usr", "-c", "1MiB", "-p", "lru-sp", "--managers", "/no/such.toml"], "/no/such.toml: No such file"),
         (&["/usr", "-c", "1MiB", "--dirty-limit", "50%"], "unexpected argument '--dirty-limit'"),
     ] {
         let said = refused(arguments, 2);
@@ -67,4 +69,36 @@ fn one_that_is_killed_is_in_nobody_s_way_nor_are_locks_of_others() {
     let locked = fs::File::open(&files).expect("it is there");
     rustix::fs::fcntl_lock(&locked, rustix::fs::FlockOperation::LockShared).expect("anybody may");
     assert!(forebay(&["steer", "--once", &files, "-c", "1MiB"]).status.success());
+}
+
+#[test]
+fn a_place_that_is_no_control_group_is_named_as_such_while_others_are_steered() {
+    let Some(folder) = Folder::new() else { return };
+    let running = folder.steer(&["--cache", "1MiB"]);
+    assert!(refused(&["--cgroup", &folder.text(""), "-c", "1MiB"], 2).contains("it is no control group"));
+    stop(running);
+}
+
+#[test]
+fn what_a_file_says_beside_once_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("steer.toml").display().to_string();
+    for (said, other) in
+        [("observe = true", "observe"), ("control = \"/run/a\"", "control"), ("cgroup = [\"/a\"]", "cgroup")]
+    {
+        fs::write(&config, format!("once = true\ncache = \"1MiB\"\ndirectories = [\"/usr\"]\n{said}\n"))
+            .expect("it is written");
+        let said = refused(&["--config", &config], 2);
+        assert!(said.contains(&format!("it cannot be used with {other}; leave one of them out")), "{said}");
+    }
+    fs::write(&config, "log = \"loud\"\n").expect("it is written");
+    assert!(refused(&["--config", &config, "/usr"], 2).contains("`loud` is no level"));
+}
+
+#[test]
+fn a_recording_that_no_word_is_about_is_refused_with_the_words_for_it() {
+    let output = forebay(&["control", "-s", "/no/socket", "record", "uses.parquet"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("`forebay control record start uses.parquet`") && !said.contains("compare"), "{said}");
 }

@@ -61,18 +61,19 @@ impl Shared {
 }
 
 impl Steering {
-    /// Begins to steer with a pool that is used for nothing else: its capacity is the size. Returns when what is there already has been found.
+    /// Begins to steer with a pool that is used for nothing else: its capacity is the size. Returns when what is there already has been found, or soon after `stops`
+    /// says that it is to be stopped.
     ///
     /// # Errors
     /// What cannot be steered, and why.
-    pub fn start(pool: Arc<Pool>, mut options: Options) -> Result<Self, Error> {
+    pub fn start(pool: Arc<Pool>, mut options: Options, stops: &mut dyn FnMut() -> bool) -> Result<Self, Error> {
         let shared = Shared::new(pool.capacity() / PAGE, options.follow.take());
         let counted = shares::make(&pool, &options)?;
         let mut state = State::new(pool, options, &counted, &shared)?;
         let counted = std::iter::once(state.files.others().clone()).chain(counted).collect();
         state.begin_walks();
         if !state.only_users {
-            state.walk();
+            state.look_up_all(stops);
         }
         state.turn(Instant::now());
         let thread = std::thread::Builder::new().name("steer".to_owned()).spawn(move || state.run());
@@ -199,9 +200,8 @@ impl State {
 
     fn read_all_attributes(&mut self) {
         self.managing.forget_attributes();
-        for (object, ..) in self.files.all() {
-            self.read_attributes(object);
-        }
+        let objects: Vec<u32> = self.files.iter().map(|file| file.volume.id()).collect();
+        objects.into_iter().for_each(|object| self.read_attributes(object));
     }
 
     fn read_attributes(&mut self, object: u32) {

@@ -1,7 +1,8 @@
 //! Owners and files, for those who speak for processes that use steered files.
 
+use super::State;
 use super::asked::{Shared, Steering};
-use super::{State, find_pages};
+use super::lookup::find_pages;
 use crate::file_system::identify;
 use crate::steered::PAGE;
 use crate::watch::FileId;

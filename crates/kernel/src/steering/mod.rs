@@ -13,6 +13,7 @@
 
 mod asked;
 mod finder;
+mod lookup;
 #[cfg(test)]
 mod played;
 mod shares;
@@ -25,7 +26,7 @@ use crate::arrivals::Arrivals;
 use crate::budget::Budget;
 use crate::descriptors::Descriptors;
 use crate::error::Error;
-use crate::file_system::{check_rights, identify};
+use crate::file_system::check_rights;
 use crate::files::Files;
 use crate::later::Later;
 use crate::limits::Limits;
@@ -34,7 +35,6 @@ use crate::mapped::{self, Mapped};
 use crate::pressure::Pressure;
 use crate::scopes::{Hierarchy, Scope, Scopes};
 use crate::steered::{Pages, Steered};
-use crate::walk::Walk;
 use crate::watch::{FileId, GroupsBy, Watch, WatchOptions};
 use crate::writeout::Writeout;
 use asked::Shared;
@@ -44,10 +44,9 @@ use forebay_basis::Operation;
 use forebay_owning::{Owners, Processes};
 use forebay_policy::managers::Rule;
 use forebay_pool::{Pool, Share, Together};
-use std::collections::{HashMap, HashSet};
-use std::io;
+use lookup::Lookup;
+use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -65,8 +64,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(8);
 const PRIORITY: i32 = -15;
 /// How often files are looked through.
 const TEND: Duration = Duration::from_millis(250);
-/// How long walking through directories goes on before events are taken.
-const WALK: Duration = Duration::from_millis(2);
 /// The bytes of the ring: 13,000 events at the least, as even a small program has at its start, and at the most 50 ms of what two processors can read.
 const RING: RangeInclusive<u64> = 1 << 20..=4 << 20;
 /// There is room for one verdict for each of these bytes of the ring.
@@ -160,8 +157,7 @@ pub(crate) struct State {
     shared: Arc<Shared>,
     /// Files that belong to a directory by a name of theirs that the kernel does not tell, with that directory.
     linked: HashMap<FileId, usize>,
-    /// Directories that are looked through.
-    walks: Vec<Walk>,
+    lookup: Lookup,
     counts: Counts,
     lost: u64,
     /// When files were looked through last, and when the kernel was to ask again which files are steered.
@@ -205,44 +201,12 @@ impl State {
             only_users: options.only_users,
             shared: Arc::clone(shared),
             linked: HashMap::new(),
-            walks: Vec::new(),
+            lookup: Lookup::default(),
             counts: Counts::default(),
             lost: 0,
             tended: Instant::now(),
             forgot: Instant::now(),
         })
-    }
-
-    /// Finds what is in the cache already, while events are taken.
-    fn walk(&mut self) {
-        while !self.walks.is_empty() {
-            self.turn(Instant::now());
-        }
-        self.weigh();
-        self.show();
-    }
-
-    fn begin_walks(&mut self) {
-        self.walks = self.scopes.directories().map(Walk::new).collect();
-    }
-
-    /// Goes on looking for files of which anything is in the cache, and that are not known.
-    fn go_on_walking(&mut self) {
-        let Self { walks, linked, scopes, files, steered, watch, only_users, .. } = self;
-        let walked = walks.len();
-        let Some(walk) = walks.last_mut() else { return };
-        let directory = scopes.directory(walked - 1);
-        let done = walk.go_on(Instant::now() + WALK, &mut |file, id, bytes, links| {
-            if links > 1 {
-                linked.insert(id, directory);
-            }
-            if !*only_users && files.find(id).is_none() {
-                find_pages((files, steered, watch), file, (id, bytes), directory);
-            }
-        });
-        if done {
-            walks.pop();
-        }
     }
 
     fn run(mut self) {
@@ -273,7 +237,7 @@ impl State {
         // What was used until now is recorded and counted.
         while self.take_events(Instant::now()) >= MOST_EVENTS {}
         if self.only_users {
-            self.look_after_losses();
+            self.notice_losses();
         }
         self.lost = self.watch.lost();
         self.show();
@@ -284,7 +248,7 @@ impl State {
         let asked = std::mem::take(&mut *self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner));
         asked.into_iter().for_each(|ask| ask(self));
         let events = self.take_events(now);
-        self.go_on_walking();
+        self.go_on_looking();
         self.leave(now);
         self.try_again(now);
         // What has left by this takes no room any more.
@@ -294,7 +258,7 @@ impl State {
             self.tended = now;
             let there = |object| self.steered.residents().has(object);
             self.files.sweep(self.steered.pool(), there);
-            self.look_after_losses();
+            self.notice_losses();
             self.weigh();
             if self.scopes.follow() {
                 // It is asked anew which files are steered, and what is in the cache of a directory that has come.
@@ -444,35 +408,6 @@ impl State {
         }
     }
 
-    /// After lost events, what is there is looked up anew.
-    fn look_after_losses(&mut self) {
-        let lost = self.watch.lost();
-        if lost == self.lost {
-            return;
-        }
-        let then = if self.only_users { "they are not recorded" } else { "what is in the cache is looked up anew" };
-        tracing::warn!("{} events came too fast, and are lost: {then}", lost - self.lost);
-        self.lost = lost;
-        if self.only_users {
-            return;
-        }
-        // Files that nothing is known of may have come meanwhile.
-        self.begin_walks();
-        let mut known = self.steered.residents().all_there();
-        for (object, id, volume) in self.files.all() {
-            let Some(system) = self.scopes.system(id.device) else { continue };
-            let opened = self.descriptors.get(system, id);
-            let there: HashSet<u64> = opened.ok().and_then(|file| pages_of(file).ok()).unwrap_or_default();
-            let known = known.remove(&object).unwrap_or_default();
-            for page in known.iter().filter(|page| !there.contains(page)) {
-                self.steered.removed(&volume, *page, 1, false);
-            }
-            for page in there.into_iter().filter(|page| known.binary_search(page).is_err()) {
-                self.steered.found(&volume, page..page + 1);
-            }
-        }
-    }
-
     /// How much memory it takes: the kernel is asked, so not in each turn.
     fn weigh(&mut self) {
         let users = if self.managing.is_possible() { self.files.bytes_of_users() } else { 0 };
@@ -495,29 +430,4 @@ impl State {
 fn shares_of(cache: u64) -> (u32, u32) {
     let ring = (cache / 128).clamp(*RING.start(), *RING.end()).next_power_of_two() as u32;
     (ring, ring / BYTES_A_VERDICT)
-}
-
-/// A file that was found in a directory: if anything of it is in the cache, it is steered.
-fn find_pages(
-    (files, steered, watch): (&mut Files, &mut Steered, &Watch),
-    file: impl AsFd,
-    (id, bytes): (FileId, u64),
-    directory: usize,
-) {
-    let mut found = Vec::new();
-    if act::look(file, bytes, &mut |pages| found.push(pages)).is_err() || found.is_empty() {
-        return;
-    }
-    let object = files.add(steered.pool(), id, Some(Instant::now()), directory);
-    if let Some(volume) = files.get(object).map(|file| Arc::clone(&file.volume)) {
-        found.into_iter().for_each(|pages| steered.found(&volume, pages));
-    }
-    let _ = watch.judge_file(id, true);
-}
-
-fn pages_of(file: impl AsFd) -> io::Result<HashSet<u64>> {
-    let (_, bytes) = identify(&file)?;
-    let mut pages = HashSet::new();
-    act::look(file, bytes, &mut |range| pages.extend(range))?;
-    Ok(pages)
 }

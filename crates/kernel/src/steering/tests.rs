@@ -9,6 +9,7 @@ use forebay_pool::{Config, VolumeConfig};
 use rustix::fs::Advice;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,7 @@ fn state_of(policy: &str, options: Options) -> State {
     let shares = shares::make(&pool, &options).expect("they fit");
     let mut state = State::new(pool, options, &shares, &Shared::new(CACHE, None)).expect("a state");
     state.begin_walks();
-    state.walk();
+    state.look_up_all(&mut || false);
     state
 }
 
@@ -245,7 +246,7 @@ fn files_that_came_while_events_were_lost_are_found() {
     state.lost = u64::MAX;
     let begin = Instant::now();
     state.turn(begin + TEND);
-    while !state.walks.is_empty() {
+    while !state.lookup.is_done() {
         assert!(
             begin.elapsed() < Duration::from_secs(30),
             "waited 30 s in vain: a folder of one file is looked through"
@@ -276,7 +277,7 @@ fn a_file_that_is_renamed_out_of_the_directory_is_left_alone() {
     // The kernel was to ask again at the end of that turn.
     [&leaves, &comes].into_iter().for_each(|file| read(file, 2));
     look(now + VERDICT);
-    let names: Vec<_> = state.files.all().into_iter().map(|(_, id, _)| id.inode).collect();
+    let names: Vec<_> = state.files.iter().map(|file| file.id.inode).collect();
     assert_eq!(names, [comes.metadata().expect("it is there").ino()]);
 }
 
@@ -322,4 +323,32 @@ fn a_directory_that_is_renamed_is_steered_on() {
         }
         assert_eq!((there(&file).len() as u64, state.counts.there, state.counts.files), (CACHE, CACHE, 1));
     }
+}
+
+#[test]
+fn looking_for_what_is_there_ends_when_it_is_to_stop() {
+    let Some(folder) = folder() else { return };
+    let file = cold(folder.path().join("file"), FILE);
+    let mut state = state("lru", folder.path());
+    state.look_all_up_anew();
+    state.look_up_all(&mut || true);
+    assert!(!state.lookup.is_done(), "no turn was taken");
+    (0..FILE).for_each(|page| read(&file, page));
+    state.look_up_all(&mut || false);
+    assert!(state.lookup.is_done());
+}
+
+#[test]
+fn a_file_of_several_names_is_known_as_such_while_a_walk_finds_it() {
+    let Some(folder) = folder() else { return };
+    let file = cold(folder.path().join("file"), 1);
+    fs::hard_link(folder.path().join("file"), folder.path().join("again")).expect("a link");
+    let mut state = state("lru", folder.path());
+    assert_eq!(state.linked.len(), 1);
+    fs::remove_file(folder.path().join("again")).expect("it is there");
+    state.look_all_up_anew();
+    assert_eq!(state.linked.len(), 1, "nothing is forgotten before all was walked through");
+    state.look_up_all(&mut || false);
+    assert!(state.linked.is_empty());
+    drop(file);
 }

@@ -39,7 +39,7 @@ const RESIZE: Duration = Duration::from_secs(5);
 /// What keeps one from being mounted, or what could not be written at the end.
 pub fn mount(options: MountOptions, hooks: Hooks<MountOptions>) -> Result<(), Error> {
     options.check()?;
-    let (asking, requests) = signals::listen()?;
+    let (asking, requests) = signals::listen(signals::UNWRITTEN)?;
     let of_cache = options.with_revoke()?;
     let delay = of_cache.delay()?;
     of_cache.check_memory(memory::limit())?;

@@ -152,10 +152,11 @@ impl Recorder {
         self.recorded.store(0, Ordering::Relaxed);
         self.lost.store(0, Ordering::Relaxed);
         let (parts, count) = (Parts::of(path, self.page_size), Arc::clone(&self.recorded));
+        let name = path.display().to_string();
         let write = move || {
             let (parts, written) = parts.write(&mut queue, &count);
             if let Err(error) = &written {
-                tracing::error!("recording has stopped: {error}; {}", parts.kept());
+                tracing::error!("{name}: recording has stopped: {error}; {}", parts.kept());
             }
             (parts, written)
         };

@@ -56,6 +56,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// What a second signal to stop comes to.
+const SECOND_SIGNAL: &str =
+    "the kernel's own lists decide from now on, and a trace that is being recorded is not completed";
+
 /// How often it is looked whether the thread that steers goes on.
 const LOOKED: Duration = Duration::from_millis(500);
 
@@ -81,6 +85,7 @@ pub fn steer(
 ) -> Result<SteerEnd, Error> {
     options.check(program.is_some())?;
     // What cannot be is said first, whoever steers there.
+    forebay_kernel::check(&options.scopes())?;
     options.limits()?;
     let _claims = options.claim()?;
     watch(options, program, hooks, None)
@@ -124,7 +129,7 @@ fn watch(
     let group = program.is_some().then(Group::new).transpose()?;
     let mut scopes = options.scopes();
     scopes.extend(group.iter().map(|group| Scope::Group(group.path().to_owned())));
-    let (asking, requests, passing) = requests(program.is_some())?;
+    let (asking, requests, mut passing) = requests(program.is_some())?;
     let beside = Beside::bind(&options.beside)?;
     folio_limit::put_back_left();
     // A signal to stop has it put back from here on.
@@ -149,7 +154,16 @@ fn watch(
     let observe = options.observe;
     let shares = options.shared();
     let of_kernel = forebay_kernel::Options { scopes, shares, observe, only_users, follow, users, owners, rules };
-    let steering = Steering::start(Arc::clone(&cache.pool), of_kernel)?;
+    let mut early = Vec::new();
+    let mut stops = || {
+        early.extend(requests.try_iter());
+        early.contains(&Request::Stop) || passing.as_mut().is_some_and(Passing::is_asked_to_end)
+    };
+    let steering = Steering::start(Arc::clone(&cache.pool), of_kernel, &mut stops)?;
+    for request in early {
+        // The receiver is below.
+        let _ = asking.send(request);
+    }
     let files = SteeredFiles(steering.finder());
     let managers = options.manager_socket.is_some().then(|| Managers::new(Arc::clone(&cache.pool), Box::new(files)));
     let service = Arc::new(PageCache {
@@ -211,7 +225,7 @@ fn requests(has_program: bool) -> Result<Requests, Error> {
         let (asking, requests) = channel();
         return Ok((asking, requests, Some(Passing::begin()?)));
     }
-    let (asking, requests) = signals::listen()?;
+    let (asking, requests) = signals::listen(SECOND_SIGNAL)?;
     Ok((asking, requests, None))
 }
 
@@ -410,7 +424,11 @@ impl Service for PageCache {
     }
 
     fn stopping(&self) -> String {
-        "stopping: the kernel's own lists decide again".to_owned()
+        match self.options.observe {
+            true => "stopping: nothing has left by this",
+            false => "stopping: the kernel's own lists decide again",
+        }
+        .to_owned()
     }
 
     fn stopped(&self) -> String {

@@ -55,15 +55,16 @@ impl fmt::Display for Lowered {
 ///
 /// # Errors
 /// What keeps it from steering.
-pub fn lower(options: &SteerOptions) -> Result<Lowered, Error> {
-    options.check(false)?;
+pub fn lower(options: &SteerOptions, has_program: bool) -> Result<Lowered, Error> {
+    options.check(has_program)?;
+    forebay_kernel::check(&options.scopes())?;
     let limits = options.limits()?;
     let _claims = options.claim()?;
     folio_limit::put_back_left();
     let options = &options.clone().at_most(limits.as_ref());
     let (cache, _) = options.make_cache()?;
     let of_kernel = Options { scopes: options.scopes(), follow: limits, ..Options::default() };
-    let steering = Steering::start(Arc::clone(&cache.pool), of_kernel)?;
+    let steering = Steering::start(Arc::clone(&cache.pool), of_kernel, &mut || false)?;
     let (mut least, mut since) = (u64::MAX, Instant::now());
     loop {
         let Counts { there, asked: size, .. } = steering.counts();

@@ -7,7 +7,7 @@ use crate::managers::OwnersOption;
 use crate::memory;
 use crate::options::BesideOptions;
 use crate::steering::shares::{ShareOptions, check_fit};
-use crate::words::{Policy, Room, Size};
+use crate::words::{Level, Policy, Room, Size};
 use clap::Arg;
 use forebay_basis::show_bytes;
 use forebay_kernel::{Limits, Scope};
@@ -58,6 +58,16 @@ options! {
         /// Let programs manage their own pages by a unix socket (docs/own-managers.md); the policy is to be lru-sp
         #[arg(long, value_name = "PATH")]
         pub manager_socket: Option<PathBuf> = restart("manager-socket");
+        /// Bring the page cache of the directories down to --cache, and end
+        #[arg(long, conflicts_with_all = ["groups", "observe", "program", "folio_limit", "managers", "manager_socket", "owners", "metrics", "control", "record"])]
+        pub once: bool = restart("once");
+        /// Write figures to a file at the end, as JSON; it is replaced
+        #[arg(long, value_name = "FILE")]
+        pub figures: Option<PathBuf> = restart("figures");
+        /// What to log on standard error: error, warn, info, debug, trace or off, or for parts of the program, as in
+        /// info,forebay_kernel=debug [default: info; warn beside a PROGRAM]
+        #[arg(long, value_name = "LEVEL", env = "FOREBAY_LOG")]
+        pub log: Option<Level> = restart("log");
         /// What runs beside it.
         #[command(flatten)]
         pub beside: BesideOptions = part;
@@ -109,6 +119,7 @@ impl SteerOptions {
             None | Some(Room::Bytes(_)) => check_cache(self.cache_size())?,
         }
         self.check_folio_limit()?;
+        self.check_once(has_program)?;
         check_apart("", &self.directories)?;
         check_apart("--cgroup ", &self.groups)?;
         self.check_shares()?;
@@ -126,6 +137,35 @@ impl SteerOptions {
                 record.display(),
                 directory.display()
             ))),
+        }
+    }
+
+    /// What is logged, beside a program or without one.
+    pub fn level(&self, has_program: bool) -> &str {
+        let quiet = if self.once || has_program { "warn" } else { "info" };
+        self.log.as_ref().map_or(quiet, |level| &level.0)
+    }
+
+    /// Refuses what --once has no use for. The command line has been looked at; a file may say it, too.
+    fn check_once(&self, has_program: bool) -> Result<(), Error> {
+        let Self { groups, observe, managers, owners, beside, .. } = self;
+        let others = [
+            ("a program", has_program),
+            ("cgroup", !groups.is_empty()),
+            ("observe", *observe),
+            ("folio-limit", self.folio_limit.is_some()),
+            ("managers", managers.is_some()),
+            ("manager-socket", self.manager_socket.is_some()),
+            ("owners", owners.is_some()),
+            ("metrics", beside.metrics.is_some()),
+            ("control", beside.control.is_some()),
+            ("record", beside.record.is_some()),
+        ];
+        match others.into_iter().find(|(_, given)| self.once && *given) {
+            Some((other, _)) => Err(Error::Usage(format!(
+                "--once brings directories down to a size and ends: it cannot be used with {other}; leave one of them out"
+            ))),
+            None => Ok(()),
         }
     }
 
@@ -163,10 +203,11 @@ impl SteerOptions {
                 (self.groups.iter().flat_map(|group| Limits::files_of(group)).collect(), names.join(", "))
             }
         };
-        let limits = Limits::new(files).ok_or_else(|| {
+        let limits = Limits::new(files.clone()).ok_or_else(|| {
             Error::Usage(format!(
                 "--cache auto: no limit of memory is set for {whose}, or above it, so there is nothing to follow: set one \
-                 (memory.max), or give a size"
+                 ({}), or give a size",
+                where_to_limit(&files)
             ))
         })?;
         Ok(Some(limits))
@@ -217,6 +258,21 @@ impl SteerOptions {
             "the metadata of a cache of {cache}, up to {metadata}, and {program} for the program need more memory than the {limit} that this machine, a control \
              group or `ulimit` allows: make --cache smaller"
         )))
+    }
+}
+
+/// Which file would set a limit, where none of these does. In a hybrid hierarchy version 1 may have the limits, and groups of version 2 none.
+fn where_to_limit(files: &[PathBuf]) -> &'static str {
+    let has_controller = |folder: &Path| {
+        let controllers = std::fs::read_to_string(folder.join("cgroup.controllers")).unwrap_or_default();
+        controllers.split_whitespace().any(|controller| controller == "memory")
+    };
+    if files.iter().any(|file| file.ends_with("memory.limit_in_bytes") && file.exists()) {
+        "memory.limit_in_bytes"
+    } else if files.is_empty() || files.iter().filter_map(|file| file.parent()).any(has_controller) {
+        "memory.max"
+    } else {
+        "memory.limit_in_bytes of a group of version 1, which limits memory here: name that group"
     }
 }
 
@@ -304,6 +360,19 @@ mod tests {
         let mut recorded = options(&[all], Some("1MiB"));
         recorded.beside.record = Some(below.join("a.parquet"));
         assert!(refused(&recorded).contains("choose another place"));
+    }
+
+    #[test]
+    fn a_limit_is_set_where_the_hierarchy_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["memory.max", "memory.limit_in_bytes"].map(|name| folder.path().join(name));
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("cgroup.controllers", "cpu memory\n");
+        assert_eq!(where_to_limit(&files), "memory.max");
+        write("cgroup.controllers", "hugetlb\n");
+        assert!(where_to_limit(&files).contains("version 1, which limits memory here"));
+        write("memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(where_to_limit(&files), "memory.limit_in_bytes");
     }
 
     #[test]

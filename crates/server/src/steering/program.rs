@@ -161,7 +161,11 @@ fn own_group(groups: &str, mounts: &str) -> Option<PathBuf> {
 }
 
 /// Signals, which go to a program from now on.
-pub(crate) struct Passing(SignalsInfo<WithOrigin>);
+pub(crate) struct Passing {
+    signals: SignalsInfo<WithOrigin>,
+    /// Those that came before the program was there.
+    early: Vec<i32>,
+}
 
 impl Passing {
     /// Those that this process does not ignore, as by `nohup`: the program ignores them, too.
@@ -172,7 +176,15 @@ impl Passing {
         let ignored = ignored();
         let passed = PASSED.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
         let signals = SignalsInfo::with_exfiltrator(passed, WithOrigin::default());
-        signals.map(Self).map_err(|error| Error::Failed(format!("signals cannot be passed on: {error}")))
+        signals
+            .map(|signals| Self { signals, early: Vec::new() })
+            .map_err(|error| Error::Failed(format!("signals cannot be passed on: {error}")))
+    }
+
+    /// Whether a signal has come by which most programs end. The program gets it once it is there.
+    pub(crate) fn is_asked_to_end(&mut self) -> bool {
+        self.early.extend(self.signals.pending().map(|Origin { signal, .. }| signal));
+        self.early.iter().any(|signal| [SIGINT, SIGQUIT, SIGTERM].contains(signal))
     }
 
     /// Waits for the end of the program. Signals go to it, but those of the terminal, which it has got.
@@ -182,7 +194,7 @@ impl Passing {
     pub(crate) fn until_end_of(mut self, mut child: Child) -> io::Result<ExitStatus> {
         // Its number may be another's once it has ended.
         let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-        let handle = self.0.handle();
+        let handle = self.signals.handle();
         let pass = move |signal| {
             if let Some(signal) = Signal::from_named_raw(signal) {
                 // It may have ended.
@@ -190,9 +202,10 @@ impl Passing {
             }
         };
         // Before the program was there, those of the terminal came here alone.
-        self.0.pending().for_each(|Origin { signal, .. }| pass(signal));
+        self.early.drain(..).for_each(&pass);
+        self.signals.pending().for_each(|Origin { signal, .. }| pass(signal));
         let passing = std::thread::spawn(move || {
-            for Origin { signal, cause, .. } in self.0.forever() {
+            for Origin { signal, cause, .. } in self.signals.forever() {
                 if matches!(cause, Cause::Sent(Sent::User | Sent::TKill | Sent::Queue)) {
                     pass(signal);
                 }

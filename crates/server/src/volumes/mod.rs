@@ -40,7 +40,7 @@ const CLIENTS_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Errors
 /// What keeps it from serving, or what could not be written at the end.
 pub fn serve(options: Options, hooks: Hooks<Options>) -> Result<(), Error> {
-    let (_, requests) = signals::listen()?;
+    let (_, requests) = signals::listen(signals::UNWRITTEN)?;
     // Options that make no sense are refused as such, whoever else listens there.
     let prepared = Prepared::new(options)?;
     let beside = Beside::bind(&prepared.options.service.beside)?;
