@@ -61,7 +61,10 @@ fn recorded(arguments: &Arguments, directories: &[PathBuf]) -> Result<(), Failur
         wrote(output, held.written);
         match held.written {
             0 => say("no file was used: there is nothing to compare"),
-            _ => tell_of(output, None, Knows::FilesAndOwners)?,
+            _ => {
+                tell_of(output, None, Knows::FilesAndOwners)?;
+                say(&format!("then, with a size and the policy that it names: {}", steering(arguments, directories)));
+            }
         }
     }
     match ended.program {
@@ -69,4 +72,17 @@ fn recorded(arguments: &Arguments, directories: &[PathBuf]) -> Result<(), Failur
         Some(Ok(code)) if code != 0 => Err(Failure::Said(code)),
         _ => Ok(()),
     }
+}
+
+/// The command that steers what was recorded.
+fn steering(Arguments { program, groups, .. }: &Arguments, directories: &[PathBuf]) -> String {
+    let mut words = vec!["forebay steer".to_owned()];
+    words.extend(directories.iter().map(|directory| directory.display().to_string()));
+    words.extend(groups.iter().map(|group| format!("--cgroup {}", group.display())));
+    words.push("--cache SIZE --policy NAME".to_owned());
+    if !program.is_empty() {
+        words.push("--".to_owned());
+        words.extend(program.iter().map(|word| word.to_string_lossy().into_owned()));
+    }
+    words.join(" ")
 }
