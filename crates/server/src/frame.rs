@@ -120,10 +120,7 @@ pub(crate) trait Service: Steered + Sized + 'static {
             Some(reload) => reload().and_then(|new| self.take_over(&new)),
             None => match self.read_others_again() {
                 Ok(true) => Ok(Vec::new()),
-                Ok(false) => {
-                    tracing::warn!("{NO_FILE}");
-                    return Err(Error::Usage(NO_FILE.to_owned()));
-                }
+                Ok(false) => return Err(Error::Usage(NO_FILE.to_owned())),
                 Err(error) => Err(error),
             },
         };
@@ -200,7 +197,12 @@ pub(crate) fn run<S: Service>(
     }
     let served = begun.and_then(|()| {
         let reloading = Arc::clone(&service);
-        let served = serve_until_stopped(requests, move || drop(reloading.read_again()));
+        // Whoever asks by a command gets this as an answer.
+        let reload = move || match reloading.read_again() {
+            Err(Error::Usage(what)) if what == NO_FILE => tracing::warn!("{what}"),
+            _ => {}
+        };
+        let served = serve_until_stopped(requests, reload);
         tracing::info!("{}", service.stopping());
         served
     });

@@ -1,7 +1,7 @@
 //! A file system that is frozen, with dirty pages: steering of another goes on beside it, and stops in order.
 
-use crate::running::wait_until;
-use crate::{ALL, CACHE, Folder, forebay, stop, text};
+use crate::running::{Running, wait_until};
+use crate::{ALL, CACHE, Folder, stop};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
@@ -67,8 +67,10 @@ fn a_frozen_file_system_holds_up_neither_another_nor_the_end() {
     let log = stop(running);
     assert!(log.contains("stopped: "), "{log}");
     // It can be brought down while it is frozen, too.
-    let lowered = forebay(&["steer", "--once", "--cache", "1MiB", &mounted.0.display().to_string()]);
-    assert!(lowered.status.success(), "{}", text(&lowered.stderr));
+    let point = mounted.0.display().to_string();
+    let mut once = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let mut lowered = Running::start(once.args(["steer", "--once", "--cache", "4MiB", &point]));
+    assert_eq!(lowered.end(), Some(0), "{}", lowered.log);
     assert!(!waits.is_finished(), "it was frozen all the time");
     assert!(mounted.freeze("-u"), "it thaws");
     waits.join().expect("it ends").expect("there is room");
