@@ -10,6 +10,8 @@ use std::process::Command;
 /// What is used again and again, and what is scanned.
 const USED: u64 = 4 << 20;
 const SCANNED: u64 = 24 << 20;
+/// Pages of the scan that are waited for: the reads of tar may meet in a page, which is one use then.
+const MOST_OF_IT: u64 = (SCANNED >> 12) / 10 * 9;
 
 /// Reads two of the files page by page, without readahead.
 fn use_some(folder: &Folder) {
@@ -31,32 +33,25 @@ fn seen(folder: &Folder, name: &str) -> serde_json::Value {
     found.unwrap_or_else(|| panic!("{name}: {answer}")).clone()
 }
 
+/// The uses of a directory that the policy has seen.
 #[track_caller]
-fn wait_for_uses_of(folder: &Folder, name: &str, pages: u64) {
-    let count = |of: &serde_json::Value, what: &str| of[what].as_u64().expect("a number");
-    wait_until("uses are counted", || {
-        let seen = seen(folder, name);
-        count(&seen, "hits") + count(&seen, "misses") >= pages
-    });
+fn uses_of(folder: &Folder, name: &str) -> u64 {
+    let seen = seen(folder, name);
+    ["hits", "misses"].iter().map(|count| seen[count].as_u64().expect("a number")).sum()
 }
 
-/// Uses some files, and has `tar` read another directory: how many bytes of these files are still there, or were taken by the kernel itself.
-fn kept_beside_a_scan(folder: &Folder, [used, scanned]: [&str; 2]) -> u64 {
+/// Uses some files, and then has `tar` read another directory, whose uses are counted under this name.
+fn scan(folder: &Folder, name: &str) {
     for round in 1..=2 {
         use_some(folder);
-        folder.wait_for_uses(round * USED >> 12);
+        folder.wait_for_uses((round * USED) >> 12);
     }
     assert_eq!(folder.resident(), USED);
-    let before = folder.figure("kernel_hits") + folder.figure("kernel_misses");
+    let before = uses_of(folder, name);
     // What tar writes to /dev/null itself it does not read.
-    let scan = format!("tar -cf - {} | wc -c", folder.text("scanned"));
-    assert!(Command::new("sh").args(["-c", &scan]).output().expect("tar runs").status.success());
-    folder.wait_for_uses(before + (SCANNED >> 12));
-    if used != scanned {
-        wait_for_uses_of(folder, scanned, SCANNED >> 12);
-    }
-    wait_until("pages leave", || folder.figure("kept") == 0);
-    folder.resident() + (folder.figure("reclaimed") << 12)
+    let tar = format!("tar -cf - {} | wc -c", folder.text("scanned"));
+    assert!(Command::new("sh").args(["-c", &tar]).output().expect("tar runs").status.success());
+    wait_until("uses are counted", || uses_of(folder, name) >= before + MOST_OF_IT);
 }
 
 #[test]
@@ -71,8 +66,9 @@ fn a_scan_with_a_max_pushes_out_no_page_of_a_min() {
     let options = [&scanned, "--policy", "lru", "--config", &config];
     fs::write(&config, "cache = \"8MiB\"\n").expect("it is written");
     let running = folder.steer(&options);
-    let both = format!("{used}, {scanned}");
-    assert!(kept_beside_a_scan(&folder, [&both, &both]) < USED / 2, "without shares the scan takes its place");
+    scan(&folder, &format!("{used}, {scanned}"));
+    // Without shares the scan takes the place of the others.
+    folder.wait_for_at_most(USED / 2);
     stop(running);
     cold();
     let shares = |of_used: &str| {
@@ -82,7 +78,9 @@ fn a_scan_with_a_max_pushes_out_no_page_of_a_min() {
     };
     fs::write(&config, shares("min = \"5MiB\"")).expect("it is written");
     let mut running = folder.steer(&options);
-    let kept = kept_beside_a_scan(&folder, [&used, &scanned]);
+    scan(&folder, &scanned);
+    // On a busy machine the kernel takes some itself.
+    let kept = folder.resident() + (folder.figure("reclaimed") << 12);
     assert!(kept >= USED, "{kept} of {USED} are there");
     let share = &seen(&folder, &scanned)["share"];
     assert_eq!((share["min"].as_u64(), share["max"].as_u64()), (Some(0), Some(2 << 20)));
