@@ -8,7 +8,7 @@
 //!                         +--> later            its writeback starts, and it is tried again
 //! ```
 //!
-//! A turn takes what is in the ring, lets pages leave, and keeps the size. Between turns it sleeps for a millisecond, and longer while nothing leaves. If it ends in any way, the
+//! A turn takes what is in the ring, lets pages leave, and keeps the size. Between turns it sleeps for 1 to 8 ms: the less happens, the longer. If it ends in any way, the
 //! kernel goes on with its own lists: only clean pages were let go, and nothing else was changed.
 
 mod asked;
@@ -56,10 +56,13 @@ use turn::{Sees, Turn, Verdict};
 const MOST_EVENTS: usize = 1 << 14;
 /// Events whose memory is waited for together: uses at random places are each far from the others in it.
 const TOGETHER: usize = 16;
-/// How long it sleeps between turns: while pages leave, while they are only used, and at most while nothing happens.
+/// How long it sleeps between turns: while many pages leave, while they are used, and at most while nothing happens. Each time that it wakes costs programs
+/// some microseconds.
 const PAUSE: Duration = Duration::from_millis(1);
 const CALM_PAUSE: Duration = Duration::from_millis(4);
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
+/// Many pages leave in a turn if they are more than the size divided by this.
+const MANY: u64 = 256;
 /// It goes before programs, of whose processor's time it takes a few per cent.
 const PRIORITY: i32 = -15;
 /// How often files are looked through.
@@ -225,7 +228,8 @@ impl State {
             if events >= MOST_EVENTS {
                 continue;
             }
-            pause = if self.steered.pages().let_go > let_go {
+            let gone = self.steered.pages().let_go - let_go;
+            pause = if gone * MANY > self.budget.pages() {
                 PAUSE
             } else if events > 0 {
                 CALM_PAUSE
@@ -428,6 +432,6 @@ impl State {
 
 /// The bytes of the ring and the most verdicts for a cache of this many bytes: the smaller it is, the less others may take beside it. A ring is mapped twice.
 fn shares_of(cache: u64) -> (u32, u32) {
-    let ring = (cache / 128).clamp(*RING.start(), *RING.end()).next_power_of_two() as u32;
+    let ring = 1 << (cache / 128).clamp(*RING.start(), *RING.end()).ilog2();
     (ring, ring / BYTES_A_VERDICT)
 }
