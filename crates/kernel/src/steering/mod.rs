@@ -61,6 +61,8 @@ const TOGETHER: usize = 16;
 const PAUSE: Duration = Duration::from_millis(1);
 const CALM_PAUSE: Duration = Duration::from_millis(4);
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
+/// A turn of no more events is as good as none.
+const FEW_EVENTS: usize = 1 << 10;
 /// Many pages leave in a turn if they are more than the size divided by this.
 const MANY: u64 = 256;
 /// It goes before programs, of whose processor's time it takes a few per cent.
@@ -231,7 +233,7 @@ impl State {
             let gone = self.steered.pages().let_go - let_go;
             pause = if gone * MANY > self.budget.pages() {
                 PAUSE
-            } else if events > 0 {
+            } else if gone > 0 || events > FEW_EVENTS {
                 CALM_PAUSE
             } else {
                 (pause * 2).min(LONGEST_PAUSE)

@@ -195,8 +195,8 @@ impl Turn<'_> {
             }
             return Some(object);
         }
-        if let (Some(scope), Some(file)) = (found, self.files.get_mut(object)) {
-            (file.scope, file.checked) = (scope, Some(self.now));
+        if let Some(scope) = found {
+            self.files.set_checked(object, scope, self.now);
         }
         Some(object)
     }
@@ -262,7 +262,7 @@ impl Turn<'_> {
         let (number, bytes) = match known {
             Some(recorded) => {
                 recorded.1 = recorded.1.max(end);
-                *recorded
+                **recorded
             }
             None => {
                 let number = users.file(&self.name_of(event));
@@ -270,7 +270,7 @@ impl Turn<'_> {
                 let opened = system.and_then(|system| self.descriptors.get(system, event.file).ok());
                 let bytes = opened.and_then(|file| identify(file).ok()).map_or(end, |(_, bytes)| bytes);
                 let Some(file) = self.files.get_mut(object) else { return };
-                *file.recorded.insert((number, bytes))
+                **file.recorded.insert(Box::new((number, bytes)))
             }
         };
         let bytes_used = (event.first * PAGE, u64::from(event.count) * PAGE);
