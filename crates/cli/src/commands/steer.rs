@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// A program to run in a control group of its own, and its arguments
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
-    /// Read options from a file, under their long names; `directories` and `cgroup` are lists, and each share is a table, [[share]]
+    /// Read options from a file, under their long names; `directories` and `cgroup` are lists, and each share is a table, `[[share]]`
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
 }
