@@ -360,16 +360,17 @@ def measure_all(given):
             for turn in range(given.rounds):
                 for which in given.caches.split(","):
                     of_question, managers, said, command = MANAGERS.get(name, {}), None, None, question.command
-                    if which in OF_MIX and which not in of_question or NOREUSE in which and not isinstance(question, Mix):
+                    front, managed = (stage.STEERED, which.removeprefix(stage.STEERED)) if which.startswith(stage.STEERED) else ("", which)
+                    if managed in OF_MIX and managed not in of_question or NOREUSE in which and not isinstance(question, Mix):
                         continue
                     policy = which.split("+")[0]
                     if which == ADVISED:
                         if not advice:
                             raise stage.Failed(f"there is no advice for `{ADVISED}`: add --record {stage.KERNEL}")
                         policy = stage.STEERED + advice
-                    if which in of_question:
-                        policy, managers = "lru-sp", work / "managers.toml"
-                        managers.write_text(of_question[which])
+                    if managed in of_question:
+                        policy, managers = f"{front}lru-sp", work / "managers.toml"
+                        managers.write_text(of_question[managed])
                     elif which == sessions.SUGGESTED:
                         policy, managers = "lru-sp", stage.suggested(place, sizes[0])
                     if NOREUSE in which:
