@@ -183,7 +183,7 @@ fn managers_are_for_a_policy_that_has_them() {
     assert!(code == Some(2) && said.contains("managers.toml line 2: that manager needs to know"), "{said}");
     fs::remove_file(&file).expect("it is there");
     let (code, said) = mount(&["--policy", "lru-sp"]);
-    assert!(code == Some(1) && said.contains("managers.toml: No such file"), "{said}");
+    assert!(code == Some(2) && said.contains("managers.toml: No such file"), "{said}");
     let socket = folder.text("socket");
     let mut running = folder.mount(&["--policy", "lru", "--control", &socket]);
     running.wait_for("commands are taken at");
