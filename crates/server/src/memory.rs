@@ -24,7 +24,7 @@ pub(crate) fn keep_no_large_blocks() {
 }
 
 /// The machine's.
-fn machine() -> u64 {
+pub(crate) fn machine() -> u64 {
     let info = rustix::system::sysinfo();
     info.totalram as u64 * u64::from(info.mem_unit)
 }

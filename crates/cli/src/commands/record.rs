@@ -210,6 +210,12 @@ fn tell_of(out: &Path, page_size: Option<u64>, knows: Knows) -> Result<(), Failu
     }
     say(&format!("{references} to {pages} of {size}{origin}: {holds}"));
     let given = page_size.map_or(String::new(), page_size_option);
-    say(&format!("next: forebay compare {name}{given}"));
+    say(&format!("next: forebay compare {}{given}", quoted(&name)));
     Ok(())
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    // A zero byte is in no name and no argument.
+    shlex::try_quote(word).map_or_else(|_| word.to_owned(), |word| word.into_owned())
 }

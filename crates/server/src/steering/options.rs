@@ -34,7 +34,7 @@ options! {
         #[arg(long = "cgroup", value_name = "PATH")]
         pub groups: Vec<PathBuf> = restart("cgroup");
         /// The most that these files may have in the kernel's page cache, or `auto`: what the limit of the --cgroup, or of this command's own group, leaves to them; with
-        /// --observe the size of the cache that the policy thinks of [default: 512MiB]
+        /// --observe the size of the cache that the policy thinks of, 512MiB where it is not given
         #[arg(short, long, value_name = "SIZE|auto")]
         pub cache: Option<Room> = live("cache");
         /// What a directory or control group that is steered has of the size: at least min= when it needs that, and never more than max=; may be given again
@@ -116,7 +116,10 @@ impl SteerOptions {
             }
             // Where there is a limit is looked up later.
             Some(Room::Auto) => {}
-            None | Some(Room::Bytes(_)) => check_cache(self.cache_size())?,
+            None | Some(Room::Bytes(_)) => {
+                check_cache(self.cache_size())?;
+                self.check_machine()?;
+            }
         }
         self.check_folio_limit()?;
         self.check_once(has_program)?;
@@ -144,6 +147,18 @@ impl SteerOptions {
     pub fn level(&self, has_program: bool) -> &str {
         let quiet = if self.once || has_program { "warn" } else { "info" };
         self.log.as_ref().map_or(quiet, |level| &level.0)
+    }
+
+    /// Refuses a size that no page cache of this machine can have.
+    fn check_machine(&self) -> Result<(), Error> {
+        let (size, most) = (self.cache_size(), memory::machine());
+        if self.observe || size <= most {
+            return Ok(());
+        }
+        let [size, most] = [size, most].map(show_bytes);
+        Err(Error::Usage(format!(
+            "a cache of {size}: this machine has {most} of memory; --observe looks what a larger one would do"
+        )))
     }
 
     /// Refuses what --once has no use for. The command line has been looked at; a file may say it, too.

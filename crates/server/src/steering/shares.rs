@@ -97,7 +97,7 @@ pub(super) fn check_fit(shares: &[ShareOptions], size: u64) -> Result<(), Error>
         return Ok(());
     }
     let [needed, size] = [needed, size].map(show_bytes);
-    let what = format!("the mins of all shares, and a page for the rest, need {needed} of the {size}");
+    let what = format!("the mins of all shares, and a page of 4 KiB for the rest, need {needed} of the {size}");
     Err(Error::Usage(format!("--share: {what} of --cache: make them smaller, or that larger")))
 }
 

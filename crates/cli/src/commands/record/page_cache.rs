@@ -1,6 +1,6 @@
 //! `forebay record --page-cache`: all uses of files in the kernel's page cache.
 
-use super::{Arguments, Knows, say, tell_of, wrote};
+use super::{Arguments, Knows, quoted, say, tell_of, wrote};
 use crate::commands::steer::command;
 use crate::failure::Failure;
 use crate::files::check_path;
@@ -77,12 +77,12 @@ fn recorded(arguments: &Arguments, directories: &[PathBuf]) -> Result<(), Failur
 /// The command that steers what was recorded.
 fn steering(Arguments { program, groups, .. }: &Arguments, directories: &[PathBuf]) -> String {
     let mut words = vec!["forebay steer".to_owned()];
-    words.extend(directories.iter().map(|directory| directory.display().to_string()));
-    words.extend(groups.iter().map(|group| format!("--cgroup {}", group.display())));
+    words.extend(directories.iter().map(|directory| quoted(&directory.to_string_lossy())));
+    words.extend(groups.iter().map(|group| format!("--cgroup {}", quoted(&group.to_string_lossy()))));
     words.push("--cache SIZE --policy NAME".to_owned());
     if !program.is_empty() {
         words.push("--".to_owned());
-        words.extend(program.iter().map(|word| word.to_string_lossy().into_owned()));
+        words.extend(program.iter().map(|word| quoted(&word.to_string_lossy())));
     }
     words.join(" ")
 }
