@@ -30,7 +30,10 @@ fn options_that_make_no_sense_are_refused_with_what_to_do() {
         (&["/usr", "-c", "1MiB", "--share", "/var,max=64KiB"], "--share /var: it is not steered, so it has no share"),
         (&["/usr", "-c", "1MiB", "--share", "/usr,min=1MiB,max=64KiB"], "max=64 KiB is below min=1 MiB"),
         (&["/usr", "-c", "900TiB"], "this machine has"),
-        (&["/usr", "-c", "1MiB", "--share", "/usr,min=1MiB"], "the mins of all shares, and a page of 4 KiB for the rest, need"),
+        (
+            &["/usr", "-c", "1MiB", "--share", "/usr,min=1MiB"],
+            "the mins of all shares, and a page of 4 KiB for the rest, need",
+        ),
         (&["/usr", "-c", "1MiB", "--share", "/usr"], "it says nothing: add `,min=SIZE`"),
         (&["/usr", "-c", "1MiB", "--config", "/no/such.toml"], "/no/such.toml: No such file"),
         (&["/usr", "-c", "1MiB", "-p", "lru-sp", "--managers", "/no/such.toml"], "/no/such.toml: No such file"),

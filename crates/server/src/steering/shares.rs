@@ -96,8 +96,8 @@ pub(super) fn check_fit(shares: &[ShareOptions], size: u64) -> Result<(), Error>
     if shares.is_empty() || needed <= size {
         return Ok(());
     }
-    let [needed, size] = [needed, size].map(show_bytes);
-    let what = format!("the mins of all shares, and a page of 4 KiB for the rest, need {needed} of the {size}");
+    let [more, size] = [needed - size, size].map(show_bytes);
+    let what = format!("the mins of all shares, and a page of 4 KiB for the rest, need {more} more than the {size}");
     Err(Error::Usage(format!("--share: {what} of --cache: make them smaller, or that larger")))
 }
 
@@ -243,7 +243,7 @@ mod tests {
             (&["/a,min=8KiB,max=4KiB"], "max=4 KiB is below min=8 KiB"),
             (&["/a,max=1KiB"], "is below a page"),
             (&["/a,max=4KiB", "/a/,min=4KiB"], "it has a share already"),
-            (&["/a,min=1MiB"], "need 1028 KiB of the 1 MiB of --cache: make them smaller, or that larger"),
+            (&["/a,min=1MiB"], "need 4 KiB more than the 1 MiB of --cache: make them smaller, or that larger"),
         ] {
             let refused = options(shares).check(false).unwrap_err();
             assert!(refused.is_usage() && refused.to_string().contains(told), "{shares:?}: {refused}");
