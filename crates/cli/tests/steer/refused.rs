@@ -25,6 +25,7 @@ fn options_that_make_no_sense_are_refused_with_what_to_do() {
         (&["/no/such/place", "-c", "1MiB"], "/no/such/place: No such file or directory"),
         (&["--cgroup", "/proc", "-c", "1MiB"], "it is no control group"),
         (&["--once", "--observe", "/usr"], "cannot be used with"),
+        (&["--once", "/usr", "-c", "1MiB", "--share", "/usr,max=64KiB"], "cannot be used with share"),
         (&["/usr", "-c", "1MiB", "--folio-limit", "6KiB"], "take a multiple of 4 KiB"),
         (&["/usr", "--observe", "--folio-limit", "64KiB"], "--observe changes nothing: drop one"),
         (&["/usr", "-c", "1MiB", "--share", "/var,max=64KiB"], "--share /var: it is not steered, so it has no share"),

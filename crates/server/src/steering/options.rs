@@ -167,6 +167,7 @@ impl SteerOptions {
         let others = [
             ("a program", has_program),
             ("cgroup", !groups.is_empty()),
+            ("share", !self.shares.is_empty()),
             ("observe", *observe),
             ("folio-limit", self.folio_limit.is_some()),
             ("managers", managers.is_some()),
