@@ -165,10 +165,11 @@ impl Files {
         Some(file)
     }
 
-    /// Lets go of files that the policy knows no page of, that nobody follows, and of which no page is `there`, if they have become many.
-    pub(crate) fn sweep(&mut self, pool: &Pool, there: impl Fn(u32) -> bool) {
-        if self.len() < self.sweep_at {
-            return;
+    /// Lets go of files that the policy knows no page of, that nobody follows, and of which no page is `there`, if they have become many or it is `due`. Whether
+    /// it has looked.
+    pub(crate) fn sweep(&mut self, pool: &Pool, due: bool, there: impl Fn(u32) -> bool) -> bool {
+        if !due && self.len() < self.sweep_at {
+            return false;
         }
         for object in 0..self.by_object.len() as u32 {
             // A volume without pages is detached at once.
@@ -185,6 +186,7 @@ impl Files {
         by_object.shrink_to(by_object.len() * 2);
         by_id.shrink_to(by_id.len() * 2, |&object| hash_of(by_object, hasher, object));
         self.sweep_at = (2 * self.len()).max(FIRST_SWEEP);
+        true
     }
 }
 
@@ -251,9 +253,13 @@ mod tests {
         let other = files.add(&pool, id(5000), None, 0);
         assert_eq!(files.get(other).map(|file| file.id), Some(id(5000)));
 
-        files.sweep(&pool, |object| object == numbers[3]);
+        assert!(files.sweep(&pool, false, |object| object == numbers[3]));
         assert_eq!((files.len(), files.find(id(3)), files.find(id(4))), (1, Some(numbers[3]), None));
         assert!(files.bytes() < bytes / 100, "{} of {bytes} bytes", files.bytes());
+        files.add(&pool, id(4), None, 0);
+        assert!(!files.sweep(&pool, false, |_| false), "there are few");
+        assert!(files.sweep(&pool, true, |object| object == numbers[3]), "nothing else happens");
+        assert_eq!((files.len(), files.find(id(4))), (1, None));
         assert!(files.get(numbers[3]).is_some() && files.get(numbers[4]).is_none() && files.get(1 << 30).is_none());
     }
 }

@@ -165,6 +165,8 @@ pub(crate) struct State {
     lookup: Lookup,
     counts: Counts,
     lost: u64,
+    /// How many events had been taken when files without pages were let go of last.
+    swept: u64,
     /// When files were looked through last, and when the kernel was to ask again which files are steered.
     tended: Instant,
     forgot: Instant,
@@ -209,6 +211,7 @@ impl State {
             lookup: Lookup::default(),
             counts: Counts::default(),
             lost: 0,
+            swept: 0,
             tended: Instant::now(),
             forgot: Instant::now(),
         })
@@ -263,7 +266,11 @@ impl State {
         if now.saturating_duration_since(self.tended) >= TEND {
             self.tended = now;
             let there = |object| self.steered.residents().has(object);
-            self.files.sweep(self.steered.pool(), there);
+            // While nothing happens there is time to look through all that have been used since.
+            let idle = events == 0 && self.counts.events != self.swept && !self.only_users;
+            if self.files.sweep(self.steered.pool(), idle, there) {
+                self.swept = self.counts.events;
+            }
             self.notice_losses();
             self.weigh();
             if self.scopes.follow() {
