@@ -1,4 +1,4 @@
-//! Programs that steer the cache of a mount: managers of their own, and advice.
+//! Programs that say what a mount's cache is to keep: managers of their own, and advice.
 
 mod advise;
 mod mounted;

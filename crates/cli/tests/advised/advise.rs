@@ -32,7 +32,7 @@ fn done(mut command: Command) -> String {
 /// A C program, built into a folder.
 #[track_caller]
 fn build(folder: &Path, options: &[&str]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/steered/advice.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/advised/advice.c");
     let program = folder.join(format!("advice{}", options.concat()));
     let mut command = Command::new("cc");
     command.args(["-O2", "-Wall", "-Werror"]).args(options).arg("-o").arg(&program).arg(source);
