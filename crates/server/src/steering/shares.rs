@@ -76,7 +76,7 @@ impl ShareOptions {
         Error::Usage(format!("--share {}: {what}", self.path.display()))
     }
 
-    /// Refuses what cannot be, whatever the size.
+    /// Refuses shares that no size of the cache would allow.
     fn check(&self) -> Result<(), Error> {
         let Share { min, max } = self.share();
         let [least, most, page] = [min, max, PAGE].map(show_bytes);
