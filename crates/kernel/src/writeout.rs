@@ -10,6 +10,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 /// Ranges that may wait. What finds no room is asked for again by whoever looks whether its pages have left.
 const WAITING: usize = 256;
 
+/// Pages that are written together, if they are dirty: a MiB.
+const AROUND: u64 = 256;
+
 /// Ranges of files for the thread. It ends, when nothing hangs, as this is dropped.
 pub(crate) struct Writeout(SyncSender<(OwnedFd, Range<u64>)>);
 
@@ -28,8 +31,9 @@ impl Writeout {
         Ok(Self(sender))
     }
 
-    /// The writeback of dirty pages of a range is to start soon.
-    pub(crate) fn ask(&self, file: BorrowedFd<'_>, pages: Range<u64>) {
+    /// The writeback of dirty pages of a range is to start soon, and of others around them: the disk takes them together in fewer requests.
+    pub(crate) fn ask(&self, file: BorrowedFd<'_>, pages: &Range<u64>) {
+        let pages = pages.start / AROUND * AROUND..pages.end.next_multiple_of(AROUND);
         if let Ok(file) = file.try_clone_to_owned() {
             let _ = self.0.try_send((file, pages));
         }

@@ -142,7 +142,7 @@ def cell(combination, runs):
         return "–"
     times = " ".join(sessions.cells(runs, seconds(name)) for name in combination.split("+"))
     said = f"{times}; {sessions.cells(runs, device_reads, '{:.0f}')}"
-    if "hit_ratio" in runs[0]:
+    if all("forecast_hit_ratio" in run for run in runs):
         ratios = [sessions.cells(runs, lambda run: 100 * run[what]) for what in ("hit_ratio", "forecast_hit_ratio")]  # noqa: B023
         said += f"; {ratios[0]} ({ratios[1]})"
     return said

@@ -77,6 +77,9 @@ const BYTES_A_VERDICT: u32 = 64;
 const VERDICT: Duration = Duration::from_secs(30);
 /// How often pages that cannot leave are tried before the policy has them again.
 const TRIES: u8 = 6;
+/// Dirty pages are written at once where what is to leave takes more than the size divided by this. Until then they wait for about two seconds: temporary files
+/// are often deleted before they need to be written.
+const MOST_KEPT: u64 = 16;
 
 /// What learns of each use.
 pub trait Users: Send {
@@ -358,8 +361,12 @@ impl State {
         // Without one that opens there is nothing to leave: it was deleted.
         let Ok(opened) = self.descriptors.get(system, file.id) else { return };
         match act::drop_clean(opened, &pages) {
-            Ok(dirty) if dirty && tries > 0 => self.writeout.ask(opened, pages.clone()),
-            Ok(_) => {}
+            Ok(dirty) => {
+                let many = self.steered.residents().kept() * MOST_KEPT > self.budget.pages();
+                if dirty && (tries >= TRIES - 1 || tries > 0 && many) {
+                    self.writeout.ask(opened, &pages);
+                }
+            }
             Err(error) => tracing::debug!("pages stay: {error}"),
         }
         self.later.add(object, pages, tries, now);
