@@ -136,6 +136,40 @@ class Steering:
             self.process.wait()
 
 
+class MemorySteering:
+    """`forebay steer --memory` of a control group of version 1, whose limit it follows, and its figures; as a context, stopped at its end."""
+
+    def __init__(self, forebay, group, work, policy):
+        self.log, self.told = work / "steer.log", work / "steer.json"
+        words = [forebay, "steer", "--memory", "auto", "--cgroup", group, "--policy", policy, "--figures", self.told, "--log", "info"]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        wait_until(lambda: self.process.poll() is not None or "steering the memory" in self.log.read_text(), 30)
+        if self.process.poll() is not None:
+            raise Failed(f"forebay steer ends: {self.log.read_text()[-2000:]}")
+
+    def resident(self):
+        """The bytes of memory that it takes."""
+        return int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * PAGE
+
+    def stop(self):
+        """Ends it: its figures, with its memory and the seconds of processor time that it took."""
+        took = sum(map(int, pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")")[-1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+        resident = self.resident()
+        self.process.terminate()
+        if self.process.wait(60):
+            raise Failed(f"forebay steer failed: {self.log.read_text()[-2000:]}")
+        return json.loads(self.told.read_text())["memory"] | {"resident": resident, "processor_seconds": took}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
 class Recording:
     """`forebay record --page-cache` of a directory, beside whatever uses its files; as a context, stopped at its end."""
 

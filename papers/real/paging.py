@@ -1,5 +1,8 @@
 """Programs whose memory is paged, for the experiments on virtual memory: by `forebay run` under a policy, or by the kernel in a control group.
 
+Steered: the kernel pages by the same swap file, and `forebay steer --memory` has chosen what leaves. The memory of the program that steers, some
+15 MiB, is beside that, as most of these programs have less themselves; it is kept with each run.
+
 Ours: `forebay run --delay DISK`, with swap space in a file in memory. The kernel's: a swap file on this machine's own disk, so that its page faults can
 be compared, and its times cannot. Swap space behind `serve --delay`, nbdfuse and a loop device works for a while, and then hangs: the kernel may page
 out what those programs need to answer it.
@@ -19,6 +22,7 @@ import time
 import serving
 import sessions
 import stage
+from fronts import MemorySteering
 from stage import KIB, MIB
 from volumes.checks import Failed, run
 
@@ -151,15 +155,16 @@ def rehearse(program, directory):
     return {"large": max(large), "besides": max(most - max(large), MIB), "seconds": max(one["seconds"] for one in figures.values())}
 
 
-def by_kernel(program, directory, size, besides):
-    """One run whose memory the kernel pages."""
+def by_kernel(program, directory, size, besides, steering=None):
+    """One run whose memory the kernel pages, steered by what a group is given to, if that is said."""
     limit = int(size + besides) // stage.PAGE * stage.PAGE
-    with Swap(), Paged(limit) as group:
+    with Swap(), Paged(limit) as group, steering(group.path) if steering else contextlib.nullcontext() as steered:
         before = swapped()
         begin = time.perf_counter()
         figures = stage.run_all(program.commands(directory, group.command([])), directory, Anywhere(), MOST_SECONDS)
         elapsed, (read, written), told = time.perf_counter() - begin, swapped(), group.statistics()
-    return {
+        said = {"steering": steered.stop()} if steered else {}
+    return said | {
         "elapsed": elapsed,
         "programs": figures,
         "limit": limit,
@@ -247,6 +252,9 @@ def measure(given, work, program, directory, which, size, found, whole=False):
     result = {"cache": which, "mib": size / MIB, "readahead": given.readahead}
     if which == stage.KERNEL:
         return result | by_kernel(program, directory, size, found["besides"])
+    if which.startswith(stage.STEERED):
+        steering = lambda group: MemorySteering(given.forebay, group, work, which.removeprefix(stage.STEERED))  # noqa: E731
+        return result | by_kernel(program, directory, size, found["besides"], steering)
     memory = size if whole else limit(given.forebay, work, which, size, found["large"])
     return result | by_us(given, work, program, directory, memory, which)
 
@@ -274,12 +282,13 @@ def measure_program(session, given, program, percents, labels, whole=False):
     """All runs of a program in turns: rounds, sizes in percent of its large memory, caches."""
     sessions.need(*NEEDS, *program.needs)
     caches = given.caches.split(",")
-    if stage.KERNEL in caches:
+    by_swap = [which for which in caches if which == stage.KERNEL or which.startswith(stage.STEERED)]
+    if by_swap:
         try:
             need_swap()
         except Failed as why:
             print(why, flush=True)
-            caches.remove(stage.KERNEL)
+            caches = [which for which in caches if which not in by_swap]
     with stage.folder() as work:
         directory = work / "data"
         directory.mkdir()

@@ -4,8 +4,9 @@
 //! them itself: ext2, ext3 and ext4 (`FILEID_INO32_GEN`), and XFS (the same with a longer inode). It needs `CAP_DAC_READ_SEARCH`; and `CAP_FOWNER`, by
 //! which files of other users keep their time of access, and say what of them is in the cache.
 
+use crate::bpf::error::effective_capabilities;
 use crate::error::Error;
-use crate::watch::{FileId, effective_capabilities};
+use crate::watch::FileId;
 use rustix::fs::{AtFlags, FsWord, Mode, OFlags, StatxFlags, fstatfs, open, statx};
 use std::ffi::c_int;
 use std::io;

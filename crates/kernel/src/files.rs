@@ -201,7 +201,7 @@ fn hash_of(files: &[Option<File>], hasher: &RandomState, object: u32) -> u64 {
 }
 
 /// Bytes that the kernel has: the pool never asks for any.
-struct Elsewhere;
+pub(crate) struct Elsewhere;
 
 impl Device for Elsewhere {
     fn len(&self) -> u64 {

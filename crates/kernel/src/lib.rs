@@ -30,6 +30,7 @@
 
 mod act;
 mod arrivals;
+mod bpf;
 mod budget;
 mod descriptors;
 mod error;
@@ -40,6 +41,8 @@ mod later;
 mod limits;
 mod managing;
 mod mapped;
+mod maps;
+pub mod memory;
 mod pressure;
 mod residents;
 mod said;

@@ -24,6 +24,12 @@ const LOOKED: Duration = Duration::from_millis(50);
 /// The names of files of limits.
 const NAMES: [&str; 3] = ["memory.max", "memory.high", "memory.limit_in_bytes"];
 
+/// How names of version 1's counts begin that hold for the groups below, too.
+const TOTAL: &str = "total_";
+
+/// The kernel's lists of pages, by the names of their counts.
+const LISTS: [&str; 5] = ["inactive_anon", "active_anon", "inactive_file", "active_file", "unevictable"];
+
 /// The bytes of a group's counts, at most.
 const COUNTS: usize = 8192;
 
@@ -66,13 +72,26 @@ impl Limits {
 
     /// How many pages may stay, where `there` are, and `now` may at the moment. `None`: as many as now.
     pub(crate) fn follow(&mut self, there: u64, now: u64, at: Instant) -> Option<u64> {
+        self.least(now, at, |limit| limit.leaves(there))
+    }
+
+    /// How many pages the programs of the groups may have in memory, beside `own` pages of this process, where they may have `now` at the moment. `None`: as many
+    /// as now.
+    ///
+    /// What the kernel keeps for them counts against a limit, too. Page cache that no program has mapped, and pages on their way to swap space, do not: the kernel
+    /// reclaims these first when the limit is reached.
+    pub(crate) fn leave_to_memory(&mut self, own: u64, now: u64, at: Instant) -> Option<u64> {
+        self.least(now, at, |limit| limit.leaves_to_memory(own))
+    }
+
+    fn least(&mut self, now: u64, at: Instant, leaves: impl Fn(&Limit) -> Option<(u64, u64)>) -> Option<u64> {
         if self.looked.is_some_and(|looked| at.saturating_duration_since(looked) < LOOKED) {
             return None;
         }
         self.looked = Some(at);
         self.limits
             .iter()
-            .filter_map(|limit| limit.leaves(there))
+            .filter_map(leaves)
             .min_by_key(|(pages, _)| *pages)
             .and_then(|(pages, step)| (pages < now || pages >= now + step).then_some(pages))
     }
@@ -101,15 +120,34 @@ impl Limit {
         Some(((of_files + most).saturating_sub(taken + margin(most)) / PAGE, most / STEP / PAGE))
     }
 
+    /// The same, of programs' memory.
+    fn leaves_to_memory(&self, own: u64) -> Option<(u64, u64)> {
+        let (most, taken) = (self.most()?, number(&self.taken)?);
+        let prefix = if self.names[0].starts_with(TOTAL) { TOTAL } else { "" };
+        // Each page is in one of the lists, and what is in none is the kernel's own.
+        let listed: u64 = self.count(&LISTS.map(|list| [prefix, list].concat()))?.iter().sum();
+        let fixed = taken.saturating_sub(listed) + own * PAGE;
+        Some((most.saturating_sub(fixed + margin(most)) / PAGE, most / STEP / PAGE))
+    }
+
     /// The bytes of page cache that the group counts.
     fn of_files(&self) -> Option<u64> {
+        let [all, memory] = self.count(&self.names)?;
+        Some(all.saturating_sub(memory))
+    }
+
+    /// Counts by their names.
+    fn count<const N: usize>(&self, names: &[impl AsRef<str>; N]) -> Option<[u64; N]> {
         let mut text = [0; COUNTS];
         let length = self.counts.read_at(&mut text, 0).ok()?;
         let text = std::str::from_utf8(&text[..length]).ok()?;
         let count =
-            |name| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok());
-        let [all, memory] = self.names.map(count);
-        Some(all?.saturating_sub(memory?))
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok());
+        let mut counts = [0; N];
+        for (to, name) in counts.iter_mut().zip(names) {
+            *to = count(name.as_ref())?;
+        }
+        Some(counts)
     }
 }
 
@@ -169,6 +207,18 @@ mod tests {
         assert_eq!(follow(pages(40), pages(46)), Some(pages(56)), "10 MiB of what is there count elsewhere");
         group(&inner, &limit, 80 * MIB, 10 * MIB);
         assert_eq!(follow(pages(3), pages(46)), Some(0), "nothing is left");
+    }
+
+    #[test]
+    fn memory_has_all_but_what_the_kernel_keeps_and_this_process_takes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");
+        write("memory.limit_in_bytes", "67108864");
+        write("memory.usage_in_bytes", &(50 * MIB).to_string());
+        let lists: Vec<String> = LISTS.map(|list| format!("{list} 1\ntotal_{list} {}", 9 * MIB)).into();
+        write("memory.stat", &(lists.join("\n") + "\n"));
+        let mut limits = Limits::new([folder.path().join("memory.limit_in_bytes")]).expect("there is one");
+        assert_eq!(limits.leave_to_memory(512, 1, Instant::now()), Some((64 - 5 - 2 - 4) * MIB / PAGE));
     }
 
     #[test]

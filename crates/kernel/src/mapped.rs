@@ -5,6 +5,7 @@
 //! Only shared mappings are asked for. In private ones lie programs, whose uses are hardly ever seen, and pages that have become the process's own memory. The events say
 //! which processes have a file mapped.
 
+use crate::maps::{Line, advise};
 use crate::steered::PAGE;
 use crate::watch::FileId;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -12,15 +13,12 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Files whose mappings are known at a time, and processes of each.
 const FILES: usize = 4096;
 const PROCESSES: usize = 8;
 /// Processes that are asked in a turn: each has its list of mappings read.
 const ASKED: usize = 16;
-/// Ranges that a process is asked for at once.
-const RANGES: usize = 512;
 
 /// Which processes have which files mapped.
 #[derive(Default)]
@@ -84,9 +82,7 @@ fn ask(process: u32, id: FileId, pages: &[Range<u64>]) -> io::Result<bool> {
     let mappings: Vec<Mapping> = maps.lines().filter_map(|line| Mapping::parse(line, id)).collect();
     let ranges: Vec<libc::iovec> =
         pages.iter().flat_map(|pages| mappings.iter().filter_map(|mapping| mapping.range(pages))).collect();
-    for ranges in ranges.chunks(RANGES) {
-        page_out(&held, ranges)?;
-    }
+    advise(&held, &ranges, libc::MADV_PAGEOUT)?;
     Ok(!mappings.is_empty())
 }
 
@@ -96,7 +92,7 @@ pub(crate) fn page_out_own_start() -> io::Result<()> {
     let own = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
     let maps = fs::read("/proc/self/maps")?;
     let ranges: Vec<libc::iovec> = String::from_utf8_lossy(&maps).lines().filter_map(of_program).collect();
-    page_out(&own, &ranges)
+    advise(&own, &ranges, libc::MADV_PAGEOUT)
 }
 
 /// Where a line of `/proc/PID/maps` has pages of a program that nobody writes.
@@ -109,39 +105,6 @@ fn of_program(line: &str) -> Option<libc::iovec> {
     (is && line.inode != 0).then_some(range)
 }
 
-fn page_out(process: &OwnedFd, ranges: &[libc::iovec]) -> io::Result<()> {
-    let (call, process, advice) = (libc::SYS_process_madvise, process.as_raw_fd(), libc::MADV_PAGEOUT);
-    // SAFETY: the kernel reads as many ranges as there are. Their addresses are the other process's, and the advice changes no byte of its memory.
-    match unsafe { libc::syscall(call, process, ranges.as_ptr(), ranges.len(), advice, 0) } {
-        0.. => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// A line of `/proc/PID/maps`, `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE PATH`, without the path.
-struct Line<'a> {
-    addresses: Range<u64>,
-    permissions: &'a str,
-    offset: u64,
-    device: u64,
-    inode: u64,
-}
-
-impl<'a> Line<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
-        let mut fields = line.split_ascii_whitespace();
-        let (start, end) = fields.next()?.split_once('-')?;
-        let permissions = fields.next()?;
-        let offset = hexadecimal(fields.next()?)?;
-        let (major, minor) = fields.next()?.split_once(':')?;
-        let device = hexadecimal(major)? << 20 | hexadecimal(minor)?;
-        let inode: u64 = fields.next()?.parse().ok()?;
-        let addresses = hexadecimal(start)?..hexadecimal(end)?;
-        Some(Self { addresses, permissions, offset, device, inode })
-    }
-}
-
 /// Where a process has a part of a file, in bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct Mapping {
@@ -152,7 +115,7 @@ struct Mapping {
 impl Mapping {
     /// Of a line of `/proc/PID/maps`, if it is of the file and may be asked for.
     fn parse(line: &str, id: FileId) -> Option<Self> {
-        let Line { addresses, permissions, offset, device, inode } = Line::parse(line)?;
+        let Line { addresses, permissions, offset, device, inode, .. } = Line::parse(line)?;
         (permissions.ends_with('s') && device == u64::from(id.device) && inode == id.inode)
             .then_some(Self { addresses, offset })
     }

@@ -98,6 +98,12 @@ impl Residents {
         self.set(object, pages, |chunk, mask| if wanted { chunk.wanted |= mask } else { chunk.wanted &= !mask });
     }
 
+    /// Of 64 pages, from 64 times an index on, a bit each: those that are there, and those that the policy has.
+    pub(crate) fn words(&self, object: u32, index: u64) -> (u64, u64) {
+        let Chunk { there, wanted, .. } = self.chunk(object, index);
+        (there, wanted)
+    }
+
     /// Whether a page is in the cache.
     pub(crate) fn is_there(&self, object: u32, page: u64) -> bool {
         self.chunk(object, page / CHUNK).there & bit(page) != 0
@@ -182,8 +188,8 @@ impl Residents {
         runs
     }
 
-    /// Where a file's chunks are. Looks at all indexes that they may have, or at all chunks if those are fewer.
-    fn indexes_of(&self, object: u32) -> Vec<u64> {
+    /// Where a file has pages that are there or wanted: their numbers divided by 64, in no order. Looks at all indexes that they may have, or at all chunks if those are fewer.
+    pub(crate) fn indexes_of(&self, object: u32) -> Vec<u64> {
         let Some(&Chunks { highest, .. }) = self.files.get(&object) else { return Vec::new() };
         if highest < self.chunks.len() as u64 {
             (0..=highest).filter(|&index| self.chunks.contains_key(&(object, index))).collect()

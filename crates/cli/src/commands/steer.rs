@@ -96,11 +96,14 @@ pub(crate) fn command(program: &[OsString]) -> Result<Option<Command>, Failure> 
     Ok(Some(command))
 }
 
-/// Says what came of a program's page cache, on standard error: the program has the other stream.
+/// Says what came of a program's page cache or memory, on standard error: the program has the other stream.
 fn say(report: &Report) {
+    // Nobody may be reading it.
     if let Some(page_cache) = &report.page_cache {
-        // Nobody may be reading it.
         let _ = writeln!(std::io::stderr(), "forebay: {}: {page_cache}", page_cache.name);
+    }
+    if let Some(memory) = &report.memory {
+        let _ = writeln!(std::io::stderr(), "forebay: {}: {memory}", memory.name);
     }
 }
 

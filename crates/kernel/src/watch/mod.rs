@@ -7,14 +7,14 @@
 //!        |                                            |                                 assembled when the watch starts
 //!        +---------------------+----------------------+
 //!                              v
-//!   a regular file? which file system, inode, generation?                               layout.rs: offsets, from btf.rs
+//!   a regular file? which file system, inode, generation?                               bpf/layout.rs: offsets
 //!   files (LRU map):   followed -> event;   ignored -> see the group                    judge_file
 //!   not judged, and of a file system in the list -> event                               set_devices
 //!   groups (LRU map):  followed -> event;   ignored -> nothing;   not judged -> event   judge_group
 //!                              v
 //!   ring of events; a full one counts what is lost                                      event.rs
 //!                              v
-//!   Watch::drain                                                                        ring.rs, repeats.rs
+//!   Watch::drain                                                                        bpf/ring.rs, repeats.rs
 //! ```
 //!
 //! - **Programs never wait.** An event is 64 bytes in a ring that all processors share. If it is full, the event is counted as lost
@@ -23,38 +23,30 @@
 //!   [`Event::judged`] false, until the reader has said whether it is followed. The maps forget what was unused longest.
 //! - **A use is what the kernel takes for one**: the same page of the same open file twice running is one use, as in the
 //!   kernel's own `filemap_read`. What is read ahead makes `Added`, and no `Read`.
-//! - `assemble.rs` writes instructions, `system.rs` has the system call, `error.rs` says what is missing.
 
-mod assemble;
-mod btf;
-mod error;
 mod event;
-mod layout;
 mod programs;
 mod repeats;
-mod ring;
-mod system;
 
-pub use error::WatchError;
-pub(crate) use error::effective_capabilities;
+pub use crate::bpf::error::WatchError;
 pub use event::{Event, FileId, Kind, kernel_device};
 
-use assemble::{Assembler, Operation, Register};
-use btf::Btf;
-use error::DESCRIPTION;
-use layout::{Layout, Missing};
+use crate::bpf::btf::Btf;
+use crate::bpf::error::DESCRIPTION;
+use crate::bpf::groups::Groups;
+use crate::bpf::layout::{Layout, Missing};
+use crate::bpf::own;
+use crate::bpf::ring::Ring;
+use crate::bpf::system::{self, Attachment, MAPPABLE, Map, MapKind, Shared, Use};
 use programs::last_read;
 use programs::{
-    FILE_ENTRY, FILEMAP_GET_PAGES, FOLLOWED, GROUP_ENTRY, Groups, MOST_DEVICES, Machine, Need, PROGRAMS, Program,
-    setting,
+    FILE_ENTRY, FILEMAP_GET_PAGES, FOLLOWED, GROUP_ENTRY, MOST_DEVICES, Machine, Need, PROGRAMS, Program, setting,
 };
 use repeats::Repeats;
-use ring::Ring;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
-use system::{Attachment, MAPPABLE, Map, MapKind, Shared, Use};
 
 /// By which hierarchy of control groups processes are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -171,7 +163,7 @@ impl Watch {
             settings_map: watch.settings_map.number(),
             ring: watch.ring_map.number(),
             last_reads_map: watch.last_reads_map.number(),
-            own: own_process()?,
+            own: own::process()?,
             page_shift: page.trailing_zeros() as i32,
         };
         let mut reads = None;
@@ -365,7 +357,7 @@ fn groups_of(groups: GroupsBy, layout: &Layout) -> Result<Groups, Missing> {
     Ok(match groups {
         GroupsBy::None => Groups::None,
         GroupsBy::Unified => Groups::Unified,
-        GroupsBy::Memory => Groups::Controller(layout.memory_controller()?),
+        GroupsBy::Memory => Groups::of_memory(layout)?,
     })
 }
 
@@ -378,20 +370,6 @@ fn load(program: &Program, btf: &Btf<'_>, machine: &Machine<'_>) -> Result<Owned
     let code = program.assemble(machine).expect("the programs have all their labels, and are short");
     system::load_program(target.name, &code, Use::Attached(program.attachment, id))
         .map_err(|error| WatchError::refused(target.name, error))
-}
-
-/// This process's number outside of all PID namespaces: a program is asked, as no file says it.
-fn own_process() -> Result<i32, WatchError> {
-    let mut asm = Assembler::default();
-    asm.call(programs::helper::CURRENT_PROCESS);
-    asm.calculate(Operation::ShiftRight, Register::R0, 32);
-    asm.exit();
-    let code = asm.finish().expect("it has no jumps");
-    let program = system::load_program("forebay_own", &code, Use::RunHere)
-        .map_err(|error| WatchError::refused("this process's own number", error))?;
-    let own =
-        system::run(program.as_fd()).map_err(|source| WatchError::system("a BPF program cannot be run", source))?;
-    Ok(own as i32)
 }
 
 #[cfg(test)]

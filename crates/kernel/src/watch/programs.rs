@@ -3,26 +3,15 @@
 //! All end in [`Writer::put`], which decides whether anybody wants to know, and writes the event. What it needs lies in registers:
 //! `R6` the inode, `R7` the first page, `R8` the number of pages.
 
-use super::assemble::{AssembleError, Assembler, Condition, Instruction, Label, Operation, Register, Size};
 use super::event::{JUDGED, Kind, OWN, PROGRAM, RECLAIM, RECORD, field};
-use super::layout::{Field, Layout, Target};
-use super::system::Attachment;
+use crate::bpf::assemble::{AssembleError, Assembler, Condition, Instruction, Label, Operation, Register, Size};
+use crate::bpf::groups::Groups;
+use crate::bpf::helper;
+use crate::bpf::layout::{Field, Layout, Target};
+use crate::bpf::system::Attachment;
 use Condition::{Above, AtLeastSigned, AtMost, Equal, NotEqual};
 use Operation::{Add, And, Or, ShiftLeft, ShiftRight, ShiftRightSigned, Subtract, Xor};
 use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
-
-/// Functions of the kernel for programs, by their numbers in `enum bpf_func_id`.
-pub(super) mod helper {
-    pub(crate) const MAP_LOOKUP: i32 = 1;
-    pub(crate) const CURRENT_PROCESS: i32 = 14;
-    pub(super) const PROCESSOR: i32 = 8;
-    pub(super) const CURRENT_USER: i32 = 15;
-    pub(super) const CURRENT_NAME: i32 = 16;
-    pub(super) const READ_KERNEL: i32 = 113;
-    pub(super) const RING_RESERVE: i32 = 131;
-    pub(super) const RING_SUBMIT: i32 = 132;
-    pub(super) const CURRENT_TASK: i32 = 158;
-}
 
 /// Bytes in the value of the settings' map, by which the daemon tells the programs what it wants.
 pub(super) mod setting {
@@ -81,8 +70,6 @@ const FILE_TYPE: i32 = 0o170000;
 const REGULAR: i32 = 0o100000;
 /// `PF_MEMALLOC` of a task: it frees memory just now.
 const RECLAIMS: i32 = 0x800;
-/// `BPF_RB_NO_WAKEUP`: the reader looks by itself.
-const NO_WAKE_UP: i32 = 1;
 
 /// Whether a watch works without a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,16 +134,6 @@ pub(super) const PROGRAMS: [Program; 10] = [
     tracepoint("mm_filemap_map_pages", MAPPING, "6.12", Need::Optional, mapped_around),
     tracepoint("writeback_dirty_folio", FOLIO, "5.18", Need::Optional, dirtied),
 ];
-
-/// By which hierarchy a process's control group is found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Groups {
-    None,
-    /// Version 2's.
-    Unified,
-    /// That of version 1's controller of this number.
-    Controller(i16),
-}
 
 /// What programs are written for.
 pub(super) struct Machine<'a> {
@@ -497,23 +474,7 @@ impl Writer<'_> {
 
     /// `group = ` the number of the current process's control group, on the stack.
     fn group(&mut self) {
-        let layout = self.machine.layout;
-        // set = bpf_get_current_task_btf()->cgroups;
-        self.asm.call(helper::CURRENT_TASK);
-        self.load(R1, R0, layout.task_groups);
-        match self.machine.groups {
-            Groups::Controller(controller) => {
-                // group = set->subsys[controller]->cgroup;
-                self.asm.load(Size::Long, R1, R1, layout.groups_controllers.offset + controller * 8);
-                self.load(R1, R1, layout.controller_group);
-            }
-            // group = set->dfl_cgrp;
-            Groups::None | Groups::Unified => self.load(R1, R1, layout.groups_unified),
-        }
-        // group->kn->id
-        self.load(R1, R1, layout.group_node);
-        self.load(R1, R1, layout.node_number);
-        self.asm.store(Size::Long, R10, stack::GROUP, R1);
+        self.machine.groups.number(&mut self.asm, self.machine.layout, stack::GROUP);
     }
 
     /// Writes the event.
@@ -573,7 +534,7 @@ impl Writer<'_> {
         self.asm.store(Size::Byte, R9, field::FLAGS, R8);
         // bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP); return 0;
         self.asm.set(R1, R9);
-        self.asm.set(R2, NO_WAKE_UP);
+        self.asm.set(R2, helper::NO_WAKE_UP);
         self.asm.call(helper::RING_SUBMIT);
         self.asm.jump(self.end);
         // full: __sync_fetch_and_add(&settings.lost, 1); return 0;

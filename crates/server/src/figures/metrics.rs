@@ -1,6 +1,7 @@
 //! A report in the words of Prometheus: the OpenMetrics text.
 
 use crate::figures::{CacheReport, Report, VolumeReport};
+use crate::paging::figures::MemoryFigures;
 use crate::steering::figures::PageCacheFigures;
 use forebay_figures::{Figure, Kind, Value};
 use forebay_nbd::{Counts, Requests, ServerCounts};
@@ -111,6 +112,8 @@ impl Collector for Figures {
         page.figures(ManagerCounts::FIGURES, &managers)?;
         let page_cache = report.page_cache.iter().map(|of| (vec![("of", &*of.name)], &of.figures));
         page.figures(PageCacheFigures::FIGURES, &page_cache.collect::<Vec<_>>())?;
+        let memory = report.memory.iter().map(|of| (vec![("of", &*of.name)], &of.figures));
+        page.figures(MemoryFigures::FIGURES, &memory.collect::<Vec<_>>())?;
         caches(&mut page, &report.caches)?;
         volumes(&mut page, &report.volumes)
     }

@@ -5,6 +5,7 @@ mod http;
 mod metrics;
 pub(crate) mod page;
 
+use crate::paging::figures::MemoryReport;
 use crate::steering::figures::PageCacheReport;
 use forebay_nbd::{Counts, ServerCounts};
 use forebay_owning::Counts as ManagerCounts;
@@ -28,6 +29,9 @@ pub struct Report {
     /// The kernel's page cache, if that is steered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_cache: Option<PageCacheReport>,
+    /// The memory of programs, if that is steered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryReport>,
     /// The caches.
     pub caches: Vec<CacheReport>,
     /// The volumes.

@@ -13,19 +13,19 @@ use std::sync::Arc;
 
 impl SteerOptions {
     /// Sees to it that nobody else steers the same. To look on is in nobody's way.
-    pub(super) fn claim(&self) -> Result<Vec<Claim>, Error> {
+    pub(crate) fn claim(&self) -> Result<Vec<Claim>, Error> {
         let places = self.directories.iter().chain(&self.groups).filter(|_| !self.observe);
         places.map(|place| Claim::new(place)).collect()
     }
 
     /// Shortens the readahead of the devices of what is steered, if that is asked for.
-    pub(super) fn limit_folios(&self, scopes: &[Scope]) -> Result<Option<FolioLimit>, Error> {
+    pub(crate) fn limit_folios(&self, scopes: &[Scope]) -> Result<Option<FolioLimit>, Error> {
         let limit = |limit: Size| FolioLimit::new(&forebay_kernel::devices(scopes)?, limit.0);
         self.folio_limit.map(limit).transpose()
     }
 
     /// A cache whose frames hold no bytes, and the most bytes that it may be resized to.
-    pub(super) fn make_cache(&self) -> Result<(Arc<Cache>, u64), Error> {
+    pub(crate) fn make_cache(&self) -> Result<(Arc<Cache>, u64), Error> {
         self.check_memory(memory::limit())?;
         self.check_addresses(memory::addresses_left())?;
         let config = self.config(memory::most_pages_elsewhere(self.cache_size()));
@@ -34,7 +34,7 @@ impl SteerOptions {
     }
 
     /// What is steered, in words.
-    pub(super) fn name(&self, program: Option<&process::Command>) -> String {
+    pub(crate) fn name(&self, program: Option<&process::Command>) -> String {
         let places = self.directories.iter().chain(&self.groups).map(|place| place.display().to_string());
         let program = program.map(|program| program.get_program().display().to_string());
         places.chain(program).collect::<Vec<_>>().join(", ")

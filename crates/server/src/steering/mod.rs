@@ -19,7 +19,7 @@ pub(crate) mod figures;
 mod folio_limit;
 mod once;
 pub(crate) mod options;
-mod program;
+pub(crate) mod program;
 mod recorded;
 pub(crate) mod recording;
 mod shares;
@@ -35,6 +35,7 @@ use crate::frame::{Beside, Frame, Hooks, Reload, Service, run};
 use crate::manager_socket::{self, SteeredFiles};
 use crate::managers;
 use crate::options::STOP_TIMEOUT;
+use crate::paging;
 use crate::record::{self, Recorded};
 use crate::signals::{self, Request};
 use crate::steering::figures::{PageCacheFigures, PageCacheReport, Seen};
@@ -88,7 +89,10 @@ pub fn steer(
     forebay_kernel::check(&options.scopes())?;
     options.limits()?;
     let _claims = options.claim()?;
-    watch(options, program, hooks, None)
+    match options.memory {
+        Some(_) => paging::steer(options, program, hooks),
+        None => watch(options, program, hooks, None),
+    }
 }
 
 /// Records the uses of files in the page cache, below directories and by control groups: no policy learns of them, and nothing leaves. It ends as [`steer`] does, or
@@ -179,7 +183,7 @@ fn watch(
         shares: Mutex::new(options.shares.clone()),
         stops: AtomicBool::new(false),
         failed: AtomicBool::new(false),
-        program: OnceLock::new(),
+        program: Arc::default(),
         held: OnceLock::new(),
         options,
     });
@@ -200,7 +204,7 @@ fn watch(
             }
         }
         if let (Some(command), Some(group), Some(passing)) = (program, &group, passing) {
-            service.run(command, group, passing, asking)?;
+            program::run(command, group, passing, asking, &service.program)?;
         }
         ready();
         Ok(())
@@ -217,10 +221,10 @@ fn watch(
     Ok(SteerEnd { report: kept.report(), program: kept.program.get().cloned(), held })
 }
 
-type Requests = (Sender<Request>, Receiver<Request>, Option<Passing>);
+pub(crate) type Requests = (Sender<Request>, Receiver<Request>, Option<Passing>);
 
 /// What asks it to stop: signals; or the end of a program, which signals go to.
-fn requests(has_program: bool) -> Result<Requests, Error> {
+pub(crate) fn requests(has_program: bool) -> Result<Requests, Error> {
     if has_program {
         let (asking, requests) = channel();
         return Ok((asking, requests, Some(Passing::begin()?)));
@@ -249,7 +253,7 @@ struct PageCache {
     stops: AtomicBool,
     failed: AtomicBool,
     /// What has become of the program.
-    program: OnceLock<Result<u8, String>>,
+    program: Arc<program::Outcome>,
     /// What the recording holds.
     held: OnceLock<Held>,
     /// As it was started.
@@ -301,38 +305,6 @@ impl PageCache {
         let goes_on = move || !service.stops.load(Ordering::SeqCst);
         // What becomes of the program is of our making then.
         ender.start(recording, goes_on, move || drop(ended.program.set(Ok(0))))
-    }
-
-    /// Runs a program, at whose end it stops.
-    fn run(
-        self: &Arc<Self>,
-        mut command: process::Command,
-        group: &Group,
-        passing: Passing,
-        asking: Sender<Request>,
-    ) -> Result<(), Error> {
-        let ended = |result| {
-            let _ = self.program.set(result);
-        };
-        let program = command.get_program().display().to_string();
-        let child = match group.start(&mut command) {
-            Ok(child) => child,
-            Err(error) => {
-                ended(Err(format!("{program}: cannot be run: {error}")));
-                let _ = asking.send(Request::Stop);
-                return Ok(());
-            }
-        };
-        let service = Arc::clone(self);
-        let wait = move || {
-            let status = passing.until_end_of(child);
-            let result = status.map(program::code).map_err(|error| format!("{program}: cannot be waited for: {error}"));
-            let _ = service.program.set(result);
-            // It may be stopping already.
-            let _ = asking.send(Request::Stop);
-        };
-        let thread = std::thread::Builder::new().name("program".to_owned()).spawn(wait);
-        thread.map(drop).map_err(|error| Error::Failed(format!("no thread to wait for the program: {error}")))
     }
 
     fn resize(&self, size: Size, shares: &[ShareOptions]) -> Result<(), Error> {

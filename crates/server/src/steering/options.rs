@@ -37,6 +37,10 @@ options! {
         /// --observe the size of the cache that the policy thinks of, 512MiB where it is not given
         #[arg(short, long, value_name = "SIZE|auto")]
         pub cache: Option<Room> = live("cache");
+        /// Steer the memory of the PROGRAM or of the --cgroup instead, which leaves for swap space: the most that its processes may have there, or `auto`: what the limit of
+        /// the --cgroup, or of this command's own group, leaves to it
+        #[arg(long, value_name = "SIZE|auto", conflicts_with_all = ["directories", "cache", "shares", "folio_limit", "managers", "owners", "manager_socket", "once", "record"])]
+        pub memory: Option<Room> = live("memory");
         /// What a directory or control group that is steered has of the size: at least min= when it needs that, and never more than max=; may be given again
         #[arg(long = "share", value_name = "PATH[,min=SIZE][,max=SIZE]")]
         pub shares: Vec<ShareOptions> = live("share");
@@ -109,7 +113,8 @@ impl SteerOptions {
             let hint = "name a DIRECTORY, a control group by --cgroup, or a program behind `--`";
             return Err(Error::Usage(format!("there is nothing to steer; {hint}")));
         }
-        match self.cache {
+        self.check_memory_alone()?;
+        match self.room() {
             None if !self.observe => {
                 let what = "--cache SIZE is missing: it says how much of the page cache may stay; --observe only looks";
                 return Err(Error::Usage(what.to_owned()));
@@ -126,7 +131,7 @@ impl SteerOptions {
         check_apart("", &self.directories)?;
         check_apart("--cgroup ", &self.groups)?;
         self.check_shares()?;
-        if self.cache != Some(Room::Auto) {
+        if self.room() != Some(Room::Auto) {
             check_fit(&self.shares, self.cache_size())?;
         }
         let Some(record) = &self.beside.record else { return Ok(()) };
@@ -198,9 +203,35 @@ impl SteerOptions {
 
     /// The bytes that may stay.
     pub(crate) fn cache_size(&self) -> u64 {
-        match self.cache {
+        match self.room() {
             Some(Room::Bytes(size)) => size.0,
             None | Some(Room::Auto) => CACHE,
+        }
+    }
+
+    /// What may be taken of the page cache, or of memory if that is steered.
+    fn room(&self) -> Option<Room> {
+        self.memory.or(self.cache)
+    }
+
+    /// Refuses what is for files alone, where memory is steered. The command line has been looked at; a file may say it, too.
+    fn check_memory_alone(&self) -> Result<(), Error> {
+        let others = [
+            ("directories", !self.directories.is_empty()),
+            ("cache", self.cache.is_some()),
+            ("share", !self.shares.is_empty()),
+            ("folio-limit", self.folio_limit.is_some()),
+            ("managers", self.managers.is_some()),
+            ("owners", self.owners.is_some()),
+            ("manager-socket", self.manager_socket.is_some()),
+            ("once", self.once),
+            ("record", self.beside.record.is_some()),
+        ];
+        match others.into_iter().find(|(_, given)| self.memory.is_some() && *given) {
+            Some((other, _)) => Err(Error::Usage(format!(
+                "--memory steers the memory of programs: it cannot be used with {other}, which is for their files; steer these by a command of their own"
+            ))),
+            None => Ok(()),
         }
     }
 
@@ -209,7 +240,7 @@ impl SteerOptions {
     /// # Errors
     /// None is set.
     pub(crate) fn limits(&self) -> Result<Option<Limits>, Error> {
-        if self.cache != Some(Room::Auto) {
+        if self.room() != Some(Room::Auto) {
             return Ok(None);
         }
         let (files, whose) = match self.groups.is_empty() {
@@ -220,8 +251,9 @@ impl SteerOptions {
             }
         };
         let limits = Limits::new(files.clone()).ok_or_else(|| {
+            let option = if self.memory.is_some() { "--memory" } else { "--cache" };
             Error::Usage(format!(
-                "--cache auto: no limit of memory is set for {whose}, or above it, so there is nothing to follow: set one \
+                "{option} auto: no limit of memory is set for {whose}, or above it, so there is nothing to follow: set one \
                  ({}), or give a size",
                 where_to_limit(&files)
             ))
@@ -234,8 +266,11 @@ impl SteerOptions {
         match limits {
             None => self,
             Some(limits) => {
-                let pages = limits.most().max(LEAST_PAGES);
-                Self { cache: Some(Room::Bytes(Size(pages * PAGE))), ..self }
+                let most = Some(Room::Bytes(Size(limits.most().max(LEAST_PAGES) * PAGE)));
+                match self.memory {
+                    Some(_) => Self { memory: most, ..self },
+                    None => Self { cache: most, ..self },
+                }
             }
         }
     }

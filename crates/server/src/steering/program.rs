@@ -1,6 +1,7 @@
 //! A program whose files are steered: it runs in a control group of its own, below that of this process, so that limits of that one hold for it, too.
 
 use crate::error::Error;
+use crate::signals::Request;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
@@ -12,6 +13,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Signals that the program gets, too.
@@ -160,6 +163,41 @@ fn own_group(groups: &str, mounts: &str) -> Option<PathBuf> {
     Some(below.map_or_else(|| point.to_owned(), |below| point.join(below)))
 }
 
+/// What has become of a program: its exit code, or why it could not be run.
+pub(crate) type Outcome = OnceLock<Result<u8, String>>;
+
+/// Runs a program in its group. When it has ended, it is kept what has become of it, and the service is asked to stop.
+///
+/// # Errors
+/// The system has no more threads.
+pub(crate) fn run(
+    mut command: Command,
+    group: &Group,
+    passing: Passing,
+    asking: Sender<Request>,
+    outcome: &Arc<Outcome>,
+) -> Result<(), Error> {
+    let program = command.get_program().display().to_string();
+    let child = match group.start(&mut command) {
+        Ok(child) => child,
+        Err(error) => {
+            let _ = outcome.set(Err(format!("{program}: cannot be run: {error}")));
+            let _ = asking.send(Request::Stop);
+            return Ok(());
+        }
+    };
+    let outcome = Arc::clone(outcome);
+    let wait = move || {
+        let status = passing.until_end_of(child);
+        let result = status.map(code).map_err(|error| format!("{program}: cannot be waited for: {error}"));
+        let _ = outcome.set(result);
+        // It may be stopping already.
+        let _ = asking.send(Request::Stop);
+    };
+    let thread = std::thread::Builder::new().name("program".to_owned()).spawn(wait);
+    thread.map(drop).map_err(|error| Error::Failed(format!("no thread to wait for the program: {error}")))
+}
+
 /// Signals, which go to a program from now on.
 pub(crate) struct Passing {
     signals: SignalsInfo<WithOrigin>,
@@ -226,7 +264,7 @@ fn ignored() -> u64 {
 }
 
 /// The exit code of a program, as shells have it.
-pub(crate) fn code(status: ExitStatus) -> u8 {
+fn code(status: ExitStatus) -> u8 {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     u8::try_from(code).unwrap_or(u8::MAX)
 }

@@ -160,6 +160,9 @@ const EXIT: u8 = 0x95;
 const MAP: u8 = 1;
 const MAP_VALUE: u8 = 2;
 
+/// What the number of a call is: the type of one of the kernel's own functions.
+const KERNEL_FUNCTION: u8 = 2;
+
 impl Assembler {
     fn push(&mut self, code: u8, to: u8, from: u8, offset: i16, number: i32) {
         let registers = if cfg!(target_endian = "little") { to | from << 4 } else { from | to << 4 };
@@ -218,6 +221,11 @@ impl Assembler {
     /// `R0 = helper(R1, R2, …)`, by the helper's number in `enum bpf_func_id`.
     pub(crate) fn call(&mut self, helper: i32) {
         self.push(CALL, 0, 0, 0, helper);
+    }
+
+    /// `R0 = function(R1, R2, …)`, a function of the kernel's own by the number of its type.
+    pub(crate) fn call_kernel(&mut self, function: u32) {
+        self.push(CALL, 0, KERNEL_FUNCTION, 0, function.cast_signed());
     }
 
     /// Ends the program. `R0` is its result.
@@ -282,6 +290,7 @@ mod tests {
         asm.load_map(Register::R1, 5);
         asm.load_map_value(Register::R2, 6);
         asm.call(131);
+        asm.call_kernel(9);
         asm.exit();
         let expected = [
             instruction(0x69, 0x61, 36, 0),
@@ -296,6 +305,7 @@ mod tests {
             instruction(0x18, 0x22, 0, 6),
             instruction(0, 0, 0, 0),
             instruction(0x85, 0, 0, 131),
+            instruction(0x85, 0x20, 0, 9),
             instruction(0x95, 0, 0, 0),
         ];
         assert_eq!(asm.finish().unwrap(), expected);

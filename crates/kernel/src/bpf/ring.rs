@@ -10,7 +10,6 @@
 //! - *Discarded*: the program gave the record up. The reader passes it.
 //! - A record that goes over the end goes on at the beginning. The kernel would map the data twice running, so that it lies in one piece: once is half the memory.
 
-use super::event::RECORD;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 const BUSY: u32 = 1 << 31;
@@ -20,18 +19,18 @@ const DISCARDED: u32 = 1 << 30;
 const FREED_TOGETHER: usize = 256;
 
 /// A ring's memory.
-pub(super) struct Ring<'a> {
+pub(crate) struct Ring<'a> {
     /// The reader's position.
-    pub(super) consumed: &'a AtomicU64,
+    pub(crate) consumed: &'a AtomicU64,
     /// The programs' position.
-    pub(super) produced: &'a AtomicU64,
+    pub(crate) produced: &'a AtomicU64,
     /// The data.
-    pub(super) data: &'a [AtomicU64],
+    pub(crate) data: &'a [AtomicU64],
 }
 
 impl Ring<'_> {
-    /// Takes at most `most` records, in their order, without waiting for any. Returns how many `each` was given.
-    pub(super) fn drain(&self, most: usize, each: &mut dyn FnMut(&[u8; RECORD])) -> usize {
+    /// Takes at most `most` records of `RECORD` bytes, in their order, without waiting for any. Returns how many `each` was given.
+    pub(crate) fn drain<const RECORD: usize>(&self, most: usize, each: &mut dyn FnMut(&[u8; RECORD])) -> usize {
         let words = self.data.len() as u64;
         let mut position = self.consumed.load(Ordering::Relaxed);
         let mut produced = self.produced();
@@ -83,6 +82,9 @@ impl Ring<'_> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Bytes of a record, as events of the page cache have.
+    const RECORD: usize = 72;
 
     /// Words of the data.
     const WORDS: usize = 32;
@@ -142,7 +144,7 @@ mod tests {
 
         fn drain(&self, most: usize) -> Vec<u8> {
             let mut taken = Vec::new();
-            let count = self.ring().drain(most, &mut |record| {
+            let count = self.ring().drain(most, &mut |record: &[u8; RECORD]| {
                 assert!(record.iter().all(|byte| *byte == record[0]), "{record:?}");
                 taken.push(record[0]);
             });

@@ -10,18 +10,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Kinds of maps that are used here, by their numbers in `enum bpf_map_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum MapKind {
+pub(crate) enum MapKind {
     Array = 2,
     LruHash = 9,
     Ring = 27,
 }
 
 /// The map may be mapped into memory (`BPF_F_MMAPABLE`).
-pub(super) const MAPPABLE: u32 = 1 << 10;
+pub(crate) const MAPPABLE: u32 = 1 << 10;
 
 /// How a program is attached, by the numbers in `enum bpf_attach_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Attachment {
+pub(crate) enum Attachment {
     /// To a tracepoint, by its BTF type.
     Tracepoint = 23,
     /// To the entry of a function.
@@ -37,6 +37,10 @@ const RAW_TRACEPOINT_OPEN: i64 = 17;
 const PROG_TEST_RUN: i64 = 10;
 const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const PROG_TYPE_TRACING: u32 = 26;
+const PROG_TYPE_SYSCALL: u32 = 31;
+
+/// A program that may sleep (`BPF_F_SLEEPABLE`), as those of the last type do.
+const SLEEPS: u32 = 1 << 4;
 
 /// The kernel keeps some of its functions for programs under the GPL. The project's licence allows its use under the GPL.
 const LICENSE: &CStr = c"Dual MIT/GPL";
@@ -143,7 +147,7 @@ fn short_name(name: &str) -> [u8; 16] {
 }
 
 /// A map. Its values have one size.
-pub(super) struct Map {
+pub(crate) struct Map {
     descriptor: OwnedFd,
     key_bytes: usize,
     value_bytes: usize,
@@ -151,7 +155,7 @@ pub(super) struct Map {
 
 impl Map {
     /// Creates a map. A ring's keys and values have 0 bytes, and `entries` are its bytes.
-    pub(super) fn create(
+    pub(crate) fn create(
         kind: MapKind,
         name: &str,
         [key_bytes, value_bytes]: [usize; 2],
@@ -173,12 +177,12 @@ impl Map {
     }
 
     /// The number that programs name it by.
-    pub(super) fn number(&self) -> i32 {
+    pub(crate) fn number(&self) -> i32 {
         self.descriptor.as_raw_fd()
     }
 
     /// Sets the value of a key.
-    pub(super) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+    pub(crate) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         assert!(key.len() == self.key_bytes && value.len() == self.value_bytes, "a key and a value of the map's sizes");
         let mut attributes = MapElement {
             map: self.number() as u32,
@@ -199,21 +203,24 @@ impl AsFd for Map {
 
 /// What a program is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Use {
+pub(crate) enum Use {
     /// To be attached to what has this BTF id.
     Attached(Attachment, u32),
     /// To be run by `run` alone.
     RunHere,
+    /// The same, with functions of the kernel that only such programs may call.
+    CallsKernel,
 }
 
 /// The bytes of what the verifier writes that are kept.
 const VERIFIER_LOG: usize = 1 << 20;
 
 /// Loads a program. The error of one that the verifier refuses comes with what it wrote.
-pub(super) fn load_program(name: &str, code: &[Instruction], usage: Use) -> Result<OwnedFd, (io::Error, String)> {
-    let (kind, attach_type, attach_btf_id) = match usage {
-        Use::Attached(attachment, id) => (PROG_TYPE_TRACING, attachment as u32, id),
-        Use::RunHere => (PROG_TYPE_RAW_TRACEPOINT, 0, 0),
+pub(crate) fn load_program(name: &str, code: &[Instruction], usage: Use) -> Result<OwnedFd, (io::Error, String)> {
+    let (kind, attach_type, attach_btf_id, flags) = match usage {
+        Use::Attached(attachment, id) => (PROG_TYPE_TRACING, attachment as u32, id, 0),
+        Use::RunHere => (PROG_TYPE_RAW_TRACEPOINT, 0, 0, 0),
+        Use::CallsKernel => (PROG_TYPE_SYSCALL, 0, 0, SLEEPS),
     };
     let load = |log: &mut [u8]| {
         let mut attributes = ProgramLoad {
@@ -224,6 +231,7 @@ pub(super) fn load_program(name: &str, code: &[Instruction], usage: Use) -> Resu
             log_level: u32::from(!log.is_empty()),
             log_size: log.len() as u32,
             log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+            flags,
             name: short_name(name),
             attach_type,
             attach_btf_id,
@@ -246,7 +254,7 @@ pub(super) fn load_program(name: &str, code: &[Instruction], usage: Use) -> Resu
 }
 
 /// Runs a loaded program once, in this thread. Returns its result.
-pub(super) fn run(program: BorrowedFd<'_>) -> io::Result<u32> {
+pub(crate) fn run(program: BorrowedFd<'_>) -> io::Result<u32> {
     let mut attributes = TestRun { program: program.as_raw_fd() as u32, ..TestRun::default() };
     // SAFETY: the structure is that of PROG_TEST_RUN, and its addresses are none, of 0 bytes.
     unsafe { bpf(PROG_TEST_RUN, &mut attributes)? };
@@ -254,7 +262,7 @@ pub(super) fn run(program: BorrowedFd<'_>) -> io::Result<u32> {
 }
 
 /// Attaches a loaded program. It works until the descriptor is closed.
-pub(super) fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+pub(crate) fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut attributes = RawTracepointOpen { program: program.as_raw_fd() as u32, ..RawTracepointOpen::default() };
     // SAFETY: the structure is that of RAW_TRACEPOINT_OPEN. The program knows what it is attached to, so no name is given.
     unsafe { descriptor(RAW_TRACEPOINT_OPEN, &mut attributes) }
@@ -262,7 +270,7 @@ pub(super) fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 
 /// How often the kernel left a program out, since it was loaded: its thread had been preempted by another that came to
 /// the same program, or an interrupt had.
-pub(super) fn left_out(program: BorrowedFd<'_>) -> io::Result<u64> {
+pub(crate) fn left_out(program: BorrowedFd<'_>) -> io::Result<u64> {
     /// The field `recursion_misses` of `struct bpf_prog_info`, which is there since Linux 5.12, in words of eight bytes.
     const LEFT_OUT: usize = 26;
     let mut info = [0u64; LEFT_OUT + 1];
@@ -278,7 +286,7 @@ pub(super) fn left_out(program: BorrowedFd<'_>) -> io::Result<u64> {
 }
 
 /// Memory shared with the kernel, from a map.
-pub(super) struct Shared {
+pub(crate) struct Shared {
     address: *mut libc::c_void,
     bytes: usize,
 }
@@ -290,7 +298,7 @@ unsafe impl Sync for Shared {}
 
 impl Shared {
     /// Maps `bytes` of the map from byte `offset`. Only what is `writable` may be stored to.
-    pub(super) fn map(map: &Map, offset: usize, bytes: usize, writable: bool) -> io::Result<Shared> {
+    pub(crate) fn map(map: &Map, offset: usize, bytes: usize, writable: bool) -> io::Result<Shared> {
         let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         // SAFETY: the kernel chooses an address that nothing else uses. Only the kernel's programs and this value reach the memory.
         let address = unsafe {
@@ -300,14 +308,14 @@ impl Shared {
     }
 
     /// The memory, in words of eight bytes.
-    pub(super) fn longs(&self) -> &[AtomicU64] {
+    pub(crate) fn longs(&self) -> &[AtomicU64] {
         // SAFETY: the memory is mapped until `self` is dropped, aligned to a page, and shared with the kernel, which changes it at any time: so
         // each word is atomic. Memory that is only readable is only loaded from, relaxed, which Rust allows for words of this size.
         unsafe { std::slice::from_raw_parts(self.address.cast(), self.bytes / 8) }
     }
 
     /// The memory, in words of four bytes.
-    pub(super) fn words(&self) -> &[AtomicU32] {
+    pub(crate) fn words(&self) -> &[AtomicU32] {
         // SAFETY: as for `longs`.
         unsafe { std::slice::from_raw_parts(self.address.cast(), self.bytes / 4) }
     }
@@ -321,13 +329,13 @@ impl Drop for Shared {
 }
 
 /// Bytes of a page of memory.
-pub(super) fn page_bytes() -> usize {
+pub(crate) fn page_bytes() -> usize {
     // SAFETY: asks for a number.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
 /// Bytes that the kernel counts for a map.
-pub(super) fn map_bytes(map: &Map) -> io::Result<u64> {
+pub(crate) fn map_bytes(map: &Map) -> io::Result<u64> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", map.number()))?;
     let bytes = info.lines().find_map(|line| line.strip_prefix("memlock:"));
     bytes.and_then(|bytes| bytes.trim().parse().ok()).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))

@@ -39,7 +39,7 @@ pub enum WatchError {
 }
 
 /// Where the kernel describes its types.
-pub(super) const DESCRIPTION: &str = "/sys/kernel/btf/vmlinux";
+pub(crate) const DESCRIPTION: &str = "/sys/kernel/btf/vmlinux";
 
 const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
@@ -102,12 +102,12 @@ impl From<BtfError> for WatchError {
 
 impl WatchError {
     /// The error of a system call: if rights were missing, which.
-    pub(super) fn system(what: &'static str, source: io::Error) -> WatchError {
+    pub(crate) fn system(what: &'static str, source: io::Error) -> WatchError {
         forbidden(&source).unwrap_or(WatchError::System { what, source })
     }
 
     /// The error of a program that could not be loaded.
-    pub(super) fn refused(program: &'static str, (source, log): (io::Error, String)) -> WatchError {
+    pub(crate) fn refused(program: &'static str, (source, log): (io::Error, String)) -> WatchError {
         forbidden(&source).unwrap_or_else(|| {
             let lines: Vec<&str> = log.lines().collect();
             let log = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");

@@ -11,7 +11,7 @@ use std::fmt;
 
 /// Kinds of types that are looked for by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum BtfKind {
+pub(crate) enum BtfKind {
     Struct = 4,
     Enum = 6,
     Typedef = 8,
@@ -38,7 +38,7 @@ impl fmt::Display for BtfError {
 }
 
 /// Parsed BTF.
-pub(super) struct Btf<'a> {
+pub(crate) struct Btf<'a> {
     types: &'a [u8],
     names: &'a [u8],
     /// Where each type begins in `types`. Type 0 is `void`, which is not there.
@@ -61,11 +61,11 @@ struct Head {
 
 /// A member of a structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Member {
+pub(crate) struct Member {
     /// Bytes from the beginning of the structure that was asked about.
-    pub(super) offset: u32,
+    pub(crate) offset: u32,
     /// The number of its type.
-    pub(super) of: u32,
+    pub(crate) of: u32,
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -81,7 +81,7 @@ impl<'a> Btf<'a> {
     ///
     /// # Errors
     /// The bytes are no BTF of this machine's byte order, or have kinds of types that are not known.
-    pub(super) fn parse(bytes: &'a [u8]) -> Result<Btf<'a>, BtfError> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Btf<'a>, BtfError> {
         const CUT: BtfError = BtfError("its header is cut");
         if bytes.get(..2).and_then(|magic| magic.try_into().ok()).map(u16::from_ne_bytes) != Some(0xeb9f) {
             return Err(BtfError("it does not begin as BTF of this machine does"));
@@ -132,13 +132,13 @@ impl<'a> Btf<'a> {
     }
 
     /// The number of the first type of this kind and name.
-    pub(super) fn find(&self, kind: BtfKind, name: &str) -> Option<u32> {
+    pub(crate) fn find(&self, kind: BtfKind, name: &str) -> Option<u32> {
         (1..=self.starts.len() as u32)
             .find(|id| self.head(*id).is_some_and(|head| head.kind == kind as u32 && self.is_named(head.name, name)))
     }
 
     /// The member of this name of a structure or union, or of those without a name in it.
-    pub(super) fn member(&self, id: u32, name: &str) -> Option<Member> {
+    pub(crate) fn member(&self, id: u32, name: &str) -> Option<Member> {
         // Structures that contain each other would be endless: no kernel has them, nor so many members.
         let mut budget = 100_000;
         self.member_within(id, name, 0, &mut budget)
@@ -178,7 +178,7 @@ impl<'a> Btf<'a> {
     }
 
     /// Bytes of a number, pointer or structure.
-    pub(super) fn bytes(&self, id: u32) -> Option<u32> {
+    pub(crate) fn bytes(&self, id: u32) -> Option<u32> {
         let head = self.head(self.plain(id)?)?;
         match head.kind {
             1 | STRUCT | UNION | 6 | 19 => Some(head.of),
@@ -188,7 +188,7 @@ impl<'a> Btf<'a> {
     }
 
     /// The number of a named value of an enum.
-    pub(super) fn value(&self, id: u32, name: &str) -> Option<u32> {
+    pub(crate) fn value(&self, id: u32, name: &str) -> Option<u32> {
         let head = self.head(id).filter(|head| head.kind == BtfKind::Enum as u32)?;
         (0..head.members as usize)
             .map(|member| head.rest + member * 8)
@@ -198,7 +198,7 @@ impl<'a> Btf<'a> {
 
     /// Whether a function's parameter, counted from 0, is a pointer to the structure of this name. A tracepoint's type is
     /// that of a pointer to a function, whose first parameter is the tracepoint's own.
-    pub(super) fn takes(&self, function: u32, parameter: usize, structure: &str) -> bool {
+    pub(crate) fn takes(&self, function: u32, parameter: usize, structure: &str) -> bool {
         let pointed_at = |id| self.head(self.plain(id)?).filter(|head| head.kind == POINTER).map(|head| head.of);
         let taken = || {
             let head = self.head(function)?;
@@ -214,13 +214,13 @@ impl<'a> Btf<'a> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
     /// Makes BTF by hand.
     #[derive(Default)]
-    pub(in super::super) struct Maker {
+    pub(crate) struct Maker {
         types: Vec<u32>,
         names: Vec<u8>,
         made: u32,
@@ -240,7 +240,7 @@ pub(super) mod tests {
         }
 
         /// Adds a type, with the words of its members: names, types, and so on. Returns its number.
-        pub(in super::super) fn add(&mut self, name: &str, kind: u32, of: u32, members: &[(&str, u32, u32)]) -> u32 {
+        pub(crate) fn add(&mut self, name: &str, kind: u32, of: u32, members: &[(&str, u32, u32)]) -> u32 {
             let name = self.name(name);
             self.types.extend([name, kind << 24 | members.len() as u32, of]);
             for (member, of, offset) in members {
@@ -254,7 +254,7 @@ pub(super) mod tests {
             self.made
         }
 
-        pub(in super::super) fn bytes(&mut self) -> Vec<u8> {
+        pub(crate) fn bytes(&mut self) -> Vec<u8> {
             self.name("");
             let (types, names) = (self.types.len() as u32 * 4, self.names.len() as u32);
             let mut bytes: Vec<u8> = 0xeb9f_u16.to_ne_bytes().into_iter().chain([1, 0]).collect();

@@ -6,9 +6,9 @@ use std::fmt;
 
 /// A member of a structure: where it is, and how long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Field {
-    pub(super) offset: i16,
-    pub(super) size: Size,
+pub(crate) struct Field {
+    pub(crate) offset: i16,
+    pub(crate) size: Size,
 }
 
 /// Something that a running kernel does not have.
@@ -18,6 +18,13 @@ pub(crate) struct Missing {
     what: String,
     /// The first version of Linux that has it.
     since: &'static str,
+}
+
+impl Missing {
+    /// A function that programs call.
+    pub(crate) fn function(name: &str, since: &'static str) -> Self {
+        Self { what: format!("function {name}"), since }
+    }
 }
 
 impl fmt::Display for Missing {
@@ -32,19 +39,19 @@ macro_rules! fields {
     ($($name:ident: $structure:literal, $path:expr, $since:literal;)*) => {
         /// Offsets of members, and numbers of named values.
         #[derive(Clone, PartialEq, Eq, Debug)]
-        pub(super) struct Layout {
-            $(pub(super) $name: Field,)*
+        pub(crate) struct Layout {
+            $(pub(crate) $name: Field,)*
             /// The order of a large folio: its lowest eight bits.
-            pub(super) folio_order: Field,
+            pub(crate) folio_order: Field,
             /// The bit of a folio's flags that says that it has more than one page.
-            pub(super) head_bit: i32,
+            pub(crate) head_bit: i32,
             /// The number of version 1's memory controller. `None` without that controller.
             memory_controller: Option<i16>,
         }
 
         impl Layout {
             /// Finds all that the programs need.
-            pub(super) fn find(btf: &Btf<'_>) -> Result<Layout, Missing> {
+            pub(crate) fn find(btf: &Btf<'_>) -> Result<Layout, Missing> {
                 Ok(Layout {
                     $($name: field(btf, $structure, &$path)
                         .ok_or_else(|| Missing { what: format!("{}.{}", $structure, $path.join(".")), since: $since })?,)*
@@ -55,7 +62,7 @@ macro_rules! fields {
             }
 
             /// The number of version 1's memory controller, by which a process's control groups are ordered.
-            pub(super) fn memory_controller(&self) -> Result<i16, Missing> {
+            pub(crate) fn memory_controller(&self) -> Result<i16, Missing> {
                 self.memory_controller.ok_or_else(|| Missing {
                     what: "memory controller for control groups, or was built without CONFIG_MEMCG".to_owned(),
                     since: "2.6.25",
@@ -83,6 +90,8 @@ fields! {
     folio_index: "folio", ["index"], "5.16";
     task_flags: "task_struct", ["flags"], "2.6";
     task_groups: "task_struct", ["cgroups"], "2.6.24";
+    task_memory: "task_struct", ["mm"], "2.6";
+    memory_tables: "mm_struct", ["pgd"], "2.6";
     groups_unified: "css_set", ["dfl_cgrp"], "3.16";
     groups_controllers: "css_set", ["subsys"], "2.6.24";
     controller_group: "cgroup_subsys_state", ["cgroup"], "2.6.24";
@@ -123,24 +132,24 @@ fn memory_controller(btf: &Btf<'_>) -> Option<i16> {
 
 /// What a program is attached to, and what it takes from it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
+pub(crate) struct Target {
     /// The tracepoint or function.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// Its first parameters: pointers to these structures.
-    pub(super) takes: &'static [&'static str],
+    pub(crate) takes: &'static [&'static str],
     /// The first version of Linux that has it, with these parameters.
-    pub(super) since: &'static str,
+    pub(crate) since: &'static str,
 }
 
 impl Target {
     /// The number of a function's type.
-    pub(super) fn function(&self, btf: &Btf<'_>) -> Result<u32, Missing> {
+    pub(crate) fn function(&self, btf: &Btf<'_>) -> Result<u32, Missing> {
         let found = btf.find(BtfKind::Function, self.name);
         self.checked(btf, found, 0, "function")
     }
 
     /// The number of a tracepoint's type.
-    pub(super) fn tracepoint(&self, btf: &Btf<'_>) -> Result<u32, Missing> {
+    pub(crate) fn tracepoint(&self, btf: &Btf<'_>) -> Result<u32, Missing> {
         let found = btf.find(BtfKind::Typedef, &format!("btf_trace_{}", self.name));
         self.checked(btf, found, 1, "tracepoint")
     }
@@ -188,7 +197,8 @@ mod tests {
         structure("super_block", &[("s_dev", long, 16)]);
         let small = [("flags", long, 0), ("mapping", pointer, 24), ("index", long, 32)];
         structure("folio", &[&small, folio].concat());
-        structure("task_struct", &[("flags", long, 44), ("cgroups", pointer, 1000)]);
+        structure("task_struct", &[("flags", long, 44), ("cgroups", pointer, 1000), ("mm", pointer, 800)]);
+        structure("mm_struct", &[("pgd", pointer, 72)]);
         structure("css_set", &[("subsys", 0, 0), ("dfl_cgrp", pointer, 120)]);
         structure("cgroup_subsys_state", &[("cgroup", pointer, 0)]);
         structure("cgroup", &[("kn", pointer, 256)]);

@@ -1,0 +1,86 @@
+//! When reference bits are looked at: an epoch is the time between two looks.
+//!
+//! Uses of pages that are there are known by their bits alone, so of an epoch the policy learns which pages were used, and neither when nor how often. The shorter
+//! the epochs, the more it learns, and the more it costs: to clear the bits takes longer than to read them, and the next use of each page a little, too.
+
+use std::time::{Duration, Instant};
+
+/// While the cache is nearly full, there is a look for each part in this many of it that has come.
+const LOOKS: u64 = 32;
+/// It is nearly full if less than a part in this many is free: the policy is to know what was used before it has to choose.
+const FREE: u64 = 16;
+/// But not for fewer pages.
+const FEWEST: u64 = 16;
+/// Between two looks passes at least this many times what the last one took: they take 4 % of a processor at the most.
+const REST: u32 = 24;
+/// Where nothing leaves there is a look for what came and went without a fault.
+const CALM: Duration = Duration::from_secs(2);
+
+/// The time since the last look.
+#[derive(Debug)]
+pub(crate) struct Epoch {
+    began: Instant,
+    /// What the last look took.
+    took: Duration,
+    /// How many pages had come by then.
+    came: u64,
+    /// Faults since then.
+    faults: u64,
+    looks: u64,
+    all_took: Duration,
+}
+
+impl Epoch {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { began: now, took: Duration::ZERO, came: 0, faults: 0, looks: 0, all_took: Duration::ZERO }
+    }
+
+    /// There were faults.
+    pub(crate) fn faulted(&mut self, faults: usize) {
+        self.faults += faults as u64;
+    }
+
+    /// Whether it is over, where the cache has room for `capacity` pages, `there` are there, and `came` have come so far.
+    pub(crate) fn is_over(&self, capacity: u64, there: u64, came: u64, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.began);
+        let is_full = there + capacity / FREE >= capacity;
+        let many = is_full && came - self.came >= (capacity / LOOKS).max(FEWEST);
+        passed >= self.took * REST && (many || passed >= CALM && self.faults > 0)
+    }
+
+    /// A look is over that began at `began`: the next epoch begins.
+    pub(crate) fn looked(&mut self, came: u64, began: Instant, now: Instant) {
+        self.took = now.saturating_duration_since(began);
+        (self.began, self.came, self.faults) = (now, came, 0);
+        self.looks += 1;
+        self.all_took += self.took;
+    }
+
+    /// How many looks there were, and what they took.
+    pub(crate) fn looks(&self) -> (u64, Duration) {
+        (self.looks, self.all_took)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_is_over_when_much_has_come_or_faults_were_long_ago() {
+        let begin = Instant::now();
+        let mut epoch = Epoch::new(begin);
+        let is_over = |epoch: &Epoch, there, came, now| epoch.is_over(6400, there, came, now);
+        assert!(!is_over(&epoch, 6400, 199, begin) && is_over(&epoch, 6400, 200, begin));
+        assert!(is_over(&epoch, 6000, 200, begin) && !is_over(&epoch, 5999, 9999, begin), "there is room");
+        assert!(!epoch.is_over(64, 64, 15, begin), "a small cache is not looked at for each page");
+        assert!(!is_over(&epoch, 6400, 0, begin + CALM), "nothing has happened");
+        epoch.faulted(1);
+        assert!(is_over(&epoch, 6400, 0, begin + CALM));
+        let took = Duration::from_millis(10);
+        epoch.looked(200, begin, begin + took);
+        assert!(!is_over(&epoch, 6400, 9999, begin + took * REST), "looks take a small part of the time");
+        assert!(is_over(&epoch, 6400, 9999, begin + took * (REST + 1)));
+        assert_eq!(epoch.looks(), (1, took));
+    }
+}

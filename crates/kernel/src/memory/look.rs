@@ -1,0 +1,124 @@
+//! What page tables tell of a process's memory: pages that came and went without a fault, and those that were used.
+
+use super::machine::{TABLE, TABLES, Table, WORDS, runs};
+use super::paging::State;
+use forebay_basis::Operation;
+use forebay_pool::Volume;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Runs of used pages that are no farther from each other have their bits cleared together.
+const GAP: u64 = 8;
+
+/// How much is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Where {
+    /// All memory: pages may have come without a fault.
+    All,
+    /// The tables with pages that are known.
+    Known,
+}
+
+impl State {
+    /// Looks at all processes: an epoch ends.
+    pub(super) fn look(&mut self, place: Where) {
+        let began = Instant::now();
+        for object in self.spaces.objects() {
+            self.look_at(object, place);
+        }
+        self.fresh.clear();
+        self.epoch.looked(self.steered.pages().kernel_misses, began, Instant::now());
+    }
+
+    /// Looks at a process, tells the policy of what was used, and clears the reference bits.
+    pub(super) fn look_at(&mut self, object: u32, place: Where) {
+        if let Some(space) = self.spaces.get_mut(object).filter(|space| space.is_stale) {
+            space.read();
+        }
+        let tables = match place {
+            Where::All => self.tables_of(object),
+            Where::Known => {
+                let mut tables = self.steered.residents().indexes_of(object);
+                tables.iter_mut().for_each(|index| *index = *index * 64 / TABLE);
+                tables.sort_unstable();
+                tables.dedup();
+                tables
+            }
+        };
+        let Some(found) = self.find(object, &tables) else { return };
+        let Some(volume) = self.spaces.get(object).map(|space| Arc::clone(&space.volume)) else { return };
+        let mut used = Vec::new();
+        for (table, found) in found {
+            self.learn(&volume, table, found, &mut used);
+        }
+        if self.observe || used.is_empty() {
+            return;
+        }
+        if let Some(space) = self.spaces.get(object)
+            && let Err(error) = self.machine.cool(&space.process, &used)
+        {
+            tracing::debug!("reference bits stay: {error}");
+        }
+    }
+
+    /// The tables of all that a process has mapped, without those of which the next level says that there is nothing.
+    fn tables_of(&mut self, object: u32) -> Vec<u64> {
+        let Some(space) = self.spaces.get(object) else { return Vec::new() };
+        let all = space.tables();
+        let firsts: Vec<u64> = all.iter().map(|(_, tables)| tables.start).collect();
+        let Some(found) = self.find(object, &firsts) else { return Vec::new() };
+        let empty: Vec<u64> =
+            found.iter().filter(|(_, found)| *found == Table::AllAbsent).map(|(table, _)| table / TABLES).collect();
+        let is_empty = |above: &u64| empty.binary_search(above).is_ok();
+        all.into_iter().filter(|(above, _)| !is_empty(above)).flat_map(|(_, tables)| tables).collect()
+    }
+
+    /// What is there of tables of a process. A process without memory is not steered any more.
+    pub(super) fn find(&mut self, object: u32, tables: &[u64]) -> Option<Vec<(u64, Table)>> {
+        let process = &self.spaces.get(object)?.process;
+        let mut found = Vec::with_capacity(tables.len());
+        match self.machine.look(process, tables, &mut |table, seen| found.push((table, seen))) {
+            Ok(true) => Some(found),
+            Ok(false) => {
+                self.forget(object);
+                None
+            }
+            Err(error) => {
+                tracing::debug!("page tables are not read: {error}");
+                None
+            }
+        }
+    }
+
+    /// Takes note of what is there of a table. `cooled` gets the pages whose reference bits are set.
+    fn learn(&mut self, volume: &Arc<Volume>, table: u64, found: Table, used: &mut Vec<Range<u64>>) {
+        let (object, first) = (volume.id(), table * TABLE);
+        let mask = self.spaces.get(object).map_or([0; WORDS], |space| space.mask(table));
+        let seen = if let Table::Seen(seen) = found { seen } else { Default::default() };
+        let [mut gone, mut swapped, mut came, mut again, mut young] = [[0; WORDS]; 5];
+        for word in 0..WORDS {
+            let index = first / 64 + word as u64;
+            let (there, wanted) = self.steered.residents().words(object, index);
+            let present = seen.present[word] & mask[word];
+            let left = there & !present;
+            // What the policy had, and is in swap space, the kernel has chosen.
+            swapped[word] = left & wanted & seen.out[word];
+            gone[word] = left & !swapped[word];
+            came[word] = present & !there;
+            young[word] = present & seen.young[word];
+            again[word] = young[word] & there & !self.fresh.get(&(object, index)).copied().unwrap_or(0);
+        }
+        let steered = &mut self.steered;
+        let mut reclaimed = 0;
+        runs(&gone, first, 0, &mut |pages| steered.removed(volume, pages.start, pages.end - pages.start, false));
+        runs(&swapped, first, 0, &mut |pages| {
+            reclaimed += pages.end - pages.start;
+            steered.removed(volume, pages.start, pages.end - pages.start, true);
+        });
+        self.reclaimed += reclaimed;
+        runs(&came, first, 0, &mut |pages| steered.found(volume, pages));
+        runs(&again, first, 0, &mut |pages| steered.used(volume, pages, (Operation::Read, None)));
+        runs(&young, first, GAP, &mut |pages| used.push(pages));
+    }
+}

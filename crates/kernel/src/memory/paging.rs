@@ -1,0 +1,511 @@
+//! The thread that steers programs' memory: it takes faults, asks the policy, and has pages leave.
+//!
+//! ```text
+//!   faults --> State::fault --> steered (policy, residents) <-- look: reference bits, at the end of an epoch
+//!                                   | pages that the policy has let go
+//!               leave  <------------+
+//!                 | process_madvise(MADV_PAGEOUT), and a look at which have left
+//!                 +--> later        others have them too, they are locked, or swap space is full: it is tried again, and then the policy has them back
+//! ```
+//!
+//! A turn takes what is in the ring, has pages leave, and keeps the size. Between turns it sleeps, the longer the less happens.
+
+use super::epoch::Epoch;
+use super::faults::{Fault, Faults};
+use super::look::Where;
+use super::machine::{Machine, TABLE, Table};
+use super::spaces::{Space, Spaces};
+use super::walk::Walk;
+use crate::bpf::groups::Groups;
+use crate::budget::Budget;
+use crate::error::Error;
+use crate::later::Later;
+use crate::limits::Limits;
+use crate::scopes::{Hierarchy, Scope, Scopes};
+use crate::steered::{PAGE, Pages, Steered};
+use forebay_basis::Operation;
+use forebay_pool::{Pool, Together};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Faults that are taken in a turn.
+const MOST_FAULTS: usize = 1 << 14;
+/// How long it sleeps between turns while pages come, and at most while nothing happens.
+const PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(16);
+/// It goes before programs, of whose processor's time it takes a few per cent.
+const PRIORITY: i32 = -15;
+/// How often processes are looked up.
+const TEND: Duration = Duration::from_millis(100);
+/// How often pages that stay are tried before the policy has them again.
+const TRIES: u8 = 3;
+
+/// How often it is weighed what the kernel has reclaimed by itself, and what part of what the policy has let go it may be.
+const WEIGHED: Duration = Duration::from_secs(1);
+const PART: u64 = 4;
+
+/// What is steered, and how.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Control groups, with those below them: the memory of their processes.
+    pub groups: Vec<PathBuf>,
+    /// Nothing leaves, and no reference bit is cleared.
+    pub observe: bool,
+    /// The size follows what these leave, from the pool's on.
+    pub follow: Option<Limits>,
+}
+
+/// What was seen and done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// What happened to pages. Hits are uses that reference bits told of: one for each page and epoch.
+    pub pages: Pages,
+    /// Pages in memory that may leave.
+    pub there: u64,
+    /// Those of them that the policy has let go.
+    pub kept: u64,
+    /// Pages in memory that may not: programs themselves.
+    pub others: u64,
+    /// Pages that may be in memory now, of both kinds.
+    pub size: u64,
+    /// Pages that were asked for, or that the limits leave.
+    pub asked: u64,
+    /// Pages that the policy got back because they stay.
+    pub refused: u64,
+    /// Processes that are steered.
+    pub processes: u64,
+    /// Faults that were taken.
+    pub faults: u64,
+    /// Faults that found the ring full.
+    pub lost: u64,
+    /// Looks at reference bits, and what they took.
+    pub looks: u64,
+    /// The time of these looks.
+    pub looking: Duration,
+    /// Bytes of memory, without the pool's metadata.
+    pub memory: u64,
+}
+
+/// Programs' memory that is steered, until this is stopped or dropped.
+pub struct Paging {
+    shared: Arc<Shared>,
+    together: Together,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What both sides know.
+pub(super) struct Shared {
+    stop: AtomicBool,
+    /// The size that is asked for, in pages.
+    size: AtomicU64,
+    /// What it follows instead.
+    limits: Mutex<Option<Limits>>,
+    counts: Mutex<Counts>,
+}
+
+impl Shared {
+    pub(super) fn new(size: u64, limits: Option<Limits>) -> Self {
+        let (stop, size) = (AtomicBool::new(false), AtomicU64::new(size));
+        Self { stop, size, limits: Mutex::new(limits), counts: Mutex::default() }
+    }
+}
+
+impl Paging {
+    /// Begins to steer with a pool that is used for nothing else: its capacity is the size.
+    ///
+    /// # Errors
+    /// What cannot be steered, and why.
+    pub fn start(pool: Arc<Pool>, mut options: Options) -> Result<Self, Error> {
+        let scopes: Vec<Scope> = options.groups.iter().cloned().map(Scope::Group).collect();
+        let hierarchy = Scopes::new(&scopes)?.hierarchy()?;
+        let faults = Faults::start(|layout| match hierarchy {
+            Some(Hierarchy::Memory) => Ok(Groups::of_memory(layout)?),
+            Some(Hierarchy::Unified) | None => Ok(Groups::Unified),
+        })?;
+        let machine = Box::new(Walk::start()?);
+        let shared = Arc::new(Shared::new(pool.capacity() / PAGE, options.follow.take()));
+        let mut state = State::new(pool, machine, options.observe, &shared)?;
+        let together = state.spaces.together().clone();
+        let mut events = Events { faults, groups: options.groups };
+        state.tend(&mut events, Instant::now());
+        state.turn(&mut events, Instant::now());
+        let thread = std::thread::Builder::new().name("page".to_owned()).spawn(move || state.run(events));
+        let thread = thread.map_err(|error| Error::System { asked: "a thread to steer", source: Arc::new(error) })?;
+        Ok(Self { shared, together, thread: Some(thread) })
+    }
+
+    /// What was seen and done so far.
+    pub fn counts(&self) -> Counts {
+        *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the pool counts of all processes.
+    pub fn counted(&self) -> &Together {
+        &self.together
+    }
+
+    /// The size follows what limits leave, from now on.
+    pub fn follow(&self, limits: Limits) {
+        *self.shared.limits.lock().unwrap_or_else(PoisonError::into_inner) = Some(limits);
+    }
+
+    /// Another size is asked for, in bytes: pages leave soon.
+    pub fn resize(&self, bytes: u64) {
+        *self.shared.limits.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.shared.size.store(bytes / PAGE, Ordering::Relaxed);
+    }
+
+    /// Whether it goes on: not after a panic.
+    pub fn runs(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Ends it: the kernel's own lists decide again.
+    pub fn stop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that steers has panicked; the kernel's own lists decide");
+        }
+    }
+}
+
+impl Drop for Paging {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What tells of faults, and of processes.
+pub(super) struct Events {
+    faults: Faults,
+    groups: Vec<PathBuf>,
+}
+
+/// The thread's own.
+pub(super) struct State {
+    pub(super) machine: Box<dyn Machine>,
+    pub(super) spaces: Spaces,
+    pub(super) steered: Steered,
+    pub(super) epoch: Epoch,
+    /// Pages that came in this epoch, 64 to a word, by process: their reference bits say nothing.
+    pub(super) fresh: HashMap<(u32, u64), u64, foldhash::fast::RandomState>,
+    pub(super) observe: bool,
+    /// Pages that the kernel has chosen, and the size does not account for yet.
+    pub(super) reclaimed: u64,
+    later: Later,
+    budget: Budget,
+    shared: Arc<Shared>,
+    counts: Counts,
+    /// Faults that were lost by the last look at all memory.
+    lost: u64,
+    tended: Instant,
+    /// When it was weighed last what the kernel reclaims, and how many pages the policy had let go by then.
+    weighed: (Instant, u64),
+    /// Pages of this process's own.
+    own: u64,
+    /// It was said that pages stay.
+    said: bool,
+}
+
+impl State {
+    pub(super) fn new(
+        pool: Arc<Pool>,
+        machine: Box<dyn Machine>,
+        observe: bool,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, Error> {
+        let now = Instant::now();
+        Ok(Self {
+            machine,
+            spaces: Spaces::new(&pool),
+            steered: Steered::new(pool)?,
+            epoch: Epoch::new(now),
+            fresh: HashMap::default(),
+            observe,
+            reclaimed: 0,
+            later: Later::default(),
+            budget: Budget::new(shared.size.load(Ordering::Relaxed)),
+            shared: Arc::clone(shared),
+            counts: Counts::default(),
+            lost: 0,
+            tended: now,
+            weighed: (now, 0),
+            own: 0,
+            said: false,
+        })
+    }
+
+    fn run(mut self, mut events: Events) {
+        // Pages come as fast as processors make them. Without the right to go first it goes on like others.
+        if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY) {
+            tracing::debug!("it has no priority: {error}");
+        }
+        if let Err(error) = crate::mapped::page_out_own_start() {
+            tracing::debug!("what only the start needed stays in memory: {error}");
+        }
+        let mut pause = PAUSE;
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            match self.turn(&mut events, Instant::now()) {
+                MOST_FAULTS.. => continue,
+                0 => pause = (pause * 2).min(LONGEST_PAUSE),
+                _ => pause = PAUSE,
+            }
+            std::thread::sleep(pause);
+        }
+        self.show();
+    }
+
+    /// Takes faults, and has pages leave. How many faults there were.
+    fn turn(&mut self, events: &mut Events, now: Instant) -> usize {
+        let mut taken = Vec::new();
+        let count = events.faults.drain(MOST_FAULTS, &mut |fault| taken.push(fault));
+        self.counts.faults += count as u64;
+        self.epoch.faulted(count);
+        taken.into_iter().for_each(|fault| self.fault(fault));
+        if now.saturating_duration_since(self.tended) >= TEND {
+            self.tend(events, now);
+        }
+        self.go_on(now);
+        self.show();
+        count
+    }
+
+    /// What follows from what has come.
+    pub(super) fn go_on(&mut self, now: Instant) {
+        let (size, there) = (self.budget.pages(), self.steered.residents().there() + self.counts.others);
+        if self.epoch.is_over(size, there, self.steered.pages().kernel_misses, now) {
+            self.look(Where::Known);
+        }
+        self.leave(now);
+        self.try_again(now);
+        self.keep_size(now);
+    }
+
+    /// A process asks for a page.
+    pub(super) fn fault(&mut self, Fault { process, page }: Fault) {
+        let Some(object) = self.spaces.find(process).or_else(|| self.hold(process)) else { return };
+        let Some(space) = self.spaces.get_mut(object) else { return };
+        if !space.may_leave(page) {
+            return;
+        }
+        let volume = Arc::clone(&space.volume);
+        let residents = self.steered.residents();
+        if residents.is_there(object, page) {
+            if residents.is_wanted(object, page) {
+                // It was there, and may now be written, for example: its reference bit tells of its use.
+                return;
+            }
+            // It had left, before anybody looked.
+            self.steered.removed(&volume, page, 1, false);
+        }
+        *self.fresh.entry((object, page / 64)).or_default() |= 1 << (page % 64);
+        self.steered.used(&volume, page..page + 1, (Operation::Read, None));
+        self.steered.added(&volume, page, 1);
+    }
+
+    /// A process is steered from now on, with all that it has.
+    fn hold(&mut self, process: u32) -> Option<u32> {
+        let held = self.spaces.hold(self.steered.pool(), process);
+        let object = held.inspect_err(|error| tracing::debug!("process {process}: {error}")).ok()?;
+        self.look_at(object, Where::All);
+        self.spaces.find(process)
+    }
+
+    /// A process is not steered any more.
+    pub(super) fn forget(&mut self, object: u32) {
+        self.spaces.remove(self.steered.pool(), object);
+        self.steered.forget(object);
+        self.fresh.retain(|(of, _), _| *of != object);
+    }
+
+    /// Looks which processes there are, and whether faults were lost.
+    fn tend(&mut self, events: &mut Events, now: Instant) {
+        self.tended = now;
+        let mut there = HashSet::new();
+        for group in events.groups.iter().flat_map(|group| within(group)) {
+            let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+            there.extend(members.lines().filter_map(|member| member.parse::<u32>().ok()));
+            if let Ok(found) = fs::metadata(&group)
+                && let Err(error) = events.faults.follow(found.ino())
+            {
+                tracing::debug!("{}: its faults are not seen: {error}", group.display());
+            }
+        }
+        for object in self.spaces.objects() {
+            if self.spaces.get(object).is_some_and(|space| !there.contains(&space.process.number)) {
+                self.forget(object);
+            }
+        }
+        for process in there {
+            if self.spaces.find(process).is_none() {
+                self.hold(process);
+            }
+        }
+        // Both are counted at once: a moment later other pages may be there.
+        self.spaces.iter_mut().for_each(Space::read_resident);
+        let resident: u64 = self.spaces.iter_mut().map(|space| space.resident).sum();
+        self.counts.others = resident.saturating_sub(self.steered.residents().there());
+        self.own = own_pages();
+        let lost = events.faults.lost();
+        if std::mem::replace(&mut self.lost, lost) < lost {
+            tracing::debug!("faults were lost: all memory is looked at");
+            self.look(Where::All);
+        }
+        self.counts.lost = lost;
+        self.counts.memory = events.faults.memory() + self.machine.memory() + self.bytes();
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.steered.residents().bytes() + self.fresh.capacity() * size_of::<((u32, u64), u64)>()) as u64
+    }
+
+    /// Has pages leave that the policy has let go.
+    fn leave(&mut self, now: Instant) {
+        let leaving = self.steered.take_leaving();
+        if self.observe {
+            return;
+        }
+        for of_process in leaving.chunk_by(|one, next| one.0 == next.0) {
+            let runs = of_process.iter().map(|(_, run)| run.clone()).collect();
+            self.page_out(of_process[0].0, runs, 0, now);
+        }
+    }
+
+    /// Has pages of a process leave: those that do not are tried again later.
+    fn page_out(&mut self, object: u32, pages: Vec<Range<u64>>, tries: u8, now: Instant) {
+        let Some(space) = self.spaces.get(object) else { return };
+        if let Err(error) = self.machine.page_out(&space.process, &pages) {
+            tracing::debug!("pages stay: {error}");
+        }
+        // Of those that stay nothing is said.
+        self.notice_gone(object, &pages);
+        let residents = self.steered.residents();
+        let stay: Vec<_> = pages.into_iter().flat_map(|run| residents.all_leaving(object, run)).collect();
+        stay.into_iter().for_each(|run| self.later.add(object, run, tries, now));
+    }
+
+    /// Looks which of some pages are still there.
+    fn notice_gone(&mut self, object: u32, pages: &[Range<u64>]) {
+        let mut tables: Vec<u64> =
+            pages.iter().flat_map(|pages| pages.start / TABLE..pages.end.div_ceil(TABLE)).collect();
+        tables.sort_unstable();
+        tables.dedup();
+        let Some(found) = self.find(object, &tables) else { return };
+        let Some(volume) = self.spaces.get(object).map(|space| Arc::clone(&space.volume)) else { return };
+        for page in pages.iter().cloned().flatten() {
+            let Ok(place) = found.binary_search_by_key(&(page / TABLE), |(table, _)| *table) else { continue };
+            let in_table = (page % TABLE) as usize;
+            let is_there = match found[place].1 {
+                Table::Seen(seen) => seen.present[in_table / 64] >> (in_table % 64) & 1 == 1,
+                Table::Absent | Table::AllAbsent => false,
+            };
+            if !is_there && self.steered.residents().is_there(object, page) {
+                self.steered.removed(&volume, page, 1, false);
+            }
+        }
+    }
+
+    /// Tries again what has stayed, or gives it back to the policy.
+    fn try_again(&mut self, now: Instant) {
+        let mut still: Vec<(u32, u8, Range<u64>)> = Vec::new();
+        while let Some((object, pages, tries)) = self.later.due(now) {
+            let runs = self.steered.residents().all_leaving(object, pages);
+            still.extend(runs.into_iter().map(|run| (object, tries, run)));
+        }
+        still.sort_unstable_by_key(|(object, tries, run)| (*object, *tries, run.start));
+        for alike in still.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)) {
+            let (object, tries) = (alike[0].0, alike[0].1);
+            let runs: Vec<Range<u64>> = alike.iter().map(|(_, _, run)| run.clone()).collect();
+            if tries < TRIES {
+                self.page_out(object, runs, tries + 1, now);
+            } else if let Some(space) = self.spaces.get(object) {
+                let volume = Arc::clone(&space.volume);
+                for run in runs {
+                    self.counts.refused += run.end - run.start;
+                    self.steered.stayed(&volume, run, None);
+                }
+                if !std::mem::replace(&mut self.said, true) {
+                    tracing::warn!(
+                        "some pages stay: other processes have them, too, they are locked, or swap space is full"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Follows the size that is asked for, and what the kernel leaves of it.
+    fn keep_size(&mut self, now: Instant) {
+        let there = self.steered.residents().there();
+        match &mut *self.shared.limits.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(limits) => {
+                if let Some(pages) = limits.leave_to_memory(self.own, self.budget.asked(), now) {
+                    self.budget.follow(pages.max(1));
+                }
+            }
+            None => {
+                let asked = self.shared.size.load(Ordering::Relaxed);
+                if asked != self.budget.asked() {
+                    self.budget.ask(asked);
+                }
+            }
+        }
+        if now.saturating_duration_since(self.weighed.0) >= WEIGHED {
+            let let_go = self.steered.pages().let_go;
+            // While memory fills faster than swap space takes it, the kernel helps; where it takes a good part all the time, the size is too large.
+            if self.reclaimed * PART > let_go - self.weighed.1 {
+                self.budget.reclaimed(self.reclaimed, there + self.counts.others, now);
+            }
+            (self.weighed, self.reclaimed) = ((now, let_go), 0);
+        }
+        self.budget.tick(now);
+        let kept = if self.observe { 0 } else { self.steered.residents().kept() };
+        let size = self.budget.pages().saturating_sub(self.counts.others).max(1);
+        if let Err(error) = self.steered.fit(size, kept, now) {
+            tracing::warn!("the policy keeps its size: {error}");
+            self.budget.ask(self.budget.asked());
+        }
+    }
+
+    fn show(&mut self) {
+        let residents = self.steered.residents();
+        self.counts.pages = self.steered.pages();
+        (self.counts.there, self.counts.kept) = (residents.there(), residents.kept());
+        (self.counts.size, self.counts.asked) = (self.budget.pages(), self.budget.asked());
+        self.counts.processes = self.spaces.len() as u64;
+        (self.counts.looks, self.counts.looking) = self.epoch.looks();
+        *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner) = self.counts;
+    }
+}
+
+/// Pages of memory that this process has, and no other.
+fn own_pages() -> u64 {
+    let counts = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let mut counts = counts.split(' ').skip(1).map(|count| count.parse().unwrap_or(0));
+    let (resident, shared): (u64, u64) = (counts.next().unwrap_or(0), counts.next().unwrap_or(0));
+    resident.saturating_sub(shared)
+}
+
+/// A control group and those below it.
+fn within(group: &Path) -> Vec<PathBuf> {
+    let mut all = vec![group.to_owned()];
+    let mut next = 0;
+    while let Some(group) = all.get(next) {
+        let entries = fs::read_dir(group).into_iter().flatten().flatten();
+        let below: Vec<PathBuf> = entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .map(|entry| entry.path())
+            .collect();
+        all.extend(below);
+        next += 1;
+    }
+    all
+}

@@ -1,0 +1,280 @@
+//! The memory of each process that is steered: a volume of the pool, whose blocks are the process's pages by their addresses.
+
+use super::machine::{Process, TABLE, TABLES, WORDS};
+use crate::files::Elsewhere;
+use crate::maps::Line;
+use crate::steered::PAGE;
+use forebay_pool::device::Device;
+use forebay_pool::{Pool, Together, Volume, VolumeConfig};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What lies at some addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Memory of the process, or what it shares: it may leave.
+    Memory,
+    /// A private mapping of a file: a program, most often, which is page cache.
+    Program,
+}
+
+/// A process's memory.
+pub(crate) struct Space {
+    pub(crate) process: Process,
+    pub(crate) volume: Arc<Volume>,
+    /// What lies where, in pages, in order.
+    areas: Vec<(Range<u64>, Kind)>,
+    /// A page was used where nothing was known to lie.
+    pub(crate) is_stale: bool,
+    /// Pages that it has in memory, of all kinds, when it was asked last.
+    pub(crate) resident: u64,
+}
+
+impl Space {
+    /// Whether a page may be steered: also where it is not known what lies there.
+    pub(crate) fn may_leave(&mut self, page: u64) -> bool {
+        let after = self.areas.partition_point(|(pages, _)| pages.end <= page);
+        match self.areas.get(after).filter(|(pages, _)| pages.contains(&page)) {
+            Some((_, kind)) => *kind == Kind::Memory,
+            None => {
+                self.is_stale = true;
+                true
+            }
+        }
+    }
+
+    /// Of a table, the pages that may leave, a bit each.
+    pub(crate) fn mask(&self, table: u64) -> [u64; WORDS] {
+        let (first, mut words) = (table * TABLE, [0; WORDS]);
+        let from = self.areas.partition_point(|(pages, _)| pages.end <= first);
+        for (pages, kind) in self.areas[from..].iter().take_while(|(pages, _)| pages.start < first + TABLE) {
+            if *kind == Kind::Memory {
+                let (start, end) = (pages.start.max(first) - first, pages.end.min(first + TABLE) - first);
+                set(&mut words, start..end);
+            }
+        }
+        words
+    }
+
+    /// The tables of all that may leave, by the table of the next level that they lie in: its number, and those of them.
+    pub(crate) fn tables(&self) -> Vec<(u64, Range<u64>)> {
+        let mut tables: Vec<(u64, Range<u64>)> = Vec::new();
+        let mut next = 0;
+        for (pages, _) in self.areas.iter().filter(|(_, kind)| *kind == Kind::Memory) {
+            let end = pages.end.div_ceil(TABLE);
+            let mut start = (pages.start / TABLE).max(next);
+            next = next.max(end);
+            while start < end {
+                let above = start / TABLES;
+                let until = end.min((above + 1) * TABLES);
+                match tables.last_mut() {
+                    Some((last, tables)) if *last == above && tables.end == start => tables.end = until,
+                    _ => tables.push((above, start..until)),
+                }
+                start = until;
+            }
+        }
+        tables
+    }
+
+    /// The first 4,096 pages are memory.
+    #[cfg(test)]
+    pub(crate) fn have_all(&mut self) {
+        self.areas = vec![(0..1 << 12, Kind::Memory)];
+        self.is_stale = false;
+    }
+
+    /// Reads again what lies where, and how much of it is in memory. What it cannot read stays as it was.
+    pub(crate) fn read(&mut self) {
+        let of_process = |name: &str| fs::read(format!("/proc/{}/{name}", self.process.number));
+        if let Ok(maps) = of_process("maps") {
+            // Names may be of any bytes.
+            self.areas = areas(&String::from_utf8_lossy(&maps));
+            self.is_stale = false;
+        }
+        self.read_resident();
+    }
+
+    /// Asks how much of it is in memory.
+    pub(crate) fn read_resident(&mut self) {
+        let counts = fs::read_to_string(format!("/proc/{}/statm", self.process.number)).unwrap_or_default();
+        if let Some(resident) = counts.split(' ').nth(1).and_then(|count| count.parse().ok()) {
+            self.resident = resident;
+        }
+    }
+}
+
+fn set(words: &mut [u64; WORDS], pages: Range<u64>) {
+    for (index, word) in words.iter_mut().enumerate() {
+        let first = index as u64 * 64;
+        let (start, end) = (pages.start.max(first), pages.end.min(first + 64));
+        if start < end {
+            *word |= (u64::MAX >> (64 - (end - start))) << (start - first);
+        }
+    }
+}
+
+/// What lies where, by a `/proc/PID/maps`: neighbours of a kind as one.
+fn areas(maps: &str) -> Vec<(Range<u64>, Kind)> {
+    let mut areas: Vec<(Range<u64>, Kind)> = Vec::new();
+    for line in maps.lines().filter_map(Line::parse) {
+        // What the kernel itself maps into each process is nobody's to page.
+        if line.inode == 0 && line.name.starts_with("[v") {
+            continue;
+        }
+        let kind = if line.permissions.ends_with('s') || line.inode == 0 { Kind::Memory } else { Kind::Program };
+        let pages = line.addresses.start / PAGE..line.addresses.end / PAGE;
+        match areas.last_mut() {
+            Some((last, of)) if *of == kind && last.end == pages.start => last.end = pages.end,
+            _ => areas.push((pages, kind)),
+        }
+    }
+    areas
+}
+
+/// The processes that are steered.
+pub(crate) struct Spaces {
+    by_object: HashMap<u32, Space>,
+    by_process: HashMap<u32, u32>,
+    together: Together,
+    bytes: Arc<dyn Device>,
+}
+
+impl Spaces {
+    /// No process, of a pool.
+    pub(crate) fn new(pool: &Pool) -> Self {
+        let (by_object, by_process) = (HashMap::new(), HashMap::new());
+        Self { by_object, by_process, together: pool.count_together(), bytes: Arc::new(Elsewhere) }
+    }
+
+    /// What is counted of all of them.
+    pub(crate) fn together(&self) -> &Together {
+        &self.together
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.by_object.len()
+    }
+
+    /// The number of a process's memory in the pool.
+    pub(crate) fn find(&self, process: u32) -> Option<u32> {
+        self.by_process.get(&process).copied()
+    }
+
+    /// A process's memory by its number in the pool.
+    pub(crate) fn get(&self, object: u32) -> Option<&Space> {
+        self.by_object.get(&object)
+    }
+
+    /// The same, to change it.
+    pub(crate) fn get_mut(&mut self, object: u32) -> Option<&mut Space> {
+        self.by_object.get_mut(&object)
+    }
+
+    /// The numbers of all, in the pool.
+    pub(crate) fn objects(&self) -> Vec<u32> {
+        self.by_object.keys().copied().collect()
+    }
+
+    /// All of them, to change them.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Space> {
+        self.by_object.values_mut()
+    }
+
+    /// A process is steered from now on: its number in the pool.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub(crate) fn hold(&mut self, pool: &Pool, number: u32) -> io::Result<u32> {
+        let process = i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+        let held = pidfd_open(process, PidfdFlags::empty())?;
+        let object = self.add(pool, Process { number, held: Some(held) });
+        if let Some(space) = self.get_mut(object) {
+            space.read();
+        }
+        Ok(object)
+    }
+
+    /// The same of a process that is held already, or needs not be.
+    pub(crate) fn add(&mut self, pool: &Pool, process: Process) -> u32 {
+        let config =
+            VolumeConfig { together: Some(self.together.clone()), readahead: 0, ..VolumeConfig::new(String::new()) };
+        let volume = pool.attach(Arc::clone(&self.bytes), config);
+        let object = volume.id();
+        self.by_process.insert(process.number, object);
+        let space = Space { process, volume, areas: Vec::new(), is_stale: true, resident: 0 };
+        self.by_object.insert(object, space);
+        object
+    }
+
+    /// A process has ended, or is not steered any more.
+    pub(crate) fn remove(&mut self, pool: &Pool, object: u32) {
+        let Some(space) = self.by_object.remove(&object) else { return };
+        self.by_process.remove(&space.process.number);
+        if let Err(error) = pool.detach(&space.volume) {
+            tracing::debug!("a process's memory is not let go of: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_policy::Spec;
+    use forebay_pool::Config;
+
+    const MAPS: &str = "\
+00400000-00500000 r-xp 00000000 08:01 77 /bin/program
+00500000-00600000 rw-p 00000000 00:00 0
+00600000-00601000 rw-p 00000000 00:00 0 [heap]
+7f0000000000-7f0000200000 rw-s 00000000 00:01 9 /dev/zero (deleted)
+7fff00000000-7fff00002000 rw-p 00000000 00:00 0 [stack]
+7fff00002000-7fff00004000 r--p 00000000 00:00 0 [vvar]
+7fff00004000-7fff00006000 r-xp 00000000 00:00 0 [vdso]
+";
+
+    fn space() -> Space {
+        let pool = Pool::new(Config::elsewhere(64 << 12, Spec::parse("lru").expect("a policy"))).expect("a pool");
+        let mut spaces = Spaces::new(&pool);
+        let object = spaces.add(&pool, Process { number: 7, held: None });
+        assert_eq!((spaces.find(7), spaces.find(8)), (Some(object), None));
+        let mut space = spaces.by_object.remove(&object).expect("it is there");
+        space.areas = areas(MAPS);
+        space.is_stale = false;
+        space
+    }
+
+    #[test]
+    fn memory_may_leave_and_programs_may_not() {
+        let mut space = space();
+        assert!(!space.may_leave(0x400));
+        assert!(space.may_leave(0x500) && space.may_leave(0x600) && space.may_leave(0x7_f000_0000));
+        assert!(!space.is_stale);
+        assert!(space.may_leave(0x601) && space.is_stale, "something new may lie there");
+    }
+
+    #[test]
+    fn tables_are_those_of_memory_each_once() {
+        let space = space();
+        let tables = space.tables();
+        assert_eq!(tables.len(), 3, "{tables:?}");
+        assert_eq!(tables[0], (0, 2..4));
+        assert_eq!(tables[1], (0x3f8_0000 / TABLES, 0x3f8_0000..0x3f8_0001));
+        assert_eq!(space.mask(2), {
+            let mut words = [0; WORDS];
+            set(&mut words, 256..512);
+            words
+        });
+        assert_eq!(space.mask(3), {
+            let mut words = [0; WORDS];
+            set(&mut words, 0..1);
+            words
+        });
+        assert_eq!(space.mask(0x3f8_0000), [u64::MAX; WORDS]);
+    }
+}

@@ -1,0 +1,260 @@
+//! The memory of programs, steered until a signal or the end of a program ends it.
+
+pub(crate) mod figures;
+
+use crate::cache::Cache;
+use crate::control::{Answer, Command, Steered, done, with_figures};
+use crate::declared::Declared;
+use crate::error::Error;
+use crate::figures::{CacheReport, Report, VolumeReport};
+use crate::frame::{Beside, Frame, Hooks, Reload, Service, run};
+use crate::options::STOP_TIMEOUT;
+use crate::paging::figures::{MemoryFigures, MemoryReport};
+use crate::signals::Request;
+use crate::steering::options::{PAGE, SteerOptions, check_cache};
+use crate::steering::program::{self, Group, Outcome};
+use crate::steering::{SteerEnd, requests};
+use crate::words::Size;
+use forebay_basis::show_bytes;
+use forebay_kernel::memory::{Options, Paging};
+use forebay_pool::VolumeStatistics;
+use std::fs;
+use std::process;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often it is looked whether the thread that steers goes on.
+const LOOKED: Duration = Duration::from_millis(500);
+
+/// The cache's name, in figures and commands.
+const MEMORY: &str = "memory";
+
+/// Steers memory until a signal ends it, or the end of the program, which runs in a control group of its own.
+///
+/// # Errors
+/// What keeps it from steering.
+pub(crate) fn steer(
+    options: SteerOptions,
+    program: Option<process::Command>,
+    hooks: Hooks<SteerOptions>,
+) -> Result<SteerEnd, Error> {
+    if !options.observe {
+        check_swap()?;
+    }
+    let group = program.is_some().then(Group::new).transpose()?;
+    let (asking, requests, passing) = requests(program.is_some())?;
+    let beside = Beside::bind(&options.beside)?;
+    let Hooks { reload, log, ready } = hooks;
+    let frame = Frame::new(PAGE, log);
+    let follow = options.limits()?;
+    let (follows, options) = (AtomicBool::new(follow.is_some()), options.at_most(follow.as_ref()));
+    let (cache, most) = options.make_cache()?;
+    let groups = options.groups.iter().cloned().chain(group.iter().map(|group| group.path().to_owned()));
+    let of_kernel = Options { groups: groups.collect(), observe: options.observe, follow };
+    let paging = Paging::start(Arc::clone(&cache.pool), of_kernel)?;
+    let service = Arc::new(Memory {
+        frame,
+        reload,
+        cache,
+        most,
+        paging: Mutex::new(paging),
+        name: options.name(program.as_ref()),
+        asked: AtomicU64::new(options.cache_size()),
+        follows,
+        stops: AtomicBool::new(false),
+        failed: AtomicBool::new(false),
+        program: Arc::default(),
+        options,
+    });
+    let kept = Arc::clone(&service);
+    run(service, beside, &requests, |service, _| {
+        service.look_after(asking.clone())?;
+        tracing::info!("{}", service.what());
+        if let (Some(command), Some(group), Some(passing)) = (program, &group, passing) {
+            program::run(command, group, passing, asking, &service.program)?;
+        }
+        ready();
+        Ok(())
+    })?;
+    if kept.failed.load(Ordering::Relaxed) {
+        return Err(Error::Failed("steering has failed inside: the kernel's own lists decide again".to_owned()));
+    }
+    Ok(SteerEnd { report: kept.report(), program: kept.program.get().cloned(), held: None })
+}
+
+/// Refuses a machine from whose memory no page can leave.
+fn check_swap() -> Result<(), Error> {
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    if swaps.lines().count() > 1 {
+        return Ok(());
+    }
+    let what = "there is no swap space that memory could leave for: make some, as by `fallocate -l 4G /swapfile && chmod 600 /swapfile && mkswap /swapfile && \
+                swapon /swapfile`, or only look, by --observe";
+    Err(Error::Usage(what.to_owned()))
+}
+
+/// Programs' memory that is steered.
+struct Memory {
+    frame: Frame,
+    reload: Option<Reload<SteerOptions>>,
+    cache: Arc<Cache>,
+    /// The most bytes that may be asked for.
+    most: u64,
+    paging: Mutex<Paging>,
+    /// What is steered.
+    name: String,
+    /// The bytes that are asked for, unless the size follows limits.
+    asked: AtomicU64,
+    follows: AtomicBool,
+    stops: AtomicBool,
+    failed: AtomicBool,
+    /// What has become of the program.
+    program: Arc<Outcome>,
+    /// As it was started.
+    options: SteerOptions,
+}
+
+impl Memory {
+    fn paging(&self) -> MutexGuard<'_, Paging> {
+        self.paging.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is steered, and how.
+    fn what(&self) -> String {
+        let (name, policy) = (&self.name, &self.cache.policy);
+        let counts = self.paging().counts();
+        let there = show_bytes((counts.there + counts.others) * PAGE);
+        let size = match self.follows.load(Ordering::Relaxed) {
+            true => format!("what control groups leave, {} now,", show_bytes(counts.asked * PAGE)),
+            false => show_bytes(self.options.cache_size()),
+        };
+        match self.options.observe {
+            true => {
+                format!("observing the memory of {name}: nothing leaves; {policy} thinks of {size}; {there} are there")
+            }
+            false => format!("steering the memory of {name}: at most {size} under {policy}; {there} are there"),
+        }
+    }
+
+    /// Stops it if the thread that steers has ended by itself.
+    fn look_after(self: &Arc<Self>, asking: Sender<Request>) -> Result<(), Error> {
+        let service = Arc::clone(self);
+        let look = move || {
+            while service.paging().runs() {
+                std::thread::sleep(LOOKED);
+            }
+            if !service.stops.load(Ordering::SeqCst) {
+                service.failed.store(true, Ordering::SeqCst);
+                // It may be stopping by itself.
+                let _ = asking.send(Request::Stop);
+            }
+        };
+        let thread = std::thread::Builder::new().name("look".to_owned()).spawn(look);
+        thread.map(drop).map_err(|error| Error::Failed(format!("no thread to look after it: {error}")))
+    }
+
+    fn resize(&self, size: Size) -> Result<(), Error> {
+        check_cache(size.0)?;
+        if size.0 > self.most {
+            let [size, most] = [size.0, self.most].map(show_bytes);
+            let what = format!("memory of {size}: it can grow to {most} at most, the memory of this machine");
+            return Err(Error::Usage(what));
+        }
+        self.asked.store(size.0, Ordering::Relaxed);
+        self.follows.store(false, Ordering::Relaxed);
+        self.paging().resize(size.0);
+        tracing::info!("at most {} may stay from now on", show_bytes(size.0));
+        Ok(())
+    }
+
+    fn take_size(&self, new: &SteerOptions) -> Result<(), Error> {
+        let follows = self.follows.load(Ordering::Relaxed);
+        if let Some(limits) = new.limits()? {
+            if !follows {
+                self.paging().follow(limits);
+                self.follows.store(true, Ordering::Relaxed);
+                tracing::info!("what control groups leave may stay from now on");
+            }
+            return Ok(());
+        }
+        let size = new.cache_size();
+        let changes = follows || size != self.asked.load(Ordering::Relaxed);
+        if changes { self.resize(Size(size)) } else { Ok(()) }
+    }
+
+    fn memory(&self) -> MemoryReport {
+        MemoryReport { name: self.name.clone(), figures: MemoryFigures::of(&self.paging().counts()) }
+    }
+}
+
+impl Service for Memory {
+    type Options = SteerOptions;
+
+    fn reload(&self) -> Option<&Reload<SteerOptions>> {
+        self.reload.as_ref()
+    }
+
+    fn take_over(self: &Arc<Self>, new: &SteerOptions) -> Result<Vec<String>, Error> {
+        let results = [self.take_size(new), self.options.check_waiting(new)];
+        let taken = Error::of_all(results.into_iter().filter_map(Result::err));
+        taken.map_err(|why| Error::NotInForce { why: Box::new(why), done: Vec::new() })?;
+        Ok(Vec::new())
+    }
+
+    fn stopping(&self) -> String {
+        "stopping: the kernel's own lists decide again".to_owned()
+    }
+
+    fn stopped(&self) -> String {
+        format!("stopped: {}", self.memory())
+    }
+
+    fn stop(&self) -> Result<(), Error> {
+        self.stops.store(true, Ordering::SeqCst);
+        self.paging().stop();
+        Ok(())
+    }
+}
+
+impl Steered for Memory {
+    fn report(&self) -> Report {
+        let pool = VolumeStatistics { name: self.name.clone(), ..self.paging().counted().statistics() };
+        let volumes = vec![VolumeReport { cache: MEMORY.to_owned(), pool, ..VolumeReport::default() }];
+        Report {
+            memory: Some(self.memory()),
+            volumes,
+            caches: vec![CacheReport { name: MEMORY.to_owned(), pool: self.cache.pool.statistics() }],
+            ..self.frame.report()
+        }
+    }
+
+    fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    fn patience(&self) -> Duration {
+        STOP_TIMEOUT
+    }
+
+    fn cache(&self, name: &str) -> Result<Arc<Cache>, Error> {
+        if name == MEMORY {
+            return Ok(Arc::clone(&self.cache));
+        }
+        Err(Error::Usage(format!("there is no cache `{name}`; there is {MEMORY}")))
+    }
+
+    fn execute_own(self: Arc<Self>, command: Command) -> Result<Answer, Error> {
+        match command {
+            Command::Resize { cache, size } => {
+                self.cache(&cache)?;
+                self.resize(size)?;
+                let message = format!("cache {cache}: at most {} may stay from now on", show_bytes(size.0));
+                with_figures(message, [("bytes", size.0)])
+            }
+            Command::Reload {} => done(self.read_again()?),
+            other => Err(Error::Usage(format!("to {other} is not for memory that is steered"))),
+        }
+    }
+}
