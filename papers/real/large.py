@@ -23,6 +23,10 @@ class Program:
 
     needs = ()
 
+    def enlarge(self, times):
+        """Gives it so many times as much memory."""
+        raise NotImplementedError(f"{self.name} has one size")
+
     def fill(self, directory):
         pass
 
@@ -36,6 +40,9 @@ class Gnuplot(Program):
 
     name, needs, sizes = "gnuplot", ("gnuplot",), "40,55,70,80,90,105"
     points, again = 80_000, 7
+
+    def enlarge(self, times):
+        self.points *= times
 
     def fill(self, directory):
         lines = (f"{place} {number % 1000} {number % 77}\n" for place, number in enumerate(numbers(self.points)))
@@ -53,6 +60,10 @@ class Gzip(Program):
 
     name, needs, sizes = "gzip", ("python3",), "40,55,70,80,90,105"
     text = 4_000_000
+
+    def enlarge(self, times):
+        self.text *= times
+
     script = """
 import sys, zlib
 data = open(sys.argv[1], "rb").read()
@@ -96,6 +107,9 @@ class Sort(Program):
 
     name, needs, sizes = "sort", ("sort",), "25"
     lines = 600_000
+
+    def enlarge(self, times):
+        self.lines *= times
 
     def fill(self, directory):
         (directory / "lines").write_text("".join(f"{number} line\n" for number in numbers(self.lines)))
@@ -153,6 +167,9 @@ class Matrix(Program):
 
     name, needs, sizes = "matrix", ("gcc",), "75,80,84,90,95,105"
     scale, rounds = 16, 3
+
+    def enlarge(self, times):
+        self.scale //= times
     source = r"""
 #include <stdio.h>
 #include <stdlib.h>

@@ -29,8 +29,8 @@ from volumes.checks import Failed, run
 NEEDS = ("fallocate", "mkswap", "swapon", "swapoff")
 # Mappings from this length on are large memory. `forebay run` pages blocks of 128 KiB and more; the C library's heap has smaller ones, too.
 LARGE = MIB
-SWAP = 512 * MIB
-MOST_SECONDS = 60
+SWAP = 2048 * MIB
+MOST_SECONDS = 120
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -113,8 +113,8 @@ def need_swap():
     if pathlib.Path("/proc/swaps").read_text().count("\n") > 1:
         raise Failed("the kernel's paging is not measured: there is swap space here already, with pages of others; swapoff it")
     available = next(line for line in pathlib.Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
-    if int(available.split()[1]) * KIB < 4 * SWAP:
-        raise Failed("the kernel's paging is not measured: less than 2 GiB of memory are available, and others would be paged out, too")
+    if int(available.split()[1]) * KIB < 2 * SWAP:
+        raise Failed("the kernel's paging is not measured: less than 4 GiB of memory are available, and others would be paged out, too")
 
 
 def large_memory(process):
@@ -263,6 +263,7 @@ def options(doc, *, delay, policies, sizes=""):
     """As other experiments' options; sizes are percent of the large memory that a program has resident."""
     parser = sessions.parser(doc, delay=delay, policies=policies, sizes=sizes)
     parser.set_defaults(rounds=3)
+    parser.add_argument("--times", type=int, default=1, help="times the memory of programs: 16 is as much as gnuplot and the matrix had in the papers")
     parser.add_argument("--readahead", default="32KiB", help="the most bytes that `forebay run` reads ahead")
     for action in parser._actions:
         if action.dest == "caches":
@@ -281,6 +282,8 @@ def percents(given, program):
 def measure_program(session, given, program, percents, labels, whole=False):
     """All runs of a program in turns: rounds, sizes in percent of its large memory, caches."""
     sessions.need(*NEEDS, *program.needs)
+    if given.times > 1:
+        program.enlarge(given.times)
     caches = given.caches.split(",")
     by_swap = [which for which in caches if which == stage.KERNEL or which.startswith(stage.STEERED)]
     if by_swap:

@@ -6,8 +6,9 @@
 //!
 //! The group's page cache counts whole: what of it is steered is known only once it is used. Pages that are steered and count elsewhere are seen by their number.
 
+use crate::scopes::within;
 use crate::steered::PAGE;
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,6 +17,10 @@ use std::time::{Duration, Instant};
 const MARGIN: u64 = 16;
 const LEAST_MARGIN: u64 = 1 << 20;
 const MOST_MARGIN: u64 = 64 << 20;
+/// The margin of programs' memory: a part in this many of the limit, from 256 KiB to 16 MiB. With half or twice as much, loops were as fast.
+const SWAP_MARGIN: u64 = 32;
+const LEAST_SWAP_MARGIN: u64 = 256 << 10;
+const MOST_SWAP_MARGIN: u64 = 16 << 20;
 /// The size grows when there is room for a part in this many of the limit, and shrinks at once.
 const STEP: u64 = 64;
 /// How often it is looked.
@@ -48,6 +53,8 @@ struct Limit {
     counts: File,
     /// What is counted of page cache, and of the part of it that is memory itself.
     names: [&'static str; 2],
+    /// This process is in the group.
+    holds_own: bool,
 }
 
 impl Limits {
@@ -75,7 +82,7 @@ impl Limits {
         self.least(now, at, |limit| limit.leaves(there))
     }
 
-    /// How many pages the programs of the groups may have in memory, beside `own` pages of this process, where they may have `now` at the moment. `None`: as many
+    /// How many pages the programs of the groups may have in memory, beside `own` pages of this process if it is in a group, where they may have `now` at the moment. `None`: as many
     /// as now.
     ///
     /// What the kernel keeps for them counts against a limit, too. Page cache that no program has mapped, and pages on their way to swap space, do not: the kernel
@@ -104,7 +111,11 @@ impl Limit {
             _ => ("memory.current", ["file", "shmem"]),
         };
         let [taken, counts] = [taken, "memory.stat"].map(|name| File::open(file.with_file_name(name)));
-        let limit = Self { most: File::open(file).ok()?, taken: taken.ok()?, counts: counts.ok()?, names };
+        let own = std::process::id().to_string();
+        let members = |group: PathBuf| fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        let holds_own =
+            within(file.parent()?).into_iter().any(|group| members(group).lines().any(|member| member == own));
+        let limit = Self { most: File::open(file).ok()?, taken: taken.ok()?, counts: counts.ok()?, names, holds_own };
         limit.most().is_some().then_some(limit)
     }
 
@@ -126,8 +137,9 @@ impl Limit {
         let prefix = if self.names[0].starts_with(TOTAL) { TOTAL } else { "" };
         // Each page is in one of the lists, and what is in none is the kernel's own.
         let listed: u64 = self.count(&LISTS.map(|list| [prefix, list].concat()))?.iter().sum();
-        let fixed = taken.saturating_sub(listed) + own * PAGE;
-        Some((most.saturating_sub(fixed + margin(most)) / PAGE, most / STEP / PAGE))
+        let own = if self.holds_own { own * PAGE } else { 0 };
+        let fixed = taken.saturating_sub(listed) + own;
+        Some((most.saturating_sub(fixed + margin_of_memory(most)) / PAGE, most / STEP / PAGE))
     }
 
     /// The bytes of page cache that the group counts.
@@ -155,6 +167,11 @@ fn margin(most: u64) -> u64 {
     (most / MARGIN).clamp(LEAST_MARGIN, MOST_MARGIN).min(most)
 }
 
+/// The same, for pages that swap space takes and gives.
+fn margin_of_memory(most: u64) -> u64 {
+    (most / SWAP_MARGIN).clamp(LEAST_SWAP_MARGIN, MOST_SWAP_MARGIN).min(most)
+}
+
 /// The number in a small file. One that says `max` has none.
 fn number(file: &File) -> Option<u64> {
     let mut text = [0; 32];
@@ -165,7 +182,6 @@ fn number(file: &File) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     const MIB: u64 = 1 << 20;
 
@@ -218,7 +234,10 @@ mod tests {
         let lists: Vec<String> = LISTS.map(|list| format!("{list} 1\ntotal_{list} {}", 9 * MIB)).into();
         write("memory.stat", &(lists.join("\n") + "\n"));
         let mut limits = Limits::new([folder.path().join("memory.limit_in_bytes")]).expect("there is one");
-        assert_eq!(limits.leave_to_memory(512, 1, Instant::now()), Some((64 - 5 - 2 - 4) * MIB / PAGE));
+        assert_eq!(limits.leave_to_memory(512, 1, Instant::now()), Some((64 - 5 - 2) * MIB / PAGE));
+        write("cgroup.procs", &format!("1\n{}\n", std::process::id()));
+        let mut limits = Limits::new([folder.path().join("memory.limit_in_bytes")]).expect("there is one");
+        assert_eq!(limits.leave_to_memory(512, 1, Instant::now()), Some((64 - 5 - 2 - 2) * MIB / PAGE));
     }
 
     #[test]

@@ -336,6 +336,22 @@ fn unescape(text: &str) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
+/// A control group and those below it.
+pub(crate) fn within(group: &Path) -> Vec<PathBuf> {
+    let mut all = vec![group.to_owned()];
+    let mut next = 0;
+    while let Some(group) = all.get(next) {
+        let entries = fs::read_dir(group).into_iter().flatten().flatten();
+        let below: Vec<PathBuf> = entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .map(|entry| entry.path())
+            .collect();
+        all.extend(below);
+        next += 1;
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -45,7 +45,12 @@ impl Epoch {
         let passed = now.saturating_duration_since(self.began);
         let is_full = there + capacity / FREE >= capacity;
         let many = is_full && came - self.came >= (capacity / LOOKS).max(FEWEST);
-        passed >= self.took * REST && (many || passed >= CALM && self.faults > 0)
+        self.may_end(now) && (many || passed >= CALM && self.faults > 0)
+    }
+
+    /// Whether the last look was so long ago that there may be another.
+    pub(crate) fn may_end(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.began) >= self.took * REST
     }
 
     /// A look is over that began at `began`: the next epoch begins.

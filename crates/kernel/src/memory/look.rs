@@ -21,7 +21,7 @@ pub(super) enum Where {
 }
 
 impl State {
-    /// Looks at all processes: an epoch ends.
+    /// Looks at all processes: an epoch ends. Memory that a process has moved, or mapped with its pages in it, comes without a fault.
     pub(super) fn look(&mut self, place: Where) {
         let began = Instant::now();
         for object in self.spaces.objects() {
@@ -33,7 +33,9 @@ impl State {
 
     /// Looks at a process, tells the policy of what was used, and clears the reference bits.
     pub(super) fn look_at(&mut self, object: u32, place: Where) {
-        if let Some(space) = self.spaces.get_mut(object).filter(|space| space.is_stale) {
+        let Some(space) = self.spaces.get_mut(object) else { return };
+        let place = if space.is_stale { Where::All } else { place };
+        if place == Where::All {
             space.read();
         }
         let tables = match place {

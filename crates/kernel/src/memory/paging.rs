@@ -21,7 +21,7 @@ use crate::budget::Budget;
 use crate::error::Error;
 use crate::later::Later;
 use crate::limits::Limits;
-use crate::scopes::{Hierarchy, Scope, Scopes};
+use crate::scopes::{Hierarchy, Scope, Scopes, within};
 use crate::steered::{PAGE, Pages, Steered};
 use forebay_basis::Operation;
 use forebay_pool::{Pool, Together};
@@ -29,7 +29,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -50,6 +50,10 @@ const TRIES: u8 = 3;
 /// How often it is weighed what the kernel has reclaimed by itself, and what part of what the policy has let go it may be.
 const WEIGHED: Duration = Duration::from_secs(1);
 const PART: u64 = 4;
+
+/// All memory is looked at when pages that may not leave have become more by a part in this many of the size, and by more than a few.
+const MOVED: u64 = 64;
+const FEW: u64 = 64;
 
 /// What is steered, and how.
 #[derive(Debug, Default)]
@@ -210,6 +214,8 @@ pub(super) struct State {
     tended: Instant,
     /// When it was weighed last what the kernel reclaims, and how many pages the policy had let go by then.
     weighed: (Instant, u64),
+    /// Pages that may not leave, as they were counted when all memory was looked at.
+    others: u64,
     /// Pages of this process's own.
     own: u64,
     /// It was said that pages stay.
@@ -239,6 +245,7 @@ impl State {
             lost: 0,
             tended: now,
             weighed: (now, 0),
+            others: 0,
             own: 0,
             said: false,
         })
@@ -354,6 +361,14 @@ impl State {
         self.spaces.iter_mut().for_each(Space::read_resident);
         let resident: u64 = self.spaces.iter_mut().map(|space| space.resident).sum();
         self.counts.others = resident.saturating_sub(self.steered.residents().there());
+        // What is more than before may be memory that was moved to where nobody looks.
+        let more = self.counts.others.saturating_sub(self.others) > (self.budget.pages() / MOVED).max(FEW);
+        if more && self.epoch.may_end(now) {
+            self.look(Where::All);
+            self.others = resident.saturating_sub(self.steered.residents().there());
+            self.counts.others = self.others;
+        }
+        self.others = self.others.min(self.counts.others);
         self.own = own_pages();
         let lost = events.faults.lost();
         if std::mem::replace(&mut self.lost, lost) < lost {
@@ -492,20 +507,4 @@ fn own_pages() -> u64 {
     let mut counts = counts.split(' ').skip(1).map(|count| count.parse().unwrap_or(0));
     let (resident, shared): (u64, u64) = (counts.next().unwrap_or(0), counts.next().unwrap_or(0));
     resident.saturating_sub(shared)
-}
-
-/// A control group and those below it.
-fn within(group: &Path) -> Vec<PathBuf> {
-    let mut all = vec![group.to_owned()];
-    let mut next = 0;
-    while let Some(group) = all.get(next) {
-        let entries = fs::read_dir(group).into_iter().flatten().flatten();
-        let below: Vec<PathBuf> = entries
-            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-            .map(|entry| entry.path())
-            .collect();
-        all.extend(below);
-        next += 1;
-    }
-    all
 }
