@@ -149,8 +149,10 @@ class MemorySteering:
             raise Failed(f"forebay steer ends: {self.log.read_text()[-2000:]}")
 
     def resident(self):
-        """The bytes of memory that it takes."""
-        return int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * PAGE
+        """The bytes of memory that it takes: none once it has ended."""
+        with contextlib.suppress(OSError):
+            return int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * PAGE
+        return 0
 
     def stop(self):
         """Ends it: its figures, with its memory and the seconds of processor time that it took."""

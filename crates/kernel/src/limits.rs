@@ -18,7 +18,7 @@ const MARGIN: u64 = 16;
 const LEAST_MARGIN: u64 = 1 << 20;
 const MOST_MARGIN: u64 = 64 << 20;
 /// The margin of programs' memory: a part in this many of the limit, from 256 KiB to 16 MiB. With half or twice as much, loops were as fast.
-const SWAP_MARGIN: u64 = 32;
+const SWAP_MARGIN: u64 = 64;
 const LEAST_SWAP_MARGIN: u64 = 256 << 10;
 const MOST_SWAP_MARGIN: u64 = 16 << 20;
 /// The size grows when there is room for a part in this many of the limit, and shrinks at once.
@@ -234,10 +234,10 @@ mod tests {
         let lists: Vec<String> = LISTS.map(|list| format!("{list} 1\ntotal_{list} {}", 9 * MIB)).into();
         write("memory.stat", &(lists.join("\n") + "\n"));
         let mut limits = Limits::new([folder.path().join("memory.limit_in_bytes")]).expect("there is one");
-        assert_eq!(limits.leave_to_memory(512, 1, Instant::now()), Some((64 - 5 - 2) * MIB / PAGE));
+        assert_eq!(limits.leave_to_memory(512, 1, Instant::now()), Some((64 - 5 - 1) * MIB / PAGE));
         write("cgroup.procs", &format!("1\n{}\n", std::process::id()));
         let mut limits = Limits::new([folder.path().join("memory.limit_in_bytes")]).expect("there is one");
-        assert_eq!(limits.leave_to_memory(512, 1, Instant::now()), Some((64 - 5 - 2 - 2) * MIB / PAGE));
+        assert_eq!(limits.leave_to_memory(512, 1, Instant::now()), Some((64 - 5 - 1 - 2) * MIB / PAGE));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod folio_limit;
 mod frozen;
 mod limits;
 mod managers;
+mod memory;
 mod own_managers;
 mod program;
 mod recorded;
@@ -145,15 +146,18 @@ impl Folder {
     }
 }
 
+/// A program of this folder's, compiled.
+fn compiled(source: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source).with_extension("");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/steer").join(source);
+    let compiled = Command::new("cc").arg("-o").arg(&program).arg(source).status();
+    assert!(compiled.expect("cc runs").success());
+    program
+}
+
 /// The bytes of files that are in the page cache.
 fn resident(files: impl IntoIterator<Item = impl AsRef<OsStr>>) -> u64 {
-    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("resident");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/steer/resident.c");
-        let compiled = Command::new("cc").arg("-o").arg(&program).arg(source).status();
-        assert!(compiled.expect("cc runs").success());
-        program
-    });
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| compiled("resident.c"));
     let output = Command::new(&*PROGRAM).args(files).output().expect("it runs");
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout).trim().parse::<u64>().expect("a number") << 12

@@ -13,6 +13,7 @@ const FREE: u64 = 16;
 const FEWEST: u64 = 16;
 /// Between two looks passes at least this many times what the last one took: they take 4 % of a processor at the most.
 const REST: u32 = 24;
+const SHORT_REST: u32 = 8;
 /// Where nothing leaves there is a look for what came and went without a fault.
 const CALM: Duration = Duration::from_secs(2);
 
@@ -51,6 +52,11 @@ impl Epoch {
     /// Whether the last look was so long ago that there may be another.
     pub(crate) fn may_end(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.began) >= self.took * REST
+    }
+
+    /// The same where pages would leave without need.
+    pub(crate) fn may_end_early(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.began) >= self.took * SHORT_REST
     }
 
     /// A look is over that began at `began`: the next epoch begins.

@@ -51,6 +51,10 @@ const TRIES: u8 = 3;
 const WEIGHED: Duration = Duration::from_secs(1);
 const PART: u64 = 4;
 
+/// Processes have freed much if a part in this many of the size, and more than the kernel's count of pages is wrong by. More processes are not asked each time.
+const FREED: u64 = 64;
+const FEWEST_FREED: u64 = 256;
+const MOST_ASKED: usize = 32;
 /// All memory is looked at when pages that may not leave have become more by a part in this many of the size, and by more than a few.
 const MOVED: u64 = 64;
 const FEW: u64 = 64;
@@ -277,6 +281,9 @@ impl State {
         let count = events.faults.drain(MOST_FAULTS, &mut |fault| taken.push(fault));
         self.counts.faults += count as u64;
         self.epoch.faulted(count);
+        if count > 0 && self.has_freed() && self.epoch.may_end_early(now) {
+            self.look(Where::Known);
+        }
         taken.into_iter().for_each(|fault| self.fault(fault));
         if now.saturating_duration_since(self.tended) >= TEND {
             self.tend(events, now);
@@ -297,6 +304,17 @@ impl State {
         self.keep_size(now);
     }
 
+    /// Whether pages would leave while processes have freed so much that there is room. Of that nothing is told.
+    fn has_freed(&mut self) -> bool {
+        let (size, expected) = (self.budget.pages(), self.steered.residents().there() + self.counts.others);
+        if expected + size / FREED < size || self.spaces.len() > MOST_ASKED {
+            return false;
+        }
+        self.spaces.iter_mut().for_each(Space::read_resident);
+        let resident: u64 = self.spaces.iter_mut().map(|space| space.resident).sum();
+        resident + (size / FREED).max(FEWEST_FREED) < expected
+    }
+
     /// A process asks for a page.
     pub(super) fn fault(&mut self, Fault { process, page }: Fault) {
         let Some(object) = self.spaces.find(process).or_else(|| self.hold(process)) else { return };
@@ -307,7 +325,7 @@ impl State {
         let volume = Arc::clone(&space.volume);
         let residents = self.steered.residents();
         if residents.is_there(object, page) {
-            if residents.is_wanted(object, page) {
+            if self.observe || residents.is_wanted(object, page) {
                 // It was there, and may now be written, for example: its reference bit tells of its use.
                 return;
             }

@@ -90,8 +90,10 @@ impl Space {
 
     /// Reads again what lies where, and how much of it is in memory. What it cannot read stays as it was.
     pub(crate) fn read(&mut self) {
-        let of_process = |name: &str| fs::read(format!("/proc/{}/{name}", self.process.number));
-        if let Ok(maps) = of_process("maps") {
+        if self.process.held.is_none() {
+            return;
+        }
+        if let Ok(maps) = fs::read(format!("/proc/{}/maps", self.process.number)) {
             // Names may be of any bytes.
             self.areas = areas(&String::from_utf8_lossy(&maps));
             self.is_stale = false;
@@ -101,6 +103,9 @@ impl Space {
 
     /// Asks how much of it is in memory.
     pub(crate) fn read_resident(&mut self) {
+        if self.process.held.is_none() {
+            return;
+        }
         let counts = fs::read_to_string(format!("/proc/{}/statm", self.process.number)).unwrap_or_default();
         if let Some(resident) = counts.split(' ').nth(1).and_then(|count| count.parse().ok()) {
             self.resident = resident;

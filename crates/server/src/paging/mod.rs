@@ -19,6 +19,7 @@ use forebay_basis::show_bytes;
 use forebay_kernel::memory::{Options, Paging};
 use forebay_pool::VolumeStatistics;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -43,7 +44,6 @@ pub(crate) fn steer(
     if !options.observe {
         check_swap()?;
     }
-    let group = program.is_some().then(Group::new).transpose()?;
     let (asking, requests, passing) = requests(program.is_some())?;
     let beside = Beside::bind(&options.beside)?;
     let Hooks { reload, log, ready } = hooks;
@@ -51,6 +51,8 @@ pub(crate) fn steer(
     let follow = options.limits()?;
     let (follows, options) = (AtomicBool::new(follow.is_some()), options.at_most(follow.as_ref()));
     let (cache, most) = options.make_cache()?;
+    let make_group = || if options.observe { Group::new() } else { Group::of_memory(options.cache_size()) };
+    let group = program.is_some().then(make_group).transpose()?;
     let groups = options.groups.iter().cloned().chain(group.iter().map(|group| group.path().to_owned()));
     let of_kernel = Options { groups: groups.collect(), observe: options.observe, follow };
     let paging = Paging::start(Arc::clone(&cache.pool), of_kernel)?;
@@ -63,6 +65,7 @@ pub(crate) fn steer(
         name: options.name(program.as_ref()),
         asked: AtomicU64::new(options.cache_size()),
         follows,
+        limit: group.as_ref().and_then(Group::limit).map(Path::to_owned),
         stops: AtomicBool::new(false),
         failed: AtomicBool::new(false),
         program: Arc::default(),
@@ -108,6 +111,8 @@ struct Memory {
     /// The bytes that are asked for, unless the size follows limits.
     asked: AtomicU64,
     follows: AtomicBool,
+    /// The file of the limit of a program's group.
+    limit: Option<PathBuf>,
     stops: AtomicBool,
     failed: AtomicBool,
     /// What has become of the program.
@@ -165,6 +170,10 @@ impl Memory {
         self.asked.store(size.0, Ordering::Relaxed);
         self.follows.store(false, Ordering::Relaxed);
         self.paging().resize(size.0);
+        // A smaller limit than is taken may be refused: pages leave all the same.
+        if let Some(Err(error)) = self.limit.as_deref().map(|file| program::set_limit(file, size.0)) {
+            tracing::warn!("{error}");
+        }
         tracing::info!("at most {} may stay from now on", show_bytes(size.0));
         Ok(())
     }

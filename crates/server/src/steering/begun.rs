@@ -27,6 +27,7 @@ impl SteerOptions {
     /// A cache whose frames hold no bytes, and the most bytes that it may be resized to.
     pub(crate) fn make_cache(&self) -> Result<(Arc<Cache>, u64), Error> {
         self.check_memory(memory::limit())?;
+        memory::keep_no_large_blocks();
         self.check_addresses(memory::addresses_left())?;
         let config = self.config(memory::most_pages_elsewhere(self.cache_size()));
         let most = config.most_capacity;

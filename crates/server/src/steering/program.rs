@@ -1,4 +1,4 @@
-//! A program whose files are steered: it runs in a control group of its own, below that of this process, so that limits of that one hold for it, too.
+//! A program whose files or memory are steered: it runs in a control group of its own, below that of this process, so that limits of that one hold for it, too.
 
 use crate::error::Error;
 use crate::signals::Request;
@@ -26,38 +26,78 @@ const PREFIX: &str = "forebay-";
 /// How long a group may take to be empty once its last processes have been moved out of it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A control group of version 2 that goes with this value.
+/// A program may have this part more than its memory: pages on their way to swap space, page tables and what the kernel keeps for it.
+const MORE: u64 = 32;
+const LEAST_MORE: u64 = 2 << 20;
+
+/// A control group that goes with this value.
 pub(crate) struct Group {
     path: PathBuf,
     above: PathBuf,
+    /// The file of its limit, and the hierarchy's version.
+    limit: Option<PathBuf>,
 }
 
 impl Group {
-    /// Makes one for a program of this process.
+    /// Makes one of version 2 for a program of this process.
     ///
     /// # Errors
     /// There is no version 2, or it cannot be made there.
     pub(crate) fn new() -> Result<Self, Error> {
-        let [groups, mounts] = ["cgroup", "mountinfo"]
-            .map(|name| fs::read_to_string(Path::new("/proc/self").join(name)).unwrap_or_default());
+        let [groups, mounts] = own_groups();
         let above = own_group(&groups, &mounts).ok_or_else(|| {
             let what = "a program is steered by its control group of version 2, and none is mounted: `mount -t cgroup2 none /sys/fs/cgroup`";
             Error::Failed(what.to_owned())
         })?;
+        Self::below(above, None)
+    }
+
+    /// Makes one whose memory is limited, of the version that limits memory here.
+    ///
+    /// # Errors
+    /// None does, or it cannot be made there.
+    pub(crate) fn of_memory(bytes: u64) -> Result<Self, Error> {
+        let [groups, mounts] = own_groups();
+        if let Some(above) = own_memory_group(&groups, &mounts) {
+            return Self::below(above, Some(("memory.limit_in_bytes", bytes)));
+        }
+        let above = own_group(&groups, &mounts).ok_or_else(|| {
+            Error::Failed("a program's memory is steered by its control group, and none is mounted".to_owned())
+        })?;
+        let control = above.join("cgroup.subtree_control");
+        fs::write(&control, "+memory").map_err(|error| {
+            Error::Failed(format!(
+                "{}: groups below cannot limit memory: {error}; run this in a group of its own, as by `systemd-run --scope -p Delegate=yes`",
+                control.display()
+            ))
+        })?;
+        // Programs are slowed down there, and not killed.
+        Self::below(above, Some(("memory.high", bytes)))
+    }
+
+    fn below(above: PathBuf, limit: Option<(&str, u64)>) -> Result<Self, Error> {
         remove_left(&above);
         let path = above.join(format!("{PREFIX}{}", std::process::id()));
         match fs::create_dir(&path) {
             // A process of this number, which was killed, has left it behind, with a program that runs.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Self { path, above }),
-            Err(error) => {
-                let what = format!(
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(Error::Failed(format!(
                     "{}: the program's control group cannot be made: {error}; run this as root",
                     path.display()
-                );
-                Err(Error::Failed(what))
+                )));
             }
-            Ok(()) => Ok(Self { path, above }),
+            _ => {}
         }
+        let group = Self { limit: limit.map(|(file, _)| path.join(file)), path, above };
+        if let (Some(file), Some((_, bytes))) = (&group.limit, limit) {
+            set_limit(file, bytes)?;
+        }
+        Ok(group)
+    }
+
+    /// The file of its limit, if it has one.
+    pub(crate) fn limit(&self) -> Option<&Path> {
+        self.limit.as_deref()
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -104,6 +144,16 @@ impl Drop for Group {
     }
 }
 
+/// Sets the limit of a group whose programs may have `bytes` in memory, by its file.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn set_limit(file: &Path, bytes: u64) -> Result<(), Error> {
+    let most = bytes.saturating_add((bytes / MORE).max(LEAST_MORE));
+    let failed = |error| Error::Failed(format!("{}: the limit cannot be set: {error}", file.display()));
+    fs::write(file, most.to_string()).map_err(failed)
+}
+
 /// A group and those in it, each before the one that it is in.
 fn within(group: &Path) -> Vec<PathBuf> {
     let mut all = vec![group.to_owned()];
@@ -142,18 +192,39 @@ fn remove_left(above: &Path) {
         let left = number.is_some_and(|number: u32| {
             number == std::process::id() || !Path::new("/proc").join(number.to_string()).exists()
         });
-        let events = || fs::read_to_string(entry.path().join("cgroup.events")).unwrap_or_default();
-        if left && events().lines().any(|line| line == "populated 0") {
+        let members = |group: PathBuf| fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        if left && within(&entry.path()).into_iter().all(|group| members(group).is_empty()) {
             // What stays is in nobody's way.
             let _ = remove(&entry.path());
         }
     }
 }
 
+/// This process's `/proc/self/cgroup` and `/proc/self/mountinfo`.
+fn own_groups() -> [String; 2] {
+    ["cgroup", "mountinfo"].map(|name| fs::read_to_string(Path::new("/proc/self").join(name)).unwrap_or_default())
+}
+
+/// The directory of a process's group of version 1's controller `memory`, by the same files.
+fn own_memory_group(groups: &str, mounts: &str) -> Option<PathBuf> {
+    let has_memory = |list: &str| list.split(',').any(|name| name == "memory");
+    let own = groups.lines().find_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        has_memory(controllers).then_some(path)
+    })?;
+    let mount =
+        mounts.lines().find(|line| line.contains(" - cgroup ") && line.rsplit(' ').next().is_some_and(has_memory))?;
+    below_mount(mount, own)
+}
+
 /// The directory of a process's group of version 2. `groups` is its `/proc/self/cgroup`, `mounts` its `/proc/self/mountinfo`.
 fn own_group(groups: &str, mounts: &str) -> Option<PathBuf> {
     let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
-    let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
+    below_mount(mounts.lines().find(|line| line.contains(" - cgroup2 "))?, own)
+}
+
+/// Where a group lies, by the line of its mount.
+fn below_mount(mount: &str, own: &str) -> Option<PathBuf> {
     let mut fields = mount.split(' ').skip(3);
     let (root, point) = (fields.next()?, Path::new(fields.next()?));
     // A container sees its own group at the root of the mount.
@@ -272,6 +343,16 @@ fn code(status: ExitStatus) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_limited_in_version_1_where_that_has_the_controller() {
+        let mounts = "36 31 0:29 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let found = |groups: &str| own_memory_group(groups, mounts).map(|path| path.display().to_string());
+        assert_eq!(found("4:memory:/a\n0::/b\n").as_deref(), Some("/sys/fs/cgroup/memory/a"));
+        assert_eq!(found("4:cpu,memory:/\n0::/b\n").as_deref(), Some("/sys/fs/cgroup/memory"));
+        assert_eq!(found("4:cpu:/a\n0::/b\n"), None);
+        assert_eq!(own_memory_group("4:memory:/a\n", "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"), None);
+    }
 
     #[test]
     fn a_program_s_group_lies_below_the_one_of_this_process() {

@@ -1,0 +1,146 @@
+//! Programs whose memory is steered, with swap space in a file.
+
+use crate::program::groups;
+use crate::running::{Running, wait_until};
+use crate::{can_steer, compiled, forebay, text};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// What a program may have, and what it uses in a loop, in MiB.
+const MEMORY: u64 = 32;
+const LOOP: u64 = 48;
+const SECONDS: u64 = 4;
+
+/// Swap space in a file, until this is dropped.
+struct Swap(PathBuf);
+
+impl Swap {
+    /// None where there can be none. There the test says that it is skipped; in CI that is a failure.
+    fn on() -> Option<Self> {
+        let swap = Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("swap-{}", std::process::id())));
+        let file = swap.0.to_str().expect("text");
+        let made =
+            [&["fallocate", "-l", "512M", file][..], &["chmod", "600", file], &["mkswap", file], &["swapon", file]];
+        let failed = made.iter().find_map(|words| {
+            let output = Command::new(words[0]).args(&words[1..]).output();
+            let said = output.map(|output| (output.status.success(), text(&output.stderr)));
+            said.map_or_else(|error| Some(error.to_string()), |(done, said)| (!done).then_some(said))
+        });
+        let Some(why) = failed else { return Some(swap) };
+        assert!(std::env::var_os("CI").is_none(), "CI skips nothing: no swap file can be used: {why}");
+        eprintln!("skipped: no swap file can be used: {why}");
+        None
+    }
+}
+
+impl Drop for Swap {
+    fn drop(&mut self) {
+        // What was not on is not there.
+        let _ = Command::new("swapoff").arg(&self.0).output();
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A control group of a test's own, which goes with it.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(above: &Path) -> Self {
+        let group = Self(above.join(format!("test-memory-{}", std::process::id())));
+        fs::create_dir(&group.0).expect("a group");
+        group
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Runs the loop under a policy: how many faults a round has, and the most KiB that the program had once it was brought down.
+fn looped(pages: &str, policy: &str) -> (u64, u64) {
+    let figures = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("memory-{}.json", std::process::id()));
+    let size = format!("{MEMORY}MiB");
+    let words = ["steer", "--memory", &size, "--policy", policy, "--figures", figures.to_str().expect("text"), "--"];
+    let output = forebay(&[&words[..], &[pages, &LOOP.to_string(), &SECONDS.to_string()]].concat());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("faults on pages that were not there; the policy let "), "{said}");
+    let read: Value = serde_json::from_slice(&fs::read(&figures).expect("it is written")).expect("JSON");
+    let _ = fs::remove_file(figures);
+    let printed = text(&output.stdout);
+    let (rounds, most) = printed.trim().split_once(' ').expect("two numbers");
+    let faults = read["memory"]["misses"].as_u64().expect("a count");
+    (faults / rounds.parse::<u64>().expect("a number"), most.parse().expect("a number"))
+}
+
+/// All of it in one test: swap space is the machine's.
+#[test]
+fn a_program_s_memory_has_its_size_and_its_policy_and_nothing_is_lost() {
+    let (true, Some(groups)) = (can_steer(), groups()) else { return };
+    let pages = compiled("pages.c");
+    let pages = pages.to_str().expect("text");
+    if fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() < 2) {
+        let refused = forebay(&["steer", "--memory", "32MiB", "--", "true"]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(text(&refused.stderr).contains("no swap space"), "{}", text(&refused.stderr));
+    }
+    let Some(_swap) = Swap::on() else { return };
+
+    let (mru, lru) = (looped(pages, "mru"), looped(pages, "lru"));
+    for (_, most) in [mru, lru] {
+        assert!(most <= (MEMORY << 10) * 21 / 20, "{most} KiB were in memory");
+    }
+    assert!(mru.0 < lru.0 * 3 / 4, "faults a round: {} under MRU, {} under LRU", mru.0, lru.0);
+    survives_kills(pages, &groups);
+    observes(pages);
+}
+
+/// The process that steers is killed again and again, and the program goes on.
+fn survives_kills(pages: &str, groups: &Path) {
+    let group = Group::new(groups);
+    let members = group.0.join("cgroup.procs");
+    let script = format!("echo $$ > {}; exec {pages} {LOOP} 8 2>&1", members.display());
+    let mut program = Running::start(Command::new("sh").args(["-c", &script]));
+    for policy in ["clock-pro", "lru", "mru", "arc"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        command.args(["steer", "--memory", "24MiB", "--policy", policy, "--cgroup"]).arg(&group.0);
+        let mut steering = Running::start(&mut command);
+        steering.wait_for("steering the memory of");
+        std::thread::sleep(Duration::from_millis(300));
+        steering.signal("KILL");
+        steering.end();
+    }
+    assert_eq!(program.end(), Some(0), "a byte is wrong: {}", program.log);
+}
+
+/// Nothing leaves, and it is seen what is there.
+fn observes(pages: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("socket");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.args(["steer", "--memory", "16MiB", "--observe", "--log", "info", "--control"]).arg(&socket);
+    let mut steering = Running::start(command.args([
+        "--",
+        "sh",
+        "-c",
+        &format!("{pages} {LOOP} 3 && exec sleep 60 > /dev/null 2>&1"),
+    ]));
+    steering.wait_for("observing the memory of");
+    let memory = || {
+        let output = forebay(&["control", "-f", "json", "-s", socket.to_str().expect("text"), "statistics"]);
+        let figures: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        figures["statistics"]["memory"].clone()
+    };
+    wait_until("the program has used all of its memory", || {
+        memory()["there"].as_u64().is_some_and(|there| there >= LOOP << 8)
+    });
+    let dropped = memory()["dropped"].as_u64();
+    assert_eq!(dropped, Some(0), "something has left: {}", memory());
+    steering.signal("TERM");
+    steering.end();
+}
