@@ -126,6 +126,7 @@ pub(crate) fn compare(
         device: device_named(device)?,
         think_ms: think_us / 1e3,
         readahead: parse(readahead)?,
+        epochs: false,
         by_distance,
         by,
         states,

@@ -53,6 +53,9 @@ pub(crate) struct Arguments {
     /// Read pages ahead, and tell what became of them: none, fixed[:pages=8], linux[:max=128KiB], regular[:max=128KiB]
     #[arg(short, long, value_name = "RULE[:PARAMETER=VALUE]", default_value = "none", hide_default_value = true, value_parser = str::parse::<Readahead>)]
     readahead: Readahead,
+    /// Policies learn of uses at the end of epochs alone, as `forebay steer --memory` tells them of reference bits; of misses as they come
+    #[arg(long, conflicts_with_all = ["device", "readahead", "by_distance", "by", "states", "behind", "sample", "managers", "dask", "report", "plot"])]
+    epochs: bool,
     /// Also split hits and misses by temporal distance, below the number of pages in the cache and from there on
     #[arg(long)]
     by_distance: bool,
@@ -136,6 +139,7 @@ impl Arguments {
             device: self.device.clone(),
             think_ms: self.think / 1e3,
             readahead: self.readahead.clone(),
+            epochs: self.epochs,
             by_distance: self.by_distance || self.files.report(),
             by: self.by.map(Into::into),
             states: self.states.unwrap_or(if self.files.report() { STATES_OF_REPORT } else { 0 }),

@@ -7,11 +7,13 @@
 //! one_pass   a stack algorithm at many sizes in one run
 //! sweep      many runs over a trace, on all cores
 //! stream     many runs over a trace that is not held
+//! epochs     a run whose policy learns of uses at the end of epochs
 //! ends       next to no cache, and a cache of everything
 //! misses     the times of the misses, and the trace below a cache
 //! ```
 
 pub(crate) mod ends;
+mod epochs;
 pub(crate) mod misses;
 pub(crate) mod one_pass;
 pub(crate) mod outcome;

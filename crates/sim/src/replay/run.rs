@@ -2,7 +2,7 @@
 
 use super::outcome::{Counts, RunOutcome};
 use super::watch::{Watch, Watcher};
-use super::{Cursor, Observer, Stretch, replay};
+use super::{Cursor, Observer, Stretch, epochs, replay};
 use crate::readahead::Successors;
 use crate::size::room_for;
 use forebay_policy::readahead::WithReadahead;
@@ -64,6 +64,9 @@ impl<'a> Visitor for Start<'a> {
 
 impl<'a> Start<'a> {
     pub(crate) fn run(self) -> Box<dyn Run + 'a> {
+        if self.watch.epochs && !self.spec.needs_future() {
+            return epochs::start(self);
+        }
         registry::visit(self.spec.info.name, self).expect("the policy is in the registry")
     }
 

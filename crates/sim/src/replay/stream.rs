@@ -76,7 +76,7 @@ impl Sweep {
         assert!(watch.readahead.is_none(), "readahead needs to know where objects end");
         assert_eq!(watch.states, 0, "states along the way need the length of the trace");
         let mut keep = Self::keep(&self.specs);
-        keep.places |= watch.device.is_some();
+        keep.places |= watch.device.is_some() || watch.epochs;
         keep.requests |= watch.device.is_some();
         let pool = self.pool();
         let ((mut streamed, runs, warm_pages), _, times) = ingest(name, reader, page_size, keep, |ingest| {

@@ -28,6 +28,8 @@ pub struct Watch {
     pub by: Option<By>,
     /// Take the number of each reference that misses, of a trace that is held.
     pub misses: bool,
+    /// Policies learn of uses at the end of epochs, as of memory that is steered. What else is watched says nothing then.
+    pub epochs: bool,
     /// Take the policy's state this many times, at equal numbers of references apart; 0: only at the end.
     pub states: u32,
 }
@@ -59,6 +61,7 @@ impl Watch {
             || self.by.is_some()
             || self.misses
             || self.states > 0
+            || self.epochs
     }
 
     /// What a policy learns of the device, if there is one.

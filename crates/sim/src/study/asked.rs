@@ -29,6 +29,8 @@ pub struct Asked {
     pub think_ms: f64,
     /// What is read ahead.
     pub readahead: Readahead,
+    /// Policies learn of uses at the end of epochs, as of memory that is steered.
+    pub epochs: bool,
     /// Split hits and misses by temporal distance.
     pub by_distance: bool,
     /// Split hits and misses by owner or by file.

@@ -118,6 +118,7 @@ impl Asked {
             distances: self.by_distance,
             by: self.by(),
             states: self.states,
+            epochs: self.epochs,
             ..Watch::default()
         }
     }
@@ -151,7 +152,7 @@ impl Asked {
         let keep = Sweep::keep(&self.specs.iter().chain(first_level).cloned().collect::<Vec<_>>());
         let costs = self.costs();
         let [owner, file] = [By::Owner, By::File].map(|by| self.by() == Some(by));
-        Keep { places: keep.places || costs || file, requests: keep.requests || costs || owner }
+        Keep { places: keep.places || costs || file || self.epochs, requests: keep.requests || costs || owner }
     }
 
     /// Compares over a trace that was read before, by [`read`]: hit for hit what [`of`](Asked::of) answers.

@@ -113,6 +113,7 @@ mod tests {
             device: device.map(|name| name.parse().unwrap()),
             think_ms: 0.5,
             readahead: Readahead::default(),
+            epochs: false,
             by_distance: true,
             by: None::<By>,
             states: 0,

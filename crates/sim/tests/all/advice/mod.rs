@@ -48,6 +48,7 @@ fn compare(reader: &mut dyn Reader, specs: Vec<Spec>, sizes: &[Size], device: Op
         device: device.map(|name| name.parse::<Named>().expect("a device")),
         think_ms: 0.0,
         readahead: Readahead::default(),
+        epochs: false,
         by_distance: false,
         by: None,
         states: 0,
