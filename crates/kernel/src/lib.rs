@@ -1,4 +1,4 @@
-//! The kernel's page cache, steered: what is used is seen, a policy decides, and its victims leave. The kernel is not changed, and its hits stay its own.
+//! The kernel's page cache and paging, steered: what is used is seen, a policy decides, and its victims leave. The kernel is not changed, and its hits stay its own.
 //!
 //! ```text
 //! watch           which pages of which files are used, added and removed: BPF programs and their ring
@@ -23,6 +23,9 @@
 //!   walk          what lies below a directory
 //! unwritten       what keeps pages from leaving
 //! act             the calls that let pages leave, write them, and say which are there
+//! memory          programs' memory instead of files: faults, reference bits, and pages that leave for swap space
+//! maps            where processes have mapped what
+//! bpf             what programs in the kernel need: an assembler, offsets, rings
 //! ```
 //!
 //! The policy, its owners and figures are those of a [pool](forebay_pool) whose frames hold no bytes ([`Handle::refer`](forebay_pool::Handle::refer)).

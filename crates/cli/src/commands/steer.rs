@@ -13,13 +13,13 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Keep the kernel's page cache of files to a size, under any policy: reads that hit stay as quick as they are.
+/// Keep the kernel's page cache of files, or programs' memory, to a size, under any policy: what hits stays as quick as it is.
 ///
 /// Nothing is mounted and no program is changed. Forebay sees which pages of the files are used, the policy decides which are to
 /// stay, and the others leave. Nothing can be lost: pages leave once they are in storage, and when Forebay ends, however it ends, the
 /// kernel goes on with its own lists. It needs Linux 6.12 or later and root.
 ///
-/// With a PROGRAM, the files that it and its children use are steered until it ends. Its exit code is that of this command.
+/// With a PROGRAM, the files that it and its children use are steered until it ends; with --memory their memory is. Its exit code is that of this command.
 ///
 /// The options may stand in a file (--config), under the same names; command-line options override the file.
 #[derive(Args)]

@@ -14,8 +14,8 @@ const FEWEST: u64 = 16;
 /// Between two looks passes at least this many times what the last one took: they take 4 % of a processor at the most.
 const REST: u32 = 24;
 const SHORT_REST: u32 = 8;
-/// Where nothing leaves there is a look for what came and went without a fault.
-const CALM: Duration = Duration::from_secs(2);
+/// Where nothing leaves there is a look, too, if there were faults: at what came and went without one.
+const CALM: Duration = Duration::from_secs(1);
 
 /// The time since the last look.
 #[derive(Debug)]
@@ -29,11 +29,14 @@ pub(crate) struct Epoch {
     faults: u64,
     looks: u64,
     all_took: Duration,
+    /// There is a look each time, with and without faults.
+    regular: bool,
 }
 
 impl Epoch {
-    pub(crate) fn new(now: Instant) -> Self {
-        Self { began: now, took: Duration::ZERO, came: 0, faults: 0, looks: 0, all_took: Duration::ZERO }
+    /// `regular`: also without faults.
+    pub(crate) fn new(now: Instant, regular: bool) -> Self {
+        Self { began: now, took: Duration::ZERO, came: 0, faults: 0, looks: 0, all_took: Duration::ZERO, regular }
     }
 
     /// There were faults.
@@ -46,7 +49,7 @@ impl Epoch {
         let passed = now.saturating_duration_since(self.began);
         let is_full = there + capacity / FREE >= capacity;
         let many = is_full && came - self.came >= (capacity / LOOKS).max(FEWEST);
-        self.may_end(now) && (many || passed >= CALM && self.faults > 0)
+        self.may_end(now) && (many || passed >= CALM && (self.regular || self.faults > 0))
     }
 
     /// Whether the last look was so long ago that there may be another.
@@ -80,7 +83,7 @@ mod tests {
     #[test]
     fn an_epoch_is_over_when_much_has_come_or_faults_were_long_ago() {
         let begin = Instant::now();
-        let mut epoch = Epoch::new(begin);
+        let mut epoch = Epoch::new(begin, false);
         let is_over = |epoch: &Epoch, there, came, now| epoch.is_over(6400, there, came, now);
         assert!(!is_over(&epoch, 6400, 199, begin) && is_over(&epoch, 6400, 200, begin));
         assert!(is_over(&epoch, 6000, 200, begin) && !is_over(&epoch, 5999, 9999, begin), "there is room");
@@ -93,5 +96,6 @@ mod tests {
         assert!(!is_over(&epoch, 6400, 9999, begin + took * REST), "looks take a small part of the time");
         assert!(is_over(&epoch, 6400, 9999, begin + took * (REST + 1)));
         assert_eq!(epoch.looks(), (1, took));
+        assert!(is_over(&Epoch::new(begin, true), 0, 0, begin + CALM), "nothing needs to have happened");
     }
 }

@@ -54,12 +54,13 @@ impl State {
         for (table, found) in found {
             self.learn(&volume, table, found, &mut used);
         }
-        if self.observe || used.is_empty() {
-            return;
-        }
-        if let Some(space) = self.spaces.get(object)
-            && let Err(error) = self.machine.cool(&space.process, &used)
-        {
+        let Some(space) = self.spaces.get(object).filter(|_| !used.is_empty()) else { return };
+        let cleared = match self.observe {
+            // The kernel's own lists stay as they are.
+            true => self.machine.cool_all(&space.process),
+            false => self.machine.cool(&space.process, &used),
+        };
+        if let Err(error) = cleared {
             tracing::debug!("reference bits stay: {error}");
         }
     }
@@ -121,6 +122,7 @@ impl State {
         self.reclaimed += reclaimed;
         runs(&came, first, 0, &mut |pages| steered.found(volume, pages));
         runs(&again, first, 0, &mut |pages| steered.used(volume, pages, (Operation::Read, None)));
+        runs(&again, first, 0, &mut |pages| self.record(object, pages));
         runs(&young, first, GAP, &mut |pages| used.push(pages));
     }
 }

@@ -58,6 +58,12 @@ pub(crate) trait Machine: Send {
     /// The process has ended, or may not be asked.
     fn cool(&mut self, process: &Process, pages: &[Range<u64>]) -> io::Result<()>;
 
+    /// Clears the reference bits of all pages of a process, and changes nothing else.
+    ///
+    /// # Errors
+    /// The process has ended, or may not be asked.
+    fn cool_all(&mut self, process: &Process) -> io::Result<()>;
+
     /// Has pages leave memory. Which of them have left is to be looked up: locked pages, and those that several processes have, stay without a word.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ use crate::later::Later;
 use crate::limits::Limits;
 use crate::scopes::{Hierarchy, Scope, Scopes, within};
 use crate::steered::{PAGE, Pages, Steered};
+use crate::steering::Users;
 use forebay_basis::Operation;
 use forebay_pool::{Pool, Together};
 use std::collections::{HashMap, HashSet};
@@ -55,12 +56,13 @@ const PART: u64 = 4;
 const FREED: u64 = 64;
 const FEWEST_FREED: u64 = 256;
 const MOST_ASKED: usize = 32;
-/// All memory is looked at when pages that may not leave have become more by a part in this many of the size, and by more than a few.
-const MOVED: u64 = 64;
+/// Many pages are more than a part in this many of the size, and more than a few: all memory is looked at when so many more may not leave, and it is said when so many
+/// have stayed.
+const MANY: u64 = 64;
 const FEW: u64 = 64;
 
 /// What is steered, and how.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Options {
     /// Control groups, with those below them: the memory of their processes.
     pub groups: Vec<PathBuf>,
@@ -68,6 +70,8 @@ pub struct Options {
     pub observe: bool,
     /// The size follows what these leave, from the pool's on.
     pub follow: Option<Limits>,
+    /// A recorder, which is called for each fault on a page that was not there, and for each page that was used in an epoch. Its files are processes.
+    pub users: Option<Box<dyn Users>>,
 }
 
 /// What was seen and done so far.
@@ -140,6 +144,7 @@ impl Paging {
         let machine = Box::new(Walk::start()?);
         let shared = Arc::new(Shared::new(pool.capacity() / PAGE, options.follow.take()));
         let mut state = State::new(pool, machine, options.observe, &shared)?;
+        state.users = options.users;
         let together = state.spaces.together().clone();
         let mut events = Events { faults, groups: options.groups };
         state.tend(&mut events, Instant::now());
@@ -207,6 +212,7 @@ pub(super) struct State {
     /// Pages that came in this epoch, 64 to a word, by process: their reference bits say nothing.
     pub(super) fresh: HashMap<(u32, u64), u64, foldhash::fast::RandomState>,
     pub(super) observe: bool,
+    users: Option<Box<dyn Users>>,
     /// Pages that the kernel has chosen, and the size does not account for yet.
     pub(super) reclaimed: u64,
     later: Later,
@@ -238,9 +244,10 @@ impl State {
             machine,
             spaces: Spaces::new(&pool),
             steered: Steered::new(pool)?,
-            epoch: Epoch::new(now),
+            epoch: Epoch::new(now, observe),
             fresh: HashMap::default(),
             observe,
+            users: None,
             reclaimed: 0,
             later: Later::default(),
             budget: Budget::new(shared.size.load(Ordering::Relaxed)),
@@ -332,9 +339,22 @@ impl State {
             // It had left, before anybody looked.
             self.steered.removed(&volume, page, 1, false);
         }
+        self.record(object, page..page + 1);
         *self.fresh.entry((object, page / 64)).or_default() |= 1 << (page % 64);
         self.steered.used(&volume, page..page + 1, (Operation::Read, None));
         self.steered.added(&volume, page, 1);
+    }
+
+    /// Pages of a process are used.
+    pub(super) fn record(&mut self, object: u32, pages: Range<u64>) {
+        let (Some(users), Some(space)) =
+            (self.users.as_deref().filter(|users| users.wants()), self.spaces.get_mut(object))
+        else {
+            return;
+        };
+        let (number, owner) = space.recorded(|name| (users.file(name), users.owner(name)));
+        let (start, end) = (pages.start * PAGE, pages.end * PAGE);
+        users.reference((number, end), &|| owner, (start, end - start), Operation::Read);
     }
 
     /// A process is steered from now on, with all that it has.
@@ -380,7 +400,7 @@ impl State {
         let resident: u64 = self.spaces.iter_mut().map(|space| space.resident).sum();
         self.counts.others = resident.saturating_sub(self.steered.residents().there());
         // What is more than before may be memory that was moved to where nobody looks.
-        let more = self.counts.others.saturating_sub(self.others) > (self.budget.pages() / MOVED).max(FEW);
+        let more = self.counts.others.saturating_sub(self.others) > (self.budget.pages() / MANY).max(FEW);
         if more && self.epoch.may_end(now) {
             self.look(Where::All);
             self.others = resident.saturating_sub(self.steered.residents().there());
@@ -466,7 +486,9 @@ impl State {
                     self.counts.refused += run.end - run.start;
                     self.steered.stayed(&volume, run, None);
                 }
-                if !std::mem::replace(&mut self.said, true) {
+                // A page that is just written, or read, stays for a moment.
+                let many = self.counts.refused > (self.budget.pages() / MANY).max(FEW);
+                if many && !std::mem::replace(&mut self.said, true) {
                     tracing::warn!(
                         "some pages stay: other processes have them, too, they are locked, or swap space is full"
                     );

@@ -32,9 +32,20 @@ pub(crate) struct Space {
     pub(crate) is_stale: bool,
     /// Pages that it has in memory, of all kinds, when it was asked last.
     pub(crate) resident: u64,
+    /// Its numbers in the trace that is recorded: as a file, and as an owner.
+    recorded: Option<(u32, u32)>,
 }
 
 impl Space {
+    /// Its numbers in the trace that is recorded. `number` gives them to a name: that of its program, and its own.
+    pub(crate) fn recorded(&mut self, number: impl FnOnce(&str) -> (u32, u32)) -> (u32, u32) {
+        let process = self.process.number;
+        *self.recorded.get_or_insert_with(|| {
+            let program = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+            number(&format!("{} ({process})", program.trim_end()))
+        })
+    }
+
     /// Whether a page may be steered: also where it is not known what lies there.
     pub(crate) fn may_leave(&mut self, page: u64) -> bool {
         let after = self.areas.partition_point(|(pages, _)| pages.end <= page);
@@ -212,7 +223,7 @@ impl Spaces {
         let volume = pool.attach(Arc::clone(&self.bytes), config);
         let object = volume.id();
         self.by_process.insert(process.number, object);
-        let space = Space { process, volume, areas: Vec::new(), is_stale: true, resident: 0 };
+        let space = Space { process, volume, areas: Vec::new(), is_stale: true, resident: 0, recorded: None };
         self.by_object.insert(object, space);
         object
     }

@@ -82,6 +82,11 @@ impl Machine for Played {
         Ok(())
     }
 
+    fn cool_all(&mut self, process: &Process) -> io::Result<()> {
+        self.with(|memory| memory.pages.entry(process.number).or_default().values_mut().for_each(|used| *used = false));
+        Ok(())
+    }
+
     fn page_out(&mut self, process: &Process, pages: &[Range<u64>]) -> io::Result<()> {
         self.with(|memory| pages.iter().cloned().flatten().for_each(|page| memory.leave(process.number, page)));
         Ok(())

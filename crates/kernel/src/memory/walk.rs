@@ -182,6 +182,10 @@ impl Machine for Walk {
         advise_on(process, pages, libc::MADV_COLD)
     }
 
+    fn cool_all(&mut self, process: &Process) -> io::Result<()> {
+        std::fs::write(format!("/proc/{}/clear_refs", process.number), "1")
+    }
+
     fn page_out(&mut self, process: &Process, pages: &[Range<u64>]) -> io::Result<()> {
         advise_on(process, pages, libc::MADV_PAGEOUT)
     }
@@ -418,8 +422,10 @@ mod tests {
         let address = ((first + used) * crate::steered::PAGE) as usize;
         // SAFETY: it lies in the pattern's mapping, which is there until the end of this test.
         assert_eq!(unsafe { std::ptr::with_exposed_provenance::<u8>(address).read_volatile() }, 1);
-        let young = own(&mut walk, &process, table).young;
-        assert_eq!(young.iter().map(|word| word.count_ones()).sum::<u32>(), 1);
+        let used = own(&mut walk, &process, table).young;
+        walk.cool_all(&process).expect("it may");
+        assert_eq!(own(&mut walk, &process, table).young, [0; WORDS]);
+        assert_eq!(used.iter().map(|word| word.count_ones()).sum::<u32>(), 1);
         let nobody = Process { number: 0x7fff_fffe, held: None };
         assert!(!walk.look(&nobody, &[table], &mut |_, _| ()).expect("it may look"));
         assert!(walk.memory() > 0);

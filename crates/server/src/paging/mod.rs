@@ -13,6 +13,7 @@ use crate::paging::figures::{MemoryFigures, MemoryReport};
 use crate::signals::Request;
 use crate::steering::options::{PAGE, SteerOptions, check_cache};
 use crate::steering::program::{self, Group, Outcome};
+use crate::steering::recorded::Uses;
 use crate::steering::{SteerEnd, requests};
 use crate::words::Size;
 use forebay_basis::show_bytes;
@@ -54,7 +55,8 @@ pub(crate) fn steer(
     let make_group = || if options.observe { Group::new() } else { Group::of_memory(options.cache_size()) };
     let group = program.is_some().then(make_group).transpose()?;
     let groups = options.groups.iter().cloned().chain(group.iter().map(|group| group.path().to_owned()));
-    let of_kernel = Options { groups: groups.collect(), observe: options.observe, follow };
+    let users = Some(Box::new(Uses::new(Arc::clone(&frame.recorder), u64::MAX)) as _);
+    let of_kernel = Options { groups: groups.collect(), observe: options.observe, follow, users };
     let paging = Paging::start(Arc::clone(&cache.pool), of_kernel)?;
     let service = Arc::new(Memory {
         frame,
@@ -223,7 +225,7 @@ impl Service for Memory {
     fn stop(&self) -> Result<(), Error> {
         self.stops.store(true, Ordering::SeqCst);
         self.paging().stop();
-        Ok(())
+        self.frame.stop_recording(self.patience()).map(drop)
     }
 }
 

@@ -20,7 +20,7 @@ mod folio_limit;
 mod once;
 pub(crate) mod options;
 pub(crate) mod program;
-mod recorded;
+pub(crate) mod recorded;
 pub(crate) mod recording;
 mod shares;
 

@@ -39,7 +39,7 @@ options! {
         pub cache: Option<Room> = live("cache");
         /// Steer the memory of the PROGRAM or of the --cgroup instead, which leaves for swap space: the most that its processes may have there, or `auto`: what the limit of
         /// the --cgroup, or of this command's own group, leaves to it
-        #[arg(long, value_name = "SIZE|auto", conflicts_with_all = ["directories", "cache", "shares", "folio_limit", "managers", "owners", "manager_socket", "once", "record"])]
+        #[arg(long, value_name = "SIZE|auto", conflicts_with_all = ["directories", "cache", "shares", "folio_limit", "managers", "owners", "manager_socket", "once"])]
         pub memory: Option<Room> = live("memory");
         /// What a directory or control group that is steered has of the size: at least min= when it needs that, and never more than max=; may be given again
         #[arg(long = "share", value_name = "PATH[,min=SIZE][,max=SIZE]")]
@@ -225,7 +225,6 @@ impl SteerOptions {
             ("owners", self.owners.is_some()),
             ("manager-socket", self.manager_socket.is_some()),
             ("once", self.once),
-            ("record", self.beside.record.is_some()),
         ];
         match others.into_iter().find(|(_, given)| self.memory.is_some() && *given) {
             Some((other, _)) => Err(Error::Usage(format!(
