@@ -74,6 +74,8 @@ pub(crate) fn check_size(capacity: u64, page_size: u32) -> Result<(), Error> {
 
 /// The cache of volumes that have none of their own.
 pub(crate) const SHARED: &str = "shared";
+/// The name of programs' memory.
+pub(crate) const MEMORY: &str = "memory";
 
 pub(crate) const CACHE: u64 = 512 << 20;
 

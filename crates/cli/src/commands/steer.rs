@@ -17,7 +17,7 @@ use std::process::Command;
 ///
 /// Nothing is mounted and no program is changed. Forebay sees which pages of the files are used, the policy decides which are to
 /// stay, and the others leave. Nothing can be lost: pages leave once they are in storage, and when Forebay ends, however it ends, the
-/// kernel goes on with its own lists. It needs Linux 6.12 or later and root.
+/// kernel goes on with its own lists. It needs Linux 6.12 or later and root, and for memory x86-64 and swap space.
 ///
 /// With a PROGRAM, the files that it and its children use are steered until it ends; with --memory their memory is. Its exit code is that of this command.
 ///

@@ -89,6 +89,17 @@ fn a_program_s_memory_has_its_size_and_its_policy_and_nothing_is_lost() {
         assert_eq!(refused.status.code(), Some(2));
         assert!(text(&refused.stderr).contains("no swap space"), "{}", text(&refused.stderr));
     }
+    let root = groups.to_str().expect("text");
+    for (words, what) in [
+        (&["--memory", "16MiB", "--", "true"][..], "take 32 MiB or more"),
+        (&["--memory", "32MiB", "--cgroup", root], "it holds all processes of this machine"),
+        (&["--memory", "32MiB"], "name a control group by --cgroup, or a program"),
+        (&["--memory", "auto", "--cgroup", root], "no limit of memory is set"),
+    ] {
+        let refused = forebay(&[&["steer"], words].concat());
+        assert_eq!(refused.status.code(), Some(2), "{words:?}: {}", text(&refused.stderr));
+        assert!(text(&refused.stderr).contains(what), "{words:?}: {}", text(&refused.stderr));
+    }
     let Some(_swap) = Swap::on() else { return };
 
     let (mru, lru) = (looped(pages, "mru"), looped(pages, "lru"));
@@ -108,7 +119,7 @@ fn survives_kills(pages: &str, groups: &Path) {
     let mut program = Running::start(Command::new("sh").args(["-c", &script]));
     for policy in ["clock-pro", "lru", "mru", "arc"] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-        command.args(["steer", "--memory", "24MiB", "--policy", policy, "--cgroup"]).arg(&group.0);
+        command.args(["steer", "--memory", "32MiB", "--policy", policy, "--cgroup"]).arg(&group.0);
         let mut steering = Running::start(&mut command);
         steering.wait_for("steering the memory of");
         std::thread::sleep(Duration::from_millis(300));
@@ -123,7 +134,7 @@ fn observes(pages: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("socket");
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-    command.args(["steer", "--memory", "16MiB", "--observe", "--log", "info", "--control"]).arg(&socket);
+    command.args(["steer", "--memory", "32MiB", "--observe", "--log", "info", "--control"]).arg(&socket);
     let mut steering = Running::start(command.args([
         "--",
         "sh",

@@ -215,6 +215,13 @@ pub(crate) enum Use {
 /// The bytes of what the verifier writes that are kept.
 const VERIFIER_LOG: usize = 1 << 20;
 
+/// How often it is tried to load a program.
+const LOADS: usize = 8;
+
+fn gave_up(loaded: &io::Result<OwnedFd>) -> bool {
+    loaded.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+}
+
 /// Loads a program. The error of one that the verifier refuses comes with what it wrote.
 pub(crate) fn load_program(name: &str, code: &[Instruction], usage: Use) -> Result<OwnedFd, (io::Error, String)> {
     let (kind, attach_type, attach_btf_id, flags) = match usage {
@@ -237,8 +244,12 @@ pub(crate) fn load_program(name: &str, code: &[Instruction], usage: Use) -> Resu
             attach_btf_id,
             ..ProgramLoad::default()
         };
-        // SAFETY: the structure is that of PROG_LOAD. Code, licence and log live until the call is over, and have the lengths named.
-        unsafe { descriptor(PROG_LOAD, &mut attributes) }
+        let mut load = || {
+            // SAFETY: the structure is that of PROG_LOAD. Code, licence and log live until the call is over, and have the lengths named.
+            unsafe { descriptor(PROG_LOAD, &mut attributes) }
+        };
+        // A signal that comes meanwhile has the verifier give up.
+        (1..LOADS).map(|_| load()).find(|loaded| !gave_up(loaded)).unwrap_or_else(&mut load)
     };
     load(&mut []).map_err(|error| {
         // The verifier writes only if asked to: what it writes costs more than loading does.

@@ -38,21 +38,26 @@ impl State {
         if place == Where::All {
             space.read();
         }
-        let tables = match place {
-            Where::All => self.tables_of(object),
+        let volume = Arc::clone(&space.volume);
+        let mut used = Vec::new();
+        match place {
+            Where::All => {
+                // Some reserve terabytes: what was found is not held for all of them.
+                for tables in self.tables_of(object) {
+                    if !self.learn_all(&volume, &tables.collect::<Vec<_>>(), &mut used) {
+                        return;
+                    }
+                }
+            }
             Where::Known => {
                 let mut tables = self.steered.residents().indexes_of(object);
                 tables.iter_mut().for_each(|index| *index = *index * 64 / TABLE);
                 tables.sort_unstable();
                 tables.dedup();
-                tables
+                if !tables.chunks(TABLES as usize).all(|some| self.learn_all(&volume, some, &mut used)) {
+                    return;
+                }
             }
-        };
-        let Some(found) = self.find(object, &tables) else { return };
-        let Some(volume) = self.spaces.get(object).map(|space| Arc::clone(&space.volume)) else { return };
-        let mut used = Vec::new();
-        for (table, found) in found {
-            self.learn(&volume, table, found, &mut used);
         }
         let Some(space) = self.spaces.get(object).filter(|_| !used.is_empty()) else { return };
         let cleared = match self.observe {
@@ -65,16 +70,29 @@ impl State {
         }
     }
 
-    /// The tables of all that a process has mapped, without those of which the next level says that there is nothing.
-    fn tables_of(&mut self, object: u32) -> Vec<u64> {
+    /// Looks at tables, and takes note of what is there. `false`: the process is not steered any more.
+    fn learn_all(&mut self, volume: &Arc<Volume>, tables: &[u64], used: &mut Vec<Range<u64>>) -> bool {
+        let Some(found) = self.find(volume.id(), tables) else { return false };
+        found.into_iter().for_each(|(table, found)| self.learn(volume, table, found, used));
+        true
+    }
+
+    /// The tables of all that a process has mapped, by those of the next level, without those of which that says that there is nothing. Nothing may have become of pages
+    /// that were there, so their tables are looked at all the same.
+    pub(super) fn tables_of(&mut self, object: u32) -> Vec<Range<u64>> {
         let Some(space) = self.spaces.get(object) else { return Vec::new() };
-        let all = space.tables();
-        let firsts: Vec<u64> = all.iter().map(|(_, tables)| tables.start).collect();
-        let Some(found) = self.find(object, &firsts) else { return Vec::new() };
-        let empty: Vec<u64> =
-            found.iter().filter(|(_, found)| *found == Table::AllAbsent).map(|(table, _)| table / TABLES).collect();
-        let is_empty = |above: &u64| empty.binary_search(above).is_ok();
-        all.into_iter().filter(|(above, _)| !is_empty(above)).flat_map(|(_, tables)| tables).collect()
+        let mut all = space.tables();
+        let mut known: Vec<u64> =
+            self.steered.residents().indexes_of(object).into_iter().map(|index| index * 64 / TABLE / TABLES).collect();
+        known.sort_unstable();
+        let mut empty = Vec::new();
+        for some in all.chunks(TABLES as usize) {
+            let firsts: Vec<u64> = some.iter().map(|(_, tables)| tables.start).collect();
+            let Some(found) = self.find(object, &firsts) else { return Vec::new() };
+            empty.extend(found.iter().filter(|(_, found)| *found == Table::AllAbsent).map(|(table, _)| table / TABLES));
+        }
+        all.retain(|(above, _)| empty.binary_search(above).is_err() || known.binary_search(above).is_ok());
+        all.into_iter().map(|(_, tables)| tables).collect()
     }
 
     /// What is there of tables of a process. A process without memory is not steered any more.

@@ -4,6 +4,7 @@
 //! paging     the thread: it takes faults, asks the policy, and has pages leave
 //!   look     what reference bits tell, at the end of an epoch
 //!   epoch    when that is
+//!   ending   steering ends, and no program suffers by it
 //!   spaces   processes, and what lies where in their memory
 //! machine    what is asked of the machine, behind one trait
 //!   walk     by the kernel's page tables
@@ -15,6 +16,7 @@
 //! What the policy makes of it is in `steered`, as for the page cache. A page is written to swap space before it leaves, by the kernel, and comes back by a fault: nothing
 //! can be lost, and without this thread the kernel goes on with its own lists.
 
+mod ending;
 mod epoch;
 mod faults;
 mod look;

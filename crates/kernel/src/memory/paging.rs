@@ -24,7 +24,7 @@ use crate::limits::Limits;
 use crate::scopes::{Hierarchy, Scope, Scopes, within};
 use crate::steered::{PAGE, Pages, Steered};
 use crate::steering::Users;
-use forebay_basis::Operation;
+use forebay_basis::{Operation, show_bytes};
 use forebay_pool::{Pool, Together};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -228,8 +228,16 @@ pub(super) struct State {
     others: u64,
     /// Pages of this process's own.
     own: u64,
-    /// It was said that pages stay.
+    /// It was said that pages stay, and that the size is too small for programs themselves.
     said: bool,
+    said_small: bool,
+}
+
+impl Events {
+    /// Takes at most `most` faults, in order. How many there were.
+    pub(super) fn drain(&mut self, most: usize, each: &mut dyn FnMut(Fault)) -> usize {
+        self.faults.drain(most, each)
+    }
 }
 
 impl State {
@@ -259,6 +267,7 @@ impl State {
             others: 0,
             own: 0,
             said: false,
+            said_small: false,
         })
     }
 
@@ -280,12 +289,13 @@ impl State {
             std::thread::sleep(pause);
         }
         self.show();
+        self.end_softly(&mut events);
     }
 
     /// Takes faults, and has pages leave. How many faults there were.
     fn turn(&mut self, events: &mut Events, now: Instant) -> usize {
         let mut taken = Vec::new();
-        let count = events.faults.drain(MOST_FAULTS, &mut |fault| taken.push(fault));
+        let count = events.drain(MOST_FAULTS, &mut |fault| taken.push(fault));
         self.counts.faults += count as u64;
         self.epoch.faulted(count);
         if count > 0 && self.has_freed() && self.epoch.may_end_early(now) {
@@ -407,6 +417,11 @@ impl State {
             self.counts.others = self.others;
         }
         self.others = self.others.min(self.counts.others);
+        if self.counts.others >= self.budget.pages() && !self.observe && !std::mem::replace(&mut self.said_small, true)
+        {
+            let [others, size] = [self.counts.others, self.budget.pages()].map(|pages| show_bytes(pages * PAGE));
+            tracing::warn!("programs and libraries themselves take {others} of {size}, and do not leave: give more");
+        }
         self.own = own_pages();
         let lost = events.faults.lost();
         if std::mem::replace(&mut self.lost, lost) < lost {

@@ -106,6 +106,10 @@ impl Walk {
             .map_err(|source| WatchError::system("a map for page tables cannot be mapped into memory", source))?;
         let mut walk = Self { program: load(&btf, &map, &LEVELS[1..])?, map, shared };
         let own = u32::try_from(own::process()?).unwrap_or(0);
+        if own != std::process::id() {
+            let what = "processes have other numbers here than the kernel's own: run this outside of PID namespaces";
+            return Err(WatchError::Options(what.to_owned()));
+        }
         walk.ask(own, &[]).map_err(|source| WatchError::system("a BPF program cannot be run", source))?;
         let top = walk.long(at::TOP);
         if top < FOUR_LEVELS {

@@ -43,7 +43,7 @@ figures! {
         /// Microseconds that these looks took.
         looking: u64 => |counts| u64::try_from(counts.looking.as_micros()).unwrap_or(u64::MAX), Count "memory_looking_microseconds";
         /// Memory for faults, for page tables and for what is there, beside the policy's.
-        memory: u64 => |counts| counts.memory, Bytes "memory_steering_bytes";
+        memory: u64 => |counts| counts.memory, Bytes "memory_steering";
     }
 }
 
@@ -52,6 +52,9 @@ figures! {
 pub struct MemoryReport {
     /// What is steered.
     pub name: String,
+    /// Nothing leaves: it only is looked at what is used.
+    #[serde(default)]
+    pub observes: bool,
     /// What was counted.
     #[serde(flatten)]
     pub figures: MemoryFigures,
@@ -61,11 +64,11 @@ pub struct MemoryReport {
 impl fmt::Display for MemoryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let MemoryFigures { misses, let_go, dropped, refused, reclaimed, lost, there, others, .. } = self.figures;
-        write!(
-            f,
-            "{misses} faults on pages that were not there; the policy let {let_go} pages go, of which {} have left",
-            dropped.min(let_go)
-        )?;
+        write!(f, "{misses} faults on pages that were not there")?;
+        match self.observes {
+            true => write!(f, "; the policy would let {let_go} pages go")?,
+            false => write!(f, "; the policy let {let_go} pages go, of which {} have left", dropped.min(let_go))?,
+        }
         if refused > 0 {
             write!(f, "; {refused} stayed, as others have them, they are locked, or swap space is full")?;
         }
@@ -88,7 +91,8 @@ mod tests {
     fn a_line_says_what_came_of_it() {
         let pages = Pages { kernel_misses: 9, let_go: 4, dropped: 5, reclaimed: 2, ..Pages::default() };
         let counts = Counts { pages, there: 200, others: 56, refused: 1, ..Counts::default() };
-        let said = MemoryReport { name: "a".to_owned(), figures: MemoryFigures::of(&counts) }.to_string();
+        let said =
+            MemoryReport { name: "a".to_owned(), observes: false, figures: MemoryFigures::of(&counts) }.to_string();
         assert_eq!(
             said,
             "9 faults on pages that were not there; the policy let 4 pages go, of which 4 have left; 1 stayed, as others have them, they are locked, or swap \

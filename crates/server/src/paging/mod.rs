@@ -2,7 +2,7 @@
 
 pub(crate) mod figures;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, MEMORY};
 use crate::control::{Answer, Command, Steered, done, with_figures};
 use crate::declared::Declared;
 use crate::error::Error;
@@ -11,12 +11,13 @@ use crate::frame::{Beside, Frame, Hooks, Reload, Service, run};
 use crate::options::STOP_TIMEOUT;
 use crate::paging::figures::{MemoryFigures, MemoryReport};
 use crate::signals::Request;
-use crate::steering::options::{PAGE, SteerOptions, check_cache};
+use crate::steering::options::{LEAST_MEMORY, PAGE, SteerOptions, check_cache};
 use crate::steering::program::{self, Group, Outcome};
 use crate::steering::recorded::Uses;
 use crate::steering::{SteerEnd, requests};
 use crate::words::Size;
 use forebay_basis::show_bytes;
+use forebay_kernel::Limits;
 use forebay_kernel::memory::{Options, Paging};
 use forebay_pool::VolumeStatistics;
 use std::fs;
@@ -30,9 +31,6 @@ use std::time::Duration;
 /// How often it is looked whether the thread that steers goes on.
 const LOOKED: Duration = Duration::from_millis(500);
 
-/// The cache's name, in figures and commands.
-const MEMORY: &str = "memory";
-
 /// Steers memory until a signal ends it, or the end of the program, which runs in a control group of its own.
 ///
 /// # Errors
@@ -42,6 +40,7 @@ pub(crate) fn steer(
     program: Option<process::Command>,
     hooks: Hooks<SteerOptions>,
 ) -> Result<SteerEnd, Error> {
+    options.groups.iter().try_for_each(|group| check_group(group))?;
     if !options.observe {
         check_swap()?;
     }
@@ -51,6 +50,12 @@ pub(crate) fn steer(
     let frame = Frame::new(PAGE, log);
     let follow = options.limits()?;
     let (follows, options) = (AtomicBool::new(follow.is_some()), options.at_most(follow.as_ref()));
+    if options.cache_size() < LEAST_MEMORY {
+        let [left, least] = [options.cache_size(), LEAST_MEMORY].map(show_bytes);
+        return Err(Error::Usage(format!(
+            "--memory auto: the limit leaves {left}: raise it, so that {least} are left"
+        )));
+    }
     let (cache, most) = options.make_cache()?;
     let make_group = || if options.observe { Group::new() } else { Group::of_memory(options.cache_size()) };
     let group = program.is_some().then(make_group).transpose()?;
@@ -77,6 +82,7 @@ pub(crate) fn steer(
     run(service, beside, &requests, |service, _| {
         service.look_after(asking.clone())?;
         tracing::info!("{}", service.what());
+        warn_of_no_limit(&service.options);
         if let (Some(command), Some(group), Some(passing)) = (program, &group, passing) {
             program::run(command, group, passing, asking, &service.program)?;
         }
@@ -98,6 +104,29 @@ fn check_swap() -> Result<(), Error> {
     let what = "there is no swap space that memory could leave for: make some, as by `fallocate -l 4G /swapfile && chmod 600 /swapfile && mkswap /swapfile && \
                 swapon /swapfile`, or only look, by --observe";
     Err(Error::Usage(what.to_owned()))
+}
+
+/// Refuses the group of the whole machine: what answers those who would end this is in it.
+fn check_group(group: &Path) -> Result<(), Error> {
+    let is_root = group.join("release_agent").exists()
+        || group.join("cgroup.controllers").exists() && !group.join("cgroup.type").exists();
+    if !is_root {
+        return Ok(());
+    }
+    let what = "it holds all processes of this machine, and the kernel's own lists suit these; name a group below it";
+    Err(Error::Usage(format!("--cgroup {}: {what}", group.display())))
+}
+
+/// Says that pages stay in memory where no limit has the kernel take them.
+fn warn_of_no_limit(options: &SteerOptions) {
+    let limited = |group: &&PathBuf| Limits::new(Limits::files_of(group)).is_none();
+    if let Some(group) = options.groups.iter().find(limited).filter(|_| !options.observe) {
+        tracing::warn!(
+            "{}: it has no limit, so pages that were written to swap space stay in memory as well until the machine needs room; set memory.max, or \
+             memory.limit_in_bytes in version 1",
+            group.display()
+        );
+    }
 }
 
 /// Programs' memory that is steered.
@@ -164,6 +193,10 @@ impl Memory {
 
     fn resize(&self, size: Size) -> Result<(), Error> {
         check_cache(size.0)?;
+        if size.0 < LEAST_MEMORY {
+            let [size, least] = [size.0, LEAST_MEMORY].map(show_bytes);
+            return Err(Error::Usage(format!("memory of {size}: take {least} or more")));
+        }
         if size.0 > self.most {
             let [size, most] = [size.0, self.most].map(show_bytes);
             let what = format!("memory of {size}: it can grow to {most} at most, the memory of this machine");
@@ -196,7 +229,8 @@ impl Memory {
     }
 
     fn memory(&self) -> MemoryReport {
-        MemoryReport { name: self.name.clone(), figures: MemoryFigures::of(&self.paging().counts()) }
+        let (name, observes) = (self.name.clone(), self.options.observe);
+        MemoryReport { name, observes, figures: MemoryFigures::of(&self.paging().counts()) }
     }
 }
 

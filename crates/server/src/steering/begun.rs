@@ -1,6 +1,6 @@
 //! What options take of the system before anything is steered.
 
-use crate::cache::{Cache, SHARED};
+use crate::cache::{Cache, MEMORY, SHARED};
 use crate::error::Error;
 use crate::memory;
 use crate::steering::claim::Claim;
@@ -31,7 +31,8 @@ impl SteerOptions {
         self.check_addresses(memory::addresses_left())?;
         let config = self.config(memory::most_pages_elsewhere(self.cache_size()));
         let most = config.most_capacity;
-        Ok((Arc::new(Cache::new(SHARED, config)?), most))
+        let name = if self.memory.is_some() { MEMORY } else { SHARED };
+        Ok((Arc::new(Cache::new(name, config)?), most))
     }
 
     /// What is steered, in words.

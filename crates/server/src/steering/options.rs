@@ -23,6 +23,10 @@ const ADDRESSES: u64 = 48 << 20;
 /// The fewest pages of a cache: with less, what is read at once is dropped before it is used.
 pub(crate) const LEAST_PAGES: u64 = 64;
 
+/// The least memory of programs. Where a program had up to 16 MiB and four times as much to page, and this command was killed, the kernel alone found nothing to reclaim, and killed the
+/// program. With 24 MiB it did not.
+pub(crate) const LEAST_MEMORY: u64 = 32 << 20;
+
 options! {
     /// What is steered, and how.
     #[command(mut_args(in_words_of_steering))]
@@ -37,8 +41,8 @@ options! {
         /// --observe the size of the cache that the policy thinks of, 512MiB where it is not given
         #[arg(short, long, value_name = "SIZE|auto")]
         pub cache: Option<Room> = live("cache");
-        /// Steer the memory of the PROGRAM or of the --cgroup instead, which leaves for swap space: the most that its processes may have there, or `auto`: what the limit of
-        /// the --cgroup, or of this command's own group, leaves to it
+        /// Steer the memory of the PROGRAM or of the --cgroup, and no files: this much of it stays at most, the rest leaves for swap space. `auto`: what the limit of the
+        /// --cgroup, or of this command's own group, leaves to it
         #[arg(long, value_name = "SIZE|auto", conflicts_with_all = ["directories", "cache", "shares", "folio_limit", "managers", "owners", "manager_socket", "once"])]
         pub memory: Option<Room> = live("memory");
         /// What a directory or control group that is steered has of the size: at least min= when it needs that, and never more than max=; may be given again
@@ -110,10 +114,13 @@ impl SteerOptions {
     /// Refuses options that make no sense together.
     pub(crate) fn check(&self, has_program: bool) -> Result<(), Error> {
         if self.directories.is_empty() && self.groups.is_empty() && !has_program {
-            let hint = "name a DIRECTORY, a control group by --cgroup, or a program behind `--`";
-            return Err(Error::Usage(format!("there is nothing to steer; {hint}")));
+            let directory = if self.memory.is_some() { "" } else { "a DIRECTORY, " };
+            return Err(Error::Usage(format!(
+                "there is nothing to steer; name {directory}a control group by --cgroup, or a program behind `--`"
+            )));
         }
         self.check_memory_alone()?;
+        self.check_least_memory()?;
         match self.room() {
             None if !self.observe => {
                 let what = "--cache SIZE is missing: it says how much of the page cache may stay; --observe only looks";
@@ -162,7 +169,8 @@ impl SteerOptions {
         }
         let [size, most] = [size, most].map(show_bytes);
         Err(Error::Usage(format!(
-            "a cache of {size}: this machine has {most} of memory; --observe looks what a larger one would do"
+            "{} of {size}: this machine has {most} of memory; --observe looks what more would do",
+            if self.memory.is_some() { "memory" } else { "a cache" }
         )))
     }
 
@@ -212,6 +220,18 @@ impl SteerOptions {
     /// What may be taken of the page cache, or of memory if that is steered.
     fn room(&self) -> Option<Room> {
         self.memory.or(self.cache)
+    }
+
+    /// Refuses so little memory that steering gives nothing.
+    fn check_least_memory(&self) -> Result<(), Error> {
+        match self.memory {
+            Some(Room::Bytes(Size(bytes))) if bytes < LEAST_MEMORY => Err(Error::Usage(format!(
+                "memory of {}: take {} or more; this command takes a half of that itself",
+                show_bytes(bytes),
+                show_bytes(LEAST_MEMORY)
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses what is for files alone, where memory is steered. The command line has been looked at; a file may say it, too.
@@ -330,11 +350,8 @@ fn where_to_limit(files: &[PathBuf]) -> &'static str {
 pub(crate) fn check_cache(bytes: u64) -> Result<(), Error> {
     let least = LEAST_PAGES * PAGE;
     if bytes < least {
-        let what = format!(
-            "a cache of {} is too small: take {LEAST_PAGES} pages or more, {}",
-            show_bytes(bytes),
-            show_bytes(least)
-        );
+        let what =
+            format!("{} is too small: take {LEAST_PAGES} pages or more, {}", show_bytes(bytes), show_bytes(least));
         return Err(Error::Usage(what));
     }
     check_size(bytes, LEAST_PAGE_SIZE)
