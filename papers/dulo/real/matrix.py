@@ -16,7 +16,6 @@ sys.path.insert(0, str(HERE.parents[1] / "real"))
 import large  # noqa: E402 - found by the line above
 import paging  # noqa: E402
 import sessions  # noqa: E402
-import stage  # noqa: E402
 
 
 def options():
@@ -48,7 +47,7 @@ def show(runs):
     rows = []
     for percent in percents:
         for cache in caches:
-            of = [run for run in sessions.chosen(runs, percent=percent, which=cache) if cache != stage.KERNEL]
+            of = [run for run in sessions.chosen(runs, percent=percent, which=cache) if "sequences" in run]
             if of:
                 counts = [sum(counts) for counts in zip(*(run["sequences"] for run in of))]
                 requests = sessions.cells(of, lambda run: run["reads"], "{:.0f}")
