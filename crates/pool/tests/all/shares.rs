@@ -30,7 +30,7 @@ fn attach(pool: &Pool, share: Option<(u64, u64)>) -> Arc<Volume> {
     volume
 }
 
-/// A group of volumes with a share of so many pages.
+/// Makes a group of volumes that together have a share of this many pages.
 fn group(pool: &Pool, (min, max): (u64, u64)) -> Together {
     pool.share_together(Share { min: min * PAGE, max: max * PAGE }).expect("the share fits")
 }
