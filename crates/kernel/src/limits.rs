@@ -82,8 +82,9 @@ impl Limits {
         self.least(now, at, |limit| limit.leaves(there))
     }
 
-    /// How many pages the programs of the groups may have in memory, beside `own` pages of this process if it is in a group, where they may have `now` at the moment. `None`: as many
-    /// as now.
+    /// How many pages the programs of the groups may have in memory. `None`: as many as `now`, which they may have at the moment.
+    ///
+    /// This process has `own` pages. They count where it is in a group itself.
     ///
     /// What the kernel keeps for them counts against a limit, too. Page cache that no program has mapped, and pages on their way to swap space, do not: the kernel
     /// reclaims these first when the limit is reached.

@@ -86,7 +86,7 @@ fn ask(process: u32, id: FileId, pages: &[Range<u64>]) -> io::Result<bool> {
     Ok(!mappings.is_empty())
 }
 
-/// What this process has freed, and what of its own program and libraries only the start has needed, leaves its memory; what is used again comes back by a fault. It is a third of what
+/// What this process has freed leaves its memory, and what of its program and libraries only the start has needed. What is used again comes back by a fault. It is a third of what
 /// the process takes beside a small cache.
 pub(crate) fn page_out_own_start() -> io::Result<()> {
     #[cfg(target_env = "gnu")]

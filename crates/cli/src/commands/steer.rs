@@ -98,7 +98,7 @@ pub(crate) fn command(program: &[OsString]) -> Result<Option<Command>, Failure> 
 
 /// Says what came of a program's page cache or memory, on standard error: the program has the other stream.
 fn say(report: &Report) {
-    // Nobody may be reading it.
+    // Standard error may be closed: then nobody reads it.
     if let Some(page_cache) = &report.page_cache {
         let _ = writeln!(std::io::stderr(), "forebay: {}: {page_cache}", page_cache.name);
     }

@@ -1,9 +1,9 @@
 //! The end of steering, so that no program suffers by it.
 //!
-//! The kernel takes a page that comes back from swap space for one of the working set if little has left since it left, and puts it on its active list. For pages that left by
-//! `MADV_PAGEOUT` it counts what has left the whole machine and not the group, so all of them become active when they come back. Where all pages of a control group are
-//! active the kernel finds nothing to reclaim in it: it killed programs for lack of memory in groups of 34 and 66 MiB that had been steered until a moment before. So what comes back is made inactive
-//! for a while, as each look does while it steers.
+//! A page that comes back from swap space goes to the kernel's active list if little has left since it left: then the kernel takes it for one of the working set.
+//! For pages that left by `MADV_PAGEOUT` the kernel counts what has left the whole machine, and not the group. That is little beside all memory, so all of them become active.
+//! Where all pages of a control group are active, the kernel was seen to find nothing to reclaim in it: it killed programs for lack of memory in groups of 34 and
+//! 66 MiB, which had been steered until a moment before. So pages that come back are made inactive for a while, as each look does while it steers.
 
 use super::machine::{Table, runs};
 use super::paging::{Events, State};

@@ -3,14 +3,9 @@
 //! Uses of pages that are there are known by their bits alone, so of an epoch the policy learns which pages were used, and neither when nor how often. The shorter
 //! the epochs, the more it learns, and the more it costs: to clear the bits takes longer than to read them, and the next use of each page a little, too.
 
+use forebay_basis::has_come_enough;
 use std::time::{Duration, Instant};
 
-/// While the cache is nearly full, there is a look for each part in this many of it that has come.
-const LOOKS: u64 = 32;
-/// It is nearly full if less than a part in this many is free: the policy is to know what was used before it has to choose.
-const FREE: u64 = 16;
-/// But not for fewer pages.
-const FEWEST: u64 = 16;
 /// Between two looks passes at least this many times what the last one took: they take 4 % of a processor at the most.
 const REST: u32 = 24;
 const SHORT_REST: u32 = 8;
@@ -47,8 +42,7 @@ impl Epoch {
     /// Whether it is over, where the cache has room for `capacity` pages, `there` are there, and `came` have come so far.
     pub(crate) fn is_over(&self, capacity: u64, there: u64, came: u64, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.began);
-        let is_full = there + capacity / FREE >= capacity;
-        let many = is_full && came - self.came >= (capacity / LOOKS).max(FEWEST);
+        let many = has_come_enough(capacity, there, came - self.came);
         self.may_end(now) && (many || passed >= CALM && (self.regular || self.faults > 0))
     }
 

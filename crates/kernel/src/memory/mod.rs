@@ -4,6 +4,7 @@
 //! paging     the thread: it takes faults, asks the policy, and has pages leave
 //!   look     what reference bits tell, at the end of an epoch
 //!   epoch    when that is
+//!   tending  which processes there are, and how much they have
 //!   ending   steering ends, and no program suffers by it
 //!   spaces   processes, and what lies where in their memory
 //! machine    what is asked of the machine, behind one trait
@@ -23,6 +24,7 @@ mod look;
 mod machine;
 mod paging;
 mod spaces;
+mod tending;
 #[cfg(test)]
 mod tests;
 mod walk;

@@ -14,22 +14,20 @@ use super::epoch::Epoch;
 use super::faults::{Fault, Faults};
 use super::look::Where;
 use super::machine::{Machine, TABLE, Table};
-use super::spaces::{Space, Spaces};
+use super::spaces::Spaces;
 use super::walk::Walk;
 use crate::bpf::groups::Groups;
 use crate::budget::Budget;
 use crate::error::Error;
 use crate::later::Later;
 use crate::limits::Limits;
-use crate::scopes::{Hierarchy, Scope, Scopes, within};
+use crate::scopes::{Hierarchy, Scope, Scopes};
 use crate::steered::{PAGE, Pages, Steered};
 use crate::steering::Users;
-use forebay_basis::{Operation, show_bytes};
+use forebay_basis::Operation;
 use forebay_pool::{Pool, Together};
-use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::collections::HashMap;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,14 +50,9 @@ const TRIES: u8 = 3;
 const WEIGHED: Duration = Duration::from_secs(1);
 const PART: u64 = 4;
 
-/// Processes have freed much if a part in this many of the size, and more than the kernel's count of pages is wrong by. More processes are not asked each time.
-const FREED: u64 = 64;
-const FEWEST_FREED: u64 = 256;
-const MOST_ASKED: usize = 32;
-/// Many pages are more than a part in this many of the size, and more than a few: all memory is looked at when so many more may not leave, and it is said when so many
-/// have stayed.
-const MANY: u64 = 64;
-const FEW: u64 = 64;
+/// Fewer pages than a part in this many of the size, or than a few, are no reason to look at all memory, or to say anything.
+pub(super) const MANY: u64 = 64;
+pub(super) const FEW: u64 = 64;
 
 /// What is steered, and how.
 #[derive(Default)]
@@ -77,7 +70,7 @@ pub struct Options {
 /// What was seen and done so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// What happened to pages. Hits are uses that reference bits told of: one for each page and epoch.
+    /// What happened to pages. A hit is a page whose reference bit was set at the end of an epoch.
     pub pages: Pages,
     /// Pages in memory that may leave.
     pub there: u64,
@@ -199,8 +192,8 @@ impl Drop for Paging {
 
 /// What tells of faults, and of processes.
 pub(super) struct Events {
-    faults: Faults,
-    groups: Vec<PathBuf>,
+    pub(super) faults: Faults,
+    pub(super) groups: Vec<PathBuf>,
 }
 
 /// The thread's own.
@@ -216,21 +209,21 @@ pub(super) struct State {
     /// Pages that the kernel has chosen, and the size does not account for yet.
     pub(super) reclaimed: u64,
     later: Later,
-    budget: Budget,
+    pub(super) budget: Budget,
     shared: Arc<Shared>,
-    counts: Counts,
+    pub(super) counts: Counts,
     /// Faults that were lost by the last look at all memory.
-    lost: u64,
-    tended: Instant,
+    pub(super) lost: u64,
+    pub(super) tended: Instant,
     /// When it was weighed last what the kernel reclaims, and how many pages the policy had let go by then.
     weighed: (Instant, u64),
     /// Pages that may not leave, as they were counted when all memory was looked at.
-    others: u64,
+    pub(super) others: u64,
     /// Pages of this process's own.
-    own: u64,
+    pub(super) own: u64,
     /// It was said that pages stay, and that the size is too small for programs themselves.
     said: bool,
-    said_small: bool,
+    pub(super) said_small: bool,
 }
 
 impl Events {
@@ -321,17 +314,6 @@ impl State {
         self.keep_size(now);
     }
 
-    /// Whether pages would leave while processes have freed so much that there is room. Of that nothing is told.
-    fn has_freed(&mut self) -> bool {
-        let (size, expected) = (self.budget.pages(), self.steered.residents().there() + self.counts.others);
-        if expected + size / FREED < size || self.spaces.len() > MOST_ASKED {
-            return false;
-        }
-        self.spaces.iter_mut().for_each(Space::read_resident);
-        let resident: u64 = self.spaces.iter_mut().map(|space| space.resident).sum();
-        resident + (size / FREED).max(FEWEST_FREED) < expected
-    }
-
     /// A process asks for a page.
     pub(super) fn fault(&mut self, Fault { process, page }: Fault) {
         let Some(object) = self.spaces.find(process).or_else(|| self.hold(process)) else { return };
@@ -365,75 +347,6 @@ impl State {
         let (number, owner) = space.recorded(|name| (users.file(name), users.owner(name)));
         let (start, end) = (pages.start * PAGE, pages.end * PAGE);
         users.reference((number, end), &|| owner, (start, end - start), Operation::Read);
-    }
-
-    /// A process is steered from now on, with all that it has.
-    fn hold(&mut self, process: u32) -> Option<u32> {
-        let held = self.spaces.hold(self.steered.pool(), process);
-        let object = held.inspect_err(|error| tracing::debug!("process {process}: {error}")).ok()?;
-        self.look_at(object, Where::All);
-        self.spaces.find(process)
-    }
-
-    /// A process is not steered any more.
-    pub(super) fn forget(&mut self, object: u32) {
-        self.spaces.remove(self.steered.pool(), object);
-        self.steered.forget(object);
-        self.fresh.retain(|(of, _), _| *of != object);
-    }
-
-    /// Looks which processes there are, and whether faults were lost.
-    fn tend(&mut self, events: &mut Events, now: Instant) {
-        self.tended = now;
-        let mut there = HashSet::new();
-        for group in events.groups.iter().flat_map(|group| within(group)) {
-            let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-            there.extend(members.lines().filter_map(|member| member.parse::<u32>().ok()));
-            if let Ok(found) = fs::metadata(&group)
-                && let Err(error) = events.faults.follow(found.ino())
-            {
-                tracing::debug!("{}: its faults are not seen: {error}", group.display());
-            }
-        }
-        for object in self.spaces.objects() {
-            if self.spaces.get(object).is_some_and(|space| !there.contains(&space.process.number)) {
-                self.forget(object);
-            }
-        }
-        for process in there {
-            if self.spaces.find(process).is_none() {
-                self.hold(process);
-            }
-        }
-        // Both are counted at once: a moment later other pages may be there.
-        self.spaces.iter_mut().for_each(Space::read_resident);
-        let resident: u64 = self.spaces.iter_mut().map(|space| space.resident).sum();
-        self.counts.others = resident.saturating_sub(self.steered.residents().there());
-        // What is more than before may be memory that was moved to where nobody looks.
-        let more = self.counts.others.saturating_sub(self.others) > (self.budget.pages() / MANY).max(FEW);
-        if more && self.epoch.may_end(now) {
-            self.look(Where::All);
-            self.others = resident.saturating_sub(self.steered.residents().there());
-            self.counts.others = self.others;
-        }
-        self.others = self.others.min(self.counts.others);
-        if self.counts.others >= self.budget.pages() && !self.observe && !std::mem::replace(&mut self.said_small, true)
-        {
-            let [others, size] = [self.counts.others, self.budget.pages()].map(|pages| show_bytes(pages * PAGE));
-            tracing::warn!("programs and libraries themselves take {others} of {size}, and do not leave: give more");
-        }
-        self.own = own_pages();
-        let lost = events.faults.lost();
-        if std::mem::replace(&mut self.lost, lost) < lost {
-            tracing::debug!("faults were lost: all memory is looked at");
-            self.look(Where::All);
-        }
-        self.counts.lost = lost;
-        self.counts.memory = events.faults.memory() + self.machine.memory() + self.bytes();
-    }
-
-    fn bytes(&self) -> u64 {
-        (self.steered.residents().bytes() + self.fresh.capacity() * size_of::<((u32, u64), u64)>()) as u64
     }
 
     /// Has pages leave that the policy has let go.
@@ -554,12 +467,4 @@ impl State {
         (self.counts.looks, self.counts.looking) = self.epoch.looks();
         *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner) = self.counts;
     }
-}
-
-/// Pages of memory that this process has, and no other.
-fn own_pages() -> u64 {
-    let counts = fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let mut counts = counts.split(' ').skip(1).map(|count| count.parse().unwrap_or(0));
-    let (resident, shared): (u64, u64) = (counts.next().unwrap_or(0), counts.next().unwrap_or(0));
-    resident.saturating_sub(shared)
 }

@@ -204,9 +204,13 @@ impl Spaces {
         self.by_object.keys().copied().collect()
     }
 
-    /// All of them, to change them.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Space> {
-        self.by_object.values_mut()
+    /// Asks how many pages each has in memory: all together.
+    pub(crate) fn read_resident(&mut self) -> u64 {
+        let asked = |space: &mut Space| {
+            space.read_resident();
+            space.resident
+        };
+        self.by_object.values_mut().map(asked).sum()
     }
 
     /// A process is steered from now on: its number in the pool.

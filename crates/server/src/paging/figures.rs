@@ -34,7 +34,7 @@ figures! {
         reclaimed: u64 => |counts| counts.pages.reclaimed, Count "memory_reclaimed";
         /// Processes that are steered.
         processes: u64 => |counts| counts.processes, Level "memory_processes";
-        /// Faults of all kinds that the kernel has told of.
+        /// Page faults that the kernel's tracepoints have reported, also on pages that were there.
         faults: u64 => |counts| counts.faults, Count "memory_faults" outcome="taken";
         /// Faults that came too fast, and are lost: all memory is looked at then.
         lost: u64 => |counts| counts.lost, Count "memory_faults" outcome="lost";

@@ -10,7 +10,7 @@ use crate::figures::{CacheReport, Report, VolumeReport};
 use crate::frame::{Beside, Frame, Hooks, Reload, Service, run};
 use crate::options::STOP_TIMEOUT;
 use crate::paging::figures::{MemoryFigures, MemoryReport};
-use crate::signals::Request;
+use crate::steering::ends::Ends;
 use crate::steering::options::{LEAST_MEMORY, PAGE, SteerOptions, check_cache};
 use crate::steering::program::{self, Group, Outcome};
 use crate::steering::recorded::Uses;
@@ -24,12 +24,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// How often it is looked whether the thread that steers goes on.
-const LOOKED: Duration = Duration::from_millis(500);
 
 /// Steers memory until a signal ends it, or the end of the program, which runs in a control group of its own.
 ///
@@ -73,14 +69,14 @@ pub(crate) fn steer(
         asked: AtomicU64::new(options.cache_size()),
         follows,
         limit: group.as_ref().and_then(Group::limit).map(Path::to_owned),
-        stops: AtomicBool::new(false),
-        failed: AtomicBool::new(false),
+        ends: Arc::default(),
         program: Arc::default(),
         options,
     });
     let kept = Arc::clone(&service);
     run(service, beside, &requests, |service, _| {
-        service.look_after(asking.clone())?;
+        let runs = Arc::clone(service);
+        service.ends.look_after(move || runs.paging().runs(), asking.clone())?;
         tracing::info!("{}", service.what());
         warn_of_no_limit(&service.options);
         if let (Some(command), Some(group), Some(passing)) = (program, &group, passing) {
@@ -89,9 +85,7 @@ pub(crate) fn steer(
         ready();
         Ok(())
     })?;
-    if kept.failed.load(Ordering::Relaxed) {
-        return Err(Error::Failed("steering has failed inside: the kernel's own lists decide again".to_owned()));
-    }
+    kept.ends.check()?;
     Ok(SteerEnd { report: kept.report(), program: kept.program.get().cloned(), held: None })
 }
 
@@ -144,8 +138,7 @@ struct Memory {
     follows: AtomicBool,
     /// The file of the limit of a program's group.
     limit: Option<PathBuf>,
-    stops: AtomicBool,
-    failed: AtomicBool,
+    ends: Arc<Ends>,
     /// What has become of the program.
     program: Arc<Outcome>,
     /// As it was started.
@@ -172,23 +165,6 @@ impl Memory {
             }
             false => format!("steering the memory of {name}: at most {size} under {policy}; {there} are there"),
         }
-    }
-
-    /// Stops it if the thread that steers has ended by itself.
-    fn look_after(self: &Arc<Self>, asking: Sender<Request>) -> Result<(), Error> {
-        let service = Arc::clone(self);
-        let look = move || {
-            while service.paging().runs() {
-                std::thread::sleep(LOOKED);
-            }
-            if !service.stops.load(Ordering::SeqCst) {
-                service.failed.store(true, Ordering::SeqCst);
-                // It may be stopping by itself.
-                let _ = asking.send(Request::Stop);
-            }
-        };
-        let thread = std::thread::Builder::new().name("look".to_owned()).spawn(look);
-        thread.map(drop).map_err(|error| Error::Failed(format!("no thread to look after it: {error}")))
     }
 
     fn resize(&self, size: Size) -> Result<(), Error> {
@@ -257,7 +233,7 @@ impl Service for Memory {
     }
 
     fn stop(&self) -> Result<(), Error> {
-        self.stops.store(true, Ordering::SeqCst);
+        self.ends.begin();
         self.paging().stop();
         self.frame.stop_recording(self.patience()).map(drop)
     }

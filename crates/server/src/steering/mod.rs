@@ -5,6 +5,7 @@
 //! shares       what directories and groups have of the size
 //! begun        what that takes of the system
 //! claim        one process steers a directory
+//! ends         how it ends
 //! folio_limit  devices read ahead less meanwhile
 //! program      a program in a control group of its own
 //! recorded     uses, written down as a trace
@@ -15,6 +16,7 @@
 
 mod begun;
 mod claim;
+pub(crate) mod ends;
 pub(crate) mod figures;
 mod folio_limit;
 mod once;
@@ -38,6 +40,7 @@ use crate::options::STOP_TIMEOUT;
 use crate::paging;
 use crate::record::{self, Recorded};
 use crate::signals::{self, Request};
+use crate::steering::ends::Ends;
 use crate::steering::figures::{PageCacheFigures, PageCacheReport, Seen};
 use crate::steering::options::{LEAST_PAGES, PAGE, SteerOptions, check_cache};
 use crate::steering::program::{Group, Passing};
@@ -60,9 +63,6 @@ use std::time::Duration;
 /// What a second signal to stop comes to.
 const SECOND_SIGNAL: &str =
     "the kernel's own lists decide from now on, and a trace that is being recorded is not completed";
-
-/// How often it is looked whether the thread that steers goes on.
-const LOOKED: Duration = Duration::from_millis(500);
 
 /// What came of steering.
 #[derive(Debug)]
@@ -181,8 +181,7 @@ fn watch(
         asked: AtomicU64::new(options.cache_size()),
         follows,
         shares: Mutex::new(options.shares.clone()),
-        stops: AtomicBool::new(false),
-        failed: AtomicBool::new(false),
+        ends: Arc::default(),
         program: Arc::default(),
         held: OnceLock::new(),
         options,
@@ -190,7 +189,8 @@ fn watch(
     let kept = Arc::clone(&service);
     let mut ender = None;
     let ran = run(service, beside, &requests, |service, made| {
-        service.look_after(asking.clone())?;
+        let runs = Arc::clone(service);
+        service.ends.look_after(move || runs.steering().runs(), asking.clone())?;
         if let (Some(managers), Some(path)) = (&service.managers, &service.options.manager_socket) {
             made.push(manager_socket::start(managers, path)?);
             tracing::info!("programs' own managers are taken at {}", path.display());
@@ -214,9 +214,7 @@ fn watch(
         let _ = ender.join();
     }
     ran?;
-    if kept.failed.load(Ordering::Relaxed) {
-        return Err(Error::Failed("steering has failed inside: the kernel's own lists decide again".to_owned()));
-    }
+    kept.ends.check()?;
     let held = kept.held.get().copied();
     Ok(SteerEnd { report: kept.report(), program: kept.program.get().cloned(), held })
 }
@@ -250,8 +248,7 @@ struct PageCache {
     follows: AtomicBool,
     /// As they are now.
     shares: Mutex<Vec<ShareOptions>>,
-    stops: AtomicBool,
-    failed: AtomicBool,
+    ends: Arc<Ends>,
     /// What has become of the program.
     program: Arc<program::Outcome>,
     /// What the recording holds.
@@ -282,27 +279,10 @@ impl PageCache {
         }
     }
 
-    /// Stops it if the thread that steers has ended by itself.
-    fn look_after(self: &Arc<Self>, asking: Sender<Request>) -> Result<(), Error> {
-        let service = Arc::clone(self);
-        let look = move || {
-            while service.steering().runs() {
-                std::thread::sleep(LOOKED);
-            }
-            if !service.stops.load(Ordering::SeqCst) {
-                service.failed.store(true, Ordering::SeqCst);
-                // It may be stopping by itself.
-                let _ = asking.send(Request::Stop);
-            }
-        };
-        let thread = std::thread::Builder::new().name("look".to_owned()).spawn(look);
-        thread.map(drop).map_err(|error| Error::Failed(format!("no thread to look after it: {error}")))
-    }
-
     /// Ends a recording when it is time to.
     fn end(self: &Arc<Self>, recording: Recording, ender: Ender) -> Result<JoinHandle<()>, Error> {
         let [service, ended] = [Arc::clone(self), Arc::clone(self)];
-        let goes_on = move || !service.stops.load(Ordering::SeqCst);
+        let goes_on = move || !service.ends.have_begun();
         // What becomes of the program is of our making then.
         ender.start(recording, goes_on, move || drop(ended.program.set(Ok(0))))
     }
@@ -408,7 +388,7 @@ impl Service for PageCache {
     }
 
     fn stop(&self) -> Result<(), Error> {
-        self.stops.store(true, Ordering::SeqCst);
+        self.ends.begin();
         self.steering().stop();
         if let Some(Recorded { written, lost, .. }) = self.frame.stop_recording(self.patience())? {
             let _ = self.held.set(Held { written, lost });

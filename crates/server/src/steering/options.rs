@@ -23,8 +23,7 @@ const ADDRESSES: u64 = 48 << 20;
 /// The fewest pages of a cache: with less, what is read at once is dropped before it is used.
 pub(crate) const LEAST_PAGES: u64 = 64;
 
-/// The least memory of programs. Where a program had up to 16 MiB and four times as much to page, and this command was killed, the kernel alone found nothing to reclaim, and killed the
-/// program. With 24 MiB it did not.
+/// The least memory of programs. This command takes 10 to 20 MiB itself.
 pub(crate) const LEAST_MEMORY: u64 = 32 << 20;
 
 options! {

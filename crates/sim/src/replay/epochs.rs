@@ -1,22 +1,17 @@
 //! A run in epochs, as `forebay steer --memory` has them: of a page that is there the policy learns at the end of an epoch that it was used, once, and misses in their
 //! order.
 //!
-//! - An epoch is over when a 32nd of the capacity has missed, and 16 pages or more, once less than a 16th of it is free.
+//! - [`has_come_enough`] says when an epoch is over, by the pages that have missed in it.
 //! - The uses of a page that came in the same epoch are not told: its reference bit was set by the fault.
-//! - Pages are told in the order of their places.
+//! - At the end of an epoch the policy is told of used pages in the order of file and block.
 
 use super::outcome::{Counts, RunOutcome};
 use super::run::{Run, Start};
 use super::{Cursor, Stretch};
 use crate::walk::walk;
-use forebay_basis::{Operation, Place};
+use forebay_basis::{Operation, Place, has_come_enough};
 use forebay_policy::{AnyPolicy, Caller, Hit, Reference, Spec};
 use std::time::Instant;
-
-/// The parts of the capacity that an epoch has, and may be free in it, and the fewest pages.
-const LOOKS: u32 = 32;
-const FREE: u32 = 16;
-const FEWEST: u32 = 16;
 
 /// What is known of a page in this epoch.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -88,9 +83,8 @@ impl InEpochs<'_> {
             }
             return true;
         }
-        let capacity = self.policy.capacity();
-        let is_full = self.policy.resident() + capacity / FREE >= capacity;
-        if is_full && self.fresh.len() as u32 >= (capacity / LOOKS).max(FEWEST) {
+        let (capacity, there) = (self.policy.capacity(), self.policy.resident());
+        if has_come_enough(capacity.into(), there.into(), self.fresh.len() as u64) {
             self.end();
         }
         self.policy.miss(&reference, &mut AnyVictim).expect("no victim is refused");

@@ -1,0 +1,102 @@
+//! Which processes are steered, how much memory they have, and whether faults were lost.
+
+use super::look::Where;
+use super::paging::{Events, FEW, MANY, State};
+use crate::scopes::within;
+use crate::steered::PAGE;
+use forebay_basis::show_bytes;
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::Instant;
+
+/// Processes have freed much if a part in this many of the size, and more than the kernel's count of pages is wrong by. More processes are not asked each time.
+const FREED: u64 = 64;
+const FEWEST_FREED: u64 = 256;
+const MOST_ASKED: usize = 32;
+impl State {
+    /// Whether steered processes have freed so much that no page needs to leave. The kernel sends no event of that, so it is asked how much they have.
+    pub(super) fn has_freed(&mut self) -> bool {
+        let (size, expected) = (self.budget.pages(), self.steered.residents().there() + self.counts.others);
+        if expected + size / FREED < size || self.spaces.len() > MOST_ASKED {
+            return false;
+        }
+        self.spaces.read_resident() + (size / FREED).max(FEWEST_FREED) < expected
+    }
+
+    /// A process is steered from now on, with all that it has.
+    pub(super) fn hold(&mut self, process: u32) -> Option<u32> {
+        let held = self.spaces.hold(self.steered.pool(), process);
+        let object = held.inspect_err(|error| tracing::debug!("process {process}: {error}")).ok()?;
+        self.look_at(object, Where::All);
+        self.spaces.find(process)
+    }
+
+    /// A process is not steered any more.
+    pub(super) fn forget(&mut self, object: u32) {
+        self.spaces.remove(self.steered.pool(), object);
+        self.steered.forget(object);
+        self.fresh.retain(|(of, _), _| *of != object);
+    }
+
+    /// Looks which processes there are, and whether faults were lost.
+    pub(super) fn tend(&mut self, events: &mut Events, now: Instant) {
+        self.tended = now;
+        let mut there = HashSet::new();
+        for group in events.groups.iter().flat_map(|group| within(group)) {
+            let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+            there.extend(members.lines().filter_map(|member| member.parse::<u32>().ok()));
+            if let Ok(found) = fs::metadata(&group)
+                && let Err(error) = events.faults.follow(found.ino())
+            {
+                tracing::debug!("{}: its faults are not seen: {error}", group.display());
+            }
+        }
+        for object in self.spaces.objects() {
+            if self.spaces.get(object).is_some_and(|space| !there.contains(&space.process.number)) {
+                self.forget(object);
+            }
+        }
+        for process in there {
+            if self.spaces.find(process).is_none() {
+                self.hold(process);
+            }
+        }
+        // Both are counted at once: a moment later other pages may be there.
+        let resident = self.spaces.read_resident();
+        self.counts.others = resident.saturating_sub(self.steered.residents().there());
+        // What is more than before may be memory that was moved to where nobody looks.
+        let more = self.counts.others.saturating_sub(self.others) > (self.budget.pages() / MANY).max(FEW);
+        if more && self.epoch.may_end(now) {
+            self.look(Where::All);
+            self.others = resident.saturating_sub(self.steered.residents().there());
+            self.counts.others = self.others;
+        }
+        self.others = self.others.min(self.counts.others);
+        if self.counts.others >= self.budget.pages() && !self.observe && !std::mem::replace(&mut self.said_small, true)
+        {
+            let [others, size] = [self.counts.others, self.budget.pages()].map(|pages| show_bytes(pages * PAGE));
+            tracing::warn!("programs and libraries themselves take {others} of {size}, and do not leave: give more");
+        }
+        self.own = own_pages();
+        let lost = events.faults.lost();
+        if std::mem::replace(&mut self.lost, lost) < lost {
+            tracing::debug!("faults were lost: all memory is looked at");
+            self.look(Where::All);
+        }
+        self.counts.lost = lost;
+        self.counts.memory = events.faults.memory() + self.machine.memory() + self.bytes();
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.steered.residents().bytes() + self.fresh.capacity() * size_of::<((u32, u64), u64)>()) as u64
+    }
+}
+
+/// Pages of memory that this process has, and no other.
+fn own_pages() -> u64 {
+    let counts = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let mut counts = counts.split(' ').skip(1).map(|count| count.parse().unwrap_or(0));
+    let (resident, shared): (u64, u64) = (counts.next().unwrap_or(0), counts.next().unwrap_or(0));
+    resident.saturating_sub(shared)
+}
