@@ -10,7 +10,7 @@ mod top;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
-    advise, analyze, compare, completions, control, convert, curve, devices, experiment, formats, info, levels,
+    advise, analyze, compare, completions, control, convert, curve, devices, experiment, formats, guard, info, levels,
     managers, manual, mix, mount, policies, record, run, serve, steer,
 };
 use failure::Failure;
@@ -48,6 +48,8 @@ enum Command {
     Serve(Box<serve::Arguments>),
     Mount(Box<mount::Arguments>),
     Steer(Box<steer::Arguments>),
+    #[command(name = "steer-guard", hide = true)]
+    Guard(guard::Arguments),
     Run(run::Arguments),
     Advise(advise::Arguments),
     Control(control::Arguments),
@@ -114,6 +116,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => service(|| serve::run(*arguments)),
         Command::Mount(arguments) => service(|| mount::run(*arguments)),
         Command::Steer(arguments) => steer::run(*arguments),
+        Command::Guard(arguments) => guard::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Advise(arguments) => advise::run(&arguments),
         Command::Control(arguments) => control::run(arguments),

@@ -43,6 +43,13 @@ pub fn settle() {
     umask((inherited | Mode::WOTH) - Mode::RWXU);
 }
 
+/// Has this process go on whatever asks services to stop.
+pub(crate) fn ignore() {
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM]
+        .into_iter()
+        .for_each(|signal| set(signal, libc::SIG_IGN));
+}
+
 /// What the process does with a signal. A program that it runs inherits that.
 fn set(signal: libc::c_int, action: libc::sighandler_t) {
     // SAFETY: none of our code runs at the signal, as the action is one of the system's.

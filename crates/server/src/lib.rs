@@ -41,6 +41,7 @@ pub use listen::Listen;
 pub use managers::{ManagerReport, OwnersOption};
 pub use options::{BesideOptions, Direct, ServiceOptions};
 pub use paging::figures::{MemoryFigures, MemoryReport};
+pub use paging::guard::guard;
 pub use steering::figures::{PageCacheFigures, PageCacheReport};
 pub use steering::options::SteerOptions;
 pub use steering::recording::{Held, Recording};

@@ -119,6 +119,7 @@ fn a_program_s_memory_has_its_size_and_its_policy_and_nothing_is_lost() {
     }
     assert!(mru.0 < lru.0 * 3 / 4, "faults a round: {} under MRU, {} under LRU", mru.0, lru.0);
     survives_kills(pages, &groups);
+    lives_at_a_limit_of_its_own(pages);
     observes(pages);
 }
 
@@ -138,6 +139,38 @@ fn survives_kills(pages: &str, groups: &Path) {
         steering.end();
     }
     assert_eq!(program.end(), Some(0), "a byte is wrong: {}", program.log);
+}
+
+/// The process that steers a group at its limit is killed. A program there that pages hard is not: pages that come back are made inactive by the guard.
+fn lives_at_a_limit_of_its_own(pages: &str) {
+    let above = Path::new("/sys/fs/cgroup/memory");
+    if !above.exists() {
+        return skip("version 1 of control groups does not limit memory here");
+    }
+    let group = Group::new(above);
+    fs::write(group.0.join("memory.limit_in_bytes"), "34M").expect("it is limited");
+    let script = format!("echo $$ > {}; exec {pages} 128 12 2>&1", group.0.join("cgroup.procs").display());
+    let mut program = Running::start(Command::new("sh").args(["-c", &script]));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let mut steering = Running::start(command.args(["steer", "--memory", "32MiB", "--cgroup"]).arg(&group.0));
+    steering.wait_for("steering the memory of");
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(guards(&group.0), 1, "one waits for the end of the process that steers");
+    let twice = forebay(&["steer", "--memory", "32MiB", "--cgroup", group.0.to_str().expect("text")]);
+    assert_eq!(twice.status.code(), Some(1));
+    assert!(text(&twice.stderr).contains("is steered by another forebay steer"), "{}", text(&twice.stderr));
+    steering.signal("KILL");
+    steering.end();
+    assert_eq!(program.end(), Some(0), "it was killed, or a byte is wrong: {}", program.log);
+    wait_until("the guard has nothing left to do", || guards(&group.0) == 0);
+}
+
+/// How many guards a group has.
+fn guards(group: &Path) -> usize {
+    let group = group.to_str().expect("text");
+    let processes = fs::read_dir("/proc").expect("there are processes").flatten();
+    let lines = processes.filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok());
+    lines.filter(|line| line.contains("\0steer-guard\0") && line.contains(group)).count()
 }
 
 /// Nothing leaves, and it is seen what is there.

@@ -6,6 +6,7 @@
 //!   epoch    when that is
 //!   tending  which processes there are, and how much they have
 //!   ending   steering ends, and no program suffers by it
+//!   guard    the same where the process that steers was killed, by another one
 //!   spaces   processes, and what lies where in their memory
 //! machine    what is asked of the machine, behind one trait
 //!   walk     by the kernel's page tables
@@ -20,6 +21,7 @@
 mod ending;
 mod epoch;
 mod faults;
+mod guard;
 mod look;
 mod machine;
 mod paging;
@@ -29,4 +31,5 @@ mod tending;
 mod tests;
 mod walk;
 
+pub use guard::guard;
 pub use paging::{Counts, Options, Paging};

@@ -159,6 +159,11 @@ fn areas(maps: &str) -> Vec<(Range<u64>, Kind)> {
     areas
 }
 
+/// The memory that may leave, in pages, by a `/proc/PID/maps`.
+pub(super) fn memory_of(maps: &str) -> impl Iterator<Item = Range<u64>> {
+    areas(maps).into_iter().filter(|(_, kind)| *kind == Kind::Memory).map(|(pages, _)| pages)
+}
+
 /// The processes that are steered.
 pub(crate) struct Spaces {
     by_object: HashMap<u32, Space>,

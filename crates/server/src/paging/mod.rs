@@ -1,6 +1,7 @@
 //! The memory of programs, steered until a signal or the end of a program ends it.
 
 pub(crate) mod figures;
+pub(crate) mod guard;
 
 use crate::cache::{Cache, MEMORY};
 use crate::control::{Answer, Command, Steered, done, with_figures};
@@ -10,6 +11,7 @@ use crate::figures::{CacheReport, Report, VolumeReport};
 use crate::frame::{Beside, Frame, Hooks, Reload, Service, run};
 use crate::options::STOP_TIMEOUT;
 use crate::paging::figures::{MemoryFigures, MemoryReport};
+use crate::paging::guard::Guard;
 use crate::steering::ends::Ends;
 use crate::steering::options::{LEAST_MEMORY, PAGE, SteerOptions, check_cache};
 use crate::steering::program::{self, Group, Outcome};
@@ -55,16 +57,19 @@ pub(crate) fn steer(
     let (cache, most) = options.make_cache()?;
     let make_group = || if options.observe { Group::new() } else { Group::of_memory(options.cache_size()) };
     let group = program.is_some().then(make_group).transpose()?;
-    let groups = options.groups.iter().cloned().chain(group.iter().map(|group| group.path().to_owned()));
+    let groups: Vec<_> =
+        options.groups.iter().cloned().chain(group.iter().map(|group| group.path().to_owned())).collect();
     let users = Some(Box::new(Uses::new(Arc::clone(&frame.recorder), u64::MAX)) as _);
-    let of_kernel = Options { groups: groups.collect(), observe: options.observe, follow, users };
+    let of_kernel = Options { groups: groups.clone(), observe: options.observe, follow, users };
     let paging = Paging::start(Arc::clone(&cache.pool), of_kernel)?;
+    let guard = if options.observe { None } else { Some(Guard::start(&groups)?) };
     let service = Arc::new(Memory {
         frame,
         reload,
         cache,
         most,
         paging: Mutex::new(paging),
+        guard: Mutex::new(guard),
         name: options.name(program.as_ref()),
         asked: AtomicU64::new(options.cache_size()),
         follows,
@@ -131,6 +136,8 @@ struct Memory {
     /// The most bytes that may be asked for.
     most: u64,
     paging: Mutex<Paging>,
+    /// It acts if this process does not say that it ends in order.
+    guard: Mutex<Option<Guard>>,
     /// What is steered.
     name: String,
     /// The bytes that are asked for, unless the size follows limits.
@@ -235,6 +242,10 @@ impl Service for Memory {
     fn stop(&self) -> Result<(), Error> {
         self.ends.begin();
         self.paging().stop();
+        if self.ends.check().is_ok() {
+            let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner).take();
+            guard.into_iter().for_each(Guard::end);
+        }
         self.frame.stop_recording(self.patience()).map(drop)
     }
 }

@@ -3,7 +3,7 @@
 use crate::cache::{Cache, MEMORY, SHARED};
 use crate::error::Error;
 use crate::memory;
-use crate::steering::claim::Claim;
+use crate::steering::claim::{Claim, Of};
 use crate::steering::folio_limit::FolioLimit;
 use crate::steering::options::SteerOptions;
 use crate::words::Size;
@@ -15,7 +15,8 @@ impl SteerOptions {
     /// Sees to it that nobody else steers the same. To look on is in nobody's way.
     pub(crate) fn claim(&self) -> Result<Vec<Claim>, Error> {
         let places = self.directories.iter().chain(&self.groups).filter(|_| !self.observe);
-        places.map(|place| Claim::new(place)).collect()
+        let of = if self.memory.is_some() { Of::Memory } else { Of::Files };
+        places.map(|place| Claim::new(place, of)).collect()
     }
 
     /// Shortens the readahead of the devices of what is steered, if that is asked for.

@@ -19,6 +19,15 @@ pub(crate) const FOLDER: &str = "/run/forebay-steer";
 /// How the names of notes about devices begin, which stay: a device's number follows. Those of processes have a dot behind it.
 pub(crate) const READAHEAD: &str = "readahead-";
 
+/// What of a place is steered. Both may be, by one process each.
+#[derive(Clone, Copy)]
+pub(crate) enum Of {
+    /// The page cache of its files.
+    Files,
+    /// The memory of its programs.
+    Memory,
+}
+
 /// What is locked, for as long as this is there.
 #[derive(Debug)]
 pub(crate) struct Claim(#[allow(dead_code, reason = "the locks go with the files")] Vec<File>);
@@ -28,22 +37,37 @@ impl Claim {
     ///
     /// # Errors
     /// Another process steers it, or what lies above or below it; or there is no folder for that.
-    pub(crate) fn new(place: &Path) -> Result<Self, Error> {
-        Self::in_folder(Path::new(FOLDER), place)
+    pub(crate) fn new(place: &Path, of: Of) -> Result<Self, Error> {
+        Self::in_folder(Path::new(FOLDER), place, of)
     }
 
-    fn in_folder(folder: &Path, place: &Path) -> Result<Self, Error> {
+    /// Whether nobody steers a place, nor what lies above or below it.
+    ///
+    /// # Errors
+    /// There is no folder to see that in.
+    pub(crate) fn is_free(place: &Path, of: Of) -> Result<bool, Error> {
+        let opened = locked(Path::new(FOLDER))?;
+        // Let go of before the folder is, so that it is in nobody's way.
+        let tried = Self::within(&opened, place, of);
+        Ok(tried.is_ok())
+    }
+
+    fn in_folder(folder: &Path, place: &Path, of: Of) -> Result<Self, Error> {
+        // Held until this returns: nobody else makes, locks or removes files meanwhile.
+        let opened = locked(folder)?;
+        remove_left(&opened);
+        Self::within(&opened, place, of)
+    }
+
+    /// The same in a folder that is locked.
+    fn within(opened: &File, place: &Path, of: Of) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::Usage(format!("{}: {error}", place.display()));
         let whole = place.canonicalize().map_err(failed)?;
-        let opened = private(folder)?;
-        let unlocked = |error: io::Error| Error::Failed(format!("{}: {error}", folder.display()));
-        // Held until this returns: nobody else makes, locks or removes files meanwhile.
-        opened.lock().map_err(unlocked)?;
-        remove_left(&opened);
+        let unlocked = |error: io::Error| Error::Failed(format!("the lock of {}: {error}", place.display()));
         let mut held = Vec::new();
         for (index, directory) in whole.ancestors().enumerate() {
             let found = fs::metadata(directory).map_err(failed)?;
-            let file = opened_in(&opened, &name(&found)).map_err(unlocked)?;
+            let file = opened_in(opened, &name(&found, of)).map_err(unlocked)?;
             match if index == 0 { file.try_lock() } else { file.try_lock_shared() } {
                 Ok(()) => held.push(file),
                 Err(TryLockError::WouldBlock) => return Err(refusal(place, &whole, directory)),
@@ -52,6 +76,13 @@ impl Claim {
         }
         Ok(Self(held))
     }
+}
+
+/// Opens the folder, and locks it.
+fn locked(folder: &Path) -> Result<File, Error> {
+    let opened = private(folder)?;
+    opened.lock().map_err(|error| Error::Failed(format!("{}: {error}", folder.display())))?;
+    Ok(opened)
 }
 
 fn refusal(place: &Path, whole: &Path, other: &Path) -> Error {
@@ -91,8 +122,12 @@ pub(crate) fn private(folder: &Path) -> Result<File, Error> {
 }
 
 /// A directory's file.
-fn name(directory: &fs::Metadata) -> String {
-    format!("{:x}-{}", directory.dev(), directory.ino())
+fn name(directory: &fs::Metadata, of: Of) -> String {
+    let kind = match of {
+        Of::Files => "",
+        Of::Memory => "memory-",
+    };
+    format!("{kind}{:x}-{}", directory.dev(), directory.ino())
 }
 
 /// A file of the folder, which is made if it is missing.
@@ -136,7 +171,7 @@ mod tests {
     fn a_directory_is_steered_once_and_neighbours_side_by_side() {
         let (folder, claims) = folder(&["a/b", "c"]);
         let place = |name: &str| folder.path().join(name);
-        let claim = |name: &str| Claim::in_folder(&claims, &place(name));
+        let claim = |name: &str| Claim::in_folder(&claims, &place(name), Of::Files);
         let refused = |name: &str| claim(name).unwrap_err().to_string();
         let below = claim("a/b").unwrap();
         let beside = claim("c").unwrap();
@@ -147,6 +182,7 @@ mod tests {
         assert!(refused("a/b").contains(&format!("{}, in which it lies, is steered", place("a").display())));
         drop((above, beside));
         assert!(claim("a/b").is_ok());
+        let _memory = Claim::in_folder(&claims, &place("a/b"), Of::Memory).expect("its files are another's alone");
         let missing = claim("no").unwrap_err();
         assert!(missing.is_usage() && missing.to_string().contains("no: No such file"), "{missing}");
     }
@@ -157,27 +193,27 @@ mod tests {
         let other = File::open(folder.path().join("a")).unwrap();
         other.lock().unwrap();
         fcntl_lock(&other, FlockOperation::LockShared).unwrap();
-        assert!(Claim::in_folder(&claims, &folder.path().join("a")).is_ok());
+        assert!(Claim::in_folder(&claims, &folder.path().join("a"), Of::Files).is_ok());
         assert_eq!(fs::metadata(&claims).unwrap().permissions().mode() & 0o777, 0o700);
     }
 
     #[test]
     fn files_that_are_left_go() {
         let (folder, claims) = folder(&["a"]);
-        drop(Claim::in_folder(&claims, &folder.path().join("a")).unwrap());
+        drop(Claim::in_folder(&claims, &folder.path().join("a"), Of::Files).unwrap());
         fs::write(claims.join("left"), "").unwrap();
         fs::write(claims.join("readahead-8:0.4711.0"), "").unwrap();
         fs::write(claims.join("readahead-8:0"), "").unwrap();
         let here = || fs::read_dir(&claims).unwrap().count();
         let depth = folder.path().join("a").canonicalize().unwrap().ancestors().count();
-        let _claim = Claim::in_folder(&claims, &folder.path().join("a")).unwrap();
+        let _claim = Claim::in_folder(&claims, &folder.path().join("a"), Of::Files).unwrap();
         assert_eq!(here(), depth + 1, "one for each directory above, and a note");
     }
 
     #[test]
     fn a_folder_that_others_may_open_or_that_is_a_link_is_refused() {
         let (folder, claims) = folder(&["a", "open"]);
-        let refused = || Claim::in_folder(&claims, &folder.path().join("a")).unwrap_err().to_string();
+        let refused = || Claim::in_folder(&claims, &folder.path().join("a"), Of::Files).unwrap_err().to_string();
         symlink(folder.path().join("open"), &claims).unwrap();
         assert!(
             refused().contains("claims: ") && refused().ends_with("it is no directory: remove it"),
@@ -188,7 +224,8 @@ mod tests {
         fs::create_dir(&claims).unwrap();
         fs::set_permissions(&claims, fs::Permissions::from_mode(0o755)).unwrap();
         assert!(refused().ends_with("could keep directories from being steered: remove it"), "{}", refused());
-        let nowhere = Claim::in_folder(&folder.path().join("no/claims"), folder.path()).unwrap_err().to_string();
+        let nowhere =
+            Claim::in_folder(&folder.path().join("no/claims"), folder.path(), Of::Files).unwrap_err().to_string();
         assert!(nowhere.contains("no/claims: No such file") && nowhere.ends_with("mount a tmpfs on /run"), "{nowhere}");
     }
 }

@@ -15,7 +15,7 @@
 //! ```
 
 mod begun;
-mod claim;
+pub(crate) mod claim;
 pub(crate) mod ends;
 pub(crate) mod figures;
 mod folio_limit;
